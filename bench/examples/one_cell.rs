@@ -137,7 +137,7 @@ fn service_rules(arrival: &mut Arrival, i: usize) {
     }
 }
 
-/// Assigns a client and a tenant to a batch job, and rules.
+/// Assigns a client, a tenant and rules to a batch job.
 fn batch_rules(arrival: &mut Arrival, i: usize, (kinds, machines): (&Kinds, &[Machine])) {
     let Arrival { job, placed, .. } = arrival;
     let (client, tenant) = match i % 10 {

@@ -70,7 +70,7 @@ impl Tenants {
         self.admit_exchange(kinds, tenant, tasks, std::iter::empty())
     }
 
-    /// Checks whether a tenant may request some tasks while others of its tasks end.
+    /// Checks whether a tenant may request the tasks in `added` once those in `ended` no longer count.
     pub(crate) fn admit_exchange<'a>(
         &self,
         kinds: &Kinds,

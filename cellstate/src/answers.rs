@@ -18,12 +18,12 @@ use xxhash_rust::xxh3::xxh3_64;
 
 /// The cached result of one transaction.
 ///
-/// Conflicts are in a box and not behind a reference counter, because every commit would pay for the counter.
+/// The conflicts are in a `Box`, not an `Arc`, because each commit would pay for the reference counter.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Answer {
     /// The number of the transaction.
     pub number: u64,
-    /// Digest of the transaction, which detects another transaction with an equal number.
+    /// Digest of the transaction. A different transaction with this number has another digest.
     pub digest: u64,
     /// The version that a view should sync to after this result.
     pub version: u64,
@@ -37,18 +37,19 @@ pub(crate) struct Answers {
     ring: Vec<Option<Answer>>,
     /// One above the highest number that was used or skipped.
     pub(crate) next: u64,
-    /// New transactions below this number are fenced, because they come from a former owner of the name. At most
-    /// `next`.
+    /// New transactions below this number are rejected, because they come from a former owner of the scheduler's name.
+    /// Invariant: `floor <= next`.
     pub(crate) floor: u64,
 }
 
 impl Answers {
-    /// Checks that a number is not so far ahead that later numbers would run out (see [`NUMBERS_AHEAD_MAX`]).
+    /// Checks that a transaction number does not skip so many numbers that they could run out (see
+    /// [`NUMBERS_AHEAD_MAX`]).
     ///
     /// # Errors
     /// The number is too far ahead.
     pub(crate) fn check_ahead(&self, id: TransactionId) -> Result<(), TransactionError> {
-        // The sum stops at the largest number. That number is never accepted, because none could follow it.
+        // The addition saturates at the largest number. That number is never accepted, because no number could follow.
         let below = self.next.saturating_add(NUMBERS_AHEAD_MAX);
         if id.number < below { Ok(()) } else { Err(TransactionError::NumberAhead(id)) }
     }
@@ -105,7 +106,7 @@ impl Answers {
         self.at(number).filter(|answer| answer.number == number)
     }
 
-    /// The entry in the ring where the result of this number belongs. It may be the result of another number.
+    /// The ring entry at this number's index. The entry may belong to another number with an equal index.
     fn at(&self, number: u64) -> Option<&Answer> {
         self.ring.get(index(number)).and_then(Option::as_ref)
     }
@@ -162,8 +163,8 @@ fn put_all(txn: &Transaction, bytes: &mut Vec<u8>) {
     put_later(txn, bytes);
 }
 
-/// Adds fields of later versions of the format, only if they are set, so that transactions without them keep their
-/// digests. The added part begins with a job number that no job has.
+/// Appends the fields that later versions of the format added, if they are set. A transaction without these fields
+/// keeps its digest. The appended part begins with a job number that no job has.
 fn put_later(txn: &Transaction, bytes: &mut Vec<u8>) {
     for (claim, index) in txn.claims.iter().zip(0..) {
         if claim.take == Take::WithOptional {

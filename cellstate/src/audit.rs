@@ -1,4 +1,4 @@
-//! The audit: a recount of all sums that the cell keeps up to date by adding and subtracting.
+//! The audit: a recount of all sums that the cell updates incrementally.
 //!
 //! It can run in any build and at any version. It recounts from the states of tasks and the descriptions of machines
 //! and jobs.
@@ -16,7 +16,7 @@ use crate::policy::{Placement, Policies};
 use crate::rules::{Count, Pull, Step, TrackerId};
 use omega_core::{JobId, MachineId, TaskId, Text, Version};
 
-/// A difference between the cell's sums and a recount. A cell with one must no longer be used.
+/// A difference between the cell's sums and a recount. A cell with such a difference must no longer be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AuditError {
     /// Free amounts differ from the capacity minus the claims.
@@ -53,7 +53,7 @@ pub enum AuditError {
     /// The job's numbers of tasks differ from a recount.
     #[error("job {0}: its numbers of placed and unfinished tasks differ from a recount")]
     JobCounts(omega_core::JobId),
-    /// A job is recorded as a gang that waits for more tasks although it does not, or is not recorded although it does.
+    /// A job is wrongly recorded as a gang that waits for more tasks, or such a gang is not recorded.
     #[error("job {0}: the record of whether its gang waits for more tasks differs from a recount")]
     GangHold(omega_core::JobId),
     /// An allocation is recorded for a task without a machine, or a recorded allocation equals the request of the
@@ -72,7 +72,7 @@ pub enum AuditError {
     /// The claims of cluster resources differ from a recount.
     #[error("the sums of claimed cluster resources differ from a recount")]
     CellClaims,
-    /// The cell compares quotas although no tenant has one, or does not although some tenant has.
+    /// The cell checks quotas although no tenant has one, or skips the check although some tenant has one.
     #[error("quota checks are on although no tenant has a quota, or off although one has")]
     Quotas,
     /// The requested amounts of a tenant differ from a recount.
@@ -213,7 +213,7 @@ impl Cell {
                 recount.tenants[tenant as usize][kind] += charged;
             }
         }
-        // A task whose devices are only optional may have none.
+        // If all devices of a task are optional, the task may have none.
         let has_devices = need.devices.is_some() || !task.devices.is_empty();
         if let Some(request) = part.devices.filter(|_| has_devices) {
             match &mut recount.devices[row] {
@@ -283,8 +283,8 @@ impl Cell {
         Ok(())
     }
 
-    /// Runs [`Cell::audit`], and checks that no machine is overcommitted. For cells in which no machine and no
-    /// overcommit bound was ever reduced.
+    /// Runs [`Cell::audit`], and checks that no machine is overcommitted. The second check is valid only if neither a
+    /// machine nor an overcommit bound of the cell was ever reduced.
     ///
     /// # Errors
     /// Those of [`Cell::audit`], or the first overcommitted machine.
@@ -316,7 +316,7 @@ impl Cell {
         if seen == recount.counts.len() { Ok(()) } else { Err(AuditError::Rules) }
     }
 
-    /// Checks that every live group that a tracker matches lists the tracker.
+    /// Checks that each live group lists this tracker if the tracker counts the group's tasks.
     fn audit_members(&self, tracker: TrackerId) -> Result<(), AuditError> {
         let Some(key) = self.facts.rules.key(tracker) else { return Err(AuditError::Rules) };
         let knows = |(id, job): (JobId, &JobRecord)| {
@@ -334,7 +334,7 @@ impl Cell {
         if all { Ok(()) } else { Err(AuditError::Rules) }
     }
 
-    /// Checks that no live group lists a tracker whose tasks do not include the group's.
+    /// Checks that each tracker in a live group's list counts the tasks of that group.
     fn audit_matched(&self) -> Result<(), AuditError> {
         for (id, job) in self.jobs.iter() {
             for (index, group) in job.groups.iter().enumerate() {

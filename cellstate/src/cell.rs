@@ -47,7 +47,7 @@ use omega_core::{
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-/// A change of anything but a machine's amounts. The log has no values: they are looked up when a delta is built.
+/// A logged change of anything except a machine's amounts. The log stores no values: a delta reads the present ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Change {
     /// A machine was registered, updated, drained, undrained or removed.
@@ -64,9 +64,8 @@ pub(crate) enum Change {
 
 /// A registered scheduler.
 ///
-/// Each commit of a scheduler writes its record, and different schedulers commit on different processors. So each
-/// record has a pair of cache lines for itself, because processors fetch lines in pairs, and each scheduler has its own
-/// buffers.
+/// Each commit writes its scheduler's record, and different schedulers commit on different processors. So no two
+/// records share a pair of cache lines (processors fetch lines in pairs), and each scheduler has its own buffers.
 #[derive(Clone, Debug)]
 #[repr(align(128))]
 pub(crate) struct Registered {
@@ -85,7 +84,7 @@ impl Registered {
     }
 }
 
-/// Counts since this process started, for metrics: no part of the state.
+/// Counters for metrics, zero when the process starts. They are not part of the state.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Counters {
     /// Tasks that a transaction moved.
@@ -96,8 +95,8 @@ pub(crate) struct Counters {
 
 /// The cell state. See the module documentation.
 ///
-/// Commits run on several processors, and the cache lines that a commit writes are fetched from the processor that
-/// committed before. So the fields that every commit writes come first, and share a few cache lines.
+/// Commits run on several processors. A commit fetches the cache lines that it writes from the processor of the
+/// previous commit. So the fields that every commit writes come first, and share a few cache lines.
 #[derive(Clone, Debug)]
 #[repr(C, align(128))]
 pub struct Cell {
@@ -219,7 +218,7 @@ impl Cell {
         self.recount_asked();
         let version = self.begin();
         Policies::configure_tenant(self, tenant, &tenant_config);
-        // The tenant may have another limit above it now.
+        // If the parent changed, other quotas may apply to the tenant now.
         self.log.push(Change::Quota);
         Ok(Outcome::Done(version))
     }
@@ -234,7 +233,7 @@ impl Cell {
         self.version
     }
 
-    /// Records that a machine changed in this version. To be called once per machine and command.
+    /// Records that a machine changed in this version. Call it once per machine and command.
     pub(crate) fn touch(&mut self, slot: usize) {
         let row = self.machines.row_mut(slot);
         row.sequence = row.sequence.next();
@@ -271,8 +270,8 @@ impl Cell {
         }
     }
 
-    /// Removes a placed task from its machine and sets its new state. Returns its allocation if that differed from its
-    /// group's request.
+    /// Removes a placed task from its machine and sets its new state. Returns the task's allocation if it differed from
+    /// the group's request.
     pub(crate) fn unplace(parts: Parts<'_>, id: TaskId, state: TaskState) -> Option<Values> {
         let Parts { job, machines, tenants, policies, facts, .. } = parts;
         let machine = job.tasks[id.index as usize].state.machine()?;
@@ -367,13 +366,13 @@ pub struct MachineState<'a> {
 
 /// Queries.
 impl Cell {
-    /// Whether the passing of time alone will change the state soon. Then the cell should receive `Expire` often.
+    /// Whether the state will change soon by the passing of time alone. If so, the cell should receive `Expire` often.
     #[must_use]
     pub fn waits_for_time(&self) -> bool {
         self.policies.are_near_an_edge(self.now_ms)
     }
 
-    /// Whether outcomes of commands may depend on the time. Then `Expire` should be sent together with commands.
+    /// Whether outcomes of commands may depend on the time. If so, `Expire` should be sent together with commands.
     #[must_use]
     pub fn goes_by_time(&self) -> bool {
         // Recorded events have the cell's time, so a cell that keeps events needs the time too.

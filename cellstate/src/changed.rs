@@ -1,7 +1,7 @@
 //! The ids of changed objects, without their new values.
 //!
-//! They replace deltas for a reader that keeps no copy of the cell, but looks changed objects up. Each id costs a few
-//! nanoseconds, however many objects exist.
+//! A reader that keeps no copy of the cell uses these ids instead of deltas, and looks up each changed object. Each id
+//! costs a few nanoseconds, however many objects exist.
 
 use crate::cell::{Cell, Change, MachineState};
 use omega_core::{JobId, TaskId, Version};
@@ -18,9 +18,9 @@ pub enum Changed {
 }
 
 impl Cell {
-    /// The machines, jobs and tasks that changed after a version, in order and possibly repeated. Changes of free
-    /// amounts are not included. `None` if the log no longer reaches back to the version, or if the cell has not
-    /// reached the version.
+    /// The machines, jobs and tasks that changed after a version, in order. An id may occur more than once, and changes
+    /// of free amounts are not included. `None` if the log no longer contains these changes, or if the version is in
+    /// the future.
     #[must_use]
     pub fn changed_since(&self, since: Version) -> Option<impl Iterator<Item = Changed> + '_> {
         if since > self.version {

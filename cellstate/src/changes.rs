@@ -7,9 +7,9 @@
 //!             ^starts[41]      ^starts[43]
 //! ```
 //!
-//! Rows whose amounts changed have a list of their own, because they are most of the changes and need one number each.
-//! Both lists share one index by version: each commit writes the ends of all lists, and the fewer lists there are, the
-//! fewer cache lines must come from the processor that committed before.
+//! Rows whose amounts changed are in a separate list, because most changes are of this sort and take only one number.
+//! Both lists share one index by version. Each commit writes the ends of the lists and of the index. It fetches these
+//! cache lines from the processor of the previous commit, so one index instead of two saves a line.
 //!
 //! The log is bounded. A reader that needs older changes takes a snapshot instead.
 
@@ -29,7 +29,7 @@ pub(crate) struct ChangeLog<T> {
     capacity: usize,
 }
 
-/// Positions of the first changes of a version in both lists. Positions count all changes ever added.
+/// The start of a version: the position of its first change in each list. Positions count all changes ever added.
 #[derive(Clone, Copy, Debug)]
 struct Start {
     rows: u64,
@@ -53,7 +53,7 @@ impl<T> Track<T> {
     }
 
     fn drop_before(&mut self, position: u64) {
-        // Mostly one or two changes are dropped. For so few, draining a range would cost more.
+        // Usually only one or two changes are dropped, and `drain` of a range would cost more than this loop.
         while self.dropped < position {
             self.changes.pop_front();
             self.dropped += 1;
@@ -89,7 +89,7 @@ impl<T> ChangeLog<T> {
         }
     }
 
-    /// Adds a change that is not one of amounts to the newest version.
+    /// Adds a change of anything except amounts to the newest version.
     #[inline]
     pub(crate) fn push(&mut self, change: T) {
         self.others.changes.push_back(change);
@@ -98,7 +98,7 @@ impl<T> ChangeLog<T> {
         }
     }
 
-    /// Adds several changes that are not of amounts to the newest version.
+    /// Adds several changes of anything except amounts to the newest version.
     pub(crate) fn extend(&mut self, changes: impl IntoIterator<Item = T>) {
         changes.into_iter().for_each(|change| self.push(change));
     }
@@ -117,7 +117,7 @@ impl<T> ChangeLog<T> {
         self.others.drop_before(next.others);
     }
 
-    /// Counts the rows and the other changes after a version; `None` if some of these changes were dropped.
+    /// Counts the entries of each list after a version; `None` if some of these changes were dropped.
     pub(crate) fn counts_since(&self, version: Version) -> Option<Counts> {
         let start = self.start_after(version)?;
         let Start { rows, others } = self.end();

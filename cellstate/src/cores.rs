@@ -1,8 +1,8 @@
 //! Exclusive cores: the choice of NUMA nodes for a task, and the free cores of each node.
 //!
-//! There is one rule for all callers, which keeps whole nodes free for as long as possible. A request for a single node
-//! gets the node with the fewest free cores that suffice; any other request takes cores from the nodes with the fewest
-//! free cores first. Ties go to the lowest node number. Cores are never overcommitted, even if the machine's `cpu` is.
+//! All callers use one rule, which keeps whole nodes free for as long as possible. A request for a single node gets the
+//! node with the fewest free cores that suffice; any other request takes cores from the nodes with the fewest free
+//! cores first. Ties go to the lowest node number. Cores are never overcommitted, even if the machine's `cpu` is.
 
 use crate::sparse::Sparse;
 use omega_core::limits::NUMA_NODES_MAX;
@@ -10,18 +10,20 @@ use omega_core::{CorePlace, CoreRequest, NodeCores};
 
 /// The free cores of each NUMA node of one machine.
 ///
-/// They are never negative in a cell. In a view they may be, for the reason given at [`Devices`](crate::Devices).
+/// The numbers are never negative in a cell. In a view they may be negative, for the reason given at
+/// [`Devices`](crate::Devices).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct CoresLeft([i16; NUMA_NODES_MAX]);
 
 impl CoresLeft {
-    /// All exclusive cores of a machine, free. Validation bounds their numbers to 16 bits.
+    /// All exclusive cores of a machine, none of them allocated. Validation keeps each node's number below 16 bits.
     #[must_use]
     pub fn all(numa: &NodeCores) -> CoresLeft {
         CoresLeft(std::array::from_fn(|node| numa.of(node) as i16))
     }
 
-    /// Builds the value from a delta's list by node. `None` for more than [`NUMA_NODES_MAX`] nodes.
+    /// Builds the value from a delta's list, which has one number per node. `None` for more than [`NUMA_NODES_MAX`]
+    /// nodes.
     #[must_use]
     pub fn from_left(given: &[i16]) -> Option<CoresLeft> {
         let mut left = CoresLeft::default();
@@ -108,7 +110,7 @@ impl CoresLeft {
 pub struct CoreCounts {
     /// Number of exclusive cores.
     pub all: u64,
-    /// Number of allocated ones among these.
+    /// Number of allocated exclusive cores.
     pub taken: u64,
 }
 

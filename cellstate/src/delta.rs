@@ -5,7 +5,8 @@
 //! may be copied several times, with equal content. If the log has more rows than the cell, each row of the cell is
 //! copied once. If the log no longer reaches back to the view's version, the whole state is copied.
 //!
-//! The reader keeps the buffer of a delta and passes it in again, so a sync stops allocating once the buffer has grown.
+//! The reader passes the buffer of the last delta to the next sync, so syncs stop allocating once the buffer is large
+//! enough.
 
 use crate::cell::{Cell, Change};
 use crate::changes::Counts;
@@ -64,7 +65,7 @@ impl Share {
 pub struct MachineDelta {
     /// Number of the row.
     pub slot: u32,
-    /// The number of machines that had the row before.
+    /// Number of earlier machines in this row.
     pub incarnation: u32,
     /// Status of the machine.
     pub status: MachineStatus,
@@ -123,8 +124,8 @@ pub struct Delta {
     pub from: Version,
     /// The version of the view after the delta.
     pub to: Version,
-    /// Lineage of the tracker numbers: the version of the snapshot that the cell was restored from, or 0. `delta_since`
-    /// reads this field of the reader's last delta, and sends the whole state if the lineage differs.
+    /// Lineage of the tracker numbers: the version of the snapshot from which the cell was restored, or 0. If this
+    /// field of the reader's last delta differs from the cell's lineage, `delta_since` sends the whole state.
     pub lineage: Version,
     /// Whether the delta contains the whole state.
     pub full: bool,
@@ -132,7 +133,7 @@ pub struct Delta {
     pub kinds: Option<Kinds>,
     /// Upper bound of overcommit, from the cell's policy.
     pub overcommit_max: Overcommit,
-    /// The cell's time in milliseconds at version `to`. The ages of load reports are relative to it.
+    /// The cell's time in milliseconds at version `to`. Readers compute the ages of load reports from this time.
     pub now_ms: u64,
     /// Bands of precedence, from the cell's policy.
     pub bands: Vec<Band>,
@@ -146,17 +147,17 @@ pub struct Delta {
     pub machines: Vec<MachineDelta>,
     /// Rows whose amounts changed.
     pub slots: Vec<u32>,
-    /// Sequence numbers of these rows.
+    /// Sequence numbers of the rows in `slots`, in that order.
     pub sequences: Vec<SequenceNumber>,
-    /// Free amounts of these rows: all kinds of the first row, then all kinds of the second, and so on.
+    /// Free amounts of the rows in `slots`: all kinds of the first row, then all kinds of the second, and so on.
     pub free: Vec<i64>,
-    /// Devices of those rows whose machines have devices.
+    /// For each row in `slots` whose machine has devices: the row and the devices.
     pub devices: Vec<(u32, Devices)>,
-    /// Free exclusive cores of those rows whose machines have any.
+    /// For each row in `slots` whose machine has exclusive cores: the row and the free cores.
     pub cores: Vec<(u32, CoresLeft)>,
-    /// Sums of demand profiles of those rows that have one. A row of `slots` that is not listed has none.
+    /// For each row in `slots` that has demand profiles: the row and their sum. Other rows in `slots` have none.
     pub demand_profiles: Vec<(u32, Arc<DemandProfileSum>)>,
-    /// Load reports of those rows whose machines have sent one.
+    /// For each row in `slots` whose machine has reported its load: the row and the report.
     pub loads: Vec<(u32, LoadReport)>,
     /// Trackers that were added (with a key) or removed.
     pub trackers: Vec<(TrackerId, Option<TrackerKey>)>,
@@ -164,13 +165,13 @@ pub struct Delta {
     pub counts: Vec<(TrackerId, DomainName, Count)>,
     /// Whether a tenant's quota changed, or the use of a tenant with a quota fell.
     pub quotas: bool,
-    /// Tenants that are new, or whose configuration, limit or use changed. The list may include unchanged ones, and is
-    /// empty while no tenant of the cell is configured.
+    /// Tenants that are new, or whose configuration, limit or use changed. The list may include unchanged tenants. It
+    /// is empty while no tenant of the cell is configured.
     pub tenants: Vec<TenantDelta>,
     /// Jobs that were added, changed or ended.
     pub jobs: Vec<JobDelta>,
-    /// Tasks whose state changed, and all tasks of each job that was ever resized. Tasks of a new job that are not
-    /// listed are pending. If a job was never resized, its tasks are numbered group by group.
+    /// Tasks whose state changed, and all tasks of each listed job that was ever resized. A task of a new job is
+    /// pending if it is not listed. If a job was never resized, its tasks are numbered group by group.
     pub tasks: Vec<TaskDelta>,
     /// Allocations that differ from the group's request, by position in `tasks`, ascending.
     pub held: Vec<(u32, Amounts)>,
@@ -233,8 +234,8 @@ impl Delta {
         self.task_cores.clear();
     }
 
-    /// The delta that a reader of this one would get from [`Cell::delta_since`] if nothing changed afterwards, not even
-    /// the time. `quotas` and all lists are empty.
+    /// The delta that a reader would get from [`Cell::delta_since`] after this one if nothing changed in between, not
+    /// even the time. `quotas` is false, and all lists are empty.
     #[must_use]
     pub fn nothing_since(&self) -> Delta {
         Delta {
@@ -286,8 +287,10 @@ impl Delta {
 }
 
 impl Cell {
-    /// Fills `delta` with the changes from a version to the present one. It gets the whole state if `since` is
-    /// `Version(0)`, is unknown, too old or in the future, or if the buffer's last delta had another lineage.
+    /// Fills `delta` with the changes from a version to the present one.
+    ///
+    /// `delta` gets the whole state in these cases: `since` is `Version(0)`, unknown, too old or in the future; or the
+    /// last delta in this buffer had another lineage.
     pub fn delta_since(&self, since: Version, interest: &Interest, delta: &mut Delta) {
         delta.clear();
         let (lineage, related) = (delta.lineage, delta.lineage == self.lineage);
@@ -328,7 +331,7 @@ impl Cell {
         self.log.counts_since(since)
     }
 
-    /// Writes all changes except those of rows' amounts.
+    /// Writes all changes except changes of rows' amounts.
     fn write_changes(&self, since: Version, interest: &Interest, delta: &mut Delta) {
         self.tenants.changed_since(since).for_each(|tenant| delta.push_tenant(tenant));
         let optional = self.wanted(interest);
@@ -427,7 +430,8 @@ impl Cell {
         let job = self.jobs.get(id).filter(|job| job.alive > 0);
         delta.jobs.push(JobDelta { id, job: job.map(|job| job.spec.clone()) });
         if let Some(job) = job.filter(|job| job.resized) {
-            // Once a group was resized, group counts determine neither the number of tasks nor the group of a task.
+            // After a resize, the groups' counts no longer determine how many tasks there are and to which group each
+            // belongs.
             delta.push_tasks(id, job);
         }
     }

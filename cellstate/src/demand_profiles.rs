@@ -11,13 +11,13 @@
 //! ```
 //!
 //! `free` is the amount of a machine that remains above the highest point of the sum. So a task without a profile is
-//! checked against `free` alone, with the columns, bounds and vector code that a cell without profiles uses. A task
-//! with a profile takes as much of `free` as it raises the highest point of the sum. It fits if that much is free,
-//! because then the new sum exceeds the machine at no point of the day. The rise is between the lowest and the highest
-//! point of the task's own profile, so for most machines the check need not look at the sum.
+//! checked against `free` alone, with the columns, bounds and vector code that also serve cells without profiles. A
+//! task with a profile raises the highest point of the sum, and takes the amount of this rise from `free`. If so much
+//! is free, the task fits, because the new sum exceeds the machine at no point of the day. The rise is at least the
+//! lowest and at most the highest point of the task's profile. So for most machines the check need not read the sum.
 //!
-//! Invariant: `free` plus the peaks of the sum changes only by constant claims, so that nothing is lost in whatever
-//! order tasks come and go.
+//! Invariant: only constant claims change `free` plus the highest point of the sum. So tasks with profiles may come and
+//! go in any order, and no amount is lost.
 
 use crate::cell::Cell;
 use crate::map::FastMap;
@@ -26,14 +26,15 @@ use omega_core::{DemandProfile, KindId, MachineId};
 use smallvec::SmallVec;
 use std::sync::Arc;
 
-/// Numbers of points to which profiles are expanded. A profile gets the smallest one that is a multiple of its own
-/// number of points. Each divides the next, so that two profiles can be added after one of them is expanded.
+/// Numbers of points to which profiles are expanded. A profile is expanded to the smallest of these numbers that is a
+/// multiple of its own number of points. Each number divides the next, so two profiles can be added once the coarser
+/// one is expanded.
 const GRAINS: [usize; 4] = [24, 48, 96, DEMAND_POINTS_MAX];
 
 /// The demand profiles of a task group, prepared for addition.
 #[derive(Clone, Debug)]
 pub struct DemandProfiles {
-    /// The group's request, with the lowest point in place of the highest for each kind that varies.
+    /// The group's request, with the profile's lowest point for each kind that has a profile.
     least: SmallVec<[i64; 4]>,
     each: Vec<(KindId, Vec<i64>)>,
 }
@@ -60,7 +61,7 @@ impl DemandProfiles {
         Some(Arc::new(DemandProfiles { least, each: each.collect() }))
     }
 
-    /// The least amount of each kind that a task of the group takes on any machine.
+    /// The least amount of each kind that a task of the group can take on a machine.
     #[must_use]
     pub(crate) fn least(&self) -> &[i64] {
         &self.least
@@ -96,8 +97,8 @@ impl DemandProfiles {
         }))
     }
 
-    /// Whether a task fits although its constant request would not, because its profile raises the peak of this sum by
-    /// at most `free`.
+    /// Whether a task's profile raises the peak of this sum by at most `free`. If so, the task fits, even if its
+    /// constant request exceeds `free`.
     #[inline(never)]
     pub(crate) fn fits(&self, kind: KindId, free: i64, sum: Option<&DemandProfileSum>) -> bool {
         self.least.get(kind.index()).is_some_and(|least| *least <= free)
@@ -200,8 +201,8 @@ impl DemandProfileSum {
         }
     }
 
-    /// Whether this sum is below another one at some point of the day, so that a task may fit that did not fit with the
-    /// other.
+    /// Whether this sum is below `than` at some point of the day. If so, a task that did not fit with `than` may fit
+    /// now.
     pub(crate) fn is_lower_somewhere(&self, than: &DemandProfileSum) -> bool {
         than.kinds.iter().any(|before| {
             let Some(now) = self.of(before.kind) else { return true };
@@ -374,7 +375,8 @@ mod tests {
                 on[index] += sign;
                 prop_assert_eq!(sums.shift(3, (&[request], &one), sign)[0], moved);
                 let now = sums.get(3).cloned().unwrap_or_default();
-                // The sum is removed with the last task. That makes it lower, unless the remaining demand was zero.
+                // The sum is removed with its last task. A removed sum counts as lower, unless the remaining demand was
+                // zero.
                 let gone = now.kinds.is_empty() && goes;
                 prop_assert_eq!(now.is_lower_somewhere(&before), lower || gone);
                 reference = after;

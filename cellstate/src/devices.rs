@@ -1,15 +1,16 @@
 //! Accelerator devices: the choice of a machine's devices for a task.
 //!
-//! A task may request a share of one device, or several devices. There is one rule for all callers, which keeps whole
-//! devices free for as long as possible: choose the fullest devices with enough left, and the lowest number in a tie.
+//! A task may request a share of one device, or several devices. All callers use one rule, which keeps whole devices
+//! free for as long as possible: choose the devices with the least free part that suffices, and in a tie the lowest
+//! numbers.
 
 use omega_core::limits::{DEVICE_MILLI, DEVICES_MAX};
 use omega_core::{DeviceRequest, DeviceSet};
 
 /// The free part of each device of one machine, in thousandths.
 ///
-/// The parts are never negative in a cell. In a view they may be, if a task that was to be evicted stays after all
-/// while claims of the view use its devices.
+/// The parts are never negative in a cell. In a view they may become negative: a claim of the view may use the devices
+/// of a task to be evicted, and then that task stays after all.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Devices {
     count: u8,
@@ -39,8 +40,8 @@ impl Devices {
         &self.left[..usize::from(self.count)]
     }
 
-    /// Chooses the devices for a request; `None` if it does not fit. If `wanted` is not empty, no other devices are
-    /// chosen.
+    /// Chooses the devices for a request; `None` if it does not fit. If `wanted` is not empty, the chosen devices must
+    /// be exactly `wanted`.
     #[must_use]
     pub fn choose(&self, request: DeviceRequest, wanted: DeviceSet) -> Option<DeviceSet> {
         let fits = |device: usize| {

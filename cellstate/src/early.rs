@@ -1,8 +1,8 @@
-//! The pre-check of a transaction: its result, if that is known without a commit.
+//! The pre-check of a transaction: finds its result, if possible, without a commit.
 //!
-//! In a replicated cell a commit costs a write on a majority of disks. The pre-check saves that write for transactions
-//! that are retries, invalid, or certain to conflict entirely. Its result is valid for the present version only, and
-//! the pre-check does not change the state.
+//! In a replicated cell a commit costs a write on a majority of disks. The pre-check saves that write for retries, for
+//! invalid transactions, and for transactions whose items will certainly all conflict. Its result is valid for the
+//! present version only, and the pre-check does not change the state.
 
 use crate::answers::Digest;
 use crate::cell::Cell;
@@ -31,14 +31,15 @@ impl Cell {
             }
         }
         if txn.base > self.version {
-            // A view of a replica that has applied more entries may have this base version.
+            // The view may be of a replica that has applied more entries, so the base version may exist there.
             return None;
         }
         self.will_be_refused(txn).then(|| Ok(self.refusal(txn)))
     }
 
-    /// Whether the transaction will certainly be rejected: each of its claims by itself, or any of them if it is
-    /// all-or-nothing. If the transaction will be accepted, this mostly ends after the first claim.
+    /// Whether the transaction will certainly be rejected: because each of its claims would be rejected, or, if it is
+    /// all-or-nothing, because one would. If the transaction will be accepted, the check usually ends at the first
+    /// claim.
     fn will_be_refused(&self, txn: &Transaction) -> bool {
         if !txn.releases.is_empty() || !txn.evictions.is_empty() || !txn.resizes.is_empty() {
             // Releases, evictions and resizes might make room for a claim.
@@ -62,7 +63,7 @@ impl Cell {
         commit
     }
 
-    /// Whether a claim by itself would be rejected.
+    /// Whether a claim would be rejected even if it were alone in its transaction.
     fn refuses(&self, claim: &Claim, check: ConflictCheck) -> bool {
         let Some((job, task)) = self.jobs.task(claim.task) else { return true };
         if task.state != TaskState::Pending {
@@ -74,7 +75,7 @@ impl Cell {
         }
         let need = job.need(task);
         if need.rules.is_some() {
-            // Another claim of the transaction may meet the rules of this one.
+            // Another claim of the transaction may satisfy a rule of this claim.
             return false;
         }
         let request = need.taken(claim.take).0;

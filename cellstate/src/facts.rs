@@ -1,7 +1,7 @@
 //! The machine index: descriptions of machines, machine sets and rule counters.
 //!
-//! The cell has one [`Facts`], and each view has its own. Both compile a task group into a [`Need`], and pass the need
-//! to one check, `judge`.
+//! The cell has one [`Facts`], and each view has its own. The cell and the views compile a task group into a [`Need`]
+//! and check it with the function `judge`.
 
 use crate::demand_profiles::{DemandProfileSum, DemandProfiles};
 use crate::held::{Values, values_of};
@@ -22,13 +22,13 @@ use std::sync::Arc;
 pub struct Need {
     /// The request, by kind in the order of the cell's kinds.
     pub request: SmallVec<[i64; 4]>,
-    /// Demand that varies over the day; `None` if no demand of the group does. `request` contains the highest points.
+    /// Demand profiles; `None` if the group has none. For their kinds, `request` has the highest points.
     pub demand_profiles: Option<Arc<DemandProfiles>>,
     /// Requested devices.
     pub devices: Option<DeviceRequest>,
     /// Requested exclusive cores.
     pub cores: Option<CoreRequest>,
-    /// The claim that includes the optional resources; `None` if the group has none.
+    /// The claim of a task that gets its optional resources; `None` if the group has none.
     pub(crate) optional: Option<Box<WithOptional>>,
     /// The requested cluster resources; `None` for nearly all groups.
     pub cluster_request: Option<Box<Amounts>>,
@@ -38,9 +38,9 @@ pub struct Need {
     pub affinity: Option<SetId>,
     /// Machines whose taints the group tolerates.
     pub tolerated: SetId,
-    /// Preferred machines, as sets with weights. Only in views.
+    /// Sets of preferred machines, each with its weight. Only in views.
     pub preferred: SmallVec<[(u32, SetId); 2]>,
-    /// Machines whose `PreferNoSchedule` taints the group tolerates all. Only in views.
+    /// Machines on which the group tolerates every `PreferNoSchedule` taint. Only in views.
     pub unmarked: Option<SetId>,
     /// The rules about other tasks; `None` if no rule concerns the group.
     pub(crate) rules: Option<Box<GroupRules>>,
@@ -50,7 +50,7 @@ pub struct Need {
     pub(crate) policies: PolicySet,
 }
 
-/// The claim of one task that includes its optional resources.
+/// The amounts and devices that a task claims if it gets its optional resources.
 #[derive(Clone, Debug)]
 pub(crate) struct WithOptional {
     pub(crate) request: Values,
@@ -67,8 +67,8 @@ impl Need {
             .map_or(&self.request, |demand_profiles| demand_profiles.least())
     }
 
-    /// Whether a task fits on a machine that has `free` of a kind left, with this sum of demand profiles. A kind that
-    /// the task does not request always fits, even if `free` is negative.
+    /// Whether a task fits on a machine, for one kind. `free` is the machine's free amount of the kind, and `sum` the
+    /// sum of its demand profiles. A kind that the task does not request always fits, even if `free` is negative.
     pub(crate) fn fits(
         &self,
         (kind, request): (KindId, i64),
@@ -90,14 +90,14 @@ impl Need {
         sets.chain(self.unmarked).chain(preferred)
     }
 
-    /// Whether a rule about other tasks concerns this group. Then a placed task of the group may change where the next
-    /// one may run.
+    /// Whether a rule about other tasks concerns this group. If so, placing a task of the group may change on which
+    /// machines the next one may run.
     #[must_use]
     pub fn has_rules(&self) -> bool {
         self.rules.is_some()
     }
 
-    /// Whether placed tasks of the group attract or repel others by a preference, or need others near them.
+    /// Whether tasks of the group have a preference for or against other tasks near them, or require some.
     #[must_use]
     pub fn draws(&self) -> bool {
         let draws = |rules: &GroupRules| !rules.pulls.is_empty() || !rules.sought.is_empty();
@@ -120,8 +120,7 @@ pub(crate) struct Facts {
     pub(crate) shapes: Shapes,
 }
 
-/// Treatment of trackers that do not exist: the cell creates them, and a view, which gets trackers by deltas, ignores
-/// them.
+/// Determines how a missing tracker is treated: the cell creates it; a view, which gets trackers by deltas, ignores it.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Trackers {
     Make,
@@ -317,8 +316,8 @@ impl Facts {
         }
     }
 
-    /// The tracker of a key. In the cell, a tracker is created if there is none, with the set of machines whose tasks
-    /// it counts.
+    /// The tracker of a key. If there is none, the cell creates it together with the set of machines whose tasks it
+    /// counts.
     fn tracker(
         &mut self,
         key: TrackerKey,
@@ -368,7 +367,7 @@ impl Facts {
 /// The machines whose tasks a spread of a group counts; `None` means all machines.
 fn counting(group: &TaskGroup, spread: &Spread) -> Option<CountingMachines> {
     if spread.when == WhenUnsatisfiable::ScheduleAnyway && is_machine(&spread.level) {
-        // Each machine is a domain of its own, and a soft spread rejects no machine.
+        // No filter is needed: each machine is its own domain, and a soft spread rejects no machine.
         return None;
     }
     let rules = &group.rules;
@@ -391,7 +390,8 @@ fn counting(group: &TaskGroup, spread: &Spread) -> Option<CountingMachines> {
         TopologyLevel::Machine => None,
     };
     if keys.iter().all(|key| Some(key) == own) && affinity.is_none() && tolerations.is_none() {
-        // The only requirement is the label of the spread's level, and machines without that label are never counted.
+        // No filter is needed: the only requirement is the label of the spread's level, and a machine without this
+        // label is never counted.
         return None;
     }
     Some(CountingMachines { keys, affinity, tolerations })
@@ -415,7 +415,7 @@ fn is_machine(level: &TopologyLevel) -> bool {
     matches!(level, TopologyLevel::Machine)
 }
 
-/// The attributes of a group that decide which trackers match it.
+/// The attributes of a group that trackers compare to decide whether they count its tasks.
 pub(crate) fn member(id: JobId, job: &Job, group_index: usize) -> Member<'_> {
     let group = &job.groups[group_index];
     Member {

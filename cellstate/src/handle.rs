@@ -1,7 +1,7 @@
 //! The interface between a scheduler and a cell.
 //!
 //! A scheduler reads deltas and writes transactions. The cell may be in the scheduler's process, replicated over the
-//! network, or simulated. Schedulers cannot distinguish these.
+//! network, or simulated. The interface is the same in each case.
 
 use crate::delta::{Delta, Interest};
 use omega_core::{Commit, SchedulerId, Text, Transaction, TransactionError, Version};
@@ -46,8 +46,8 @@ pub trait CellHandle: Send + Sync {
     fn register(&self, name: Text) -> Result<(SchedulerId, u64), HandleError>;
 
     /// Fills `delta` with the changes since a version, or with the whole state for `Version(0)`. The whole state is
-    /// also sent if the buffer's last delta had another lineage. Schedulers call this before each decision, so its cost
-    /// must depend on the number of changes only.
+    /// also sent if the last delta in `delta` had another lineage. Schedulers sync before each decision, so the cost
+    /// must depend only on the number of changes.
     ///
     /// # Errors
     /// The cell cannot be reached. `delta` is unchanged then.
@@ -64,15 +64,19 @@ pub trait CellHandle: Send + Sync {
     /// The transaction was not committed, or its outcome is unknown.
     fn commit(&self, txn: &Transaction) -> Result<Commit, HandleError>;
 
-    /// Commits several transactions in this order, and returns the results in this order. In a cell whose commits wait
-    /// for disks, all of them together cost little more than one. By default they are committed one after the other.
+    /// Commits several transactions in the given order, and returns their results in that order.
+    ///
+    /// If each commit must be written to disks, one call with several transactions costs little more than one commit.
+    /// The default implementation commits them one after the other.
     fn commit_all(&self, txns: &[&Transaction]) -> Vec<Result<Commit, HandleError>> {
         txns.iter().map(|txn| self.commit(txn)).collect()
     }
 
     /// Sets the function that is called whenever the next sync with this interest may have changes. A later call
-    /// replaces the function. Returns whether the handle supports this. By default it does not; an idle scheduler must
-    /// then sync every few milliseconds.
+    /// replaces the function.
+    ///
+    /// Returns whether the handle calls such a function. The default implementation returns `false`. In that case an
+    /// idle scheduler must sync every few milliseconds.
     fn watch(&self, _interest: &Interest, _wake: Wake) -> bool {
         false
     }

@@ -1,8 +1,8 @@
-//! The state hash: one number for the whole state. Replicas that applied equal commands have equal hashes, and so has a
-//! snapshot of that state.
+//! The state hash: one number for the whole state. Replicas that applied equal commands have equal hashes, and a
+//! snapshot of their state has that hash, too.
 //!
-//! It covers everything that a later outcome can depend on, in the order of ids and names. Derived data (amounts, sums,
-//! sets, counters, task lists of machines) is left out, because the audit compares it.
+//! The hash covers everything that a later outcome can depend on, in the order of ids and names. Derived data (amounts,
+//! sums, sets, counters, task lists of machines) is left out, because the audit checks it.
 
 use crate::answers::Answer;
 use crate::cell::Cell;
@@ -99,7 +99,8 @@ impl Image {
     }
 }
 
-/// Number of bytes that are gathered before they are hashed, because most writes have one number.
+/// Number of bytes that are collected before they are hashed. Most writes add only one number, and hashing each number
+/// alone would be slow.
 const GATHERED: usize = 4096;
 
 /// A hasher for the parts of a state.
@@ -138,8 +139,10 @@ impl StateHasher {
         (version, now_ms, policy.ttl_after_finished_ms, &policy.overcommit_max).hash(self);
     }
 
-    /// Hashes a machine. Of its load report, only the measured use is hashed: no outcome depends on the rest, and old
-    /// logs and snapshots without the rest keep their hashes. The reference model compares the rest.
+    /// Hashes a machine, and the measured use from its load report.
+    ///
+    /// The other fields of the report are not hashed: no outcome depends on them, and logs and snapshots from before
+    /// they existed keep their hashes. The reference model compares these fields.
     fn machine(&mut self, row: &MachineImage, load: Option<&Amounts>) {
         (row.status, row.incarnation, row.sequence, &row.machine, load).hash(self);
     }

@@ -1,8 +1,8 @@
 //! Allocations that differ from the request of the task's group.
 //!
-//! They belong to tasks with optional resources, which get more than the request, and to resized tasks. Such an
-//! allocation ends when the task leaves its machine: a task that is not placed needs its group's request. Nearly all
-//! jobs have no such task, and then a lookup costs one test of an empty list.
+//! There are two cases: tasks that got their optional resources, and resized tasks. The allocation ends when the task
+//! leaves its machine. When the task is placed again, its group's request applies. Nearly all jobs have no such task,
+//! and then a lookup costs one test of an empty list.
 
 use crate::facts::Need;
 use crate::jobs::JobRecord;
@@ -14,7 +14,7 @@ use smallvec::SmallVec;
 /// An amount of every kind, in order.
 pub(crate) type Values = SmallVec<[i64; 4]>;
 
-/// Allocations by task index.
+/// Allocations that differ from the request, by task index.
 ///
 /// Invariant: each listed task is placed, and its allocation differs from its group's request.
 #[derive(Clone, Debug, Default)]
@@ -72,7 +72,7 @@ impl JobRecord {
         }
     }
 
-    /// Whether the invariants of [`Held`] and of the exclusive cores are true.
+    /// Whether the entries satisfy the invariants of [`Held`] and of the exclusive cores.
     pub(crate) fn held_is_right(&self) -> bool {
         let placed = |index: u32| {
             let task = self.tasks.get(index as usize);
@@ -90,7 +90,7 @@ impl JobRecord {
 }
 
 impl Need {
-    /// The amounts and devices that a claim allocates.
+    /// The amounts and the device request of a claim with or without optional resources, as `take` says.
     #[inline]
     pub(crate) fn taken(&self, take: Take) -> (&Values, Option<DeviceRequest>) {
         match (take, &self.optional) {
@@ -99,7 +99,7 @@ impl Need {
         }
     }
 
-    /// The device request of a placed task that has devices, which is in the request or in the optional resources.
+    /// The device request of a placed task that has devices. It is in the group's request or in its optional resources.
     #[inline]
     pub(crate) fn devices_of_placed(&self) -> Option<DeviceRequest> {
         self.devices.or_else(|| self.optional.as_ref()?.devices)

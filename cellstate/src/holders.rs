@@ -1,16 +1,16 @@
 //! Owners of scheduler names, and the fencing of former owners.
 //!
-//! A process that seems dead may only be paused, and resume after another process has taken its scheduler's name. Both
-//! processes would then number their transactions from one point. So whenever a name changes owners, its transaction
-//! numbers skip far ahead, and new transactions below the skip are rejected:
+//! A process that seems dead may only be paused. If it resumes after another process has taken its scheduler's name,
+//! both processes number their transactions from one point. So whenever a name changes owners, its transaction numbers
+//! skip far ahead, and new transactions below the skip are rejected:
 //!
 //! ```text
 //!   numbers   0 ── first owner ── next ─ ─ ─ skipped ─ ─ ─ floor ── second owner ── next ──▶
 //!             cached: the result is repeated   new: fenced             new: committed
 //! ```
 //!
-//! Invariant: `floor <= next`. So a number at or above `next` is never fenced, and for ascending numbers the check
-//! costs nothing.
+//! Invariant: `floor <= next`. So a number at or above `next` is never fenced, and a scheduler whose numbers ascend
+//! pays nothing for the check.
 //!
 //! The cell reads no clock, so it does not detect owners that stopped renewing. The component that tracks leases
 //! revokes their names with [`omega_core::Command::EndHolder`].
@@ -102,7 +102,7 @@ impl Cell {
 }
 
 impl Answers {
-    /// Skips all transaction numbers that the former owner may have in flight.
+    /// Skips all transaction numbers that transactions of the former owner may still use.
     fn skip(&mut self) {
         self.next = self.next.saturating_add(NUMBERS_SKIPPED);
         self.floor = self.next;
@@ -118,7 +118,7 @@ pub struct SchedulerState<'a> {
     pub name: &'a Text,
     /// The owner of the name, if any.
     pub hold: Option<Hold>,
-    /// A number above all that were used for the scheduler's transactions.
+    /// The lowest number above all numbers that were used or skipped for the scheduler's transactions.
     pub next_transaction: u64,
 }
 

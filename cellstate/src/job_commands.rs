@@ -70,8 +70,8 @@ impl Cell {
         Ok(Outcome::Job(id))
     }
 
-    /// Counts the placed tasks in new trackers, and adds the trackers to the groups that they match, because a rule
-    /// also counts tasks that were placed before it.
+    /// Counts the placed tasks in new trackers, because a rule also applies to tasks that were placed before the rule
+    /// existed. Also adds each tracker to the groups whose tasks it counts.
     pub(crate) fn adopt_trackers(&mut self, made: &[TrackerId]) {
         for tracker in made {
             self.log.push(Change::Tracker(*tracker));
@@ -124,7 +124,8 @@ impl Cell {
             return Err(Rejection::UnknownGroup { job: id, group: name.clone() });
         };
         let (has, wanted) = (job.spec.groups[index].count, target.count);
-        // While the job is updated, the number of the group's tasks may differ from its count.
+        // During an update of the job, the group may still have another number of tasks (`has`) than its target count
+        // (`wanted`).
         let (more, fewer) = (count.saturating_sub(wanted), wanted.saturating_sub(count).min(has));
         let total = job.tasks.len() as u64 + u64::from(more);
         let others = job.spec.task_count() + u64::from(more) - u64::from(fewer);
@@ -162,7 +163,7 @@ impl Cell {
         Ok(Outcome::Done(version))
     }
 
-    /// Kills the tasks of older versions of a job if the newest version has no task.
+    /// Kills the remaining tasks of a job whose newest version has no tasks.
     fn end_if_unwanted(&mut self, id: JobId) {
         let Some(job) = self.jobs.get(id).filter(|job| job.target().task_count() == 0) else {
             return;
@@ -207,14 +208,14 @@ impl Cell {
         left.into_iter().for_each(|slot| self.touch(slot));
     }
 
-    /// Compiles a group again after a change of its count, on which the share in its rules depends.
+    /// Compiles a group again after its count changed, because rules with a share depend on the count.
     pub(crate) fn recompile(&mut self, id: JobId, index: usize) {
         let kinds = self.kinds.count();
         let Some(job) = self.jobs.get_mut(id) else { return };
         let spec = job.spec.clone();
         let (need, _) = self.facts.compile_shared((id, &spec), index, kinds, Trackers::Make);
         let old = std::mem::replace(&mut job.groups[index].need, need);
-        // The group's new form has just acquired all these trackers, so none of them is removed here.
+        // This removes no tracker, because the new needs have just acquired all trackers of the old ones.
         self.facts.release(&old, Trackers::Make);
     }
 
@@ -394,7 +395,7 @@ impl Cell {
         self.log.push(Change::Job(id, owner));
     }
 
-    /// Removes a tracker that was deleted from the groups that it matched.
+    /// Removes a deleted tracker from the groups whose tasks it counted.
     pub(crate) fn forget_tracker(&mut self, tracker: TrackerId, key: &TrackerKey) {
         for id in self.jobs.candidates(&key.tracked) {
             let Some(job) = self.jobs.get_mut(id) else { continue };

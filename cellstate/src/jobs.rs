@@ -1,11 +1,11 @@
 //! The cell's jobs and the states of their tasks.
 //!
 //! Job numbers ascend and are never reused. Jobs are stored in pages, and a page is dropped once all its jobs are
-//! forgotten. So a lookup costs two indexed loads, and memory is bounded by the jobs that exist. A restored cell
-//! indexes only its latest pages; the few older pages, of jobs that run for years, are in a tree.
+//! forgotten. So a lookup costs two indexed loads, and memory is bounded by the jobs that exist. After a restore, only
+//! the latest pages are in the indexed list. The few older pages, of very long-running jobs, are in a tree.
 //!
 //! During a capture (see `image/capture.rs`), a page is copied before any of its jobs changes. All changes go through
-//! `get_mut`, `push` or `remove`, so the copying costs one branch in each of these.
+//! `get_mut`, `push` or `remove`, so while no capture runs, the price is one branch in each of these functions.
 
 use crate::attributes::{Attribute, ByAttribute};
 use crate::cores::TaskCores;
@@ -27,21 +27,23 @@ use std::sync::Arc;
 /// Jobs per page. A capture copies a page at a time, which takes some 30 microseconds.
 const PAGE: usize = 256;
 
-/// Number of pages that a restored cell indexes, in 8 MB. At 200 jobs a second they are the jobs of half a month.
+/// Number of latest pages that a restored cell keeps in its indexed list, which takes 8 MB. At 200 jobs a second, these
+/// pages have the jobs of half a month.
 const LISTED: u64 = 1 << 20;
 
 /// A job of the cell.
 #[derive(Clone, Debug)]
 pub(crate) struct JobRecord {
-    /// Description of the job, with the groups that its tasks have. After an update it includes groups of older
-    /// versions.
+    /// Description of the job, with all groups to which its tasks belong. After an update, these include groups of
+    /// older versions.
     pub(crate) spec: Arc<Job>,
     /// The latest versions of the job, oldest first; empty if it was never updated.
     pub(crate) versions: Vec<JobVersion>,
-    /// Number of the scheduler's name, by which deltas are filtered.
+    /// Number of the name of the job's scheduler. Deltas select jobs by it.
     pub(crate) owner: OwnerId,
     pub(crate) tenant: u32,
-    /// Stored inline for one group, which is the usual number, so that a claim finds the whole job in one place.
+    /// The groups of the job. The usual single group is stored inline, so that a claim reads the whole job from one
+    /// place.
     pub(crate) groups: SmallVec<[GroupRecord; 1]>,
     pub(crate) tasks: SmallVec<[TaskRecord; 2]>,
     /// Whether a group was ever resized. If so, tasks are not numbered group by group.
@@ -50,7 +52,7 @@ pub(crate) struct JobRecord {
     pub(crate) placed: u32,
     /// The number of unfinished tasks.
     pub(crate) alive: u32,
-    /// State of the gang while it waits for more tasks.
+    /// State of the job's waiting gang; `None` if the job has no waiting gang.
     pub(crate) hold: Option<GangHold>,
     /// Allocations that differ from the group's request.
     pub(crate) held: Held,
@@ -85,8 +87,8 @@ pub struct TaskRecord {
     pub placed_ms: u64,
 }
 
-/// The placement time is not hashed, because no outcome depends on it, and old snapshots without it keep their hashes.
-/// The reference model compares it.
+/// The placement time is not hashed: no outcome depends on it, and snapshots from before it was recorded keep their
+/// hashes. The reference model compares it.
 impl Hash for TaskRecord {
     fn hash<H: Hasher>(&self, state: &mut H) {
         let TaskRecord { state: task, devices, group, failures, placed_ms: _ } = self;
@@ -117,10 +119,10 @@ type Page = Box<[Option<Box<JobRecord>>; PAGE]>;
 
 /// All jobs, by number and by name.
 ///
-/// Invariant: `names` has the name of each job, and no other.
+/// Invariant: `names` contains exactly the names of these jobs.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Jobs {
-    /// The pages from number `first` on.
+    /// The pages from number `first` on; `None` if all jobs of a page are forgotten.
     pages: Vec<Option<Page>>,
     first: u64,
     /// Older pages, by number.
@@ -134,17 +136,17 @@ pub(crate) struct Jobs {
     saving: Option<Box<Saving>>,
 }
 
-/// The pages that a capture copies.
+/// The pages that existed when the running capture began.
 #[derive(Clone, Debug)]
 struct Saving {
-    /// Numbers of the pages, ascending, each with its content once it is copied.
+    /// Numbers of the pages in ascending order, each with a copy of its jobs once it is copied.
     pages: Vec<(u64, Option<Vec<JobImage>>)>,
     /// All pages before this position are copied.
     next: usize,
 }
 
 impl Jobs {
-    /// An empty list with room for the names of `count` jobs, in which the first job gets the id `next`.
+    /// An empty list whose first job will get the id `next`. It has room for the names of `count` jobs.
     pub(crate) fn starting_at(next: JobId, count: usize) -> Jobs {
         let first = (next.0 / PAGE as u64).saturating_sub(LISTED);
         let mut jobs = Jobs { next: next.0, first, ..Jobs::default() };
@@ -157,7 +159,7 @@ impl Jobs {
         self.names.get(name).copied()
     }
 
-    /// The number of a scheduler's name, which is new if it has none.
+    /// The number of a scheduler's name. A name without a number gets a new one.
     pub(crate) fn intern_owner(&mut self, name: &Text) -> OwnerId {
         let next = OwnerId(self.owners.len() as u32);
         *self.owners.entry(name.clone()).or_insert(next)
@@ -182,7 +184,7 @@ impl Jobs {
         id
     }
 
-    /// Inserts a restored job with the id that it had.
+    /// Inserts a restored job under its former id.
     pub(crate) fn put(&mut self, id: JobId, record: JobRecord) {
         self.names.insert(record.spec.name.clone(), id);
         let (number, index) = split(id);

@@ -1,10 +1,10 @@
 //! The placement check: whether a task may have a part of a machine.
 //!
-//! A commit, a view before it claims, the simulator and the audit all call this one function, which has no options. If
-//! a scheduler had its own check, it could propose a claim for ever that the cell always rejects.
+//! A commit, a view before it claims, the simulator and the audit all call this one function. If a scheduler had a
+//! check of its own, it could repeat a claim for ever that the cell always rejects.
 //!
-//! The commit checks conditions that involve more than one machine: quotas, cluster resources, gangs, and whether the
-//! task may be placed at all.
+//! Other conditions involve more than one machine: quotas, cluster resources, gangs, and whether the task may be placed
+//! at all. The commit checks these.
 
 use crate::cores::CoresLeft;
 use crate::demand_profiles::DemandProfileSum;
@@ -25,7 +25,7 @@ pub enum MachineStatus {
     Draining,
 }
 
-/// The state of one machine that the check reads.
+/// The state of one machine, as far as the check reads it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Spot<'a> {
     pub(crate) id: MachineId,
@@ -43,7 +43,7 @@ pub(crate) struct Spot<'a> {
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Asked {
     pub(crate) take: Take,
-    /// The only acceptable devices. If empty, any devices will do.
+    /// If not empty, the claim accepts only these devices. If empty, it accepts any devices.
     pub(crate) devices: DeviceSet,
 }
 
@@ -53,7 +53,7 @@ pub(crate) struct Rules<'a, C> {
     pub(crate) context: &'a Context<'a>,
 }
 
-/// The devices and cores of a task's allocation, which unlike amounts are individual pieces.
+/// The devices and cores of a task's allocation. Unlike amounts, each of them is an individual piece.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Grant {
     /// Devices of the task.
@@ -65,7 +65,7 @@ pub struct Grant {
 /// Checks one task's claim on one machine, and returns the devices and cores that it gets.
 ///
 /// # Errors
-/// The first reason against the claim, in the order of the checks below, which ARCHITECTURE.md lists.
+/// The first reason against the claim. ARCHITECTURE.md lists the checks in their order.
 pub(crate) fn judge(
     machine: MachineId,
     spot: &Spot<'_>,

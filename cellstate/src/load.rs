@@ -1,8 +1,8 @@
 //! Load reports: the measured use of machines.
 //!
-//! A report becomes stale, and does not include tasks that are placed later. So the cell stores two things with each
-//! report: its time, which is that of the last `Expire`, and the machine's claims at that time. Only schedulers read
-//! reports; no outcome of a command depends on them.
+//! A report becomes stale, and does not include tasks that are placed later. So the cell stores two values with each
+//! report: the cell's time at its arrival, which the last `Expire` set, and the machine's claims at that time. Only
+//! schedulers read reports; no outcome of a command depends on them.
 
 use omega_core::Amounts;
 use omega_core::limits::AMOUNT_MAX;
@@ -20,15 +20,15 @@ pub struct LoadReport {
 }
 
 impl LoadReport {
-    /// The age of the report at the time `now_ms` of the cell.
+    /// The age of the report at the cell's time `now_ms`, in milliseconds.
     #[must_use]
     pub fn age_ms(&self, now_ms: u64) -> u64 {
         now_ms.saturating_sub(self.at_ms)
     }
 }
 
-/// The claims on a machine: the claimable amounts minus the free ones. They are clamped to the range from 0 to the
-/// largest amount of a machine, because adopted tasks can exceed it.
+/// The claims on a machine: the claimable amounts minus the free ones. The result is clamped to the range from 0 to the
+/// largest amount that a machine may have, because adopted tasks can exceed a machine.
 pub(crate) fn claimed(claimable: &[i64], free: &[i64]) -> Amounts {
     let amounts = claimable.iter().zip(free);
     Amounts::new(

@@ -61,13 +61,13 @@ impl Cell {
         if old.numa != machine.numa {
             self.machines.set_cores(id.row(), &machine.numa);
         }
-        // With other labels, the machine may be in other domains, so the counts of its tasks move to these.
+        // If the labels change, the machine may move to other domains, and the counts of its tasks must move with it.
         let moves = old.labels != machine.labels;
         let left = if moves { self.facts.rules.label_domains(id.row()) } else { Vec::new() };
         self.count_tasks(&tasks, id.row(), -1);
         self.facts.set_machine(id.row(), Some(Arc::new(machine)));
         self.count_tasks(&tasks, id.row(), 1);
-        // Logged because a view may have counted a claim in the machine's old domain, which the cell counts in the new
+        // Logged because of views that counted a claim of their own in the old domain: the cell counts it in the new
         // one.
         self.log.extend(left.into_iter().map(|(id, domain)| Change::Count(id, domain)));
         self.log.push(Change::Machine(id.slot));
@@ -125,7 +125,7 @@ impl Cell {
         let claimed = claimed(&claimable, self.machines.free(id.row()));
         let report = LoadReport { used: load, claimed, at_ms: self.now_ms };
         self.machines.set_load(id.row(), report);
-        // The sequence number does not change, because the load does not affect what may be claimed.
+        // Logs only a changed row: the sequence number stays, because the load does not affect what may be claimed.
         self.log.push_row(id.slot);
         Ok(Outcome::Done(version))
     }

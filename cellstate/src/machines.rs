@@ -47,8 +47,8 @@ pub(crate) fn claimable(machine: &Machine, kinds: &Kinds, policy: &Policy) -> Ve
     all.map(|kind| claimable_of(machine, kinds, &policy.overcommit_max, kind)).collect()
 }
 
-/// The claimable amount of one kind: the capacity, or if the kind is compressible, the capacity times the machine's
-/// overcommit or the policy's bound on it, whichever is lower.
+/// The claimable amount of one kind. It is the capacity. If the kind is compressible, the capacity is multiplied by the
+/// machine's overcommit or by the policy's bound on it, whichever is lower.
 pub(crate) fn claimable_of(
     machine: &Machine,
     kinds: &Kinds,
@@ -84,7 +84,7 @@ impl Machines {
         self.rows.len()
     }
 
-    /// The rows without a machine. The next new machine gets the last one.
+    /// The rows without a machine. The next new machine gets the last of these rows.
     pub(crate) fn vacant(&self) -> &[u32] {
         &self.vacant
     }
@@ -100,8 +100,8 @@ impl Machines {
         &self.rows[slot]
     }
 
-    /// Loads the rows that a commit is about to check and change into the processor's cache. In a large cell each row
-    /// is a cache miss. The misses of this loop overlap; those of the checks do not, because there is too much code
+    /// Loads the rows that a commit will check and change into the processor's cache. In a large cell each row is a
+    /// cache miss. In this loop the misses overlap. In the checks they would not, because there is too much code
     /// between two claims.
     pub(crate) fn load_rows(&self, machines: impl Iterator<Item = MachineId>) {
         let mut loaded = 0;
@@ -169,8 +169,8 @@ impl Machines {
         self.loads.insert(slot as u32, load);
     }
 
-    /// The state of a machine for the placement check. It is inlined at each use, because a returned value is written
-    /// and read in parts of different sizes, which stalls processors.
+    /// The state of a machine for the placement check. It is inlined because a returned struct would be written and
+    /// read in parts of different sizes, which stalls processors.
     #[inline]
     pub(crate) fn spot(&self, id: MachineId, row: &Row) -> Spot<'_> {
         Spot {
@@ -229,7 +229,7 @@ impl Machines {
         self.id(slot as usize)
     }
 
-    /// Changes the claimable amounts of a machine from `old` to `new`.
+    /// Changes a row's free amounts when its machine's claimable amounts change from `old` to `new`.
     pub(crate) fn adjust(&mut self, slot: usize, old: &[i64], new: &[i64]) {
         let free = &mut self.free[slot * self.kinds..][..self.kinds];
         for (free, (old, new)) in free.iter_mut().zip(old.iter().zip(new)) {
@@ -245,7 +245,7 @@ impl Machines {
         };
     }
 
-    /// Replaces the exclusive cores of a machine on which no task has any.
+    /// Replaces the exclusive cores of a machine on which no task has exclusive cores.
     pub(crate) fn set_cores(&mut self, slot: usize, numa: &NodeCores) {
         let before = if numa.is_empty() {
             self.cores.remove(&(slot as u32))
@@ -337,7 +337,7 @@ impl Machines {
         }
     }
 
-    /// The amounts that would become free if a task left.
+    /// The amounts that would become free if a task with this allocation left the machine.
     pub(crate) fn freed_by(&mut self, slot: usize, part: Part<'_>) -> Values {
         let Some(demand_profiles) = part.demand_profiles else { return part.request.into() };
         let freed = self.demand_profiles.shift(slot, (part.request, demand_profiles), -1);
@@ -352,7 +352,7 @@ impl Machines {
             self.give_back_pieces(slot, part);
         }
         let tasks = &mut self.rows[slot].tasks;
-        // Searched from the end, because undo and preemption remove the newest tasks.
+        // The search starts at the end, because undo and preemption remove the newest tasks.
         let position = tasks.iter().rposition(|other| *other == task);
         tasks.swap_remove(position.expect("a placed task is listed on its machine"));
     }
@@ -369,7 +369,7 @@ pub(crate) struct Part<'a> {
 }
 
 impl<'a> Part<'a> {
-    /// An allocation of amounts alone.
+    /// An allocation of amounts, without devices, cores or demand profiles.
     #[inline]
     pub(crate) fn of_amounts(request: &'a [i64]) -> Part<'a> {
         let chosen = DeviceSet::default();

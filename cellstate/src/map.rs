@@ -2,6 +2,6 @@
 
 use std::collections::HashMap;
 
-/// A hash table with a fast hasher of fixed seed. Its order must not affect any result, so entries must be sorted
-/// before use.
+/// A hash table with a fast hasher of fixed seed. Its order must not affect any result, so sort the entries before you
+/// iterate over them.
 pub(crate) type FastMap<K, V> = HashMap<K, V, foldhash::fast::FixedState>;

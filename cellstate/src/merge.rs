@@ -1,7 +1,7 @@
 //! Merging of two deltas.
 //!
 //! A view applies each list of a delta in order. Later entries replace earlier ones, and entries about removed objects
-//! are ignored. So two deltas are merged by appending each list of the later one to that of the earlier one.
+//! are ignored. So two deltas are merged by appending each list of the later delta to that list of the earlier one.
 
 use crate::delta::Delta;
 use crate::policy::{Columns, RowsAgain};
@@ -27,8 +27,8 @@ impl Delta {
         self.quotas |= later.quotas;
         self.tenants.extend(later.tenants);
         self.machines.extend(later.machines);
-        // A row in the later delta replaces all of the earlier row, including demand profiles and policy columns that
-        // the later one does not have.
+        // A row in the later delta replaces the whole row of the earlier one. Its old demand profiles and policy
+        // columns are removed even if the later delta has none for that row.
         let again = RowsAgain::new(&later.slots);
         again.forget_in(&mut self.demand_profiles);
         self.policies.append(later.policies, &again);

@@ -3,7 +3,7 @@
 use crate::cell::Cell;
 use omega_core::Job;
 
-/// Counts of jobs with a deadline that ended since this process started, by the cell's time.
+/// Counts of ended jobs that had a deadline, since this process started. Times are the cell's.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DueCounts {
     /// Jobs that ended by their deadline.

@@ -1,7 +1,7 @@
 //! Injected bugs, which prove that the tests can find them.
 //!
-//! With the feature `planted`, which no release has, the code contains the bugs of `Bug`, each behind `planted!(Name)`,
-//! and a thread can switch one of them on. Without the feature, `planted!` is `false`.
+//! With the feature `planted`, which no release enables, the code contains the bugs of `Bug`, each behind
+//! `planted!(Name)`. A thread can switch one of them on. Without the feature, `planted!` is `false`.
 //!
 //! To inject another bug, add it to the list below, write `planted!(Name)` at its place, and list the faults that
 //! reveal it in `tests/src/cluster/planted.rs`.
@@ -81,11 +81,11 @@ mod list {
         CorruptMiddleCut,
         /// The bytes behind a torn tail are not overwritten.
         TornTailKept,
-        /// Data that a failed sync left in the cache is trusted at the next opening, and not rewritten.
+        /// Data that a failed sync left in the cache is trusted when the log is opened again, and is not rewritten.
         CacheTrusted,
-        /// Entries that replace others do not truncate the log behind them.
+        /// Entries that replace others do not truncate the rest of the log.
         OldTailKept,
-        /// The term and the vote are not written with the entries that they came with.
+        /// The term and the vote are not written together with the entries of their message.
         HardStateApart,
         /// The vote is not written, only the term.
         VoteForgotten,
@@ -139,9 +139,9 @@ mod list {
         RetryUnderNewId,
         /// A retry of a committed transaction is committed again.
         RetryJudgedAgain,
-        /// The results of the pre-check are applied without a check at commit.
+        /// The pre-check's results are applied, and the commit does not check again.
         EarlyJudgementTrusted,
-        /// Followers apply the commands of an entry in another order.
+        /// Followers apply the commands of an entry in another order than the leader.
         OwnOrder,
         /// One step of a rejected gang is not undone.
         GangHalfUndone,

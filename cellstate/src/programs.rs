@@ -1,7 +1,7 @@
 //! Bounds of the programs and payloads of jobs.
 //!
-//! They make sure that an accepted program can be started: its strings have no NUL byte, no variable occurs twice, and
-//! the whole fits into a message to an agent.
+//! These checks make sure that an agent can start an accepted program: its strings have no NUL byte, no variable occurs
+//! twice, and the program fits into a message to an agent.
 
 use crate::bounds::at_most;
 use crate::texts;
@@ -15,7 +15,7 @@ use std::collections::BTreeSet;
 
 type Checked = Result<(), Rejection>;
 
-/// Prefix of the environment variables that agents set, which jobs may not.
+/// Prefix of the environment variables that agents set. Jobs must not set variables with this prefix.
 const RESERVED_PREFIX: &str = "OMEGA_";
 
 /// Checks the program and the payload of a group.

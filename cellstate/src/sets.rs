@@ -1,8 +1,9 @@
 //! Machine sets: the machines that meet a requirement, as bitmaps.
 //!
-//! Jobs select machines by labels and taints, which are strings, while a decision evaluates thousands of machines in a
-//! microsecond. So each distinct requirement is evaluated once per machine into a bitmap, and later only for machines
-//! whose description changes. A decision is then an AND of words with one bit for each of 64 machines.
+//! Jobs select machines by labels and taints, which are strings. A decision evaluates thousands of machines in a
+//! microsecond, too fast to compare strings. So each distinct requirement is evaluated once per machine into a bitmap,
+//! and again only for machines whose description changes. A decision is then an AND of words, each with the bits of 64
+//! machines.
 
 use crate::map::FastMap;
 use omega_core::{Machine, MachineSelector, TaintEffect, Text, Toleration};
@@ -17,9 +18,9 @@ pub struct SetId(u32);
 pub(crate) enum SetKey {
     /// The machine matches one of these selectors.
     Match(Vec<MachineSelector>),
-    /// All taints of the machine that keep tasks off (`NoSchedule`) are tolerated.
+    /// All `NoSchedule` and `NoExecute` taints of the machine are tolerated.
     Tolerated(Vec<Toleration>),
-    /// All taints of the machine that discourage tasks (`PreferNoSchedule`) are tolerated.
+    /// All `PreferNoSchedule` taints of the machine are tolerated.
     Unmarked(Vec<Toleration>),
     /// A spread counts the machine's tasks.
     Counting(CountingMachines),
@@ -32,9 +33,9 @@ pub(crate) enum SetKey {
 pub struct CountingMachines {
     /// The label keys that a machine must have.
     pub keys: Vec<Text>,
-    /// Selectors of which the machine must match one, if there are any.
+    /// If set, the machine must match one of these selectors.
     pub affinity: Option<Vec<MachineSelector>>,
-    /// Tolerations that must cover all taints of the machine, if there are any.
+    /// If set, these tolerations must cover all taints of the machine that keep tasks off.
     pub tolerations: Option<Vec<Toleration>>,
 }
 
@@ -82,7 +83,7 @@ struct Set {
     key: SetKey,
     users: u32,
     words: Vec<u64>,
-    /// One bit for each word of `words` that is not zero, by which a search skips the others.
+    /// One bit for each word of `words`, set if the word is not zero. A search skips the zero words.
     full_words: Vec<u64>,
 }
 
@@ -113,17 +114,17 @@ impl Flagged {
 pub(crate) struct MachineSets {
     /// The rows with a machine.
     present: Flagged,
-    /// Machines with a taint that keeps tasks off, and (in `marked`) machines with one that discourages them.
+    /// Machines with a taint that keeps tasks off. `marked` has the machines with a `PreferNoSchedule` taint.
     tainted: Flagged,
     marked: Flagged,
     sets: Vec<Option<Set>>,
     by_key: FastMap<SetKey, SetId>,
-    /// Sets without users, beginning with the longest unused one. They are kept because later jobs may need them.
+    /// Sets without users, in the order in which they became unused. They are kept because later jobs may need them.
     idle: Vec<SetId>,
 }
 
-/// Number of unused sets that are kept. Building a set costs an evaluation of every machine, and keeping it one bit per
-/// machine. Consecutive jobs mostly use a few sets.
+/// Number of unused sets that are kept. Building a set costs an evaluation of every machine; keeping a set costs one
+/// bit per machine. Consecutive jobs usually need only a few sets.
 const IDLE_MAX: usize = 16;
 
 impl MachineSets {
@@ -153,7 +154,8 @@ impl MachineSets {
         id
     }
 
-    /// Acquires sets that are in use. For each of them, one more [`MachineSets::release`] must follow.
+    /// Adds one user to each of these sets, which must be in use. Each set then needs one more
+    /// [`MachineSets::release`].
     pub(crate) fn acquire_again(&mut self, sets: impl Iterator<Item = SetId>) {
         for id in sets {
             let set = self.sets[id.0 as usize].as_mut().filter(|set| set.users > 0);
@@ -161,7 +163,8 @@ impl MachineSets {
         }
     }
 
-    /// Releases a set. If too many are unused, the longest unused one is dropped.
+    /// Removes one user of a set. If too many sets are unused, the one that has been unused for the longest time is
+    /// dropped.
     pub(crate) fn release(&mut self, id: SetId) {
         let Some(set) = self.sets[id.0 as usize].as_mut() else { return };
         set.users -= 1;
@@ -229,7 +232,7 @@ impl MachineSets {
         set.and_then(|set| set.words.get(word)).copied().unwrap_or(0)
     }
 
-    /// One bit for each of the 64 words from `64 * group` on, set if the word is not zero.
+    /// One bit for each of the 64 words of a set from `64 * group` on, set if the word is not zero.
     pub(crate) fn full_words(&self, id: SetId, group: usize) -> u64 {
         let set = self.sets[id.0 as usize].as_ref();
         set.and_then(|set| set.full_words.get(group)).copied().unwrap_or(0)

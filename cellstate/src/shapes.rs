@@ -1,11 +1,11 @@
 //! Shapes: compiled task groups that groups with equal needs share.
 //!
 //! Most jobs have groups equal to those of other jobs. The cell and every view keep the compiled needs of equal groups
-//! once. So a job of one task takes less memory, and a commit reads needs that the commit before has brought into the
-//! cache. Comparing a group with the last few costs a fraction of compiling it.
+//! once. So a job of one task takes less memory, and a commit reads needs that the previous commit has brought into the
+//! cache. Comparing a group with the last few shapes costs a fraction of compiling it.
 //!
 //! Only rules about other tasks can make the needs of a group depend on its job. So needs are shared only while the
-//! cell has no such rule. When a rule comes later, it is recorded in a copy of the needs.
+//! cell has no such rule. If a rule comes later, a group that it concerns gets its own copy of the needs.
 
 use crate::facts::{Facts, Need, Trackers};
 use crate::policy::PolicySet;
@@ -14,10 +14,10 @@ use omega_core::{Job, JobId, TaskGroup};
 use smallvec::SmallVec;
 use std::sync::Arc;
 
-/// Number of shapes that are kept. A group is compared with each of them before it is compiled.
+/// Number of shapes that are kept. A group is compared with each shape before it is compiled.
 const SHAPES_MAX: usize = 4;
 
-/// The groups that were compiled last, with their needs. Each shape acquires its sets of machines.
+/// The groups that were compiled last, with their needs. Each shape is one user of the machine sets of its needs.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Shapes {
     known: SmallVec<[Shape; SHAPES_MAX]>,
@@ -56,8 +56,8 @@ impl Shapes {
 }
 
 impl Facts {
-    /// Compiles a group of a job as [`Facts::compile`] does, or shares the needs of an equal group. Either way the
-    /// needs are released by one call.
+    /// Compiles a group of a job as [`Facts::compile`] does, or shares the needs of an equal group. In both cases one
+    /// call of [`Facts::release`] must follow.
     pub(crate) fn compile_shared(
         &mut self,
         (id, job): (JobId, &Arc<Job>),
@@ -87,7 +87,7 @@ impl Facts {
 /// Whether two groups have equal needs, provided that no rule about other tasks concerns them.
 fn needs_alike(one: &TaskGroup, other: &TaskGroup) -> bool {
     fn needed(group: &TaskGroup) -> impl PartialEq + use<'_> {
-        // All fields are named, so that whoever adds one must decide whether `Facts::compile` reads it.
+        // Every field is named, so that adding a field forces a decision whether `Facts::compile` reads it.
         let TaskGroup {
             name: _,
             count: _,
@@ -97,7 +97,7 @@ fn needs_alike(one: &TaskGroup, other: &TaskGroup) -> bool {
             payload: _,
             version: _,
             per_machine: _,
-            // Only rules about other tasks, and plugins, read these. Plugins read them from the group.
+            // Only rules about other tasks and plugins read these fields. Plugins read them from the group itself.
             labels: _,
             images: _,
             volumes: _,
@@ -165,7 +165,8 @@ mod tests {
         assert_eq!((need(0), need(1)), (need(2), need(3)));
     }
 
-    /// Checks that each group and each shape acquires its sets of machines, so that no set is released too often.
+    /// Checks that each group and each shape counts as a user of its machine sets, so that no set is released too
+    /// often.
     #[test]
     fn shapes_and_groups_release_their_sets() {
         let (_, mut view) = viewed();

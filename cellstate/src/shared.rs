@@ -1,10 +1,10 @@
 //! A cell in this process, shared between threads.
 //!
-//! It is the state machine behind one lock. A commit keeps the lock for a few hundred nanoseconds, and a sync for a few
+//! One lock protects the state machine. A commit holds the lock for a few hundred nanoseconds, and a sync for a few
 //! nanoseconds per changed machine. Decisions, which take most of a scheduler's time, use a private view and no lock.
 //!
-//! A waiting thread spins before it sleeps, and for longer than in `parking_lot`, because the lock is usually released
-//! in less time than a thread needs to fall asleep and wake up.
+//! A waiting thread spins before it sleeps. It spins for longer than `parking_lot` would, because the lock is usually
+//! released before a thread could fall asleep and wake up.
 
 use crate::answers::Digest;
 use crate::cell::Cell;
@@ -16,12 +16,12 @@ use parking_lot::{Mutex, MutexGuard};
 use smallvec::SmallVec;
 use std::sync::Arc;
 
-/// Number of pieces of an image that are copied under one lock. They take as long as a hundred commits.
+/// Number of pieces of an image that are copied while the lock is held once. They take as long as a hundred commits.
 const PIECES: usize = 4;
 
-/// Number of times that a thread tries a taken lock before it sleeps, which takes about a hundred microseconds. A sleep
-/// takes as long, because an idle processor halts, and takes 80 microseconds to wake on a virtual machine. So spinning
-/// at most doubles the wait.
+/// Number of times that a thread tries a taken lock before it sleeps. These tries take about a hundred microseconds. A
+/// sleep takes about as long: an idle processor halts, and on a virtual machine it takes 80 microseconds to wake. So
+/// spinning at most doubles the wait.
 const LOOKS: u32 = 4000;
 
 /// A cell in this process, which clones share.
@@ -29,7 +29,8 @@ const LOOKS: u32 = 4000;
 pub struct SharedCell {
     /// The only lock of the cell, which protects its whole state. While it is locked, only the state machine is called.
     cell: Arc<Mutex<Cell>>,
-    /// Locked while an image is taken, because a cell has one capture at a time. It must be locked before `cell`.
+    /// Held while an image is taken, because a cell can run only one capture at a time. It must be locked before
+    /// `cell`.
     capturing: Arc<Mutex<()>>,
 }
 
@@ -51,7 +52,7 @@ impl SharedCell {
         self.cell.lock()
     }
 
-    /// The state at one version. It is copied piece by piece, and commits may happen in between.
+    /// The state at one version. It is copied piece by piece, and commits may happen between the pieces.
     #[must_use]
     pub fn image(&self) -> Image {
         let _one_at_a_time = self.capturing.lock();
@@ -62,7 +63,7 @@ impl SharedCell {
                 drop(cell);
                 return captured.into_image();
             }
-            // A waiting thread gets the lock before the next pieces are copied.
+            // A thread that waits for the lock gets it before the next pieces are copied.
             MutexGuard::unlock_fair(cell);
         }
     }
@@ -84,8 +85,9 @@ impl SharedCell {
         commands.into_iter().map(|command| cell.apply(command)).collect()
     }
 
-    /// Applies commands in order under one lock, and passes each result to `answered`. It collects neither commands nor
-    /// results, so it is the cheapest way to apply many small commands. Commits wait until all of them are applied.
+    /// Applies commands in order under one lock, and passes each result to `answered`. Commits wait until all commands
+    /// are applied. Neither commands nor results are collected, so this is the cheapest way to apply many small
+    /// commands.
     ///
     /// `commands` and `answered` must not use the cell.
     pub fn apply_each(
@@ -97,7 +99,8 @@ impl SharedCell {
         commands.into_iter().for_each(|command| answered(cell.apply(command)));
     }
 
-    /// Calls `look` with the cell, and returns its result. The lock is taken meanwhile, so commits wait.
+    /// Calls `look` with the cell, and returns the result of `look`. The cell is locked during the call, so commits
+    /// wait.
     pub fn read<T>(&self, look: impl FnOnce(&Cell) -> T) -> T {
         look(&self.lock())
     }
@@ -195,11 +198,12 @@ mod tests {
         assert_eq!(reasons(1).len(), 2, "the machine takes ten of twelve");
     }
 
-    /// Threads that compete for more room than a machine has fill it exactly, and each placed task is on it once.
+    /// Threads compete for more room than a machine has. They must fill the machine exactly, and its list must have
+    /// each placed task once.
     #[test]
     fn threads_that_race_for_a_machine_fill_it_and_no_more() {
         let cell = small_cell();
-        // Each worker claims all tasks, one by one, and begins with another one.
+        // Each worker claims all tasks, one by one, and each begins with a different task.
         let work = |worker: u32| {
             let (scheduler, first) = cell.register(format!("s{worker}").into()).unwrap();
             let mut placed = 0;

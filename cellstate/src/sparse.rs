@@ -1,9 +1,9 @@
-//! A map for values that nearly no task has.
+//! A map for values that few tasks have.
 //!
-//! It is one pointer, which is null for nearly all jobs, so a lookup mostly costs one test. The code after that test is
-//! kept out of line, so that the code of callers stays short.
+//! The map is one pointer, which is null for nearly all jobs, so a lookup usually costs one test. The code after that
+//! test is not inlined, which keeps the code of callers short.
 //!
-//! Invariant: if there is a tree, it has an entry.
+//! Invariant: a map that is not null has an entry.
 
 use std::collections::BTreeMap;
 

@@ -1,9 +1,9 @@
 //! The tree of tenants: their use, limits and guarantees.
 //!
-//! A tenant's use counts for itself and for every tenant above it (see [`TenantConfig`]). So the check of a claim is
-//! one comparison for each tenant from the claim's tenant up.
+//! A tenant's use counts for itself and for every tenant above it (see [`TenantConfig`]). So a claim is checked by one
+//! comparison for its tenant, and one for each tenant above.
 //!
-//! 1. A tenant's `used` is the sum of the claims of its own tasks and of those of all tenants below it.
+//! 1. A tenant's `used` is the sum of the claims of its own tasks and of the tasks of all tenants below it.
 //! 2. The tree has no cycle and at most [`TENANT_DEPTH_MAX`] levels.
 //! 3. A tenant records the version of its last change, so that deltas include it.
 
@@ -22,7 +22,7 @@ use std::sync::Arc;
 #[repr(C, align(64))]
 pub(crate) struct Tenant {
     pub(crate) used: Values,
-    /// The version of the tenant's last change, or the version after that.
+    /// The version of the tenant's last change. It may be one version too high, and then deltas repeat the tenant.
     changed: Version,
     parent: Option<u32>,
     pub(crate) terms: Arc<TenantTerms>,
@@ -46,23 +46,23 @@ pub(crate) struct Borrower<'a> {
     pub(crate) tenant: u32,
     /// Allocation of the task, by kind.
     pub(crate) request: &'a [i64],
-    /// Whether the use of the task's tenant includes the task.
+    /// Whether the use of the task's tenant still includes the task.
     pub(crate) counted: bool,
 }
 
-/// All tenants that ever had a job, a quota or a configuration. The field that changes with each version comes first,
-/// for the reason given at [`crate::Cell`].
+/// All tenants that were ever named. The field that changes with each version comes first, for the reason given at
+/// [`crate::Cell`].
 #[derive(Clone, Debug)]
 #[repr(C)]
 pub(crate) struct Tenants {
-    /// The version to which changes now belong.
+    /// The version that changes of tenants get now.
     next: Version,
     pub(crate) kinds: usize,
     pub(crate) list: Vec<Tenant>,
     pub(crate) asked: Asked,
     by_name: FastMap<Text, u32>,
-    /// Whether any tenant was ever configured or limited. If not, deltas leave tenants out, so that such cells do not
-    /// pay for them.
+    /// Whether any tenant was ever configured or limited. Until then, deltas leave tenants out, so that a cell without
+    /// such tenants does not pay for them.
     told: bool,
     /// Whether any tenant was ever configured.
     stands: bool,
@@ -81,7 +81,7 @@ impl Tenants {
         }
     }
 
-    /// The number of a tenant, which is assigned when the tenant is first named.
+    /// The number of a tenant. A tenant that was never named gets a new number.
     pub(crate) fn intern(&mut self, name: &Text) -> u32 {
         if let Some(id) = self.by_name.get(name) {
             return *id;
@@ -112,7 +112,7 @@ impl Tenants {
         self.list.iter()
     }
 
-    /// Starts a version, after which changes belong to the next one.
+    /// Notes that a version has started. Later changes get the version after it, until this is called again.
     #[inline]
     pub(crate) fn begin(&mut self, version: Version) {
         self.next = version.next();
@@ -129,7 +129,7 @@ impl Tenants {
         list.iter().filter(move |tenant| tenant.changed > since)
     }
 
-    /// All tenants, or none if deltas do not include tenants.
+    /// All tenants. Empty if deltas do not include tenants, or if no tenant is configured or limited at present.
     pub(crate) fn all_if_told(&self) -> &[Tenant] {
         let bound = |tenant: &Tenant| tenant.terms.limit.is_some() || tenant.has_tenant_config();
         if self.told && self.list.iter().any(bound) { &self.list } else { &[] }
@@ -163,7 +163,7 @@ impl Tenants {
         self.list[id].changed = self.next;
     }
 
-    /// Configures a tenant. After an error nothing has changed.
+    /// Configures a tenant. If there is an error, nothing changes.
     ///
     /// # Errors
     /// The tree would have a cycle or be too deep, or a sum would exceed 64 bits.
@@ -193,7 +193,7 @@ impl Tenants {
         Ok(())
     }
 
-    /// Checks that a tenant's use can be added to another parent.
+    /// Checks that the sums stay within 64 bits if a tenant moves below another parent.
     fn check_sums(&mut self, id: u32, parent: Option<&Text>) -> Result<(), Rejection> {
         let Some(parent) = parent.and_then(|parent| self.id(parent)) else { return Ok(()) };
         let used = self.list[id as usize].used.clone();
@@ -212,7 +212,7 @@ impl Tenants {
         }
     }
 
-    /// Checks that a tenant may be below another one.
+    /// Checks that moving a tenant below this parent causes neither a cycle nor too many levels.
     fn check_parent(&self, name: &Text, parent: Option<&Text>) -> Result<(), Rejection> {
         let Some(parent) = parent else { return Ok(()) };
         let known = self.id(name);
@@ -269,9 +269,11 @@ impl Tenants {
         }
     }
 
-    /// Whether a claimant, whose claims are already counted, may evict a task of another tenant. Below their nearest
-    /// common ancestor, the claimant's branch must be within its guarantee, and the victim's branch must exceed its own
-    /// while it has the task.
+    /// Whether `claimant` may evict a task of another tenant to get back its guarantee. The claimant's own claims must
+    /// already be counted.
+    ///
+    /// The branches of both tenants below their nearest common ancestor are compared. The claimant's branch must be
+    /// within its guarantee. The victim's branch must exceed its own guarantee while it has the task.
     pub(crate) fn may_reclaim(&self, claimant: Claimant, victim: &Borrower<'_>) -> bool {
         let Some((ours, theirs)) = self.branches(claimant.tenant, victim.tenant) else {
             return false;

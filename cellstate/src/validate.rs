@@ -41,7 +41,7 @@ pub(crate) fn quota(tenant: &Text, limit: &Amounts, kinds: &Kinds) -> Result<(),
     }
 }
 
-/// Checks that the cell has a kind that a command names without an amount.
+/// Checks that the cell has this kind, for a command that names a kind without an amount.
 pub(crate) fn known_kind(kind: KindId, kinds: &Kinds) -> Result<(), Rejection> {
     match kinds.get(kind) {
         Some(_) => Ok(()),
@@ -136,7 +136,7 @@ pub(crate) fn reservation(reservation: &Reservation, now_ms: u64) -> Result<(), 
     Ok(())
 }
 
-/// Checks the bounds on all reservations together, including a new one.
+/// Checks the bounds that apply to all reservations together, including a new one.
 pub(crate) fn all_reservations<'a>(
     all: impl Iterator<Item = &'a Reservation>,
 ) -> Result<(), Rejection> {
@@ -144,13 +144,13 @@ pub(crate) fn all_reservations<'a>(
     at_most("bytes of all reservations", bytes, RESERVATIONS_BYTES_MAX)
 }
 
-/// Checks the bounds on all calendars of peak hours together, including a new one.
+/// Checks the bounds that apply to all calendars of peak hours together, including a new one.
 pub(crate) fn all_peaks<'a>(all: impl Iterator<Item = &'a PeakCalendar>) -> Result<(), Rejection> {
     let bytes = all.map(bytes_at_most).sum();
     at_most("bytes of all calendars of peaks", bytes, PEAKS_BYTES_MAX)
 }
 
-/// Checks a selector. Returns whether it has a requirement, without which it selects no machine.
+/// Checks a selector. Returns whether it has a requirement. A selector without requirements selects no machine.
 fn selector(of: &str, machines: &MachineSelector) -> Result<bool, Rejection> {
     let requirements = [&machines.labels, &machines.names];
     for list in requirements {
@@ -242,7 +242,7 @@ fn ports(machine: &Machine) -> Result<(), Rejection> {
     Err(Rejection::BadMachine(why.into()))
 }
 
-/// Checks the cores of a machine's NUMA nodes, which its `cpu` must include.
+/// Checks the cores of a machine's NUMA nodes. Their sum must not exceed the machine's `cpu`.
 fn numa(machine: &Machine, kinds: &Kinds) -> Result<(), Rejection> {
     let Machine { name, numa, .. } = machine;
     if numa.is_empty() {
@@ -364,8 +364,8 @@ fn update_rules(job: &Job, rules: &UpdateRules) -> Result<(), Rejection> {
     at_most("milliseconds until a task is healthy", healthy, HEALTH_MS_MAX as usize)
 }
 
-/// Checks a group with one task for each machine. It must have a rule that keeps two of its tasks from sharing a
-/// machine.
+/// Checks a group that runs one task on each machine. The group must have a rule that keeps its tasks on different
+/// machines.
 fn per_machine(job: &Job, group: &TaskGroup) -> Result<(), Rejection> {
     let bad = |why: &str| Err(Rejection::BadJob(format!("group {:?} {why}", group.name).into()));
     let from = TaskSelector::SameGroup;
@@ -408,7 +408,7 @@ fn task_rule(group: &TaskGroup, rule: &TaskRule) -> Result<(), Rejection> {
     }
 }
 
-/// Checks demand profiles: each kind occurs at most once, and the request is its highest point.
+/// Checks demand profiles. Each kind occurs at most once, and the request equals the highest point of its profile.
 fn demand_profiles(group: &TaskGroup, kinds: &Kinds) -> Result<(), Rejection> {
     let bad = |why: String| Err(Rejection::BadJob(format!("group {:?} {why}", group.name).into()));
     if !group.demand_profiles.is_sorted_by_key(|demand_profile| demand_profile.kind)
@@ -475,7 +475,7 @@ fn task_group(job: &Job, group: &TaskGroup, kinds: &Kinds) -> Result<(), Rejecti
     Ok(())
 }
 
-/// Checks optional resources, and returns the group with them added to its request.
+/// Checks optional resources. Returns the group with its optional resources added to the request, if it has any.
 fn optional(job: &Job, group: &TaskGroup) -> Result<Option<TaskGroup>, Rejection> {
     let Some(optional) = &group.optional else { return Ok(None) };
     let bad = |why| Err(Rejection::BadJob(format!("group {:?} {why}", group.name).into()));
@@ -510,7 +510,7 @@ fn devices_of(group: &TaskGroup, devices: DeviceRequest) -> Result<(), Rejection
     Ok(())
 }
 
-/// Checks a request for exclusive cores: at least one core, and as much `cpu` as the cores need.
+/// Checks a request for exclusive cores. It must be at least one core, and the requested `cpu` must cover the cores.
 fn cores_of(group: &TaskGroup, cores: CoreRequest, kinds: &Kinds) -> Result<(), Rejection> {
     let bad = |why: String| Err(Rejection::BadJob(format!("group {:?} {why}", group.name).into()));
     let count = cores.count;

@@ -1,13 +1,13 @@
-//! Versions of a job: updates of its description, and the steps in which its tasks follow.
+//! Versions of a job: updates of its description, and the steps that bring its tasks to the newest version.
 //!
 //! ```text
 //!   versions   0: web × 3, image 1      1: web × 3, image 2          as submitted; the last one is the target
 //!   groups     [web of 0: 2 tasks]      [web of 1: 1 task]           as tasks run; deltas and agents see these
 //! ```
 //!
-//! An update changes no task. It adds the groups that differ to the job's list of groups, without tasks, so that a
-//! task's group determines its version. A controller then moves the job to its target in steps ([`Cell::roll_job`]),
-//! and decides alone which steps to take, and when.
+//! An update changes no task. It adds each changed group to the job's list of groups, without tasks, so that a task's
+//! group determines its version. A controller then moves the job to its target in steps ([`Cell::roll_job`]). The
+//! controller alone decides which steps to take, and when.
 //!
 //! Invariant: for each group of the target, the job's list has exactly one group with equal content.
 
@@ -30,7 +30,7 @@ pub struct JobVersion {
     pub number: u32,
     /// The cell's time at which the version began; 0 for the job as submitted.
     pub at_ms: u64,
-    /// Description of the job, with the counts that the groups are to have.
+    /// Description of the job. Its groups have the counts that this version asks for.
     pub spec: Arc<Job>,
 }
 
@@ -42,7 +42,8 @@ impl Cell {
         self.jobs.get(id).map(JobRecord::version)
     }
 
-    /// The description that the tasks of a job are to follow. [`Cell::job`] has the groups that its tasks have now.
+    /// The description of a job's newest version, to which its tasks will be moved. [`Cell::job`] has the groups to
+    /// which they belong now.
     #[must_use]
     pub fn job_target(&self, id: JobId) -> Option<&Arc<Job>> {
         self.jobs.get(id).map(JobRecord::target)
@@ -54,7 +55,7 @@ impl Cell {
         self.jobs.get(id).map_or(&[], |job| &job.versions)
     }
 
-    /// The group with this name of a job's newest version: its position among the groups that the job has now.
+    /// The position, among the groups that a job has now, of the group with this name in the job's newest version.
     #[must_use]
     pub fn target_group(&self, id: JobId, name: &str) -> Option<usize> {
         self.jobs.get(id)?.target_group(name)
@@ -66,18 +67,18 @@ impl JobRecord {
         self.versions.last().map_or(0, |version| version.number)
     }
 
-    /// The description that the tasks are to follow.
+    /// The description of the newest version.
     pub(crate) fn target(&self) -> &Arc<Job> {
         self.versions.last().map_or(&self.spec, |version| &version.spec)
     }
 
-    /// The position of the target's group with this name among the groups that the job has now.
+    /// The position, among the groups that the job has now, of the group with this name in the newest version.
     pub(crate) fn target_group(&self, name: &str) -> Option<usize> {
         let wanted = self.target().groups.iter().find(|group| *group.name == *name)?;
         self.spec.groups.iter().position(|group| is_same(group, wanted))
     }
 
-    /// Sets the count that a group of the target is to have.
+    /// Sets the count of a group in the newest version.
     pub(crate) fn set_target_count(&mut self, name: &Text, count: u32) {
         let Some(version) = self.versions.last_mut() else { return };
         let groups = &mut Arc::make_mut(&mut version.spec).groups;
@@ -110,7 +111,7 @@ impl JobRecord {
     }
 }
 
-/// Whether a group has the content of a group of the target.
+/// Whether a group equals a group of the target, apart from count and version.
 fn is_same(group: &TaskGroup, wanted: &TaskGroup) -> bool {
     let TaskGroup { count, version, .. } = *group;
     group.name == wanted.name && *group == TaskGroup { count, version, ..wanted.clone() }
@@ -249,7 +250,7 @@ impl Cell {
         Ok(Outcome::Done(version))
     }
 
-    /// Checks the request limits for the tasks of a step: those that it adds, minus those that it ends.
+    /// Checks the request limits for a step of an update: the tasks that it adds, minus the tasks that it ends.
     fn admit_step(
         &self,
         job: &JobRecord,
@@ -315,8 +316,8 @@ fn check_version(job: &JobRecord, given: Option<u32>) -> Result<(), Rejection> {
     }
 }
 
-/// The groups of a job after an update, and the positions of the new ones. A group of a forgotten version that is not
-/// in the target and has no task is replaced by a new group, so that the list stays short.
+/// Returns the job after an update, and the positions of its new groups. To keep the list of groups short, a new group
+/// replaces one of a forgotten version that has no tasks and is not part of the update.
 fn compose(job: &JobRecord, spec: &Job, number: u32) -> (Job, Vec<usize>) {
     let mut groups = job.spec.groups.clone();
     let mut made = Vec::new();
@@ -348,7 +349,7 @@ fn compose(job: &JobRecord, spec: &Job, number: u32) -> (Job, Vec<usize>) {
     (Job { groups, ..spec.clone() }, made)
 }
 
-/// The positions of the groups that a step adds tasks to.
+/// The groups to which a step adds tasks, by position, each with the number of tasks.
 fn growths(id: JobId, job: &JobRecord, step: &RollStep) -> Result<Vec<(usize, u32)>, Rejection> {
     let position = |name: &Text| {
         let group = job.target_group(name);
@@ -358,7 +359,7 @@ fn growths(id: JobId, job: &JobRecord, step: &RollStep) -> Result<Vec<(usize, u3
     adds.map(|add| Ok((position(&add.group)?, add.count))).collect()
 }
 
-/// The unfinished tasks among those that a step ends, each once.
+/// The unfinished tasks among the tasks that a step ends, each once.
 fn living(id: JobId, job: &JobRecord, step: &RollStep) -> Result<Vec<u32>, Rejection> {
     let mut stops = BTreeSet::new();
     for index in &step.stops {

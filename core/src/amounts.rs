@@ -1,7 +1,7 @@
 //! Amounts of resources: integers in the smallest unit that users write.
 //!
-//! They are integers because replicas must get equal sums whatever the order of the terms. An `Amounts` is one vector
-//! over the cell's kinds, because an operator may register more kinds.
+//! Integers have equal sums in any order of the terms, so all replicas compute the same sums. An `Amounts` is one
+//! vector over the cell's resource kinds, and has no fixed fields, because an operator may register more kinds.
 
 use crate::limits::{AMOUNT_MAX, KINDS_MAX};
 use serde::{Deserialize, Serialize};
@@ -53,7 +53,7 @@ pub struct ResourceKind {
     pub compressible: bool,
 }
 
-/// The resource kinds of one cell, in the order of every [`Amounts`].
+/// The resource kinds of one cell. Every [`Amounts`] has this order of kinds.
 ///
 /// Invariant: 1 to [`KINDS_MAX`] kinds with different names.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -132,7 +132,7 @@ impl Kinds {
         self.iter().find(|(_, kind)| kind.name == name).map(|(id, _)| id)
     }
 
-    /// The id of the kind `cpu`; `None` if the cell has no kind of this name that is measured in thousandths.
+    /// The id of the kind `cpu`; `None` if the cell has no such kind, or does not measure it in thousandths.
     #[must_use]
     pub fn cpu(&self) -> Option<KindId> {
         let is_milli = |kind: &KindId| self.get(*kind).is_some_and(|k| k.unit == Unit::Milli);
@@ -161,7 +161,7 @@ fn grouped(number: u64) -> String {
     }
 }
 
-/// A number of bytes as text, with a binary unit and three digits.
+/// Returns a number of bytes as text, with three digits and a binary unit.
 fn display_bytes(bytes: u64) -> String {
     const UNITS: [&str; 6] = ["B", "KiB", "MiB", "GiB", "TiB", "PiB"];
     let mut value = bytes as f64;
@@ -176,12 +176,12 @@ fn display_bytes(bytes: u64) -> String {
 
 /// Amount of each resource kind.
 ///
-/// Invariant: no trailing zeros, so that amounts that are equal compare equal, whatever built them.
+/// Invariant: no trailing zeros. So equal amounts compare equal, however they were built.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(from = "Vec<u64>", into = "SmallVec<[u64; 4]>")]
 pub struct Amounts(SmallVec<[u64; 4]>);
 
-/// Deserialised through a `Vec`, because a `SmallVec` would reserve whatever length untrusted bytes
+/// Amounts are deserialised through a `Vec`. A `SmallVec` would reserve memory for whatever length untrusted bytes
 /// claim.
 impl From<Vec<u64>> for Amounts {
     fn from(values: Vec<u64>) -> Amounts {
@@ -252,13 +252,13 @@ impl Amounts {
         self.0.is_empty()
     }
 
-    /// Whether each amount is at most that of `other`.
+    /// Whether each amount is at most the amount of the same kind in `other`.
     #[must_use]
     pub fn fits_in(&self, other: &Amounts) -> bool {
         self.iter().all(|(kind, amount)| amount <= other.get(kind))
     }
 
-    /// The sum, or `None` if an amount would exceed 64 bits.
+    /// Returns the sum; `None` if the sum of a kind would exceed 64 bits.
     #[must_use]
     pub fn checked_add(&self, other: &Amounts) -> Option<Amounts> {
         let count = self.0.len().max(other.0.len());
@@ -270,7 +270,7 @@ impl Amounts {
         Some(Amounts::new(sum))
     }
 
-    /// The first kind that is not registered or exceeds [`AMOUNT_MAX`], if any.
+    /// Returns the first kind that is not in `kinds`, or whose amount exceeds [`AMOUNT_MAX`]; `None` if all are valid.
     #[must_use]
     pub fn first_invalid(&self, kinds: &Kinds) -> Option<KindId> {
         self.iter()

@@ -7,7 +7,7 @@
 use crate::ids::Precedence;
 use serde::{Deserialize, Serialize};
 
-/// A range of precedences, including both ends. Within it, no task may evict another.
+/// A range of precedences, including both ends. No task with a precedence of the band may evict another such task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Band {
     /// Lowest precedence of the band.
@@ -36,6 +36,6 @@ pub struct EvictionCap {
     /// Maximum number of evictions in the span.
     pub count: u32,
     /// Length of the span, in milliseconds of the time that [`Command::Expire`](crate::Command::Expire) sets. Without
-    /// that command no time passes for the cell, so the first `count` evictions are the only ones.
+    /// this command, no time passes in the cell, so it allows only the first `count` evictions.
     pub per_ms: u32,
 }

@@ -58,21 +58,22 @@ impl Job {
         self
     }
 
-    /// Makes the job a gang, of which no task is placed unless at least `min` are.
+    /// Makes the job a gang: none of its tasks is placed unless at least `min` of them are placed together.
     #[must_use]
     pub fn with_gang(mut self, min: u32) -> Job {
         self.gang_min = Some(min);
         self
     }
 
-    /// Sets the time for which a task is expected to run.
+    /// Sets the expected run time of a task, in milliseconds.
     #[must_use]
     pub fn with_runtime_estimate_ms(mut self, estimate: u64) -> Job {
         self.runtime_estimate_ms = Some(estimate);
         self
     }
 
-    /// Sets the time by which the job should have ended.
+    /// Sets the time at which the job should have ended, in milliseconds of
+    /// [`Command::Expire`](crate::Command::Expire).
     #[must_use]
     pub fn with_deadline_ms(mut self, deadline: u64) -> Job {
         self.deadline_ms = Some(deadline);
@@ -116,7 +117,7 @@ impl TaskGroup {
         self
     }
 
-    /// Requests exclusive cores for each task. They are part of the `cpu` that the task requests.
+    /// Requests exclusive cores for each task. The `cpu` that the task requests must include these cores.
     #[must_use]
     pub fn with_cores(mut self, count: u16, place: CorePlace) -> TaskGroup {
         self.cores = Some(CoreRequest { count, place });
@@ -130,7 +131,8 @@ impl TaskGroup {
         self
     }
 
-    /// Allows machines that match the selector. Several calls allow the machines that match any of their selectors.
+    /// Requires machines that match the selector. After several calls, a machine must match at least one of the
+    /// selectors.
     #[must_use]
     pub fn on(mut self, machines: MachineSelector) -> TaskGroup {
         self.rules.affinity.required.get_or_insert_default().push(machines);
@@ -183,7 +185,7 @@ impl Machine {
         self
     }
 
-    /// Sets how much of a kind may be claimed, in percent of the machine's capacity.
+    /// Sets the overcommit of a kind: how much of it may be claimed, in percent of the machine's capacity.
     #[must_use]
     pub fn with_overcommit(mut self, kind: KindId, percent: u32) -> Machine {
         self.overcommit = self.overcommit.with(kind, percent);
@@ -198,7 +200,7 @@ impl Machine {
     }
 }
 
-/// Labels with one more label, which replaces a label with an equal key.
+/// Returns the labels with one more label. A label with the same key is replaced.
 fn with(labels: &Labels, key: Text, value: Text) -> Labels {
     let kept = labels.iter().map(|(key, value)| (key.clone(), value.clone()));
     Labels::new(kept.chain([(key, value)]))

@@ -1,7 +1,7 @@
 //! Commands: all changes of a cell.
 //!
-//! A cell is a state machine: equal sequences of commands give equal states on every replica. That is why commands
-//! carry the time and all identities.
+//! A cell is a state machine: equal sequences of commands give equal states on every replica. So a cell neither reads a
+//! clock nor draws random numbers: commands carry the time and all identities.
 
 use crate::amounts::{Amounts, KindId};
 use crate::bands::{Band, EvictionCap};
@@ -22,23 +22,25 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub enum Command {
-    /// Registers a scheduler's name and returns its id. If the name is registered already, the id stays as it was. The
-    /// command is rejected if a process owns the name.
+    /// Registers a scheduler's name and returns its id. If the name is already registered, the id stays the same. If a
+    /// process owns the name, the command is rejected.
     RegisterScheduler {
         /// Name of the scheduler.
         name: Text,
     },
     /// Adds a machine.
     RegisterMachine(Machine),
-    /// Changes a machine's capacity and attributes. Tasks of the machine stay even if they exceed the new capacity. No
-    /// more of an exceeded kind can then be claimed until the claims fit again.
+    /// Changes a machine's capacity and attributes.
+    ///
+    /// Tasks on the machine stay even if they exceed the new capacity. In this case, no more of the exceeded kind can
+    /// be claimed until the claims fit again.
     UpdateMachine {
         /// Id of the machine.
         id: MachineId,
         /// The machine's new description. The name must not change.
         machine: Machine,
     },
-    /// Stops or resumes the placement of tasks on a machine. Tasks that the machine has stay.
+    /// Stops or resumes the placement of tasks on a machine. Tasks that are on the machine stay.
     DrainMachine {
         /// Id of the machine.
         id: MachineId,
@@ -50,7 +52,7 @@ pub enum Command {
         /// Id of the machine.
         id: MachineId,
     },
-    /// Reports how much of a machine its tasks were measured to use.
+    /// Reports the amounts that a machine's tasks were measured to use.
     ReportLoad {
         /// Id of the machine.
         id: MachineId,
@@ -59,8 +61,8 @@ pub enum Command {
     },
     /// Adds a job, with all its tasks pending.
     SubmitJob(Job),
-    /// Changes the number of tasks of a group. New tasks are pending. If the group shrinks, it loses its pending tasks
-    /// first, and then its newest ones.
+    /// Changes the number of tasks of a group. Added tasks are pending. If the group shrinks, its pending tasks end
+    /// first, and then its newest tasks.
     ResizeGroup {
         /// Id of the job.
         job: JobId,
@@ -102,42 +104,46 @@ pub enum Command {
     SetPolicy(Policy),
     /// Checks a transaction and applies the items that pass.
     Commit(Transaction),
-    /// Advances the cell's time, and forgets the jobs that ended longer ago than [`Policy::ttl_after_finished_ms`]. The
-    /// version rises only if a job is forgotten.
+    /// Advances the cell's time, and removes the record of jobs that ended longer ago than
+    /// [`Policy::ttl_after_finished_ms`]. The version rises only if a job is removed.
     Expire {
-        /// New time, in milliseconds since any fixed moment. If it is before the cell's present time, the time does not
-        /// change.
+        /// New time, in milliseconds since any fixed time. An earlier time than the cell's present time has no effect.
         now_ms: u64,
     },
-    /// Leases a scheduler's name to a process, unless another process owns the name, and registers the name if it is
-    /// new. From now on the cell fences transactions with the numbers that earlier owners could use (see
-    /// [`TransactionError::Fenced`]). If the process owns the name already, the reply is that of its first request.
+    /// Leases a scheduler's name to a process, and registers the name if it is new. The command is rejected if another
+    /// process owns the name.
+    ///
+    /// From then on, the cell fences transactions whose numbers earlier owners could use (see
+    /// [`TransactionError::Fenced`]). If the process already owns the name, the reply is the same as to its first
+    /// request.
     HoldScheduler {
         /// Name of the scheduler.
         name: Text,
         /// Id of the new owner.
         holder: HolderId,
-        /// Time without renewal after which another process may end the lease, in milliseconds. The cell only stores
-        /// the duration for clients, because it reads no clock.
+        /// Time without renewal after which another process may end the lease, in milliseconds. The cell reads no
+        /// clock; it only stores the duration for clients.
         lease_ms: u32,
     },
-    /// Revokes all names of a process that has ended or has stopped renewing. Later transactions of the process are
-    /// fenced. The version rises only if the process owned a name.
+    /// Revokes all names of a process that has ended, or no longer renews its leases. Later transactions of the process
+    /// are fenced. The version rises only if the process owned a name.
     EndHolder {
         /// Id of the process that owns the names.
         holder: HolderId,
     },
-    /// Sets a tenant's parent, guarantee and weight. Claims of the tenant's tasks stay even if they exceed a limit of
-    /// the new parent. Tenants below the tenant move with it.
+    /// Sets a tenant's parent, guarantee and weight. The tenants below it stay below it.
+    ///
+    /// Claims of the tenant's tasks stay even if they exceed a limit of the new parent.
     SetTenant {
         /// Name of the tenant.
         tenant: Text,
         /// New configuration of the tenant.
         tenant_config: TenantConfig,
     },
-    /// Sets the request limit of a tenant: the total that its jobs and those of tenants below it may request, whether
-    /// placed or not. `None` removes the limit. Jobs beyond the limit are rejected when they are submitted; accepted
-    /// jobs stay.
+    /// Sets the request limit of a tenant; `None` removes the limit.
+    ///
+    /// The limit bounds the total that the tenant's jobs and those of tenants below it may request, whether their tasks
+    /// are placed or not. A job beyond the limit is rejected when it is submitted; accepted jobs stay.
     SetAdmission {
         /// Name of the tenant.
         tenant: Text,
@@ -152,15 +158,15 @@ pub enum Command {
         name: Text,
     },
     /// Sets the cell's capacity of a cluster resource (see
-    /// [`TaskGroup::cluster_request`](crate::TaskGroup::cluster_request)). Claims beyond the capacity stay; further
-    /// claims are rejected until usage is below it.
+    /// [`TaskGroup::cluster_request`](crate::TaskGroup::cluster_request)). If claims exceed the capacity, they stay,
+    /// and further claims are rejected until usage is below the capacity.
     SetClusterCapacity {
         /// Id of the cluster resource's kind, which must be registered.
         kind: KindId,
         /// New capacity. With 0 the cell has none of the resource.
         amount: u64,
     },
-    /// Sets a calendar of peak hours on some machines, and replaces a calendar with an equal name. If an equal calendar
+    /// Sets a calendar of peak hours on some machines. A calendar with the same name is replaced. If an equal calendar
     /// exists, the command has no effect.
     SetPeaks(PeakCalendar),
     /// Removes a calendar of peak hours.
@@ -168,8 +174,8 @@ pub enum Command {
         /// Name of the calendar.
         name: Text,
     },
-    /// Reports the new state of a placed task, as [`Command::ReportTask`] does, and the reason for which a run of its
-    /// program ended. The reason is only kept in the history.
+    /// Reports the new state of a placed task, like [`Command::ReportTask`], and the reason why a run of its program
+    /// ended. The reason is only kept in the history.
     ReportEnd {
         /// Id of the task.
         task: TaskId,
@@ -180,13 +186,13 @@ pub enum Command {
         /// End of the program's run.
         end: RunEnd,
     },
-    /// Ends a job and all its tasks, and forgets the job, so that its name is free at once.
+    /// Ends a job and all its tasks, and removes its record, so that its name is free at once.
     DeleteJob {
         /// Id of the job.
         job: JobId,
     },
-    /// Gives a service a new description, as its next version. Existing tasks do not change: [`Command::RollJob`]
-    /// replaces them. If the description equals the present one, the command has no effect.
+    /// Gives a service a new description, which becomes its next version. Existing tasks do not change until
+    /// [`Command::RollJob`] replaces them. If the description equals the present one, the command has no effect.
     UpdateJob {
         /// Id of the job.
         job: JobId,
@@ -195,7 +201,7 @@ pub enum Command {
         /// The new description.
         spec: Job,
     },
-    /// Adds tasks to a job and ends others at once, as a step of the update to the job's newest version.
+    /// Adds tasks to a job, and ends other tasks, in one step of the update to the job's newest version.
     RollJob {
         /// Id of the job.
         job: JobId,
@@ -223,7 +229,7 @@ pub enum TaskReport {
     Finished,
     /// The task has failed. It becomes pending again if it has restarts left.
     Failed,
-    /// The task's fate is unknown. It becomes pending again.
+    /// The agent cannot tell whether the task has ended. The task becomes pending again.
     Lost,
     /// The agent restarts the task's program on this machine. The state of the task does not change.
     Restarted,
@@ -232,13 +238,13 @@ pub enum TaskReport {
 /// Policy of the whole cell.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Policy {
-    /// Upper bound of a machine's overcommit, per kind. A machine with a higher value gets this bound. Kinds that are
-    /// not compressible have 100, which means no overcommit.
+    /// Upper bound of the overcommit of each machine, by kind; higher values of a machine are reduced to it. Kinds that
+    /// are not compressible have 100, which means no overcommit.
     pub overcommit_max: Overcommit,
-    /// Time after which an ended job is forgotten, in milliseconds of [`Command::Expire`].
+    /// Time after which the record of an ended job is removed, in milliseconds of [`Command::Expire`].
     pub ttl_after_finished_ms: u64,
-    /// Ranges of precedence within which no task evicts another. They are ascending and disjoint, and at most 16. A
-    /// tenant may reclaim its guarantee even within a band (see [`TenantConfig`]).
+    /// Ranges of precedence within which no task evicts another: at most 16, ascending, and without overlaps. Even
+    /// within a band, a tenant may reclaim its guarantee (see [`TenantConfig`]).
     pub bands: Vec<Band>,
     /// Rate limit of evictions, whatever their cause; `None` means unlimited.
     pub eviction_cap: Option<EvictionCap>,
@@ -252,7 +258,8 @@ pub enum Outcome {
     Scheduler {
         /// Id of the scheduler.
         id: SchedulerId,
-        /// Number that the scheduler should give its next transaction. It is above all used numbers.
+        /// Number that the scheduler should give its next transaction. It is higher than all numbers used under the
+        /// name.
         next_transaction: u64,
     },
     /// The machine is registered, with this id.
@@ -278,7 +285,7 @@ pub enum Rejection {
     /// No machine has this id: it was removed, or never existed.
     #[error("there is no machine {0}")]
     UnknownMachine(MachineId),
-    /// An update of a machine has another name, and names cannot change. Remove the machine and register it under the
+    /// An update gives a machine another name, but names cannot change. Remove the machine, and register it under the
     /// new name.
     #[error(
         "the machine is called {is:?}, not {given:?}: remove it and register it again to change \
@@ -294,7 +301,7 @@ pub enum Rejection {
     /// one.
     #[error("tasks on machine {0} have some of its devices: drain the machine first")]
     DevicesInUse(MachineId),
-    /// No job has this id: it was forgotten after its end, or never existed.
+    /// No job has this id: its record was removed after its end, or it never existed.
     #[error("there is no job {0}")]
     UnknownJob(JobId),
     /// The job has no group of this name.
@@ -311,7 +318,8 @@ pub enum Rejection {
     /// The task to adopt is not pending. Only pending tasks can be adopted.
     #[error("task {0} is not pending: only pending tasks can be adopted")]
     TaskNotPending(TaskId),
-    /// The machine has no devices with enough left for the task to adopt. Correct the machine's description first.
+    /// The machine has too few devices with enough capacity left for the task to adopt. Correct the machine's
+    /// description first.
     #[error(
         "machine {1} has too few free devices for task {0}: correct the machine's description first"
     )]
@@ -325,7 +333,7 @@ pub enum Rejection {
         kind.0
     )]
     BadAmount {
-        /// Object that the amount belongs to, in words.
+        /// Object that the amount belongs to, as a phrase.
         what: Text,
         /// The resource kind.
         kind: KindId,
@@ -340,7 +348,8 @@ pub enum Rejection {
         /// Maximum number.
         max: u64,
     },
-    /// The job's description is invalid, as the text explains; for instance, it has no task, or two groups of one name.
+    /// The job's description is invalid: for example, it has no task, or two groups with the same name. The text
+    /// explains the error.
     #[error("{0}")]
     BadJob(Text),
     /// The transaction was rejected before its items were checked.
@@ -352,7 +361,7 @@ pub enum Rejection {
     NameHeld {
         /// Name of the scheduler.
         name: Text,
-        /// Id of the owner. The message omits the number, because a process that knows it can act as the owner.
+        /// Id of the owner. The error message omits it, because any process that has this id can act as the owner.
         holder: HolderId,
     },
     /// The lease is shorter or longer than allowed. Choose a duration within the bounds.
@@ -370,11 +379,11 @@ pub enum Rejection {
     /// The policy is invalid, as the text explains. Choose other bands, or another eviction limit.
     #[error("{0}")]
     BadPolicy(Text),
-    /// With this job, the tenant's jobs would request more than its request limit. Request less, wait until jobs of the
-    /// tenant have ended, or have the limit raised (see [`Command::SetAdmission`]).
+    /// With this job, the tenant's jobs would request more than the tenant's request limit allows. Request less, or
+    /// wait until jobs of the tenant have ended. [`Command::SetAdmission`] raises the limit.
     #[error("the jobs of tenant {tenant:?} {told}")]
     NotAdmitted {
-        /// Tenant that has the limit: the job's own tenant, or one above it.
+        /// Tenant whose request limit is exceeded: the job's own tenant, or one above it.
         tenant: Text,
         /// The resource kind.
         kind: KindId,
@@ -382,7 +391,7 @@ pub enum Rejection {
         asked: u64,
         /// Maximum that the tenant's jobs may request.
         limit: u64,
-        /// Both amounts as text, with the kind's name and unit.
+        /// The requested total and the limit as text, with the kind's name and unit.
         told: Text,
     },
     /// The reservation is invalid, as the text explains. Choose other machines, tenants or times.
@@ -394,8 +403,8 @@ pub enum Rejection {
     /// The machine's description is invalid, as the text explains. Correct it.
     #[error("{0}")]
     BadMachine(Text),
-    /// An update changes the cores of the machine's NUMA nodes while a task has exclusive cores. Repeat the update when
-    /// no task has any.
+    /// An update changes the cores of a machine's NUMA nodes while a task has exclusive cores. Repeat the update when
+    /// no task has exclusive cores.
     #[error("tasks on machine {0} have some of its cores exclusively: drain the machine first")]
     CoresInUse(MachineId),
     /// The NUMA nodes of the machine have too few cores left for the task to adopt. Correct the machine's description
@@ -411,7 +420,8 @@ pub enum Rejection {
     /// No calendar of peak hours has this name: it was removed, or never existed.
     #[error("there is no calendar of peaks {0:?}")]
     UnknownPeaks(Text),
-    /// The job no longer has the version that the command requires. Read the job again before the next attempt.
+    /// The job's version differs from the version that the command requires. Read the job again before the next
+    /// attempt.
     #[error(
         "job {job:?} has version {is}, not {given}: read the job again, and repeat the change \
          on the new version"

@@ -1,7 +1,7 @@
 //! Exclusive cores: a machine's cores by NUMA node, and requests for cores.
 //!
-//! A core is one core of the kind `cpu`, on most machines a hardware thread. Exclusive cores are also claimed as `cpu`,
-//! so that tasks that share cores never get them.
+//! A core is one core of the kind `cpu`; on most machines this is a hardware thread. Exclusive cores are also claimed
+//! as `cpu`, so that other tasks cannot claim them as shared ones.
 
 use crate::amounts::{Amounts, Kinds};
 use crate::limits::NUMA_NODES_MAX;
@@ -16,7 +16,7 @@ pub struct CoreRequest {
     pub place: CorePlace,
 }
 
-/// Placement of a task's cores on the NUMA nodes of a machine.
+/// Location of a task's cores on the NUMA nodes of a machine.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]
@@ -25,7 +25,7 @@ pub enum CorePlace {
     /// The cores are on any NUMA nodes.
     #[default]
     AnyNodes,
-    /// All cores are on one NUMA node. (Kubernetes' topology policy `single-numa-node`.)
+    /// All cores must be on one NUMA node. (Kubernetes: topology policy `single-numa-node`.)
     OneNode,
 }
 
@@ -65,10 +65,10 @@ impl CoreRequest {
 pub struct NodeCores([u16; NUMA_NODES_MAX]);
 
 impl NodeCores {
-    /// No core of any node.
+    /// No cores on any node.
     pub const NONE: NodeCores = NodeCores([0; NUMA_NODES_MAX]);
 
-    /// Cores from their number on each node; `None` if there are more than [`NUMA_NODES_MAX`] nodes.
+    /// Returns the given numbers of cores, node by node; `None` if there are more than [`NUMA_NODES_MAX`] nodes.
     #[must_use]
     pub fn new(given: &[u16]) -> Option<NodeCores> {
         let mut cores = NodeCores::NONE;
@@ -82,17 +82,17 @@ impl NodeCores {
         self.0.get(node).copied().unwrap_or(0)
     }
 
-    /// Returns these cores with the number of one node set.
+    /// Returns these cores, with `count` cores on one node.
     ///
     /// # Panics
-    /// `node` is [`NUMA_NODES_MAX`] or more.
+    /// If `node` is [`NUMA_NODES_MAX`] or more.
     #[must_use]
     pub fn with(mut self, node: usize, count: u16) -> NodeCores {
         self.0[node] = count;
         self
     }
 
-    /// Cores by NUMA node, up to the last node with a core.
+    /// Number of cores of each NUMA node, up to the last node with a core.
     #[must_use]
     pub fn as_slice(&self) -> &[u16] {
         let last = self.0.iter().rposition(|count| *count > 0);
@@ -123,7 +123,7 @@ impl NodeCores {
         self.0.iter().filter(|count| **count > 0).count()
     }
 
-    /// Whether these cores satisfy the request.
+    /// Whether these cores are enough for the request.
     #[must_use]
     pub fn meet(&self, request: CoreRequest) -> bool {
         let together = request.place == CorePlace::AnyNodes || self.nodes() == 1;

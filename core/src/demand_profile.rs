@@ -4,17 +4,17 @@
 //! amount of a kind that a task claims in each part of the day. The cell adds the profiles of a machine's tasks point
 //! by point, and compares the highest sum with the capacity.
 //!
-//! The day begins at one time for all jobs of a cell. Which time that is does not matter to the cell, because it checks
-//! all parts of the day at once and reads no clock.
+//! The day begins at the same time for all jobs of a cell. The cell does not need this time, because it checks all
+//! parts of the day at once and reads no clock.
 
 use crate::amounts::KindId;
 use crate::limits::DEMAND_POINTS_MAX;
 use serde::{Deserialize, Serialize};
 
-/// Amount of one kind that a task claims in each of several equal parts of the day, the points.
+/// Amount of one kind that a task claims in each part of the day. The parts are of equal length; each is a point.
 ///
 /// The number of points must divide [`DEMAND_POINTS_MAX`], so that any two demand profiles can be added point by point.
-/// The highest point must equal the group's request, because quotas, agents and scores that ignore demand profiles use
+/// The highest point must equal the group's request, because quotas, agents and scores ignore demand profiles and use
 /// the request.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct DemandProfile {
@@ -31,7 +31,7 @@ impl DemandProfile {
         self.points.iter().copied().max().unwrap_or(0)
     }
 
-    /// Whether the number of points is valid: it must divide the day evenly.
+    /// Whether the number of points is valid: it must divide [`DEMAND_POINTS_MAX`].
     #[must_use]
     pub fn divides_the_day(&self) -> bool {
         !self.points.is_empty() && DEMAND_POINTS_MAX.is_multiple_of(self.points.len())

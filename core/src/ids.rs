@@ -1,7 +1,7 @@
 //! Ids and counters.
 //!
-//! Each kind of id has its own type, so that versions are never compared with sequence numbers, nor
-//! jobs with machines.
+//! Each id and counter has its own type, so that code cannot compare versions with sequence numbers, or jobs with
+//! machines.
 
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -35,8 +35,8 @@ define_id!(
     "s"
 );
 define_id!(
-    /// Id of a process that owns names of schedulers. A process chooses the number at random whenever it starts, so
-    /// that no two processes have equal ids, and a restarted process has another id than before.
+    /// Id of a process that owns names of schedulers. A process chooses the number at random whenever it starts. So two
+    /// processes never have the same id, and a restarted process has a new id.
     HolderId(u64),
     "h"
 );
@@ -46,15 +46,16 @@ define_id!(
     "v"
 );
 define_id!(
-    /// Number of changes of one machine so far. A transaction that changes the machine raises it once, however many of
-    /// its claims are there; a rejected transaction does not raise it. Other commands raise it if they change what may
-    /// be claimed on the machine. A load report does not.
+    /// Number of changes of one machine so far. A transaction that changes the machine raises it by one, no matter how
+    /// many of its claims are for the machine. A rejected transaction does not raise it.
+    ///
+    /// Other commands raise it if they change the amounts that may be claimed on the machine. A load report does not.
     SequenceNumber(u64),
     "#"
 );
 define_id!(
-    /// Importance for preemption: a task can be evicted only for a task of higher precedence. It does not order a
-    /// queue.
+    /// Importance for preemption: a task can be evicted only for a task of higher precedence. The cell does not order
+    /// queues by it.
     Precedence(i32),
     "p"
 );
@@ -90,7 +91,8 @@ pub struct MachineId {
 }
 
 impl MachineId {
-    /// The id of the first machine of a row, which is the present one if no machine of the row was ever removed.
+    /// Returns the id of the first machine of a row. It is the present machine if no machine of this row was ever
+    /// removed.
     #[must_use]
     pub fn first(slot: u32) -> MachineId {
         MachineId { slot, incarnation: 0 }
@@ -112,8 +114,8 @@ impl fmt::Display for MachineId {
     }
 }
 
-/// Id of a task: its job, and its index in the job. Indexes are assigned as tasks are created, from 0 over all groups
-/// of the job, and are never reused.
+/// Id of a task: its job, and its index in the job. The cell assigns indexes as tasks are created, from 0 over all
+/// groups of the job, and never reuses an index.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]
@@ -133,9 +135,10 @@ impl fmt::Display for TaskId {
 /// Id of a transaction: its scheduler, and the scheduler's own number.
 ///
 /// A scheduler numbers its transactions in ascending order and never reuses a number. A retry has the number of the
-/// first attempt, and the cell does not apply it twice. A transaction must not be sent again after its reply has
-/// arrived: the cell may keep no record of a transaction that conflicted as a whole, and would then check it as a new
-/// one.
+/// first attempt, and the cell does not apply it twice.
+///
+/// A transaction must not be sent again after its reply has arrived. The cell may keep no record of a transaction in
+/// which every item conflicted, and would then check it like a new one.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]

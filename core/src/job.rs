@@ -40,13 +40,13 @@ pub enum Preemption {
 /// A job: a request to run tasks.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Job {
-    /// Name of the job, unique among the jobs that the cell has not forgotten.
+    /// Name of the job, unique among the jobs of which the cell has a record.
     pub name: Text,
     /// Tenant that owns the job, and whose quota its tasks use.
     pub tenant: Text,
     /// Name of the scheduler that places the job. A scheduler places only jobs with its name.
     pub scheduler: Text,
-    /// Precedence of the tasks, which decides which tasks they may preempt.
+    /// Precedence of the tasks. It decides which other tasks they may preempt.
     pub precedence: Precedence,
     /// Whether the tasks may preempt others. Only schedulers respect this; the cell checks precedence alone.
     pub preemption: Preemption,
@@ -54,18 +54,22 @@ pub struct Job {
     pub kind: JobKind,
     /// Groups of identical tasks.
     pub groups: Vec<TaskGroup>,
-    /// If the job is a gang, the minimum number of its tasks, over all groups, that are placed together. When fewer
-    /// tasks than that have not ended yet, their number is the minimum, so that the last tasks of a gang can be placed
-    /// again.
+    /// If the job is a gang: the minimum number of its tasks, over all groups, that are placed together.
+    ///
+    /// If fewer tasks of the gang than this have not ended, their number is the minimum. So the last tasks of a gang
+    /// can be placed again.
     pub gang_min: Option<u32>,
-    /// Gang timeout in milliseconds of [`Command::Expire`](crate::Command::Expire). If it is set, several transactions
-    /// may place the gang: until the gang is complete, placed tasks keep their machines but do not run, and after the
-    /// timeout the cell takes all of them off their machines. If it is not set, one transaction must place the gang.
+    /// Gang timeout, in milliseconds of [`Command::Expire`](crate::Command::Expire). Without it, one transaction must
+    /// place the gang.
+    ///
+    /// With a timeout, several transactions may place the gang. Until the gang is complete, its placed tasks keep their
+    /// machines but do not run. After the timeout, the cell takes all of them off their machines.
     pub gang_timeout_ms: Option<u32>,
     /// Expected run time of a task in milliseconds, if known.
     pub runtime_estimate_ms: Option<u64>,
-    /// Time at which the job should have ended, if any, in milliseconds of [`Command::Expire`](crate::Command::Expire).
-    /// A queue may be ordered by it. The cell neither rejects nor ends a job because of it.
+    /// Deadline: time at which the job should have ended, in milliseconds of
+    /// [`Command::Expire`](crate::Command::Expire). An order plugin may sort the queue by deadline. The cell neither
+    /// rejects nor ends a job because of its deadline.
     pub deadline_ms: Option<u64>,
     /// Rules for updates of a service; `None` means the default rules.
     pub update: Option<UpdateRules>,
@@ -114,41 +118,44 @@ pub struct TaskGroup {
     pub request: Amounts,
     /// Accelerator devices that each task needs. `request` includes the matching amount.
     pub devices: Option<DeviceRequest>,
-    /// Labels of the tasks, by which rules of any job select them.
+    /// Labels of the tasks. The rules of any job can select tasks by these labels.
     pub labels: Labels,
-    /// Number of times that a failed task is restarted before it has failed for good. A number above 65,535 means
-    /// without limit.
+    /// Number of times that a failed task is restarted before its failure is final. A number above 65,535 means no
+    /// limit.
     pub restarts: u32,
-    /// Images of the tasks' containers. Tasks start sooner on machines that have them.
+    /// Container images of the tasks. Tasks start sooner on machines that already have these images.
     pub images: Vec<Text>,
     /// Placement rules of the tasks.
     pub rules: PlacementRules,
-    /// Names of the volume claims that each task uses. The cell does not know volumes; schedulers look the names up.
+    /// Names of the volume claims that each task uses. The cell has no record of volumes; schedulers look up the names.
     /// Tasks with different volume claims need different groups.
     #[serde(default)]
     pub volumes: Vec<Text>,
-    /// Grace period: time in milliseconds that a stopped task has to end before its machine kills it. The cell gives
-    /// the task's resources to the next task at once, and the next task waits on the machine. With 0, a stopped task is
-    /// killed at once.
+    /// Grace period, in milliseconds: time that a stopped task has to end before its machine kills it. With 0, a
+    /// stopped task is killed at once.
+    ///
+    /// The cell gives the task's resources to the next task at once. That task then waits on the machine until the
+    /// resources are free.
     pub grace_ms: u32,
-    /// Demand that varies over the day, ascending by kind. `request` must contain the highest point of each profile.
+    /// Demand profiles for amounts that vary over the day, ascending by kind. `request` must have the highest point of
+    /// each profile.
     pub demand_profiles: Vec<DemandProfile>,
-    /// Optional resources of each task, claimed beyond the request where a machine has them free.
+    /// Optional resources of each task. They are claimed in addition to the request on a machine where they are free.
     pub optional: Option<OptionalResources>,
     /// Exclusive cores of each task. The `cpu` of `request` includes them.
     pub cores: Option<CoreRequest>,
     /// Cluster resources that each placed task claims, such as licences, addresses or volumes of a cloud provider.
-    /// [`Command::SetClusterCapacity`](crate::Command::SetClusterCapacity) sets their capacity. Zero for nearly all
-    /// tasks.
+    /// Nearly all tasks claim none. [`Command::SetClusterCapacity`](crate::Command::SetClusterCapacity) sets the
+    /// capacity.
     pub cluster_request: Amounts,
     /// Program of each task; `None` if the agents get the program in another way.
     pub run: Option<Arc<Run>>,
     /// Opaque bytes for agents other than Omega's own, at most 64 KiB.
     pub payload: Payload,
-    /// Version of the job in which the group was described. The cell sets it; a submitted job has 0.
+    /// Version of the job that last changed the group's description. The cell sets it; a submitted job has 0.
     pub version: u32,
-    /// Whether the group has one task on each machine that may run it, including machines that are added later. A
-    /// controller then sets `count`.
+    /// Whether the group has one task on each machine that may run it, including machines that are added later. If so,
+    /// a controller sets `count`.
     pub per_machine: bool,
     /// Names of the ports that the cell chooses for each task, from the range of its machine
     /// ([`Machine::ports`](crate::Machine::ports)). A task keeps them while it has its machine.
@@ -182,7 +189,7 @@ impl TaskGroup {
         }
     }
 
-    /// The amounts that each task requests: those of its machine, and those of cluster resources.
+    /// Returns the amounts that each task requests: first those of its machine, then those of cluster resources.
     pub fn asks(&self) -> impl Iterator<Item = &Amounts> {
         [&self.request, &self.cluster_request].into_iter()
     }
@@ -201,7 +208,7 @@ impl TaskGroup {
     }
 }
 
-/// Optional resources of a task, such as a device that makes it faster.
+/// Optional resources of a task, such as a device that lets it run faster.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct OptionalResources {
     /// Amount of each kind.
@@ -343,11 +350,14 @@ pub enum TaskRule {
         /// Level of the domains.
         level: TopologyLevel,
     },
-    /// For each term, a task that *all* terms select is in the term's domain already. The rule is also met if no task
-    /// that they select is placed anywhere and they select this task. (Kubernetes' required pod affinity. Its terms
-    /// belong together; two separate rules are evaluated independently.)
+    /// For each term, the task's domain already has a task that *all* terms select.
+    ///
+    /// The rule is also met if no task that all terms select is placed anywhere, and they select this task.
+    /// (Kubernetes: required pod affinity. The terms of one rule belong together; two separate rules are evaluated
+    /// independently.)
     Affinity(Vec<Near>),
-    /// Domains with more selected tasks are preferred; with a negative weight, domains with fewer.
+    /// Domains with more selected tasks are preferred. With a negative weight, domains with fewer selected tasks are
+    /// preferred.
     Prefer {
         /// The selected tasks, and the level of the domains.
         near: Near,
@@ -372,8 +382,10 @@ pub enum TaskRule {
     },
     /// The selected tasks are spread evenly over the domains.
     Spread(Spread),
-    /// In a domain with a task of this group, at most `count` selected tasks may be placed, in whatever order. This
-    /// task is one of them if it is selected. With 0 the rule equals [`TaskRule::AntiAffinity`].
+    /// In a domain with a task of this group, at most `count` selected tasks may be placed. The order in which tasks
+    /// are placed does not matter.
+    ///
+    /// This task counts if it is selected. With 0, the rule equals [`TaskRule::AntiAffinity`].
     MaxColocated {
         /// Selector of the counted tasks.
         of: TaskSelector,
@@ -382,9 +394,11 @@ pub enum TaskRule {
         /// Maximum number of tasks, at least 1.
         count: u32,
     },
-    /// As long as this task is placed, another selected task must be in its domain. The cell rejects a placement in a
-    /// domain without such a task, and releases and evictions that would leave this task alone there. It does not
-    /// prevent the selected tasks from ending, failing, being killed, or being lost with their machine.
+    /// As long as this task is placed, another selected task must be in its domain.
+    ///
+    /// The cell rejects a placement in a domain without such a task. It also rejects releases and evictions that would
+    /// leave this task in the domain without such a task. The selected tasks may still end, fail, be killed, or be lost
+    /// with their machine.
     RuntimeAffinity(Near),
 }
 
@@ -397,24 +411,26 @@ pub struct Near {
     pub level: TopologyLevel,
 }
 
-/// An even spread of tasks over domains. (Kubernetes' topology spread constraint.)
+/// An even spread of tasks over domains. (Kubernetes: topology spread constraint.)
 ///
-/// The spread considers only some machines: those that the fields below do not exclude and that have a domain at the
-/// level of each hard spread of the group, or of each soft one if this spread is soft. Domains and tasks of other
-/// machines are ignored.
+/// The spread considers only machines that the fields below do not exclude. They must also have a domain at the level
+/// of each hard spread of the group, or of each soft spread of the group if this spread is soft. Other machines, with
+/// their domains and tasks, are ignored.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Spread {
     /// Selector of the counted tasks.
     pub of: TaskSelector,
     /// Level of the domains.
     pub level: TopologyLevel,
-    /// Number of tasks, including this one, by which a domain may exceed the domain with the fewest.
+    /// Maximum skew: how many more selected tasks a domain may have than the domain with the fewest. The task to be
+    /// placed counts.
     pub skew_max: u32,
-    /// Minimum number of domains. While there are fewer, the smallest count is taken to be 0. 0 and 1 have no effect.
+    /// Minimum number of domains. If there are fewer domains, the domain with the fewest tasks is taken to have 0
+    /// tasks. The values 0 and 1 have no effect.
     pub domains_min: u32,
     /// Whether the spread is hard or soft.
     pub when: WhenUnsatisfiable,
-    /// Whether the selector selects the task to be placed, so that the task itself counts.
+    /// Whether the task to be placed counts as a selected task, because the selector matches it.
     pub counts_itself: bool,
     /// Whether machines that do not meet the group's required affinity are ignored.
     pub honors_affinity: bool,
@@ -423,8 +439,8 @@ pub struct Spread {
 }
 
 impl Spread {
-    /// A hard spread with a maximum skew over the machines that meet the group's required affinity, for a group whose
-    /// own tasks `of` selects.
+    /// Returns a hard spread with a maximum skew, over the machines that meet the group's required affinity. It is for
+    /// a group whose own tasks the selector `of` matches.
     #[must_use]
     pub fn new(of: TaskSelector, level: TopologyLevel, skew_max: u32) -> Spread {
         Spread {
@@ -480,7 +496,7 @@ impl Port {
         Port { address: None, protocol: Protocol::Tcp, number }
     }
 
-    /// Whether two tasks with these ports cannot share a machine.
+    /// Whether two tasks, one with each of these ports, cannot share a machine.
     #[must_use]
     pub fn collides(&self, other: &Port) -> bool {
         self.number == other.number

@@ -9,8 +9,8 @@
 //!                 Transaction  ──commit──▶  Commit { committed | conflicts }
 //! ```
 //!
-//! The crate has only types, without state, and without behaviour beyond their own invariants. Schedulers, servers and
-//! simulators share nothing else.
+//! The crate has only types. They have no behaviour except for their own invariants. Schedulers, servers and simulators
+//! have no other crate in common.
 //!
 //! ```
 //! use omega_core::{Amounts, KindId};

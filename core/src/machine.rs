@@ -20,12 +20,13 @@ use std::sync::Arc;
 pub struct Labels(Option<Arc<[(Text, Text)]>>);
 
 impl Labels {
-    /// Labels from pairs. Of two pairs with equal keys the later one is used.
+    /// Returns labels from pairs of a key and a value. Of several pairs with the same key, the last one is used.
     pub fn new<K: Into<Text>, V: Into<Text>>(pairs: impl IntoIterator<Item = (K, V)>) -> Labels {
         let mut sorted: Vec<(Text, Text)> =
             pairs.into_iter().map(|(key, value)| (key.into(), value.into())).collect();
-        // The sort must be fast, because a message may have half a million pairs in any order, and their number is
-        // checked later. It must be stable, so that the later one of two equal keys stays behind the earlier one.
+        // The sort must be fast: a message may have half a million pairs in any order, and their number is checked only
+        // later. The sort must also be stable, so that of two pairs with equal keys, the later one stays behind the
+        // earlier one.
         sorted.sort_by(|(one, _), (other, _)| one.cmp(other));
         sorted.dedup_by(|later, kept| {
             let same = later.0 == kept.0;
@@ -61,7 +62,7 @@ impl Labels {
         self.pairs().is_empty()
     }
 
-    /// Whether the keys are strictly ascending, which labels from a message may not be.
+    /// Whether the keys are strictly ascending. Labels from a message may break this invariant.
     #[must_use]
     pub fn is_sorted(&self) -> bool {
         self.pairs().windows(2).all(|pair| pair[0].0 < pair[1].0)
@@ -82,11 +83,11 @@ impl<K: Into<Text>, V: Into<Text>> FromIterator<(K, V)> for Labels {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum TaintEffect {
-    /// Such a task is not placed on the machine.
+    /// A task without a toleration is not placed on the machine.
     NoSchedule,
-    /// Such a task is placed on the machine only if no other machine is better.
+    /// A task without a toleration is placed on the machine only if no other machine is better.
     PreferNoSchedule,
-    /// Such a task is not placed on the machine, and running ones must leave.
+    /// A task without a toleration is not placed on the machine, and must leave the machine if it already runs there.
     NoExecute,
 }
 
@@ -125,7 +126,7 @@ pub struct Toleration {
 }
 
 impl Toleration {
-    /// Whether the taint is tolerated. (The rule of Kubernetes' `ToleratesTaint`.)
+    /// Whether the toleration covers the taint. (The rule is that of Kubernetes' `ToleratesTaint`.)
     #[must_use]
     pub fn covers(&self, taint: &Taint) -> bool {
         if self.effect.is_some_and(|effect| effect != taint.effect) {
@@ -142,8 +143,8 @@ impl Toleration {
 
 /// A level of the cell's topology, such as racks or zones.
 ///
-/// Each level has a label key, and machines with equal values are one domain. Machines without the label have no domain
-/// at that level.
+/// Each level has a label key; machines with equal values of this label form one domain. Machines without the label are
+/// in no domain of this level.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum TopologyLevel {
@@ -201,7 +202,7 @@ impl Overcommit {
         self.percents().get(kind.index()).copied().filter(|percent| *percent > 0).unwrap_or(100)
     }
 
-    /// All kinds whose factor is not 100.
+    /// All kinds with a factor other than 100, each with its factor in percent.
     pub fn iter(&self) -> impl Iterator<Item = (KindId, u32)> + '_ {
         (0..)
             .map(KindId)
@@ -251,7 +252,7 @@ impl DeviceSet {
 pub struct Image {
     /// Name of the image. An image with several names is listed once for each.
     pub name: Text,
-    /// Size of the image.
+    /// Size of the image in bytes.
     pub bytes: u64,
 }
 
@@ -272,8 +273,8 @@ pub struct Machine {
     pub images: Box<[Image]>,
     /// Number of accelerator devices, each of [`DEVICE_MILLI`] thousandths.
     pub devices: u8,
-    /// Exclusive cores of each NUMA node, which are included in the machine's `cpu`. Its other cores are always shared.
-    /// Empty if all are shared.
+    /// Number of exclusive cores of each NUMA node, included in the machine's `cpu`. Other cores of the machine are
+    /// always shared. Empty if all cores are shared.
     pub numa: NodeCores,
     /// Range of the ports that the cell may give to tasks.
     pub ports: PortRange,
@@ -321,11 +322,12 @@ impl Machine {
     /// Amount of a kind that tasks may claim on the machine: its capacity times its overcommit.
     #[must_use]
     pub fn claimable(&self, kind: KindId) -> u64 {
-        // The factors are at most 2^50 and 1000, so the product fits.
+        // The capacity is at most 2^50 and the percentage at most 1000, so the product fits in 64 bits.
         self.capacity.get(kind) * u64::from(self.overcommit.percent(kind)) / 100
     }
 
-    /// The machine's domain at a level with a label; `None` if the level has a label that the machine lacks.
+    /// Returns the machine's domain at a level: its name, or the value of the level's label. `None` if the machine
+    /// lacks the label.
     #[must_use]
     pub fn domain(&self, level: &TopologyLevel) -> Option<&Text> {
         match level {

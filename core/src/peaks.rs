@@ -1,21 +1,22 @@
-//! Peak hours, in which batch tasks get less of a machine so that services have more.
+//! Peak hours: times of day in which batch tasks get less of a machine, so that services get more.
 //!
-//! A calendar names machines, times of day, and the share of such a machine that batch tasks may have at those times.
+//! A calendar gives machines, times of day, and the share of each of these machines that batch tasks may have at these
+//! times.
 
 use crate::amounts::KindId;
 use crate::selector::MachineSelector;
 use crate::text::Text;
 use serde::{Deserialize, Serialize};
 
-/// Length of a day, in milliseconds of [`Command::Expire`](crate::Command::Expire). Days begin at the multiples of this
-/// length, which is midnight UTC if that time counts from 1970.
+/// Length of a day, in milliseconds of [`Command::Expire`](crate::Command::Expire). Days begin at multiples of this
+/// length. If that command counts time from 1970, days begin at midnight UTC.
 pub const DAY_MS: u32 = 86_400_000;
 
 /// A calendar of peak hours on some machines.
 ///
-/// During a peak, a task of a [batch](crate::JobKind::Batch) job is placed or grown on a machine only if all batch
-/// tasks of the machine together stay within their share. Existing allocations stay. If peaks overlap, each must be
-/// respected.
+/// During a peak, the batch tasks of a machine together may have only their share of it. A task of a
+/// [batch](crate::JobKind::Batch) job that would exceed the share is neither placed nor grown. Existing allocations
+/// stay. If several peaks overlap, all of them apply.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct PeakCalendar {
     /// Name of the calendar, unique in the cell.
@@ -26,15 +27,15 @@ pub struct PeakCalendar {
     pub peaks: Vec<Peak>,
 }
 
-/// A part of each day, and the largest share of batch tasks in it.
+/// A part of each day, and the largest share of a machine that batch tasks may have in this time.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Peak {
-    /// Start, in milliseconds of the day.
+    /// Start, in milliseconds since the beginning of the day.
     pub from_ms: u32,
-    /// End, in milliseconds of the day. If it is not after the start, the peak crosses midnight.
+    /// End, in milliseconds since the beginning of the day. If it is not after the start, the peak crosses midnight.
     pub until_ms: u32,
-    /// Largest share of a machine that its batch tasks may have together, ascending by kind. Kinds that are not named
-    /// are not limited.
+    /// Largest share of a machine that all its batch tasks together may have, ascending by kind. Kinds that are not in
+    /// the list are not limited.
     pub batch_max: Vec<KindShare>,
 }
 
@@ -86,7 +87,7 @@ impl Peak {
         }
     }
 
-    /// Time since the peak last began.
+    /// Time since the peak last began, in milliseconds.
     fn since(&self, now_ms: u64) -> u32 {
         (day_ms(now_ms) + DAY_MS - self.from_ms) % DAY_MS
     }

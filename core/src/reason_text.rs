@@ -1,7 +1,7 @@
 //! The text of a [`Reason`], and its use as an error.
 //!
-//! In this crate a conflict is a result, and no function returns `Err(Reason)`. An embedder that cannot continue
-//! without a machine may return it as an error.
+//! In this crate a conflict is a result, and no function returns `Err(Reason)`. A program that cannot continue without
+//! a placement may return a `Reason` as an error.
 
 use crate::amounts::{KindId, Kinds};
 use crate::transaction::Reason;
@@ -70,7 +70,7 @@ impl Reason {
     }
 }
 
-/// The text without the names of kinds, which gives a kind by its number: `too little kind 0 left`.
+/// Writes the reason without the names of kinds. A kind is given by its number: `too little kind 0 left`.
 impl fmt::Display for Reason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let kind = self.kind().map(|kind| format!("kind {}", kind.0));

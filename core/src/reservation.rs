@@ -1,7 +1,7 @@
 //! Reservations of machines for some tenants and a time window.
 //!
-//! They serve maintenance, demonstrations or large nightly runs. Until the window begins, the machines run other work.
-//! (Slurm's advance reservations.)
+//! Reservations are meant for maintenance, demonstrations or large nightly runs. Until the window begins, other tasks
+//! run on the machines. (Slurm: advance reservations.)
 
 use crate::selector::MachineSelector;
 use crate::text::Text;
@@ -9,40 +9,40 @@ use serde::{Deserialize, Serialize};
 
 /// A reservation: machines that only tasks of some tenants may use during a time window.
 ///
-/// Before `from_ms`, a task of another tenant is placed on these machines only if it is expected to end by then (see
-/// [`Job::runtime_estimate_ms`](crate::Job::runtime_estimate_ms)). From `from_ms` to `until_ms`, no task of another
-/// tenant is placed on them. Running tasks stay. If reservations overlap, each must be respected.
+/// Before `from_ms`, a task of another tenant is placed on these machines only if it is expected to end before
+/// `from_ms` (see [`Job::runtime_estimate_ms`](crate::Job::runtime_estimate_ms)). From `from_ms` to `until_ms`, no task
+/// of another tenant is placed on them. Running tasks stay. If several reservations overlap, all of them apply.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Reservation {
     /// Name of the reservation, unique among the present reservations of the cell.
     pub name: Text,
     /// Selector of the machines, including machines that are added later.
     pub machines: MachineSelector,
-    /// Tenants that may use the machines. The tenants below them may, too.
+    /// Tenants that may use the machines, with all tenants below them.
     pub tenants: Vec<Text>,
     /// Start of the window, in milliseconds of [`Command::Expire`](crate::Command::Expire).
     pub from_ms: u64,
-    /// End of the window. Then the cell removes the reservation.
+    /// End of the window. At this time, the cell removes the reservation.
     pub until_ms: u64,
 }
 
 impl Reservation {
-    /// Whether the reservation excludes a task of another tenant that is placed now and runs for `run_ms`; `None` means
-    /// that the run time is unknown.
+    /// Whether the reservation excludes a task of another tenant that is placed now. The task is expected to run for
+    /// `run_ms`; `None` means that the run time is unknown.
     #[must_use]
     pub fn binds(&self, now_ms: u64, run_ms: Option<u64>) -> bool {
         now_ms < self.until_ms && self.is_reached(now_ms, run_ms)
     }
 
-    /// Whether a task that is placed now and runs for `run_ms` would still run when the window begins. A task for which
-    /// this is true of a reservation also reaches all reservations that begin earlier.
+    /// Whether a task that is placed now and runs for `run_ms` would still run when the window begins. If so, this is
+    /// also true for all reservations that begin earlier.
     #[must_use]
     pub fn is_reached(&self, now_ms: u64, run_ms: Option<u64>) -> bool {
         let ends_ms = run_ms.and_then(|run| now_ms.checked_add(run));
         ends_ms.is_none_or(|ends| ends > self.from_ms)
     }
 
-    /// Whether a task may be placed on the reserved machines at any time. `line` has the task's tenant and all tenants
+    /// Whether the reservation allows a task on its machines at any time. `line` has the task's tenant and all tenants
     /// above it.
     #[must_use]
     pub fn admits<'a>(&self, mut line: impl Iterator<Item = &'a Text>) -> bool {

@@ -19,15 +19,16 @@ pub struct Run {
     pub args: Vec<Text>,
     /// Environment variables, each name once.
     pub env: Vec<EnvVar>,
-    /// Working directory; `None` means a directory of the task's own, which is removed with the task.
+    /// Working directory; `None` means a directory for the task alone, which is removed with the task.
     pub working_dir: Option<Text>,
-    /// Name of the user that the program runs as; `None` means the agent's user.
+    /// Name of the user under whose account the program runs; `None` means the agent's user.
     pub user: Option<Text>,
-    /// Names of the group's ports, which become environment variables `OMEGA_PORT_<NAME>`.
+    /// Names for the group's ports. The program gets each port's number in the environment variable
+    /// `OMEGA_PORT_<NAME>`.
     pub ports: Vec<NamedPort>,
-    /// Health check, which makes the task ready when it succeeds and restarts the program when it fails.
+    /// Health check. The task is ready when the check succeeds, and the program is restarted when the check fails.
     pub health: Option<HealthCheck>,
-    /// Restarts on the same machine.
+    /// Restarts of a failed program on the same machine.
     pub restart: RestartPolicy,
 }
 
@@ -64,11 +65,11 @@ pub struct NamedPort {
     pub number: u16,
 }
 
-/// Restarts of a failed program by its agent, on the same machine. When they are used up, the task has failed, and
-/// [`TaskGroup::restarts`](crate::TaskGroup::restarts) decides whether it is placed again.
+/// Restarts of a failed program by its agent, on the same machine. If no restart is left, the task fails. Then
+/// [`TaskGroup::restarts`](crate::TaskGroup::restarts) decides whether the task is placed again.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct RestartPolicy {
-    /// Maximum number of restarts in a row. After a run of ten minutes, counting begins again.
+    /// Maximum number of restarts in a row. A run of at least ten minutes resets the count.
     pub attempts: u32,
     /// Delay before the first restart in a row, in milliseconds. Each further restart doubles the delay, up to five
     /// minutes.
@@ -84,9 +85,9 @@ pub struct HealthCheck {
     pub interval_ms: u32,
     /// Time limit of a test, in milliseconds.
     pub timeout_ms: u32,
-    /// Number of failures in a row after which the program is killed and has failed.
+    /// Number of failed tests in a row after which the agent kills the program, which then counts as failed.
     pub failures: u32,
-    /// Time after the start in which failures are ignored until a test succeeds for the first time, in milliseconds.
+    /// Time after the start, in milliseconds, in which failed tests are ignored. It ends early when a test succeeds.
     pub start_period_ms: u32,
 }
 

@@ -1,7 +1,7 @@
 //! The end of a run of a task's program, as its agent reports it.
 //!
-//! The end is only displayed and counted. The [`TaskReport`](crate::TaskReport) that comes with it decides the state of
-//! the task.
+//! The end is only displayed and counted. The agent reports it together with a [`TaskReport`](crate::TaskReport), which
+//! alone decides the state of the task.
 
 use crate::text::{self, Text};
 use serde::{Deserialize, Serialize};
@@ -41,7 +41,7 @@ pub struct RunEnd {
 }
 
 impl EndReason {
-    /// The reason of a task that could not be started. `why` may be any text.
+    /// Returns the reason for a task that could not be started. `why` may be any text; it is cut and made printable.
     #[must_use]
     pub fn not_started(why: &str) -> EndReason {
         let mut why = text::shown(why);
@@ -52,7 +52,8 @@ impl EndReason {
         EndReason::NotStarted(why.into())
     }
 
-    /// The reason with its message shortened and made printable, because the message may come from any sender.
+    /// Returns the reason with its message cut and made printable. This is needed because a message may come from any
+    /// sender.
     #[must_use]
     pub fn cleaned(self) -> EndReason {
         match self {

@@ -16,9 +16,9 @@ pub enum Operator {
     Exists,
     /// The label is absent.
     DoesNotExist,
-    /// The label is an integer above the value.
+    /// The label's value is an integer above the requirement's value.
     Gt,
-    /// The label is an integer below the value.
+    /// The label's value is an integer below the requirement's value.
     Lt,
 }
 
@@ -55,7 +55,7 @@ impl Requirement {
         }
     }
 
-    /// Compares values as integers. A value that is no integer never matches, and neither does a list of several
+    /// Compares values as integers. Returns false if one of them is not an integer, or if the requirement has several
     /// values.
     fn compares(&self, value: &str, test: fn(i64, i64) -> bool) -> bool {
         match (value.parse(), self.values.as_slice()) {
@@ -80,8 +80,9 @@ impl LabelSelector {
     }
 }
 
-/// Selector of machines whose labels and name meet every requirement. Without requirements it matches no machine, as an
-/// empty node selector term of Kubernetes does.
+/// Selector of machines whose labels and name meet every requirement.
+///
+/// Without requirements, the selector matches no machine, like an empty node selector term in Kubernetes.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct MachineSelector {
     /// Requirements on the machine's labels.
@@ -107,15 +108,15 @@ impl MachineSelector {
     }
 }
 
-/// Tenants whose tasks a selector considers.
+/// Tenants whose tasks a selector can match.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Tenants {
-    /// Tasks of the tenant of the job that has the rule.
+    /// The tenant of the job that has the rule.
     Own,
-    /// Tasks of all tenants.
+    /// All tenants.
     Any,
-    /// Tasks of these tenants.
+    /// These tenants.
     Named(Vec<Text>),
 }
 

@@ -1,9 +1,9 @@
-//! The size of a value: an upper bound of the bytes that it has as a message of the API.
+//! The size of a value: an upper bound of the bytes that the value has as a message of the API.
 //!
-//! The bound is counted by a serializer that writes nothing, so a new field is counted without new code here. Each part
-//! counts at least as many bytes as protobuf needs: two for a field's number, the varint of a number, and the length of
-//! a nested value. The length of a nested value is counted twice, because a message may have one more level of nesting
-//! than the type.
+//! A serialiser that writes nothing counts the bytes, so a new field is counted without new code here. Each part of a
+//! value counts at least as many bytes as protobuf needs: two for a field's number, the varint of a number, and the
+//! length of a nested value. The length of a nested value is counted twice, because a message may have one more level
+//! of nesting than the type.
 
 use serde::ser::{
     self, Serialize, SerializeMap, SerializeSeq, SerializeStruct, SerializeStructVariant,
@@ -11,23 +11,24 @@ use serde::ser::{
 };
 use std::fmt::{self, Display};
 
-/// Bytes of a field's number. Two bytes are enough for numbers up to 2047, and no message has more.
+/// Number of bytes for a field's number. Two bytes are enough for fields up to 2047, and no message has more.
 const FIELD: usize = 2;
 
-/// Bytes of a field's number and of a length below 2^28.
+/// Number of bytes for a field's number and for a length below 2^28.
 const NESTED: usize = FIELD + 4;
 
-/// Most bytes of a number: those of a negative one, or of one with 64 bits.
+/// Maximum number of bytes of an encoded number. A negative number, or a number with 64 bits, has as many.
 const VARINT_MAX: usize = 10;
 
 /// Returns an upper bound of a value's bytes as a message of the API.
 ///
-/// The value must be of a type of this crate, or a sequence of such values, whose bounds are added.
+/// The value must be of a type of this crate, or a sequence of such values. For a sequence, the bounds are added.
 pub fn bytes_at_most<T: Serialize + ?Sized>(value: &T) -> usize {
     let mut counter = Counter(0);
     match value.serialize(&mut counter) {
         Ok(()) => counter.0,
-        // Serialising a value of this crate's types cannot fail. If it did, the value must be considered large.
+        // Serialising a value of this crate's types cannot fail. If it failed, the value would have to count as too
+        // large.
         Err(Failed) => usize::MAX,
     }
 }
@@ -112,7 +113,8 @@ impl ser::Serializer for &mut Counter {
     fn serialize_u16(self, value: u16) -> Counted {
         self.number(value.into())
     }
-    /// Counts the bytes of the largest 32-bit number, so that resizing a group does not change the size of its job.
+    /// Counts the bytes of the largest 32-bit number, whatever the number is. So resizing a group does not change the
+    /// size of its job.
     fn serialize_u32(self, _: u32) -> Counted {
         self.add(FIELD + 5)
     }
@@ -200,7 +202,7 @@ impl ser::Serializer for &mut Counter {
     }
 }
 
-/// Serialisers of nested types, which count each part separately.
+/// Implements the serialisers of nested types. They count each part separately.
 macro_rules! parts {
     ($($kind:ident $part:ident ($($name:ident)?)),*) => {$(
         impl $kind for &mut Counter {

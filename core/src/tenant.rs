@@ -1,9 +1,8 @@
 //! Tenants: owners of jobs, and their tree.
 //!
-//! Tenants form a tree, as the departments of a company do. A tenant's *limit* (its quota) bounds what its own
-//! tasks and those of all tenants below it claim together. Up to its *guarantee*, a tenant can take resources back
-//! from tenants that have borrowed them. Between the guarantee and the limit, it borrows resources that no other
-//! tenant uses.
+//! Tenants form a tree, like the departments of a company. A tenant's *limit* (its quota) bounds the total that its own
+//! tasks and those of all tenants below it claim. Up to its *guarantee*, a tenant can take resources back from tenants
+//! that have borrowed them. Between the guarantee and the limit, it borrows resources that no other tenant uses.
 //!
 //! ```text
 //!              company  limit 1,000 cores
@@ -13,8 +12,8 @@
 //!  crawl    index
 //! ```
 //!
-//! Reclaiming follows YARN's capacity scheduler: of two tenants, the branches below their nearest common ancestor are
-//! compared, each with the use of all its tenants.
+//! Reclaiming follows YARN's capacity scheduler: two tenants are compared by the branches that contain them, just below
+//! their nearest common ancestor. Each branch counts the use of all its tenants.
 
 use crate::amounts::Amounts;
 use crate::text::Text;
@@ -26,16 +25,19 @@ use serde::{Deserialize, Serialize};
 pub struct TenantConfig {
     /// The tenant above this one, if any.
     pub parent: Option<Text>,
-    /// Guarantee of the tenant and all tenants below it together. A claim within the guarantee may evict tasks of a
-    /// tenant that uses more than its own guarantee, whatever their precedence. The guarantee of a kind that is not
-    /// named is 0.
+    /// Guarantee of the tenant, together with all tenants below it. The guarantee of a kind that is not named is 0.
+    ///
+    /// A claim within the guarantee may evict tasks of a tenant that uses more than its own guarantee, whatever the
+    /// precedence of these tasks.
     pub guaranteed: Amounts,
-    /// Weight of the tenant's fair share among tenants of one parent. Of two tenants with pending tasks, the one whose
-    /// dominant share divided by its weight is smaller comes first. The weight is from 1 to
+    /// Weight of the tenant's fair share among the tenants of one parent, from 1 to
     /// [`TENANT_WEIGHT_MAX`](crate::limits::TENANT_WEIGHT_MAX).
+    ///
+    /// Of two tenants with pending tasks, the tenant with the smaller quotient of dominant share and weight comes
+    /// first.
     pub weight: u32,
-    /// Maximum number of the tenant's own tasks on one machine, at least 1; `None` means no limit. Placed tasks stay
-    /// when it is lowered.
+    /// Maximum number of the tenant's own tasks on one machine, at least 1; `None` means no limit. If the number is
+    /// lowered, placed tasks stay.
     pub tasks_per_machine_max: Option<u32>,
 }
 

@@ -1,11 +1,11 @@
-//! Texts of users: names, labels, taints and their values.
+//! Texts that users write: names, labels, taints and their values.
 //!
-//! Machines, jobs and all views contain many equal texts, so strings are shared: a copy of a machine increments a
-//! counter, and allocates nothing.
+//! Machines, jobs and all views contain many equal texts, so strings are shared. To copy a machine's texts increments
+//! counters, but allocates nothing.
 //!
 //! Names are printed in tables, logs and errors, so one rule applies to all texts: at most [`TEXT_BYTES_MAX`] bytes, no
-//! invisible character, and no character that changes how its neighbours are shown. Otherwise two names could look
-//! alike, or one could change how its line is shown.
+//! invisible character, and no character that changes how its neighbours are displayed. Otherwise two different names
+//! could look alike, or a name could change the display of its line.
 
 use crate::limits::TEXT_BYTES_MAX;
 use std::sync::Arc;
@@ -13,8 +13,8 @@ use std::sync::Arc;
 /// An immutable, shared string.
 pub type Text = Arc<str>;
 
-/// Format characters outside of ASCII, as inclusive ranges: Unicode's category Cf, which includes the characters that
-/// change the direction of writing, and the separators of lines and paragraphs.
+/// Format characters outside of ASCII, as inclusive ranges: Unicode's category Cf, and the separators of lines and
+/// paragraphs. The category includes the characters that change the direction of writing.
 const FORMAT: [(char, char); 20] = [
     ('\u{ad}', '\u{ad}'),
     ('\u{600}', '\u{605}'),
@@ -62,8 +62,8 @@ pub enum TextFlaw {
     /// The name is empty, and must have at least one byte.
     #[error("is empty: must have 1 to {TEXT_BYTES_MAX} bytes")]
     Empty,
-    /// The text has this many bytes, more than [`TEXT_BYTES_MAX`]. Texts are bounded, because every copy of the cell
-    /// has them.
+    /// The text has this many bytes, more than [`TEXT_BYTES_MAX`]. Texts are bounded, because every copy of the cell's
+    /// state contains them.
     #[error("has {0} bytes: at most {TEXT_BYTES_MAX} are allowed")]
     TooLong(usize),
     /// The text has this hidden character (see [`is_hidden`]).

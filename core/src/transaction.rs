@@ -12,20 +12,20 @@ use serde::{Deserialize, Serialize};
 /// A claim: the request to place a task on a machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Claim {
-    /// Id of the task. Its job has the amounts that it requests.
+    /// Id of the task. The amounts that it requests are in its job.
     pub task: TaskId,
     /// Id of the machine.
     pub machine: MachineId,
     /// Sequence number of the machine in the view in which the claim was decided.
     pub seen: SequenceNumber,
-    /// Accelerator devices to use. If empty, the cell chooses the fullest devices with enough left.
+    /// Accelerator devices to use. If the set is empty, the cell chooses the fullest devices that have enough left.
     pub devices: DeviceSet,
     /// Amounts to claim: the request alone, or also the optional resources.
     pub take: Take,
 }
 
 impl Claim {
-    /// A claim of the task's request, for which the cell chooses the devices.
+    /// Returns a claim of the task's request alone. The cell chooses the devices.
     #[must_use]
     pub fn new(task: TaskId, machine: MachineId, seen: SequenceNumber) -> Claim {
         Claim { task, machine, seen, devices: DeviceSet::default(), take: Take::Request }
@@ -46,9 +46,9 @@ pub enum Take {
     WithOptional,
 }
 
-/// A resize, which gives a placed task more or less of its machine's resources.
+/// A resize: gives a placed task more or less of its machine's resources.
 ///
-/// The new allocation lasts while the task is on this machine. When the task is placed again, it gets its group's
+/// The new allocation lasts as long as the task is on this machine. When the task is placed again, it gets its group's
 /// request. Devices and cores do not change.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Resize {
@@ -74,8 +74,8 @@ pub enum Granularity {
 pub enum ConflictCheck {
     /// A claim conflicts if it no longer fits (the fine check).
     ResourceFit,
-    /// A claim conflicts if its machine changed at all (the coarse check), because the scores that led to the claim may
-    /// be stale.
+    /// A claim conflicts if its machine changed at all (the coarse check). After a change, the scores that led to the
+    /// claim may be out of date.
     SequenceNumber,
 }
 
@@ -90,23 +90,26 @@ pub struct Transaction {
     pub granularity: Granularity,
     /// Check that decides which claims conflict.
     pub check: ConflictCheck,
-    /// Placed tasks to take off their machines, which makes them pending. Releases are applied before claims, so that
+    /// Placed tasks to release from their machines; they become pending. Releases are applied before claims, so that
     /// one transaction can move a task.
     pub releases: Vec<TaskId>,
-    /// Tasks to evict, which makes them pending. They must have a lower precedence than a claim on their machine, or
-    /// belong to tenants that have borrowed. They are evicted only if the cell accepts a claim of this transaction on
-    /// their machine.
+    /// Tasks to evict; they become pending. A task is evicted only if the cell accepts a claim of this transaction on
+    /// its machine.
+    ///
+    /// The task must have a lower precedence than such a claim, or belong to a tenant that has borrowed.
     pub evictions: Vec<TaskId>,
     /// Tasks to place. Each claim is checked against the state after the claims before it.
     pub claims: Vec<Claim>,
-    /// Resizes of placed tasks, applied in order and before the claims, so that one transaction can shrink a task to
-    /// place another. Growing needs room for the difference. Shrinking is rejected only if the task would get less
-    /// `cpu` than it has exclusive cores.
+    /// Resizes of placed tasks, applied in order and before the claims. So one transaction can shrink a task to place
+    /// another.
+    ///
+    /// Growing needs room for the difference. Shrinking is rejected only if the task would get less `cpu` than it has
+    /// exclusive cores.
     pub resizes: Vec<Resize>,
 }
 
 impl Transaction {
-    /// An incremental transaction of claims alone, checked by resource fit.
+    /// Returns an incremental transaction that has only claims and uses the check [`ConflictCheck::ResourceFit`].
     #[must_use]
     pub fn new(id: TransactionId, base: Version, claims: Vec<Claim>) -> Transaction {
         Transaction {
@@ -135,7 +138,8 @@ impl Transaction {
 pub enum Reason {
     /// The machine has too little of this kind left.
     NoRoom(KindId),
-    /// No devices of the machine have enough left, or those that the claim names do not.
+    /// The machine has too few devices with enough capacity left, or the devices that the claim names have too little
+    /// left.
     NoDevices,
     /// The machine changed since the view was synced (only with the sequence-number check).
     MachineChanged,
@@ -143,7 +147,7 @@ pub enum Reason {
     MachineGone,
     /// The machine is draining.
     MachineDraining,
-    /// The task requires another machine by name.
+    /// The task requires a machine by name, and this is another machine.
     OtherMachine,
     /// The machine does not meet the task's required affinity.
     AffinityUnmet,
@@ -151,7 +155,7 @@ pub enum Reason {
     Tainted,
     /// Another task on the machine has the port: a task that requests it, or one for which the cell chose it.
     PortTaken,
-    /// An anti-affinity of this task, or of a task in the domain, forbids the placement.
+    /// An anti-affinity rule of this task, or of another task in the domain, forbids the placement.
     AntiAffinity,
     /// The task requires another task in its domain, and no such task is there.
     TaskAffinityUnmet,
@@ -171,8 +175,8 @@ pub enum Reason {
     TaskEnded,
     /// The task to be released, evicted or resized is not placed.
     TaskNotPlaced,
-    /// The task to be evicted does not have a lower precedence than a claim on its machine, and its tenant has not
-    /// borrowed from the guarantee of the claim's tenant (see [`TenantConfig`](crate::TenantConfig)).
+    /// The task to be evicted does not have a lower precedence than a claim on its machine. Its tenant has not borrowed
+    /// from the guarantee of the claim's tenant either (see [`TenantConfig`](crate::TenantConfig)).
     PrecedenceTooLow,
     /// The cell accepted no claim of the transaction on the machine of the task to be evicted.
     EvictionUnused,
@@ -180,11 +184,12 @@ pub enum Reason {
     GangIncomplete,
     /// Another item of an all-or-nothing transaction conflicts.
     OthersConflict,
-    /// The task to be released or evicted is the last in its domain that another task there depends on (see
-    /// [`TaskRule::RuntimeAffinity`](crate::TaskRule::RuntimeAffinity)). Release the dependent task too, or place
-    /// another task that it can depend on there.
+    /// Another task in the domain depends on the task to be released or evicted, and no other task there could take its
+    /// role (see [`TaskRule::RuntimeAffinity`](crate::TaskRule::RuntimeAffinity)).
+    ///
+    /// Release the dependent task too, or place another task in the domain on which it can depend.
     RuntimeAffinityNeeded,
-    /// The task to be evicted is in one band of precedence with the most important claim on its machine (see
+    /// The task to be evicted and the most important claim on its machine are in the same band of precedence (see
     /// [`Policy::bands`](crate::Policy::bands)).
     SameBand,
     /// The eviction limit is used up until the cell's time advances (see
@@ -196,13 +201,13 @@ pub enum Reason {
     /// The NUMA nodes of the machine have too few exclusive cores left, or a resize would leave the task less `cpu`
     /// than it has exclusive cores.
     NoCores,
-    /// The cell has too little of this cluster resource left, whichever machine the task is placed on (see
+    /// The whole cell has too little of this cluster resource left, so the task can be placed on no machine (see
     /// [`TaskGroup::cluster_request`](crate::TaskGroup::cluster_request)).
     CellExhausted(KindId),
-    /// During the present peak hours, batch tasks of the machine would exceed their share of this kind (see
+    /// Batch tasks of the machine would exceed their share of this kind during the present peak hours (see
     /// [`PeakCalendar`](crate::PeakCalendar)).
     PeakHours(KindId),
-    /// The machine has as many tasks of the tenant as the tenant may have on one machine (see
+    /// The machine already has the maximum number of the tenant's tasks on one machine (see
     /// [`TenantConfig::tasks_per_machine_max`](crate::TenantConfig::tasks_per_machine_max)).
     TasksPerMachine,
     /// The range of the machine has too few free ports for those that the cell would choose (see
@@ -210,7 +215,7 @@ pub enum Reason {
     NoPorts,
 }
 
-/// A reference to an item of a transaction, by its index in the list of its kind.
+/// A reference to an item of a transaction, by its index in the list of such items.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Item {
@@ -235,8 +240,8 @@ pub struct Conflict {
 
 /// The result of a transaction.
 ///
-/// Invariant: `conflicts` is strictly ascending by item, and every item of the transaction that it does not contain was
-/// applied.
+/// Invariant: `conflicts` is strictly ascending by item, and every item of the transaction that is not in `conflicts`
+/// was applied.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Commit {
     /// Version to sync to before the next attempt. It includes the accepted items, and all changes that the rejected
@@ -267,7 +272,7 @@ impl Commit {
     }
 }
 
-/// Reason for which no item of a transaction was checked.
+/// Reason why a transaction was rejected as a whole, without a check of its items.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
@@ -283,8 +288,8 @@ pub enum TransactionError {
         /// Maximum number of items.
         max: usize,
     },
-    /// The transaction's base is later than the cell's version: the view belongs to another cell, or to one that was
-    /// lost. Start from a fresh snapshot.
+    /// The transaction's base is later than the cell's version. The view belongs to another cell, or to a cell whose
+    /// state was lost. Start from a fresh snapshot.
     #[error(
         "the transaction was decided at version {base}, which is ahead of the cell's version \
          {version}: decide again from a fresh snapshot"
@@ -303,14 +308,16 @@ pub enum TransactionError {
         "the cell no longer keeps the result of transaction {0}: sync to see the state of its tasks"
     )]
     AnswerExpired(TransactionId),
-    /// A different transaction with this id was sent before. Number transactions in ascending order.
+    /// A different transaction with this id was sent before. Give each transaction a new number, in ascending order.
     #[error(
         "transaction {0} was sent before with different content: give each transaction its \
          own number"
     )]
     IdReused(TransactionId),
     /// The scheduler's name has got another owner, or has lost its owner, since the transaction was numbered. The
-    /// sender must stop. The transaction was not applied now; sync to see whether an earlier attempt was.
+    /// sender must stop.
+    ///
+    /// The transaction was not applied by this attempt. Sync to see whether an earlier attempt was applied.
     #[error("transaction {0} is rejected: another process now owns the name of its scheduler")]
     Fenced(TransactionId),
     /// The number is too far above the scheduler's next one. Register again, and continue from the number in the reply.

@@ -1,4 +1,4 @@
-//! Updates of jobs: how a running service is moved from one version to the next.
+//! Updates of jobs: how a running service changes from one version to the next.
 
 use crate::ids::TaskId;
 use crate::text::Text;
@@ -7,9 +7,9 @@ use serde::{Deserialize, Serialize};
 /// The rules of a rolling update. The cell stores them; a controller follows them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct UpdateRules {
-    /// Number of tasks by which a group may be below its count while it is updated.
+    /// Maximum number of tasks by which a group may be below its count during an update.
     pub max_unavailable: u32,
-    /// Number of tasks by which a group may exceed its count while it is updated.
+    /// Maximum number of tasks by which a group may exceed its count during an update.
     pub max_surge: u32,
     /// Time for which a new task must run before it is considered healthy, in milliseconds.
     pub min_healthy_ms: u32,
@@ -49,7 +49,7 @@ pub struct RollStep {
     pub version: u32,
     /// Tasks to add to groups of the job's newest version.
     pub adds: Vec<GroupGrowth>,
-    /// Indexes of the tasks to end. Tasks that have ended already are ignored.
+    /// Indexes of the tasks to end. Indexes of tasks that have already ended are ignored.
     pub stops: Vec<u32>,
 }
 
@@ -69,14 +69,14 @@ impl RollStep {
         RollStep { version, ..RollStep::default() }
     }
 
-    /// Adds a task to end.
+    /// Returns the step with one more task to end.
     #[must_use]
     pub fn with_stop(mut self, task: TaskId) -> RollStep {
         self.stops.push(task.index);
         self
     }
 
-    /// Adds tasks of a group.
+    /// Returns the step with more tasks to add to a group.
     #[must_use]
     pub fn with_tasks(mut self, group: impl Into<Text>, count: u32) -> RollStep {
         self.adds.push(GroupGrowth { group: group.into(), count });

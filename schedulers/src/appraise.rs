@@ -1,7 +1,7 @@
 //! Score breakdown: the result of every plugin for every machine in one decision.
 //!
-//! Every plugin runs on all machines, so this is for people, tools and tests, not for the scheduling loop. A full
-//! search decides by the same results.
+//! A breakdown runs every plugin on all machines, so it is for users, tools and tests, not for the scheduling loop. A
+//! full search decides by the same results.
 
 use crate::plugin::{Filter, Score, Tasks, lanes};
 use crate::profile::Profile;
@@ -10,7 +10,7 @@ use crate::relative::{Feasible, RelativeScore, Stance};
 use crate::search::tasks;
 use omega_cellstate::{BLOCK, GroupRef, View};
 
-/// One decision, machine by machine.
+/// The score breakdown of one decision, machine by machine.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Appraisal {
     /// Rejected machines, ascending by row.
@@ -30,7 +30,7 @@ pub struct Appraisal {
 pub struct Refusal {
     /// Row of the machine.
     pub row: u32,
-    /// Name of the first filter that rejects it, in the order of the profile.
+    /// Name of the first filter, in the order of the profile, that rejects the machine.
     pub filter: &'static str,
     /// Whether the filter might accept the machine with fewer tasks on it.
     pub curable: bool,
@@ -57,7 +57,8 @@ pub struct ScoreColumns {
 }
 
 impl ScoreAccount {
-    /// Amounts that the score adds to the totals of the machines, weighted; nothing if it does not apply.
+    /// Returns the weighted score of each feasible machine, in the order of the machines; empty if the score does not
+    /// apply.
     pub fn weighted(&self) -> impl Iterator<Item = i64> + '_ {
         let scores = self.columns.iter().flat_map(|columns| &columns.scores);
         scores.map(|score| i64::from(self.weight) * score)
@@ -101,7 +102,8 @@ pub fn filter_applies(view: &View, filter: &dyn Filter, group: GroupRef) -> bool
     filter.applies(&tasks(view, group))
 }
 
-/// Scores of one plugin alone, with these rows as the feasible machines. `None` if the plugin does not apply.
+/// Computes the scores of one plugin for these rows, which count as the feasible machines. Returns `None` if the plugin
+/// does not apply.
 #[must_use]
 pub fn appraise_score(
     view: &View,
@@ -112,7 +114,8 @@ pub fn appraise_score(
     local_columns(score, &tasks(view, group), &words_of(view, rows))
 }
 
-/// Computes the breakdown of a relative score.
+/// Computes the raw and normalized values of one relative score for these rows, which count as the feasible machines.
+/// Returns `None` if the score does not apply.
 #[must_use]
 pub fn appraise_relative(
     view: &View,
@@ -164,7 +167,7 @@ fn rows(words: &[(u32, u64)]) -> Vec<u32> {
     words.iter().flat_map(of_block).collect()
 }
 
-/// Words with a bit for each of these rows, without removed machines.
+/// Returns a word per block with a bit for each of these rows. Rows without a machine and empty blocks are left out.
 fn words_of(view: &View, rows: &[u32]) -> Vec<(u32, u64)> {
     let mut words = vec![0u64; view.blocks()];
     for row in rows.iter().filter(|row| view.machine(**row as usize).is_some()) {

@@ -1,4 +1,4 @@
-//! The plugins of a profile before and after the decision.
+//! The plugins of a profile that are called before and after a placement decision.
 
 use crate::disruption::DisruptionBudget;
 use crate::points::{Admit, Order, Permit, PostBind, PostFilter, PreBind, Reserve};

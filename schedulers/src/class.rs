@@ -7,7 +7,8 @@ use foldhash::fast::FixedState;
 use omega_core::{JobId, JobKind, TaskGroup};
 use std::hash::{BuildHasher, Hash, Hasher};
 
-/// Key of an equivalence class: a group's description, the kind of job, and, if a plugin reads the job, the job itself.
+/// Key of an equivalence class: the group's description, the job's kind (batch or service), and the job's id. The id is
+/// `None` unless a plugin reads the job.
 #[derive(Debug)]
 pub(crate) struct Class {
     group: TaskGroup,

@@ -16,8 +16,8 @@ pub(crate) struct Crowding {
     level: u32,
 }
 
-/// Claims between two checks of the conflict rate. At the rate that raises the level, one in twenty, 50 of them
-/// conflict, enough that chance alone does not change the level.
+/// Number of claims between two checks of the conflict rate. The level rises if more than one claim in 20 conflicts. In
+/// a window, these are 50 conflicts, enough that chance alone does not change the level.
 const CROWDING_WINDOW: usize = 1000;
 
 /// Maximum number of doublings: up to 64 times as many candidate machines.
@@ -39,7 +39,7 @@ impl Crowding {
         (self.claims, self.conflicts) = (0, 0);
     }
 
-    /// Number of times that the choice of machines is doubled.
+    /// Returns the number of times that the set of candidate machines is doubled.
     pub(crate) fn level(self) -> u32 {
         self.level
     }

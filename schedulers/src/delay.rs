@@ -1,19 +1,18 @@
-//! Delay scheduling: tasks with preferred machines wait for one of them, for a bounded time.
-//! (Zaharia et al., "Delay Scheduling", EuroSys 2010.)
+//! Delay scheduling: tasks with preferred machines wait for one of them, for a bounded time. (Zaharia et al., "Delay
+//! Scheduling", EuroSys 2010.)
 //!
 //! ```text
-//!   room elsewhere,     machine_wait             rack_wait
-//!   none on a preferred ────────────▶ their racks ────────▶ anywhere
+//!                 machine_wait                     rack_wait
+//!   preferred only ──────────▶ also near preferred ────────▶ anywhere
 //! ```
 //!
-//! A machine with a task's data is usually busy only briefly, and running a task far from its data
-//! costs more than a short wait. So for a while a job does not use free room on other machines. The
-//! wait begins when a task could have been placed on another machine; while no machine has room, it
-//! does not begin. The [YARN frontend](crate::frontends::yarn) has the same rule, counted in rounds
-//! instead of time. The whole job has one wait, so that it is bounded, and the scheduler wakes the
-//! job at its end.
+//! A machine with a task's data is usually busy only briefly, and running a task far from its data costs more than a
+//! short wait. So for a while a job does not use free room on other machines. The wait begins when a task could be
+//! placed, but on no preferred machine. While no machine has room, no wait begins. The [YARN
+//! frontend](crate::frontends::yarn) has the same rule, counted in rounds instead of time. All tasks of a job share one
+//! wait, which keeps the job's total wait bounded. The scheduler wakes the job when the wait ends.
 //!
-//! The filter reads what the scheduler stored with the group: see [`Reach`].
+//! The filter reads the locality level that the scheduler stored with the group: see [`Reach`].
 
 use crate::plugin::{Filter, Reads, Tasks, lanes};
 use crate::profile::Profile;
@@ -23,7 +22,8 @@ use omega_core::{JobId, Text};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// Bounded waits of jobs for preferred machines. As a filter, accepts only preferred machines while a job waits.
+/// Bounded waits of jobs for preferred machines. Used as a filter, it accepts only preferred machines while a job
+/// waits.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Delay {
     machine_wait: Nanos,
@@ -31,14 +31,15 @@ pub struct Delay {
 }
 
 impl Delay {
-    /// A wait for a preferred machine, followed, if a label is given, by a wait for a machine with the same value of
-    /// this label as a preferred machine.
+    /// Creates a delay: tasks wait up to `machine_wait` for a preferred machine. If `rack` has a label and a time, a
+    /// second wait of this time follows. During the second wait, machines with the same value of the label as a
+    /// preferred machine are accepted, too.
     #[must_use]
     pub fn new(machine_wait: Nanos, rack: Option<(Text, Nanos)>) -> Delay {
         Delay { machine_wait, rack }
     }
 
-    /// Locality level that a group accepts after a wait.
+    /// Returns the locality level that a group accepts when its job has waited for `waited`.
     pub(crate) fn reach(&self, view: &View, group: GroupRef, waited: Nanos) -> Reach {
         let preferred = &view.need(group).preferred;
         if preferred.iter().all(|(_, set)| view.is_empty_set(*set)) {
@@ -57,7 +58,7 @@ impl Delay {
     }
 }
 
-/// The values of a label that preferred machines have.
+/// Returns the values of a label on the machines that the group prefers, ascending.
 fn values_near(view: &View, group: GroupRef, label: &str) -> Arc<[u32]> {
     let Some(level) = view.level(label) else { return Arc::new([]) };
     let tasks = crate::search::tasks(view, group);
@@ -156,7 +157,7 @@ pub struct WaitFigures {
     pub waited: Nanos,
 }
 
-/// Jobs that have skipped room, each with the time of the first skip.
+/// Jobs that have skipped free room to wait for a preferred machine, each with the time of the first skip.
 #[derive(Debug, Default)]
 pub(crate) struct Waits {
     since: BTreeMap<JobId, Nanos>,
@@ -190,7 +191,7 @@ impl Waits {
         gone.into_iter().for_each(|id| self.end(id, now));
     }
 
-    /// Time since a job first skipped room.
+    /// Returns the time since a job first skipped room; 0 if it never did.
     pub(crate) fn waited(&self, id: JobId, now: Nanos) -> Nanos {
         let since = self.since.get(&id).copied().unwrap_or(now);
         now.saturating_sub(since)

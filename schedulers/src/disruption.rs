@@ -28,9 +28,9 @@ impl Share {
 /// Number of tasks to keep running.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Keep {
-    /// Smallest number of tasks with a machine.
+    /// Minimum number of tasks that must have a machine.
     MinAvailable(Share),
-    /// Largest number of tasks without a machine.
+    /// Maximum number of tasks that may be without a machine.
     MaxUnavailable(Share),
 }
 

@@ -1,17 +1,17 @@
 //! Dominant resource fairness.
 //!
-//! The *dominant share* of a user is its largest share of any kind; the user with the lowest,
-//! divided by its weight, is served next (Ghodsi et al., NSDI 2011). So no user gains by requesting
-//! more than it needs, or prefers another's allocation.
+//! The *dominant share* of a user is the largest of its shares of the resource kinds. The user with the lowest dominant
+//! share, divided by the user's weight, is served next (Ghodsi et al., NSDI 2011). So no user gains by requesting more
+//! than it needs, and none prefers another's allocation.
 //!
-//! Shares are integers in units of 2^-40, rounded down, so that results do not depend on the order
-//! of sums. A thousandth of a core in the largest cell is one unit. Equal shares are ordered by id.
+//! Shares are integers in units of 2^-40, rounded down, so that results do not depend on the order of sums. In the
+//! largest cell, one unit is a thousandth of a core. Equal shares are ordered by id.
 
 use omega_cellstate::{Cell, View};
 use omega_core::limits::TENANT_WEIGHT_MAX;
 use omega_core::{KindId, Machine};
 
-/// Base-2 logarithm of the number of parts of a kind's total.
+/// Base-2 logarithm of the number of units that make up the cell's total of a resource kind.
 const PARTS_LOG2: u32 = 40;
 
 /// Weight of a share. The default is 1; an owner with weight 3 is entitled to three times as much.
@@ -24,11 +24,11 @@ impl Weight {
     /// Default weight.
     pub const ONE: Weight = Weight(1);
 
-    /// Largest weight. A ratio of a thousand to one is the widest that operators use. With a larger one, the units of a
-    /// share would be too coarse to order small tasks in a large cell.
+    /// Largest weight. A ratio of a thousand to one is the widest that operators use. With a larger ratio, the units of
+    /// a share would be too coarse to order small tasks in a large cell.
     pub const MAX: u32 = TENANT_WEIGHT_MAX;
 
-    /// A weight; `None` unless it is from 1 to [`Weight::MAX`].
+    /// Creates a weight; `None` unless it is from 1 to [`Weight::MAX`].
     #[must_use]
     pub fn new(weight: u32) -> Option<Weight> {
         (1..=Weight::MAX).contains(&weight).then_some(Weight(weight))
@@ -45,7 +45,7 @@ impl Weight {
 pub struct Share(u64);
 
 impl Share {
-    /// The share as a number of parts of the cell, for sums.
+    /// Returns the share in units of 2^-40 of the cell, for sums.
     pub(crate) fn parts(self) -> u64 {
         self.0
     }
@@ -57,7 +57,8 @@ impl Share {
     }
 }
 
-/// Sums of amounts of every kind. A sum that would exceed 64 bits stays at the maximum; no real cell reaches it.
+/// Sums of amounts, one for each resource kind. A sum that would exceed 64 bits stays at the maximum; no real cell
+/// reaches it.
 pub type Sums = Vec<u64>;
 
 /// Adds amounts to sums; subtracts them if `sign` is -1.
@@ -107,13 +108,14 @@ impl Totals {
         Totals(sums)
     }
 
-    /// The total of one kind.
+    /// Returns the total capacity of one resource kind.
     #[must_use]
     pub fn get(&self, kind: KindId) -> u64 {
         self.0.get(kind.index()).copied().unwrap_or(0)
     }
 
-    /// Weighted dominant share of an allocation. Kinds without capacity are ignored.
+    /// Computes the weighted dominant share of the sum of the allocations in `used`. Resource kinds without capacity
+    /// are ignored.
     #[must_use]
     pub fn share<'a>(&self, used: impl IntoIterator<Item = &'a Sums>, weight: Weight) -> Share {
         let mut sums: smallvec::SmallVec<[u64; 8]> = smallvec::smallvec![0; self.0.len()];

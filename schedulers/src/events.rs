@@ -1,7 +1,8 @@
-//! Events of a cell after which a plugin may accept what it rejected.
+//! Events of a cell after which a plugin may accept a task that it rejected.
 //!
 //! Each attempt to place a job costs a search. So a rejection names the events that could change it, and the job sleeps
-//! until one of them occurs. A superfluous event costs a search; a missing event leaves a job asleep that would fit.
+//! until one of them occurs. A superfluous event costs a search. A missing event leaves a job asleep although it would
+//! fit.
 
 use crate::reads::Reads;
 use std::fmt;
@@ -23,10 +24,10 @@ impl Events {
     pub const MACHINE_REMOVED: Events = Events(1 << 2);
     /// Resources were freed: a machine grew, or a task left it.
     pub const ROOM_FREED: Events = Events(1 << 3);
-    /// Free resources of a machine changed and may have shrunk. Only a plugin that requires *used* machines depends on
-    /// it.
+    /// Free resources of a machine changed and may have shrunk. Only plugins that reject machines with too much free
+    /// depend on this event.
     pub const ROOM_TAKEN: Events = Events(1 << 4);
-    /// A task was placed whose job the scheduler follows: one of its own jobs, or any job if the scheduler preempts.
+    /// A task of a followed job was placed. A scheduler follows its own jobs; if it preempts, it follows all jobs.
     pub const TASK_PLACED: Events = Events(1 << 5);
     /// A task of a followed job ended or lost its machine.
     pub const TASK_ENDED: Events = Events(1 << 6);
@@ -34,9 +35,9 @@ impl Events {
     pub const JOB_CHANGED: Events = Events(1 << 7);
     /// A tenant's quota changed, or a tenant with a quota now claims less.
     pub const QUOTA_CHANGED: Events = Events(1 << 8);
-    /// A machine reported another load.
+    /// A machine reported a changed load.
     pub const LOAD_REPORTED: Events = Events(1 << 9);
-    /// Counters of rules about other tasks changed: a selected task started or left.
+    /// The task counts of placement rules changed: a task that a rule selects started or left its machine.
     pub const RULES_CHANGED: Events = Events(1 << 10);
     /// Time passed: the job is retried after its backoff.
     pub const TIME: Events = Events(1 << 11);
@@ -45,7 +46,7 @@ impl Events {
     /// Volumes, claims or storage classes changed, or tasks that use volumes started or ended: see
     /// [`Volumes`](crate::Volumes).
     pub const VOLUMES_CHANGED: Events = Events(1 << 13);
-    /// The eviction limit allows more evictions, or the bands changed.
+    /// The eviction limit allows more evictions, or the precedence bands changed.
     pub const EVICTIONS_REFILLED: Events = Events(1 << 14);
     /// A reservation was created or ended.
     pub const RESERVATIONS_CHANGED: Events = Events(1 << 15);
@@ -59,7 +60,7 @@ impl Events {
     /// All events.
     pub const ALL: Events = Events((1 << Events::COUNT) - 1);
 
-    /// Number of kinds.
+    /// Number of kinds of events.
     pub(crate) const COUNT: usize = 19;
 
     /// Events about particular machines.
@@ -71,8 +72,8 @@ impl Events {
             | Events::LOAD_REPORTED.0,
     );
 
-    /// Events that may change the result of a plugin with these inputs. Does not include [`Events::ROOM_TAKEN`], which
-    /// a plugin adds that rejects machines for having too much free.
+    /// Returns the events that may change the result of a plugin with these inputs. Does not include
+    /// [`Events::ROOM_TAKEN`]: a plugin that rejects machines with too much free must add it.
     #[must_use]
     pub fn of(reads: Reads) -> Events {
         let mut events = Events::MACHINE_ADDED;
@@ -114,7 +115,7 @@ impl Events {
         self.0 & other.0 != 0
     }
 
-    /// The numbers of the events in the set, ascending.
+    /// Returns the bit numbers of the events in the set, ascending.
     pub(crate) fn kinds(self) -> impl Iterator<Item = usize> {
         (0..Events::COUNT).filter(move |kind| self.0 >> kind & 1 == 1)
     }
@@ -163,7 +164,7 @@ impl fmt::Debug for Events {
     }
 }
 
-/// Last occurrence of each kind of event, as a count of syncs.
+/// Last occurrence of each kind of event, as the number of the `note` call that recorded it.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Heard {
     count: u64,
@@ -179,7 +180,7 @@ impl Heard {
         }
     }
 
-    /// The present count of events. Later events have a higher one.
+    /// Returns the number of `note` calls so far. Events that are recorded later get a higher number.
     pub(crate) fn now(&self) -> u64 {
         self.count
     }

@@ -1,12 +1,12 @@
 //! Unschedulable cache: if a task has no feasible machine, other tasks of its class need no search.
 //!
-//! A search without a result has examined every machine. Until an event that a rejecting filter depends on, no other
-//! task of the class finds a machine either. Later events are recorded, and are examined when the next task of the
-//! class comes: then only changed machines are searched again.
+//! A search without a result has examined every machine. No other task of the class finds a machine until an event
+//! occurs that a rejecting filter depends on. Such events are recorded, and are examined when the next task of the
+//! class comes. If they concern only particular machines, only these machines are searched again.
 //!
-//! This is correct for filters that read only one machine and reject more machines when there is less free room,
-//! because the scheduler's own claims only take room. When claims are undone, results that were found with them on the
-//! view are dropped.
+//! The cache is correct for filters that read only one machine, and that never accept a machine because it has less
+//! free room. The scheduler's own claims only take room, so they make no rejected machine feasible. When claims are
+//! undone, the cache is emptied, because its results were found with these claims on the view.
 
 use crate::class::{Class, ClassRef};
 use crate::events::Events;
@@ -16,7 +16,7 @@ use crate::refusals::{News, ROWS_MAX, Refusers};
 use crate::search::tasks;
 use omega_cellstate::{GroupRef, View};
 
-/// Maximum number of classes in the cache; the oldest is dropped.
+/// Maximum number of classes in the cache. If the cache is full, the oldest class is dropped.
 const CLASSES_MAX: usize = 64;
 
 /// A class without a feasible machine.
@@ -26,7 +26,7 @@ struct Failed {
     by: Refusers,
     /// Whether `by` comes from a search of all machines.
     exact: bool,
-    /// The cell's time at the search, if a filter reads it.
+    /// The cell's time at the search, if a filter reads the time; otherwise 0.
     moment: u64,
     /// Events since the search.
     events: Events,
@@ -64,7 +64,7 @@ impl Failures {
         self.known.push(Failed { class, by, exact: false, moment, events, rows });
     }
 
-    /// Whether it is known that no machine accepts a task of a group.
+    /// Whether the cache shows that no machine accepts a task of a group.
     pub(crate) fn has(&mut self, view: &View, profile: &Profile, group: GroupRef) -> bool {
         let Some(index) = self.position(view, group) else { return false };
         let (failed, tasks) = (&mut self.known[index], tasks(view, group));
@@ -121,7 +121,7 @@ impl Failures {
     }
 }
 
-/// Cell time, for filters that depend on it.
+/// Returns the cell's time if an active filter reads the time; otherwise 0.
 fn moment(profile: &Profile, tasks: &Tasks<'_>) -> u64 {
     let mut active = profile.filters().filter(|filter| filter.applies(tasks));
     let reads = active.any(|filter| filter.reads().includes(Reads::TIME));

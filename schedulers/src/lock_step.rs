@@ -4,9 +4,9 @@
 //!   round:   refresh 0 ─ refresh 1 ─ refresh 2 ─ act 0 ─ act 1 ─ act 2
 //! ```
 //!
-//! In each round every scheduler first brings its view up to the same version, then they decide and commit one after
-//! the other. So they conflict like schedulers that decide at the same time, but the order does not depend on the
-//! processors. [`crate::pool`] runs schedulers on threads.
+//! In each round, all schedulers first bring their views up to the same version. Then they decide and commit one after
+//! the other. So they conflict like schedulers that decide at the same time, but in an order that does not depend on
+//! the timing of threads. [`crate::pool`] runs schedulers on threads.
 
 use crate::pool::{self, Worker};
 use crate::queue::Nanos;

@@ -1,8 +1,8 @@
 //! Measurement of plugins: their time, and the number of machines that they reject.
 //!
-//! The library reads no clock, so the meter provides the time. Reading a clock costs as much as a filter for one block,
-//! so the meter chooses which searches to measure: one in some dozens is enough. In a profile without a meter, a
-//! decision costs one comparison more.
+//! The library reads no clock, so the meter provides the time. Reading a clock costs as much as running a filter on one
+//! block. So the meter chooses which searches to measure; one search in a few dozen is enough. Without a meter, the
+//! measurement costs one comparison per decision.
 
 use crate::queue::Nanos;
 
@@ -17,17 +17,18 @@ pub enum Work {
 
 /// Measures plugins. Several threads may call a meter at once, because large cells are searched on several threads.
 pub trait Meter: Send + Sync {
-    /// Whether the next search is measured. The interval should be an odd number, so that searches of alternating kinds
-    /// are all measured.
+    /// Whether to measure the next search. A meter that measures every n-th search should have an odd n: if two kinds
+    /// of searches alternate, an even n would always measure the same kind.
     fn samples(&self) -> bool;
 
     /// The present time. Called for measured searches.
     fn now(&self) -> Nanos;
 
-    /// Records that a filter rejected machines of a block that earlier filters had accepted. Called for measured
-    /// searches.
+    /// Records the number of machines of a block that a filter rejected and all earlier filters accepted. Called for
+    /// measured searches.
     fn refused(&self, _filter: &'static str, _machines: u32) {}
 
-    /// Records the time of a plugin for a block, or of a relative score for all feasible machines.
+    /// Records the run time of a plugin: of a filter or score for one block, or of a relative score for all feasible
+    /// machines.
     fn took(&self, work: Work, plugin: &'static str, nanos: Nanos);
 }

@@ -1,14 +1,15 @@
 //! Placing tasks: one decision for all identical tasks of a group.
 //!
-//! For the second of two identical tasks, the best machine is found among the same machines as for the first; only the
-//! machine that the first task took has changed. So a group of `n` tasks takes one search and a heap of the best `n`
-//! machines: claim the best machine, score it again, and repeat. Each task gets the same machine as with a search of
-//! its own, because each claim changes only one machine, so `n` claims never need a machine outside of the best `n`.
+//! Between the decisions for two identical tasks, only one machine changes: the machine that the first task took. So a
+//! group of `n` tasks takes one search and a heap of the best `n` machines: claim the best machine, score it again, and
+//! repeat. Each task gets the same machine as with a search of its own. Each claim changes only one machine, so `n`
+//! claims never need a machine outside of the best `n`.
 //!
 //! This requires that a claim changes the results of plugins for its own machine only. If a plugin reads tasks on other
 //! machines (spread, affinity to tasks), every task has its own search. Relative scores that compare machine attributes
-//! change only when a machine becomes full and leaves the comparison; then the heap is rebuilt. The number of tasks is
-//! first limited to the number for which the cluster resources and the tenant's quota suffice.
+//! change only when a machine becomes full and leaves the comparison; then the heap is rebuilt.
+//!
+//! Before the search, the number of tasks is limited to what the cluster resources and the tenant's quota allow.
 
 use crate::profile::{Active, Profile};
 use crate::reuse::Reuse;
@@ -24,10 +25,10 @@ use std::collections::binary_heap::PeekMut;
 pub struct Placement {
     /// Extent of the search.
     pub search: Search,
-    /// Number of best machines among which one is chosen at random, for single tasks. 1 takes the best machine.
-    /// Schedulers that all take the best machine have many conflicts.
+    /// Number of best machines from which one is chosen at random, for single tasks. 1 takes the best machine. A higher
+    /// number avoids conflicts with other schedulers that rank the same machine best.
     pub near_best: u32,
-    /// Position at which searches start.
+    /// Part of the cell in which searches start.
     pub home: Home,
     /// Whether single tasks use results of earlier searches. Set it only for a [`Placer`] that is always called with
     /// the same profile and view.
@@ -50,8 +51,8 @@ pub struct Placer {
 }
 
 impl Placer {
-    /// Claims machines in the view for tasks of one group, as far as there is room. Returns the number of tasks with a
-    /// machine, which are the first ones.
+    /// Claims machines in the view for tasks of one group, as far as there is room. Returns the number of placed tasks;
+    /// these are the first ones of the list.
     pub fn place(
         &mut self,
         view: &mut View,
@@ -116,7 +117,7 @@ impl Placer {
         claimed.is_ok()
     }
 
-    /// Searches, and chooses among the best machines found.
+    /// Searches, and returns one of the `near_best` best machines; `None` if no machine is feasible.
     fn choose(
         &mut self,
         view: &mut View,

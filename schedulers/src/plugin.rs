@@ -2,7 +2,7 @@
 //!
 //! Plugins are *columnar*: they process a block of 64 machines at once. A filter clears bits of a word, and a score
 //! adds to a column of integers, so a full scan costs about a nanosecond per machine. [`MachineFilter`] and
-//! [`MachineScore`] are simpler forms for one machine at a time; [`PerMachine`] makes columnar plugins of them.
+//! [`MachineScore`] are simpler forms for one machine at a time; [`PerMachine`] turns them into columnar plugins.
 
 pub use crate::reads::Reads;
 
@@ -30,16 +30,16 @@ pub struct Tasks<'a> {
     pub job: &'a Job,
     /// The tasks' group.
     pub group: &'a TaskGroup,
-    /// Locality level of the tasks for now.
+    /// Locality level that the tasks accept now.
     pub reach: &'a Reach,
 }
 
-/// Parts of the cell's own check.
+/// Parts of the check that the cell runs on each claim.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Judged(u16);
 
 impl Judged {
-    /// No property.
+    /// The empty set.
     pub const NOTHING: Judged = Judged(0);
     /// The machine's status: draining or not.
     pub const STATUS: Judged = Judged(1);
@@ -47,13 +47,13 @@ impl Judged {
     pub const AFFINITY: Judged = Judged(2);
     /// The machine's taints that the task does not tolerate.
     pub const TAINTS: Judged = Judged(4);
-    /// Room, and devices.
+    /// Free resources and devices of the machine.
     pub const ROOM: Judged = Judged(8);
     /// The machine that a task names.
     pub const NAME: Judged = Judged(16);
-    /// Ports.
+    /// Ports that the task uses on the machine.
     pub const PORTS: Judged = Judged(32);
-    /// Required spreads.
+    /// Required spread of tasks over domains.
     pub const SPREAD: Judged = Judged(64);
     /// Required affinity and anti-affinity to tasks.
     pub const NEIGHBOURS: Judged = Judged(128);
@@ -106,14 +106,15 @@ pub trait Filter: Send + Sync {
     fn reads(&self) -> Reads;
 
     /// Events after which the filter may accept machines that it rejected. Called when a job found no machine; only
-    /// these events wake the job. A filter that rejects machines for having too much free adds [`Events::ROOM_TAKEN`].
+    /// these events wake the job. A filter that rejects machines for having too much free must add
+    /// [`Events::ROOM_TAKEN`].
     fn wakes_on(&self) -> Events {
         Events::of(self.reads())
     }
 
-    /// Whether news may help tasks that the filter rejected. Called at most once for a sleeping job and its backoff. A
-    /// wrong `true` costs a search; a wrong `false` leaves the job asleep until the next news. By default, checks the
-    /// changed machines.
+    /// Whether recent events may help tasks that the filter rejected. Called at most once per backoff of a sleeping
+    /// job. A wrong `true` costs a search; a wrong `false` leaves the job asleep until the next events. By default,
+    /// checks the changed machines.
     fn may_help(&self, tasks: &Tasks<'_>, news: &News<'_>) -> bool {
         news.allows_some(self, tasks)
     }
@@ -123,8 +124,9 @@ pub trait Filter: Send + Sync {
         true
     }
 
-    /// Whether the filter rejects all machines whenever it applies, as one for a quota does. If so, pending tasks do
-    /// not wait for other tasks to leave machines. The default is false.
+    /// Whether the filter rejects all machines whenever it applies. A quota filter, for example, applies only to tasks
+    /// beyond the quota, and then rejects all machines. If true, pending tasks do not wait for other tasks to leave
+    /// machines. The default is false.
     fn refuses_all(&self) -> bool {
         false
     }
@@ -138,8 +140,8 @@ pub trait Filter: Send + Sync {
         refused
     }
 
-    /// Reason why the filter rejects the machine in a row, as a clause; `None` if its name says enough. Called only for
-    /// explanations.
+    /// Reason why the filter rejects the machine in a row, as a clause; `None` if the filter's name says enough. Called
+    /// only for explanations.
     fn why(&self, _tasks: &Tasks<'_>, _row: usize) -> Option<String> {
         None
     }
@@ -156,7 +158,7 @@ pub trait Filter: Send + Sync {
 
 /// Scores machines for tasks.
 ///
-/// A score may rely on the guarantees of [`Filter`], and all machines in `among` are feasible.
+/// A score is called under the same guarantees as a [`Filter`]. In addition, all machines in `among` are feasible.
 pub trait Score: Send + Sync {
     /// A short name in snake case, for profiles.
     fn name(&self) -> &'static str;
@@ -169,7 +171,7 @@ pub trait Score: Send + Sync {
         true
     }
 
-    /// Enables the columns of the view that the score reads (see [`crate::Profile::prepare`]).
+    /// Enables the columns of the view that the filter reads (see [`crate::Profile::prepare`]).
     fn keep(&self, _view: &mut View) {}
 
     /// Writes the score of each machine in `among`, from 0 to [`SCORE_MAX`]; other entries are
@@ -200,13 +202,13 @@ impl<'a> MachineRef<'a> {
         self.block.machine(self.lane).expect("plugins are asked about machines that are there")
     }
 
-    /// Claimable amount of a kind.
+    /// Amount of a resource kind that is free to claim.
     #[must_use]
     pub fn free(&self, kind: KindId) -> i64 {
         self.block.free(kind)[self.lane]
     }
 
-    /// Last reported usage of a kind on the machine, if any.
+    /// Last reported usage of a resource kind on the machine; `None` if there is no report.
     #[must_use]
     pub fn load(&self, kind: KindId) -> Option<u64> {
         let report = self.block.view().load(self.block.first_row() + self.lane)?;

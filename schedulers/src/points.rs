@@ -9,12 +9,12 @@
 //! ```
 //!
 //! The points have the meaning of kube-scheduler's: Admit is PreEnqueue, Order is QueueSort; Bind is the commit. A
-//! plugin implements the points that it needs, and may have state of its own, because one scheduler calls it, on one
-//! thread. Its answer may depend only on its arguments and its state, so that two runs with one seed are equal. It must
-//! be quick, because the scheduler waits for it.
+//! plugin implements the points that it needs. It may have state of its own, because only one scheduler calls it, on
+//! one thread. The result of a call may depend only on the arguments and this state, so that two runs with one seed are
+//! equal. A call must be quick, because the scheduler waits for it.
 //!
-//! Claims are subtracted from the scheduler's view from the decision until the result, whatever the plugins answer.
-//! Other schedulers see them only after the commit.
+//! From the decision to the result, a claim is subtracted from the scheduler's view, whatever the plugins return. Other
+//! schedulers see the claim only after the commit.
 
 use crate::disruption::DisruptionBudget;
 use crate::events::Events;
@@ -64,7 +64,8 @@ pub struct Refused(pub Events);
 /// Decides whether a job may be queued (PreEnqueue).
 ///
 /// Called at each turn of the job, before all other plugins. A rejected job is *gated*: it costs nothing until one of
-/// the events of the rejection, after which the plugin is called again. The first plugin that rejects decides.
+/// the events that the rejection names. Then the plugin is called again. If there are several plugins, the first one
+/// that rejects decides.
 pub trait Admit: Send + Sync {
     /// A short name in snake case.
     fn name(&self) -> &'static str;
@@ -105,8 +106,9 @@ pub trait Reserve: Send + Sync {
     /// clone of the handle to [raise](Waiting::raise) them.
     fn start(&mut self, _of: &Settings, _waiting: &Waiting) {}
 
-    /// Called after each sync, whose changes are in [`View::delta`]. A plugin releases the reservations of tasks that
-    /// have ended. A preempting scheduler also gets the jobs of other schedulers, maybe later than they do.
+    /// Called after each sync; its changes are in [`View::delta`]. A plugin releases the reservations of tasks that
+    /// have ended. If the scheduler preempts, the changes include jobs of other schedulers. These schedulers may
+    /// receive the changes earlier.
     fn heard(&mut self, _view: &View) {}
 
     /// Reserves external resources of a claimed task. Called once for each claim, before any permit
@@ -117,7 +119,7 @@ pub trait Reserve: Send + Sync {
     fn reserve(&mut self, claimed: &Claimed<'_>) -> Result<(), Refused>;
 
     /// Releases the reservation of a claim that failed: a plugin rejected it, a permit timed out, the cell rejected it,
-    /// or its outcome cannot be known any more. In the last case the task may still turn out to run.
+    /// or its outcome can no longer be determined. In the last case the task may be running after all.
     ///
     /// Called once for each failed claim, for all plugins in reverse order. This includes plugins that were not called
     /// to reserve because an earlier one rejected, so the call must be harmless without a reservation.
@@ -194,12 +196,12 @@ pub struct Lack<'a> {
     pub profile: &'a Profile,
 }
 
-/// Room that is made by either evictions or throttling.
+/// Room for a task on one machine, made either by evictions or by throttling.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MadeRoom {
-    /// Id of the machine that has room for the task then.
+    /// Id of the machine on which the task then fits.
     pub machine: MachineId,
-    /// Tasks of lower precedence to evict from that machine, as in [`View::tasks_on`].
+    /// Tasks of lower precedence to evict from that machine, as listed by [`View::tasks_on`].
     pub evictions: Vec<PlacedTask>,
     /// Tasks to throttle to their request on that machine, if none is evicted.
     pub throttled: Vec<PlacedTask>,
@@ -215,15 +217,17 @@ pub trait PostFilter: Send + Sync {
     /// A short name in snake case.
     fn name(&self) -> &'static str;
 
-    /// Returns a machine for the task and the tasks to evict there, or `None`. It may remove tasks from the view to try
-    /// evictions ([`View::lift`]), and must put them back. Tasks that another claim evicts ([`View::is_evicted`]) have
-    /// been removed already.
+    /// Returns a machine for the task and the tasks to evict or throttle there; `None` if the plugin can make no room.
+    ///
+    /// The plugin may remove tasks from the view to try evictions ([`View::lift`]), and must put them back. Tasks that
+    /// another claim evicts ([`View::is_evicted`]) have been removed already.
     fn make_room(&mut self, view: &mut View, lack: &Lack<'_>) -> Option<MadeRoom>;
 
-    /// Events after which the plugin may make room for tasks that it could not help, in addition to the events of the
-    /// filters that were the first to reject a machine. `all` has the events of all applicable filters, because
-    /// evictions may satisfy the first rejecting filter of a machine while a later one still rejects. The default is
-    /// all of them.
+    /// Events after which the plugin may make room for tasks that it could not help. The scheduler adds the events of
+    /// the filters that were the first to reject a machine.
+    ///
+    /// `all` has the events of all applicable filters, because evictions may satisfy a machine's first rejecting filter
+    /// while a later one still rejects. The default is `all`.
     fn wakes_on(&self, _tasks: &Tasks<'_>, all: Events) -> Events {
         all
     }

@@ -1,11 +1,11 @@
 //! A pool of schedulers on threads, which are woken when there may be work.
 //!
-//! Each worker steps its own scheduler over the cell, and workers share nothing but the cell. An idle worker sleeps on
-//! its channel. The owner of the pool wakes it early, and so does a cell that reports changes ([`CellHandle::watch`]).
-//! Closing the channels ends the pool.
+//! Each worker runs its own scheduler, and workers share nothing but the cell. An idle worker sleeps on its channel.
+//! The owner of the pool can wake it early, and so can a cell that reports changes ([`CellHandle::watch`]). Closing the
+//! channels ends the pool.
 //!
-//! If a decision panics, its job is set aside, and the scheduler continues with other jobs: [`Scheduler::recover`]. If
-//! a worker panics elsewhere, it ends, which [`Pool::running`] shows.
+//! If a decision panics, its job is set aside, and the scheduler continues with other jobs: [`Scheduler::recover`]. A
+//! panic elsewhere ends the worker, and [`Pool::running`] no longer counts it.
 
 use crate::queue::Nanos;
 use crate::scheduler::{Observer, Scheduler, Step};
@@ -23,11 +23,12 @@ pub trait Clock: Send + Sync {
     fn now(&self) -> Nanos;
 }
 
-/// Longest sleep of an idle worker whose cell does not wake it. It must then look for changes, and for jobs whose
-/// backoff has ended.
+/// Longest sleep of an idle worker whose cell does not wake it. After the sleep, the worker must look for changes, and
+/// for jobs whose backoff has ended.
 const IDLE: Duration = Duration::from_millis(1);
 
-/// Longest sleep of an idle worker whose cell wakes it for changes. It then checks whether the cell still answers.
+/// Longest sleep of an idle worker whose cell wakes it for changes. After the sleep, the worker checks whether the cell
+/// still answers.
 const WATCHED: Duration = Duration::from_millis(250);
 
 /// Running workers. Dropping the pool, or [`Pool::stop`], ends them after their current step.
@@ -38,7 +39,7 @@ pub struct Pool<'scope, O> {
     wakers: Vec<Arc<Sender<()>>>,
 }
 
-/// A worker that has ended: its scheduler and its observer.
+/// A worker: a scheduler and its observer.
 #[derive(Debug)]
 pub struct Worker<O> {
     /// The scheduler, with the last state of its queue and view.
@@ -62,7 +63,7 @@ impl<'scope, O: Observer + Send + 'scope> Pool<'scope, O> {
         Pool::start_each(scope, clock, with_cell)
     }
 
-    /// Starts a pool in which each scheduler has its own cell handle, for example to different replicas.
+    /// Starts a pool in which each scheduler has its own cell handle, for example each to a different replica.
     pub fn start_each<'env, C: CellHandle + 'env>(
         scope: &'scope Scope<'scope, 'env>,
         clock: &'env dyn Clock,
@@ -82,10 +83,10 @@ impl<'scope, O: Observer + Send + 'scope> Pool<'scope, O> {
         pool
     }
 
-    /// Wakes sleeping workers after new jobs or free resources.
+    /// Wakes sleeping workers. Call it when there are new jobs or free resources.
     pub fn wake(&self) {
         for waker in &self.wakers {
-            // A full channel means that the worker is about to look anyway.
+            // A full channel means that the worker has a pending wake-up, and looks for work anyway.
             match waker.try_send(()) {
                 Ok(()) | Err(TrySendError::Full(()) | TrySendError::Disconnected(())) => {}
             }
@@ -112,11 +113,11 @@ impl<'scope, O: Observer + Send + 'scope> Pool<'scope, O> {
     }
 }
 
-/// Wakes a worker while its pool exists.
+/// Returns a callback that wakes a worker. Once the pool is dropped, the callback does nothing.
 fn wake(waker: &Arc<Sender<()>>) -> Wake {
     let waker = Arc::downgrade(waker);
     Arc::new(move || {
-        // A full channel means that the worker is about to look anyway.
+        // A full channel means that the worker has a pending wake-up, and looks for work anyway.
         _ = waker.upgrade().map(|waker| waker.try_send(()));
     })
 }

@@ -1,16 +1,15 @@
 //! Preemption: which tasks of lower precedence to evict so that another task fits.
 //!
 //! ```text
-//!   machines where ──▶ per machine: take all lower tasks off; if the task fits then,     ──▶ the one
-//!   it may help        put back the most important ones first, as far as it still fits       that hurts least
+//!   machines where ──▶ per machine: remove all tasks of lower precedence; if the task   ──▶ the machine with
+//!   it may help        fits then, put back the most important ones while it still fits      the least harm
 //! ```
 //!
-//! Both steps are those of kube-scheduler's `DefaultPreemption`: the least harmful victims on each
-//! machine, then the best machine by six criteria. Putting back starts with tasks whose eviction
-//! would break a disruption budget.
+//! Both steps are those of kube-scheduler's `DefaultPreemption`: the least harmful victims on each machine, then the
+//! best machine by six criteria. Putting back starts with tasks whose eviction would break a disruption budget.
 //!
-//! For a task without task rules only amounts matter, and a machine is tried with sums alone,
-//! without a change of the view.
+//! If a task has no rules about other tasks, only amounts matter. Then victims are found from sums of amounts alone,
+//! and the view is not changed.
 
 use crate::plugin::{Filter, Judged, Reads, Tasks, lanes};
 use crate::profile::Profile;
@@ -20,7 +19,7 @@ use omega_core::{JobId, KindId, Precedence, TaskId};
 use smallvec::SmallVec;
 use std::cmp::Reverse;
 
-/// Number of a set's tasks that may be disturbed now. (The current state of Kubernetes' `PodDisruptionBudget`.)
+/// Number of tasks of a set that may be evicted now. (The current state of Kubernetes' `PodDisruptionBudget`.)
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Budget {
     /// Selector of the protected tasks.
@@ -110,7 +109,7 @@ impl Preemptor<'_> {
         fits
     }
 
-    /// Counts the tasks expected in a row that must fit in addition to this one, as if they ran. Returns their groups.
+    /// Counts the expected tasks of a row as running if they must fit in addition to this task. Returns their groups.
     fn assume_expected(&self, view: &mut View, row: usize) -> SmallVec<[GroupRef; 4]> {
         let job = view.job_id(self.group);
         let precedence = self.precedence(view);
@@ -130,9 +129,9 @@ impl Preemptor<'_> {
         active.feasible(&tasks, view.block(row / BLOCK), bit) != 0
     }
 
-    /// Victims on the machine in a row; `None` if no eviction helps there.
+    /// Returns the victims on the machine in a row; `None` if no eviction helps there.
     ///
-    /// The view must keep placements ([`View::with_placements`]). It is unchanged when this returns.
+    /// The view must keep placements ([`View::with_placements`]). After the call, the view is as before.
     #[must_use]
     pub fn candidate(&self, view: &mut View, row: usize) -> Option<Candidate> {
         let bit = 1 << (row % BLOCK);
@@ -140,7 +139,8 @@ impl Preemptor<'_> {
         self.candidate_by(view, row, by_sums)
     }
 
-    /// Victims in a row. With `by_sums`, they are computed from sums of amounts if only amounts matter there.
+    /// Returns the victims on the machine in a row. With `by_sums`, only amounts matter on the machine, and the victims
+    /// are computed from sums of amounts.
     fn candidate_by(&self, view: &mut View, row: usize, by_sums: bool) -> Option<Candidate> {
         let on_machine = view.tasks_on(row);
         let first = first_lower(on_machine, view.displaces_below(self.precedence(view)));
@@ -170,8 +170,8 @@ impl Preemptor<'_> {
         candidate.filter(|candidate| !candidate.victims.is_empty())
     }
 
-    /// Candidates on the machines from a row on, cyclically, until there are `enough` of them and one of them breaks no
-    /// budget.
+    /// Returns candidates on the machines from row `start` on, cyclically. The search stops when there are `enough`
+    /// candidates and one of them breaks no budget.
     ///
     /// Machines where the task fits without evictions are skipped.
     pub fn candidates(&self, view: &mut View, start: usize, enough: usize) -> Vec<Candidate> {
@@ -186,7 +186,7 @@ impl Preemptor<'_> {
         (0..view.blocks()).map(|block| self.worth_a_try(view, block)).collect()
     }
 
-    /// Like [`Preemptor::candidates`], for machines known from [`Preemptor::curable`].
+    /// Like [`Preemptor::candidates`], but examines only the machines that [`Preemptor::curable`] returned.
     pub fn candidates_among(
         &self,
         view: &mut View,
@@ -250,8 +250,8 @@ impl Preemptor<'_> {
         rows
     }
 
-    /// Machines of a block that all filters accept, and machines that the first rejecting filter might accept after
-    /// evictions.
+    /// Returns the machines of a block that all filters accept, and the machines that their first rejecting filter
+    /// might accept after evictions.
     fn sift(&self, view: &View, block: usize, among: u64) -> (u64, u64) {
         let tasks = tasks(view, self.group);
         let block = view.block(block);
@@ -270,7 +270,7 @@ impl Preemptor<'_> {
     /// Whether an eviction affects this group only by the amounts that it frees.
     fn only_amounts_matter(&self, view: &View) -> bool {
         let need = view.need(self.group);
-        // A filter of amounts must check exactly the cell's room, and nothing else.
+        // Every filter that reads amounts must check exactly the room that the cell checks, and nothing else.
         let tasks = tasks(view, self.group);
         let reads = |f: &&dyn Filter| f.reads().includes(Reads::AMOUNTS) && f.applies(&tasks);
         let mut on_amounts = self.profile.filters().filter(reads);
@@ -283,7 +283,8 @@ impl Preemptor<'_> {
             && on_amounts.all(|filter| filter.judges() == Judged::ROOM)
     }
 
-    /// The machines of a block where only amounts decide; none if anything else matters.
+    /// Returns the machines of a block where only amounts decide whether evictions help; none if anything else matters
+    /// to the group.
     fn by_amounts_alone(&self, view: &View, block: usize, among: u64) -> u64 {
         if !self.only_amounts_matter(view) {
             return 0;
@@ -303,8 +304,9 @@ impl Preemptor<'_> {
             .fold(among, |word, filter| word & filter.filter(&tasks, block, word))
     }
 
-    /// Computes [`Preemptor::put_back`] by sums of the remaining amounts, for the tasks on a machine from the `first`
-    /// on. Unless `exact`, the result is known only if the task would not fit even without these tasks.
+    /// Computes the result of [`Preemptor::put_back`] from sums of amounts. The possible victims are the tasks on the
+    /// machine from position `first` on. Unless `exact`, the result is known only if the task would not fit even
+    /// without all of them.
     fn by_sums<const N: usize>(
         &self,
         view: &View,
@@ -347,8 +349,9 @@ impl Preemptor<'_> {
         Sums::Known(is_one.then_some(Candidate { row, victims, violations }))
     }
 
-    /// Spares as many tasks of lower precedence as possible, and then restores the view. The task fits if all of them
-    /// are evicted.
+    /// Chooses victims among tasks of lower precedence, so that as many of these tasks as possible stay. Before the
+    /// call, all of them must be removed from the view, and the task must fit then. After the call, all of them are on
+    /// the view again.
     fn put_back(&self, view: &mut View, row: usize, lower: &[PlacedTask]) -> Candidate {
         let breaks = self.breaks_budget(view, lower.iter());
         let mut victims = Victims::new();
@@ -398,8 +401,8 @@ impl Preemptor<'_> {
     }
 }
 
-/// Puts back removed tasks that remaining tasks need by runtime affinity, the most important first, and removes them
-/// from the list. The cell would reject their eviction.
+/// Restores the tasks of `lifted` that remaining tasks need by runtime affinity, the most important first, and removes
+/// them from `lifted`. The cell would reject their eviction.
 fn keep_runtime_affinity(view: &mut View, row: usize, lifted: &mut Vec<PlacedTask>) {
     let is_needed = |view: &mut View, lifted: &[PlacedTask]| {
         lifted.iter().position(|task| view.leaves_alone(row, *task))
@@ -418,7 +421,7 @@ fn first_lower(tasks: &[PlacedTask], bound: Precedence) -> usize {
 }
 
 /// Whether the machine in a row would have the required amounts if all tasks of lower precedence left it. False if it
-/// has no such task. Without this, no eviction helps there.
+/// has no such task. If false, no eviction helps there.
 #[must_use]
 pub(crate) fn could_fit_without_lower(tasks: &Tasks<'_>, row: usize) -> bool {
     let Tasks { view, need, job, .. } = *tasks;
@@ -439,7 +442,7 @@ pub(crate) fn could_fit_without_lower(tasks: &Tasks<'_>, row: usize) -> bool {
 /// Free amounts of a machine after evictions.
 struct Room<const N: usize> {
     left: [i64; N],
-    /// Amounts that the task needs. For kinds that it does not need, the lowest number, for which any amount is enough.
+    /// Amounts that the task needs; `i64::MIN` for resource kinds that it does not need, so that any amount is enough.
     needed: [i64; N],
 }
 
@@ -484,9 +487,11 @@ impl<const N: usize> Room<N> {
     }
 }
 
-/// The least harmful candidate. Criteria, in this order: the fewest broken budgets; the lowest precedence of the most
-/// important victim; the lowest sum of precedences, each relative to the minimum precedence; the fewest victims; the
-/// youngest victim, comparing the oldest victims of the highest precedence; the first candidate.
+/// Returns the least harmful candidate; `None` if there are none.
+///
+/// These criteria decide, in this order: the fewest broken budgets; the lowest precedence of the most important victim;
+/// the lowest sum of precedences, each counted from the minimum precedence; the fewest victims; the youngest victim;
+/// the first candidate. For age, the oldest victim of the highest precedence counts.
 #[must_use]
 pub fn best(candidates: &[Candidate]) -> Option<&Candidate> {
     candidates.iter().min_by_key(|candidate| harm(candidate))

@@ -29,7 +29,7 @@ pub struct Profile {
     filters: Vec<Box<dyn Filter>>,
     scores: Vec<(Box<dyn Score>, i32)>,
     relative: Vec<(Box<dyn RelativeScore>, i32)>,
-    /// The plugins around the decision.
+    /// The plugins before and after the decision.
     pub(crate) chain: Chain,
     /// Volumes that the volume plugins of a profile file work on.
     #[cfg(feature = "profiles")]
@@ -56,8 +56,8 @@ impl std::fmt::Debug for Profile {
     }
 }
 
-/// The cell's own filters for what `judged` does not cover, the cheapest first. Task rules are one filter, unless a
-/// profile has filters for some of the rules.
+/// Returns the cell's own filters, the cheapest first. If `judged` covers some rules about other tasks, each of these
+/// rules has its own filter; otherwise one filter checks all of them.
 fn own_filters(judged: Judged) -> Vec<Box<dyn Filter>> {
     let mut own: Vec<Box<dyn Filter>> = vec![
         Box::new(CellWide),
@@ -112,7 +112,8 @@ impl Profile {
         }
     }
 
-    /// The profile for services: load is spread over the machines and balanced, with all preferences.
+    /// The profile for services. Scores prefer machines with many free resources and a balanced use of the resource
+    /// kinds, and count all preferences of the tasks.
     #[must_use]
     pub fn service() -> Profile {
         Profile::first_fit()
@@ -124,7 +125,8 @@ impl Profile {
             .with_score(AvoidMarked, 3)
     }
 
-    /// The profile for batch jobs: tasks are packed, so that large tasks find room, with all preferences.
+    /// The profile for batch jobs. Scores prefer full machines, so that large tasks find room on others, and count all
+    /// preferences of the tasks.
     #[must_use]
     pub fn batch() -> Profile {
         Profile::first_fit()
@@ -135,9 +137,9 @@ impl Profile {
             .with_score(AvoidMarked, 3)
     }
 
-    /// The default profile of Kubernetes' scheduler for a cell of these kinds: the same filters in the same order, the
-    /// same scores with the same weights, and the same results. A task that finds no machine evicts others of lower
-    /// precedence, so a scheduler with this profile has a view that keeps placements.
+    /// The default profile of Kubernetes' scheduler for a cell with these resource kinds: the same filters in the same
+    /// order, the same scores with the same weights, and the same results. A task that finds no machine evicts others
+    /// of lower precedence, so a scheduler with this profile has a view that keeps placements.
     ///
     /// Amounts are those of Kubernetes if `cpu` is in thousandths, `memory` in bytes, and a kind `pods` counts tasks.
     /// The kinds `cpu (nominal)` and `memory (nominal)`, if present, are the nominal requests for scores.
@@ -174,7 +176,7 @@ impl Profile {
         self
     }
 
-    /// Returns `self` with one more score; built-in scores have weight 1.
+    /// Returns `self` with one more score, which is multiplied by `weight`.
     #[must_use]
     pub fn with_score(mut self, score: impl Score + 'static, weight: i32) -> Profile {
         self.scores.push((Box::new(score), weight));
@@ -241,8 +243,8 @@ impl Profile {
         self.filters.iter().any(|filter| filter.reads().includes(facts))
     }
 
-    /// Enables the columns of the view that the plugins read, for the kinds that the view knows. Call it again after a
-    /// full delta.
+    /// Enables the columns of the view that the plugins read, for the view's resource kinds. Call it again after a full
+    /// delta.
     pub fn prepare(&self, view: &mut View) {
         self.filters.iter().for_each(|filter| filter.keep(view));
         self.scores.iter().for_each(|(score, _)| score.keep(view));

@@ -48,7 +48,7 @@ pub enum Verdict {
     Refused {
         /// Rejecting plugins, whose events wake the job.
         by: Refusers,
-        /// Count of news when the decision was made: see [`Queue::news`].
+        /// Value of [`Queue::news`] when the decision was made.
         news: u64,
     },
 }
@@ -69,7 +69,7 @@ pub struct Queue {
     totals: Totals,
 }
 
-/// Time of the next try, if time alone may help; it is at most the time of the unconditional retry.
+/// Returns `at`, or the time of the rejection's unconditional retry if that is earlier.
 fn bounded(by: Refusers, at: Nanos) -> Nanos {
     by.at_latest().map_or(at, |latest| latest.min(at))
 }
@@ -81,7 +81,7 @@ impl Default for Queue {
 }
 
 impl Queue {
-    /// An empty queue, in the usual order or in that of a plugin.
+    /// Creates an empty queue, ordered by a plugin, or by precedence and age if there is none.
     #[must_use]
     pub fn new(patience: Patience, order: Option<Arc<dyn Order>>) -> Queue {
         Queue {
@@ -128,8 +128,8 @@ impl Queue {
         self.refused_ids().map(|id| (self.jobs[&id].waiting - self.jobs[&id].held) as usize).sum()
     }
 
-    /// Whether every rejected job was tried after the last news that may help it. If not, it is tried after its
-    /// backoff, even if nothing changes.
+    /// Whether every rejected job was tried after the last event that may help it. If not, some job will be tried after
+    /// its backoff, even if nothing changes.
     #[must_use]
     pub fn is_settled(&self) -> bool {
         let tried = |id| match self.jobs[id].turn {
@@ -216,7 +216,8 @@ impl Queue {
         self.wake(id);
     }
 
-    /// Gives a job with tasks to try a turn, unless it already has one or waits after a conflict.
+    /// Makes a job active if it has tasks to try. Does nothing if the job already has a turn, or waits after a
+    /// conflict.
     pub fn wake(&mut self, id: JobId) {
         let Some(entry) = self.jobs.get(&id).filter(|entry| entry.may_be_tried()) else { return };
         if entry.turn == Turn::None || entry.turn.is_of_refused() {
@@ -271,8 +272,8 @@ impl Queue {
         may_hold && (before, mark) == (TaskMark::Placed, TaskMark::Waiting)
     }
 
-    /// Delays a gang that has lost its places after a timeout. The delay is longer than that of other jobs after a
-    /// failure, so that these find the freed room, and grows with each timeout.
+    /// Delays a gang that has lost its places after a timeout. The delay grows with each timeout. It is longer than the
+    /// delay of other jobs after a failure, so that other jobs find the freed room first.
     pub fn rest_if_released(&mut self, id: JobId, now: Nanos) {
         if self.placed_tasks(id) > 0 {
             return;
@@ -295,7 +296,7 @@ impl Queue {
         }
     }
 
-    /// Wakes jobs whose delay has ended, and returns the next job.
+    /// Wakes jobs whose delay has ended, and returns the job with the next turn; `None` if no job is active.
     pub fn next(&mut self, now: Nanos) -> Option<JobId> {
         while let Some((_, id)) = self.waiting.first().filter(|(until, _)| *until <= now) {
             let id = *id;
@@ -331,14 +332,15 @@ impl Queue {
         self.refused.get(&id).copied().unwrap_or_default().by
     }
 
-    /// Whether an event after a count of news may help jobs with this rejection. Always true if the rejection waits for
-    /// time.
+    /// Whether an event that was recorded after the count `news` may help jobs with this rejection. Always true if the
+    /// rejection waits for time.
     fn is_woken(&self, by: Refusers, news: u64) -> bool {
         let events = by.events();
         events.meets(Events::TIME) || self.heard.any_since(events, news)
     }
 
-    /// The present count of news. A job that is rejected now wakes on later news.
+    /// Returns the number of times that events were recorded. A job that is rejected now is woken only by events that
+    /// are recorded later.
     #[must_use]
     pub fn news(&self) -> u64 {
         self.heard.now()
@@ -396,8 +398,8 @@ impl Queue {
         let Some(pending) = entry.pending.get_mut(group) else { return };
         while tasks.len() < limit {
             let Some(index) = pending.pop() else { break };
-            // A task may be listed twice, because an entry may be left from before another scheduler placed it, or be
-            // in a wrong group. Such entries are skipped.
+            // An entry may be stale: it may be left from before another scheduler placed the task, which is then listed
+            // twice, or it may be in a wrong group. Stale entries are skipped.
             let note = &mut entry.tasks[index as usize];
             if note.mark == TaskMark::Waiting && usize::from(note.group) == group {
                 note.mark = TaskMark::Taken;
@@ -406,7 +408,7 @@ impl Queue {
         }
     }
 
-    /// Returns tasks that were not placed to the front of their groups.
+    /// Lists unplaced tasks again, at the front of their groups.
     pub fn put_back(&mut self, tasks: impl DoubleEndedIterator<Item = TaskId>) {
         for task in tasks.rev() {
             let Some(entry) = self.jobs.get_mut(&task.job) else { continue };
@@ -447,14 +449,14 @@ impl Queue {
     pub fn refuse(&mut self, id: JobId, by: Refusers, now: Nanos) {
         let Some(entry) = self.jobs.get_mut(&id) else { return };
         if entry.turn == Turn::None || entry.turn.is_of_refused() {
-            // The events for which its other tasks wait wake the job too.
+            // The events for which the job's other tasks wait wake the job too.
             let by = by.and(self.refusers(id));
             self.end(id, Verdict::Refused { by, news: self.heard.now() }, now);
         }
     }
 
-    /// Whether a gang would have enough running tasks if `more` further ones were placed: its minimum, or all tasks
-    /// that have not ended if these are fewer.
+    /// Whether a gang would have enough running tasks if `more` further ones were placed. Enough is the gang's minimum,
+    /// or all tasks that have not ended if these are fewer.
     #[must_use]
     pub fn gang_suffices(&self, id: JobId, more: usize) -> bool {
         let Some(entry) = self.jobs.get(&id) else { return true };
@@ -463,8 +465,8 @@ impl Queue {
         self.placed_tasks(id) + more >= wanted
     }
 
-    /// Number of further tasks that a gang needs to run, not counting those in a transaction. `None` if any number
-    /// helps, because the job is no gang, or enough of it runs.
+    /// Returns the number of further tasks that must be placed for a gang to run. Tasks in an open transaction do not
+    /// count as placed. `None` means that any number helps: the job is no gang, or enough of its tasks run.
     #[must_use]
     pub(crate) fn gang_lacks(&self, id: JobId) -> Option<u32> {
         let entry = self.jobs.get(&id)?;

@@ -1,7 +1,7 @@
 //! Adds relative scores to the machines that a search has found.
 //!
-//! If there are many identical tasks, the raw values are kept. If they depend on descriptions alone, claims do not
-//! change them, and their normalisation changes only when a machine becomes full and drops out.
+//! If raw values depend on machine descriptions alone, they are computed once for all tasks of a group, because claims
+//! do not change them. Then the normalised scores change only when a machine becomes full and drops out.
 
 use crate::meter::Work;
 use crate::plugin::{Tasks, lanes};
@@ -12,7 +12,7 @@ use omega_cellstate::BLOCK;
 /// The relative scores of the feasible machines of one decision. Its buffers are reused.
 #[derive(Debug, Default)]
 pub(crate) struct Standings {
-    /// Raw values of each machine, by relative score; empty for a score without effect.
+    /// For each relative score, the raw value of each feasible machine; empty if the score has no effect.
     raw: Vec<Vec<i64>>,
     /// Weighted sum of all relative scores, by machine.
     total: Vec<i32>,
@@ -27,7 +27,7 @@ impl Standings {
         self.total_again(tasks, active, words);
     }
 
-    /// Computes the totals, with the raw values that are known.
+    /// Computes the totals. Raw values that are present already are not computed again.
     fn total_again(&mut self, tasks: &Tasks<'_>, active: &Active<'_>, words: &[(u32, u64)]) {
         let feasible = Feasible::new(tasks.view, words);
         let Standings { raw, total, scores } = self;

@@ -2,8 +2,8 @@
 
 use std::ops::BitOr;
 
-/// Inputs of a plugin's result. The result of a plugin that reads only the machine itself stays valid for all other
-/// machines after a claim.
+/// Inputs on which a plugin's result depends. If a plugin reads only the machine itself, a claim on one machine leaves
+/// the results for all other machines valid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Reads(u8);
 
@@ -19,9 +19,9 @@ impl Reads {
     /// Descriptions of other machines. A changed description changes the result for other machines, but a claim does
     /// not.
     pub const OTHER_DESCRIPTIONS: Reads = Reads(32);
-    /// Properties of the job beyond its kind and the description of the tasks: name, tenant, precedence.
+    /// Properties of the job: name, tenant, precedence. The job's kind and the description of the tasks do not count.
     pub const JOB: Reads = Reads(16);
-    /// Cell time: the result may change without another event. Does not wake jobs.
+    /// Cell time: the result may change without another event. This input wakes no jobs.
     pub const TIME: Reads = Reads(64);
 
     /// Whether the set includes all of `other`.

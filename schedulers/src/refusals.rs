@@ -1,4 +1,4 @@
-//! The filters that reject tasks, and the events after which they may accept them.
+//! Rejections: the filters that reject a task, and the events after which these filters may accept it.
 //!
 //! One rejecting filter per machine is enough, because the machine stays infeasible until the result of this filter
 //! changes. So the first rejecting filter in the profile's order is recorded, as a bit in a word. Blocks without room,
@@ -42,7 +42,7 @@ pub fn first_refusals(
     refusals
 }
 
-/// Plugins that rejected a job, and the events that may change that.
+/// Plugins that rejected a job, and the events after which they may accept it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Refusers {
     /// Filters of the profile, one bit each by position. Filters beyond the 64th are in `others`.
@@ -58,25 +58,25 @@ pub struct Refusers {
 }
 
 impl Refusers {
-    /// A rejection until one of these events.
+    /// Creates a rejection that lasts until one of these events.
     #[must_use]
     pub fn waiting_for(events: Events) -> Refusers {
         Refusers { others: events, ..Refusers::default() }
     }
 
-    /// A rejection until this time at the latest.
+    /// Creates a rejection that lasts at most until this time.
     #[must_use]
     pub fn until(at: Nanos) -> Refusers {
         Refusers { until: Some(at), ..Refusers::default() }
     }
 
-    /// Time of the unconditional retry, if known.
+    /// Returns the time at which the job is retried even without an event; `None` if the rejection sets no time.
     #[must_use]
     pub fn at_latest(self) -> Option<Nanos> {
         self.until
     }
 
-    /// Everything that may wake the job.
+    /// All events that may wake the job.
     #[must_use]
     pub fn events(self) -> Events {
         self.filter_events | self.maker_events | self.others
@@ -94,7 +94,7 @@ impl Refusers {
         }
     }
 
-    /// Returns `self` with the post filters that made no room for these tasks.
+    /// Returns `self` with the events after which the post filters may make room for these tasks.
     #[must_use]
     pub fn with_makers(self, profile: &Profile, tasks: &Tasks<'_>) -> Refusers {
         if profile.chain.post_filter.is_empty() {
@@ -193,7 +193,7 @@ impl Refusers {
         }
     }
 
-    /// Whether recent events may help these tasks, by the filters that rejected them.
+    /// Whether recent events may help these tasks, according to the plugins that rejected them.
     pub(crate) fn may_be_helped(
         self,
         profile: &Profile,
@@ -232,12 +232,12 @@ pub struct News<'a> {
     pub rows: &'a [u32],
 }
 
-/// Maximum number of changed machines for which filters are called one by one. Beyond it, a search costs as little.
+/// Maximum number of changed machines for which filters are called one by one. For more machines, a search is as cheap.
 pub(crate) const ROWS_MAX: usize = 64;
 
 impl News<'_> {
-    /// Whether a filter that reads one machine at a time now accepts one of the changed machines. Also true, without a
-    /// check, if there are many of them or if another event concerns the filter.
+    /// Whether a filter that reads one machine at a time now accepts one of the changed machines. Returns true without
+    /// a check if many machines changed, or if other events concern the filter.
     #[must_use]
     pub fn allows_some(&self, filter: &(impl Filter + ?Sized), tasks: &Tasks<'_>) -> bool {
         let elsewhere = filter.reads().includes(Reads::OTHER_MACHINES);

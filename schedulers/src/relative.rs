@@ -1,18 +1,18 @@
 //! Relative scores: how good a machine is compared to the other feasible machines.
 //!
-//! A [`crate::Score`] rates one machine at a time. A score such as "has the most of the preferred
-//! labels" depends on the best feasible machine, so it has four methods:
+//! A [`crate::Score`] rates one machine at a time. A score such as "has the most of the preferred labels" depends on
+//! the best feasible machine, so it has four methods:
 //!
 //! ```text
-//!  applies: what is known without looking  ─▶  nothing, the same for all, or a ranking
-//!  prepare: all feasible machines          ─▶  a Ranking: what this decision needs
-//!  raw:     a block at a time              ─▶  any integers
-//!  normalize: the raw values together      ─▶  0 to SCORE_MAX
+//!  applies:   the tasks                    ─▶  no effect, one score for all, or a ranking
+//!  prepare:   all feasible machines        ─▶  a Ranking: the state of this decision
+//!  raw:       one block of machines        ─▶  any integers
+//!  normalize: the raw values of all blocks ─▶  0 to SCORE_MAX
 //! ```
 //!
-//! A search without a ranking scores machines as it finds them; with one, it first collects the
-//! feasible machines. The state of a decision is what `prepare` returns, with a type of the
-//! plugin's: no lookup by string, and no allocation per machine.
+//! If no score needs a ranking, a search scores machines as it finds them. Otherwise the search first collects the
+//! feasible machines. Each plugin has a type of its own for the state that `prepare` returns, so there is no lookup by
+//! string and no allocation per machine.
 
 use crate::plugin::{Reads, Tasks};
 use omega_cellstate::{BLOCK, Block, View};
@@ -24,14 +24,14 @@ pub enum Stance {
     Silent,
     /// Every feasible machine gets this score.
     Same(i32),
-    /// The score must see the feasible machines.
+    /// The score depends on the set of feasible machines.
     Ranks,
 }
 
 /// A score relative to the other feasible machines.
 ///
-/// The conditions of [`crate::Filter`] apply. A decision calls the score once, and again when a machine fills up in a
-/// decision about many tasks.
+/// The rules for a [`crate::Filter`] apply. The score is called once for each decision. In a decision about many tasks,
+/// it is called again whenever a machine becomes full.
 pub trait RelativeScore: Send + Sync {
     /// A short name in snake case, for profiles.
     fn name(&self) -> &'static str;
@@ -56,7 +56,7 @@ pub trait RelativeScore: Send + Sync {
     ) -> Option<Box<dyn Ranking + 'a>>;
 }
 
-/// A relative score's part in one decision.
+/// State of a relative score during one decision.
 pub trait Ranking {
     /// Writes the raw value of each machine in `among`, all of which are feasible; other entries are ignored.
     fn raw(&self, block: Block<'_>, among: u64, raw: &mut [i64; BLOCK]);

@@ -1,11 +1,11 @@
 //! Score cache: the best machine of each block for a class of tasks.
 //!
 //! For each class of tasks the cache keeps the best machine of every block, with the block's change stamp. A search for
-//! one task compares stamps and searches only changed blocks. After a claim this is one block, so a full scan of ten
-//! thousand machines costs a hundred and fifty comparisons.
+//! one task compares stamps and searches only changed blocks. A claim changes only one block, so the next full scan of
+//! ten thousand machines costs a hundred and fifty comparisons.
 //!
-//! The cache applies if the results of plugins depend on one machine only. Tasks with task rules, plugins that read
-//! other machines, and relative scores need a new search each time.
+//! The cache applies if the results of plugins depend on one machine only. Tasks with rules about other tasks, plugins
+//! that read other machines, and relative scores need a new search each time.
 //!
 //! (Borg's score cache, EuroSys 2015; here one entry stands for 64 machines.)
 
@@ -21,11 +21,11 @@ use rand::Rng;
 /// block of 64 machines.
 const CLASSES_MAX: usize = 64;
 
-/// Number of feasible machines below which a search examines so few blocks that the cache saves no
-/// time.
+/// Number of feasible machines up to which a search does not use the cache. Such a search examines so few blocks that
+/// the cache would save no time.
 const FEW_FEASIBLE: usize = 4 * BLOCK;
 
-/// Known state of one block.
+/// Cached result of one block.
 #[derive(Clone, Copy, Debug, Default)]
 struct Known {
     stamp: u64,
@@ -56,7 +56,8 @@ pub(crate) struct Reuse {
 }
 
 impl Reuse {
-    /// The best machine for one task. The outer `None` means that the class of its group cannot be cached.
+    /// Returns the best machine for one task; the inner `None` means that no machine is feasible. The outer `None`
+    /// means that the cache does not apply, so the caller must search.
     pub(crate) fn best(
         &mut self,
         view: &View,
@@ -118,8 +119,8 @@ impl Reuse {
     }
 }
 
-/// Whether plugins' results for these tasks depend on each machine alone: `None` if not, else whether they also depend
-/// on the job.
+/// Returns `None` if plugins' results for these tasks depend on more than each machine alone. Otherwise returns whether
+/// the results also depend on the job.
 fn is_local(tasks: &Tasks<'_>, active: &Active<'_>) -> Option<bool> {
     let local = !tasks.need.has_rules()
         && active.relative().is_empty()

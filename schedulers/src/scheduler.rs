@@ -4,18 +4,16 @@
 //!        ┌──────────────────────────────────────────────────────────────┐
 //!        ▼                                                              │
 //!     sync ──▶ queue ──▶ decide (place jobs on the view) ──▶ commit ──▶ settle
-//!     delta    next job   until the transaction is full       │           │ taken: done
+//!     delta    next job   until the transaction is full       │           │ accepted: done
 //!                                                             ▼           │ conflict: queue
 //!                                                           cell          │ no room: queue
 //! ```
 //!
-//! `scheduler/flight.rs` submits transactions, several at once where useful. `scheduler/passage.rs`
-//! calls plugins between the decision and the commit. `scheduler/hearing.rs` applies the changes of
-//! a sync.
+//! `scheduler/flight.rs` submits transactions, several at once where useful. `scheduler/passage.rs` calls plugins
+//! between the decision and the commit. `scheduler/hearing.rs` applies the changes of a sync.
 //!
-//! One step is one round. A scheduler reads no clock and has no random source: the caller passes
-//! the time to each step, and the seed in the settings. The caller (a thread, a simulator) can
-//! measure it through an [`Observer`].
+//! One step is one round. A scheduler reads no clock and has no random source: the caller passes the time to each step,
+//! and the seed in the settings. The caller (a thread, a simulator) can measure the scheduler through an [`Observer`].
 
 mod backfilling;
 mod course;
@@ -66,7 +64,8 @@ pub struct Step {
     pub conflicts: usize,
     /// Whether there was no work. If so, the caller waits for changes, or until `until`.
     pub idle: bool,
-    /// If idle: the time of the next work if nothing changes, by the clock of the steps. `None` if no work is waiting.
+    /// If idle: the earliest time at which there is work if nothing changes, on the caller's clock. `None` if no work
+    /// is waiting.
     pub until: Option<Nanos>,
     /// Whether the open transaction is held back: see [`Settings::hold`].
     pub holds: bool,
@@ -141,7 +140,7 @@ impl Scheduler {
         self.course.unknown().map(|flight| flight.txn.id)
     }
 
-    /// A handle to the tasks that wait for a permit, for any thread.
+    /// Returns a handle to the tasks that wait for a permit. Any thread may use it.
     #[must_use]
     pub fn waiting(&mut self) -> Waiting {
         self.permits.share()
@@ -175,7 +174,8 @@ impl Scheduler {
         Some(crate::explain::diagnose(&self.view, &self.profile, group))
     }
 
-    /// Number of a job's pending tasks that would fit together now, tried on the view.
+    /// Returns the number of a job's pending tasks that would fit together now. For this, the tasks are placed on the
+    /// view and removed again.
     pub fn room_for(&mut self, id: JobId) -> usize {
         let Some(job) = self.queue.job(id).cloned() else { return 0 };
         let mut tasks = Vec::new();
@@ -257,8 +257,8 @@ impl Scheduler {
         self.profile.chain.admit.iter_mut().try_for_each(|plugin| plugin.admit(queued, view))
     }
 
-    /// Ends the turn of a job without claims in the transaction. If it lacked room, it is recorded, because rejected
-    /// claims may free room.
+    /// Ends the turn of a job without claims in the transaction. A job that lacked room is recorded, because its room
+    /// may be free again if the cell rejects claims.
     fn missed_out(&mut self, decided: &Decided, now: Nanos) {
         let verdict = match decided.verdict() {
             // Nothing was tried, so it is unknown which events may help, and the job waits for any event.
@@ -383,8 +383,9 @@ impl Scheduler {
         claimed.is_ok()
     }
 
-    /// Plugins that reject tasks without a machine. After the first failure a guess is enough; after further failures,
-    /// a second search is worth its cost.
+    /// Returns the plugins that reject a job's tasks without a machine. At the job's first failure, these are all
+    /// plugins that might reject the tasks; after further failures, a second search for the exact plugins is worth its
+    /// cost.
     fn refusers(&mut self, Queued { id, job }: Queued<'_>, group: GroupRef) -> Refusers {
         // In a gang of several groups, a different choice for one group may help another group.
         let entangled = job.is_placed_at_once() && job.groups.len() > 1;
@@ -410,8 +411,8 @@ impl Scheduler {
                 None => self.queue.placed(claim.task),
                 // The task was placed or has ended meanwhile. The next sync brings its state.
                 Some(Reason::TaskPlaced | Reason::TaskEnded | Reason::UnknownTask) => {}
-                // The job is not at fault. If it were delayed too, it would be tried again together with the job at
-                // fault.
+                // A claim of another job is at fault. If this job got a backoff too, it would be tried again together
+                // with that job.
                 Some(Reason::OthersConflict) => {}
                 Some(reason) => {
                     crowded += usize::from(is_of_a_place(reason));

@@ -1,9 +1,9 @@
 //! Search for feasible machines, in part of the cell or in all of it.
 //!
-//! A search walks the view's blocks from a starting point and collects feasible machines with their scores. It collects
-//! all of them to find the best machine, or a few to find a good one fast. If schedulers examine the same machines in
-//! the same order, their claims conflict. So each starts at a random position in its own *home shard* (Omega's
-//! randomised search; Borg's relaxed randomisation; shards after ParSync, ATC'21).
+//! A search walks the view's blocks from a starting point and collects feasible machines with their scores. To find the
+//! best machine, it collects all of them; to find a good machine fast, it collects a few. If schedulers examine the
+//! same machines in the same order, their claims conflict. So each scheduler starts at a random position in its own
+//! *home shard* (Omega's randomised search; Borg's relaxed randomisation; shards after ParSync, ATC'21).
 //!
 //! Blocks without enough room are skipped by their bounds in the view, 64 blocks at a time. A scan without a result
 //! tightens the bounds, so a task that fits on hardly any machine costs about a microsecond in a cell of a hundred
@@ -20,7 +20,7 @@ use rand::{Rng, RngExt};
 pub enum Search {
     /// Searches all machines, which finds the best.
     Full,
-    /// Searches from a random machine until enough feasible machines are found, by blocks.
+    /// Searches block by block, from a random start, until enough feasible machines are found.
     Sampled {
         /// Number of feasible machines that suffices.
         feasible: u32,
@@ -32,7 +32,7 @@ pub enum Search {
     },
     /// `Full` in small cells and `Indexed` in large ones.
     Adaptive,
-    /// Like `Indexed`, until a percentage of the machines is feasible, and at least 100 machines; 0 chooses the
+    /// Like `Indexed`, until the feasible machines are this percentage of all machines, and at least 100. 0 chooses the
     /// percentage by the size of the cell. The search stops at the end of a block. (Kubernetes'
     /// `percentageOfNodesToScore`.)
     Percentage(u8),
@@ -41,9 +41,10 @@ pub enum Search {
 /// Number of machines up to which `Adaptive` searches the whole cell, which takes a few microseconds.
 const ADAPTIVE_FULL_ROWS: usize = 1024;
 
-/// Number of feasible machines that `Adaptive` searches for in a larger cell, which takes one block, or two. With more,
-/// tasks are packed better if devices are scarce (in a published cell of 1,523 machines, 92 % of the GPUs are allocated
-/// instead of 89 %), and no better, or worse, in cells without devices.
+/// Number of feasible machines that `Adaptive` searches for in a larger cell. Usually one or two blocks have so many.
+///
+/// A higher number packs tasks better only if devices are scarce: in a published cell of 1,523 machines, 92 % of the
+/// GPUs are allocated instead of 89 %. In cells without devices, packing does not improve, or gets worse.
 const ADAPTIVE_FEASIBLE: u32 = 64;
 
 /// Number of blocks above which a full search uses several threads. In smaller cells, handing the work over costs as
@@ -63,7 +64,7 @@ impl Home {
     /// The whole cell.
     pub const EVERYWHERE: Home = Home { index: 0, of: 1 };
 
-    /// A random block of the home from which to start.
+    /// Returns a random block of this part of the cell, at which a search starts.
     pub(crate) fn start(self, blocks: usize, rng: &mut impl Rng) -> usize {
         let of = self.of.max(1) as usize;
         let index = self.index as usize % of;
@@ -109,7 +110,7 @@ impl Candidates {
         self.found.binary_search_by(by_nearness).expect("a candidate was found")
     }
 
-    /// Records the new score of a candidate after a claim, with its relative scores added.
+    /// Records a candidate's score after a claim: `score` plus the candidate's relative scores. Returns the sum.
     pub(crate) fn score_again(&mut self, candidate: &Candidate, score: i32) -> i32 {
         let position = self.position(candidate);
         let found = &mut self.found[position];
@@ -150,7 +151,7 @@ pub struct Request<'a> {
     pub search: Search,
     /// Number of tasks to place. A sampled search finds at least as many candidates.
     pub tasks: usize,
-    /// Start of searches.
+    /// Part of the cell in which the search starts.
     pub home: Home,
 }
 
@@ -159,7 +160,7 @@ pub fn search(view: &mut View, request: Request<'_>, rng: &mut impl Rng, into: &
     search_for(view, (request, Keep::All), rng, into);
 }
 
-/// Searches for one machine, the best that the search finds.
+/// Searches, and returns the best machine found; `None` if no machine is feasible.
 pub(crate) fn search_best(
     view: &mut View,
     request: Request<'_>,
@@ -240,8 +241,8 @@ pub(crate) fn limits(request: Request<'_>, active: &Active<'_>, view: &View) -> 
     }
 }
 
-/// Number of feasible machines that are enough; `None` if all are needed. The rule is that of Kubernetes: half of the
-/// machines in a small cell, a smaller part in a larger cell, and never below 5 %.
+/// Number of feasible machines that are enough; `None` if all are needed. For `percent` 0, Kubernetes' rule applies:
+/// half of the machines in a small cell, a smaller part in a larger cell, and never below 5 %.
 fn enough_of(machines: usize, percent: u8) -> Option<u32> {
     let percent = match usize::from(percent) {
         0 => 50usize.saturating_sub(machines / 125).max(5),
@@ -251,7 +252,7 @@ fn enough_of(machines: usize, percent: u8) -> Option<u32> {
     (machines >= 100 && percent < 100).then_some(enough as u32)
 }
 
-/// The tasks of a compiled group, as plugins see them.
+/// Returns the tasks of a compiled group, in the form that plugins take.
 #[must_use]
 pub fn tasks(view: &View, group: GroupRef) -> Tasks<'_> {
     let (job, index) = view.job(group);
@@ -359,7 +360,8 @@ impl Scan<'_, '_> {
     }
 }
 
-/// The best score among some machines of a block, at least one, and the first machine with this score.
+/// Returns the best score of the machines in `among`, and the position of the first machine with this score. `among`
+/// must not be empty.
 pub(crate) fn best_of(scores: &[i32; BLOCK], among: u64) -> (i32, usize) {
     if among.count_ones() <= FEW_LANES {
         let better = |best: (i32, usize), lane: usize| {
@@ -409,7 +411,7 @@ fn scan_parallel(scan: &Scan<'_, '_>, into: &mut Candidates) {
     scan.until(usize::MAX, false, into);
 }
 
-/// Tightens the bounds that promised room which the search did not find.
+/// Tightens the bounds of blocks in which the search found no room, although the bounds allowed some.
 fn tighten(view: &mut View, candidates: &Candidates) {
     let mut group = None;
     for block in &candidates.misled {

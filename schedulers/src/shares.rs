@@ -1,11 +1,10 @@
 //! Fair shares of tenants: a tree of tenants, ordered by weighted share.
 //!
-//! The tenant with the lowest [dominant share](crate::dominant) goes first. In a tree the
-//! comparison goes level by level from the top, and the share of a branch is that of all its
-//! tenants together (Bhattacharya et al., "Hierarchical Scheduling for Diverse Datacenter
-//! Workloads", SoCC 2013, without its correction for kinds that a branch has used up). A tenant's
-//! own jobs go before those of the tenants below it, and of two with the same share the one with
-//! the lower name goes first.
+//! The tenant with the lowest [dominant share](crate::dominant) goes first. In a tree, tenants are compared level by
+//! level from the top, and the share of a branch is the share of all its tenants together. (Bhattacharya et al.,
+//! "Hierarchical Scheduling for Diverse Datacenter Workloads", SoCC 2013, without its correction for resource kinds
+//! that a branch has used up.) A tenant's own jobs go before the jobs of the tenants below it. Tenants with equal
+//! shares go in the order of their names.
 //!
 //! ```text
 //!   top ── waiting: (share, name) ascending
@@ -13,11 +12,11 @@
 //!     └── search   0.25   waiting: crawl 0.05, index 0.20
 //! ```
 //!
-//! 1. a node is in its parent's `waiting`, with its present share, if and only if a job is pending
-//!    in it or below it;
-//! 2. so the next job is found by following the first node of each level, and a claim moves only
-//!    its tenant's node and the ancestors. Neither depends on the number of tenants with pending
-//!    jobs.
+//! Invariant: a node is in its parent's `waiting`, with its present share, if and only if a job is pending in the node
+//! or below it.
+//!
+//! So the next job is found by following the first node of each level. A claim moves only its tenant's node and the
+//! ancestors of this node. The cost of both is independent of the number of tenants with pending jobs.
 
 use crate::dominant::{Share, Sums, Totals, Weight};
 use crate::points::Order;
@@ -28,7 +27,7 @@ use smallvec::SmallVec;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// A node, by its position in the list.
+/// Position of a node in the list of nodes, which identifies the node.
 type NodeId = usize;
 
 /// Maximum number of pending tenants that are considered to compute the size of a turn. With more tenants, each gets
@@ -45,7 +44,7 @@ pub(crate) struct Shares {
     nodes: Vec<Node>,
     by_name: BTreeMap<Text, NodeId>,
     totals: Totals,
-    /// Free resources: the totals without the tenants' usage and without the workers' later claims.
+    /// Free resources: the totals minus the tenants' usage and minus the scheduler's own later claims.
     free: Sums,
     /// Value of the view's machine-change counter when the totals were computed.
     counted: Option<u64>,
@@ -58,7 +57,7 @@ pub(crate) struct Shares {
     tenants: usize,
 }
 
-/// A tenant. Its node is kept once the tenant has been named.
+/// A tenant. Nodes are never removed.
 #[derive(Debug)]
 struct Node {
     name: Text,
@@ -185,7 +184,7 @@ impl Shares {
         }
     }
 
-    /// Unused amount of a kind.
+    /// Unused amount of a resource kind.
     fn left(&self, kind: KindId) -> u64 {
         let top = self.nodes.iter().skip(1).filter(|node| node.parent == TOP);
         let used = top.filter_map(|node| node.used.get(kind.index()));
@@ -226,9 +225,9 @@ impl Shares {
 
     /// Number of a job's tasks to claim in this turn, at most `room`, the free space in the transaction.
     ///
-    /// The number is the tenant's part if all pending tenants were served until their shares are equal. So each
-    /// transaction has claims of all tenants by weight, even if each tenant has only one large job. Tasks of other
-    /// tenants are assumed to be equally large; the order of turns corrects the difference.
+    /// The number is the part that the tenant would get if all pending tenants were served until their shares are
+    /// equal. So each transaction has claims of all tenants by weight, even if each tenant has only one large job.
+    /// Tasks of other tenants are assumed to be equally large; the order of turns corrects the difference.
     pub(crate) fn turn(&self, job: &Job, room: usize) -> usize {
         let equal = room.div_ceil(self.tenants().max(1));
         let requests = || job.groups.iter().map(|group| &group.request);

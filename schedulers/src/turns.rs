@@ -1,8 +1,8 @@
 //! Active queue: the jobs that may be tried now, in the order of their turns.
 //!
-//! By default, jobs of higher precedence go first, then older jobs. Jobs are mostly added in order and removed from the
-//! front, so each precedence has a list in which both cost little; a job that returns late is inserted. The order of a
-//! plugin needs a tree.
+//! By default, jobs of higher precedence go first, then older jobs. Jobs are mostly added at the end and removed from
+//! the front. So each precedence has a list, in which both are cheap; a job that returns late is inserted in between.
+//! The order of a plugin needs a tree.
 
 use crate::points::{Order, Queued};
 use crate::shares::Shares;
@@ -19,7 +19,7 @@ pub(crate) enum Turns {
     Lines(Lines),
     /// Jobs in the order of a plugin, then by age.
     Tree(Tree),
-    /// By the shares of their tenants, then as ordered by a plugin, then by age.
+    /// By the shares of their tenants, then in the order of a plugin, then by age.
     Fair(Shares),
 }
 
@@ -77,7 +77,7 @@ impl Turns {
         }
     }
 
-    /// Removes a job, if it is in the queue. It must be the job that was added.
+    /// Removes a job, if it is in the queue. `job` must be the description with which the job was added.
     #[inline]
     pub(crate) fn remove(&mut self, job: &Arc<Job>, id: JobId) {
         match self {

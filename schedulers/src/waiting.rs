@@ -1,8 +1,8 @@
 //! Tasks that wait for a permit, and the handle that allows or rejects them.
 //!
 //! A permit plugin may let a task wait, for example for the rest of its group, for a volume, or for a person's
-//! decision. Meanwhile the scheduler continues. The thread that decides has a clone of this handle. The scheduler reads
-//! the decisions at the beginning of each step, and after each decision of its own.
+//! decision. Meanwhile the scheduler continues. The thread that allows or rejects the task has a clone of the handle.
+//! The scheduler handles allowed and rejected tasks at the beginning of each step, and after each placement decision.
 
 use crate::events::Events;
 use crate::queue::Nanos;
@@ -27,7 +27,7 @@ pub struct WaitingTask {
     pub plugins: Names,
 }
 
-/// Outcome of a task that waited.
+/// State of a task that waits for permits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Answer {
     /// The task still waits.
@@ -69,7 +69,7 @@ impl Waiting {
     }
 
     /// Allows a task on behalf of a plugin. The task continues once all plugins that let it wait have allowed it.
-    /// Returns whether it waited for this plugin.
+    /// Returns whether the task waited for this plugin.
     pub fn allow(&self, task: TaskId, plugin: &str) -> bool {
         let mut shared = self.shared();
         let Some(wait) = shared.tasks.get_mut(&task) else { return false };
@@ -81,8 +81,8 @@ impl Waiting {
         waited
     }
 
-    /// Rejects a task on behalf of `by`, whichever plugin it waits for; its claim is undone. Returns whether the task
-    /// waited.
+    /// Rejects a task and undoes its claim, whichever plugin the task waits for. `by` is the name of the rejecting
+    /// plugin. Returns whether the task was waiting.
     pub fn refuse(&self, task: TaskId, by: &'static str) -> bool {
         let mut shared = self.shared();
         let Some(wait) = shared.tasks.get_mut(&task) else { return false };
@@ -91,7 +91,7 @@ impl Waiting {
         true
     }
 
-    /// Wakes the scheduler for an external event: [`Events::TOLD`], or any event on which its plugins wake.
+    /// Wakes jobs of the scheduler by an external event: [`Events::TOLD`], or any other event that its plugins wake on.
     pub fn raise(&self, events: Events) {
         self.shared().raised |= events;
     }
@@ -135,7 +135,7 @@ impl Waiting {
         self.shared().answered = true;
     }
 
-    /// Outcome of a task.
+    /// Returns the outcome of a task. A task that does not wait counts as allowed.
     pub(crate) fn answer(&self, task: TaskId, now: Nanos) -> Answer {
         let shared = self.shared();
         let Some(wait) = shared.tasks.get(&task) else { return Answer::Allowed };

@@ -81,8 +81,8 @@ pub(crate) enum CertError {
         /// Underlying error.
         why: io::Error,
     },
-    /// The folder has an authority already. Use it, or name another folder: a new authority would make all certificates
-    /// of the old one worthless.
+    /// The folder has an authority already. Use this authority, or name another folder: a new authority would make all
+    /// certificates of the old one worthless.
     #[error("{}: this folder already contains an authority: choose another folder with --dir", .0.display())]
     AuthorityExists(PathBuf),
     /// The underlying error.
@@ -194,7 +194,7 @@ fn file_error(file: &Path, why: io::Error) -> CertError {
     CertError::File { file: file.to_owned(), why }
 }
 
-/// Writes a file that only its owner may read. It gets its name only once it is complete.
+/// Writes a file that only its owner may read. The file gets its name only once it is complete.
 fn write(file: &Path, text: &str) -> Result<(), CertError> {
     let new = file.with_extension("new");
     let written = || {

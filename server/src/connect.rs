@@ -61,7 +61,7 @@ fn key(file: &str) -> Result<Pem, String> {
 /// listen by default.
 const DEFAULT: &str = "127.0.0.1:7600";
 
-/// Checks one address, so that errors are reported before anything is waited for.
+/// Checks one address, so that an error is reported before the command waits for a connection.
 pub(crate) fn replica(text: &str) -> Result<String, String> {
     if text.contains("://") {
         return Err(format!("{text:?} must be an address such as host:port: leave out the scheme"));

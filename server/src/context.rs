@@ -82,8 +82,8 @@ pub(crate) enum ContextError {
         /// The error.
         why: String,
     },
-    /// No folder for the file of contexts is known, because none of the variables in the message is set. Set one of
-    /// them.
+    /// The folder of the contexts file cannot be determined, because none of the variables in the message is set. Set
+    /// one of them.
     #[error("the file of contexts has no place: set OMEGA_CONFIG, XDG_CONFIG_HOME or HOME")]
     NoHome,
 }
@@ -117,7 +117,8 @@ pub(crate) fn write(file: &Path, contexts: &Contexts) -> Result<(), ContextError
     written.map_err(|why| ContextError::Write { file: file.to_owned(), why })
 }
 
-/// The context with this name, or the current one if no name is given. `None` if there is no current one either.
+/// Returns a context and its name: the context with the given name, or else the current context. Returns `None` if no
+/// name is given and there is no current context.
 pub(crate) fn chosen(name: Option<&str>) -> Result<Option<(String, Context)>, ContextError> {
     let Some(file) = path() else {
         return name.map_or(Ok(None), |_| Err(ContextError::NoHome));

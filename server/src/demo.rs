@@ -15,7 +15,7 @@ use std::fmt::Write as _;
 use std::io::{self, IsTerminal as _};
 use std::sync::Arc;
 
-/// Number of machines in the cell. Each has as many cores.
+/// Number of machines in the cell, and number of cores of each machine.
 const MACHINES: u32 = 6;
 const CORES: u64 = 4;
 /// Number of tasks in each job. Each requests one core.
@@ -111,7 +111,7 @@ impl Decider {
         Ok(Decider { view, job, spec, pending, start })
     }
 
-    /// Claims the first machine that fits, for each pending task, on the private copy.
+    /// Claims the first machine that fits for each pending task, on the private copy.
     fn decide(&mut self, cell: &SharedCell) -> Result<(), DemoError> {
         self.view.sync(cell)?;
         let group = self.view.compile(self.job, &self.spec, 0);

@@ -69,7 +69,7 @@ impl LogArgs {
         let named = given.or_else(|| std::env::var("RUST_LOG").ok());
         let targets = named.and_then(|level| level.parse().ok());
         let targets = targets.unwrap_or_else(|| {
-            // A warning of HTTP/2 is about its client, who could fill the log with them.
+            // Clients cause the warnings of the HTTP/2 library, and could fill the log with them.
             let quiet = ("h2", tracing::Level::ERROR);
             Targets::new().with_default(tracing::Level::WARN).with_targets([quiet])
         });

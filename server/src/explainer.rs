@@ -1,7 +1,7 @@
 //! The explainer of pending jobs for callers of a served cell: a scheduler that places nothing.
 //!
-//! It is in this crate because the services do not depend on schedulers. This file also has the conversions of a report
-//! to messages and back.
+//! The explainer is in this crate because the services do not depend on schedulers. This file also has the conversions
+//! of a report to messages and back.
 
 use omega_client::{ApiError, ErrorCode, proto};
 use omega_run::report::waiting::{
@@ -12,7 +12,7 @@ use omega_schedulers::config::{Profiles, Registry};
 use omega_service::{Explainer, Onlooker, Question, Words};
 use omega_workload::words::plural;
 
-/// Explains jobs with the decision code of schedulers, as the head of this file says.
+/// Explains jobs with the decision code of schedulers. See the module documentation.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ByScheduler;
 
@@ -42,8 +42,8 @@ impl Explainer for ByScheduler {
     }
 }
 
-/// Reason for which a job is pending, in one line: the change that would help the first group without a machine, or
-/// else the reason of most machines.
+/// Summarises in one line why a job is pending: the change that would help the first group without a machine, or else
+/// the reason that applies to most machines.
 pub(crate) fn summary(told: &WaitingJob) -> String {
     if told.waiting == 0 {
         return "none of its tasks is pending".to_owned();
@@ -131,7 +131,7 @@ fn group_to_message(group: WaitingGroup) -> proto::ExplainedGroup {
     }
 }
 
-/// The report in an answer.
+/// Converts a message of the API to a report.
 pub(crate) fn from_message(told: proto::ExplainJobResponse) -> WaitingJob {
     WaitingJob {
         job: told.job,

@@ -23,7 +23,7 @@ pub(crate) enum FileError {
     /// The file has a syntax error, or a wrong field. Correct it.
     #[error("{}:{line}:{column}: {field}{why}", file.display())]
     Content { file: PathBuf, line: usize, column: usize, field: String, why: String },
-    /// A name is that of an existing file, so `-f` was forgotten. Give it, or choose another name.
+    /// The given name is the path of an existing file, so `-f` was forgotten. Add `-f`, or choose another name.
     #[cfg(feature = "serve")]
     #[error("NAME {0:?} is an existing file: give -f {0:?} to read it, or choose another name")]
     IsFile(String),
@@ -38,7 +38,7 @@ pub(crate) fn read<T: DeserializeOwned>(file: &Path) -> Result<T, FileError> {
     parse(file, &text(file)?)
 }
 
-/// Rejects a name of an object that is rather a file, for which the user forgot `-f`.
+/// Rejects an object's name that is the path of an existing file, because the user probably forgot `-f`.
 #[cfg(feature = "serve")]
 pub(crate) fn reject_file_name(name: Option<&str>) -> Result<(), FileError> {
     let is_file = |name: &&str| {

@@ -67,7 +67,7 @@ pub(crate) fn run(args: &KeepArgs) -> Result<(), SchedulerError> {
     kept
 }
 
-/// Wait before the next pass while the controller's view does not yet include its own commits.
+/// Wait before the next pass, if the controller's view does not yet include the controller's own commits.
 const BEHIND: Duration = Duration::from_millis(20);
 
 fn keep(args: &KeepArgs, cell: &RemoteCell, end: &mut End) -> Result<(), SchedulerError> {
@@ -88,7 +88,7 @@ fn keep(args: &KeepArgs, cell: &RemoteCell, end: &mut End) -> Result<(), Schedul
             Ok(kept) => {
                 if kept != (Kept { over: kept.over, ..Kept::default() }) {
                     output::print(&told(kept))?;
-                    // A transaction has a limited number of changes, so more may be needed.
+                    // A transaction has a limited number of changes, so another transaction may be needed at once.
                     wait = Duration::ZERO;
                 }
                 if keeper.is_behind() {

@@ -1,7 +1,7 @@
 //! Outputs of a result: standard output, and the files given by the user.
 //!
-//! Files are tested before the run, so that it is reported early if a result could not be written. A file is not
-//! changed before there is a result, so bad input never destroys an earlier result.
+//! Files are tested before the run, so that an unwritable file is reported early. A file is not changed before there is
+//! a result, so bad input never destroys an earlier result.
 
 use std::fs::{self, OpenOptions};
 use std::io::{self, ErrorKind, Write};
@@ -19,7 +19,8 @@ pub(crate) enum OutputError {
     /// Standard output cannot be written. Make room on its disk, or close it.
     #[error("cannot write to standard output: {0}")]
     Stdout(io::Error),
-    /// The operating system does not let the process handle signals. Start it in an environment that does.
+    /// The operating system does not let the process handle signals. Start the process in an environment that allows
+    /// this.
     #[error("the handler of Ctrl-C cannot be installed: {0}")]
     Signal(io::Error),
 }

@@ -43,8 +43,8 @@ impl Bar {
 pub(crate) struct SearchBar(ProgressBar);
 
 impl SearchBar {
-    /// Creates a bar for a search that ends at `limit`, if it has one. It is not shown if standard error is not a terminal,
-    /// or if `quiet` is set.
+    /// Creates a bar for a search with an optional time limit. The bar is not shown if standard error is not a
+    /// terminal, or if `quiet` is set.
     pub(crate) fn new(quiet: bool, limit: Option<Duration>) -> SearchBar {
         let SearchBar(bar) = SearchBar(Bar::new(quiet).0);
         let template = match limit {

@@ -1,7 +1,7 @@
 //! `omega rebalance`: finds better machines for the tasks of a cell, and prints the gain of each move.
 //!
-//! The cell is that of a workload, of a backup, of a stopped replica, or a served one. The first three are copies in
-//! this process, on which all moves are made. A served cell is only read, unless `--apply` is given.
+//! The cell is read from a workload, a backup or a stopped replica, or it is a served cell. In the first three cases,
+//! all moves are made on a copy in this process. A served cell is only read, unless `--apply` is given.
 
 mod objectives;
 mod roadef;
@@ -364,7 +364,7 @@ fn tried(
     Ok(report)
 }
 
-/// Time of a search if the user gives none.
+/// Default time limit of a search.
 const TIME: Duration = Duration::from_secs(30);
 
 /// Parts of the time at which annealing ends, and at which the whole search ends.
@@ -374,13 +374,13 @@ const ALL: f64 = 1.0;
 /// Clock of a search. Ctrl-C sets it to the end.
 struct Clock {
     start: Instant,
-    /// The time of the search; `None` if its steps alone end it.
+    /// Time limit of the search; `None` if only the number of steps ends the search.
     limit: Option<Duration>,
     stop: Stop,
 }
 
 impl Clock {
-    /// Fraction of a `part` of the time that has passed, from 0 to 1; 1 after Ctrl-C.
+    /// Elapsed time as a fraction of `part` of the time limit. It is 1 after Ctrl-C, and 0 without a limit.
     fn spent_of(&self, part: f64) -> f64 {
         if self.stop.is_requested() {
             return 1.0;
@@ -411,7 +411,8 @@ fn show(output: &OutputArgs, report: &RebalanceReport) -> Result<(), OutputError
 }
 
 impl PassArgs {
-    /// The time of a search: steps need none, so that they give the same plan on any machine.
+    /// Time limit of a search; `None` if only its steps limit the search, so that it gives the same plan on any
+    /// machine.
     fn limit(&self) -> Option<Duration> {
         self.time.or_else(|| self.steps.is_none().then_some(TIME))
     }

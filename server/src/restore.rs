@@ -1,7 +1,7 @@
 //! `omega restore`: creates a replica of a new cell from a backup.
 //!
-//! The new cell has a different id, so replicas of the old cell cannot communicate with it if they return, because
-//! messages for another cell are rejected. The id of a cell with several replicas is derived from its name and its
+//! The new cell has a different id, and replicas reject messages for another cell. So replicas of the old cell that
+//! return cannot communicate with the new cell. The id of a cell with several replicas is derived from its name and its
 //! generation; this module checks that the new generation is higher. The name, and all certificates for it, stay valid.
 //!
 //! Nothing is written before the whole file has been checked. The folder gets its name only when it is complete, so an

@@ -165,8 +165,8 @@ struct OutputArgs {
     quiet: bool,
 }
 
-/// Reads the time for which a transaction is kept open. It is at most a second, because with a longer time jobs would
-/// wait for more than they gain.
+/// Parses the time for which a transaction is kept open. The maximum is a second, because a longer wait would cost jobs
+/// more time than it saves.
 pub(crate) fn hold(text: &str) -> Result<Duration, String> {
     let time = duration(text)?;
     if time > Duration::from_secs(1) { Err(format!("{text} must be at most 1s")) } else { Ok(time) }
@@ -212,7 +212,7 @@ impl From<crate::served::Error> for Error {
 }
 
 impl Error {
-    /// The exit code: that of bad input, unless a served cell rejects the request or does not answer.
+    /// The exit code: the code of bad input, unless a served cell rejects the request or does not answer.
     pub(crate) fn exit_code(&self) -> u8 {
         match self {
             Error::Rebalance(error) => error.exit_code(),

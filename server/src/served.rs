@@ -15,7 +15,7 @@ use omega_workload::profiles::ProfileError;
 mod unserved;
 
 /// The exit code of a server that would be open to everyone. It is `EX_CONFIG` of `sysexits.h`, so that a supervisor
-/// can be set not to start the server again and again.
+/// can be configured not to restart the server.
 const EXPOSED: u8 = 78;
 
 /// The exit code of a server whose disk failed. It is `EX_IOERR` of `sysexits.h`, and a supervisor starts the server
@@ -200,7 +200,7 @@ pub(crate) enum Error {
 }
 
 impl Error {
-    /// The exit code: that of bad input, unless a served cell rejects the request or does not answer.
+    /// The exit code: the code of bad input, except for errors with codes of their own.
     pub(crate) fn exit_code(&self) -> u8 {
         match self {
             Error::Ask(error) => error.exit_code(),

@@ -14,7 +14,7 @@ impl Signals {
     /// Listens for the signals. Needs a tokio runtime.
     ///
     /// # Errors
-    /// If the operating system rejects it.
+    /// If the operating system rejects the signal handlers.
     pub(crate) fn listen() -> io::Result<Signals> {
         let terminate = signal(SignalKind::terminate())?;
         let interrupt = signal(SignalKind::interrupt())?;

@@ -1,5 +1,5 @@
-//! The commands of `served.rs` in a build without the feature `serve`. Each ends with an error that has the command to
-//! build it.
+//! The commands of `served.rs` in a build without the feature `serve`. Each ends with an error that contains the
+//! command to build the feature.
 
 use std::ffi::OsString;
 

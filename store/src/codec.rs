@@ -205,14 +205,14 @@ pub fn decode_entry(bytes: &[u8]) -> Result<Vec<Command>, CodecError> {
     decode_commands(body)
 }
 
-/// Encodes a small value.
+/// Encodes a value that is certainly within the size limit, together with the version.
 pub(crate) fn encode_small(value: &impl Serialize) -> Vec<u8> {
     let mut out = Vec::new();
     put(value, &mut out).expect("it has few bytes");
     out
 }
 
-/// Decodes a small value.
+/// Decodes a value that [`encode_small`] has encoded.
 pub(crate) fn decode_small<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, CodecError> {
     take(bytes)
 }
@@ -234,13 +234,13 @@ fn put_body(value: &impl Serialize, out: &mut Vec<u8>) -> Result<(), EncodeError
     Ok(())
 }
 
-/// Appends a part of a larger object, which has a version of its own.
+/// Appends a part of a larger object, without a version. The larger object has a version of its own.
 pub(crate) fn append(part: &impl Serialize, out: &mut Vec<u8>) {
     bincode::serde::encode_into_std_write(part, out, config::standard())
         .expect("a vector takes all bytes, and our types know their lengths");
 }
 
-/// Decodes the part at the start of `bytes`. Also returns the part's number of bytes.
+/// Decodes the part at the start of `bytes`. Returns the part, and its number of bytes.
 pub(crate) fn part<T: DeserializeOwned>(bytes: &[u8]) -> Result<(T, usize), CodecError> {
     decode_within(bytes).map_err(|error| CodecError::Malformed(Malformed(Cause::Bytes(error))))
 }

@@ -1,11 +1,12 @@
-//! Disk access of the store: a small trait. Tests implement it with a disk that fails, and simulations in memory.
+//! Disk access of the store: a small trait. Tests implement it with a disk that fails, and simulations implement it in
+//! memory.
 
 use std::fmt;
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io;
 use std::path::Path;
 
-/// A file system. Paths are not changed before use.
+/// A file system. Paths are used as given, without normalization.
 pub trait Disk: fmt::Debug + Send + Sync {
     /// Creates a file and locks it.
     ///
@@ -22,32 +23,32 @@ pub trait Disk: fmt::Debug + Send + Sync {
     /// Creates a folder, unless it exists.
     ///
     /// # Errors
-    /// Those of the disk.
+    /// The disk fails.
     fn create_folder(&self, folder: &Path) -> io::Result<()>;
 
     /// The names of the files in a folder, in ascending order.
     ///
     /// # Errors
-    /// Those of the disk.
+    /// The disk fails.
     fn list(&self, folder: &Path) -> io::Result<Vec<String>>;
 
     /// Renames a file within its folder, atomically. A file that has the new name is replaced.
     ///
     /// # Errors
-    /// Those of the disk.
+    /// The disk fails.
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
 
     /// Removes a file. Processes that have it open can still use it.
     ///
     /// # Errors
-    /// Those of the disk.
+    /// The disk fails.
     fn remove(&self, path: &Path) -> io::Result<()>;
 
-    /// Syncs a folder's list of files. Without this, a crash may lose a new file even if the file was synced, or
-    /// restore a removed one.
+    /// Syncs a folder's list of files. Without this, a crash may lose a new file even if the file was synced, or bring
+    /// back a removed file.
     ///
     /// # Errors
-    /// Those of the disk.
+    /// The disk fails.
     fn sync_folder(&self, folder: &Path) -> io::Result<()>;
 }
 
@@ -56,38 +57,38 @@ pub trait DiskFile: fmt::Debug + Send + Sync {
     /// Length in bytes.
     ///
     /// # Errors
-    /// Those of the disk.
+    /// The disk fails.
     fn length(&mut self) -> io::Result<u64>;
 
     /// Fills `buffer` with the bytes from an offset on, up to the end of the file. Returns the number of bytes read.
     ///
     /// # Errors
-    /// Those of the disk.
+    /// The disk fails.
     fn read_at(&mut self, offset: u64, buffer: &mut [u8]) -> io::Result<usize>;
 
     /// Writes all of `bytes` at an offset. After an error, any part of the bytes may have been written.
     ///
     /// # Errors
-    /// Those of the disk.
+    /// The disk fails.
     fn write_at(&mut self, offset: u64, bytes: &[u8]) -> io::Result<()>;
 
     /// Extends the file to this length with zeros and allocates the blocks, so that later writes within the length do
     /// not fail for lack of space.
     ///
     /// # Errors
-    /// Those of the disk. After `StorageFull` the file is unchanged.
+    /// The disk fails or is full. After `StorageFull`, the file is unchanged.
     fn allocate(&mut self, length: u64) -> io::Result<()>;
 
     /// Truncates the file to this length.
     ///
     /// # Errors
-    /// Those of the disk.
+    /// The disk fails.
     fn cut(&mut self, length: u64) -> io::Result<()>;
 
     /// Makes all writes and truncations durable.
     ///
     /// # Errors
-    /// Those of the disk. Data written since the last sync may be lost then, and a second sync that succeeds proves
+    /// The disk fails. Data written since the last sync may be lost then, and a second sync that succeeds proves
     /// nothing.
     fn sync(&mut self) -> io::Result<()>;
 }

@@ -1,4 +1,4 @@
-//! Durable state of a replica: its log, and everything it needs beside it.
+//! A replica of a cell and its durable state: the log, the snapshots, Raft, and the replica's threads.
 //!
 //! ```text
 //!   Command ──codec──▶ bytes ──▶ Entry ──append, sync──▶ ┌───────────┐
@@ -7,8 +7,8 @@
 //!                                                            Disk      the one trait that touches files
 //! ```
 //!
-//! The cell state is a state machine: the same commands in the same order give the same state. So
-//! a cell is kept by keeping its commands, in the entries of a log.
+//! The cell state is a state machine: the same commands in the same order give the same state. So a cell is stored as
+//! its commands, in the entries of a log.
 //!
 //! ```
 //! use omega_cellstate::Cell;
@@ -46,9 +46,8 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! In reading order: [`codec`], `origin.rs`, `disk.rs`, [`log`], [`log::segment`], [`snapshot`],
-//! [`directory`], [`membership`], [`node`], [`replica`], [`wire`],
-//! `read_only.rs`, [`history`].
+//! In reading order: [`codec`], `origin.rs`, `disk.rs`, [`log`], [`log::segment`], [`snapshot`], [`directory`],
+//! [`membership`], [`node`], [`replica`], [`wire`], `read_only.rs`, [`history`].
 
 pub mod backup;
 pub mod codec;

@@ -32,7 +32,8 @@ pub struct Membership {
     pub auto_leave: bool,
     /// Highest id that was ever used.
     pub highest: Option<ReplicaId>,
-    /// Addresses as `host:port`, at which the other replicas reach a replica, if a change has set one.
+    /// Addresses (`host:port`) at which the other replicas reach a replica. A replica has an entry only if a change has
+    /// set its address.
     pub addresses: BTreeMap<ReplicaId, String>,
 }
 
@@ -337,8 +338,8 @@ impl MembershipChange {
         })
     }
 
-    /// The change in the types of raft-rs. These have no addresses, so a change that sets some is also encoded in its
-    /// context.
+    /// Converts the change to the types of raft-rs. Those types have no addresses. So a change that sets addresses is
+    /// also encoded in its context.
     pub(crate) fn to_raft(&self) -> ConfChangeV2 {
         let single = |step: &MemberStep| {
             let (kind, id) = match step {
@@ -352,8 +353,8 @@ impl MembershipChange {
         let mut changes: Vec<_> = self.steps.iter().filter_map(single).collect();
         let sets_addresses = self.located().next().is_some();
         if sets_addresses && changes.is_empty() {
-            // A change of replica 0, which raft-rs ignores. Without it the change would be empty, and complete a joint
-            // change.
+            // raft-rs ignores this change of replica 0. Without it, the list of changes would be empty, and would
+            // complete a joint change.
             changes.push(ConfChangeSingle::default());
         }
         let context = if sets_addresses { self.to_bytes() } else { Vec::new() };

@@ -1,9 +1,9 @@
 //! A read-only disk, which keeps writes in memory as an overlay.
 //!
 //! Opening a log repairs it: a torn tail is truncated, unsynced data is written again, and obsolete files are deleted.
-//! With this disk, the code that runs a replica can also open a directory for inspection. It gets the state that the
-//! replica would get, while the files stay unchanged. Files are opened read-only and locked, so that a running replica
-//! is detected.
+//! With this disk, the code that runs a replica can also open a directory for inspection. This code then gets the state
+//! that the replica would get, while the files stay unchanged. Files are opened read-only and locked, so that a running
+//! replica is detected.
 
 use crate::disk::{Disk, DiskFile, RealDisk, lock};
 use parking_lot::Mutex;
@@ -31,7 +31,7 @@ struct Changes {
 /// Overlay of one file.
 #[derive(Debug, Default)]
 struct Over {
-    /// Written bytes by offset, of which later entries override earlier ones.
+    /// Written bytes by offset. Later writes override earlier ones.
     written: Vec<(u64, Vec<u8>)>,
     /// Length of the file, if it has changed.
     length: Option<u64>,

@@ -7,7 +7,7 @@
 //!   └─────────┴──────────────────────────────┘
 //! ```
 //!
-//! The version is independent of that of commands, because messages are exchanged only between versions of this program
+//! This version is independent of the version of commands. Messages are exchanged only between versions of this program
 //! that run during an upgrade, whereas a log may be read years later. The golden test `tests/it/wire.rs` detects
 //! changes of the bytes. A decoded message is well-formed; the receiving replica checks whether it is possible.
 

@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 /// Interval, in the workload's time, of the commands by which the cell removes ended jobs.
 const EXPIRE_EACH_MS: u64 = 60_000;
 
-/// See the head of the file.
+/// The agenda of a run. See the module documentation.
 pub(super) struct Agenda {
     now_ms: u64,
     arrivals: VecDeque<Arrival>,

@@ -97,8 +97,8 @@ pub(super) fn jobs(arrivals: &[Arrival]) -> Vec<(&'static str, Vec<Job>)> {
     CLIENTS.into_iter().map(of).filter(|(_, jobs)| !jobs.is_empty()).collect()
 }
 
-/// Registers the frontends for these jobs. Cell handles are assigned round-robin; each frontend has the meter of its
-/// position.
+/// Registers the frontends for these jobs. Cell handles are assigned round-robin. `meter` returns the meter of the
+/// frontend with this index.
 pub(super) fn register(
     jobs: Vec<(&'static str, Vec<Job>)>,
     cells: &[RunCell],

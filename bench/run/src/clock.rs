@@ -4,7 +4,7 @@ use omega_schedulers::{Clock, Nanos};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// The monotonic clock, counted from the creation of this value. The time that schedulers see can be advanced by more,
+/// The monotonic clock, counted from the creation of this value. The time that schedulers see can be advanced further,
 /// to skip time in which nothing happens.
 #[derive(Debug)]
 pub(crate) struct RunClock {

@@ -6,7 +6,7 @@ use super::message::Committed;
 use omega_core::{TaskId, Version};
 use std::collections::HashMap;
 
-/// The counts.
+/// Counts of a run's tasks.
 #[derive(Debug, Default)]
 pub(crate) struct Counts {
     /// Tasks that the whole workload has.

@@ -22,7 +22,7 @@ pub(super) struct Schedulers {
     pub(super) evict: bool,
 }
 
-/// Creates the workers. Their meters are numbered, first those of schedulers, then those of frontends.
+/// Creates the workers of a run. Meters are numbered: first the meters of schedulers, then those of frontends.
 pub(super) struct Crew {
     /// Volumes of the workload, for profiles with volume plugins.
     volumes: Volumes,

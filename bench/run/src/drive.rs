@@ -23,7 +23,7 @@ const IDLE_ROUND: Nanos = 1_000_000;
 /// The schedulers and the frontends of a run that has ended.
 pub(crate) type Done = (Vec<Worker<Meter>>, Vec<Served>);
 
-/// Schedulers of a run.
+/// Execution of a run's workers: on threads, or in lock step.
 pub(crate) trait Drive {
     /// Wakes the workers, because there may be work for them.
     fn wake(&mut self);
@@ -89,7 +89,7 @@ impl Drive for Threads<'_> {
     }
 }
 
-/// Workers in lock step. Their time is not measured but computed from rounds, so that it is equal in each run.
+/// Workers in lock step. Time is computed from rounds instead of measured, so that it is equal in each run.
 pub(crate) struct Stepped<'a> {
     cell: &'a RunCell,
     schedulers: LockStep<Meter>,

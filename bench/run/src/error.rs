@@ -41,7 +41,7 @@ pub enum RunError {
         /// The reason.
         why: Box<ConfigError>,
     },
-    /// The cell did not answer a scheduler. The reason tells what can be done.
+    /// The cell did not answer a scheduler. The reason has the remedy.
     #[error("scheduler {name:?}: {why}")]
     Scheduler {
         /// Name of the scheduler.

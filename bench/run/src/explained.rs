@@ -25,7 +25,7 @@ pub enum Which<'a> {
     EachReason,
 }
 
-/// Number of jobs that are explained if no job is named. Other jobs are mostly pending because of these.
+/// Number of jobs that are explained if no job is named: one for each of the most frequent reasons.
 const JOBS_MAX: usize = 5;
 
 /// Explains jobs of a run that has ended.
@@ -56,8 +56,8 @@ fn job_of_run(fed: &Fed, workers: &mut [Worker<Meter>], name: String) -> Waiting
     WaitingJob { refused, ..job(&fed.cell, Some(&mut worker.scheduler), name) }
 }
 
-/// Explains why a job is pending in the present cell, by the profile of its scheduler or a built-in profile. No task is
-/// placed. Returns `None` if the cell has no job with this name.
+/// Explains why a job is pending in the present cell, with the profile of the job's scheduler or a built-in
+/// profile. No task is placed. Returns `None` if the cell has no job with this name.
 ///
 /// # Errors
 /// If the profile names something that the cell does not have.
@@ -160,8 +160,8 @@ fn waiting(cell: &RunCell, (id, job): (JobId, &Job)) -> Vec<usize> {
 fn gang(scheduler: &mut Scheduler, (id, job): (JobId, &Job)) -> Option<WaitingGang> {
     let needs = job.gang_min?;
     let have = scheduler.queue().placed_tasks(id);
-    // The gang is incomplete: it either keeps its places until the rest is placed, or has run and lost some tasks. In
-    // both cases the same number is missing.
+    // The gang is incomplete. Either its placed tasks keep their machines until the other tasks are placed, or it has
+    // run and lost some tasks. In both cases the same number is missing.
     let holds =
         job.gang_timeout_ms.is_some() && have > 0 && !scheduler.queue().gang_suffices(id, 0);
     Some(WaitingGang { needs, have, room: scheduler.room_for(id), holds })

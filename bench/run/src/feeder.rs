@@ -191,7 +191,7 @@ impl Feeder {
                 }
                 None if self.wait_for(workers) => {}
                 None if workers.running() < self.watch.workers() => return Ok(()),
-                // If a replica has stopped, schedulers would retry forever.
+                // If a replica has stopped, schedulers would retry forever, so the run ends with an error.
                 None if workers.check().is_err() => return workers.check(),
                 None if !pace.is_timed() && self.waits_for_retries() => workers.skip_a_second(),
                 None => {}
@@ -224,7 +224,7 @@ impl Feeder {
         self.caught_up() && self.watch.are_settled()
     }
 
-    /// Whether the workers have nothing to do before a job is retried whose attempts failed.
+    /// Returns whether the workers have nothing to do until they retry jobs whose attempts failed.
     fn waits_for_retries(&self) -> bool {
         self.caught_up() && !self.watch.are_settled()
     }
@@ -283,7 +283,7 @@ impl Feeder {
         self.send(tasks.into_iter().map(|task| (Purpose::End, ended(task))).collect())
     }
 
-    // --- The commands' way ---------------------------------------------------------------------
+    // --- Commands -------------------------------------------------------------------------------
 
     /// Sends commands. If the cell answers at once, records the answers.
     fn send(&mut self, errands: Vec<Errand>) -> Result<(), RunError> {
@@ -317,7 +317,8 @@ impl Feeder {
         self.failed.take().map_or(Ok(()), Err)
     }
 
-    /// Changes a machine. The change depends on earlier commands, so it first waits until they have been applied.
+    /// Changes a machine. The change depends on earlier commands, so the feeder first waits until these have been
+    /// applied.
     fn change_machine(&mut self, change: MachineChange) -> Result<(), RunError> {
         self.drain()?;
         self.watch.tasks_changed(1);

@@ -1,7 +1,7 @@
 //! The interface between a run and the storage of its cell.
 //!
 //! A run in memory needs no storage. With the feature `durable`, `replicas` stores the cell in replicas on disks. Since
-//! `replicas` is only used through this interface, a run in memory compiles neither log nor Raft.
+//! `replicas` is only used through this interface, a build without the feature contains neither the log nor Raft.
 
 use crate::report::DurableReport;
 use omega_cellstate::{Cell, CellHandle};

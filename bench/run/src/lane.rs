@@ -24,7 +24,7 @@ pub(super) const ON_THE_WAY_MAX: usize = 4096;
 /// A command and its purpose.
 pub(super) type Errand = (Purpose, Command);
 
-/// See the head of the file.
+/// The thread for the commands. See the module documentation.
 #[derive(Debug)]
 pub(super) struct Lane {
     cell: RunCell,

@@ -1,7 +1,7 @@
 //! Accounting of each tenant and each scheduler: waits, shares over time, evictions, preferences.
 //!
-//! All times are in the workload's time. A task waits from its job's arrival to its placement, and after an eviction or
-//! the loss of its machine to the next placement. This is the wait that a user sees.
+//! All times are in the workload's time. A task waits from its job's arrival to its placement. After an eviction or the
+//! loss of its machine, it waits from that time to its next placement. This is the wait that a user sees.
 
 use crate::report::{SchedulerReport, TenantReport};
 use hdrhistogram::Histogram;
@@ -17,7 +17,7 @@ const WAIT_MS_MAX: u64 = 365 * 86_400_000;
 /// Number of tenants whose shares over time are in the report, one for each colour of a plot.
 const SERIES_MAX: usize = 8;
 
-/// See the head of the file.
+/// The accounting of a run. See the module documentation.
 #[derive(Debug, Default)]
 pub(crate) struct Ledger {
     /// Records of the jobs, by number.
@@ -54,7 +54,7 @@ struct Book {
     reclaimed: u64,
     /// Sum of the run times that evicted tasks had completed.
     lost_ms: u64,
-    /// Sum of the weights of the placed tasks' preferences; the next field has that of the satisfied preferences.
+    /// Sum of the weights of the placed tasks' preferences. The next field is the sum for the satisfied preferences.
     asked: u64,
     met: u64,
     /// Dominant share at each sample.
@@ -280,7 +280,7 @@ impl Ledger {
     }
 }
 
-/// The total weight of a task's preferences, and the weight of those that its machine satisfies.
+/// Returns the total weight of a task's preferences, and the weight of the preferences that its machine satisfies.
 pub(super) fn preferences(cell: &Cell, task: TaskId, machine: MachineId) -> Option<(u64, u64)> {
     let job = cell.job(task.job)?;
     let Affinity { preferred, .. } = &job.groups.get(cell.task_group(task)?)?.rules.affinity;

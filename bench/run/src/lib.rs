@@ -7,14 +7,14 @@
 //!        └───────────────── placements, by channel ◀────────────────┘
 //! ```
 //!
-//! The schedulers run freely and in parallel; only time and the tasks are simulated. The feeder has
-//! the workload's clock, submits arriving jobs, and ends tasks after their run time. With
-//! [`Pace::Fastest`], the clock jumps from event to event, and waits only while it is too far ahead of
-//! the schedulers (see [`WINDOW_MAX`]), so that the workload's order and times keep their meaning.
-//! Before it jumps over more than ten seconds, jobs that found no machine are tried again.
-//! With [`Pace::InTurns`], the clock waits for the schedulers before each event, and jobs that found no machine are tried
-//! again in each second. With [`Pace::Speed`], the clock follows the wall clock. The run
-//! ends at the last arrival, after the schedulers have tried all jobs.
+//! The schedulers run freely and in parallel; only time and the tasks are simulated. The feeder advances the
+//! workload's clock, submits arriving jobs, and ends tasks after their run time. With [`Pace::Fastest`], the
+//! clock jumps from event to event. It waits only while it is too far ahead of the schedulers (see
+//! [`WINDOW_MAX`]), so that the order and the times of the workload are kept. Before it jumps over more than
+//! ten seconds, jobs that found no machine are tried again. With [`Pace::InTurns`], the clock waits for the
+//! schedulers before each event, and jobs that found no machine are tried again in each second. With
+//! [`Pace::Speed`], the clock follows the wall clock. The run ends at the last arrival, after the schedulers
+//! have tried all jobs.
 
 mod agenda;
 mod cell;
@@ -68,7 +68,7 @@ pub use stop::Stop;
 #[cfg(feature = "durable")]
 pub use timed::{TimedCell, Took};
 
-/// Runs a workload to its last arrival, and until the schedulers have tried all jobs.
+/// Runs a workload until its last job has arrived and the schedulers have tried all jobs.
 ///
 /// # Errors
 /// If the cell rejects a part of the workload.
@@ -135,7 +135,7 @@ fn run_to_the_end(
     Ok(Ended { fed, kept, workers, served, wall_s, cpu_s })
 }
 
-/// Syncs schedulers that were interrupted with the cell, because the report takes pending jobs from their queues.
+/// Syncs interrupted schedulers with the cell, because the report takes pending jobs from their queues.
 fn look(workers: &mut [Worker<meter::Meter>], cells: &[RunCell], clock: &clock::RunClock) {
     for (worker, cell) in workers.iter_mut().zip(cells.iter().cycle()) {
         // The checks that follow report a replica that no longer answers.
@@ -143,7 +143,7 @@ fn look(workers: &mut [Worker<meter::Meter>], cells: &[RunCell], clock: &clock::
     }
 }
 
-/// State of a run while it is driven.
+/// The feeder, the cell handles and the clock of a run in progress.
 struct Driven<'a> {
     feeder: &'a mut feeder::Feeder,
     cells: &'a [RunCell],

@@ -8,9 +8,9 @@ use omega_core::{MachineId, TaskId, Text, Version};
 pub(crate) enum Message {
     /// A worker's transaction was answered.
     Committed(Committed),
-    /// A worker has tried all jobs of a version.
+    /// A worker has tried all its jobs as of a version of the cell.
     Idle { worker: usize, state: IdleState },
-    /// A worker has seen a version, and its jobs are waiting for a time.
+    /// A worker has seen a version, and all its pending jobs wait for a time.
     Synced { worker: usize, version: Version },
     /// Commands of the feeder were answered.
     Done(Done),
@@ -39,7 +39,7 @@ pub(crate) struct IdleState {
     pub(crate) version: Version,
     /// Number of the worker's tasks for which no machine is feasible.
     pub(crate) unplaceable: usize,
-    /// Whether the worker has tried these tasks again since resources last became free.
+    /// Whether the worker has tried its unplaceable tasks again since resources last became free.
     pub(crate) settled: bool,
 }
 

@@ -1,6 +1,7 @@
 //! Words for reasons, obstacles and remedies, with the labels that the job names.
 //!
-//! The schedulers' texts do not depend on a job. A user who has misspelt a label has to see it.
+//! The schedulers' texts are the same for all jobs. The words here also contain the job's labels, so that a user can
+//! see a misspelt label.
 
 use omega_cellstate::View;
 use omega_core::{

@@ -9,9 +9,9 @@ use std::sync::Arc;
 
 /// Maximum distance of the clock from the schedulers at full pace. The clock waits for the schedulers while this many
 /// tasks are pending, or while four times as many have arrived or ended unseen by a scheduler. In small cells the limit
-/// is two tasks for five machines. With this window, every scheduler has work. It is also small compared with the
-/// number of running tasks, so tasks are placed and end hardly later than in trace time. (Without a limit, all jobs of
-/// a small workload would arrive before its first task ends.)
+/// is two tasks for five machines. With this window, every scheduler has work. The window is also small compared with
+/// the number of running tasks, so tasks are placed, and end, only slightly later than in the trace. (Without a limit,
+/// all jobs of a small workload would arrive before its first task ends.)
 pub const WINDOW_MAX: usize = 4096;
 
 /// Names of clients that are not schedulers. Jobs for `offers` are placed by frameworks that get offers, one per
@@ -40,8 +40,8 @@ impl Pace {
 /// Concurrency of the schedulers of a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Workers {
-    /// Each scheduler has its own thread. If two claim the same resources, the timing of the threads decides which of
-    /// them commits first.
+    /// Each scheduler has its own thread. If two schedulers claim the same resources, the timing of the threads decides
+    /// which of the two commits first.
     #[default]
     Threads,
     /// All schedulers run in lock step on one thread: the same input and seed give the same placements, conflicts and
@@ -74,7 +74,7 @@ pub struct RunOptions {
     pub granularity: Granularity,
     /// Changes that count as conflicts.
     pub check: ConflictCheck,
-    /// Search of the schedulers; `None` means that of their profiles.
+    /// Search method of all schedulers; `None` keeps the search method of each profile.
     pub search: Option<Search>,
     /// Profiles by scheduler name. Other schedulers have ready-made profiles.
     pub profiles: Profiles,
@@ -90,8 +90,8 @@ pub struct RunOptions {
     pub stop: Stop,
     /// The storage of the cell; `None` for a cell in memory.
     pub keeper: Option<Arc<dyn Keeper>>,
-    /// Commands that are applied before all others, such as tenants and their settings, quotas, and policy beyond the
-    /// workload's.
+    /// Commands that are applied before all others, such as commands for tenants, quotas, and policy that the workload
+    /// does not have.
     pub setup: Vec<Command>,
 }
 

@@ -15,8 +15,8 @@ use std::collections::HashMap;
 /// Labels by which a heat map groups machines; the first of them that a machine has is used.
 const PLACES: [&str; 4] = ["zone", "topology.kubernetes.io/zone", "gpu-model", "platform"];
 
-/// Number of tasks without a machine. (The feeder does not get all removals of tasks from machines, such as that of a
-/// gang at its timeout.)
+/// Number of tasks without a machine. (The feeder does not see all removals of tasks from machines, for example when a
+/// gang times out.)
 fn waiting(cell: &Cell) -> usize {
     let waits = |task: &(omega_core::TaskId, _)| task.1 == omega_core::TaskState::Pending;
     cell.jobs().map(|(id, _)| cell.tasks(id).filter(waits).count()).sum()
@@ -219,7 +219,8 @@ fn reason(
         (Some((reason, _)), _) => describe(*reason, &kinds),
         (None, _) => "the cell has no machines".to_owned(),
     };
-    // A filter of the profile may depend on more than these needs.
+    // If a filter of the profile rejected machines, the reason may depend on more than these needs, so it is not
+    // reused.
     if explanation.filtered.is_empty() {
         known.insert(need, reason.clone());
     }

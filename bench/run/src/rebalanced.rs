@@ -32,7 +32,7 @@ const REPLANS: usize = 3;
 const FAILURES: usize = 8;
 const FIRST_WAIT: Duration = Duration::from_millis(125);
 
-/// When the cell of a workload is rebalanced.
+/// Time at which the cell of a workload is rebalanced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Moment {
     /// At the start, with the tasks that run then.
@@ -73,7 +73,7 @@ pub enum Carry {
     PlanOnly,
     /// Each wave is applied to the cell as soon as the one before it is done.
     Out,
-    /// Likewise, to a cell that is only a copy in this process, to check the plan.
+    /// Like [`Carry::Out`], but on a copy of the cell in this process, to check the plan.
     OnCopy,
 }
 

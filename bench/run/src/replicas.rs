@@ -23,7 +23,7 @@ const TICK: Duration = Duration::from_millis(50);
 /// in milliseconds, and a snapshot in seconds.
 const SAME: Duration = Duration::from_secs(60);
 
-/// Number of appends by which the disk is measured; the next constant is the bytes of each.
+/// Number of appends by which the disk is measured. The next constant is the size of an append in bytes.
 const APPENDS: usize = 200;
 const APPEND_BYTES: usize = 4 << 10;
 
@@ -38,7 +38,7 @@ pub struct Durability {
     pub engine: EngineKind,
 }
 
-/// Error of creating, running or comparing replicas. One line for the user.
+/// Error of creating, running or comparing replicas. The message is one line for the user.
 #[derive(Debug, thiserror::Error)]
 pub enum ReplicaError {
     /// The folder already has the directory of a replica. Name a folder that is empty or does not exist.
@@ -67,7 +67,7 @@ pub enum ReplicaError {
     /// No replica leads. The underlying error has the reason.
     #[error(transparent)]
     Ask(#[from] omega_store::replica::AskError),
-    /// A replica has stopped. Its reason is in the message.
+    /// A replica has stopped. The message has the reason.
     #[error("replica {id} has stopped: {why}")]
     Stopped {
         /// Id of the replica.
@@ -293,7 +293,8 @@ fn dice() -> impl Rng {
     use std::hash::{BuildHasher, RandomState};
     let mut seed = [0; 16];
     for half in seed.chunks_mut(8) {
-        // The standard library takes the keys of its hash tables from the system's random source.
+        // The standard library takes the keys of its hash tables from the system's random source, so this hash is
+        // random.
         half.copy_from_slice(&RandomState::new().hash_one(std::process::id()).to_le_bytes());
     }
     rand_pcg::Pcg64Mcg::from_seed(seed)
@@ -322,7 +323,7 @@ pub fn fdatasync_us(folder: &Path) -> io::Result<f64> {
     Ok(took[APPENDS / 2].as_secs_f64() * 1e6)
 }
 
-/// Total bytes of the files in a folder and its subfolders, without unreadable ones.
+/// Total bytes of the files in a folder and its subfolders. Unreadable files are not counted.
 fn size(folder: &Path) -> u64 {
     let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
     entries

@@ -10,7 +10,7 @@ const SAMPLES: u64 = 240;
 /// The samples so far.
 pub(super) struct Samples {
     series: Vec<Sample>,
-    /// The workload's time at its end.
+    /// The workload's time at the end of the workload.
     span_ms: u64,
 }
 

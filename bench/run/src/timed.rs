@@ -41,7 +41,7 @@ impl Default for Took {
 pub struct TimedCell {
     /// The cell, for all calls except commits.
     pub cell: ReplicatedCell,
-    /// Latency of its commits.
+    /// Latency of the cell's commits.
     pub took: Took,
 }
 

@@ -4,8 +4,8 @@ use super::message::IdleState;
 use super::window::Window;
 use omega_core::Version;
 
-/// Gap of the workload before which waiting jobs are tried again with [`crate::Pace::Fastest`]. With a shorter one, the
-/// workers would have to stop for the feeder too often; so a job may wait that much longer than with
+/// Gap in the workload's events before which waiting jobs are tried again with [`crate::Pace::Fastest`]. For shorter
+/// gaps, the workers would have to stop for the feeder too often. So a job may wait up to this much longer than with
 /// [`crate::Pace::InTurns`].
 pub(super) const GAP_MS: u64 = 10_000;
 
@@ -14,7 +14,7 @@ pub(super) const GAP_MS: u64 = 10_000;
 /// workload's clock passes the time of the attempt: a machine must not stay idle until the next arrival.
 pub(super) const RETRY_MS: u64 = 1000;
 
-/// See the head of the file.
+/// The progress of all workers. See the module documentation.
 pub(super) struct Watch {
     window: Window,
     /// State of each worker.
@@ -23,7 +23,7 @@ pub(super) struct Watch {
     changed: Version,
     /// The workload's time at which all jobs had last been tried.
     tried_ms: u64,
-    /// Whether time was skipped since a worker last told its state.
+    /// Whether time was skipped since a worker last reported its state.
     has_skipped: bool,
 }
 
@@ -80,7 +80,7 @@ impl Watch {
         self.tried_ms
     }
 
-    /// Whether time may be skipped without waiting for a message. If so, records that it was, so that the workers can act
+    /// Whether time may be skipped without waiting for a message. If so, records the skip, so that the workers can act
     /// before more time is skipped.
     pub(super) fn may_skip(&mut self) -> bool {
         !std::mem::replace(&mut self.has_skipped, true)
@@ -92,7 +92,7 @@ impl Watch {
         self.window.is_open(pending.saturating_sub(unplaceable))
     }
 
-    /// Whether tasks wait that found no machine.
+    /// Returns whether there are pending tasks that found no machine.
     pub(super) fn has_unplaceable(&self) -> bool {
         self.idle.iter().any(|idle| idle.unplaceable > 0)
     }

@@ -6,9 +6,10 @@
 //!                                        schedulers
 //! ```
 //!
-//! The feeder is ahead by a bounded number of changes. It never waits until all schedulers have caught up, because the
-//! others would have nothing to do while the slowest one works. Once the window is full, the feeder waits until half of it
-//! is free. So the feeder and the schedulers each do much work at a time, and seldom wake each other.
+//! The feeder is ahead by a bounded number of changes. It never waits until all schedulers have caught up,
+//! because the other schedulers would have nothing to do while the slowest one works. Once the window is full,
+//! the feeder waits until half of it is free. So the feeder and the schedulers each do much work at a time, and
+//! seldom wake each other.
 
 use omega_core::Version;
 use std::collections::VecDeque;
@@ -16,7 +17,7 @@ use std::collections::VecDeque;
 /// Number of changes since the last wake after which schedulers are woken although the feeder continues.
 const WAKE_EACH: u64 = 256;
 
-/// See the head of the file.
+/// The window. See the module documentation.
 #[derive(Debug)]
 pub(super) struct Window {
     /// Maximum number of pending tasks. Four times as many arrivals or ends may be unseen.
@@ -25,7 +26,7 @@ pub(super) struct Window {
     seen: Vec<Version>,
     /// Number of tasks that have arrived or ended so far.
     changes: u64,
-    /// Numbers of changes in the versions that some worker has not seen yet.
+    /// For each version that some worker has not seen yet, the number of changes up to that version.
     applied: VecDeque<(Version, u64)>,
     /// Number of changes that every worker has seen.
     seen_by_all: u64,

@@ -3,7 +3,7 @@
 //! - [`engine`]: the event loop, for every architecture and every kind of cell;
 //! - [`mod@reference`]: the cell of the reference simulator;
 //! - [`shipped`]: the shipped cell, with its views, placer and plugins;
-//! - [`scenario`]: a run of a workload on it under an architecture, and its report;
+//! - [`scenario`]: a run of a workload on the shipped cell under an architecture, and its report;
 //! - [`capacity`]: capacity planning by a search over such runs;
 //! - [`what_if`]: comparison of a cell with a changed one;
 //! - [`compat`]: repetition of the reference simulator's published runs;

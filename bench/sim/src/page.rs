@@ -7,11 +7,11 @@ use std::fmt::Write;
 /// A report.
 #[derive(Clone, Debug, Default)]
 pub struct Page {
-    /// Its heading.
+    /// Heading of the report.
     pub title: String,
     /// Introduction of a few sentences.
     pub lead: String,
-    /// Its parts, in order.
+    /// Sections of the report, in order.
     pub sections: Vec<Section>,
 }
 
@@ -20,13 +20,13 @@ pub struct Page {
 pub struct Section {
     /// Identifier of the section in addresses and file names: `fig5`.
     pub id: String,
-    /// Its heading.
+    /// Heading of the section.
     pub title: String,
     /// Paragraphs at the beginning of the section.
     pub prose: Vec<String>,
-    /// Expectations, each with whether it is met.
+    /// Expectations, each with a flag whether the expectation is met.
     pub checks: Vec<Check>,
-    /// Plots, each with its file name without suffix.
+    /// Plots, each with the name of its files without suffix.
     pub plots: Vec<(String, Plot)>,
     /// Tables.
     pub tables: Vec<Table>,
@@ -37,7 +37,7 @@ pub struct Section {
 pub struct Check {
     /// The expectation as a sentence.
     pub claim: String,
-    /// Whether it is met.
+    /// Whether the expectation is met.
     pub holds: bool,
     /// Figures that show whether the expectation is met.
     pub found: String,
@@ -116,8 +116,8 @@ impl Page {
         )
     }
 
-    /// Converts to Markdown, which refers to plots by paths relative to the text: `plots/NAME.svg`. The parameter is
-    /// the folder.
+    /// Converts to Markdown. The text refers to plots by relative paths such as `plots/NAME.svg`; `plots` is the
+    /// folder.
     #[must_use]
     pub fn markdown(&self, plots: &str) -> String {
         let mut out = format!("# {}\n\n{}\n", self.title, self.lead);

@@ -6,10 +6,10 @@
 //!                  └▶ ...
 //! ```
 //!
-//! The front knows the capacity of each cell, and the requests of the jobs that it sent to the cell and that have not
-//! ended. It does not know where tasks run, so a job may wait in a cell whose free amounts suffice only in sum; such a job
-//! is not moved to another cell. The choices of the front depend on the jobs alone, so each cell is simulated separately,
-//! with the jobs that it gets.
+//! The front considers the capacity of each cell, and the requests of the jobs that it sent to the cell and
+//! that have not ended. It has no data about where tasks run, so a job may wait in a cell although the free
+//! amounts of all its machines together would suffice. A waiting job is not moved to another cell. The choices
+//! of the front depend on the jobs alone, so each cell is simulated separately, with the jobs that it gets.
 
 use omega_core::{KindId, Machine, Text};
 use omega_workload::stream::{Event, Head, Stream};
@@ -34,7 +34,7 @@ pub enum Front {
     First,
 }
 
-/// The capacity and the requests of one cell, as the front knows them.
+/// Capacity of one cell, and the requests that the front has counted for the cell.
 #[derive(Clone, Copy, Debug, Default)]
 struct Counted {
     capacity: [u128; 2],
@@ -42,7 +42,7 @@ struct Counted {
 }
 
 impl Counted {
-    /// The higher of the two kinds' requested shares, in billionths, if `more` was requested in addition.
+    /// Returns the higher of the two kinds' requested shares, in billionths, if `more` were requested in addition.
     fn share_with(&self, more: [u128; 2]) -> u128 {
         let share =
             |i: usize| (self.requested[i] + more[i]) * 1_000_000_000 / self.capacity[i].max(1);
@@ -50,15 +50,15 @@ impl Counted {
     }
 }
 
-/// A front with what it knows about the cells.
+/// A front, with the data by which it chooses the cell of a job.
 struct Router {
     front: Front,
     cells: Vec<Counted>,
-    /// Cell of each machine, by name.
+    /// The cell of each machine, by the machine's name.
     homes: HashMap<Text, usize>,
     /// Ends of the tasks that were sent: time, cell, and total request of the tasks.
     ends: BinaryHeap<Reverse<(u64, usize, [u128; 2])>>,
-    /// Number of jobs sent so far, plus the number of machines that joined later.
+    /// Number of jobs sent so far; the next field is the number of machines that joined later.
     sent: usize,
     joined: usize,
 }
@@ -88,7 +88,7 @@ impl Router {
         }
     }
 
-    /// The cell of a machine that changes. New machines are added to each cell in turn.
+    /// Returns the cell of a machine that changes. Each new machine is added to the next cell in turn.
     fn home(&mut self, change: &MachineChange) -> usize {
         let name = match change {
             MachineChange::Add(machine) => &machine.name,
@@ -268,7 +268,7 @@ mod tests {
         assert_eq!(names.len(), 200);
     }
 
-    /// The naive front sums the requests of all earlier jobs that still run, again for each job.
+    /// For each job, the naive front adds up the requests of all earlier jobs that still run.
     #[test]
     fn fronts_choose_as_a_naive_sum_does() {
         for front in [Front::Emptiest, Front::First] {

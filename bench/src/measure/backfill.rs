@@ -54,7 +54,7 @@ pub(crate) fn rows(options: &Options) -> Vec<Row> {
     ]
 }
 
-/// Scheduler time for each of the gangs, and then for each of the jobs.
+/// Scheduler time per gang, and then per job.
 fn cost(made: &Made, jobs: &[Job], (depth, gangs): (Option<usize>, usize)) -> (Figure, Figure) {
     let cell = SharedCell::new(made.copy());
     let profile = match depth {

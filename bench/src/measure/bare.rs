@@ -1,7 +1,8 @@
 //! Bare loops: the minimum of work for each kind of measurement, on arrays, without jobs, rules or results.
 //!
 //! They calibrate the figures to the present computer. They use the same widths (64-bit amounts, four resource kinds)
-//! and the same vector instructions as the shipped code, so the ratio is the cost of its features, not of its types.
+//! and the same vector instructions as the shipped code. So the ratio is the cost of the features of that code, not of
+//! its types.
 
 use super::clock::{Figure, timed};
 use omega_cellstate::{BLOCK, View};
@@ -54,7 +55,7 @@ impl Columns {
     }
 
     /// Sum over all blocks of the scores of machines with room. Room is checked for four kinds; the score is the mean
-    /// share left of two kinds.
+    /// of the free shares of two kinds.
     pub(crate) fn scan(&self, request: [i64; KINDS]) -> i64 {
         let mut sum = 0;
         for block in 0..self.free.len() {
@@ -182,7 +183,7 @@ impl Master {
     }
 }
 
-/// Nanoseconds for each claim of a bare commit on random machines.
+/// Nanoseconds per claim of a bare commit on random machines.
 pub(crate) fn commit(machines: usize, claims: usize, seed: u64) -> Figure {
     let mut rng = Pcg64Mcg::seed_from_u64(seed);
     let mut master = Master::new(machines);

@@ -11,7 +11,7 @@ use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64;
 use std::collections::BTreeMap;
 
-/// Capacity of each machine in the fourth resource kind, in thousandths, so that a fit over four kinds compares four.
+/// Capacity of each machine in the fourth resource kind, in thousandths, so that a check compares four kinds.
 const GPU_MILLI: u64 = 8000;
 
 /// Requests of the tasks that fill the cell: thousandths of a core, and GiB of memory.
@@ -88,7 +88,7 @@ pub(crate) fn in_use(count: usize) -> Made {
     filled(machines(count), |_| 550..650)
 }
 
-/// Creates a cell in which a random number of thousandths of machine `i` is allocated.
+/// Creates a cell in which a random share of machine `i`, from the range `milli(i)` in thousandths, is allocated.
 pub(crate) fn filled(
     machines: Vec<Machine>,
     milli: impl Fn(usize) -> std::ops::Range<u64>,
@@ -97,7 +97,7 @@ pub(crate) fn filled(
     fill(empty(machines.clone()), machines, milli, request)
 }
 
-/// Fills an empty cell with tasks on these machines, whose requests `request` returns.
+/// Fills an empty cell with tasks on these machines. `request` returns the request of a task.
 pub(crate) fn fill(
     mut made: Made,
     machines: Vec<Machine>,

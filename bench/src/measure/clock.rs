@@ -13,17 +13,17 @@ pub(crate) struct Span {
 }
 
 impl Span {
-    /// Processor nanoseconds for each of `count` pieces of work.
+    /// Processor nanoseconds per piece of work, for `count` pieces.
     pub(crate) fn nanos_each(self, count: usize) -> f64 {
         self.cpu.as_nanos() as f64 / count as f64
     }
 
-    /// Wall nanoseconds for each of `count` pieces of work.
+    /// Wall nanoseconds per piece of work, for `count` pieces.
     pub(crate) fn wall_nanos_each(self, count: usize) -> f64 {
         self.wall.as_nanos() as f64 / count as f64
     }
 
-    /// Processor and wall nanoseconds for each of `count` pieces of work.
+    /// Processor and wall nanoseconds per piece of work, for `count` pieces.
     pub(crate) fn each(self, count: usize) -> Figure {
         Figure { cpu: self.nanos_each(count), wall: self.wall_nanos_each(count) }
     }
@@ -36,7 +36,7 @@ impl std::ops::AddAssign for Span {
     }
 }
 
-/// Nanoseconds for one piece of work.
+/// Nanoseconds per piece of work.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Figure {
     pub(crate) cpu: f64,
@@ -79,8 +79,8 @@ pub(crate) fn timed<T>(work: impl FnOnce() -> T) -> (T, Span) {
     (result, Span { cpu, wall: wall.elapsed() })
 }
 
-/// Medians of Omega's and of the bare loop's figures, over `runs` runs of each that alternate, so that noise affects
-/// both.
+/// Returns the medians of Omega's figures and of the bare loop's figures. Each is run `runs` times, and the two
+/// alternate, so that noise affects both.
 pub(crate) fn by_turns(
     runs: usize,
     mut ours: impl FnMut() -> Figure,

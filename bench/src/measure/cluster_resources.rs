@@ -44,7 +44,7 @@ fn plenty() -> Command {
     Command::SetClusterCapacity { kind: KindId::GPU, amount: PLENTY }
 }
 
-/// Time of a commit for each claim of a small task.
+/// Commit time per claim of a small task.
 fn committed(made: &Made, claims: usize, amount: u64) -> Figure {
     let mut cell = made.copy();
     cell.apply(plenty()).expect("a kind of the cell");
@@ -60,7 +60,7 @@ fn committed(made: &Made, claims: usize, amount: u64) -> Figure {
     span.each(claims)
 }
 
-/// Scheduler time for each of the jobs.
+/// Scheduler time per job.
 fn decided(made: &Made, jobs: usize, amount: u64) -> Figure {
     let cell = SharedCell::new(made.copy());
     cell.apply(plenty()).expect("a kind of the cell");

@@ -1,8 +1,8 @@
-//! Question: what do exclusive cores cost tasks with and without them?
+//! Question: what do exclusive cores cost, for tasks that have exclusive cores and for other tasks?
 //!
 //! A commit of a claim with exclusive cores chooses and records NUMA nodes; a search compares one more column. Other
-//! tasks on machines with NUMA nodes pay for a check: its cost is the difference between their rows and those of
-//! machines without nodes.
+//! tasks on machines with NUMA nodes pay for a check. Its cost is the difference between the rows for machines with and
+//! without NUMA nodes.
 
 use super::cells::{self, Made};
 use super::clock::{Figure, by_turns, timed};
@@ -66,7 +66,7 @@ fn empty(numa: NodeCores) -> Made {
     cells::empty((0..MACHINES).map(machine).collect())
 }
 
-/// Time of a commit for each claim of one core, shared or exclusive.
+/// Commit time per claim of one core, shared or exclusive.
 fn claimed(made: &Made, claims: usize, cores: Option<CoreRequest>) -> Figure {
     let mut cell = made.copy();
     let job = |i: usize| {

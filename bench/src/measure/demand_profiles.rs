@@ -1,4 +1,4 @@
-//! Question: what do demand profiles cost tasks with and without them?
+//! Question: what do demand profiles cost, for tasks with a demand profile and for other tasks?
 //!
 //! A commit adds a profile to those of the machine. A search that finds no room at a machine's peak checks the sum of
 //! its profiles. Tasks with constant demand run through the same code as tasks of a cell without profiles; compare
@@ -66,7 +66,7 @@ fn job(name: &str, points: usize, [day, night]: [u64; 2]) -> Job {
     )
 }
 
-/// Time of a commit for each claim of a small task, with a demand profile or without.
+/// Commit time per claim of a small task, with a demand profile or without.
 fn claimed(made: &Made, claims: usize, points: Option<usize>) -> Figure {
     let mut cell = made.copy();
     let demand_profile = |at: usize, points: usize| {
@@ -92,7 +92,7 @@ fn claimed(made: &Made, claims: usize, points: Option<usize>) -> Figure {
     span.each(claims)
 }
 
-/// A view of machines with a task each that claims this amount by day, and nothing by night.
+/// A view of machines. Each machine has a task that claims this amount by day, and nothing by night.
 fn by_day(points: usize, amount: u64) -> View {
     let mut cell = Cell::new(Kinds::standard());
     for row in 0..MACHINES as u32 {

@@ -1,4 +1,4 @@
-//! Question: what does a task placed through an offer or a resource request cost, compared with a scheduler's, on the
+//! Question: what does it cost to place a task through an offer or a resource request, compared with a scheduler on the
 //! same cell?
 //!
 //! A scheduler, a framework and an application place the same jobs. The time is from the sync that brings the jobs

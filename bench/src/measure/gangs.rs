@@ -43,7 +43,7 @@ pub(crate) fn rows(options: &Options) -> Vec<Row> {
     ]
 }
 
-/// Scheduler time for each task of some gangs.
+/// Scheduler time per task of some gangs.
 fn placed(made: &Made, gangs: usize, gang_timeout_ms: Option<u32>) -> Figure {
     let cell = SharedCell::new(made.copy());
     let mut settings = Settings::new("default").with_seed(SEED);
@@ -71,7 +71,7 @@ enum On {
     All,
 }
 
-/// Commit time for each claim, with transactions that evict no task.
+/// Commit time per claim, with transactions that evict no task.
 fn claimed(made: &Made, claims: usize, on: On) -> Figure {
     let mut cell = made.copy();
     if on == On::All {

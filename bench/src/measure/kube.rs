@@ -22,13 +22,14 @@ use std::sync::Arc;
 pub(crate) const WORKLOAD: &str =
     "the default profile of Kubernetes; one task placed on a view and taken back; limit: its own";
 
-/// Number of running tasks of a service when another one is placed.
+/// Number of tasks of a service that already run when one more task of it is placed.
 const AT_WORK: u32 = 1000;
 
 /// Number of identical tasks that are placed by one decision.
 const BATCH: u32 = 1000;
 
-/// Kubernetes' default: as many feasible machines as it searches for in a cell of this size, scored for each task.
+/// Kubernetes' default: scores, for each task, as many feasible machines as Kubernetes searches for in a cell of this
+/// size.
 const DEFAULT: Placement = placement(Search::Percentage(0));
 
 /// The default with the score cache.

@@ -41,7 +41,7 @@ pub(crate) fn rows(options: &Options) -> Vec<Row> {
     rows
 }
 
-/// Scheduler time for each of the jobs.
+/// Scheduler time per job.
 fn loop_cost(made: &Made, jobs: &[Job], settings: Settings) -> Figure {
     let cell = SharedCell::new(made.copy());
     let mut scheduler =
@@ -152,7 +152,7 @@ fn sampling(options: &Options, made: &Made) -> (Figure, Figure) {
     by_switch(options, (made, &jobs), &settings, |off| off.placement.search = Search::Full)
 }
 
-/// Share of claims that are rejected if all workers search all machines, by the method to avoid collisions.
+/// Share of rejected claims if all workers search all machines, for each method of avoiding collisions.
 fn conflicts(options: &Options, made: &Made) -> Vec<Row> {
     let rounds = options.work(1000);
     let refused = |homes: bool, near_best: u32| {

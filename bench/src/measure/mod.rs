@@ -1,8 +1,8 @@
 //! The table of figures: costs of the released code, compared with bare loops measured in the same run.
 //!
-//! Question: how far is each figure from its target, and from what the hardware allows? Each row has Omega's figure
-//! (processor time, as the median of several runs, and wall time), the figure of a bare loop over arrays with the
-//! minimum of necessary work, the best figure of prototypes, and the target. The bare loop is measured in the same
+//! Question: how far is each figure from its target, and from what the hardware allows? Each row has Omega's figure:
+//! processor time, as the median of several runs, and wall time. It also has the figure of a bare loop over arrays with
+//! the minimum of necessary work, the best figure of prototypes, and the target. The bare loop is measured in the same
 //! process, between runs of Omega, so that a slow or shared computer slows both. The ratio of the two figures can be
 //! compared between computers.
 //!

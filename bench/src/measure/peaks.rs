@@ -71,7 +71,7 @@ fn cell_with(made: &Made, peaks: Peaks) -> SharedCell {
     cell
 }
 
-/// Scheduler time for each of the jobs.
+/// Scheduler time per job.
 fn cost(made: &Made, jobs: &[Job], peaks: Peaks) -> Figure {
     let cell = cell_with(made, peaks);
     let settings = Settings::new("default").with_seed(SEED);

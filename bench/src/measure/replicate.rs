@@ -2,8 +2,8 @@
 //!
 //! The loop is that of the group `whole`: workers sync, decide, commit and settle until all tasks of a wave are placed.
 //! The bare figure is that of the loop on a cell in memory; the two alternate. Processor time is that of the whole
-//! process, because replicas have their own threads. Beside the time of a commit is the time that the disk needs to
-//! sync a few hundred bytes.
+//! process, because replicas have their own threads. The table also has the time of a commit, and the time that the
+//! disk needs to sync a few hundred bytes.
 
 use super::cells::{self, Made};
 use super::clock::{Figure, median, timed};
@@ -182,7 +182,7 @@ impl Each<'_> {
         Seen {
             figure: done.process.each(done.placed),
             latency_us: replicas.took.percentile_us(50.0),
-            // The bytes include those of the jobs, which are not claims.
+            // The bytes include the log entries that submit the jobs.
             bytes: bytes as f64 / done.placed as f64,
         }
     }

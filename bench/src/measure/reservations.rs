@@ -15,7 +15,7 @@ pub(crate) const WORKLOAD: &str =
 
 const MACHINES: usize = 10_000;
 
-/// Makes a profile that is compared with that for services.
+/// Makes a profile that is compared with the profile for services.
 type Make = fn() -> Profile;
 
 pub(crate) fn rows(options: &Options) -> Vec<Row> {
@@ -42,14 +42,14 @@ pub(crate) fn rows(options: &Options) -> Vec<Row> {
     ]
 }
 
-/// A job with a run time that depends on its number, and for half of the jobs a deadline.
+/// Gives a job a run time that depends on its number. Half of the jobs also get a deadline.
 fn with_times((number, job): (u64, Job)) -> Job {
     let run = number * 7919 % 3_600_000;
     let deadline_ms = number.is_multiple_of(2).then_some(number * 104_729 % 86_400_000);
     Job { runtime_estimate_ms: Some(run), deadline_ms, ..job }
 }
 
-/// Scheduler time for each of the jobs.
+/// Scheduler time per job.
 fn cost(made: &Made, jobs: &[Job], (make, reservations): (Make, usize)) -> Figure {
     let cell = SharedCell::new(made.copy());
     for number in 0..reservations {

@@ -49,7 +49,7 @@ pub(super) fn rows(options: &Options) -> Vec<Row> {
     vec![row.reach(Reach::AtMost(3000.0))]
 }
 
-/// Creates the directory of a replica that is the only one of a cell with this state.
+/// Creates the directory of the only replica of a cell with this state.
 fn make(path: &Path, cell: &Cell) {
     let origin = Origin { cell: CellId(1), kinds: cell.kinds().clone() };
     let identity = Identity { origin, replica: ID, engine: EngineKind::Segment };

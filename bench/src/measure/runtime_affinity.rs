@@ -23,7 +23,7 @@ const APART: usize = 10;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum On {
     Nothing,
-    /// The measured jobs have no rules, but other jobs have both kinds.
+    /// The measured jobs have no rules, but other jobs have both kinds of rules.
     Unused,
     /// Each job accepts at most this many databases in its rack.
     Beside,
@@ -110,7 +110,7 @@ fn furnished(made: &Made, on: On) -> SharedCell {
     cell
 }
 
-/// Scheduler time for each of the jobs.
+/// Scheduler time per job.
 fn cost(made: &Made, jobs: &[Job], on: On) -> Figure {
     let cell = furnished(made, on);
     let settings = Settings::new("default").with_seed(SEED);

@@ -34,15 +34,15 @@ pub(crate) fn rows(options: &Options) -> Vec<Row> {
     rows
 }
 
-/// Wall nanoseconds for each placement, by run.
+/// Wall nanoseconds per placement, by run.
 struct Walls {
     one: Vec<f64>,
     two: Vec<f64>,
     four: Vec<f64>,
 }
 
-/// Number of tasks that are submitted at once. The kernel moves threads that wake up to other processors only after
-/// some time, so short waves would measure that.
+/// Number of tasks that are submitted at once. The kernel takes some time to move woken threads to other processors,
+/// and short waves would measure that time.
 const WAVE: usize = 50_000;
 
 impl Walls {

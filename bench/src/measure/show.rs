@@ -66,7 +66,7 @@ pub(crate) struct Row {
 }
 
 impl Row {
-    /// A row from figures in nanoseconds for each piece of work.
+    /// A row from figures in nanoseconds per piece of work.
     pub(crate) fn time(what: impl Into<String>, unit: Unit, ours: Figure) -> Row {
         let (cpu, wall) = (convert(unit, ours.cpu), convert(unit, ours.wall));
         Row { wall, ..Row::value(what, unit, cpu) }

@@ -75,8 +75,8 @@ fn read(folder: &Path, name: &str, quick: bool) -> Result<(ReferenceFile, JobLis
     Ok((file, lists))
 }
 
-/// Settings for shared state with this many batch schedulers, whose decisions take a tenth of a second, and 5 ms for
-/// each task.
+/// Settings for shared state with this many batch schedulers. A decision takes a tenth of a second, and 5 ms for each
+/// task.
 fn settings(batch: u32, seed: u64) -> ScenarioSettings {
     let decides = DecisionTime { job_s: 0.1, task_s: 0.005 };
     ScenarioSettings {

@@ -107,7 +107,7 @@ fn submitted(made: &Made, jobs: &[Job], how: Submitted) -> Figure {
     span.each(count)
 }
 
-/// Scheduler time for each of the jobs.
+/// Scheduler time per job.
 fn cost(made: &Made, jobs: &[Job], on: On) -> Figure {
     let cell = SharedCell::new(made.copy());
     let much = Amounts::new([1 << 49; 4]);

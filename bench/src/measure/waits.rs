@@ -22,7 +22,7 @@ const MACHINES: usize = 10_000;
 
 const MS: Nanos = 1_000_000;
 
-/// Makes a profile that is compared with that for services.
+/// Makes a profile that is compared with the profile for services.
 type Make = fn() -> Profile;
 
 fn with_load() -> Profile {
@@ -82,7 +82,7 @@ enum Loads {
     Unknown,
 }
 
-/// Scheduler time for each of the jobs.
+/// Scheduler time per job.
 fn cost(made: &Made, jobs: &[Job], Case { make, loads, hold }: Case) -> Figure {
     let cell = SharedCell::new(made.copy());
     if loads == Loads::Reported {

@@ -1,8 +1,8 @@
 //! Question: how many tasks does a core place in a second, from sync to settled commit?
 //!
-//! Each run starts from a copy of one cell at 60 % use. Jobs are submitted in waves, which is not measured; after each
-//! wave the measured workers step until every task is placed. A run ends before 70 % use. The processor time is that of
-//! the workers' threads.
+//! Each run starts from a copy of one cell at 60 % use. Jobs are submitted in waves; the submission is not measured.
+//! After each wave, the workers step until every task is placed, and this time is measured. A run ends before 70 % use.
+//! The processor time is that of the workers' threads.
 
 use super::bare::{self, Columns};
 use super::cells::{self, Made};
@@ -21,8 +21,8 @@ pub(crate) const WORKLOAD: &str =
 /// Number of feasible machines among which a search chooses, as in the bare loop.
 pub(crate) const FEASIBLE: u32 = 64;
 
-/// Number of tasks of one wave. A wave has several thousand decisions, but few compared with the changes that the cell
-/// records.
+/// Number of tasks of one wave. A wave has several thousand decisions, but far fewer changes than the cell's change
+/// lists have room for.
 pub(crate) const WAVE: usize = 10_000;
 
 /// Load of a run.

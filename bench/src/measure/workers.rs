@@ -1,8 +1,8 @@
 //! Question: do workers avoid conflicts with each other, and do they use the cores?
 //!
 //! Conflicts are measured in two ways, because threads that run freely rarely decide at the same time on two cores. In
-//! the second way, all eight workers decide on the same version before any of them commits, which is the worst case,
-//! and independent of the number of cores.
+//! the second way, all eight workers decide on the same version before any of them commits. This is the worst case, and
+//! does not depend on the number of cores.
 
 use super::cells::{self, Made};
 use super::clock::{Figure, median};

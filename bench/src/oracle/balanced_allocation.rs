@@ -23,7 +23,7 @@ impl Default for Args {
     }
 }
 
-/// Compares the score.
+/// Compares the results of the score with the recorded ones.
 pub(super) fn replay(case: &Case<Args>) -> Found {
     let resources = case.args.resources.iter();
     let names: Vec<&str> = resources.map(|resource| kind_name(&resource.name)).collect();

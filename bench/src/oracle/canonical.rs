@@ -1,9 +1,9 @@
-//! Canonical texts of quantities, as the API server writes them after reading one.
+//! Canonical texts of quantities: the form in which the API server writes a quantity that it has read.
 //!
 //! A canonical text keeps the notation of its suffix: powers of two (`Ki`), or powers of a thousand as letters (`k`,
-//! `m`) or as exponents (`e3`). The number before the suffix is no longer divisible by the notation's base. Kubernetes
-//! has two exceptions: short texts that already are canonical stay as they are, with sign and zeros, and powers of two
-//! are replaced by powers of a thousand for fractions and for values below 1024.
+//! `m`) or as exponents (`e3`). The number before the suffix is not divisible by the notation's base. Kubernetes has
+//! two exceptions. Short texts that already are canonical stay as they are, with sign and zeros. For fractions and for
+//! values below 1024, powers of two are replaced by powers of a thousand.
 //!
 //! Omega itself writes no quantities. This code only serves to check that every quantity is read in the right notation.
 
@@ -56,7 +56,8 @@ fn stays(parts: &Text<'_>) -> bool {
         Factor::Ten(exponent) => {
             (exponent - parts.fraction.len() as i64, digits.len() <= DIGITS_MAX)
         }
-        // The digits and the bits of the suffix together must fit in 15 digits. A fraction never stays as it is.
+        // The digits of the number and of the suffix's factor must be fewer than 15 in total. A text with a fraction is
+        // always converted.
         Factor::Two(bits) => {
             let room = parts.fraction.is_empty() && digits.len() + bits as usize * 3 / 10 < 15;
             return room && digits.parse::<u64>().is_ok_and(|value| value % 8 != 0);

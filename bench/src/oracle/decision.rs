@@ -39,12 +39,12 @@ pub(super) struct Asked<'a> {
 }
 
 impl Asked<'_> {
-    /// The expected pods that the pod may not displace.
+    /// The expected pods that the pod may not preempt.
     fn beside(&self) -> impl Iterator<Item = &Expected> {
         self.expected.iter().filter(|other| other.precedence >= self.precedence)
     }
 
-    /// The first filter that rejects the machine in a row if the expected pods already ran there.
+    /// Returns the first filter that would reject the machine at this row if the expected pods already ran there.
     fn refusal_beside(&self, view: &mut View, row: usize) -> Option<Refusal> {
         let there: Vec<GroupRef> =
             self.beside().filter(|other| other.row == row).map(|other| other.group).collect();
@@ -59,7 +59,7 @@ impl Asked<'_> {
         appraisal.refused.into_iter().find(|refusal| refusal.row as usize == row)
     }
 
-    /// The verdict on the machine in a row. The filters are called with and without the expected pods.
+    /// Returns the verdict on the machine at this row. The filters are called with and without the expected pods.
     pub(super) fn verdict(&self, view: &mut View, row: usize) -> Verdict {
         let refused = match self.refusal_beside(view, row) {
             None => self.refusal_alone(view, row),
@@ -74,8 +74,8 @@ fn verdict(refused: &Refusal) -> Verdict {
 }
 
 impl Decision {
-    /// Decides about a pod. If pods are expected on a machine and the pod may not displace them, it must leave room for
-    /// them. So the filters are called with and without them.
+    /// Decides about a pod. If the pod may not preempt the pods that are expected on a machine, there must be room for
+    /// all of them. So the filters are called with and without the expected pods.
     pub(super) fn about(
         world: &mut World,
         (pod, group): (&Pod, GroupRef),
@@ -178,7 +178,7 @@ impl Decision {
         }
     }
 
-    /// Compares the node on which the pod was placed, which is the first by name of those with the best score.
+    /// Compares the node on which the pod was placed: of the nodes with the best score, the first by name.
     pub(super) fn compare_placed(&self, found: &mut Found, placed: Option<&String>) {
         found.compare("placed", &placed, &self.best.first());
     }
@@ -189,7 +189,7 @@ impl Decision {
         found.compare("best", &best.iter().cloned().collect(), &self.best);
     }
 
-    /// The feasible machines.
+    /// Returns the names of the feasible machines.
     pub(super) fn feasible(&self) -> BTreeSet<String> {
         self.totals.keys().cloned().collect()
     }

@@ -24,7 +24,7 @@ pub(super) struct Expect {
     best: Vec<String>,
 }
 
-/// Compares the decision.
+/// Compares Omega's decision with the recorded one.
 pub(super) fn replay(case: &Case<NoArgs, Expect>) -> Found {
     let expect = &case.expect;
     case.replay(|found, world, group| {

@@ -59,7 +59,7 @@ impl Found {
         }
     }
 
-    /// Returns the differences, named as those of a part of the case.
+    /// Returns the differences, with the name of this part of the case in front of each field.
     pub(super) fn within(mut self, part: &str) -> Found {
         for difference in &mut self.0 {
             difference.field = format!("{part}.{}", difference.field);

@@ -46,7 +46,7 @@ pub(super) struct Status {
 #[serde(rename_all = "camelCase")]
 pub(super) struct Expect {
     pre_filter: Option<Status>,
-    /// The only machines that the pre-filter left, if it excluded some at once.
+    /// The only machines that the pre-filter left; `None` if it excluded no machine.
     pre_filter_nodes: Option<Vec<String>>,
     #[serde(default)]
     filter_rejected: BTreeMap<String, Status>,
@@ -70,8 +70,8 @@ pub(super) fn codes(
     feasible: impl IntoIterator<Item = String>,
     machines: impl IntoIterator<Item = String>,
 ) -> BTreeMap<String, Code> {
-    // If the pod is rejected as a whole or a machine is excluded before the filters, the machine has no code of its
-    // own. Kubernetes treats it as one for which evictions could not help.
+    // If the pod is rejected as a whole, or a machine is excluded before the filters, the machine has no code of its
+    // own. Kubernetes treats such a machine as one for which evictions could not help.
     let whole = match pre_filter.map(|status| status.code) {
         Some(code @ (Code::Unschedulable | Code::UnschedulableAndUnresolvable)) => code,
         _ => Code::UnschedulableAndUnresolvable,
@@ -133,7 +133,8 @@ impl Expect {
             Some(Code::Unschedulable | Code::UnschedulableAndUnresolvable)
         );
         if self.pre_filter_nodes.is_none() && !refuses_all {
-            // In all other cases, every machine has a code. A case where one is missing is damaged.
+            // In all other cases, every machine has a code. A recorded case that lacks the code of a machine is
+            // damaged.
             let named = |name: &String| {
                 self.filter_rejected.contains_key(name) || self.feasible.contains(name)
             };

@@ -46,7 +46,7 @@ struct Point {
     score: u8,
 }
 
-/// Compares filter and score.
+/// Compares the results of filter and score with the recorded ones.
 pub(super) fn replay(case: &Case<Args>) -> Found {
     case.replay(|found, world, group| {
         let plugin = NodeResourcesFit::new(&case.args.fit(), &world.kinds());

@@ -1,11 +1,11 @@
-//! Suite `image_locality`: ImageLocality, which scores a node by how many of a pod's images it has.
+//! Suite `image_locality`: ImageLocality, which scores a node by the number of the pod's images that it has.
 
 use super::difference::Found;
 use super::expect::Scoring;
 use super::plugin::Case;
 use omega_schedulers::plugins::ImageLocality;
 
-/// Compares the score.
+/// Compares the results of the score with the recorded ones.
 pub(super) fn replay(case: &Case) -> Found {
     case.replay(|found, world, group| {
         case.expect.compare_no_filter(found, world);

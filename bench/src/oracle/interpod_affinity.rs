@@ -14,7 +14,7 @@ pub(super) struct Args {
     ignore_preferred_terms_of_existing_pods: bool,
 }
 
-/// Compares filter and score.
+/// Compares the results of filter and score with the recorded ones.
 pub(super) fn replay(case: &Case<Args>) -> Found {
     let default = InterPodAffinity::default();
     let plugin = InterPodAffinity {

@@ -18,7 +18,7 @@ pub(super) struct Case {
     matches: bool,
 }
 
-/// Compares whether the selector matches.
+/// Compares Omega's match with the recorded one.
 pub(super) fn replay(case: &Case) -> Found {
     let labels: omega_core::Labels =
         case.labels.iter().map(|(key, value)| (key.as_str(), value.as_str())).collect();

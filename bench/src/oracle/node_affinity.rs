@@ -16,7 +16,7 @@ pub(super) struct Args {
     added_affinity: Option<api::NodeAffinity>,
 }
 
-/// Compares filter and score.
+/// Compares the results of filter and score with the recorded ones.
 pub(super) fn replay(case: &Case<Args>) -> Found {
     let added = case.args.added_affinity.as_ref();
     let plugin =

@@ -4,7 +4,7 @@ use super::difference::Found;
 use super::plugin::Case;
 use omega_schedulers::plugins::NodePorts;
 
-/// Compares the filter.
+/// Compares the results of the filter with the recorded ones.
 pub(super) fn replay(case: &Case) -> Found {
     case.replay(|found, world, group| {
         case.expect.compare_filter(found, world, (&NodePorts, group));

@@ -11,7 +11,7 @@ use omega_workload::kube::api::or_default;
 use serde::Deserialize;
 use std::collections::BTreeMap;
 
-/// A case with these arguments of the plugin and this recording.
+/// A case, with the plugin's arguments of type `A` and the recorded results of type `E`.
 #[derive(Deserialize)]
 pub(super) struct Case<A = NoArgs, E = Expect> {
     #[serde(rename = "id")]
@@ -31,7 +31,7 @@ pub(super) struct Case<A = NoArgs, E = Expect> {
     pub(super) expect: E,
 }
 
-/// Arguments of a plugin without arguments.
+/// Placeholder for the arguments of a plugin that has none.
 #[derive(Default, Deserialize)]
 pub(super) struct NoArgs {}
 

@@ -15,7 +15,7 @@ pub(super) struct Case {
     pod: Pod,
 }
 
-/// Compares both requests.
+/// Compares both requests with the recorded ones.
 pub(super) fn replay(case: &Case) -> Found {
     let mut found = Found::default();
     compare(&mut found, "pod", &case.pod);

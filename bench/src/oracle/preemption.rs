@@ -47,7 +47,7 @@ struct DisruptionBudget {
 #[serde(rename_all = "camelCase")]
 struct Expect {
     filter: Filtered,
-    /// Whether the pod's own preemption policy allows it to displace others.
+    /// Whether the pod's own preemption policy allows it to preempt others.
     eligible_to_preempt: bool,
     candidates: BTreeMap<String, Victims>,
     /// Nodes that were tried without success, with the verdict after the eviction of all pods with lower priority.

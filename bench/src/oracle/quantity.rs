@@ -20,7 +20,7 @@ pub(super) struct Case {
     canonical: Option<String>,
 }
 
-/// Compares the parsed value.
+/// Compares the parsed value with the recorded one.
 pub(super) fn replay(case: &Case) -> Found {
     let mut found = Found::default();
     let quantity = Quantity::parse(&case.r#in);

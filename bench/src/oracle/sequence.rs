@@ -40,7 +40,7 @@ struct Step {
     placed: Option<String>,
 }
 
-/// Compares the decision of each step.
+/// Compares the decision of each step with the recorded one.
 pub(super) fn replay(case: &Case) -> Found {
     let mut found = Found::default();
     if let Err(Refused(why)) = steps(case, &mut found) {

@@ -83,7 +83,7 @@ impl Suite {
         })
     }
 
-    /// The suite with which the name of an id or a file begins.
+    /// Returns the suite with whose name an id or a file name begins.
     fn named(name: &str) -> Option<Suite> {
         Suite::ALL.iter().find(|(suite, _)| name.starts_with(suite)).map(|(_, suite)| *suite)
     }

@@ -16,7 +16,7 @@ pub(super) struct Expects {
     node_name: Expect,
 }
 
-/// Compares the filters and the score.
+/// Compares the results of the filters and the score with the recorded ones.
 pub(super) fn replay(case: &Case<NoArgs, Expects>) -> Found {
     let mut found = case.replay(|found, world, group| {
         let Expects { node_unschedulable, node_name, .. } = &case.expect;

@@ -5,7 +5,7 @@ use super::expect::Scoring;
 use super::plugin::Case;
 use omega_schedulers::plugins::PodTopologySpread;
 
-/// Compares filter and score.
+/// Compares the results of filter and score with the recorded ones.
 pub(super) fn replay(case: &Case) -> Found {
     case.replay(|found, world, group| {
         case.expect.compare_filter(found, world, (&PodTopologySpread, group));

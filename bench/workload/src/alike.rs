@@ -6,7 +6,7 @@ use omega_core::limits::{AMOUNT_MAX, DEVICES_MAX, MACHINES_MAX};
 use omega_core::{Amounts, KindId, Machine};
 use std::str::FromStr;
 
-/// Minimum of memory and of disk space of a machine, if it has any: a mebibyte.
+/// Minimum memory, and minimum disk space, of a machine that has any: a mebibyte.
 const BYTES_MIN: u64 = 1 << 20;
 
 /// A number of identical machines with the standard kinds.
@@ -83,7 +83,7 @@ impl Alike {
     }
 }
 
-/// Checks bytes of a machine. A few of them are an amount whose unit was forgotten.
+/// Checks bytes of a machine. An amount of a few bytes is an error, because its unit was probably forgotten.
 fn of_machine(kind: &str, bytes: u64) -> Result<u64, String> {
     match bytes {
         0 | BYTES_MIN.. => Ok(bytes),

@@ -26,7 +26,7 @@ pub enum AmountError {
         /// The text.
         text: String,
     },
-    /// The unit is not one of the kind's. Use another unit, or none.
+    /// The kind does not have this unit. Use another unit, or none.
     #[error("{text:?} has a unit of another kind: write {like}")]
     OtherUnit {
         /// The text.
@@ -100,7 +100,7 @@ impl Amount {
     /// The amount in the smallest unit of a kind, rounded up, so that a request never becomes smaller.
     ///
     /// # Errors
-    /// If its unit is not one of the kind's, or it is too large.
+    /// If the kind does not have the amount's unit, or the amount is too large.
     pub fn of(&self, unit: Unit) -> Result<u64, AmountError> {
         self.rounded(unit, Rounding::Up)
     }
@@ -108,7 +108,7 @@ impl Amount {
     /// The amount in the smallest unit of a kind.
     ///
     /// # Errors
-    /// If its unit is not one of the kind's, or it is too large.
+    /// If the kind does not have the amount's unit, or the amount is too large.
     pub fn rounded(&self, unit: Unit, rounding: Rounding) -> Result<u64, AmountError> {
         let text = || self.text.clone();
         let (factor, like) = match (unit, self.suffix) {
@@ -138,7 +138,7 @@ impl<'de> Deserialize<'de> for Amount {
     }
 }
 
-/// The text as it was written.
+/// Serializes the text as it was written.
 impl Serialize for Amount {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.serialize_str(&self.text)

@@ -3,15 +3,17 @@
 //! The folder has `dev.csv.gz`, a list made from the published table, or the published table itself (`azure/raw.rs`). The list
 //! is converted as follows:
 //!
-//! - **Jobs.** A batch of virtual machines that were requested together is a job; each machine is a task, and those of
-//!   one size are a group. All are batch jobs, because the list does not say which machines are services.
-//! - **Time.** The list gives the end of the five minutes in which a batch arrived. Time is counted from the beginning
-//!   of the first such interval. Rows are sorted by time, and batches are numbered in this order. A stream has in memory
-//!   the batches of one time, with at most [`TASKS_PER_JOB_MAX`] tasks.
-//! - **Lifetime.** The trace gives a range `[low, high]` of five-minute steps, counting both ends: a life of `low`
-//!   steps lasts between `low` and `low` plus five minutes. So the lifetime is drawn evenly between `low` and `high`
-//!   plus five minutes, by a generator seeded with the seed and the number of the virtual machine, independently of the
-//!   order of rows. A machine that was alive at the end has no end.
+//! - **Jobs.** A batch of virtual machines that were requested together is a job; each virtual machine is a
+//!   task, and the machines of one size are a group. All jobs are batch jobs, because the list does not say
+//!   which machines are services.
+//! - **Time.** The list gives the end of the five minutes in which a batch arrived. Time is counted from the
+//!   beginning of the first such interval. Rows are sorted by time, and batches are numbered in this order. A
+//!   stream has in memory the batches of one time, with at most [`TASKS_PER_JOB_MAX`] tasks.
+//! - **Lifetime.** The trace gives a range `[low, high]` of five-minute steps, counting both ends: a life of
+//!   `low` steps lasts between `low` and `low` plus five minutes. So the lifetime is drawn evenly between `low`
+//!   and `high` plus five minutes. The generator is seeded with the seed and the number of the virtual machine,
+//!   so the result does not depend on the order of rows. A machine that was still alive at the end of the trace
+//!   runs forever.
 //! - **Machines.** The trace has no physical machines, so the user gives some.
 
 mod raw;
@@ -133,7 +135,7 @@ pub struct AzureStream {
     /// The tenant of all jobs of a list, because a list has no tenants.
     tenant: Text,
     clock: Clock,
-    /// The first row of the next time.
+    /// The first row with the next arrival time, which was already read.
     next: Option<Vm>,
     ready: VecDeque<JobEvent>,
 }
@@ -168,7 +170,7 @@ impl Stream for AzureStream {
 }
 
 impl AzureStream {
-    /// Reads the rows of the next time.
+    /// Reads all rows with the next arrival time.
     fn read_moment(&mut self) -> Result<(), LoadError> {
         let first = match self.next.take() {
             Some(first) => Some(first),

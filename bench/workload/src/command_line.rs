@@ -1,5 +1,5 @@
-//! Command lines of all programs. Bad input ends the program with one line on standard error and exit code 2. A noun
-//! without its verb, such as `omega job`, prints its verbs and ends with the same code.
+//! Command lines of all programs. Bad input ends the program with one line on standard error and exit code 2. A command
+//! that lacks its verb, such as `omega job`, prints its verbs and ends with the same code.
 
 mod hints;
 mod place;
@@ -65,7 +65,8 @@ pub fn argument_error(program: &str, error: &clap::Error) -> String {
     format!("{sentence}{tips}; see {} --help", usage(&text).unwrap_or_else(|| program.to_owned()))
 }
 
-/// The error of a command line in one line, with the help of the command in it, and a hint for common mistakes.
+/// Formats the error of a command line in one line. The line refers to the help of the command, and may have a hint for
+/// a common mistake.
 fn error_in_line(root: &Command, words: &[String], error: &mut clap::Error) -> String {
     let place = Place::of(root, words);
     hints::hide(error, place.command);
@@ -102,7 +103,7 @@ fn parts(text: &str) -> (String, String) {
     (sentence.join(" "), tips)
 }
 
-/// The command of the usage line in the text of an error, if it has one.
+/// Returns the command of the usage line in an error's text; `None` if the text has no usage line.
 fn usage(text: &str) -> Option<String> {
     text.lines().find_map(|line| line.trim().strip_prefix("Usage:")).map(command_of)
 }

@@ -1,4 +1,4 @@
-//! Input files that may be compressed, by gzip or Zstandard: recognized by their first bytes, whatever their names.
+//! Input files, which may be compressed with gzip or Zstandard. Their first bytes, not their names, tell the format.
 //!
 //! A file may consist of several members or frames in sequence, as parallel compressors write them. Data that is
 //! damaged or cut off is an error, never an early end.
@@ -17,15 +17,16 @@ const ENDINGS: [&str; 3] = [".gz", ".zst", ""];
 /// supports.
 const TEXT_BYTES_MAX: u64 = 4 << 30;
 
-/// Length up to which a text may be any number of times as long as its file. Beyond, it is at most [`EXPANSION_MAX`] times as
-/// long: lists of a cluster compress to a thirtieth or so, and a damaged or hostile file of a few megabytes would otherwise
-/// fill the memory.
+/// Length up to which a text may be any number of times as long as its file. A longer text may be at most
+/// [`EXPANSION_MAX`] times as long. Lists of a cluster compress to about a thirtieth. A damaged or hostile file of a
+/// few megabytes would otherwise fill the memory.
 const TEXT_BYTES_FREE: u64 = 64 << 20;
 const EXPANSION_MAX: u64 = 128;
 
 const GZIP_MAGIC: [u8; 2] = [0x1f, 0x8b];
 const ZSTD_MAGIC: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
-/// End of the magic number of a frame without content, by which some compressors begin; its first byte is 0x50 to 0x5f.
+/// Last three bytes of the magic number of a frame without content; the first byte is 0x50 to 0x5f. Some compressors
+/// write such a frame at the start.
 const ZSTD_SKIPPABLE: [u8; 3] = [0x2a, 0x4d, 0x18];
 
 /// Opens a file, and decompresses it if it is compressed.
@@ -33,8 +34,8 @@ pub(crate) fn open_input(file: &Path) -> io::Result<Box<dyn BufRead>> {
     decompress(BufReader::new(File::open(file)?))
 }
 
-/// The path of a file: that of `name.csv` or its compressed form, `name.csv.gz` or `name.csv.zst`, whichever exists. If
-/// none of them exists, the path is that of the form in which traces are published.
+/// Returns the path of a file: of `name.csv`, `name.csv.gz` or `name.csv.zst`, whichever exists. If none of them
+/// exists, returns the path of the form in which traces are published.
 #[must_use]
 pub fn stored(file: &Path) -> PathBuf {
     let with = |ending: &str| {
@@ -46,7 +47,7 @@ pub fn stored(file: &Path) -> PathBuf {
     found.unwrap_or_else(|| with(ENDINGS[0]))
 }
 
-/// The name of a file without the ending of a compressed one.
+/// Returns the name of a file without the ending that marks a compressed file.
 #[must_use]
 pub fn plain_name(name: &str) -> &str {
     name.strip_suffix(".gz").or_else(|| name.strip_suffix(".zst")).unwrap_or(name)
@@ -55,7 +56,7 @@ pub fn plain_name(name: &str) -> &str {
 /// Reads the whole text of a file, decompressed.
 ///
 /// # Errors
-/// If it cannot be read, is damaged, too long, or not UTF-8.
+/// If the file cannot be read, is damaged or too long, or is not UTF-8.
 pub fn read_text(file: &Path) -> io::Result<String> {
     let known = std::fs::metadata(file)?;
     let stored = known.is_file().then_some(known.len());
@@ -73,7 +74,7 @@ pub fn read_text(file: &Path) -> io::Result<String> {
             _ => format!("is longer than {TEXT_BYTES_MAX} bytes"),
         }));
     }
-    // PowerShell writes UTF-16 for `>`.
+    // PowerShell's redirection (`>`) writes UTF-16.
     if text.starts_with(b"\xff\xfe") || text.starts_with(b"\xfe\xff") {
         return Err(invalid("is UTF-16 text: save it as UTF-8"));
     }
@@ -165,7 +166,7 @@ impl<R: BufRead> Zstd<R> {
         if skipped < length { Err(cut_off("zstd")) } else { Ok(()) }
     }
 
-    /// Compares the content of a frame with its checksum, if it has one.
+    /// Compares the content of a frame with the frame's checksum, if the frame has one.
     fn check_sum(&self) -> io::Result<()> {
         let sum = self.decoder.get_checksum_from_data();
         if sum.is_none() || sum == self.decoder.get_calculated_checksum() {
@@ -209,7 +210,8 @@ fn fault(error: &(dyn std::error::Error + 'static)) -> io::Error {
             return cut_off("zstd");
         }
         cause = match found {
-            // The source of an I/O error is that of the error in it, so that one is examined itself.
+            // `source` of an I/O error skips the error in it and returns the source of that error. So the error in it
+            // is examined directly.
             Some(io) => io.get_ref().map(|inner| inner as &(dyn std::error::Error + 'static)),
             None => error.source(),
         };

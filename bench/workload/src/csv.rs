@@ -1,51 +1,50 @@
 //! A cell and its jobs as two tables, for any source that can write CSV.
 //!
-//! Both tables have a header; the order of columns is free, and all but the first few may be left
-//! out, or left empty in a row. A column that is not listed here is an error, so that a mistyped
-//! name does not pass for a default.
+//! Both tables have a header; the order of columns is free, and all but the first few may be left out, or left
+//! empty in a row. A column that is not listed here is an error, so that a mistyped name is not ignored.
 //!
 //! **Machines.**
 //!
-//! | column | holds | if left out |
+//! | column | content | if left out |
 //! |---|---|---|
 //! | `name` | the machine's name | required |
 //! | `cpu` | cores: `32`, `0.5` | required |
 //! | `memory` | bytes: `1000000`, `64Gi`, `1.5Ti`, `16G` | required |
 //! | `disk` | bytes, as `memory` | none |
 //! | `gpu` | whole devices | none |
-//! | `count` | so many machines, called `NAME-0`, `NAME-1`, … | one, called `NAME` |
+//! | `count` | number of machines, named `NAME-0`, `NAME-1`, … | one, named `NAME` |
 //! | `zone`, `rack` | the labels of these keys | no such label |
 //! | `labels` | `KEY=VALUE;KEY=VALUE` | none |
 //! | `taints` | `KEY=VALUE:EFFECT;KEY:EFFECT`; an effect is `NoSchedule`, `PreferNoSchedule` or `NoExecute` | none |
 //!
 //! **Jobs**, each of `count` identical tasks.
 //!
-//! | column | holds | if left out |
+//! | column | content | if left out |
 //! |---|---|---|
 //! | `name` | the job's name | required |
-//! | `count` | how many tasks | required |
-//! | `cpu`, `memory` | what each task asks, as above | required |
+//! | `count` | number of tasks | required |
+//! | `cpu`, `memory` | request of each task, as above | required |
 //! | `disk`, `gpu` | the same | nothing |
-//! | `gpu_share` | how much of each device, in thousandths | 1000 |
-//! | `arrival_s` | when the job comes, in seconds | 0 |
-//! | `run_s` | how long each task runs, in seconds | for ever |
+//! | `gpu_share` | requested part of each device, in thousandths | 1000 |
+//! | `arrival_s` | arrival time of the job, in seconds | 0 |
+//! | `run_s` | run time of each task, in seconds | forever |
 //! | `kind` | `service` or `batch`; also the scheduler that places it | batch if it has a `run_s` |
-//! | `precedence` | an integer; a higher one may displace a lower one | 0 |
-//! | `tenant` | who pays | `default` |
-//! | `gang` | `all`, or how many tasks must be placed together | no gang |
+//! | `precedence` | an integer; a job may preempt jobs with lower precedence | 0 |
+//! | `tenant` | the tenant that is charged for the job | `default` |
+//! | `gang` | `all`, or the number of tasks that must be placed together | no gang |
 //! | `labels` | `KEY=VALUE;KEY=VALUE`, of the tasks | none |
-//! | `require` | what the machine's labels must be, all of: `KEY=VALUE`, `KEY!=VALUE`, `KEY in A\|B`, `KEY notin A\|B`, `KEY>N`, `KEY<N`, `KEY exists`, `KEY absent`, separated by `;` | any machine |
-//! | `tolerate` | taints it puts up with: `KEY`, `KEY=VALUE`, `KEY:EFFECT`, `KEY=VALUE:EFFECT`, or `*`, separated by `;` | none |
-//! | `spread` | `LEVEL:SKEW`: its tasks are spread evenly over racks, zones, …, no two apart by more than the skew; `LEVEL:SKEW:soft` is a wish | no spread |
+//! | `require` | conditions on the machine's labels, all of which must be met: `KEY=VALUE`, `KEY!=VALUE`, `KEY in A\|B`, `KEY notin A\|B`, `KEY>N`, `KEY<N`, `KEY exists`, `KEY absent`, separated by `;` | any machine |
+//! | `tolerate` | tolerated taints: `KEY`, `KEY=VALUE`, `KEY:EFFECT`, `KEY=VALUE:EFFECT`, or `*`, separated by `;` | none |
+//! | `spread` | `LEVEL:SKEW`: its tasks are spread evenly over racks, zones, …, and the numbers of tasks differ by at most the skew; `LEVEL:SKEW:soft` is a preference | no spread |
 //! | `anti_affinity` | levels at which no two of its tasks share a domain | may share |
-//! | `ports` | ports each task has to itself: `8080;9090/udp` | none |
+//! | `ports` | ports that no two tasks on a machine share: `8080;9090/udp` | none |
 //!
 //! A `LEVEL` is the key of a label, or `machine`. A column `resource:NAME` in either table registers
 //! one more resource kind, counted in whole units.
 //!
 //! **Placements**, if some tasks run at the start: a row for each.
 //!
-//! | column | holds | if left out |
+//! | column | content | if left out |
 //! |---|---|---|
 //! | `job` | the job's name; its `arrival_s` is 0 | required |
 //! | `machine` | the machine's name | required |

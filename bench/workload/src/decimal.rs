@@ -1,9 +1,9 @@
 //! Decimal numbers in inputs, parsed without rounding.
 //!
-//! A trace may give a request of `0.07` of a machine of 100,000 units. As a float that is slightly more than 7,000
-//! units, which is rounded up to 7,001; as digits and an exponent it is exactly 7,000 on every platform.
+//! A trace may give a request of `0.07` of a machine of 100,000 units. As a float, the product is slightly more than
+//! 7,000 units, which is rounded up to 7,001. As digits and an exponent, it is exactly 7,000 on every platform.
 
-/// Maximum number of digits of a decimal. With these, a product with any unit up to 2^50 fits in 128 bits.
+/// Maximum number of digits of a decimal. With this bound, a product with any unit up to 2^50 fits in 128 bits.
 const DIGITS_MAX: usize = 22;
 
 /// A decimal number that is not negative: `digits` times ten to the power of `exponent`.

@@ -1,4 +1,4 @@
-//! Fragmentation: the part of the free amounts that is on machines where tasks that request them do not fit.
+//! Fragmentation: the share of the free amounts on machines where tasks with such requests do not fit.
 //!
 //! (Weng et al., "Beware of Fragmentation", ATC 2023, measure fragmentation of devices; here it is measured for any
 //! kind.)
@@ -42,9 +42,9 @@ impl Requests {
         requests
     }
 
-    /// For each kind, the share of the free amount that is on machines where a task that requests the kind does not
-    /// fit, as the mean over the tasks of the most frequent requests. `None` for a kind of which nothing is free, or
-    /// which no task requests.
+    /// Returns the fragmentation of each kind: the share of the free amount on machines where a task does not fit. It
+    /// is the mean over the tasks of the most frequent requests that request the kind. `None` for a kind of which
+    /// nothing is free, or which no task requests.
     #[must_use]
     pub fn fragmented(&self, cell: &Cell) -> Vec<Option<f64>> {
         let requests = self.most_frequent();

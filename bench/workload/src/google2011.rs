@@ -3,27 +3,27 @@
 //! The folder has `machine_events_compact.csv.gz`, `tasks_replay.csv.gz` and `jobs_dev_days0-10.csv.gz`, all derived
 //! from the published tables. The replay is converted as follows ([`jobs`] describes the conversion of the list of jobs):
 //!
-//! - **Scale.** The trace gives amounts as fractions of the largest machine. Here that machine has 64 cores, 256 GiB of
-//!   memory and 16 TiB of disk. Requests are rounded up and capacities to the nearest unit, so rounding never makes
-//!   room.
-//! - **Disk.** The trace does not give the machines' disks. Every machine gets 16 TiB, of which the initial tasks need
-//!   at most 2 %, so disk never affects a placement.
-//! - **Overcommit.** A request of the trace is a limit, and the cell was overcommitted: the initial tasks request up to
-//!   1.58 times a machine's CPU and 2.00 times its memory. So both kinds are compressible, and machines may be claimed
-//!   to 160 % and 200 %. With the production tasks alone, 141 % of the CPU is needed, and machines may be claimed to 145 %
-//!   and 100 %.
-//! - **Time.** The replay begins at 600 s of the trace's clock. The run time of an initial task is counted from the
-//!   clock's zero, so 600 s less remain. For nearly all of these tasks the run time is longer than that. For 2 % it is
-//!   shorter, so it cannot be counted from zero, and is not reduced.
-//! - **Jobs.** Tasks of one trace job that arrive at different times, or have different priorities, become several
-//!   jobs, `ID.1`, `ID.2`, …; tasks of one job with different requests become groups.
-//! - **Service** is defined as in the paper: production (priority 9 and above) and scheduling class 2 or 3. All other jobs
-//!   are batch.
+//! - **Scale.** The trace gives amounts as fractions of the largest machine. Here that machine has 64 cores,
+//!   256 GiB of memory and 16 TiB of disk. Requests are rounded up and capacities to the nearest unit, so
+//!   rounding never makes room.
+//! - **Disk.** The trace does not give the machines' disks. Every machine gets 16 TiB, of which the initial
+//!   tasks need at most 2 %, so disk never affects a placement.
+//! - **Overcommit.** A request of the trace is a limit, and the cell was overcommitted: the initial tasks
+//!   request up to 1.58 times a machine's CPU and 2.00 times its memory. So both kinds are compressible, and
+//!   160 % of a machine's CPU and 200 % of its memory may be claimed. With the production tasks alone, 141 % of
+//!   the CPU is needed, and the bounds are 145 % and 100 %.
+//! - **Time.** The replay begins at 600 s of the trace's clock. The run time of an initial task is counted from
+//!   the clock's zero, so 600 s of it have passed at the start. For 2 % of these tasks the run time is shorter
+//!   than that; it cannot be counted from zero, and is not reduced.
+//! - **Jobs.** Tasks of one trace job that arrive at different times, or have different priorities, become
+//!   several jobs, `ID.1`, `ID.2`, …; tasks of one job with different requests become groups.
+//! - **Service** is defined as in the paper: production (priority 9 and above) and scheduling class 2 or 3. All
+//!   other jobs are batch.
 //! - A task that failed or was killed ends after its run time, like one that finished.
 //! - **Order.** Rows are sorted by time. A stream has in memory the machines and the tasks of one time, at most
-//!   [`TASKS_PER_JOB_MAX`](omega_core::limits::TASKS_PER_JOB_MAX) (there are 144,339 initial ones). The parts of a job
-//!   must be known when its first part arrives, so the file is read twice; the first pass keeps a few numbers of each
-//!   job.
+//!   [`TASKS_PER_JOB_MAX`](omega_core::limits::TASKS_PER_JOB_MAX) (there are 144,339 initial ones). The parts
+//!   of a job must be known when its first part arrives, so the file is read twice; the first pass keeps a few
+//!   numbers of each job.
 
 pub mod jobs;
 mod machines;
@@ -100,7 +100,7 @@ impl Stream for GoogleStream {
         if self.next.is_none() {
             self.next = self.tasks.next_job()?.map(Event::Job);
         }
-        // After the last job, the only events are those of machines up to the arrival of the last task.
+        // After the last job, only machine events remain, up to the arrival of the last task.
         let until_ms = self.next.as_ref().map_or(self.tasks.end_ms(), Event::at_ms);
         if let Some(event) = self.machines.next_until(until_ms)? {
             return Ok(Some(Event::Machine(event)));

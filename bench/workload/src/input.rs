@@ -152,7 +152,7 @@ pub enum InputError {
     Part {
         /// The given name.
         part: String,
-        /// The names of its files.
+        /// The names of the trace's files.
         known: &'static [&'static str],
     },
     /// A file is missing or invalid. Correct the file or its path.
@@ -205,8 +205,8 @@ impl InputArgs {
         self.part.as_deref().or_else(older)
     }
 
-    /// The argument that is missing or conflicts, for arguments from a file; those of a command line are checked by
-    /// clap.
+    /// Returns the argument that is missing or conflicts, for arguments from a file. Clap checks the arguments of a
+    /// command line.
     #[must_use]
     pub fn lacks(&self) -> Option<&'static str> {
         let files = (self.machines_file.is_some(), self.jobs_file.is_some());
@@ -243,7 +243,7 @@ impl InputArgs {
         }
     }
 
-    /// The seed, if the workload depends on it; most traces do not.
+    /// Returns the seed if the workload depends on it, and 0 otherwise. Most traces do not depend on it.
     #[must_use]
     pub fn seed_of_workload(&self, seed: u64) -> u64 {
         let read = self.cluster.is_some() || self.machines_file.is_some();

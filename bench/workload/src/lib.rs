@@ -1,7 +1,7 @@
 //! A workload: the machines of a cell, and the jobs that arrive over time.
 //!
 //! Every source of input (a trace, a cluster's description, two tables, a generator) has a reader that makes a
-//! [`Workload`]; the rest of the code does not depend on the source. A reader returns either all of its input or one
+//! [`Workload`]. The rest of the code does not depend on the source. A reader returns either all of its input or one
 //! [`LoadError`] that names file, line and field. Input that a reader could read but not convert is listed in
 //! [`Workload::notes`]. Traces, which may exceed the memory, are read as a [`stream`]; a whole workload is such a
 //! stream read to its end.

@@ -1,4 +1,4 @@
-//! The job lists by which the Omega paper's lightweight simulator was compared with others.
+//! The job lists on which the Omega paper's lightweight simulator was compared with other simulators.
 //!
 //! A cell consists of identical machines of 4 cores and 16 GiB. Its jobs are a *prefill* of service jobs that arrive at
 //! the start and never end, then batch and service jobs. Each row of a list is one job of identical tasks. The prefill
@@ -34,8 +34,8 @@ const CELLS: [Cell; 3] = [
     Cell { name: "L4", machines: 10_000, lists: ["L_prefill", "L_batch_x4", "L_service"] },
 ];
 
-/// Reads a cell: `M` (2,000 machines, a day), `L` (10,000 machines, six hours), or `L4` (as `L`, with four times the
-/// batch load).
+/// Reads a cell: `M` (2,000 machines, a day), `L` (10,000 machines, six hours), or `L4` (like `L`, but with
+/// four times the batch load).
 ///
 /// # Errors
 /// If there is no such cell, or a file is missing or invalid.
@@ -90,7 +90,8 @@ impl Stream for OmegaSimStream {
             list.fill()?;
         }
         let waiting = self.lists.iter_mut().filter(|list| list.order.earliest_ms().is_some());
-        // Of rows with equal times, that of the first list is taken: the prefill, then batch, then service.
+        // Of rows with equal times, the row of the first list is taken. The order of the lists is prefill, batch,
+        // service.
         let Some(list) = waiting.min_by_key(|list| list.order.earliest_ms()) else {
             return Ok(None);
         };

@@ -1,4 +1,5 @@
-//! Alibaba's cluster trace of 2023 of tasks that share GPUs ("openb"), of which only the order of arrival is used.
+//! Alibaba's cluster trace of 2023 of tasks that share GPUs ("openb"). Only the order of arrivals is used, not their
+//! times.
 //!
 //! The folder has `openb_node_list_all_node.csv.gz` and the task lists `openb_pod_list_LIST.csv.gz`, as published but
 //! compressed. Each task is a job. Tasks arrive one millisecond apart in the order of the list and run forever, because

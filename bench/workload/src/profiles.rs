@@ -1,7 +1,7 @@
 //! `--profile FILE`: the profiles of the run's schedulers.
 //!
-//! All errors are reported before the run: those of the file itself before the input is read, those that depend on the
-//! cell's kinds after that.
+//! All errors are reported before the run. Errors of the file itself are reported before the input is read. Errors that
+//! depend on the cell's kinds are reported after that.
 
 use crate::SCHEDULERS;
 use omega_core::Kinds;
@@ -34,7 +34,7 @@ pub enum ProfileError {
     Content {
         /// Path of the file.
         file: PathBuf,
-        /// The error, with its place.
+        /// The error, with its position in the file.
         why: ConfigError,
     },
     /// The run has no scheduler of that name. Name an existing one, or remove the profile.
@@ -83,7 +83,7 @@ pub fn load(file: &Path) -> Result<Profiles, ProfileError> {
     Ok(profiles)
 }
 
-/// Checks that the profiles name only what a cell with these kinds has.
+/// Checks the profiles against a cell with these kinds. A profile must not name a kind that the cell does not have.
 pub fn check(file: &Path, profiles: &Profiles, kinds: &Kinds) -> Result<(), ProfileError> {
     profiles.check(kinds).map_err(|why| ProfileError::Content { file: file.to_path_buf(), why })
 }

@@ -4,9 +4,9 @@
 //! order of time, and does not keep them. Callers that need everything at once call [`whole`] (`omega run` does,
 //! because its report needs earlier jobs). So each format has only one parser.
 //!
-//! Files need not be strictly sorted. Rows pass through a window that sorts them (`stream/order.rs`). If a row is too
-//! late for the window, that is an error: sorting on disk instead would turn a command of seconds into one of hours,
-//! without saying so. Each reader documents the size of its window.
+//! Files need not be strictly sorted. Rows pass through a window that sorts them (`stream/order.rs`). A row that is too
+//! late for the window is an error. If such files were sorted on disk instead, a command could take hours instead of
+//! seconds, without notice. Each reader documents the size of its window.
 
 pub(crate) mod order;
 
@@ -95,8 +95,8 @@ impl Event {
 
 /// A workload that is read event by event.
 ///
-/// An implementor returns events in ascending order of time, with machine events before jobs of the same time, and
-/// keeps at most a window of them in memory. After an error it is not called again.
+/// An implementor returns events in ascending order of time, with machine events before jobs of the same time. It keeps
+/// at most a window of events in memory. After an error, the stream is not called again.
 pub trait Stream {
     /// The initial state.
     fn head(&self) -> &Head;
@@ -114,7 +114,7 @@ pub trait Stream {
 /// Reads a stream to its end.
 ///
 /// # Errors
-/// If it cannot be read, or two jobs have one name.
+/// If the stream cannot be read, or two jobs have the same name.
 pub fn whole(stream: &mut dyn Stream) -> Result<Workload, LoadError> {
     let mut names: HashMap<Text, Option<u64>> = HashMap::new();
     let (mut arrivals, mut machine_events) = (Vec::new(), Vec::new());
@@ -144,8 +144,8 @@ pub fn whole(stream: &mut dyn Stream) -> Result<Workload, LoadError> {
     })
 }
 
-/// Hashes of the names of earlier jobs, without the jobs. With a hundred million names, the probability that two have
-/// the same 64-bit hash is one in four thousand.
+/// Hashes of the names of earlier jobs, so that the jobs themselves need not be kept. With a hundred million names, the
+/// probability that two have the same 64-bit hash is one in four thousand.
 #[derive(Debug, Default)]
 pub struct Names {
     /// The line of each name, by the hash of the name.
@@ -194,7 +194,7 @@ pub struct Held {
 }
 
 impl Held {
-    /// Creates the stream of a workload that was read from `file`, if it was read from one.
+    /// Creates the stream of a workload. `file` is the file that the workload was read from, for error messages.
     #[must_use]
     pub fn new(workload: Workload, file: &Path) -> Held {
         let jobs_at = JobsAt { file: file.to_path_buf(), column: "metadata.name" };

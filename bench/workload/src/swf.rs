@@ -40,8 +40,8 @@ const FIELDS: [&str; 18] = [
     "think time",
 ];
 
-/// Largest time or count that is accepted: 10^15. In seconds that is 30 million years, so that no sum over a log
-/// exceeds 64 bits in milliseconds.
+/// Largest time or count that is accepted: 10^15. As seconds that is 30 million years; in milliseconds, sums of such
+/// times fit in 64 bits.
 const NUMBER_MAX: u64 = 1_000_000_000_000_000;
 
 /// A job of a log, with the fields that batch schedulers use.
@@ -80,9 +80,9 @@ pub struct Log {
 /// The machine of the log, by the header lines read so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Header {
-    /// Its processors (`MaxProcs`).
+    /// Processors of the machine (`MaxProcs`).
     pub processors: Option<u64>,
-    /// Its nodes (`MaxNodes`).
+    /// Nodes of the machine (`MaxNodes`).
     pub nodes: Option<u64>,
 }
 
@@ -156,7 +156,7 @@ impl Log {
         Ok(None)
     }
 
-    /// Reads a line with its end. Returns whether there was one.
+    /// Reads a line with its end. Returns whether there was a line.
     fn read_line(&mut self) -> Result<bool, LoadError> {
         self.line.clear();
         let mut bounded = self.input.as_mut().take(LINE_BYTES_MAX as u64 + 1);

@@ -6,8 +6,8 @@
 //!
 //! The load is exact: jobs are drawn until the work within the span is the requested share of the cell's capacity.
 //! Service jobs that never end are about three quarters of the load, and are present at the start. The others arrive as
-//! a Poisson process (given their number, arrivals are independent and uniform over the span). None of these runs at
-//! the start, so the first half hour has less load than the rest.
+//! a Poisson process (given their number, arrivals are independent and uniform over the span). None of these later jobs
+//! runs at the start, so the first half hour has less load than the rest.
 //!
 //! Equal options give equal workloads on every platform: the random generator is seeded, and floats are only added,
 //! multiplied and rounded, which gives the same results on all processors.

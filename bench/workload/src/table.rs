@@ -51,14 +51,14 @@ impl Table {
     /// Opens a file and reads its header.
     ///
     /// # Errors
-    /// If it cannot be read, is empty, or its header is invalid.
+    /// If the file cannot be read or is empty, or its header is invalid.
     pub fn open(file: &Path) -> Result<Table, LoadError> {
         let table = Table::at_start(file)?;
         table.with_header()
     }
 
-    /// Opens a file that may be published without a header. If the first line has as many fields as `columns`, and its first
-    /// field is not the first of these names, it is a row.
+    /// Opens a file that may be published without a header. The first line is a row if it has as many fields as
+    /// `columns`, and its first field is not the first of these names.
     ///
     /// # Errors
     /// If the file cannot be read, is empty, or its first line is neither a row nor a valid header.
@@ -135,7 +135,7 @@ impl Table {
     /// The columns with these names.
     ///
     /// # Errors
-    /// If one of them is missing.
+    /// If a column is missing.
     pub fn find<const N: usize>(&self, names: [&str; N]) -> Result<[Column; N], LoadError> {
         let mut columns = [Column(0); N];
         for (column, name) in columns.iter_mut().zip(names) {
@@ -185,7 +185,7 @@ impl Table {
         }
     }
 
-    /// Reads and splits the next line that is not blank. Returns whether there was one.
+    /// Reads and splits the next line that is not blank. Returns whether there was a line.
     fn next_record(&mut self) -> Result<bool, LoadError> {
         loop {
             let read = self.record.read_line(&mut *self.input);
@@ -193,7 +193,7 @@ impl Table {
                 Ok(0) => return Ok(false),
                 Ok(_) => {}
                 Err(error) => {
-                    // The error is in the line after the last one, which is not counted yet.
+                    // The error is in the line after the last one read. That line is not counted yet.
                     self.record.number += 1;
                     return Err(self.error_at(None, describe(&error)));
                 }
@@ -210,7 +210,7 @@ impl Table {
     }
 }
 
-/// The separator of a header's columns, if it is another one than a comma.
+/// Returns the name of a header's separator, if it is not a comma.
 fn separator(header: &str) -> Option<&'static str> {
     [(';', "semicolons"), ('\t', "tabs"), ('|', "vertical bars")]
         .into_iter()

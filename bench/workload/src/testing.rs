@@ -40,7 +40,7 @@ pub(crate) fn message<T>(dir: &Path, result: Result<T, LoadError>) -> String {
     error.replace(&format!("{}/", dir.display()), "")
 }
 
-/// A folder of the public data, or `None` with a message if it is missing.
+/// Returns a folder of the public data; prints a message and returns `None` if the folder is missing.
 ///
 /// The environment variable `OMEGA_DATA` names the folder of all data; by default it is `shared/data` next to the
 /// workspace.

@@ -67,7 +67,8 @@ impl TraceFiles {
         self.folder.as_deref().ok_or_else(missing)
     }
 
-    /// The path of a part: the given one, or that of the file with its published name in the folder, plain or compressed.
+    /// Returns the path of a part: the given path, or that of the published file in the folder, plain or
+    /// compressed.
     ///
     /// # Errors
     /// If no path is given for the part, and there is no folder.

@@ -33,16 +33,16 @@ use omega_core::{
 };
 use scratch::Had;
 
-/// Number of rounds in which gangs and evictions are rejected one after the other. After that, all that could still be
-/// rejected are rejected together. Each round takes as long as all items of the transaction, and its rejections may
-/// cause another round.
+/// Number of rounds that reject only the gangs and evictions that break a rule. After them, one round rejects all gangs
+/// and evictions that could break a rule. The bound is needed because each round checks the whole transaction, and its
+/// rejections may cause another round.
 const ROUNDS_MAX: usize = 4;
 
 impl Cell {
     /// Checks a transaction, and applies the items that pass.
     ///
     /// # Errors
-    /// The transaction is invalid as a whole. Conflicts are no errors.
+    /// The transaction is invalid as a whole. Conflicts are not errors.
     pub fn commit(&mut self, txn: &Transaction) -> Result<Commit, TransactionError> {
         self.commit_digested(txn, Digest::of(txn))
     }
@@ -119,15 +119,15 @@ impl Cell {
         }
     }
 
-    /// Checks all items, and repeats this without the rejected ones until no further gang, eviction or runtime affinity
-    /// is rejected.
+    /// Checks all items. Repeats the check without the rejected items until it rejects no further gang, eviction or
+    /// claim with unmet runtime affinity.
     pub(crate) fn judge_all(&mut self, txn: &Transaction, scratch: &mut Scratch) {
         let mut refused = Vec::new();
         let mut first = Vec::new();
         for round in 0.. {
             self.judge_items(txn, &refused, scratch);
-            // If no such policy applies, the review is skipped, because it would wait for lengths that were just
-            // written.
+            // Without such a policy the review is skipped, because it reads vector lengths that were just written, and
+            // the processor would stall.
             if scratch.met.is_empty() {
                 break;
             }
@@ -248,7 +248,7 @@ impl Cell {
         let owner = job.owner;
         let parts = Parts { job, machines, tenants, policies, facts, now_ms: *now_ms };
         Cell::place(parts, claim.task, claim.machine, grant);
-        // Pushed here and not returned, because a returned step would be copied at the size of the largest step.
+        // Pushed here instead of returned, because a returned step is copied at the size of the largest variant.
         scratch.steps.push(Step::Placed { task: claim.task, slot: claim.machine.slot, owner });
         Ok(())
     }
@@ -299,9 +299,8 @@ fn remove_task(parts: Parts<'_>, id: TaskId, scratch: &mut Scratch) -> Result<St
     Ok(Step::Removed { task: id, slot: machine.slot, owner, before: record })
 }
 
-/// Replaces the reason of claims that were rejected because their gang stayed too small by the reason of the first
-/// round, if there was one. The last round may not give that reason again, because it rejects the gang's other claims
-/// unchecked.
+/// Restores the first round's reason for claims that were rejected because their gang stayed too small. The last round
+/// does not always find that reason, because it rejects the gang's other claims unchecked.
 fn name_first_reasons(conflicts: &mut [Conflict], first: &[Conflict]) {
     for conflict in conflicts.iter_mut().filter(|c| c.reason == Reason::GangIncomplete) {
         if let Ok(i) = first.binary_search_by(|known| known.item.cmp(&conflict.item)) {

@@ -1,9 +1,9 @@
 //! Resizes: changes of a placed task's allocation.
 //!
-//! A resize is checked like a claim of the difference. Growth needs room on the machine, in the quotas of the tenant,
-//! and in the share of batch tasks at this time of day. Shrinking frees the difference at once. A resized task has
-//! constant amounts all day; resized back to its request, it follows its demand profile again. No task is evicted for a
-//! resize. A draining machine accepts no new tasks, but its tasks may grow.
+//! A resize is checked like a claim of the difference. Growth must fit on the machine, in the tenant's quotas, and in
+//! the share that batch tasks may have at this time of day. Shrinking frees the difference at once. A resized task has
+//! constant amounts all day. If it is resized back to its request, it follows its demand profile again. No task is
+//! evicted for a resize. A draining machine accepts no new tasks, but its tasks may grow.
 
 use super::scratch::{Had, Scratch, Step};
 use crate::cell::{Cell, Change};
@@ -101,7 +101,7 @@ impl Cell {
     }
 }
 
-/// Growth of a task, by kind. Negative for kinds of which it gets less.
+/// The change of a task's amounts by kind: `to` minus `from`, negative where the task shrinks.
 fn difference(to: &[i64], from: &[i64]) -> Values {
     to.iter().zip(from).map(|(to, from)| to - from).collect()
 }

@@ -7,7 +7,7 @@ use crate::policy::{Notes, PolicySet};
 use omega_core::transaction::Item;
 use omega_core::{Conflict, NodeCores, TaskId, Transaction};
 
-/// A change by an item of a transaction, which can be undone.
+/// A change that an item of a transaction made, in a form that can be undone.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Step {
     Placed { task: TaskId, slot: u32, owner: OwnerId },
@@ -25,7 +25,7 @@ impl Step {
     }
 }
 
-/// Parts of a task's former allocation that its record does not contain.
+/// Parts of a task's former allocation that are not in its `TaskRecord`.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Had {
     /// The allocated amounts, if they differed from the request of the task's group.
@@ -42,8 +42,8 @@ pub(crate) struct Scratch {
     pub(crate) steps: Vec<Step>,
     pub(crate) conflicts: Vec<Conflict>,
     pub(super) touched: Vec<u32>,
-    /// Former allocations of tasks that were resized, and of removed tasks whose record does not contain all. The undo
-    /// needs them. In the order of the steps.
+    /// Former allocations, needed by the undo, in the order of the steps: those of resized tasks, and those of removed
+    /// tasks whose amounts or cores are not in the task record.
     pub(super) had: Vec<(TaskId, Had)>,
     /// The policies that apply to the transaction, or to at least one of its tasks.
     pub(super) met: PolicySet,
@@ -72,16 +72,16 @@ impl Scratch {
     }
 }
 
-/// Items that a check of the whole transaction rejects.
+/// Selects the items that a check of the whole transaction rejects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Scope {
     /// The items that break the rule of the check.
     Breaking,
-    /// All items that could break the rule of the check, once there have been too many rounds.
+    /// All items that could break the rule of the check. Used when there were too many rounds.
     All,
 }
 
-/// A transaction whose items have all been checked one by one, to be checked as a whole.
+/// A transaction that is checked as a whole, after each of its items was checked alone.
 pub(crate) struct Review<'a> {
     pub(crate) txn: &'a Transaction,
     /// The steps of the items without a conflict, in the order of the items.
@@ -97,7 +97,7 @@ impl Review<'_> {
         self.conflicts.binary_search_by(|conflict| conflict.item.cmp(&item)).is_err()
     }
 
-    /// The rows of machines from which tasks were removed.
+    /// For each removed task, the row of the machine that it left.
     pub(crate) fn machines_before(&self) -> FastMap<TaskId, u32> {
         let removed = |step: &Step| match step {
             Step::Removed { task, slot, .. } => Some((*task, *slot)),

@@ -1,4 +1,4 @@
-//! The undo of a commit, which reverts its steps in reverse order. Policies revert their counts exactly, so no trace is
+//! The undo of a commit. It reverts the steps in reverse order. Policies restore their counts exactly, so no trace is
 //! left.
 
 use super::scratch::{Had, Scratch, Step};

@@ -6,8 +6,8 @@
 //! ```
 //!
 //! The rings are not part of the state: no outcome depends on them, and they are neither hashed nor saved in snapshots.
-//! Replicas derive them from the commands that they apply, so two replicas have equal events as far back as the rings
-//! of both reach. If a cell keeps no events, each event costs one comparison.
+//! Each replica derives its events from the commands that it applies, so two replicas have equal events as far back as
+//! both their rings reach. If a cell keeps no events, each event costs one comparison.
 
 mod notes;
 mod ring;
@@ -21,7 +21,7 @@ pub const HISTORY_BYTES: usize = 16 << 20;
 /// An event of a job, task or machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Event {
-    /// Number of the event among all events that this process has recorded, ascending.
+    /// Number of the event. Numbers ascend over all events that this process has recorded.
     pub number: u64,
     /// Time of the event, by the cell's clock.
     pub at_ms: u64,
@@ -60,7 +60,7 @@ pub enum EventKind {
         /// Number of the version.
         number: u32,
     },
-    /// The job was killed; or the task was, because its group shrank.
+    /// The job was killed, or the task was killed because its group shrank.
     Killed,
     /// All tasks of the job have ended.
     Ended,
@@ -83,7 +83,7 @@ pub enum EventKind {
     Failed,
     /// The task was lost together with its machine or its supervisor, and is pending again.
     Lost,
-    /// The task was stopped on a machine that is drained by a time, and is pending again.
+    /// The task was stopped because its machine must be empty by a time, and is pending again.
     Moved,
     /// A scheduler released the task, to place it elsewhere.
     Released {
@@ -94,7 +94,7 @@ pub enum EventKind {
     Evicted {
         /// Id of the scheduler.
         scheduler: SchedulerId,
-        /// The job whose task was placed on the machine by this transaction, if any.
+        /// The job that got the room: this transaction placed one of its tasks on the machine. `None` if there is none.
         by: Option<JobId>,
     },
     /// The gang was incomplete at its timeout, so the task was taken off its machine.
@@ -116,7 +116,7 @@ pub enum EventKind {
 }
 
 impl EventKind {
-    /// The event of a report that changes a task. A task that was told to stop where it was is no lost one.
+    /// The event for a report that changes a task. A lost task whose agent stopped it on request was moved, not lost.
     pub(crate) fn of_report(report: TaskReport, end: Option<&RunEnd>) -> EventKind {
         let is_stopped = end.is_some_and(|end| end.reason == EndReason::Stopped);
         match report {
@@ -129,7 +129,7 @@ impl EventKind {
         }
     }
 
-    /// Whether events of this kind occur in the life of every task.
+    /// Whether this is an event that every task normally has.
     fn is_ordinary(&self) -> bool {
         matches!(self, EventKind::Placed { .. } | EventKind::Started | EventKind::Finished)
     }
@@ -152,12 +152,12 @@ impl Event {
         Event { machine: Some(machine), ..Event::new(kind) }
     }
 
-    /// Returns the event with this machine as the one concerned.
+    /// Returns the event with its machine set.
     pub(crate) fn on(self, machine: MachineId) -> Event {
         Event { machine: Some(machine), ..self }
     }
 
-    /// Returns the event with the end of a run.
+    /// Returns the event with the end of a run set.
     pub(crate) fn ended(self, end: Option<RunEnd>) -> Event {
         Event { end: end.map(Box::new), ..self }
     }

@@ -7,12 +7,12 @@ use omega_core::{Item, JobId, Machine, MachineId, TaskId, Transaction};
 use std::collections::BTreeMap;
 
 impl Cell {
-    /// Drops existing events, and keeps later ones in at most this many bytes; 0 keeps none.
+    /// Drops the recorded events, and limits later ones to this many bytes. With 0, no events are kept.
     pub fn keep_history(&mut self, bytes: usize) {
         self.history = (bytes > 0).then(|| Box::new(History::new(bytes)));
     }
 
-    /// Takes over the events of an earlier state of this cell. Events of commands between the two states are missing.
+    /// Takes over the events of an earlier state of this cell. Events between the two states are missing.
     pub fn adopt_history(&mut self, earlier: &mut Cell) {
         self.history = earlier.history.take();
     }
@@ -91,7 +91,7 @@ impl Cell {
     }
 }
 
-/// The first job of which this transaction placed a task, for each machine.
+/// For each machine, the first job with a task that this transaction placed there.
 fn successors(scratch: &Scratch) -> BTreeMap<u32, JobId> {
     let mut successors = BTreeMap::new();
     for step in &scratch.steps {

@@ -1,7 +1,8 @@
 //! A ring of events, with linked lists of the events of each job and of each machine.
 //!
-//! Each event has the positions of the previous events of its job and of its machine, and two maps have the latest
-//! ones. A list ends at a position below the oldest event, because that event was dropped.
+//! Each event has the position of the previous event of its job, and that of its machine. Two maps have the position of
+//! the latest event of each job and machine. A list ends at a position below the oldest entry, because the event there
+//! was dropped.
 
 use super::Event;
 use crate::map::FastMap;
@@ -17,12 +18,12 @@ struct Entry {
     before_of_machine: u64,
 }
 
-/// Upper bound of an event's bytes, apart from its bytes on the heap: its entry, and an entry with spare room in each
-/// map.
+/// Upper bound of an event's bytes without those on its heap: one entry in the ring, and one in each map with spare
+/// room.
 const ENTRY_BYTES: usize =
     size_of::<Entry>() + 2 * (size_of::<(JobId, u64)>() + size_of::<(MachineId, u64)>());
 
-/// A ring of events. See the module documentation. Positions count all events ever added.
+/// A ring of events. See the module documentation. Positions are numbered over all events ever added.
 #[derive(Clone, Debug)]
 pub(super) struct Ring {
     entries: VecDeque<Entry>,
@@ -75,7 +76,7 @@ impl Ring {
         true
     }
 
-    /// The entry for a position plus one; `None` for 0 and for a dropped entry.
+    /// The entry at `position - 1`; `None` for 0 and for a dropped entry.
     fn entry(&self, position: u64) -> Option<&Entry> {
         let index = position.checked_sub(self.first + 1)?;
         self.entries.get(usize::try_from(index).ok()?)

@@ -9,8 +9,8 @@
 //!   Captured::into_image the state as it was when the capture began
 //! ```
 //!
-//! The cell is behind one lock, and copying a large cell takes a second. So the lock is taken for one piece at a time
-//! only. While no capture runs, each change costs one branch that is never taken.
+//! The cell is behind one lock, and copying a large cell takes a second. So the lock is held only while one piece is
+//! copied. While no capture runs, each change costs one branch that is never taken.
 
 use super::{Image, JobImage, MachineImage, SchedulerImage, TenantImage};
 use crate::cell::{Cell, Registered};
@@ -20,11 +20,11 @@ use crate::machines::Machines;
 use omega_core::{Amounts, JobId};
 use std::collections::VecDeque;
 
-/// A running capture, with all that is copied so far except jobs, which are copied by page.
+/// A running capture, with everything that was copied so far. Only the jobs are elsewhere, in `Jobs`.
 #[derive(Clone, Debug)]
 pub(crate) struct Capture {
     image: Image,
-    /// Rows below this one are copied. A later row is copied if `image` has its description.
+    /// All rows below this one are copied. Of the later rows, those are copied that have a description in `image`.
     next_row: usize,
     /// The reply caches of all schedulers below this position are copied.
     next_scheduler: usize,
@@ -38,17 +38,17 @@ pub(crate) struct Capture {
 struct EndedCopy {
     /// Length of the list when the capture began.
     total: usize,
-    /// Number of jobs in the list whose time of ending was recorded when the capture began. The others got it later.
+    /// Number of jobs in the list whose end time was recorded when the capture began. For the others it came later.
     noticed: usize,
     /// Number of jobs in the list that were forgotten since the capture began.
     dropped: usize,
 }
 
-/// Rows of machines per piece. They take as long as a page of jobs, because each row increments a reference counter in
-/// distant memory.
+/// Number of rows of machines per piece. So many rows take as long as a page of jobs, because each row increments a
+/// reference counter in distant memory.
 const ROWS_PIECE: usize = 512;
 
-/// Ended jobs per piece. They take as long as a page of jobs.
+/// Number of ended jobs per piece. So many take as long as a page of jobs.
 const ENDED_PIECE: usize = 1024;
 
 impl Capture {
@@ -104,7 +104,7 @@ impl Capture {
         }
     }
 
-    /// Copies all ended jobs before one of them is deleted. Only people request deletions, so they are rare.
+    /// Copies all ended jobs before one of them is deleted. Deletions are rare, because only people request them.
     pub(crate) fn before_deletion(&mut self, ended: &VecDeque<(JobId, Option<u64>)>) {
         while self.save_ended(ended, ENDED_PIECE) {}
     }
@@ -123,7 +123,7 @@ impl Capture {
     }
 }
 
-/// A complete capture in pieces. They are joined by [`Captured::into_image`], for which the cell need not be locked.
+/// A complete capture in pieces. [`Captured::into_image`] joins the pieces, and does not need a locked cell.
 #[derive(Clone, Debug)]
 pub struct Captured {
     image: Image,
@@ -162,8 +162,8 @@ impl Cell {
 
     /// Begins a capture of the present state, and drops a running one.
     ///
-    /// This takes some 3 ns per machine. [`Cell::capture_more`] must then be called until it returns the capture.
-    /// Commands may be applied in between.
+    /// This call takes about 3 ns per machine. Then call [`Cell::capture_more`] until it returns the capture. Commands
+    /// may be applied between the calls.
     pub fn begin_capture(&mut self) {
         let image = self.small_parts();
         let has_answers = vec![false; image.schedulers.len()];

@@ -111,10 +111,10 @@ pub enum ImageError {
         "job {0} is wrongly in the image's list of ended jobs, missing from it, or out of order"
     )]
     Ended(JobId),
-    /// A scheduler's name has an owner although its numbers never skipped, or its lease is out of bounds.
+    /// A scheduler's name has an owner although its transaction numbers never skipped, or its lease is out of bounds.
     #[error("the name of scheduler {0} in the image has an impossible owner or lease")]
     Hold(SchedulerId),
-    /// A cached result of this scheduler is out of place or impossible.
+    /// A cached result of this scheduler is impossible, or is not at its position in the ring.
     #[error("the image has an impossible cached result of scheduler {0}")]
     Answer(SchedulerId),
 }

@@ -9,13 +9,13 @@
 //!  tenants' sums, sets, rule counters, name tables
 //! ```
 //!
-//! An image contains only data that cannot be derived, so that its parts cannot contradict each other. A restored cell
-//! returns the outcomes and hashes that the original would return. Two things may differ: the order of tasks in a
-//! machine's list; and the numbers of rule trackers, because of which a view's next delta is a full one (see
+//! An image leaves out all data that can be derived, so that its parts cannot contradict each other. A restored cell
+//! returns the outcomes and hashes that the original would return. Two things may differ. A machine's task list may
+//! have another order. Rule trackers may have other numbers, so each view's next delta is a full one (see
 //! [`Delta::lineage`](crate::Delta::lineage)).
 //!
-//! The numbers of job owners are not included, because they never leave the cell, and a scheduler name without a job
-//! needs no number.
+//! The numbers of job owners are left out. They are used only inside the cell, and it assigns new ones when jobs are
+//! restored.
 
 mod capture;
 mod error;
@@ -62,7 +62,7 @@ pub struct Image {
     pub machines: Vec<MachineImage>,
     /// Load reports, ascending by row.
     pub loads: Vec<(u32, LoadReport)>,
-    /// The rows without a machine. The next new machine gets the last one.
+    /// The rows without a machine. The next new machine gets the last of these rows.
     pub vacant: Vec<u32>,
     /// The id of the next job.
     pub next_job: JobId,
@@ -83,7 +83,7 @@ pub struct MachineImage {
     pub machine: Option<Arc<Machine>>,
     /// The row's sequence number.
     pub sequence: SequenceNumber,
-    /// The number of machines that had the row before.
+    /// Number of earlier machines in this row.
     pub incarnation: u32,
     /// Status of the row.
     pub status: MachineStatus,
@@ -107,7 +107,7 @@ pub struct JobImage {
     pub versions: Vec<JobVersion>,
     /// Whether a group was ever resized. If so, tasks are not numbered group by group.
     pub resized: bool,
-    /// State of the gang while it waits for more tasks.
+    /// State of the job's waiting gang; `None` if the job has no waiting gang.
     pub hold: Option<GangHold>,
     /// Allocations that differ from the group's request, ascending by task index.
     pub held: Vec<(u32, Amounts)>,

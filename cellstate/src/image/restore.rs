@@ -1,8 +1,8 @@
 //! Restoring a cell from an untrusted image.
 //!
 //! Data that commands also contain is checked by the code that checks commands. Data that the cell wrote itself
-//! (states, numbers, lists) is checked here before use. Rules are counted last, because a group must know every tracker
-//! that matches its tasks, including trackers of later jobs.
+//! (states, numbers, lists) is checked here before use. Tasks are counted in the rules last, because a tracker of a
+//! later job may match tasks of an earlier one.
 
 use super::{Image, ImageError, JobImage, SchedulerImage};
 use crate::answers::{self, Answers};
@@ -28,21 +28,23 @@ use omega_core::{
 };
 use std::sync::Arc;
 
-/// Upper bound of versions. No cell reaches it, and from there versions can be counted on without an overflow.
+/// Upper bound of restored versions. No cell reaches it by itself, and from there a cell can count on without an
+/// overflow.
 const VERSION_MAX: u64 = 1 << 62;
 
-/// Upper bound of incarnations. No row is reused this often, and from there it could be reused as often again.
+/// Upper bound of restored incarnations. No row is reused so often by itself, and a row at the bound can be reused that
+/// often again.
 const INCARNATION_MAX: u32 = u32::MAX / 2;
 
-/// Upper bound of how often placed tasks change rule counters. Counters are `u32`, so with this bound none overflows. A
-/// million machines with a hundred tasks each, and forty rules per task, stay below it.
+/// Upper bound of the number of updates of rule counters by all placed tasks. Counters are `u32`, so with this bound
+/// none overflows. A million machines with a hundred tasks each, and forty rules per task, stay below it.
 const COUNTED_MAX: u64 = u32::MAX as u64;
 
 impl Cell {
     /// Restores the cell from which an image was taken.
     ///
     /// # Errors
-    /// Parts of the image contradict each other, or no sequence of commands could have led to it.
+    /// Parts of the image contradict each other, or no sequence of commands leads to this state.
     pub fn from_image(image: Image) -> Result<Cell, ImageError> {
         let kinds = image.kinds.iter().map(|(_, kind)| kind.clone()).collect();
         let mut cell = Cell::new(Kinds::new(kinds)?);
@@ -163,7 +165,7 @@ impl Cell {
                 return Err(twice("scheduler", &image.name));
             }
             let SchedulerImage { name, hold, floor, answers } = image;
-            // If a name has an owner, its numbers have skipped at least once.
+            // A name gets an owner only by a skip of its transaction numbers, so `floor` is above 0.
             let lease_ms = LEASE_MS_MIN..=LEASE_MS_MAX;
             if hold.is_some_and(|hold| !lease_ms.contains(&hold.lease_ms) || floor == 0) {
                 return Err(ImageError::Hold(id));
@@ -273,7 +275,7 @@ impl Cell {
         let devices = self.machines.devices(row);
         let fit = match part.devices {
             None => task.devices.is_empty(),
-            // A task whose devices are only optional may have none.
+            // If all devices of a task are optional, the task may have none.
             Some(_) if task.devices.is_empty() => job.need(task).devices.is_none(),
             Some(request) => devices.is_some_and(|devices| devices.have(request, task.devices)),
         };
@@ -301,7 +303,7 @@ impl Cell {
         let at = Placement { row, job: &job.spec, tenant, need, request, ports };
         let sum = self.machines.demand_profiles(row).map(|sum| &**sum);
         let free = self.machines.free(row).iter().zip(part.request);
-        // No free amount may be so negative that a sum of claims exceeds 64 bits.
+        // If a free amount were below this bound, a sum of claims could exceed 64 bits.
         let sums = free.map(|(free, request)| free.checked_sub(*request));
         if sums.into_iter().any(|sum| sum.is_none_or(|free| free < i64::MIN / 2))
             || !self.tenants.can_count(job.tenant, &charged)
@@ -321,7 +323,7 @@ impl Cell {
         let mut before = Some(0);
         for (id, noticed) in &ended {
             let over = self.jobs.get(*id).is_some_and(|job| job.alive == 0);
-            // Recorded times ascend, and jobs without a recorded time come last.
+            // The list begins with the jobs that have a recorded time, in ascending order of times.
             let in_order = match (before, *noticed) {
                 (_, None) => true,
                 (Some(before), Some(at)) => before <= at && at <= self.now_ms,
@@ -404,7 +406,7 @@ fn restore_ports(
     Ok(())
 }
 
-/// Whether a job's tasks match its groups, or may have matched them before a resize.
+/// Whether a job's tasks match its groups. If a group was resized, whether they could have matched before.
 fn tasks_match(spec: &Job, resized: bool, tasks: &[TaskRecord]) -> bool {
     if !resized {
         let counts = spec.groups.iter().enumerate();

@@ -2,8 +2,8 @@
 //! [`TaskGroup::cluster_request`](omega_core::TaskGroup::cluster_request)), such as licences, floating addresses, cloud
 //! volumes and database connections.
 //!
-//! For each kind there is a capacity, and a running sum of the claims of placed tasks. The cell has both, and so has
-//! each view, which adds its own claims to the sum. Both use one check.
+//! For each kind there is a capacity, and a running sum of the claims of placed tasks. The cell and each view have both
+//! values, and use one check. A view adds its own claims to the sum.
 //!
 //! A placed task claims its group's cluster request even if it was resized. So the sum changes only when tasks are
 //! placed or leave. Cluster resources never cause preemption: a task that needs a licence stays pending until another
@@ -143,7 +143,7 @@ impl Mirror for ClusterResources {
     }
 }
 
-/// Every delta contains the values at its version.
+/// Every delta contains the values as of its version, so a later delta replaces them.
 impl Columns for ClusterResources {
     fn clear(&mut self) {}
 

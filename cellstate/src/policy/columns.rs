@@ -1,4 +1,4 @@
-//! Columns of policies in a delta. Each policy clears and merges its own.
+//! Columns of policies in a delta. Each policy clears and merges its own columns.
 
 use std::cell::OnceCell;
 use std::collections::BTreeSet;
@@ -11,13 +11,13 @@ pub(crate) trait Columns: Default {
     /// Appends the columns of a later delta. `again` has the rows of the later delta, which replace earlier ones.
     fn append(&mut self, later: Self, again: &RowsAgain<'_>);
 
-    /// The columns of a delta for which nothing has changed since this one.
+    /// The columns of a later delta if nothing changes after this one.
     fn nothing_since(&self) -> Self {
         Self::default()
     }
 }
 
-/// The rows of a later delta. Each replaces an earlier row as a whole.
+/// The rows of the later one of two deltas that are merged. Each row replaces the whole row of the earlier delta.
 pub(crate) struct RowsAgain<'a> {
     slots: &'a [u32],
     set: OnceCell<BTreeSet<u32>>,
@@ -33,7 +33,7 @@ impl<'a> RowsAgain<'a> {
         self.set.get_or_init(|| self.slots.iter().copied().collect()).contains(&slot)
     }
 
-    /// Removes the entries of these rows from a column.
+    /// Removes the entries of the later delta's rows from a column of the earlier one.
     pub(crate) fn forget_in<T>(&self, column: &mut Vec<(u32, T)>) {
         if !column.is_empty() {
             column.retain(|(slot, _)| !self.has(*slot));

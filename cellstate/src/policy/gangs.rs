@@ -12,12 +12,12 @@
 //! because the others run. Once none of its tasks is placed, it starts over.
 //!
 //! **Start of the timeout.** The first [`Expire`](omega_core::Command::Expire) after the first placement starts the
-//! timeout, so that no gang times out early because the cell's time was old.
+//! timeout. If the placement started it, an outdated cell time would make the gang time out too early.
 //!
 //! **No livelock.** Timeouts end, so the machines of an incomplete gang become free again. If several gangs time out at
-//! once, the oldest gets a second timeout, but only once, so that it can use what the others release. Otherwise two
-//! gangs that each have half of a cell could both release and retry for ever. Schedulers also wait longer before they
-//! retry a released gang than before other jobs.
+//! once, the oldest gets a second timeout, so that it can use the machines that the other gangs release. No gang gets
+//! more than one. Otherwise two gangs that each have half of a cell could both release and retry for ever. Schedulers
+//! also wait longer before they retry a released gang than before they retry other jobs.
 
 use super::{Ledger, Policy};
 use crate::cell::{Cell, Change};
@@ -34,7 +34,7 @@ use std::collections::{BTreeMap, BTreeSet};
 pub struct GangHold {
     /// The time of the first `Expire` after the gang began to wait; `None` before that.
     pub since_ms: Option<u64>,
-    /// Whether the gang got a second timeout when others were released.
+    /// Whether the gang's present timeout is its second one.
     pub spared: bool,
 }
 
@@ -82,7 +82,7 @@ impl Policy for Gangs {
         job.gang_min.is_some() || job.gang_timeout_ms.is_some()
     }
 
-    /// Rejects the claims of a gang that one transaction must place as a whole but does not.
+    /// Rejects the claims of gangs that must be placed by one transaction, if this transaction leaves them too small.
     fn check_all(cell: &Cell, review: &Review<'_>, _: &mut (), late: &mut Vec<Conflict>) {
         let all = review.scope == Scope::All;
         for (claim, i) in review.txn.claims.iter().zip(0..) {
@@ -114,7 +114,7 @@ impl JobRecord {
         self.placed >= self.spec.gang_min.unwrap_or(0).min(self.alive)
     }
 
-    /// Whether the job's state as a waiting gang could result from commands.
+    /// Whether the recorded state of the waiting gang, if any, could result from commands.
     pub(crate) fn hold_is_right(&self, now_ms: u64) -> bool {
         self.hold.is_none_or(|hold| {
             let may_hold = self.spec.gang_timeout_ms.is_some() && self.spec.gang_min.is_some();
@@ -143,8 +143,8 @@ impl Cell {
         &self.policies.gangs.holding
     }
 
-    /// The time at which a waiting gang is released if it stays incomplete; `None` if the job has no waiting gang, and
-    /// before the first `Expire` of the wait.
+    /// The time at which a waiting gang is released if it stays incomplete. `None` if the job has no waiting gang, or
+    /// if no `Expire` has started the timeout.
     #[must_use]
     pub fn held_until_ms(&self, job: JobId) -> Option<u64> {
         let job = self.jobs.get(job)?;
@@ -173,7 +173,8 @@ impl Cell {
         }
     }
 
-    /// Updates the gang of a job whose tasks have changed. `had_none` is set if none of its tasks was placed before.
+    /// Updates the gang of a job whose tasks have changed. `had_none` says whether no task of the job was placed
+    /// before.
     pub(crate) fn settle_gang(&mut self, id: JobId, had_none: bool) {
         let Some(job) = self.jobs.get(id).filter(|job| job.spec.gang_timeout_ms.is_some()) else {
             return;
@@ -199,7 +200,7 @@ impl Cell {
         }
     }
 
-    /// Ends the waiting of a job's gang, if it was waiting, because its tasks can now run.
+    /// Ends the wait of a job's gang, if it waits, because its tasks may now be started.
     pub(crate) fn begin_gang(&mut self, id: JobId) {
         let Some(job) = self.jobs.get(id).filter(|job| job.hold.is_some()) else { return };
         // Logged so that agents look at all tasks of the job again.
@@ -215,8 +216,8 @@ impl Cell {
         }
     }
 
-    /// Starts the timeouts of gangs that began to wait, and returns the gangs whose timeout is over and that get no
-    /// second one.
+    /// Starts the timeouts of gangs that began to wait. Returns the gangs whose timeout is over, except one that gets a
+    /// second timeout.
     pub(crate) fn overdue_gangs(&mut self) -> Vec<JobId> {
         if self.policies.gangs.holding.is_empty() {
             return Vec::new();

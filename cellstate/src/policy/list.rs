@@ -1,8 +1,8 @@
 //! The list of policies. Macros derive from it the policy sets, the state in the cell, the columns in a delta, and the
 //! mirrors in a view.
 //!
-//! A new policy is one line in the list; `with` names its columns, if it has any. If several policies reject a claim,
-//! the reason is that of the first in the list. The state is hashed in this order, too.
+//! To add a policy, add one line to the list; `with` names its columns, if it has any. If several policies reject a
+//! claim, the conflict has the reason of the first in the list. The state hash also uses this order.
 
 use super::allocations::Allocations;
 use super::cluster_resources::ClusterResources;

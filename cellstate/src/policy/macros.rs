@@ -1,5 +1,5 @@
-//! Code that is generated from the list of policies: each function below calls one function of each listed policy, in
-//! order, without a virtual call.
+//! Code that is generated from the list of policies. Each generated function calls one function of each listed policy,
+//! in order, without a virtual call.
 
 /// Implements the functions that the cell and views share, for a struct with a ledger for each policy.
 macro_rules! ledgers {
@@ -40,7 +40,7 @@ macro_rules! ledgers {
         }
 
         impl $all {
-            /// Determines which policies check and count at present. To be called after each change of their settings.
+            /// Determines which policies check and count at present. Call it after each change of a policy's settings.
             pub(crate) fn refresh(&mut self, facts: &Facts) {
                 (self.checking, self.counting) = (PolicySet::NONE, PolicySet::NONE);
                 $(
@@ -152,7 +152,7 @@ macro_rules! policies {
                 need.policies & self.checking
             }
 
-            /// Checks whether a placed task may grow by these amounts, before amounts are compared.
+            /// Checks whether a placed task may grow by these amounts. Called before amounts are compared.
             ///
             /// # Errors
             /// The first reason against the growth, in the order of the list.
@@ -168,7 +168,7 @@ macro_rules! policies {
                 Ok(())
             }
 
-            /// Checks whether a placed task may grow by these amounts, which its machine has free.
+            /// Checks whether a placed task may grow by these amounts. Called if its machine has them free.
             ///
             /// # Errors
             /// The first reason against the growth, in the order of the list.
@@ -184,7 +184,7 @@ macro_rules! policies {
                 Ok(())
             }
 
-            /// Lets the policies take notes of a task that is about to be resized.
+            /// Calls `Policy::note_resize` of every policy before a task is resized.
             pub(crate) fn note_resize(&self, by: &Placement<'_>, facts: &Facts, notes: &mut Notes) {
                 let met = by.need.policies & self.counting;
                 $(if met.has(<$state as Listed>::BIT) {
@@ -192,7 +192,7 @@ macro_rules! policies {
                 })+
             }
 
-            /// Lets the policies take notes of a task that is about to be released or evicted.
+            /// Calls `Policy::note_removal` of every policy before a task is released or evicted.
             #[inline]
             pub(crate) fn note_removal(&self, at: &Placement<'_>, facts: &Facts, notes: &mut Notes) {
                 let met = self.meeting(at.need);
@@ -204,7 +204,7 @@ macro_rules! policies {
                 })+
             }
 
-            /// Lets the policies that concern a transaction check it as a whole.
+            /// Calls `Policy::check_all` of the policies that concern a transaction.
             #[inline]
             pub(crate) fn check_all(
                 cell: &Cell,
@@ -218,7 +218,7 @@ macro_rules! policies {
                 })+
             }
 
-            /// Ends a transaction for the policies that concern it.
+            /// Calls `Policy::settle` of the policies that concern a transaction.
             #[inline]
             pub(crate) fn settle(cell: &mut Cell, review: &Review<'_>, met: PolicySet, notes: Notes) {
                 $(if met.has(<$state as Listed>::BIT) {
@@ -247,14 +247,14 @@ macro_rules! policies {
         }
 
         impl Policies {
-            /// The policies that have a different effect at the two times.
+            /// The policies whose effect at `now_ms` differs from that at `before_ms`.
             pub(crate) fn changing_between(&self, before_ms: u64, now_ms: u64) -> PolicySet {
                 let mut set = PolicySet::NONE;
                 $(set |= <$state as Listed>::BIT.when(self.$name.changes_between(before_ms, now_ms));)+
                 set
             }
 
-            /// Advances these policies to a time at which they have a different effect.
+            /// Advances these policies to `now_ms`. Called only for policies whose effect has changed by then.
             pub(crate) fn pass_time(&mut self, some: PolicySet, facts: &mut Facts, now_ms: u64) {
                 $(if some.has(<$state as Listed>::BIT) {
                     self.$name.pass_time(facts, now_ms);
@@ -297,7 +297,7 @@ macro_rules! policies {
                 $(self.$name.write_head(delta);)+
             }
 
-            /// Writes what these policies send after a change of their settings or of their effect.
+            /// Writes the parts of these policies that their commands, or the passing of time, change.
             pub(crate) fn write_change(&self, some: PolicySet, delta: &mut Delta) {
                 $(if some.has(<$state as Listed>::BIT) {
                     self.$name.write_change(delta);
@@ -339,7 +339,7 @@ macro_rules! policies {
                 $(<$state>::hash_image(image, into);)+
             }
 
-            /// Creates states with equal settings in which nothing is counted.
+            /// Creates states with these settings and without any counts.
             pub(crate) fn uncounted(&self) -> Policies {
                 let Policies { checking, counting, .. } = *self;
                 Policies { checking, counting, $($name: self.$name.uncounted(),)+ }

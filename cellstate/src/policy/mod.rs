@@ -15,8 +15,8 @@
 //! of the cell and the mirrors of views, with static dispatch. `commit/` calls only this interface, and names no
 //! policy.
 //!
-//! The policies of a group are determined when it is compiled; the cell's sets change only with commands. A claim
-//! intersects both sets; if the result is empty, only amounts are compared.
+//! The policies of a group are determined when the group is compiled. The cell's sets `checking` and `counting` change
+//! only with commands. A claim intersects the group's set with the cell's; if the result is empty, no policy is called.
 
 #[macro_use]
 mod macros;
@@ -73,7 +73,7 @@ pub(crate) trait Ledger: Default {
         Ok(())
     }
 
-    /// Checks a placement for which the machine has room.
+    /// Checks a placement. Called if the machine has room for it.
     ///
     /// # Errors
     /// The reason against the placement.
@@ -82,7 +82,8 @@ pub(crate) trait Ledger: Default {
         Ok(())
     }
 
-    /// Counts a placed task if `sign` is 1, or a task that left if it is -1, so that both together change nothing.
+    /// Counts a placed task if `sign` is 1, or a task that left if it is -1. The two calls must cancel each other
+    /// exactly.
     #[inline]
     fn count(&mut self, _at: &Placement<'_>, _sign: i64) {}
 }
@@ -108,18 +109,18 @@ pub(crate) trait Checks {
     /// The first reason against the placement, in the order of the list.
     fn admit(&self, at: &Placement<'_>, context: &Context<'_>) -> Result<(), Reason>;
 
-    /// Checks a placement for which the machine has room.
+    /// Checks a placement. Called if the machine has room for it.
     ///
     /// # Errors
     /// The first reason against the placement, in the order of the list.
     fn check(&self, at: &Placement<'_>, context: &Context<'_>) -> Result<(), Reason>;
 }
 
-/// A policy, with its state in the cell. Equal sequences of commands give equal states.
+/// A policy, with its state in the cell. The state must depend only on the sequence of commands.
 pub(crate) trait Policy: Ledger {
     /// The mirror of the policy in a view: often this type itself, or `()` if views need none.
     type Mirror: Mirror;
-    /// Notes about one transaction, from which the policy's counters are updated.
+    /// Notes about one transaction. [`Policy::settle`] updates the policy's counters from them.
     type Note: Default + Copy;
 
     /// Whether the policy concerns the tasks of a group. Evaluated once, when the group is compiled.
@@ -130,7 +131,7 @@ pub(crate) trait Policy: Ledger {
         false
     }
 
-    /// Checks whether a placed task may grow by these amounts, before amounts are compared.
+    /// Checks whether a placed task may grow by these amounts. Called before amounts are compared.
     ///
     /// # Errors
     /// The reason against the growth.
@@ -138,7 +139,7 @@ pub(crate) trait Policy: Ledger {
         Ok(())
     }
 
-    /// Checks whether a placed task may grow by these amounts, which its machine has free.
+    /// Checks whether a placed task may grow by these amounts. Called if its machine has them free.
     ///
     /// # Errors
     /// The reason against the growth.
@@ -184,7 +185,7 @@ pub(crate) trait Policy: Ledger {
     /// Writes the parts that only a full delta has, apart from its rows.
     fn write_whole(&self, _delta: &mut Delta) {}
 
-    /// Whether the passing of time alone will change the state soon. Then the cell should receive `Expire` often.
+    /// Whether the passing of time alone will change the state soon. If so, the cell should receive `Expire` often.
     fn is_near_an_edge(&self, _now_ms: u64) -> bool {
         false
     }
@@ -194,12 +195,12 @@ pub(crate) trait Policy: Ledger {
         false
     }
 
-    /// Whether the policy has a different effect at the two times.
+    /// Whether the policy's effect at `now_ms` differs from that at `before_ms`.
     fn changes_between(&self, _before_ms: u64, _now_ms: u64) -> bool {
         false
     }
 
-    /// Advances the policy to a time at which it has a different effect.
+    /// Advances the policy to a time. Called only if its effect has changed by then.
     fn pass_time(&mut self, _facts: &mut Facts, _now_ms: u64) {}
 
     /// Whether the policy's sums stay within their bounds with one more placement. Called for tasks of a snapshot.
@@ -221,7 +222,7 @@ pub(crate) trait Policy: Ledger {
     /// Adds the policy's part of the state to the state hash. A policy that is not in use adds nothing.
     fn hash(&self, _into: &mut impl Hasher) {}
 
-    /// Adds the policy's part of a snapshot to the state hash. The hash must be equal to that of [`Policy::hash`].
+    /// Adds the policy's part of a snapshot to the state hash, exactly like [`Policy::hash`] of the restored state.
     fn hash_image(_image: &Image, _into: &mut impl Hasher) {}
 
     /// Compares the policy's sums with those of a recount, for which only placed tasks were counted.
@@ -232,7 +233,7 @@ pub(crate) trait Policy: Ledger {
         Ok(())
     }
 
-    /// Creates a state with equal settings in which nothing is counted, for a recount.
+    /// Creates a state with these settings and without any counts, for a recount.
     fn uncounted(&self) -> Self {
         Self::default()
     }
@@ -253,7 +254,7 @@ pub(crate) struct Applying<'a> {
     pub(crate) facts: &'a mut Facts,
     pub(crate) kinds: usize,
     pub(crate) tally: &'a mut Tally,
-    /// To be set if the change may make cached results of any machine outdated.
+    /// A mirror sets this if its change may make cached results of any machine outdated.
     pub(crate) stale: &'a mut bool,
 }
 

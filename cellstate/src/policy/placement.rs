@@ -21,7 +21,7 @@ pub(crate) struct Placement<'a> {
     pub(crate) ports: &'a [u16],
 }
 
-/// State outside of a policy that its checks read.
+/// State outside of the policy that the policy's checks read.
 pub(crate) struct Context<'a> {
     /// Descriptions of machines, and sets of them.
     pub(crate) facts: &'a Facts,
@@ -36,8 +36,8 @@ pub(crate) trait TenantTree {
     /// A job's tenant and all tenants above it, from the bottom up.
     fn line_of<'a>(&'a self, job: &'a Job) -> SmallVec<[&'a Text; 4]>;
 
-    /// Checks whether an additional claim exceeds the limits of a tenant and of all tenants above it. A tree without
-    /// limits accepts every claim.
+    /// Checks an additional claim against the limits of a tenant and of all tenants above it. The default
+    /// implementation, for a tree without limits, accepts every claim.
     ///
     /// # Errors
     /// The first limit that would be exceeded.

@@ -1,10 +1,10 @@
 //! Quotas: the most that the tasks of a tenant and of all tenants below it may claim.
 //!
-//! The sums of use are in the tree of tenants, because fair sharing and guarantees read them, too. A quota is a bound
-//! on such a sum, compared at each tenant from the claim's tenant up. While no tenant has a quota, no claim walks up
-//! the tree.
+//! The tree of tenants keeps the sums of use, because fair sharing and guarantees read them, too. A quota is a bound on
+//! a tenant's sum. A claim is checked against the quotas of its tenant and of all tenants above. While no tenant has a
+//! quota, this check is skipped.
 //!
-//! Only the cell checks quotas by this policy. A view compares them once for all machines before it searches
+//! Only the cell checks quotas by this policy. A view checks them once, before it searches for a machine
 //! ([`View::quota_lack`](crate::View::quota_lack)).
 
 use super::{Context, Ledger, Placement, Policy, Restoring};
@@ -78,10 +78,10 @@ impl Cell {
         Ok(Outcome::Done(version))
     }
 
-    /// Checks that quotas are compared if and only if some tenant has one.
+    /// Checks that the cell compares quotas if and only if some tenant has a quota.
     ///
     /// # Errors
-    /// Quotas are compared though no tenant has one, or are not compared though some tenant has one.
+    /// The cell compares quotas although no tenant has one, or does not although some tenant has one.
     pub(crate) fn audit_quotas(&self) -> Result<(), AuditError> {
         let is_right = self.policies.quotas.any == has_limits(&self.tenants);
         if is_right { Ok(()) } else { Err(AuditError::Quotas) }

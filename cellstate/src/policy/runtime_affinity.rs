@@ -1,7 +1,7 @@
 //! Runtime affinity: the check of releases and evictions that would break a placed task's affinity.
 //!
-//! It runs after all items of a transaction, because the dependent task may leave in the same transaction, and other
-//! tasks that it can depend on may arrive. If several tasks leave a domain, the last items are rejected, as many as
+//! The check runs after all items of a transaction, because other items may remove the dependent task, or place other
+//! tasks on which it can depend. If several tasks leave a domain, only as many of the last items are rejected as
 //! needed.
 
 use super::{Ledger, Policy};
@@ -30,7 +30,7 @@ impl Policy for RuntimeAffinity {
     type Mirror = ();
     type Note = ();
 
-    /// Every group, because any job's rule may select tasks of any other job.
+    /// Always true, because the runtime affinity of any job may select tasks of any other job.
     fn concerns(_: &Job, _: &TaskGroup) -> bool {
         true
     }
@@ -50,8 +50,8 @@ struct Left<'a> {
 }
 
 impl Cell {
-    /// Adds conflicts for the items that break an affinity, or for all items that could, depending on the scope of the
-    /// review.
+    /// Adds conflicts for the items that the scope of the review selects: those that break a runtime affinity, or all
+    /// that could break one.
     fn add_runtime_affinity_conflicts(&self, review: &Review<'_>, late: &mut Vec<Conflict>) {
         let book = &self.facts.rules;
         let left = self.left(review);
@@ -70,12 +70,12 @@ impl Cell {
         }
     }
 
-    /// The tasks that left their machines and have rules or are selected by rules, in the order of the transaction.
+    /// The tasks that left their machines, in the order of the transaction. Tasks that no rule concerns are skipped.
     fn left<'a>(&'a self, review: &Review<'_>) -> Vec<Left<'a>> {
         let releases = (0..review.txn.releases.len() as u32).map(Item::Release);
         let evictions = (0..review.txn.evictions.len() as u32).map(Item::Eviction);
         let taken = |item: &Item| review.is_taken(*item);
-        // The steps begin with those of releases and evictions, one for each.
+        // Each accepted release and eviction has one step, and these steps come first.
         let items = releases.chain(evictions).filter(taken).zip(review.steps);
         let left = |(item, step): (Item, &Step)| match *step {
             Step::Removed { task, slot, .. } => {
@@ -91,7 +91,7 @@ impl Cell {
         job.need(task).rules.as_deref()
     }
 
-    /// The items that must be rejected, which are the last ones of each domain.
+    /// The items to reject: for each domain that lacks tasks, the last items that removed a missing task.
     fn needed(&self, left: &[Left<'_>]) -> Vec<Item> {
         let (book, sets) = (&self.facts.rules, &self.facts.sets);
         let mut alone: Vec<Alone> =

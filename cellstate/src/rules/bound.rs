@@ -1,7 +1,7 @@
 //! Bounds on counts: a group's rules, prepared for evaluation on many machines.
 //!
-//! Every rule reduces to bounds: the count in the machine's domain must be within a range, and some rules require that
-//! the machine has a domain. Data that does not depend on the machine is looked up once: the tracker, its level, and
+//! Every rule consists of bounds: the count in the machine's domain must be within a range. Some rules also require
+//! that the machine has a domain. Data that is equal for all machines is looked up once: the tracker, its level, and
 //! the minimum over all domains.
 
 use super::counts::Count;
@@ -19,14 +19,14 @@ use std::ops::RangeInclusive;
 enum Of {
     Matched,
     Holders,
-    /// The matched tasks if the domain has a holder. Otherwise the bound is met.
+    /// The matched tasks, in domains with a holder. A domain without a holder satisfies the bound.
     MatchedBesideHolders,
 }
 
 /// A bound on the count in a machine's domain.
 #[derive(Clone, Debug)]
 pub(super) struct Bound<'a> {
-    /// `None` if the tracker does not exist, so that all its counts are zero.
+    /// `None` if the tracker does not exist. All its counts are then zero.
     counter: Option<Counter<'a>>,
     of: Of,
     allowed: RangeInclusive<i64>,
@@ -35,7 +35,7 @@ pub(super) struct Bound<'a> {
     reason: Reason,
 }
 
-/// The range of all counts.
+/// The range that allows every count.
 const ANY: RangeInclusive<i64> = 0..=i64::MAX;
 
 impl Bound<'_> {
@@ -87,7 +87,7 @@ impl Asked {
         }
     }
 
-    /// Whether the selection includes rules of placed tasks against new tasks, in this family.
+    /// Whether the selection includes the rules of this family that placed tasks have against new tasks.
     fn has_held(self, of: RuleFamily) -> bool {
         match self {
             Asked::All => true,
@@ -98,7 +98,7 @@ impl Asked {
 }
 
 impl Tracker {
-    /// The family of the rules that placed tasks have against new matched tasks; `None` if no placed task has such a
+    /// The family of the rule that placed tasks have against new tasks that match. `None` if no placed task has such a
     /// rule.
     pub(super) fn held_family(&self) -> Option<RuleFamily> {
         match self.key.beside {
@@ -112,7 +112,8 @@ impl Tracker {
 }
 
 impl RuleBook {
-    /// Calls `each` with every bound of a group's rules, in the order of their reasons, until a call fails.
+    /// Calls `each` with every bound of a group's rules until a call fails. The order determines the reason that a
+    /// conflict gets.
     ///
     /// # Errors
     /// The error of the call that failed.
@@ -133,11 +134,11 @@ impl RuleBook {
         self.try_held((rules, asked), &mut each)
     }
 
-    /// The bounds that rules of placed tasks set for new tasks: anti-affinity first, then limits.
+    /// Calls `each` with the bounds that rules of placed tasks set for new tasks: anti-affinity first, then limits.
     ///
-    /// Trackers are visited by number, which depends on history, but the reasons do not. The first pass can only yield
-    /// `AntiAffinity`, because ports collide in both directions, so that the group's own check finds a port conflict
-    /// before.
+    /// Trackers are visited by number, which depends on the cell's history, but the reason must not depend on it. In
+    /// the first pass only `AntiAffinity` can be the reason: ports collide in both directions, so the group's own check
+    /// has already found any port conflict.
     fn try_held<'a, E>(
         &'a self,
         (rules, asked): (&GroupRules, Asked),
@@ -168,7 +169,7 @@ impl RuleBook {
         Ok(())
     }
 
-    /// The bound of a check that consists of one bound.
+    /// The bound of a check. Affinity has several bounds, and must not be passed here.
     fn bound(&self, check: &Check, sets: &MachineSets) -> Bound<'_> {
         let matched = |id: TrackerId, allowed, needs_place, reason| Bound {
             counter: self.counter(id),
@@ -198,8 +199,8 @@ impl RuleBook {
         }
     }
 
-    /// The minimum of matched tasks over all domains. Not computed if no domain can exceed the minimum by more than
-    /// `free`.
+    /// The lowest number of matched tasks over all domains. If so few tasks are placed that no domain can exceed it by
+    /// more than `free`, returns 0 without a search.
     fn fewest(&self, id: TrackerId, free: i64, domains_min: u32, sets: &MachineSets) -> i64 {
         let Some(tracker) = self.trackers.get(&id) else { return 0 };
         if tracker.total().matched as i64 <= free {
@@ -210,8 +211,8 @@ impl RuleBook {
         if enough { i64::from(emptiest.fewest) } else { 0 }
     }
 
-    /// The bounds of a required affinity: a domain at every level, with a matching task in it. If the tasks of the
-    /// group match themselves and no matching task is placed, the domains alone suffice.
+    /// Calls `each` with the bounds of a required affinity: at every level, the machine has a domain, and a matching
+    /// task is in it. If the group's tasks match themselves and no matching task is placed, the domains alone suffice.
     fn affinity<'a, E>(
         &'a self,
         trackers: &[TrackerId],

@@ -1,7 +1,7 @@
 //! Counts by domain, in pages of 64.
 //!
-//! At the machine level a domain is a row, so a page corresponds to a block of machines, and a filter looks up the page
-//! once and then reads only machines with a count. Other levels usually have few domains, all on the first page, which
+//! At the machine level a domain is a row, so a page corresponds to a block of machines. A filter looks up the page
+//! once, and then reads only machines with a count. Other levels usually have few domains, all on the first page, which
 //! needs no lookup. A page stores only counts that are not zero, so a rule about few tasks takes little memory in a
 //! large cell.
 
@@ -19,13 +19,13 @@ const PAGE_DOMAINS: Domain = PAGE as Domain;
 pub struct Count {
     /// Placed tasks that the tracker selects.
     pub matched: u32,
-    /// Placed tasks with a rule that keeps matched tasks out of their domain, or limits their number.
+    /// Placed tasks with a rule that keeps matched tasks out of the domain, or limits their number.
     pub holders: u32,
     /// Required affinities of placed tasks that select the matched tasks.
     pub seekers: u32,
-    /// Preferences of placed tasks that select the matched tasks.
+    /// Preferences of placed tasks for or against matched tasks.
     pub pullers: u32,
-    /// The sum of the weights of these preferences.
+    /// The sum of the weights of the preferences in `pullers`.
     pub pull: i64,
 }
 
@@ -68,7 +68,7 @@ pub(super) struct Page {
 }
 
 impl Page {
-    /// The position in `counts` of a domain's count.
+    /// The position of a domain's count in `counts`.
     fn rank(&self, bit: u32) -> usize {
         (self.there & ((1 << bit) - 1)).count_ones() as usize
     }

@@ -7,12 +7,12 @@ use super::TrackerId;
 pub(crate) enum Check {
     /// No matched task is in the domain.
     AntiAffinity(TrackerId),
-    /// No matched task is on the machine. The reason of a conflict is the port.
+    /// No matched task is on the machine. A conflict has the reason that the port is taken.
     Port(TrackerId),
-    /// A matched task is in the domain of each tracker. If the task matches its own rule, the check is also met when no
-    /// matched task is placed anywhere.
+    /// A matched task is in the domain of each tracker. A task that its own rule matches also passes if no matched task
+    /// is placed anywhere.
     Affinity { trackers: Vec<TrackerId>, matches_self: bool },
-    /// At most `count` matched tasks are in the domain, including this one.
+    /// At most `count` matched tasks are in the domain, including the task of the claim.
     Max { tracker: TrackerId, count: u32 },
     /// At most `most` matched tasks are in the domain, if the machine has a domain.
     Beside { tracker: TrackerId, most: u32 },
@@ -31,7 +31,8 @@ pub enum RuleFamily {
     Spread,
     /// Affinity and anti-affinity to tasks, and runtime affinity.
     Neighbours,
-    /// Limits on tasks in a domain, on the share of a group in a domain, and on tasks that share a domain with a task.
+    /// Limits: on the tasks in a domain, on the share of a group in a domain, and on the tasks that share a domain with
+    /// some other task.
     Limits,
 }
 
@@ -65,7 +66,7 @@ impl Check {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SpreadWish {
     pub(crate) tracker: TrackerId,
-    /// Number of tasks by which a domain may exceed the domain with the fewest at no cost.
+    /// Number of tasks by which a domain may exceed the emptiest domain without a lower score.
     pub skew_max: u32,
     /// Whether each machine is a domain of its own.
     pub by_machine: bool,
@@ -85,11 +86,11 @@ pub(crate) struct GroupRules {
     pub(crate) checks: Vec<Check>,
     /// Trackers that count the tasks of this group.
     pub(crate) matched: Vec<TrackerId>,
-    /// Trackers of rules by which this group's tasks keep others away or limit them.
+    /// Trackers of the rules by which this group's tasks keep other tasks away, or limit their number.
     pub(crate) held: Vec<TrackerId>,
-    /// Trackers of the tasks that each term of a required affinity selects.
+    /// For each term of a required affinity, the tracker of the tasks that it selects.
     pub(crate) sought: Vec<TrackerId>,
-    /// Preferences for other tasks.
+    /// Preferences for or against domains with certain tasks.
     pub(crate) pulls: Vec<Pull>,
     /// Soft spreads.
     pub(crate) wishes: Vec<SpreadWish>,
@@ -104,7 +105,7 @@ impl GroupRules {
             && self.wishes.is_empty()
     }
 
-    /// The trackers that the group's own rules use. A tracker occurs once for each time it was acquired.
+    /// The trackers that the group's own rules use. If one was acquired several times, it occurs as often.
     pub(crate) fn used(&self) -> impl Iterator<Item = TrackerId> + '_ {
         let checks = self.checks.iter().flat_map(|check| check.trackers());
         let wishes = self.wishes.iter().map(|wish| wish.tracker);

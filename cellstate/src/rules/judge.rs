@@ -27,7 +27,8 @@ impl RuleBook {
         self.try_bounds((rules, Asked::Family(family)), sets, |bound| bound.judge(row))
     }
 
-    /// The machines of a block, among the given ones, on which a task with these rules may run.
+    /// The machines on which a task with these rules may run. `block` is a block's number and the bits of the machines
+    /// to check.
     pub(crate) fn sift(&self, rules: &GroupRules, block: (usize, u64), sets: &MachineSets) -> u64 {
         self.sift_by((rules, Asked::All), block, sets)
     }
@@ -42,7 +43,8 @@ impl RuleBook {
         self.sift_by((rules, Asked::Family(family)), block, sets)
     }
 
-    /// The machines of a block, among the given ones, on which the required affinities to other tasks are met.
+    /// The machines on which the required affinities to other tasks are met. `block` is a block's number and the bits
+    /// of the machines to check.
     pub(crate) fn affinity_met(
         &self,
         rules: &GroupRules,
@@ -59,7 +61,7 @@ impl RuleBook {
         sets: &MachineSets,
     ) -> u64 {
         let mut word = among;
-        // An error only stops the evaluation, when no machine is left.
+        // The error only ends the evaluation early, once no machine is left.
         let _ = self.try_bounds(asked, sets, |bound| {
             word &= bound.sift(block);
             if word == 0 { Err(()) } else { Ok(()) }

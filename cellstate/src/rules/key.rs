@@ -1,4 +1,4 @@
-//! The key of a tracker, which defines the tasks that it counts, and the domains by which it counts them.
+//! The key of a tracker. It defines which tasks the tracker counts, and at which topology level.
 
 use crate::attributes::Attribute;
 use crate::sets::CountingMachines;
@@ -17,7 +17,7 @@ pub enum Tracked {
     Labels(Option<Vec<Text>>, LabelSelector),
     /// Tasks with a port that collides with this one.
     Port(Port),
-    /// Tasks that each of these selects.
+    /// Tasks that all of these selections contain.
     All(Vec<Tracked>),
 }
 
@@ -43,7 +43,7 @@ impl Tracked {
         }
     }
 
-    /// The job to which all counted tasks belong, if there is one.
+    /// The job to which all counted tasks belong; `None` if they may belong to several.
     pub(crate) fn job(&self) -> Option<JobId> {
         match self {
             Tracked::Group(job, _) | Tracked::Job(job) => Some(*job),
@@ -80,30 +80,32 @@ impl Tracked {
     }
 }
 
-/// Condition on the counted tasks that may share a domain with a holder, a task that holds the tracker. Without a
+/// Condition on the counted tasks in the domain of a holder, which is a task whose rule uses this tracker. Without a
 /// condition, a holder excludes all counted tasks from its domain (anti-affinity).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Beside {
     /// At most this many counted tasks are in the domain of a holder.
     AtMost(u32),
-    /// At least this many counted tasks must be in the domain of a holder, and none may leave if fewer would stay.
+    /// At least this many counted tasks must be in the domain of a holder. No counted task may leave if fewer would
+    /// stay.
     AtLeast(u32),
 }
 
-/// A selection of tasks at a level.
+/// A selection of tasks, and the topology level by whose domains they are counted.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct TrackerKey {
     /// The tasks that are counted.
     pub tracked: Tracked,
-    /// The level of the domains by which they are counted.
+    /// The topology level whose domains the counts belong to.
     pub level: TopologyLevel,
     /// The machines whose tasks are counted; `None` means all machines.
     pub among: Option<CountingMachines>,
-    /// Condition of the rules that hold the tracker. It is part of the key, so that all holders have an equal one.
+    /// Condition on the counted tasks near a holder. It is part of the key, so all holders of a tracker have the same
+    /// one.
     pub beside: Option<Beside>,
 }
 
-/// The group that a rule belongs to, with its attributes that trackers match.
+/// A group, with its attributes that trackers compare.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Member<'a> {
     pub(crate) job: JobId,
@@ -121,7 +123,7 @@ impl Member<'_> {
 }
 
 impl TrackerKey {
-    /// The key of a rule of this group about some tasks.
+    /// The key of a rule of this group about the tasks that a selector selects.
     pub(crate) fn of(member: Member<'_>, tasks: &TaskSelector, level: &TopologyLevel) -> Self {
         let tracked = Tracked::of(member, tasks);
         TrackerKey { tracked, level: level.clone(), among: None, beside: None }
@@ -137,8 +139,8 @@ impl TrackerKey {
         TrackerKey { beside, ..TrackerKey::of(member, near.0, near.1) }
     }
 
-    /// The key of a runtime affinity of this group. It requires one matched task, and a second one if the task matches
-    /// itself.
+    /// The key of a runtime affinity of this group. A holder needs one matched task in its domain, and one more if its
+    /// own rule matches it.
     pub(crate) fn of_runtime_affinity(member: Member<'_>, near: &Near) -> Self {
         let key = TrackerKey::of(member, &near.tasks, &near.level);
         let least = 1 + u32::from(key.matches(member));
@@ -162,7 +164,7 @@ impl TrackerKey {
         TrackerKey { tracked, level: TopologyLevel::Machine, among: None, beside: None }
     }
 
-    /// The number of counted tasks that a holder needs in its domain, if it needs any.
+    /// The number of counted tasks that must be in the domain of a holder; `None` if it needs none.
     pub(crate) fn least(&self) -> Option<u32> {
         match self.beside {
             Some(Beside::AtLeast(least)) => Some(least),

@@ -1,9 +1,9 @@
-//! Topology levels: the domain of each machine, by the machine's value of a label.
+//! Topology levels: the domain of each machine, which the value of a label determines.
 
 use crate::map::FastMap;
 use omega_core::Text;
 
-/// Domains per page, as many as a block has machines.
+/// Number of domains per page, equal to the number of machines per block.
 pub(super) const PAGE: usize = 64;
 
 /// A domain of a level: at the machine level the row of the machine, otherwise the number of the label's value.
@@ -16,7 +16,7 @@ pub(super) const NOWHERE: Domain = Domain::MAX;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct LevelId(pub(super) usize);
 
-/// The name of a domain, which is equal in the cell and in every view.
+/// The name of a domain. Unlike the number, it is equal in the cell and in every view.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DomainName {
     /// The machine in this row.
@@ -32,7 +32,7 @@ pub(crate) struct Level {
     pub(super) key: Text,
     ids: FastMap<Text, Domain>,
     names: Vec<Text>,
-    /// The domain of each row, by blocks of rows.
+    /// The domain of each row, in arrays of one block each.
     of_block: Vec<[Domain; PAGE]>,
 }
 

@@ -1,16 +1,16 @@
 //! Rules about other tasks: counters by rule and domain.
 //!
 //! Anti-affinity, affinity, preferences, spread, shares and exclusive ports all depend on one number: how many tasks of
-//! some kind run in a domain. So one mechanism serves all of them. A *tracker* is a selection of tasks at a topology
-//! level. For each domain it counts:
+//! a selection run in a domain. So one mechanism serves all these rules. A *tracker* is a selection of tasks at a
+//! topology level. For each domain it counts:
 //!
-//! - `matched`: placed tasks that it selects;
-//! - `holders`: placed tasks whose rules keep the selected tasks away or limit their number. Because of this count,
-//!   these rules also apply to tasks that are placed later;
+//! - `matched`: placed tasks that the tracker selects;
+//! - `holders`: placed tasks whose rules keep the selected tasks away or limit their number. With this count, the rules
+//!   of placed tasks also apply to new tasks;
 //! - `seekers`: placed tasks that require the selected tasks near them;
 //! - `pull`: the sum of the weights by which placed tasks prefer the selected tasks near, or far.
 //!
-//! A port is a tracker at the machine level whose tasks both match and hold it.
+//! For a port there is a tracker at the machine level, in which each task with the port is both matched and a holder.
 //!
 //! The cell and every view have a `RuleBook` each. A view gets its counters by deltas, and adds its own claims.
 //!
@@ -51,7 +51,7 @@ pub struct TrackerId(pub u64);
 /// The trackers in use with their counters.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct RuleBook {
-    /// All levels that any rule has named so far.
+    /// The label levels of all rules so far. They stay when no rule uses them any more.
     levels: Vec<Level>,
     trackers: FastMap<TrackerId, Tracker>,
     by_key: FastMap<TrackerKey, TrackerId>,
@@ -64,7 +64,7 @@ pub(crate) struct RuleBook {
     /// The number of trackers of runtime affinity.
     companies: usize,
     next: u64,
-    /// Raised whenever a tracker is added or removed, after which groups must be matched with the trackers again.
+    /// Number that rises whenever a tracker is added or removed. Then groups must be matched with the trackers again.
     generation: u64,
 }
 
@@ -92,7 +92,7 @@ impl Counter<'_> {
         word_of(level.of_block(block), |domain| domain != NOWHERE)
     }
 
-    /// The rows of a block whose count passes a test. Machines without a domain pass if `unplaced` is set.
+    /// The rows of a block whose domain's count passes a test. Rows without a domain pass if `unplaced` is true.
     pub(super) fn sift(&self, block: usize, unplaced: bool, test: impl Fn(Count) -> bool) -> u64 {
         let none = test(Count::default());
         let counts = self.tracker.counts();
@@ -175,8 +175,8 @@ impl RuleBook {
         self.by_key.get(key).copied()
     }
 
-    /// The tracker of a key, if it exists, with one more user. Each call that returns a tracker must be followed by one
-    /// [`RuleBook::release`].
+    /// Returns the tracker of a key, if it exists, and adds one user to it. Each call that returns a tracker must be
+    /// followed by one [`RuleBook::release`].
     pub(crate) fn acquire(&mut self, key: &TrackerKey) -> Option<TrackerId> {
         let id = self.find(key)?;
         self.trackers.get_mut(&id)?.users += 1;
@@ -188,7 +188,7 @@ impl RuleBook {
         TrackerId(self.next)
     }
 
-    /// Adds a tracker with one user, which counts tasks on the machines of a set.
+    /// Adds a tracker with one user. If a set is given, only tasks on its machines are counted.
     pub(crate) fn insert(
         &mut self,
         id: TrackerId,
@@ -237,8 +237,7 @@ impl RuleBook {
         }
     }
 
-    /// Removes one user of a tracker. Returns whether that was the last one, in which case the caller removes the
-    /// tracker.
+    /// Removes one user of a tracker. Returns whether the tracker has no user left; if so, the caller must remove it.
     pub(crate) fn release(&mut self, id: TrackerId) -> bool {
         let Some(tracker) = self.trackers.get_mut(&id) else { return false };
         tracker.users -= 1;
@@ -292,12 +291,13 @@ impl RuleBook {
         self.trackers.values_mut().for_each(Tracker::forget_domains);
     }
 
-    /// Makes sure that each machine's value of a label can be looked up.
+    /// Makes the values of a label available to [`RuleBook::values`], even if no rule uses the label.
     pub(crate) fn keep_level(&mut self, key: &Text, machines: &[Option<Arc<Machine>>]) {
         self.add_level(&TopologyLevel::Label(key.clone()), machines);
     }
 
-    /// Each machine's value of a label; `None` if no tracker has this level and `keep_level` was not called for it.
+    /// Each machine's value of a label. `None` if no tracker ever had this level, and `keep_level` was not called for
+    /// it.
     pub(crate) fn values(&self, key: &str) -> Option<&Level> {
         self.levels.iter().find(|level| *level.key == *key)
     }
@@ -335,13 +335,13 @@ impl RuleBook {
         Some(Counter { tracker, level: self.level(tracker) })
     }
 
-    /// Whether an affinity or a preference of a placed task selects the tasks of a tracker.
+    /// Whether a placed task has an affinity to the tasks of a tracker, or a preference about them.
     pub(crate) fn draws(&self, id: TrackerId) -> bool {
         let total = self.trackers.get(&id).map(Tracker::total).unwrap_or_default();
         total.seekers + total.pullers > 0
     }
 
-    /// Whether a preference of a placed task selects the tasks of a tracker.
+    /// Whether a placed task has a preference about the tasks of a tracker.
     pub(crate) fn pulls(&self, id: TrackerId) -> bool {
         self.trackers.get(&id).is_some_and(|tracker| tracker.total().pullers > 0)
     }
@@ -385,7 +385,7 @@ impl RuleBook {
         self.domain(tracker, slot)
     }
 
-    /// The domain of a row at the level of each tracker that has a label level, in ascending order of trackers.
+    /// For each tracker whose level is a label, in ascending order, the domain of a row.
     pub(crate) fn label_domains(&self, slot: usize) -> Vec<(TrackerId, Domain)> {
         let labelled = |tracker: &Tracker| tracker.level.is_some();
         let trackers = self.trackers.iter().filter(|(_, tracker)| labelled(tracker));
@@ -413,7 +413,7 @@ impl RuleBook {
         tracker.set(domain, count);
     }
 
-    /// Counts a placed task if `sign` is 1, or removes a task that leaves from the counts if it is -1.
+    /// Counts a placed task in its trackers if `sign` is 1, or removes a task that left from the counts if it is -1.
     pub(crate) fn count_task(
         &mut self,
         rules: &GroupRules,

@@ -1,14 +1,14 @@
-//! Runtime affinity: finding placed tasks that lack a task on which they depend in their domain.
+//! Runtime affinity: a search for placed tasks whose domain lacks a task on which they depend.
 
 use super::group::GroupRules;
 use super::level::Domain;
 use super::{RuleBook, TrackerId};
 use crate::sets::MachineSets;
 
-/// A domain in which the runtime affinity of a placed task is not met.
+/// A domain with a placed task whose runtime affinity is not met.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Alone {
-    /// Tracker of the tasks that the affinity requires, of which the domain has none.
+    /// Tracker of the tasks that the affinity requires. The domain has too few of them.
     pub(crate) tracker: TrackerId,
     /// The domain.
     pub(crate) domain: Domain,
@@ -22,13 +22,14 @@ impl RuleBook {
         self.companies > 0
     }
 
-    /// Whether another task's runtime affinity may select tasks with these rules.
+    /// Whether the runtime affinity of some task may select a task with these rules.
     pub(crate) fn may_be_runtime_affinity(&self, rules: &GroupRules) -> bool {
         let least = |id: &TrackerId| self.key(*id).is_some_and(|key| key.least().is_some());
         self.any_runtime_affinity() && rules.matched.iter().any(least)
     }
 
-    /// The domains of a row in which placed tasks lack a task with these rules for their runtime affinity.
+    /// The domains of a row in which a placed task lacks its runtime affinity, and a task with these rules would count
+    /// for it.
     pub(crate) fn alone_without<'a>(
         &'a self,
         rules: &'a GroupRules,
@@ -47,7 +48,7 @@ impl RuleBook {
         })
     }
 
-    /// Whether a task with these rules in a row is one of those that the domain lacks.
+    /// Whether a task with these rules in this row would be one of the tasks that the domain lacks.
     pub(crate) fn is_counted(
         &self,
         (rules, row): (&GroupRules, usize),

@@ -28,15 +28,15 @@ impl Total {
     }
 }
 
-/// The domains of the machines on which a tracker counts, and the fewest matched tasks in any of them.
+/// The domains of the machines on which a tracker counts, and the lowest number of matched tasks in any of them.
 ///
-/// Finding the fewest takes a scan of all domains. Because the number is updated with each change, a new scan is needed
-/// only when the last domain that had the fewest gets one more task.
+/// Finding this minimum takes a scan of all domains. Each change of a count updates the minimum, so a new scan is
+/// needed only when the last domain at the minimum gets one more task.
 #[derive(Clone, Debug)]
 pub(super) struct Emptiest {
     pub(super) domains: Box<[Domain]>,
     pub(super) fewest: u32,
-    /// Number of domains that have the fewest tasks; 0 if unknown.
+    /// Number of domains with the minimum; 0 if unknown.
     with_fewest: u32,
 }
 
@@ -52,7 +52,8 @@ pub(super) struct Tracker {
     pub(super) listed_by: Vec<Attribute>,
     counts: Counts,
     total: Total,
-    /// Computed at the first use, and again at the first use after a machine was added, changed or removed.
+    /// The minimum over all domains. It is computed at the first use, and again after a machine was added, changed or
+    /// removed.
     emptiest: OnceLock<Emptiest>,
 }
 
@@ -95,7 +96,7 @@ impl Tracker {
         self.set(domain, count);
     }
 
-    /// Updates the fewest after the number of matched tasks of one domain changed.
+    /// Updates the minimum after the number of matched tasks in one domain changed from `old` to `new`.
     fn note(&mut self, old: u32, new: u32) {
         let Some(emptiest) = self.emptiest.get_mut().filter(|e| e.with_fewest > 0) else { return };
         match emptiest.fewest {
@@ -122,7 +123,7 @@ impl Tracker {
         self.emptiest = OnceLock::new();
     }
 
-    /// The fewest matched tasks in a domain. `domains` is called to list the domains if they are not known.
+    /// The minimum over all domains. If it must be computed, `domains` is called to list the domains.
     pub(super) fn emptiest(&self, domains: impl FnOnce() -> Box<[Domain]>) -> &Emptiest {
         self.emptiest.get_or_init(|| self.find_fewest(domains()))
     }

@@ -1,12 +1,12 @@
-//! A block: 64 machines of a view, the unit that filters and scores evaluate.
+//! A block: 64 machines of a view. Filters and scores evaluate one block at a time.
 
 use super::{BLOCK, View};
 use crate::facts::Need;
 use crate::sets::SetId;
 use omega_core::{KindId, MachineId};
 
-/// Up to this many machines are evaluated one by one, which takes one load per kind for each machine. Evaluating a
-/// whole block takes eight loads of the widest vectors per kind.
+/// Highest number of machines that are evaluated one by one. For each of them, that takes one load per kind. Evaluating
+/// the whole block takes eight loads of the widest vectors per kind.
 pub const FEW: u32 = 4;
 
 /// A block of a view's machines. Words have one bit per machine, and the lowest bit is that of the first machine.
@@ -54,8 +54,8 @@ impl<'a> Block<'a> {
         }
     }
 
-    /// The share of its capacity of a kind that each machine would have left after a request; `None` unless
-    /// [`View::keep_inverse`] was called. Zero if the cell does not have the kind.
+    /// For each machine, the share of its capacity of a kind that would be left after a request. `None` unless
+    /// [`View::keep_inverse`] was called. The shares are zero if the cell does not have the kind.
     #[must_use]
     pub fn left_share(&self, kind: KindId, request: i64) -> Option<LeftShare<'a>> {
         let inverse = match self.view.kinds.get(kind) {
@@ -117,12 +117,12 @@ impl<'a> Block<'a> {
 }
 
 impl View {
-    /// Tightens the bounds of a block in which nothing fits, so that [`View::block_may_fit`] is exact for it.
+    /// Tightens the bounds of a block in which nothing fits. [`View::block_may_fit`] is then exact for the block.
     pub fn tighten_block(&mut self, block: usize) {
         self.rows.tighten_block(block);
     }
 
-    /// Tightens the bounds of 64 blocks, so that [`View::blocks_may_fit`] is as exact as the bounds of these blocks.
+    /// Tightens the common bounds of 64 blocks to the bounds of the single blocks, for [`View::blocks_may_fit`].
     pub fn tighten_blocks(&mut self, group: usize) {
         self.rows.tighten_group(group);
     }
@@ -137,16 +137,16 @@ pub struct LeftShare<'a> {
 }
 
 impl LeftShare<'_> {
-    /// The share of the machine in a lane, from 0 to 1, or more if the machine is overcommitted. Callers should call
-    /// this for all lanes in one loop, which is then compiled to vector instructions.
+    /// The share of the machine in a lane: from 0 to 1, or above 1 if the machine is overcommitted. Call this for all
+    /// lanes in one loop, which then compiles to vector instructions.
     ///
     /// # Panics
     /// The block has no such lane.
     #[inline(always)]
     #[must_use]
     pub fn of(&self, lane: usize) -> f32 {
-        // An amount below 2^52 becomes a double by setting its bits, because conversions of 64-bit integers would not
-        // be vectorised.
+        // An amount below 2^52 is converted to a double by bit operations, because conversions of 64-bit integers would
+        // not be vectorised.
         let left = (self.free[lane] - self.request).max(0) as u64;
         let double = f64::from_bits(left | 0x4330_0000_0000_0000) - 4_503_599_627_370_496.0;
         (double * f64::from(self.inverse[lane])) as f32

@@ -1,7 +1,7 @@
 //! A view's own claims, from [`View::claim`] to the result of the transaction.
 //!
-//! A claim is subtracted from the view's free amounts, and added back exactly once: when it is dropped or rejected, or
-//! when a sync brings a row of its machine that includes it.
+//! A claim is subtracted from the view's free amounts, and added back exactly once: when the claim is dropped or
+//! rejected, or when a sync brings its machine's row with the claim in it.
 
 use super::counting::{GroupOnRow, OnRow};
 use super::departures::Claimed;
@@ -22,8 +22,8 @@ pub(super) struct Wish {
 }
 
 impl View {
-    /// Claims a part of a machine for a task. The claim is subtracted from the view, and [`View::take_transaction`]
-    /// puts it into a transaction.
+    /// Claims a part of a machine for a task. The claim is subtracted from the view. The next
+    /// [`View::take_transaction`] puts the claim into a transaction.
     ///
     /// # Errors
     /// The placement check or a tenant's limit rejects the claim, as the cell would.
@@ -41,8 +41,8 @@ impl View {
         Ok(())
     }
 
-    /// Claims a part of a machine for a task. It does not check limits, because [`View::quota_room`] has found room for
-    /// the task.
+    /// Claims a part of a machine for a task, without a check of the tenant's limits. The caller must have found room
+    /// for the task with [`View::quota_room`].
     ///
     /// # Errors
     /// The placement check rejects the claim, as the cell would.
@@ -61,8 +61,8 @@ impl View {
     fn open_claim_for(&mut self, wish: Wish, grant: Grant) {
         let Wish { task, machine, group } = wish;
         let seen = self.rows.sequence(machine.row());
-        // The claim names no devices, because the cell chooses them by an equal rule, and naming them would only cause
-        // conflicts.
+        // The claim names no devices. The cell chooses them by the same rule, and a claim with named devices would
+        // conflict more often.
         let take = self.groups.get(group).take;
         let claim = Claim { take, ..Claim::new(task, machine, seen) };
         let open = Open { claim, group, grant };
@@ -98,13 +98,13 @@ impl View {
         true
     }
 
-    /// Holds the open claim of a task: it stays subtracted through every sync, but goes into no transaction until
-    /// [`View::resume_claim`] is called. Returns whether the task had an open claim.
+    /// Holds the open claim of a task. The claim stays subtracted through every sync, but no transaction contains it
+    /// until [`View::resume_claim`] is called. Returns whether the task had an open claim.
     pub fn hold_claim(&mut self, task: TaskId) -> bool {
         self.claims.hold(task)
     }
 
-    /// Makes the held claim of a task open again. Returns whether the task had one.
+    /// Makes the held claim of a task open again. Returns whether the task had a held claim.
     pub fn resume_claim(&mut self, task: TaskId) -> bool {
         self.claims.resume(task)
     }
@@ -120,8 +120,8 @@ impl View {
         self.drop_evictions(open.claim.task);
     }
 
-    /// Moves all open claims into a transaction, which is incremental and uses the resource-fit check. Callers may
-    /// change these settings before they send it.
+    /// Moves all open claims into a transaction, which is incremental and uses the resource-fit check. The caller may
+    /// change these two settings before it sends the transaction.
     pub fn take_transaction(&mut self) -> Transaction {
         let id = self.session.next_transaction();
         let (evictions, resizes) = self.submit_evictions(id.number);
@@ -168,7 +168,7 @@ impl View {
         self.claims.recycle(claims);
     }
 
-    /// Keeps an accepted claim subtracted until a sync brings the row of this version.
+    /// Keeps an accepted claim subtracted until a sync brings the machine's row at this version.
     fn note_taken(&mut self, open: &Open, version: Version) {
         let Claim { task, machine, .. } = open.claim;
         self.indexes.placed(task, machine);
@@ -185,7 +185,7 @@ impl View {
         });
     }
 
-    /// The own claims that the rows do not include yet: the job and the amounts of each.
+    /// The view's claims that the cell's rows do not include yet. Each pair is the claim's job and its amounts by kind.
     pub(super) fn own_requests(&self) -> impl Iterator<Item = (&Arc<Job>, &[i64])> {
         let unanswered = self.claims.unanswered().map(|open| {
             let compiled = self.groups.get(open.group);
@@ -195,14 +195,14 @@ impl View {
         unanswered.chain(taken.map(|taken| (&taken.job, &taken.need.request[..])))
     }
 
-    /// Adds back all own claims, and then subtracts what their evictions free. Called before a sync.
+    /// Adds back all own claims, and then subtracts the amounts that their evictions free. Called before a sync.
     pub(super) fn give_all_back(&mut self) {
         self.each_unanswered(1);
         self.each_taken(1);
         self.return_victims();
     }
 
-    /// Reverts [`View::give_all_back`] in the opposite order. Called after a sync.
+    /// Reverts [`View::give_all_back`]: subtracts all own claims again. Called after a sync.
     pub(super) fn take_all_again(&mut self) {
         self.lift_victims();
         self.each_taken(-1);
@@ -236,7 +236,8 @@ impl View {
     fn count_taken(&mut self, taken: &mut Taken, sign: i64) {
         let row = taken.machine.row();
         if sign < 0 {
-            // The cell chooses devices and cores by an equal rule. The row of the commit will have the cell's choice.
+            // The cell chooses devices and cores by the same rule. The row that brings the commit has the cell's
+            // choice.
             taken.grant = self.rows.choose(row, &taken.need);
         }
         let Taken { task, job, need, grant, tenant, .. } = &*taken;
@@ -260,8 +261,8 @@ impl View {
         let mut claims = std::mem::take(&mut self.claims);
         for open in claims.unanswered_mut() {
             if sign < 0 {
-                // Chosen again, because other tasks may have taken the devices and cores. If too few are left, the
-                // claim will conflict.
+                // Devices and cores are chosen again, because other tasks may have taken them since. If too few are
+                // left, the claim will conflict.
                 let need = &self.groups.get(open.group).need;
                 open.grant = self.rows.choose(open.claim.machine.row(), need);
             }

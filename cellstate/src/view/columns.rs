@@ -5,10 +5,10 @@
 //!   ┌ cpu ×64 ┬ memory ×64 ┬ disk ×64 ┐ ┌ cpu ×64 ┬ ...
 //! ```
 //!
-//! A search tests a block at once with vector instructions. The result is a word with one bit per machine. Each block
-//! stores an upper bound of its machines' free amounts by kind, and every 64 blocks the maximum of these bounds, so
-//! that a search skips blocks in which nothing fits. The bounds are never too low. After claims they may be too high,
-//! until a search that finds nothing tightens them.
+//! A search tests a block at once with vector instructions. The result is a word with one bit per machine. For each
+//! kind, each block stores an upper bound of its machines' free amounts, and each group of 64 blocks stores the maximum
+//! of these bounds. So a search skips blocks in which nothing fits. The bounds are never too low. After claims they may
+//! be too high, until a search that finds nothing tightens them.
 
 use pulp::Arch;
 
@@ -23,7 +23,7 @@ pub(crate) struct Columns {
     free: Vec<i64>,
     block_most: Vec<i64>,
     group_most: Vec<i64>,
-    /// The stamp of each block: the view's number of changes at the last change of the block.
+    /// The stamp of each block: the number of all changes in the view when the block last changed.
     stamps: Vec<u64>,
     changes: u64,
     arch: Arch,
@@ -138,12 +138,13 @@ impl Columns {
         }
     }
 
-    /// Whether a machine of this block may have room, judged by the block's bounds.
+    /// Whether a machine of this block may have room, according to the block's bounds. `false` is always right.
     pub(crate) fn block_may_fit(&self, block: usize, request: &[i64]) -> bool {
         fits(&self.block_most[block * self.kinds..][..self.kinds], request)
     }
 
-    /// Whether any of the 64 blocks from `64 * group` on may have room, judged by their common bounds.
+    /// Whether any of the 64 blocks from `64 * group` on may have room, according to their common bounds. `false` is
+    /// always right.
     pub(crate) fn group_may_fit(&self, group: usize, request: &[i64]) -> bool {
         fits(&self.group_most[group * self.kinds..][..self.kinds], request)
     }
@@ -187,9 +188,11 @@ fn fits(most: &[i64], request: &[i64]) -> bool {
     most.iter().zip(request).all(|(most, request)| *request <= 0 || most >= request)
 }
 
-/// Computes one bit for each row that has every requested amount. Kinds that are not requested are skipped, as in the
-/// placement check. It is dispatched as a type and not as a closure, because the body of a closure may not be inlined,
-/// and would then be compiled for narrow vectors.
+/// Computes one bit for each row, set if the row has enough of every requested kind. Kinds that are not requested are
+/// skipped, as in the placement check.
+///
+/// The computation is dispatched as a type, not as a closure. The body of a closure may not be inlined, and would then
+/// be compiled for narrow vectors.
 struct Fit<'a> {
     lanes: &'a [i64],
     request: &'a [i64],
@@ -200,7 +203,7 @@ impl pulp::NullaryFnOnce for Fit<'_> {
 
     #[inline(always)]
     fn call(self) -> u64 {
-        // Each entry is negative if the machine has too little of some kind.
+        // A negative entry means that the machine has too little of some kind.
         let mut short = [0i64; BLOCK];
         let lanes = self.lanes.as_chunks::<BLOCK>().0;
         for (lane, request) in lanes.iter().zip(self.request) {

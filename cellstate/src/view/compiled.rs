@@ -1,7 +1,7 @@
 //! Task groups as a view has compiled them.
 //!
-//! A group with optional resources can be compiled a second time, as a group that requests them. A search then handles
-//! it like any other group. The compiled group records that its claims take the optional resources.
+//! A group with optional resources can be compiled a second time, with these resources in its request. A search then
+//! handles it like any other group. The compiled group records that its claims take the optional resources.
 
 use super::tenants::{KnownTenants, TenantRef};
 use super::{Reach, View};
@@ -21,12 +21,12 @@ pub(super) struct Compiled {
     pub(super) job: Arc<Job>,
     pub(super) index: usize,
     pub(super) need: Arc<Need>,
-    /// The group's tenant, if a delta contained it.
+    /// The group's tenant; `None` if no delta has contained the tenant.
     pub(super) tenant: Option<TenantRef>,
     pub(super) reach: Reach,
-    /// Whether its claims take the request alone, or also the optional resources.
+    /// Whether claims of the group take only the request, or also the optional resources.
     pub(super) take: Take,
-    /// The original job, if `job` is a copy that requests the optional resources.
+    /// The original job, if `job` is a copy with the optional resources in its requests; otherwise `None`.
     of: Option<Arc<Job>>,
 }
 
@@ -61,7 +61,8 @@ pub(super) struct Groups {
     /// Free positions in `list`.
     vacant: Vec<u32>,
     by_job: FastMap<JobId, SmallVec<[GroupRef; 2]>>,
-    /// Generation of the rules for which the groups were compiled; `None` if their machine sets no longer exist.
+    /// The value of `RuleBook::generation` when the groups were last compiled. `None` if their machine sets were
+    /// dropped.
     generation: Option<u64>,
 }
 
@@ -121,7 +122,7 @@ impl Groups {
         }
     }
 
-    /// Compiles all groups again if trackers were added or removed since the last time. Returns whether that was so.
+    /// Compiles all groups again if trackers were added or removed since the last call. Returns whether it did.
     pub(super) fn match_rules(&mut self, facts: &mut Facts, kinds: usize) -> bool {
         let generation = Some(facts.rules.generation());
         if self.generation == generation {
@@ -135,7 +136,7 @@ impl Groups {
         true
     }
 
-    /// Compiles all groups again after all machines were dropped, together with the machine sets.
+    /// Compiles all groups again, after all machines and the machine sets were dropped.
     pub(super) fn reset(&mut self, facts: &mut Facts, kinds: usize) {
         self.generation = None;
         for group in self.list.iter_mut().flatten() {
@@ -159,7 +160,7 @@ impl View {
         self.groups.find(&source).unwrap_or_else(|| self.add_group(&source, job.clone()))
     }
 
-    /// Compiles a group as one that requests its optional resources, so that its claims take them. `None` if the group
+    /// Compiles a group with its optional resources in the request, so that its claims take them. `None` if the group
     /// has no optional resources.
     pub fn compile_with_optional(
         &mut self,
@@ -177,7 +178,7 @@ impl View {
         Some(self.add_group(&source, Arc::new(with)))
     }
 
-    /// Adds a group. `job` is the job from which it is compiled, and requests all that claims of the group take.
+    /// Compiles and adds a group. In `job`, the group requests everything that its claims will take.
     fn add_group(&mut self, source: &Source<'_>, job: Arc<Job>) -> GroupRef {
         let Source { id, index, take, .. } = *source;
         let kinds = self.rows.columns().kinds();
@@ -188,7 +189,7 @@ impl View {
         self.groups.add(Compiled { id, job, index, need, tenant, reach, take, of })
     }
 
-    /// Drops the compiled groups of a job. All claims for them must be settled.
+    /// Drops the compiled groups of a job. All claims for these groups must have a result.
     pub fn forget_job(&mut self, id: JobId) {
         self.groups.remove_job(id, &mut self.facts);
     }

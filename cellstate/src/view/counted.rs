@@ -1,9 +1,8 @@
-//! Counts of placed and unfinished tasks of a task set.
+//! Counts of placed and unfinished tasks in task sets.
 //!
-//! A disruption budget covers some tasks of a tenant, and the evictions that it allows depend on how many of these
-//! tasks run. The owner of a budget requests the counts before the first sync. Each new job is compared with the sets
-//! once, and after that a task costs work only if it is in one of the sets. So a decision reads two numbers and scans
-//! no jobs.
+//! A disruption budget covers some tasks of a tenant. The number of evictions that it allows depends on how many of
+//! these tasks run. The owner of a budget requests the counts before the first sync. Each new job is compared with the
+//! sets once. After that, only tasks in a set cost work. So a decision reads two numbers and scans no jobs.
 
 use super::View;
 use crate::delta::{Delta, TaskDelta};
@@ -16,7 +15,7 @@ use smallvec::SmallVec;
 pub struct TaskSet {
     /// Name of the tenant.
     pub tenant: Text,
-    /// Selector of the tasks. Without requirements it selects none.
+    /// Selector of the tasks. A selector without requirements selects no tasks.
     pub tasks: LabelSelector,
 }
 
@@ -97,7 +96,7 @@ impl Counted {
         }
     }
 
-    /// Adds a new job, whose tasks are pending unless the delta lists them; or the new groups of an updated job.
+    /// Adds a new job, or the new groups of an updated job. Tasks of a new job are pending unless the delta lists them.
     fn add(&mut self, id: JobId, job: &Job) {
         let of_group = |group| {
             let includes = |(_, (set, _)): &(u16, &(TaskSet, _))| set.includes(job, group);
@@ -128,7 +127,7 @@ impl Counted {
         let Some(job) = self.jobs.get_mut(&task.id.job) else { return };
         let index = task.id.index as usize;
         if job.tasks.len() <= index {
-            // Tasks that a resize added are listed in the delta themselves.
+            // The delta lists each task that a resize added, so the placeholders will be replaced.
             job.tasks.resize(index + 1, (0, Mark::Ended));
         }
         let now = (task.group, Mark::of(task.state));
@@ -159,8 +158,8 @@ fn count(
 }
 
 impl View {
-    /// Makes the view count the tasks of a set, if the view keeps placements. Must be called before the first sync,
-    /// because jobs of earlier syncs are not counted.
+    /// Makes the view count the tasks of a set, if the view keeps placements. Call this before the first sync, because
+    /// jobs of earlier syncs are not counted.
     pub fn count_tasks(&mut self, set: &TaskSet) {
         let Some(placements) = self.indexes.placements_mut() else { return };
         let sets = &mut placements.counted_mut().sets;
@@ -169,8 +168,8 @@ impl View {
         }
     }
 
-    /// The counts of a task set; `None` unless [`View::count_tasks`] was called. Tasks that own claims evict are
-    /// counted as placed until the transaction has a result.
+    /// The counts of a task set; `None` unless [`View::count_tasks`] was called. A task that a claim of this view
+    /// evicts is counted as placed until the transaction has a result.
     #[must_use]
     pub fn task_counts(&self, set: &TaskSet) -> Option<TaskCounts> {
         let sets = &self.indexes.placements()?.counted().sets;

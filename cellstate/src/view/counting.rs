@@ -1,4 +1,4 @@
-//! Counting of tasks: updates of all parts of a view that count tasks, for one task more or less on a machine.
+//! Updates of all parts of a view that count tasks, when a machine gets or loses a task.
 
 use super::View;
 use super::compiled::GroupRef;
@@ -40,7 +40,7 @@ pub(super) struct Counters<'a> {
 }
 
 impl Counters<'_> {
-    /// Subtracts a task if `sign` is -1, or adds it back if it is 1.
+    /// Counts a task as placed if `sign` is -1, or as gone if it is 1. The sign is that of the change in free amounts.
     #[inline]
     pub(super) fn count(self, task: &OnRow<'_>, sign: i64) {
         let OnRow { row, job, need, tenant, grant, held } = *task;
@@ -71,7 +71,7 @@ impl View {
         Counters { facts, rows, tenants, policies }
     }
 
-    /// Subtracts a task of a group from a row if `sign` is -1, or adds it back if it is 1.
+    /// Counts a task of a group in a row as placed if `sign` is -1, or as gone if it is 1.
     pub(super) fn count_group(&mut self, task: GroupOnRow<'_>, sign: i64) {
         let View { groups, indexes, facts, rows, tenants, policies, .. } = self;
         let compiled = groups.get(task.group);

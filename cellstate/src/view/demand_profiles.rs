@@ -19,8 +19,8 @@ impl View {
         self.rows.demand_profiles(row)
     }
 
-    /// The amount of a kind that one more of these tasks would take from the machine in a row: its request, or the rise
-    /// of the highest point of the machine's demand profiles.
+    /// The amount of a kind that one more task of this need would take from the machine in a row. It is the request, or
+    /// with a demand profile the rise of the highest point of the machine's sum.
     #[must_use]
     pub fn taken(&self, row: usize, need: &Need, kind: KindId) -> i64 {
         let varying =
@@ -28,8 +28,7 @@ impl View {
         varying.unwrap_or_else(|| requested(need, kind))
     }
 
-    /// The amount of a kind that would be freed on the machine in a row if one of these tasks, which is placed there,
-    /// left.
+    /// The amount of a kind that the machine in a row would get back if a placed task of this need left it.
     #[must_use]
     pub fn freed(&self, row: usize, need: &Need, kind: KindId) -> i64 {
         let varying =
@@ -50,14 +49,14 @@ fn requested(need: &Need, kind: KindId) -> i64 {
 }
 
 impl Block<'_> {
-    /// The machines in `among` with room for a task. Kinds that `request` sets to zero are ignored.
+    /// The machines in `among` with room for a task. Kinds whose amount in `request` is zero are ignored.
     #[must_use]
     pub fn room_among(&self, need: &Need, request: &[i64], among: u64) -> u64 {
         let fits = self.fits_among(request, among);
         if need.demand_profiles.is_none() {
             return fits;
         }
-        // The request, which is the profile's highest point, does not fit, but the profile itself may fit.
+        // The request is the highest point of the profile. Even if it does not fit, the profile may fit.
         let has_room = |lane| self.view().has_room(self.first_row() + lane, need, request);
         fits | filter_bits(among & !fits, has_room)
     }

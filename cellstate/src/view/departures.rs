@@ -1,10 +1,10 @@
-//! Expected departures: when the tasks on each machine are expected to end, for schedulers that plan ahead.
+//! Expected departures: the times at which the tasks on each machine should end, for schedulers that plan ahead.
 //!
-//! A view that keeps departures receives every job, whichever scheduler places it. A task departs with its allocation,
-//! at its placement time plus its job's expected run time. Own claims without a result are included, because they are
-//! subtracted from the view.
+//! A view that keeps departures receives the jobs of all schedulers. A task's departure is at its placement time plus
+//! its job's runtime estimate, and frees its allocation. The view's own claims without a result are included, because
+//! they are subtracted from the free amounts.
 //!
-//! Invariant: the departures of a row, except lifted ones, add up to the machine's claims according to the view.
+//! Invariant: the amounts of a row's departures, except lifted ones, add up to the machine's claims in the view.
 
 use super::View;
 use crate::delta::{Delta, Interest, TaskDelta};
@@ -18,11 +18,12 @@ use std::sync::Arc;
 pub struct Departure {
     /// Id of the task.
     pub task: TaskId,
-    /// Expected time of departure, by the cell's clock; may be in the past. `None` if the job has no runtime estimate.
+    /// Expected time of departure, by the cell's clock. The time may be in the past. `None` if the job has no runtime
+    /// estimate.
     pub at_ms: Option<u64>,
     /// Amounts that the task will free, by kind.
     pub amounts: SmallVec<[i64; 4]>,
-    /// Devices that the task will free, with its device request.
+    /// Device request of the task, and the devices that it will free.
     pub devices: Option<(DeviceRequest, DeviceSet)>,
     /// Whether the task is removed from the view, because it is lifted or to be evicted.
     lifted: bool,
@@ -42,7 +43,7 @@ pub(super) struct Claimed<'a> {
     /// The cell's present time.
     pub(super) now_ms: u64,
     pub(super) request: &'a [i64],
-    /// Devices that the task will get, with its device request.
+    /// Device request of the task, and the devices that it will get.
     pub(super) devices: Option<(DeviceRequest, DeviceSet)>,
 }
 
@@ -131,7 +132,7 @@ impl Departures {
 }
 
 impl View {
-    /// Makes the view keep expected departures. It then receives every job.
+    /// Makes the view keep expected departures, for which it receives the jobs of all schedulers.
     #[must_use]
     pub fn with_departures(mut self) -> View {
         self.session.set_interest(Interest::AllJobs);
@@ -139,7 +140,7 @@ impl View {
         self
     }
 
-    /// Whether the view receives every job, whichever scheduler places it.
+    /// Whether the view receives the jobs of all schedulers.
     #[must_use]
     pub fn hears_of_all_jobs(&self) -> bool {
         *self.interest() == Interest::AllJobs

@@ -1,9 +1,10 @@
-//! Room that a view's claims make: evictions, and throttling of tasks to their request.
+//! Evictions and throttling in a view. Both make room for a claim: an eviction frees the whole allocation of a task,
+//! and throttling frees the part beyond the task's request.
 //!
 //! The amounts that a task gives up for a claim are added to the view's free amounts when the claim is made. They are
-//! subtracted again if the claim is dropped, or if the eviction or resize is rejected. If it is accepted, they stay
-//! added until the sync that reaches the commit's version. Until then [`View::tasks_on`] still lists the task, and no
-//! other claim may use its room.
+//! subtracted again if the claim is dropped, or if the eviction or resize is rejected. If the eviction or resize is
+//! accepted, the amounts stay added until the sync that reaches the commit's version. Until then [`View::tasks_on`]
+//! still lists the task, and no other claim may use its room.
 
 use super::claims::Wish;
 use super::own_evictions::{Eviction, Gives, Victim};
@@ -12,9 +13,9 @@ use crate::held::amounts_of;
 use omega_core::{Commit, MachineId, Precedence, Reason, Resize, TaskId, Transaction, Version};
 
 impl View {
-    /// Makes a claim like [`View::claim`], in the room that is free once these tasks are evicted. The evictions go into
-    /// the transaction of the claim, and the tasks are removed from the view until the result. The view must keep
-    /// placements.
+    /// Makes a claim like [`View::claim`] in the room that these tasks will free by their eviction. The evictions go
+    /// into the transaction of the claim. Until it has a result, the view does not count the evicted tasks. The view
+    /// must keep placements.
     ///
     /// # Errors
     /// The placement check rejects the claim even after the evictions. The view is unchanged then.
@@ -30,8 +31,8 @@ impl View {
         self.claim_given(wish, victims.iter().map(everything))
     }
 
-    /// Makes a claim like [`View::claim_evicting`], in the room that is free once these tasks are throttled to their
-    /// requests ([`View::surplus`]).
+    /// Makes a claim like [`View::claim_evicting`] in the room that these tasks will free when they are throttled to
+    /// their requests ([`View::surplus`]).
     ///
     /// # Errors
     /// The placement check rejects the claim even after the throttling. The view is unchanged then.
@@ -70,28 +71,28 @@ impl View {
         claimed
     }
 
-    /// The precedence below which tasks may be evicted for a task of this precedence: the precedence itself, or the
-    /// lowest one of its band.
+    /// The precedence below which a task of this precedence may evict others. It is `precedence`, or the lowest
+    /// precedence of its band.
     #[must_use]
     pub fn displaces_below(&self, precedence: Precedence) -> Precedence {
         self.evictions.displaces_below(precedence)
     }
 
-    /// The number of evictions that the cell's limit allows, minus the evictions of own claims that no sync has
-    /// included yet; `None` if there is no limit.
+    /// The number of evictions that the cell's limit still allows; `None` if there is no limit. Evictions of own claims
+    /// that no sync has included yet are subtracted.
     #[must_use]
     pub fn evictions_left(&self) -> Option<usize> {
         self.evictions.left()
     }
 
-    /// Whether an own claim evicts or throttles this task, and no sync has included this yet.
+    /// Whether a claim of this view evicts or throttles this task, and no sync has included the change yet.
     #[must_use]
     pub fn is_evicted(&self, task: TaskId) -> bool {
         self.evictions.contains(task)
     }
 
-    /// The tasks on the machine in a row that own claims evict or throttle, and that no sync has included yet.
-    /// [`View::tasks_on`] still lists them, but the view's amounts and counters no longer include them.
+    /// The tasks on the machine in a row that own claims evict or throttle, until a sync includes the change.
+    /// [`View::tasks_on`] still lists these tasks, but the view's amounts and counters no longer include them.
     pub fn evicted_from(&self, row: usize) -> impl Iterator<Item = TaskId> {
         self.evictions.off_row(row)
     }
@@ -118,8 +119,7 @@ impl View {
         }
     }
 
-    /// Adds the part that a task gives up to the free amounts of a row if `sign` is 1, or subtracts it again if it is
-    /// -1.
+    /// Adds to a row's free amounts the part that a task gives up if `sign` is 1, or subtracts it again if it is -1.
     fn count_given(&mut self, row: usize, victim: Victim, sign: i64) {
         match victim.gives {
             Gives::Everything => self.count_placed(row, victim.task, sign),
@@ -147,9 +147,9 @@ impl View {
         (of(Gives::Everything).map(|victim| victim.task.id).collect(), resizes)
     }
 
-    /// Ends the evictions and resizes of a transaction. Tasks are put back if the item was rejected or not committed,
-    /// or if the rows include it already. The parts of the other tasks stay removed from the view until their rows
-    /// arrive.
+    /// Ends the evictions and resizes of a transaction that has a result. A task is counted again if its item was
+    /// rejected or not committed, or if the view's rows already include the item. Otherwise it stays uncounted until
+    /// its row arrives.
     pub(super) fn end_evictions(&mut self, txn: &Transaction, commit: Option<&Commit>) {
         for eviction in self.evictions.end(txn, commit, self.session.version()) {
             self.return_victim(eviction);
@@ -163,7 +163,7 @@ impl View {
         }
     }
 
-    /// Puts back every evicted or throttled task. Called before a sync.
+    /// Counts every evicted or throttled task in full again. Called before a sync.
     pub(super) fn return_victims(&mut self) {
         let mut evictions = self.evictions.take();
         for eviction in &mut evictions {
@@ -173,8 +173,8 @@ impl View {
         self.evictions.put_back(evictions);
     }
 
-    /// Removes the parts that these tasks give up from the view again, if they are still on their machines. Called
-    /// after a sync.
+    /// Stops counting the parts that evicted or throttled tasks give up, if the tasks are still on their machines.
+    /// Called after a sync.
     pub(super) fn lift_victims(&mut self) {
         let mut evictions = self.evictions.take();
         for eviction in &mut evictions {

@@ -6,7 +6,7 @@ use super::placements::Placements;
 use crate::delta::Delta;
 use omega_core::{JobId, MachineId, TaskId};
 
-/// The indexes. Changes of an index that is not kept have no effect.
+/// The indexes of placed tasks. A change for an index that is not kept has no effect.
 #[derive(Debug, Default)]
 pub(super) struct Indexes {
     placements: Option<Box<Placements>>,
@@ -41,7 +41,8 @@ impl Indexes {
         self.placements.as_deref_mut()
     }
 
-    /// Keeps the compiled groups of a job, even if they were compiled only to take tasks off their machines.
+    /// Keeps the compiled groups of a job. Groups that were compiled only to take tasks off their machines are then
+    /// kept, too.
     #[inline]
     pub(super) fn keep_compiled(&mut self, job: JobId) {
         if let Some(placements) = &mut self.placements {
@@ -49,7 +50,7 @@ impl Indexes {
         }
     }
 
-    /// Starts the index of each job's places. Returns whether it was not kept before.
+    /// Starts to keep the places of each job's tasks. Returns `false` if they were kept already.
     pub(super) fn keep_job_places(&mut self) -> bool {
         let is_new = self.job_places.is_none();
         self.job_places.get_or_insert_default();
@@ -70,14 +71,14 @@ impl Indexes {
         }
     }
 
-    /// Records that a claim was accepted, whose task is counted already.
+    /// Records that a claim was accepted. Its task is counted already.
     pub(super) fn placed(&mut self, task: TaskId, machine: MachineId) {
         if let Some(places) = &mut self.job_places {
             places.placed(task, machine);
         }
     }
 
-    /// Records that an eviction was accepted, whose task is no longer counted.
+    /// Records that an eviction was accepted. The evicted task is no longer counted.
     pub(super) fn evicted(&mut self, task: TaskId) {
         if let Some(places) = &mut self.job_places {
             places.evicted(task);

@@ -1,8 +1,7 @@
-//! Places of each job's tasks, for plugins that keep the tasks of a job apart or together.
+//! The machines of each job's tasks, for plugins that keep the tasks of a job apart or together.
 //!
-//! The cell counts tasks only for rules about other tasks. This index, which only views have, counts the tasks of every
-//! received job by machine. It is updated with each change of a task and with each claim, so that no decision counts
-//! tasks.
+//! The cell counts tasks only for rules about other tasks. This index exists only in views, and counts the tasks of
+//! every received job by machine. Each change of a task and each claim updates it, so a decision need not count tasks.
 //!
 //! Invariant: a job's count in a row is the number of its tasks there at the last sync, plus the view's claims, minus
 //! its evictions.
@@ -16,7 +15,7 @@ use std::collections::BTreeMap;
 /// The counts of all jobs. See the module documentation.
 #[derive(Debug, Default)]
 pub(super) struct Places {
-    /// Number of tasks by job and row. It is negative only between the two halves of one change.
+    /// Number of tasks by job and row. In the middle of a change, a number may be negative.
     counts: FastMap<JobId, BTreeMap<u32, i32>>,
     /// The machine of each placed task.
     of_task: FastMap<TaskId, MachineId>,
@@ -68,7 +67,7 @@ impl Places {
         }
     }
 
-    /// Records that an eviction was accepted, whose task is no longer counted.
+    /// Records that an eviction was accepted. The evicted task is no longer counted.
     pub(super) fn evicted(&mut self, task: TaskId) {
         self.of_task.remove(&task);
     }
@@ -112,8 +111,8 @@ impl JobPlaces<'_> {
 }
 
 impl View {
-    /// Makes the view keep the places of all received jobs' tasks. If it has received jobs already, the next sync is a
-    /// full one.
+    /// Makes the view keep the places of the tasks of all jobs that it receives. If it has received jobs already, the
+    /// next sync is a full one.
     pub fn keep_job_places(&mut self) {
         if self.indexes.keep_job_places() {
             self.session.start_over();

@@ -1,7 +1,7 @@
 //! Columns and sets that plugins read, beyond those of the placement check.
 //!
-//! A plugin declares once which data its scores read. The view then updates the data with every sync, so that a
-//! decision reads a column or a word instead of descriptions.
+//! A plugin declares once which data its scores read. Every sync then updates these data, so a decision reads a column
+//! or a word instead of machine descriptions.
 
 use super::{BLOCK, Block, View};
 use crate::delta::Delta;
@@ -12,8 +12,8 @@ use crate::sets::{SetId, SetKey};
 use omega_core::{KindId, Kinds, Machine, MachineSelector, Overcommit, TaintEffect, Text};
 use std::sync::Arc;
 
-/// Upper bound of kept capacities: the largest integer that becomes a double by setting its bits. Only an overcommitted
-/// capacity of a pebibyte can exceed it.
+/// Upper bound of kept capacities: the largest integer that bit operations can convert to a double. Only a capacity of
+/// about a pebibyte, multiplied by its overcommit, can exceed it.
 const CAPACITY_MAX: i64 = (1 << 52) - 1;
 
 /// The condition on the machines of a kept set.
@@ -48,7 +48,7 @@ pub(super) struct Kept {
     overcommit_max: Overcommit,
 }
 
-/// The machines of a view from which columns are computed.
+/// Descriptions of the machines, from which the columns are computed.
 #[derive(Clone, Copy)]
 pub(super) struct Described<'a> {
     /// The number of rows.
@@ -87,7 +87,7 @@ impl Kept {
         }
     }
 
-    /// Applies the cell's policy, a change of which may affect every capacity.
+    /// Applies the cell's policy. A change of the overcommit bound may affect every capacity.
     pub(super) fn set_policy(&mut self, delta: &Delta, described: Described<'_>) {
         if self.overcommit_max == delta.overcommit_max {
             return;
@@ -106,7 +106,7 @@ impl Kept {
         described.by_row().map(|machine| capacity(machine, bounds, kind)).collect()
     }
 
-    /// Keeps these data for other machines, after all machines were dropped. Reciprocals are dropped for kinds that the
+    /// Prepares these data for new machines, after all machines were dropped. Drops the reciprocals of kinds that the
     /// cell no longer has.
     pub(super) fn reset(&mut self, facts: &mut Facts, kinds: usize) {
         self.inverses.truncate(kinds);
@@ -184,8 +184,8 @@ fn inverse_capacity(machine: Option<&Machine>, kind: KindId) -> f32 {
 }
 
 impl View {
-    /// Makes the view keep the reciprocals of a kind's capacities, for scores of shares. It has no effect if the cell
-    /// does not have the kind.
+    /// Makes the view keep the reciprocals of a kind's capacities, for scores of shares. Does nothing if the cell does
+    /// not have the kind.
     pub fn keep_inverse(&mut self, kind: KindId) {
         if kind.index() < self.kinds.count() {
             let View { kept, rows, facts, kinds, .. } = self;
@@ -194,15 +194,15 @@ impl View {
         }
     }
 
-    /// Makes the view keep a column of a kind's capacities, for exact scores. The column is zero if the cell does not
-    /// have the kind.
+    /// Makes the view keep a column of a kind's capacities, for exact scores. The column has only zeros if the cell
+    /// does not have the kind.
     pub fn keep_capacity(&mut self, kind: KindId) {
         let View { kept, rows, facts, kinds, .. } = self;
         let described = Described { rows: rows.len(), machines: &facts.machines, kinds };
         kept.keep_capacity(kind, described);
     }
 
-    /// Makes the view keep a set of machines for as long as it exists.
+    /// Makes the view keep a set of machines for the rest of the view's lifetime.
     pub fn keep_set(&mut self, set: &MachineSet) {
         self.kept.keep_set(set, &mut self.facts);
     }
@@ -219,7 +219,7 @@ impl View {
         self.facts.sets.is_empty(set)
     }
 
-    /// Makes the view keep each machine's value of a label for as long as it exists.
+    /// Makes the view keep each machine's value of a label for the rest of the view's lifetime.
     pub fn keep_level(&mut self, key: &Text) {
         self.kept.keep_level(key, &mut self.facts);
     }
@@ -236,8 +236,8 @@ impl View {
 pub struct Level<'a>(&'a Values);
 
 impl Level<'_> {
-    /// The value of the machine in a row, as a small number that is equal for equal values. `None` if the machine lacks
-    /// the label.
+    /// The value of the label on the machine in a row, as a small number. Equal values have equal numbers. `None` if
+    /// the machine lacks the label.
     #[must_use]
     pub fn of(&self, row: usize) -> Option<u32> {
         self.0.of_slot(row)

@@ -6,7 +6,7 @@ use crate::map::FastMap;
 use omega_core::{KindId, Machine};
 use std::sync::Arc;
 
-/// Value in place of a time for machines without a report.
+/// Placeholder for the report time of a machine without a report.
 pub const NEVER: u64 = u64::MAX;
 
 /// The values of one kind in all reports, by row.
@@ -119,8 +119,8 @@ impl View {
         self.loads.of(row)
     }
 
-    /// The cell's time at the last sync, in milliseconds. A served cell receives `Expire` every ten seconds, and a
-    /// remote view gets the new time with the next change.
+    /// The cell's time at the last sync, in milliseconds. A served cell receives `Expire` every ten seconds. A remote
+    /// view gets the new time together with the next change.
     #[must_use]
     pub fn now_ms(&self) -> u64 {
         self.session.now_ms()

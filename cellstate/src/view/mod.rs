@@ -1,8 +1,9 @@
-//! A view: a scheduler's private copy of the cell, in columns, with its own claims in it.
+//! A view: a scheduler's private copy of the cell, in columns. It includes the claims that the scheduler has made on
+//! it.
 //!
-//! Decisions are made on the view, without any lock. Deltas update it at a cost proportional to the number of changed
-//! machines. Claims are subtracted at once, so that a scheduler's next decision takes its last one into account. They
-//! stay subtracted through every sync until the result arrives.
+//! Decisions are made on the view, without any lock. Deltas update the view at a cost proportional to the number of
+//! changed machines. A claim is subtracted at once, so that the scheduler's next decision takes it into account. It
+//! stays subtracted through every sync until the result arrives.
 //!
 //! ```text
 //!   claim ─▶ open claims ──take_transaction──▶ in flight ──settle──▶ gone
@@ -13,8 +14,9 @@
 //! ```
 //!
 //! An accepted claim stays subtracted until the sync that reaches the commit's version and brings the machine's new
-//! row, because over a network, older rows may arrive before. This applies to the room of evicted tasks, too. If the
-//! view has reached the commit's version already, its rows include the commit, and the claims are added back at once.
+//! row. Over a network, older rows may arrive before that sync. The room of evicted tasks is treated in this way, too.
+//! If the view has already reached the commit's version, its rows include the commit, and the claims are added back at
+//! once.
 //!
 //! Memory per machine, with four kinds: 32 bytes for free amounts, 8 for the sequence number, 8 for the description
 //! (shared with the cell), 4 for the incarnation, and 4 for each kind that a score reads.
@@ -83,8 +85,8 @@ use tenants::KnownTenants;
 
 /// A scheduler's private copy of the cell. See the module documentation.
 ///
-/// Each part owns its fields and does not use other parts. The view applies deltas and claims to all parts, in the
-/// order in which they depend on each other.
+/// Each part owns its fields and does not use other parts. The view applies each delta and claim to all parts, in a
+/// fixed order, because some parts need the results of others.
 #[derive(Debug)]
 pub struct View {
     session: Session,
@@ -136,7 +138,7 @@ impl View {
         }
     }
 
-    /// An empty view of this scheduler, which continues its transaction numbers.
+    /// An empty view for this view's scheduler. It continues the scheduler's transaction numbers.
     #[must_use]
     pub fn begin_again(&self) -> View {
         View::of(self.session.anew())
@@ -172,16 +174,16 @@ impl View {
         synced
     }
 
-    /// The changes of the last sync, including jobs and tasks, which a view does not store.
+    /// The changes of the last sync. They include jobs and tasks, which a view itself does not store.
     #[must_use]
     pub fn delta(&self) -> &Delta {
         &self.delta
     }
 
-    /// Applies a delta that starts at the view's version, or a full one.
+    /// Applies a delta, which must start at the view's version or be full.
     ///
     /// # Panics
-    /// The delta is not full and starts at another version, so that the view would become wrong.
+    /// The delta is not full and starts at another version. Applying it would make the view wrong.
     pub fn apply(&mut self, delta: &Delta) {
         self.tenants.begin_sync();
         self.session.check(delta);
@@ -281,7 +283,7 @@ impl View {
         self.images = Images::default();
         self.kept.reset(&mut self.facts, kinds);
         self.loads.clear();
-        // Groups are compiled without releasing the old sets, because those were dropped with the facts.
+        // The old machine sets were dropped with `facts`, so the groups are compiled without releasing those sets.
         self.groups.reset(&mut self.facts, kinds);
     }
 
@@ -297,7 +299,7 @@ impl View {
         let machine = delta.machine.as_deref();
         let before = self.row_state(row);
         if self.rows.set_machine(delta) {
-            // The row has another machine now, whose report comes with the row's amounts.
+            // The row has another machine now. Its load report comes with the row's amounts.
             self.loads.remove(delta.slot);
         }
         self.kept.set_machine(row, machine, &self.kinds);
@@ -308,7 +310,7 @@ impl View {
         self.tally.note_machine(&before, &self.row_state(row));
     }
 
-    /// The state of a row, to be compared with an earlier or later one.
+    /// The state of a row, for a comparison before and after a change.
     fn row_state(&self, row: usize) -> RowState {
         let machine = self.machine(row).cloned();
         RowState { id: self.machine_id(row), status: self.rows.status(row), machine }
@@ -433,7 +435,8 @@ impl View {
         self.rows.columns().group_may_fit(group, request)
     }
 
-    /// The blocks, of the 64 from `64 * group` on, that have a machine in the required affinity of a need.
+    /// One bit for each of the 64 blocks from `64 * group` on, set if a machine of the block meets the required
+    /// affinity.
     #[must_use]
     pub fn blocks_allowed(&self, group: usize, need: &Need) -> u64 {
         let sets = need.affinity.into_iter().chain(need.machine);
@@ -442,7 +445,7 @@ impl View {
 
     // --- Deciding ---------------------------------------------------------------------------------
 
-    /// Checks whether a task of this group may run on the machine in a row, by the view's data. Returns the devices and
+    /// Checks in the view's data whether a task of this group may run on the machine in a row. Returns the devices and
     /// cores that the task would get.
     ///
     /// # Errors

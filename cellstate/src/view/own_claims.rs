@@ -26,10 +26,10 @@ struct InFlight {
     claims: Vec<Open>,
 }
 
-/// A claim that was accepted at a version that the view has not reached, so that the machine's row does not include it
-/// yet.
+/// A claim that was accepted at a version that the view has not reached. The machine's row does not include it yet.
 ///
-/// It does not refer to a compiled group, because the groups of a fully placed job are dropped at once.
+/// The claim does not refer to a compiled group, because the view drops the groups of a job at once when all its tasks
+/// are placed.
 #[derive(Debug)]
 pub(super) struct Taken {
     pub(super) version: Version,
@@ -86,20 +86,20 @@ impl OwnClaims {
         self.take_open(task).or_else(|| self.held.remove(&task))
     }
 
-    /// Searches from the newest claim, because the claim to be removed was mostly just added.
+    /// Removes an open claim. Searches from the newest one, because the claim was usually just added.
     fn take_open(&mut self, task: TaskId) -> Option<Open> {
         let index = self.open.iter().rposition(|open| open.claim.task == task)?;
         Some(self.open.remove(index))
     }
 
-    /// Holds the open claim of a task. Returns whether the task had one.
+    /// Holds the open claim of a task. Returns whether the task had an open claim.
     pub(super) fn hold(&mut self, task: TaskId) -> bool {
         let open = self.take_open(task);
         self.held.extend(open.map(|open| (task, open)));
         open.is_some()
     }
 
-    /// Makes the held claim of a task open again. Returns whether the task had one.
+    /// Makes the held claim of a task open again. Returns whether the task had a held claim.
     pub(super) fn resume(&mut self, task: TaskId) -> bool {
         let held = self.held.remove(&task);
         self.open.extend(held);
@@ -144,7 +144,7 @@ impl OwnClaims {
         flying.chain(&self.open).chain(self.held.values())
     }
 
-    /// The claims without a result, for choosing their devices and cores again.
+    /// The claims without a result, mutable because their devices and cores are chosen again.
     pub(super) fn unanswered_mut(&mut self) -> impl Iterator<Item = &mut Open> {
         let flying = self.in_flight.iter_mut().flat_map(|flight| &mut flight.claims);
         flying.chain(&mut self.open).chain(self.held.values_mut())
@@ -155,12 +155,12 @@ impl OwnClaims {
         &self.taken
     }
 
-    /// The accepted claims, for choosing their devices and cores again.
+    /// The accepted claims, mutable because their devices and cores are chosen again.
     pub(super) fn taken_mut(&mut self) -> &mut [Taken] {
         &mut self.taken
     }
 
-    /// Calls `forget` for each accepted claim that the rows of a version include, and removes these claims.
+    /// Removes each accepted claim that the rows of a version include, and calls `forget` for it.
     pub(super) fn forget_taken(&mut self, version: Version, mut forget: impl FnMut(&Taken)) {
         self.taken.retain(|taken| {
             let is_included = taken.version <= version;

@@ -1,4 +1,5 @@
-//! The list of the tasks that make room for a view's own claims, and the limits on evictions.
+//! The list of the tasks that make room for a view's own claims, by eviction or throttling; and the limits on
+//! evictions.
 
 use super::PlacedTask;
 use crate::delta::Delta;
@@ -13,7 +14,7 @@ pub(super) struct Eviction {
     of: TaskId,
     pub(super) machine: MachineId,
     pub(super) victim: Victim,
-    /// Whether the part that the task gives up is removed from the view. It is not if the task has already left the
+    /// Whether the part that the task gives up is removed from the view. False if the task has already left the
     /// machine.
     pub(super) off: bool,
     phase: Phase,
@@ -47,7 +48,7 @@ pub(super) enum Gives {
 }
 
 impl Eviction {
-    /// An eviction for the claim of the task `of`, which is not yet in a transaction.
+    /// An eviction for the claim of the task `of`. It is not yet in a transaction.
     pub(super) fn new(of: TaskId, machine: MachineId, victim: Victim) -> Eviction {
         Eviction { of, machine, victim, off: true, phase: Phase::Open }
     }
@@ -57,7 +58,7 @@ impl Eviction {
         self.off && self.victim.gives == Gives::Everything
     }
 
-    /// The item for this eviction in the transaction in which it was submitted.
+    /// The item for this eviction or resize in its transaction.
     fn item(&self, txn: &Transaction) -> Option<Item> {
         let victim = self.victim.task.id;
         match self.victim.gives {
@@ -90,12 +91,13 @@ impl OwnEvictions {
         self.left = delta.evictions_left;
     }
 
-    /// The precedence below which tasks may be evicted for a task of this precedence.
+    /// The precedence below which a task of this precedence may evict others.
     pub(super) fn displaces_below(&self, precedence: Precedence) -> Precedence {
         band_of(&self.bands, precedence).map_or(precedence, |band| band.from)
     }
 
-    /// The number of evictions that the cell's limit allows, minus those in the list.
+    /// The number of evictions that the cell's limit allows, minus the evictions in the list; `None` if there is no
+    /// limit.
     pub(super) fn left(&self) -> Option<usize> {
         let whole = self.list.iter().filter(|one| one.victim.gives == Gives::Everything);
         Some((self.left? as usize).saturating_sub(whole.count()))
@@ -106,13 +108,13 @@ impl OwnEvictions {
         self.list.iter().any(|eviction| eviction.victim.task.id == task)
     }
 
-    /// The tasks on the machine in a row that are removed from the view in whole or in part.
+    /// The tasks on the machine in a row that the view does not count, or counts only in part.
     pub(super) fn off_row(&self, row: usize) -> impl Iterator<Item = TaskId> {
         let there = move |eviction: &&Eviction| eviction.off && eviction.machine.row() == row;
         self.list.iter().filter(there).map(|eviction| eviction.victim.task.id)
     }
 
-    /// The tasks that are evicted and were placed at the last sync.
+    /// The tasks that the list evicts and that were placed at the last sync.
     pub(super) fn removed(&self) -> impl Iterator<Item = &PlacedTask> {
         self.list.iter().filter(|one| one.removes()).map(|one| &one.victim.task)
     }
@@ -122,7 +124,7 @@ impl OwnEvictions {
         self.list.iter().filter(|eviction| eviction.phase == Phase::Open).count()
     }
 
-    /// The number of evictions.
+    /// The number of evictions and resizes.
     pub(super) fn len(&self) -> usize {
         self.list.len()
     }
@@ -137,12 +139,12 @@ impl OwnEvictions {
         self.list.split_off(first)
     }
 
-    /// Removes the evictions for a claim that is not yet in a transaction.
+    /// Removes and returns the evictions for a claim of the task `of` that is not yet in a transaction.
     pub(super) fn remove_of(&mut self, of: TaskId) -> Vec<Eviction> {
         self.list.extract_if(.., |one| one.of == of && one.phase == Phase::Open).collect()
     }
 
-    /// Moves the evictions for open claims, but not those for held claims, into the transaction with this number.
+    /// Moves the evictions for open claims into the transaction with this number. Evictions for held claims stay.
     pub(super) fn submit(&mut self, number: u64, is_held: impl Fn(TaskId) -> bool) -> Vec<Victim> {
         let open = self.list.iter_mut().filter(|eviction| eviction.phase == Phase::Open);
         let submitted = open.filter(|eviction| !is_held(eviction.of));
@@ -153,8 +155,8 @@ impl OwnEvictions {
         submitted.map(mark).collect()
     }
 
-    /// Ends the evictions of a transaction. Keeps those that were accepted at a version after `seen`, and returns the
-    /// others.
+    /// Ends the evictions of a transaction that has a result. Evictions that were accepted at a version after `seen`
+    /// stay in the list; the others are removed and returned.
     pub(super) fn end(
         &mut self,
         txn: &Transaction,
@@ -179,8 +181,7 @@ impl OwnEvictions {
         returned
     }
 
-    /// Forgets the evictions that the rows of a version include. Returns the evicted tasks that were removed from the
-    /// view.
+    /// Removes the evictions that the rows of a version include. Returns the evicted tasks that the view did not count.
     pub(super) fn forget_taken(&mut self, version: Version) -> impl Iterator<Item = TaskId> {
         let reached =
             move |one: &mut Eviction| matches!(one.phase, Phase::Taken(taken) if taken <= version);
@@ -188,7 +189,7 @@ impl OwnEvictions {
         forgotten.filter(Eviction::removes).map(|eviction| eviction.victim.task.id)
     }
 
-    /// Takes the list out, so that it can be changed together with the view. The caller returns it by
+    /// Takes the list out, so that the caller can change it together with the view. The caller returns it with
     /// [`OwnEvictions::put_back`].
     pub(super) fn take(&mut self) -> Vec<Eviction> {
         std::mem::take(&mut self.list)
@@ -199,7 +200,7 @@ impl OwnEvictions {
         self.list = list;
     }
 
-    /// Removes evictions that were not submitted yet and whose tasks have left by themselves.
+    /// Removes evictions whose tasks left by themselves before the eviction was submitted.
     pub(super) fn forget_needless(&mut self) {
         self.list.retain(|eviction| eviction.off || eviction.phase != Phase::Open);
     }

@@ -1,10 +1,10 @@
 //! Placed tasks by machine, for schedulers that preempt.
 //!
-//! A view that keeps placements receives every job, whichever scheduler places it. Between two syncs a scheduler can
-//! *lift* a placed task: take it off its machine, in the view alone, to test what would fit without it.
+//! A view that keeps placements receives the jobs of all schedulers. Between two syncs a scheduler can *lift* a placed
+//! task: remove it from its machine in this view only, to test which tasks would fit without it.
 //!
-//! Invariant: every lifted task is put back before the next sync or unrelated claim. [`View::lifted`] is the number of
-//! lifted tasks.
+//! Invariant: every lifted task is put back before the next sync, and before a claim that does not depend on it.
+//! [`View::lifted`] is the number of lifted tasks.
 
 use super::counted::Counted;
 use super::counting::GroupOnRow;
@@ -52,7 +52,7 @@ struct PlacedJob {
     placed: usize,
 }
 
-/// The number of amounts stored per task.
+/// Number of amounts that are stored per task, for a cell with this number of kinds.
 fn stride(kinds: usize) -> usize {
     kinds.next_power_of_two().max(4)
 }
@@ -60,9 +60,9 @@ fn stride(kinds: usize) -> usize {
 /// The tasks on one machine.
 #[derive(Debug, Default)]
 struct Row {
-    /// Tasks by importance: those of higher precedence first, and of equal precedence the older ones first.
+    /// Tasks by importance: higher precedence first, and with equal precedence the older task first.
     tasks: Vec<PlacedTask>,
-    /// Allocation of each task: every kind in order, padded with zeroes to the stride.
+    /// Allocations, in the order of `tasks`. Each has the amounts of all kinds, padded with zeroes to the stride.
     requests: Vec<i64>,
 }
 
@@ -98,7 +98,7 @@ pub(super) struct Placements {
     held: FastMap<TaskId, Values>,
     /// Exclusive cores of tasks.
     cores: FastMap<TaskId, NodeCores>,
-    /// Jobs whose groups were compiled only to take tasks off their machines.
+    /// Jobs whose groups were compiled only to lift their tasks.
     compiled: HashSet<JobId, FixedState>,
 }
 
@@ -119,7 +119,7 @@ impl Placements {
         &mut self.counted
     }
 
-    /// Keeps the compiled groups of a job, even if they were compiled only to take tasks off their machines.
+    /// Keeps the compiled groups of a job. Groups that were compiled only to lift tasks are then kept, too.
     pub(super) fn keep_compiled(&mut self, job: JobId) {
         self.compiled.remove(&job);
     }
@@ -153,15 +153,17 @@ impl Placements {
         }
     }
 
-    /// Removes a job. Returns whether tasks of the job were still recorded. This happens if the job ended and was
-    /// forgotten between two syncs, because the delta then does not list its tasks.
+    /// Removes a job. Returns whether tasks of the job were still recorded.
+    ///
+    /// Tasks are still recorded if the job ended and was forgotten between two syncs: the delta then does not list
+    /// them.
     fn end(&mut self, id: JobId) -> bool {
         let Some(job) = self.jobs.remove(&id).filter(|job| job.placed > 0) else { return false };
         self.leave(job.spec.precedence, job.placed);
         true
     }
 
-    /// Lowers the number of placed tasks of a precedence.
+    /// Lowers the number of placed tasks of a precedence by `tasks`.
     fn leave(&mut self, precedence: Precedence, tasks: usize) {
         if let Some(count) = self.precedences.get_mut(&precedence) {
             *count -= tasks;
@@ -171,7 +173,8 @@ impl Placements {
         }
     }
 
-    /// The rows of tasks whose allocation differs from their group's request, in no particular order.
+    /// For each task whose allocation differs from its group's request, the row of its machine. A row may occur more
+    /// than once.
     pub(super) fn rows_of_held(&self) -> impl Iterator<Item = usize> + '_ {
         self.held.keys().filter_map(|task| Some(self.places.get(task)?.row()))
     }
@@ -211,7 +214,7 @@ impl Placements {
 }
 
 impl View {
-    /// Makes the view keep placements. It then receives every job.
+    /// Makes the view keep placements, for which it receives the jobs of all schedulers.
     #[must_use]
     pub fn with_placements(mut self) -> View {
         self.session.set_interest(crate::delta::Interest::AllJobs);
@@ -225,37 +228,37 @@ impl View {
         self.indexes.placements().is_some()
     }
 
-    /// The tasks on the machine in a row by importance: those of higher precedence first, and of equal precedence the
-    /// older ones first. Empty if the view does not keep placements.
+    /// The tasks on the machine in a row by importance: higher precedence first, and with equal precedence the older
+    /// task first. Empty if the view does not keep placements.
     #[must_use]
     pub fn tasks_on(&self, row: usize) -> &[PlacedTask] {
         let placements = self.indexes.placements();
         placements.and_then(|placements| placements.rows.get(row)).map_or(&[], |row| &row.tasks)
     }
 
-    /// The number of amounts per task in [`View::requests_on`]: the number of kinds, rounded up to 4, 8 or 16 so that
-    /// whole vectors can be added.
+    /// The number of amounts per task in [`View::requests_on`]: the number of kinds, rounded up to 4, 8 or 16. So the
+    /// amounts of a task can be added as whole vectors.
     #[must_use]
     pub fn request_stride(&self) -> usize {
         stride(self.kinds.count())
     }
 
-    /// The allocations of the tasks on the machine in a row, in the order of [`View::tasks_on`]. Each has every kind in
-    /// order, and is padded with zeroes (see [`View::request_stride`]).
+    /// The allocations of the tasks on the machine in a row, in the order of [`View::tasks_on`]. Each allocation has
+    /// the amounts of all kinds, padded with zeroes (see [`View::request_stride`]).
     #[must_use]
     pub fn requests_on(&self, row: usize) -> &[i64] {
         let placements = self.indexes.placements();
         placements.and_then(|placements| placements.rows.get(row)).map_or(&[], |row| &row.requests)
     }
 
-    /// Whether a placed task's allocation differs from its group's request. If so, moving the task reduces it to the
-    /// request.
+    /// Whether a placed task's allocation differs from its group's request. If so, a move to another machine reduces
+    /// the allocation to the request.
     #[must_use]
     pub fn holds_its_own(&self, task: TaskId) -> bool {
         self.indexes.placements().is_some_and(|placements| placements.held.contains_key(&task))
     }
 
-    /// The allocation of a placed task, if the view keeps placements.
+    /// The allocation of a placed task; `None` if the view does not keep placements.
     #[must_use]
     pub fn held_by(&self, task: &PlacedTask) -> Option<Amounts> {
         let placements = self.indexes.placements()?;
@@ -268,7 +271,7 @@ impl View {
         }
     }
 
-    /// The exclusive cores of a placed task, if the view keeps placements.
+    /// The exclusive cores of a placed task; none if the view does not keep placements.
     #[must_use]
     pub fn cores_of(&self, task: TaskId) -> NodeCores {
         match self.indexes.placements() {
@@ -296,8 +299,8 @@ impl View {
         jobs.filter(|(_, job)| job.placed > 0).map(|(id, job)| (*id, &job.spec))
     }
 
-    /// The lowest precedence of all placed tasks, if the view keeps placements. A task whose precedence is not higher
-    /// than this cannot preempt any other.
+    /// The lowest precedence of all placed tasks; `None` if there are none, or if the view does not keep placements. A
+    /// task whose precedence is not above it cannot preempt any task.
     #[must_use]
     pub fn lowest_precedence(&self) -> Option<Precedence> {
         let lowest = self.indexes.placements()?.precedences.first_key_value();
@@ -342,8 +345,8 @@ impl View {
         }
     }
 
-    /// Takes a placed task off a row if `sign` is 1, or puts it back if it is -1. Its allocation is that in `holding`,
-    /// or its group's request if `holding` has none.
+    /// Removes a placed task from a row if `sign` is 1, or puts it back if it is -1. If `holding` has an allocation, it
+    /// is used in place of the group's request.
     pub(super) fn count_holding(&mut self, row: usize, holding: Holding, sign: i64) {
         let Holding { task, held } = holding;
         let Some(job) = self.job_of(task.id).cloned() else { return };
@@ -376,7 +379,7 @@ impl View {
         self.count_group(GroupOnRow { row, group, grant, held: held.as_deref() }, sign);
     }
 
-    /// Compiles the group of a placed task. If nothing else uses the compiled group, it is dropped when its job
+    /// Compiles the group of a placed task. If the group was compiled only for this, it is dropped when its job
     /// changes.
     fn compile_placed(&mut self, task: PlacedTask, job: &Arc<Job>) -> GroupRef {
         let job_id = task.id.job;
@@ -390,8 +393,8 @@ impl View {
         group
     }
 
-    /// Whether the removal of a lifted task leaves other tasks in a row's domains without their runtime affinity. The
-    /// cell would then reject its release or eviction (see
+    /// Whether the removal of a lifted task breaks the runtime affinity of another task in a row's domains. The cell
+    /// would then reject the release or eviction of the lifted task (see
     /// [`TaskRule::RuntimeAffinity`](omega_core::TaskRule::RuntimeAffinity)).
     pub fn leaves_alone(&mut self, row: usize, task: PlacedTask) -> bool {
         if !self.any_runtime_affinity() {
@@ -403,8 +406,8 @@ impl View {
         self.facts.rules.alone_without(rules, row, &self.facts.sets).next().is_some()
     }
 
-    /// Drops the groups that were compiled to take tasks off their machines, for all jobs that a delta changes, or for
-    /// all jobs if the delta is full.
+    /// Drops the groups that were compiled only to lift tasks. Drops them for all jobs that a delta changes, or for all
+    /// jobs if the delta is full.
     pub(super) fn forget_lifted(&mut self, delta: &Delta) {
         let Some(placements) = self.indexes.placements_mut() else { return };
         let compiled = &mut placements.compiled;
@@ -416,8 +419,8 @@ impl View {
         forgotten.into_iter().for_each(|job| self.forget_job(job));
     }
 
-    /// Counts a task of a group as if it were placed in a row if `sign` is -1, without a check, or removes it again if
-    /// it is 1. For tasks that are expected there.
+    /// Counts an expected task of a group in a row if `sign` is -1, or removes it again if it is 1. There is no check
+    /// whether the task fits.
     pub fn assume(&mut self, row: usize, group: GroupRef, sign: i64) {
         self.count_group(GroupOnRow { row, group, grant: Grant::default(), held: None }, sign);
     }

@@ -1,7 +1,7 @@
 //! The reach of a group: the machines that delay scheduling lets it use at present.
 //!
-//! A scheduler that lets a job wait for its preferred machines records the present restriction with the compiled group,
-//! from which filters and explanations read it. The placement check ignores the restriction.
+//! A job may wait for its preferred machines. Its scheduler then records the present restriction in the compiled group,
+//! where filters and explanations read it. The placement check ignores the restriction.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ pub enum Reach {
     },
     /// Machines that share a label's value with a preferred machine.
     Near {
-        /// The values of the label, as numbered by [`Level::of`](super::Level::of), ascending.
+        /// The numbers of the label's values ([`Level::of`](super::Level::of)) on preferred machines, ascending.
         values: Arc<[u32]>,
         /// Remaining time of the restriction, in nanoseconds.
         left: u64,

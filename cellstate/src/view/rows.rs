@@ -1,7 +1,8 @@
 //! The rows of a view: each machine's status, sequence number, and free amounts, devices and cores.
 //!
-//! [`Rows::count`] takes and gives back amounts, so that all columns of a machine change together. Amounts include own
-//! claims. [`Rows::apply`] replaces them by the cell's values, and before that the view adds its claims back.
+//! [`Rows::count`] subtracts and adds back allocations, so that all columns of a machine change together. The view's
+//! own claims are subtracted. Before [`Rows::apply`] replaces the values by those of the cell, the view adds its claims
+//! back.
 
 use super::columns::{BLOCK, Columns};
 use super::cores::Cores;
@@ -16,7 +17,7 @@ use omega_core::{DeviceSet, MachineId, SequenceNumber};
 
 /// The rows. See the module documentation.
 ///
-/// Invariant: every column has an entry for each row, and `columns` has an equal number of rows.
+/// Invariant: every column, including those in `columns`, has an entry for each row.
 #[derive(Debug)]
 pub(super) struct Rows {
     columns: Columns,
@@ -45,12 +46,12 @@ impl Rows {
         }
     }
 
-    /// Removes all rows. The stamps of blocks continue.
+    /// Removes all rows. The stamps of blocks continue above the present stamps.
     pub(super) fn reset(&mut self, kinds: usize) {
         *self = Rows { columns: self.columns.anew(kinds), ..Rows::new(kinds) };
     }
 
-    /// Grows the columns to `rows` rows. Returns whether there were fewer.
+    /// Grows the columns to `rows` rows. Returns whether there were fewer rows before.
     pub(super) fn grow(&mut self, rows: usize) -> bool {
         if rows <= self.sequences.len() {
             return false;
@@ -84,7 +85,7 @@ impl Rows {
         MachineId { slot: row as u32, incarnation: self.incarnations[row] }
     }
 
-    /// Whether a machine is still the one in its row.
+    /// Whether a machine still occupies its row.
     #[inline]
     pub(super) fn has(&self, machine: MachineId) -> bool {
         self.incarnations.get(machine.row()) == Some(&machine.incarnation)
@@ -137,7 +138,8 @@ impl Rows {
         self.demand_profiles.get(row).map(|sum| &**sum)
     }
 
-    /// The devices and cores that the cell would choose now for a task in a row; empty if there are too few.
+    /// The devices and cores that the cell would choose now for a task in a row. If too few devices are free, the
+    /// result has no devices; likewise for cores.
     pub(super) fn choose(&self, row: usize, need: &Need) -> Grant {
         let devices = need.devices.and_then(|request| {
             self.devices(row).and_then(|devices| devices.choose(request, DeviceSet::default()))
@@ -178,7 +180,7 @@ impl Rows {
         }
     }
 
-    /// Records a change of a row other than of its amounts, on which decisions depend.
+    /// Records a change of a row that is not one of amounts, but may change decisions.
     pub(super) fn touch(&mut self, row: usize) {
         self.columns.touch(row);
     }
@@ -220,8 +222,8 @@ impl Rows {
         before != delta.incarnation
     }
 
-    /// Applies the free amounts, devices and cores of a delta. Returns the number of machines that have more of any
-    /// than before.
+    /// Applies the free amounts, devices and cores of a delta. Returns how often more became free: each machine counts
+    /// once for its amounts, once for its devices, and so on.
     pub(super) fn apply(&mut self, delta: &Delta) -> u64 {
         let kinds = self.columns.kinds();
         let mut freed = self.apply_demand_profiles(delta);

@@ -23,7 +23,7 @@ impl View {
         self.facts.rules.concerns(rules, family)
     }
 
-    /// Whether some task has runtime affinity, so that other tasks may not be allowed to leave.
+    /// Whether some task has a runtime affinity. If so, the cell may reject the departure of other tasks.
     #[must_use]
     pub fn any_runtime_affinity(&self) -> bool {
         self.facts.rules.any_runtime_affinity()
@@ -35,8 +35,8 @@ impl View {
         need.rules.as_ref().is_some_and(|rules| self.facts.rules.may_be_runtime_affinity(rules))
     }
 
-    /// Whether a move of a task from one row to another preserves runtime affinity: every task that lacks its affinity
-    /// without the moved task has it again after the move.
+    /// Whether a move of a task from one row to another preserves runtime affinity. The moved task must still serve
+    /// every task that would lack its runtime affinity without it.
     #[must_use]
     pub fn keeps_runtime_affinity(&self, need: &Need, (from, to): (usize, usize)) -> bool {
         let Some(rules) = &need.rules else { return true };
@@ -45,13 +45,13 @@ impl View {
         alone.all(|alone| alone.missing == 1 && book.is_counted((rules, to), alone, sets))
     }
 
-    /// The counts of a soft spread; `None` if the cell does not count its tasks yet.
+    /// The counts of a soft spread; `None` if no delta has brought the spread's tracker yet.
     #[must_use]
     pub fn wish(&self, wish: &SpreadWish) -> Option<WishCounts<'_>> {
         self.facts.rules.counter(wish.tracker).map(WishCounts)
     }
 
-    /// The attraction of machines for a task, prepared for evaluation on many machines.
+    /// The attraction of machines for a task, in a form that is fast to evaluate on many machines.
     #[must_use]
     pub fn draws(&self, need: &Need) -> Draws<'_> {
         let mut draws = Draws::default();
@@ -74,8 +74,8 @@ impl View {
 pub struct WishCounts<'a>(Counter<'a>);
 
 impl WishCounts<'_> {
-    /// The domain of the machine in a row, as a number that is equal for equal domains. `None` if the machine has no
-    /// domain at the spread's level.
+    /// The domain of the machine in a row, as a number. Machines of one domain have equal numbers. `None` if the
+    /// machine has no domain at the spread's level.
     #[must_use]
     pub fn domain(&self, row: usize) -> Option<u32> {
         self.0.domain(row)
@@ -87,8 +87,9 @@ impl WishCounts<'_> {
         self.0.placed(block.index()) & among
     }
 
-    /// For each machine of a block, the number of counted tasks in its domain; 0 if it has no domain. Tasks on machines
-    /// outside of the spread's set are not counted, unless each machine is a domain.
+    /// For each machine of a block, the number of tasks that the spread counts in the machine's domain; 0 if the
+    /// machine has no domain. Tasks on machines that the spread leaves out are not counted, unless each machine is a
+    /// domain.
     #[must_use]
     pub fn of_block(&self, block: Block<'_>) -> [u32; BLOCK] {
         self.0.column(block.index(), |count| count.matched)
@@ -104,14 +105,14 @@ pub struct Draws<'a> {
 }
 
 impl Draws<'_> {
-    /// Whether no rule attracts the task to a machine or repels it.
+    /// Whether no affinity or preference attracts the task to a machine or repels it.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.own.is_empty() && self.others.is_empty()
     }
 
-    /// Whether it includes a preference, of the task itself or of a placed one. If not, it consists of required
-    /// affinities.
+    /// Whether the attraction includes a preference, either of the task itself or of a placed task. If not, it has only
+    /// required affinities.
     #[must_use]
     pub fn any_preference(&self) -> bool {
         self.preferred

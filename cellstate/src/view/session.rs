@@ -69,7 +69,7 @@ impl Session {
     /// Checks that a delta starts at the version of the view.
     ///
     /// # Panics
-    /// The delta starts at another version, so that applying it would make the view wrong.
+    /// The delta starts at another version. Applying it would make the view wrong.
     pub(super) fn check(&self, delta: &Delta) {
         if !delta.full {
             assert_eq!(delta.from, self.version, "a delta starts where the view is");

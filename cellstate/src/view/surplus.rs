@@ -1,4 +1,4 @@
-//! Surplus: the part of placed tasks' allocations beyond their request, and the effect of throttling it.
+//! Surplus: the part of a placed task's allocation beyond its request. Throttling takes the surplus from the task.
 //!
 //! A resize does not change a task's devices, but the amounts of an allocation include the devices. So a task with
 //! optional devices has no surplus.
@@ -9,8 +9,8 @@ use crate::held::Values;
 use omega_core::Amounts;
 
 impl View {
-    /// The part of a placed task's allocation beyond its group's request, if it can be throttled. The view must keep
-    /// placements.
+    /// The part of a placed task's allocation beyond its group's request. `None` if the task has no surplus, or cannot
+    /// be throttled. The view must keep placements.
     #[must_use]
     pub fn surplus(&self, task: &PlacedTask) -> Option<Amounts> {
         let held = self.own_holding(task.id)?;
@@ -19,8 +19,8 @@ impl View {
         Some(Amounts::new(more)).filter(|more| !more.is_zero())
     }
 
-    /// The allocation of a task after it is throttled: of each kind at most its group's request. `None` if the task
-    /// cannot be throttled.
+    /// The allocation of a task after it is throttled: for each kind, its allocated amount or its group's request,
+    /// whichever is less. `None` if the task cannot be throttled.
     pub(super) fn throttled(&self, task: &PlacedTask) -> Option<Values> {
         let held = self.own_holding(task.id)?;
         let group = self.job_of(task.id)?.groups.get(usize::from(task.group))?;
@@ -61,7 +61,7 @@ impl View {
             let request = &job.groups.get(usize::from(task.group))?.request;
             Some(crate::held::values_of(request, held.len()))
         });
-        // A task whose allocation equals its request follows its demand profile again, if it has one.
+        // If the throttled allocation equals the request, the task follows its demand profile again, if it has one.
         let left = (request.as_ref() != Some(&left)).then_some(left);
         let with = |held| Holding { task, held };
         if sign > 0 {

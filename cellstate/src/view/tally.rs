@@ -1,10 +1,10 @@
-//! Counts of the changes that syncs brought, by their possible effect on unschedulable tasks.
+//! Counts of the changes that syncs brought. A scheduler reads from them which unschedulable tasks may fit now.
 
 use crate::judge::MachineStatus;
 use omega_core::{Machine, MachineId};
 use std::sync::Arc;
 
-/// Counts of the changes of all syncs of a view so far. Subtracting an earlier value gives the changes in between.
+/// Counts of the changes of all syncs of a view so far. The difference of two values counts the changes between them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
     /// Machines that were added.
@@ -15,11 +15,11 @@ pub struct Tally {
     pub removed: u64,
     /// Machines that have more free of some kind, or on some device, than before.
     pub freed: u64,
-    /// Syncs after which more of a cluster resource was free.
+    /// Syncs that increased the free amount of a cluster resource.
     pub cell_freed: u64,
     /// Tenants with a limit whose use of some kind fell.
     pub quota_freed: u64,
-    /// Machines that reported their load, with or without a change.
+    /// Load reports of machines, even if they equal the previous report.
     pub loads: u64,
 }
 

@@ -1,12 +1,13 @@
-//! Tenants in a view: for fair sharing, for reclaiming guarantees, and for checking quotas before placing.
+//! Tenants in a view. A scheduler reads them for fair sharing, to reclaim guarantees, and to check quotas before it
+//! searches for a machine.
 //!
 //! Deltas contain tenants once some tenant of the cell has a configuration or a limit; until then a view has no
 //! tenants. The values of deltas are stored unchanged. In addition, the view stores the remainder of each tenant's
-//! limit, because every decision compares it for each tenant from the job's tenant up.
+//! limit: every decision compares the remainder for the job's tenant and for each tenant above it.
 //!
 //! Invariant: `left` of a tenant with a limit is the limit, minus the use in the last delta, minus the view's claims
-//! for the tenant and all tenants below it that this use does not include, plus the amounts of their lifted or evicted
-//! tasks. It changes together with the columns of free amounts, and each sync counts the claims again.
+//! that this use does not include, plus the amounts of lifted or evicted tasks. Claims and tasks of all tenants below
+//! it count, too. `left` changes together with the columns of free amounts, and each sync counts the claims again.
 
 use super::{GroupRef, View};
 use crate::delta::{Delta, TenantDelta, TenantTerms};
@@ -19,7 +20,7 @@ use smallvec::SmallVec;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// Number of positions around the expected one in which a tenant is searched before its name is looked up.
+/// Number of positions that are searched for a tenant, from the expected one on, before its name is looked up.
 const NEAR: usize = 8;
 
 /// The number of a tenant in this view, which never changes.
@@ -28,10 +29,10 @@ pub(super) struct TenantRef(u32);
 
 #[derive(Debug, Default)]
 struct Known {
-    /// Values of the last delta that contained the tenant, if any.
+    /// Values of the last delta that contained the tenant; `None` if no delta has.
     told: Option<TenantDelta>,
     parent: Option<TenantRef>,
-    /// Remainder of the limit by kind, where missing kinds are 0. Empty if and only if there is no limit.
+    /// Remainder of the limit by kind. Kinds beyond the end have 0. Empty if and only if there is no limit.
     left: SmallVec<[i64; 4]>,
     /// Whether claims of the view are counted in `left`.
     touched: bool,
@@ -76,10 +77,10 @@ impl Known {
         }
     }
 
-    /// The first kind of which the remainder is less than this many tasks claim.
+    /// The first kind of which less is left than `tasks` tasks claim.
     fn short(&self, need: &Need, tasks: i64) -> Option<usize> {
         let (left, request) = (self.left.as_slice(), need.request.as_slice());
-        // A fast test for the usual case that all kinds fit.
+        // A fast test for the usual case: enough of every kind is left.
         let fits = |(left, claimed): (&i64, &i64)| claimed.saturating_mul(tasks) <= (*left).max(0);
         let as_a_rule = need.cluster_request.is_none() && left.len() >= request.len();
         if as_a_rule && left.iter().zip(request).all(fits) {
@@ -96,10 +97,10 @@ impl Known {
     }
 }
 
-/// The amounts that a task claims from the limits of its tenant and of the tenants above it.
+/// The amounts of a task that count against the limits of its tenant and of all tenants above.
 #[derive(Clone, Copy)]
 pub(super) struct TenantClaim<'a> {
-    /// Amounts on its machine, by kind.
+    /// Amounts on the task's machine, by kind.
     pub(super) request: &'a [i64],
     /// Amounts of cluster resources.
     pub(super) of_cell: Option<&'a Amounts>,
@@ -114,11 +115,11 @@ pub(super) struct KnownTenants {
     limits: usize,
     /// Tenants whose `left` includes claims of the view.
     touched: Vec<TenantRef>,
-    /// Whether a sync is in progress, during which claims are not counted.
+    /// Whether a sync is in progress. Claims are not counted during a sync.
     syncs: bool,
 }
 
-/// A limit that prevents a task from being placed. The cell would reject its claim with
+/// A limit that prevents a task from being placed. The cell would reject the task's claim with
 /// [`QuotaExceeded`](omega_core::Reason::QuotaExceeded).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct QuotaLack {
@@ -131,14 +132,14 @@ pub struct QuotaLack {
 }
 
 impl KnownTenants {
-    /// Removes all claims from the remainders until [`KnownTenants::apply`] is called. After that, claims are counted
-    /// again.
+    /// Stops counting claims until [`KnownTenants::apply`] is called, which computes the remainders without claims.
+    /// After that, the view counts its claims again.
     pub(super) fn begin_sync(&mut self) {
         self.syncs = true;
     }
 
-    /// Applies a delta. Returns whether there are new tenants, and the number of tenants with a limit that use less of
-    /// some kind than before.
+    /// Applies a delta. Returns two values: whether there are new tenants, and how many tenants with a limit use less
+    /// of some kind than before.
     pub(super) fn apply(&mut self, delta: &Delta) -> (bool, u64) {
         if delta.full {
             self.list.iter_mut().for_each(|known| *known = Known::default());
@@ -173,8 +174,9 @@ impl KnownTenants {
         (self.list.len() > before, freed)
     }
 
-    /// The position of a tenant with unchanged settings, if it is near the expected one. It mostly is, because the cell
-    /// and the view both keep tenants in order of first mention. If it is not, the caller looks the name up.
+    /// The position of a tenant with unchanged settings, searched from the expected position on. `None` if it is not
+    /// near; the caller then looks up the name. Usually it is near, because the cell and the view keep tenants in one
+    /// order.
     fn find_near(&self, next: usize, terms: &Arc<TenantTerms>) -> Option<usize> {
         let same =
             |known: &Known| known.told.as_ref().is_some_and(|told| Arc::ptr_eq(&told.terms, terms));
@@ -201,7 +203,7 @@ impl KnownTenants {
         next
     }
 
-    /// The number of a tenant that a delta contained.
+    /// The number of a tenant; `None` if no delta has contained it.
     pub(super) fn find(&self, name: &str) -> Option<TenantRef> {
         if self.by_name.is_empty() { None } else { self.by_name.get(name).copied() }
     }
@@ -250,8 +252,8 @@ impl KnownTenants {
         }
     }
 
-    /// The first limit, from the tenant up, that leaves too little for this many tasks. Also returns the number of
-    /// tasks for which it leaves enough.
+    /// The first limit, from the tenant up, that leaves too little for this many tasks. `None` if every limit leaves
+    /// enough.
     fn first_short(&self, of: Option<TenantRef>, need: &Need, tasks: usize) -> Option<Short<'_>> {
         let of = of.filter(|_| self.limited());
         let tasks = i64::try_from(tasks).unwrap_or(i64::MAX);
@@ -283,7 +285,7 @@ struct Short<'a> {
     claimed: i64,
 }
 
-/// The amount of a kind that a task claims, on its machine and of cluster resources together.
+/// The amount of a kind that a task claims: on its machine, plus of cluster resources.
 #[inline]
 fn claimed(need: &Need, kind: usize) -> i64 {
     let of_cell = need.cluster_request.as_ref().map(|request| request.get(KindId(kind as u8)));
@@ -299,7 +301,7 @@ impl View {
         told.into_iter()
     }
 
-    /// A tenant and all tenants above it, from the top down; empty if the tenant is unknown.
+    /// A tenant and all tenants above it, from the top down. Empty if no delta has contained the tenant.
     #[must_use]
     pub fn tenant_line(&self, name: &str) -> SmallVec<[&TenantDelta; 4]> {
         let line = self.tenants.line(self.tenants.find(name));
@@ -308,7 +310,7 @@ impl View {
         line
     }
 
-    /// The branches of two tenants below their nearest common ancestor, between which reclaiming is decided. `None` if
+    /// The branches of two tenants below their nearest common ancestor. Reclaiming compares these branches. `None` if
     /// one tenant is above the other.
     #[must_use]
     pub fn parting(&self, one: &str, other: &str) -> Option<(&TenantDelta, &TenantDelta)> {
@@ -316,8 +318,8 @@ impl View {
         one.into_iter().zip(other).find(|(one, other)| one.terms.name != other.terms.name)
     }
 
-    /// The number of these tasks, at most `tasks`, for which the limits of the group's tenant and of the tenants above
-    /// it leave enough, after subtracting the view's claims.
+    /// The number of tasks of a group, at most `tasks`, for which the limits leave enough. These are the limits of the
+    /// group's tenant and of all tenants above it, after subtracting the view's claims.
     #[must_use]
     pub fn quota_room(&self, group: GroupRef, tasks: usize) -> usize {
         if !self.tenants.limited() {
@@ -342,8 +344,8 @@ impl View {
         Some(QuotaLack { tenant: short.told.terms.name.clone(), kind: short.kind, missing })
     }
 
-    /// Whether a job that has placed tasks belongs to a tenant or to one below it, so that the tenant's limit applies.
-    /// The view must keep placements.
+    /// Whether a job belongs to a tenant or to a tenant below it, so that the tenant's limit applies to the job. The
+    /// job must have placed tasks, and the view must keep placements.
     #[must_use]
     pub fn is_below(&self, job: JobId, tenant: &str) -> bool {
         let Some(job) = self.placed_job(job) else { return false };
@@ -351,7 +353,7 @@ impl View {
         line.any(|known| known.told.as_ref().is_some_and(|told| *told.terms.name == *tenant))
     }
 
-    /// Whether tasks of a tenant and of those below it are placed whose precedence is lower than `precedence`. The view
+    /// Whether a tenant, or a tenant below it, has a placed task with a precedence lower than `precedence`. The view
     /// must keep placements.
     #[must_use]
     pub fn any_lower_below(&self, precedence: Precedence, tenant: &str) -> bool {
@@ -359,8 +361,8 @@ impl View {
         lower.any(|(id, _)| self.is_below(id, tenant))
     }
 
-    /// The amounts of own claims that the tenants' use in the view does not include yet, minus the evictions, by tenant
-    /// and kind.
+    /// The amounts that the view adds to each tenant's use in the last delta, by kind: own claims that the delta does
+    /// not include yet, minus evicted tasks.
     #[must_use]
     pub fn own_use(&self) -> BTreeMap<Text, Vec<i64>> {
         let mut own = BTreeMap::new();

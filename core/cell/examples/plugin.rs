@@ -1,4 +1,4 @@
-//! A ready-made scheduler with a filter of its own, which keeps batch tasks off the machines that another team has
+//! A ready-made scheduler with an additional filter: batch tasks are kept off the machines that another team has
 //! labelled.
 //!
 //! `cargo run -p omega-cell --example plugin`

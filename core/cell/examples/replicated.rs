@@ -15,7 +15,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Creates three replicas below a folder, and starts them.
+/// Creates three replicas in subfolders of a folder, and starts them.
 fn start_cell(folder: &Path) -> Result<Vec<Running>, Box<dyn Error>> {
     let ids = [1, 2, 3].map(ReplicaId);
     let origin = Origin { cell: CellId(42), kinds: Kinds::standard() };
@@ -41,7 +41,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let folder = tempfile::tempdir()?;
     let replicas = start_cell(folder.path())?;
     let cells: Vec<ReplicatedCell> = replicas.iter().map(ReplicatedCell::new).collect();
-    // This call returns once a leader is elected.
+    // The call returns once a leader has been elected and the cell is up to date.
     cells[0].catch_up_with_all()?;
     cells[0].apply(Command::RegisterMachine(Machine::new("m", Amounts::new([8000, 64 << 30]))))?;
     cells[0]

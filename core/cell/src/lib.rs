@@ -1,11 +1,11 @@
-//! The facade of the libraries. The README is the front page of its documentation.
+//! The facade of Omega's libraries. The crate's README is the front page of this documentation.
 
 #![doc = include_str!("../README.md")]
 
 /// Types: machines, jobs, amounts, claims, transactions, commands.
 pub use omega_core as types;
 
-/// The cell's state machine, its views, and the deltas that bring views up to date.
+/// The cell's state machine, the views of schedulers, and the deltas that update views.
 pub use omega_cellstate as state;
 
 /// Plugins, placement, queues, preemption, backfill, and the schedulers that use them.

@@ -1,5 +1,5 @@
-//! Chains: moves of several tasks, needed if the first task finds no room or has dependencies on other tasks of its
-//! neighbourhood.
+//! Chains: moves of several tasks together. A chain is needed if the first task finds no room on its new machine, or if
+//! dependencies bind it to other tasks of its neighbourhood.
 
 use crate::walk::Walk;
 
@@ -10,8 +10,8 @@ const LENGTH: usize = 8;
 const DISPLACED: usize = 3;
 
 impl Walk<'_> {
-    /// Moves a task, and then the tasks that this leaves without room or without their dependencies. Undoes all moves
-    /// if the chain becomes too long, a rule is broken at the end, or the cost rises too much.
+    /// Moves a task, and then the tasks that lose their room or their dependencies by this move. Undoes all moves if
+    /// the chain becomes too long, a rule is broken at the end, or the cost rises too much.
     pub(crate) fn try_chain(&mut self) {
         let (task, to) = self.draw();
         if to == self.state.at[task] as usize {
@@ -62,7 +62,8 @@ impl Walk<'_> {
         })
     }
 
-    /// Moves other tasks off a machine until there is room for a task that came from another machine.
+    /// Moves other tasks off `machine` until there is room for `task`, which came from the machine `from`. Returns
+    /// false if there is still no room.
     fn clear(&mut self, task: usize, from: usize, machine: usize) -> bool {
         for _ in 0..DISPLACED {
             if self.state.has_room(machine) {
@@ -80,7 +81,7 @@ impl Walk<'_> {
         self.state.has_room(machine)
     }
 
-    /// Another task of a machine, if possible one whose departure makes enough room.
+    /// Returns another task on `machine`, preferably one that makes enough room by leaving; `None` if `task` is alone.
     fn neighbour(&mut self, task: usize, machine: usize) -> Option<usize> {
         let count = self.state.on[machine].len();
         let start = self.below(count);
@@ -93,8 +94,8 @@ impl Walk<'_> {
         Some(enough.next().unwrap_or(first))
     }
 
-    /// Moves the tasks that a move would leave without dependencies: dependents in the old neighbourhood move along,
-    /// and tasks on which the moved job depends move to the new neighbourhood.
+    /// Moves the tasks that a move would leave without dependencies. Dependents of the job in the old neighbourhood
+    /// move along, and so do tasks of jobs on which the job depends. Returns false if this is not possible.
     fn bring_partners(&mut self, task: usize, from: usize, to: usize) -> bool {
         let problem = self.state.problem;
         let job = problem.job[task] as usize;

@@ -1,10 +1,10 @@
-//! Changes of the cost, computed before a move or a displacement is made, and checks for room on the machines.
+//! Changes of the cost, computed before tasks move, and checks for room on the machines.
 
 use crate::problem::{LANE, Lane};
 use crate::state::{State, product};
 
-/// Displacement: a task takes the place of another task, which moves to the machine `to`. If `to` is the first task's
-/// machine, this is an exchange.
+/// Displacement: `task` moves to the machine of the task `other`, and `other` moves to the machine `to`. If `to` is the
+/// machine that `task` leaves, this is an exchange.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Displacement {
     pub(crate) task: usize,
@@ -34,7 +34,7 @@ impl State<'_> {
         may.then(|| self.change_by(exchange) as i64)
     }
 
-    /// Cost of a machine if its use grew by `more`.
+    /// Returns the load and balance cost that a machine would have if its use grew by `more`.
     #[inline]
     pub(crate) fn cost_with(&self, machine: usize, more: impl Fn(usize) -> Lane) -> f64 {
         let problem = self.problem;
@@ -62,27 +62,27 @@ impl State<'_> {
         cost
     }
 
-    /// Decrease of the load and balance cost of a task's machine by its departure.
+    /// Returns by how much the load and balance cost of a task's machine would fall if the task left.
     #[inline]
     pub(crate) fn saving(&self, task: usize) -> f64 {
         let (machine, request) = (self.at[task] as usize, self.problem.request(task));
         self.machine_cost[machine] - self.cost_with(machine, |lane| negative(request[lane]))
     }
 
-    /// Increase of the load and balance cost of a machine by a task's arrival.
+    /// Returns by how much the load and balance cost of a machine would rise if the task arrived.
     #[inline]
     pub(crate) fn increase(&self, task: usize, machine: usize) -> f64 {
         let request = self.problem.request(task);
         self.cost_with(machine, |lane| request[lane]) - self.machine_cost[machine]
     }
 
-    /// Change of the cost by a move. Rules and room are not checked.
+    /// Returns the change of the cost by a move, without checking rules or room.
     #[inline]
     pub(crate) fn change_by_shift(&self, task: usize, to: usize) -> f64 {
         self.increase(task, to) - self.saving(task) + self.moving(task, to)
     }
 
-    /// Change of the cost by a displacement. Rules and room are not checked.
+    /// Returns the change of the cost by a displacement, without checking rules or room.
     #[inline]
     pub(crate) fn change_by(&self, displacement: Displacement) -> f64 {
         let Displacement { task, other, to } = displacement;
@@ -118,7 +118,7 @@ impl State<'_> {
         })
     }
 
-    /// Whether a machine has room for a task in place of another.
+    /// Whether `machine` would have room for `task` if the task `other` left.
     #[inline]
     pub(crate) fn fits_instead(&self, task: usize, other: usize, machine: usize) -> bool {
         let problem = self.problem;
@@ -161,7 +161,7 @@ impl State<'_> {
         })
     }
 
-    /// Change of the cost of moves if a task moved from its present machine to another.
+    /// Returns the change of the cost of moves, without load and balance, if a task moved to the machine `to`.
     #[inline]
     pub(crate) fn moving(&self, task: usize, to: usize) -> f64 {
         let change = self.move_costs(task, to);
@@ -179,14 +179,16 @@ impl State<'_> {
         self.problem.moving(task, to) - self.problem.moving(task, self.at[task] as usize)
     }
 
-    /// 1 if a task leaves its initial machine by a move, -1 if it returns there.
+    /// Returns the change of the number of moved tasks by a move: 1 if the task leaves its initial machine, -1 if it
+    /// returns to it, else 0.
     #[inline]
     pub(crate) fn more_moved(&self, task: usize, to: usize) -> i32 {
         let initial = self.problem.initial[task];
         i32::from(self.at[task] == initial) - i32::from(to == initial as usize)
     }
 
-    /// Change of the cost of the job with the most moved tasks, if the moved tasks of two jobs change.
+    /// Returns the change of the cost of the largest number of moved tasks of any job. Each entry of `changes` is a job
+    /// and the change of its number of moved tasks.
     fn of_job_moves(&self, changes: [(u32, i32); 2]) -> f64 {
         let weight = self.problem.job_move;
         if weight == 0.0 {
@@ -209,7 +211,7 @@ impl State<'_> {
     }
 }
 
-/// Whether no amount of four kinds is negative.
+/// Whether none of the free amounts of the lane's four kinds is negative.
 #[inline]
 fn is_room(free: Lane) -> bool {
     let lesser = |a: f64, b: f64| if a < b { a } else { b };

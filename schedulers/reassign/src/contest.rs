@@ -1,6 +1,6 @@
 //! Text format of the ROADEF/EURO challenge 2012: a model, and an assignment (one machine for each process).
 //!
-//! The contest's processes, services and resources are the tasks, jobs and kinds here.
+//! The contest's processes, services and resources are called tasks, jobs and kinds in this crate.
 
 use crate::instance::{Balance, Instance, Job, Kind, Machine, MoveWeights, Task, Transience};
 
@@ -30,8 +30,8 @@ pub enum ReadError {
         /// The greatest allowed value.
         most: i64,
     },
-    /// A number refers to an empty list; probably an assignment was given as the model. Give the model first, then the
-    /// assignment.
+    /// A number refers to an entry of an empty list. Probably an assignment was given in place of the model: give the
+    /// model first, then the assignment.
     #[error(
         "line {line}: {field}: refers to an empty list: give the file of the model first, then \
          that of the assignment"
@@ -54,13 +54,13 @@ pub enum ReadError {
     },
 }
 
-/// Greatest number in a model. The contest's values have 32 bits, and sums of products must fit into 64 bits.
+/// Greatest number in a model. The contest's numbers have 32 bits, so that sums of products of them fit into 64 bits.
 const VALUE_MAX: i64 = u32::MAX as i64;
 
 /// Greatest count of machines, jobs, tasks, kinds or objectives.
 const COUNT_MAX: i64 = 1 << 20;
 
-/// Words of a text with their lines.
+/// Words of a text, each with the number of its line.
 struct Words<'a> {
     words: Box<dyn Iterator<Item = (usize, &'a str)> + 'a>,
     line: usize,
@@ -103,7 +103,7 @@ impl<'a> Words<'a> {
         self.number(COUNT_MAX, || field.to_owned()).map(|count| count as usize)
     }
 
-    /// A position in a list of `count` entries.
+    /// Reads a position in a list of `count` entries.
     fn position(&mut self, count: usize, field: impl Fn() -> String) -> Result<u32, ReadError> {
         self.number(count as i64 - 1, field).map(|position| position as u32)
     }
@@ -116,7 +116,7 @@ impl<'a> Words<'a> {
     }
 }
 
-/// Reads a model. Its `initial` is empty.
+/// Reads a model. The list `initial` of the instance stays empty, until an assignment is read.
 ///
 /// # Errors
 /// If the text is not in the contest's format.
@@ -213,7 +213,7 @@ pub fn read_assignment(text: &str, tasks: usize, machines: usize) -> Result<Vec<
     Ok(assignment)
 }
 
-/// Writes an assignment: the machines of the processes in order, on one line.
+/// Writes an assignment on one line: the machine of each process, in the order of the processes.
 #[must_use]
 pub fn write_assignment(assignment: &[u32]) -> String {
     let words: Vec<String> = assignment.iter().map(u32::to_string).collect();

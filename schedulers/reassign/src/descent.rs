@@ -1,15 +1,15 @@
 //! Descent: one pass over all tasks, the largest first. Each task moves to the machine where the cost falls most.
 //!
-//! The largest tasks go first because they find room least easily. On large instances this gives most of the gain in
-//! less time than annealing needs to try each task once on each machine.
+//! The largest tasks go first because it is hardest to find room for them. On large instances, this pass gives most of
+//! the gain, in less time than annealing needs to try each task once on each machine.
 
 use crate::walk::Walk;
 
-/// Tasks between two checks of the budget.
+/// Number of tasks between two checks of the budget.
 const BATCH: usize = 64;
 
 impl Walk<'_> {
-    /// Makes a pass, until `is_over` says that the budget is spent.
+    /// Makes one pass over all tasks. The pass ends early when `is_over` returns true, because the budget is spent.
     pub(crate) fn descend(&mut self, is_over: &mut dyn FnMut(&Self) -> bool) {
         let order = by_size(&self.sizes);
         for some in order.chunks(BATCH) {
@@ -26,7 +26,7 @@ impl Walk<'_> {
         }
     }
 
-    /// The machine where a task costs least, if that is less than on its present machine.
+    /// Returns the machine to which a move of the task reduces the cost most; `None` if no move reduces the cost.
     fn best_machine(&self, task: usize) -> Option<usize> {
         let state = &self.state;
         let saving = state.saving(task);
@@ -44,7 +44,7 @@ impl Walk<'_> {
     }
 }
 
-/// All tasks, the largest first.
+/// Returns all tasks, sorted by size, the largest first.
 fn by_size(sizes: &[f64]) -> Vec<u32> {
     let mut tasks: Vec<u32> = (0..sizes.len() as u32).collect();
     let size = |task: &u32| sizes[*task as usize];

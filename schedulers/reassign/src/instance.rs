@@ -1,18 +1,18 @@
 //! Instance of the machine reassignment problem as plain data: machines, jobs, tasks, where each task runs, and costs.
 //!
-//! The rules and the costs are those of the ROADEF/EURO challenge 2012; docs/rebalance.md states them. Sharing, allowed
-//! machines, limits on moves and ratios are additions for cells.
+//! The rules and the costs are those of the ROADEF/EURO challenge 2012; docs/rebalance.md states them. The contest has
+//! no [`Sharing`], allowed machines, limits on moves or balance ratios (`per`): these are additions for cells.
 
 /// Resource kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Kind {
-    /// Whether a task occupies this kind on both machines until its move is done.
+    /// Whether a task that moves occupies this kind on one machine or on both.
     pub use_while_moving: Transience,
     /// Cost of each unit of use above the safety level.
     pub load_weight: i64,
 }
 
-/// Use of a kind by a task that moves.
+/// Machines on which a task occupies a resource kind while it moves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Transience {
     /// On the new machine only.
@@ -24,13 +24,13 @@ pub enum Transience {
 /// Machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Machine {
-    /// Domain for dependencies between jobs.
+    /// Domain that counts for dependencies between jobs.
     pub neighbourhood: u32,
-    /// Domain for the spread of a job.
+    /// Domain that counts for the spread of a job.
     pub location: u32,
     /// Capacity of each kind.
     pub capacity: Vec<i64>,
-    /// Use of each kind above which load costs.
+    /// Safety level of each kind: use above it has a cost.
     pub safety: Vec<i64>,
     /// Cost of moving a task from this machine to each machine; empty if moves cost nothing.
     pub move_costs: Vec<i64>,
@@ -42,7 +42,7 @@ pub enum Sharing {
     /// At most one task of the job on a machine.
     #[default]
     Apart,
-    /// Any number.
+    /// Any number of tasks of the job on a machine.
     Together,
 }
 
@@ -53,7 +53,8 @@ pub struct Job {
     pub sharing: Sharing,
     /// Minimum number of locations in which its tasks run.
     pub spread: u32,
-    /// Jobs on which this job depends. In each neighbourhood with a task of this job, a task of each of them must run.
+    /// Jobs on which this job depends. In each neighbourhood with a task of this job, each of these jobs must have a
+    /// task.
     pub depends_on: Vec<u32>,
 }
 
@@ -66,14 +67,14 @@ pub struct Task {
     pub request: Vec<i64>,
     /// Cost of moving the task.
     pub move_cost: i64,
-    /// Position in [`Instance::allowed`] of the machines to which the task may move; `None` if it may move to all.
+    /// Set of machines to which the task may move, as a position in [`Instance::allowed`]; `None` allows all machines.
     pub allowed: Option<u32>,
 }
 
 /// Balance objective: a desired ratio of the free amounts of two kinds, as whole numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Balance {
-    /// Kind of which the free amount is given.
+    /// Kind whose free amount sets how much of `second` should be free.
     pub first: u32,
     /// Kind that should be free in proportion to `first`.
     pub second: u32,
@@ -124,7 +125,7 @@ pub struct Instance {
     pub tasks: Vec<Task>,
     /// Balance objectives.
     pub balances: Vec<Balance>,
-    /// Sets of machines; each has a flag for every machine.
+    /// Sets of allowed machines, for [`Task::allowed`]; each set has a flag for every machine.
     pub allowed: Vec<Vec<bool>>,
     /// Weights of moves.
     pub weights: MoveWeights,

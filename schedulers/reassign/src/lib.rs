@@ -1,14 +1,15 @@
-//! Machine reassignment: better machines for running tasks, under capacities, spread and dependencies, at the least cost of
-//! load, imbalance and moves.
+//! Machine reassignment: finds better machines for running tasks, under rules of capacity, spread and dependencies. The
+//! best assignment has the least cost of load, imbalance and moves.
 //!
-//! [`Instance`] is the problem as plain data, [`contest`] reads and writes it in the format of the ROADEF/EURO challenge
-//! 2012, [`Problem`] holds it as columns, and [`search`] improves the initial assignment:
+//! [`Instance`] is the problem as plain data, [`contest`] reads and writes it in the format of the ROADEF/EURO
+//! challenge 2012, [`Problem`] holds it as columns, and [`search`] improves the initial assignment:
 //!
 //! ```text
 //!   Instance ─▶ Problem ─▶ State: running sums, O(kinds) a change ─▶ Walk: annealing ─▶ search: walks on all cores
 //! ```
 //!
-//! The crate reads no clock and no files: the caller's [`Watch`] says when the time is over.
+//! The crate reads no clock and no files: the caller implements [`Watch`], which tells the search how much of the time
+//! is spent.
 
 mod chain;
 mod changes;

@@ -1,28 +1,32 @@
 //! Problem: an instance as columns, with everything that stays fixed during a search.
 //!
-//! Amounts of a machine or a task are rows of [`Lane`]s, four kinds each; a row is padded with zeros, which always fit
-//! and cost nothing. So the loops over kinds have no remainder and no bounds checks. Amounts and costs are whole numbers
-//! below 2^53 in floating point: sums and products are exact in any order, and every processor computes several at once.
+//! Amounts of a machine or a task are rows of [`Lane`]s, four kinds each. A row is padded with zeros, which always fit
+//! and cost nothing, so the loops over kinds have no remainder and no bounds checks.
+//!
+//! Amounts and costs are whole numbers below 2^53, stored as floating point. So sums and products are exact in any
+//! order, and a processor can compute several of them at once.
 
 use crate::instance::{Balance, Instance, MoveLimits, Sharing, Transience};
 use crate::tables::Rows;
 
-/// Four kinds of a row.
+/// Amounts of four kinds, a part of a row.
 pub(crate) type Lane = [f64; 4];
 
 /// Kinds in a lane.
 pub(crate) const LANE: usize = 4;
 
-/// Greatest total cost of any assignment. Up to this, sums and differences of two costs are exact in floating point.
+/// Greatest total cost that any assignment may have. Up to this cost, sums and differences of two costs are exact in
+/// floating point.
 const COST_MAX: i128 = 1 << 52;
 
-/// Most entries of a table with a row per job and a column per machine, location or neighbourhood.
+/// Maximum number of entries of a table with a row for each job, and a column for each machine, location or
+/// neighbourhood.
 const TABLE_MAX: usize = 1 << 30;
 
 /// Error in an instance. One line for the user.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ProblemError {
-    /// A list has the wrong length. Give it the expected one.
+    /// A list has the wrong length. Make it as long as expected.
     #[error("{list} has {given} entries: must have {expected}")]
     Length {
         /// Name of the list.
@@ -54,7 +58,7 @@ pub enum ProblemError {
         jobs: usize,
         /// Number of columns.
         columns: usize,
-        /// Name of the things that the columns stand for.
+        /// Plural noun for the columns, such as "machines".
         of: &'static str,
     },
     /// The initial assignment breaks a rule. Start from one that obeys the rules.
@@ -62,7 +66,7 @@ pub enum ProblemError {
     Infeasible(String),
 }
 
-/// Lists of variable length, end to end.
+/// Lists of different lengths, stored one after the other in a single vector.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Lists {
     starts: Vec<u32>,
@@ -84,19 +88,19 @@ impl Lists {
     }
 }
 
-/// The problem; see the head of the file.
+/// An instance as columns, checked and fixed during a search.
 #[derive(Clone, Debug)]
 pub struct Problem {
     pub(crate) instance: Instance,
-    /// Number of vector lanes of a row.
+    /// Number of [`Lane`]s in a row.
     pub(crate) lanes: usize,
     pub(crate) location: Vec<u32>,
     pub(crate) neighbourhood: Vec<u32>,
-    /// Rows of jobs whose tasks may not share a machine; the columns are machines.
+    /// Rows of the jobs whose tasks may not share a machine. In this table, columns are machines.
     pub(crate) apart: Rows,
-    /// Rows of jobs that must be spread; the columns are locations.
+    /// Rows of the jobs that must be spread. In this table, columns are locations.
     pub(crate) spreading: Rows,
-    /// Rows of jobs with dependencies or dependents; the columns are neighbourhoods.
+    /// Rows of the jobs with dependencies or dependents. In this table, columns are neighbourhoods.
     pub(crate) depending: Rows,
     /// Weight of each kind's load.
     pub(crate) load_weight: Vec<Lane>,
@@ -104,15 +108,16 @@ pub struct Problem {
     pub(crate) safety: Vec<Lane>,
     /// Amounts that each task uses.
     requests: Vec<Lane>,
-    /// Two rows of ones and zeros: the kinds that an arriving task newly occupies. On any other than its initial
-    /// machine these are all kinds. On its initial machine they are all but the transient kinds, which the task has
-    /// occupied there all the time.
+    /// Two rows of ones and zeros; a one marks a kind that an arriving task newly occupies.
+    ///
+    /// The first row is for a machine other than the task's initial one: all kinds. The second row is for the initial
+    /// machine: all kinds except the transient ones, which the task has occupied there throughout.
     occupied: Vec<Lane>,
     pub(crate) job: Vec<u32>,
     pub(crate) initial: Vec<u32>,
     pub(crate) move_cost: Vec<f64>,
-    /// Weighted cost of a move between two machines, one row for each machine of departure; empty if all costs are
-    /// zero.
+    /// Weighted cost of a move between two machines, one row for each machine of departure. Empty if all these costs
+    /// are zero.
     pub(crate) machine_move: Vec<f64>,
     /// Weight of the largest number of moved tasks of any job.
     pub(crate) job_move: f64,
@@ -120,17 +125,18 @@ pub struct Problem {
     pub(crate) depends_on: Lists,
     pub(crate) dependents: Lists,
     pub(crate) balances: Vec<Proportion>,
-    /// Set of machines to which each task may move, or [`ANYWHERE`]; empty if all may move anywhere.
+    /// Number of the set of machines to which each task may move, or [`ANYWHERE`]. Empty if all tasks may move
+    /// anywhere.
     allowed: Vec<u32>,
-    /// Flags of the sets, one after the other.
+    /// Flags of all sets of machines, one set after the other.
     sets: Vec<bool>,
     pub(crate) limits: MoveLimits,
 }
 
-/// Set of a task that may move anywhere.
+/// Value in `allowed` for a task that may move to any machine.
 const ANYWHERE: u32 = u32::MAX;
 
-/// Balance objective over columns.
+/// Balance objective, with numbers in the types of the columns.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Proportion {
     pub(crate) first: usize,
@@ -153,7 +159,7 @@ impl From<&Balance> for Proportion {
 }
 
 impl Problem {
-    /// Compiles an instance.
+    /// Builds the problem of an instance.
     ///
     /// # Errors
     /// If lists do not have matching lengths, costs could overflow, or the initial assignment breaks a rule.
@@ -229,7 +235,8 @@ impl Problem {
         self.spread.len()
     }
 
-    /// Size of each task: the sum over kinds of its share of the capacity of all machines.
+    /// Returns the size of each task: the sum, over all kinds, of the task's share of the total capacity of all
+    /// machines.
     pub(crate) fn sizes(&self) -> Vec<f64> {
         let mut total = vec![[0.0; LANE]; self.lanes];
         for row in self.capacity.chunks(self.lanes) {
@@ -245,7 +252,8 @@ impl Problem {
         (0..self.tasks()).map(size).collect()
     }
 
-    /// The kinds that a task newly occupies when it arrives on a machine: ones and zeros.
+    /// Returns ones for the kinds that a task newly occupies when it arrives on a machine, and zeros for the other
+    /// kinds.
     #[inline]
     pub(crate) fn occupied(&self, task: usize, machine: usize) -> &[Lane] {
         let row = usize::from(self.initial[task] as usize == machine);
@@ -258,7 +266,7 @@ impl Problem {
         &self.requests[task * self.lanes..(task + 1) * self.lanes]
     }
 
-    /// Whether a task may run on a machine: its initial machine, or one of its allowed set.
+    /// Whether a task may run on a machine: its initial machine, or a machine of its allowed set.
     #[inline]
     pub(crate) fn is_allowed(&self, task: usize, machine: usize) -> bool {
         match self.allowed.get(task) {
@@ -270,8 +278,8 @@ impl Problem {
         }
     }
 
-    /// Weighted cost of moving a task from its initial machine to another, without the cost of its job's number of
-    /// moved tasks.
+    /// Returns the weighted cost of moving a task from its initial machine to `machine`. The cost that depends on the
+    /// number of moved tasks of its job is not included.
     pub(crate) fn moving(&self, task: usize, machine: usize) -> f64 {
         let initial = self.initial[task] as usize;
         if initial == machine {
@@ -307,7 +315,7 @@ fn allowed(instance: &Instance) -> Vec<u32> {
     instance.tasks.iter().map(|task| task.allowed.unwrap_or(ANYWHERE)).collect()
 }
 
-/// Rows for the rules about sharing, spread and dependencies.
+/// Returns the rows of three tables, for the rules about sharing, spread and dependencies.
 fn tables(instance: &Instance, [locations, neighbourhoods]: [usize; 2]) -> [Rows; 3] {
     let jobs = &instance.jobs;
     let mut tasks = vec![0_u32; jobs.len()];
@@ -335,7 +343,7 @@ fn machine_moves(instance: &Instance) -> Vec<f64> {
     all().map(|cost| (cost * weight) as f64).collect()
 }
 
-/// Numbers from 0 for distinct values, and the count of distinct values.
+/// Renumbers values: returns a number from 0 for each value, equal for equal values, and the count of distinct values.
 fn numbered(values: impl Iterator<Item = u32> + Clone) -> (Vec<u32>, usize) {
     let mut distinct: Vec<u32> = values.clone().collect();
     distinct.sort_unstable();
@@ -405,8 +413,9 @@ fn check_lists(instance: &Instance) -> Result<(), ProblemError> {
     Ok(())
 }
 
-/// Checks an upper bound of the cost of any assignment, computed as if one machine had all use, and all machines were
-/// free.
+/// Checks that no assignment can cost more than [`COST_MAX`].
+///
+/// The cost is bounded as if one machine had all use, all machines were free, and all tasks were moved.
 fn check_costs(instance: &Instance) -> Result<(), ProblemError> {
     let wide = |value: i64| i128::from(value);
     let mut most = 0_i128;

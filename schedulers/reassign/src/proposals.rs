@@ -1,12 +1,12 @@
-//! Proposals: random moves, exchanges, and displacements of a task by another, which the walk accepts or rejects.
+//! Proposals: random moves, exchanges and displacements of tasks, each of which the walk accepts or rejects.
 
 use crate::changes::Displacement;
 use crate::walk::Walk;
 
-/// Maximum number of tasks of a machine that are examined to find one whose departure makes room.
+/// Maximum number of tasks on a machine that are examined to find a task that makes room by leaving.
 const DISPLACED: usize = 12;
 
-/// Maximum number of machines that are examined for a displaced task.
+/// Maximum number of random machines that are examined for a displaced task.
 const ELSEWHERE: usize = 4;
 
 impl Walk<'_> {
@@ -53,7 +53,8 @@ impl Walk<'_> {
         }
     }
 
-    /// Sends a moved task back to its initial machine, in exchange for another one if there is no room.
+    /// Moves a task, chosen at random from the moved ones, back to its initial machine. If there is no room, the task
+    /// displaces another task there.
     fn try_return(&mut self) {
         let count = self.state.away.len();
         if count == 0 {
@@ -69,7 +70,7 @@ impl Walk<'_> {
         }
     }
 
-    /// Moves a task to a machine without room for it, and moves another task from there to a third machine.
+    /// Moves a random task to a random machine. If there is no room, the task displaces another task there.
     fn try_displacement(&mut self) {
         let (task, to) = self.draw();
         if to == self.state.at[task] as usize {
@@ -91,7 +92,7 @@ impl Walk<'_> {
         }
     }
 
-    /// A task of a machine whose departure would make room for another.
+    /// Returns a task on `machine` that makes room for `task` by leaving; `None` if none of the examined tasks does.
     #[inline]
     fn displaced(&mut self, task: usize, machine: usize) -> Option<usize> {
         let count = self.state.on[machine].len();
@@ -106,8 +107,8 @@ impl Walk<'_> {
             .find(|other| self.state.fits_instead(task, *other, machine))
     }
 
-    /// Chooses a machine for a displaced task: its initial machine, the machine that the displacing task leaves, or a
-    /// random one with room.
+    /// Returns a machine for a displaced task: its initial machine, the machine that the displacing task leaves, or a
+    /// random machine with room. `None` if no examined machine has room.
     pub(crate) fn elsewhere(
         &mut self,
         other: usize,

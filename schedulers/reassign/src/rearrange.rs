@@ -1,8 +1,8 @@
-//! Rearrangement: a large task moves to a machine, and tasks there move to the machines where they cost least, until
-//! there is room and no departure reduces the cost.
+//! Rearrangement: a large task moves to a machine, and tasks there move to the machines where they cost least. This
+//! ends when there is room and no further departure reduces the cost.
 //!
-//! Chains of a few random moves cannot bring a task to a machine that it fills, because all tasks there must leave at
-//! once.
+//! Chains of a few random moves cannot bring a task to a machine that the task would fill, because all other tasks must
+//! leave this machine at once.
 
 use crate::walk::Walk;
 
@@ -12,7 +12,7 @@ const DRAWS: usize = 3;
 /// Maximum number of tasks that leave the machine.
 const DISPLACED: usize = 16;
 
-/// Number of random machines among which each displaced task chooses, in addition to the one that the large task left.
+/// Number of random machines that are examined for each displaced task, besides the machine that the large task left.
 const TARGETS: usize = 8;
 
 impl Walk<'_> {
@@ -40,7 +40,8 @@ impl Walk<'_> {
         }
     }
 
-    /// Moves tasks off a machine as long as it lacks room, or a departure reduces the cost.
+    /// Moves tasks off a machine while it lacks room, and also tasks whose departure reduces the cost. Tasks may move
+    /// to the machine `vacated`, which the arrived task left.
     fn displace_from(&mut self, machine: usize, arrived: usize, vacated: usize) {
         let count = self.state.on[machine].len();
         let start = self.below(count);
@@ -57,8 +58,8 @@ impl Walk<'_> {
         }
     }
 
-    /// The machine where a task costs least, among random ones and the one that the large task left, with the change of
-    /// the cost.
+    /// Returns the machine where a task costs least, and the change of the cost. Examines random machines and the
+    /// machine `vacated`, which the large task left. Returns `None` if no examined machine can accept the task.
     fn best_target(&mut self, other: usize, from: usize, vacated: usize) -> Option<(usize, f64)> {
         let machines = self.state.problem.machines();
         let saving = self.state.saving(other);

@@ -1,11 +1,11 @@
-//! Rules about tasks of the same job and of other jobs: one task of a job on a machine, spread over locations,
-//! dependencies within neighbourhoods. Capacities are in `changes.rs`.
+//! Rules about tasks: one task of a job on a machine, spread over locations, dependencies within neighbourhoods,
+//! allowed machines, limits on moves. The checks of capacity are in `changes.rs`.
 
 use crate::instance::MoveLimits;
 use crate::state::State;
 
 impl State<'_> {
-    /// Checks all rules of all tasks.
+    /// Checks the capacity of all machines, and the rules for all tasks.
     pub(crate) fn check(&self) -> Result<(), String> {
         for machine in 0..self.problem.machines() {
             if !self.has_room(machine) {
@@ -27,13 +27,13 @@ impl State<'_> {
         Ok(())
     }
 
-    /// Whether the rules about other tasks allow a task to move to a machine.
+    /// Whether all rules except capacity allow a task to move to a machine.
     #[inline]
     pub(crate) fn may_move(&self, task: usize, to: usize) -> bool {
         self.may_enter(task, to) && self.is_within_limits(&[(task, to)])
     }
 
-    /// Whether all rules except the limits on moves allow a task to move to a machine.
+    /// Whether all rules except capacity and the limits on moves allow a task to move to a machine.
     #[inline]
     fn may_enter(&self, task: usize, to: usize) -> bool {
         let problem = self.problem;
@@ -43,7 +43,7 @@ impl State<'_> {
             && problem.is_allowed(task, to)
     }
 
-    /// Whether the limits on moves allow these moves.
+    /// Whether the limits on moves allow these moves together. A move is a task and its new machine.
     #[inline]
     fn is_within_limits(&self, moves: &[(usize, usize)]) -> bool {
         let (limits, job) = (self.problem.limits, &self.problem.job);
@@ -66,7 +66,7 @@ impl State<'_> {
         self.problem.apart.cell(job, machine).map_or(0, |cell| self.on_machine[cell])
     }
 
-    /// Whether spread and dependencies allow a task of a job to move from one machine to another.
+    /// Whether spread and dependencies allow a task of the job to move between two machines.
     #[inline]
     fn may_change_domain(&self, job: usize, from: usize, to: usize) -> bool {
         let problem = self.problem;
@@ -105,8 +105,8 @@ impl State<'_> {
         cell.map_or(0, |cell| self.in_neighbourhood[cell])
     }
 
-    /// Whether the rules about other tasks allow a displacement. The displaced task moves to a third machine, or to the
-    /// first task's machine.
+    /// Whether all rules except capacity allow a displacement. `task` moves to the machine of `other`, and `other`
+    /// moves to the machine `to`, which may be the one that `task` leaves.
     #[inline]
     pub(crate) fn may_displace(&self, task: usize, other: usize, to: usize) -> bool {
         let problem = self.problem;
@@ -136,7 +136,7 @@ impl State<'_> {
         depends(a, b) || depends(b, a)
     }
 
-    /// Whether a task breaks no rule about other tasks on its present machine.
+    /// Whether a task breaks no rule except capacity on its present machine.
     pub(crate) fn is_legal(&self, task: usize) -> bool {
         let problem = self.problem;
         let (job, machine) = (problem.job[task] as usize, self.at[task] as usize);
@@ -169,13 +169,12 @@ impl State<'_> {
         }
     }
 
-    /// Whether a neighbourhood has a task of each job on which a job depends.
+    /// Whether a neighbourhood has a task of each of the jobs on which `job` depends.
     pub(crate) fn has_dependencies(&self, job: usize, domain: usize) -> bool {
         self.problem.depends_on.of(job).iter().all(|on| self.count_in(*on as usize, domain) > 0)
     }
 
-    /// Whether the dependents of a job in a neighbourhood are served: there is a task of the job, or there are no
-    /// dependents.
+    /// Whether a neighbourhood has a task of the job, or has no task of any job that depends on it.
     pub(crate) fn serves_dependents(&self, job: usize, domain: usize) -> bool {
         self.count_in(job, domain) > 0
             || self

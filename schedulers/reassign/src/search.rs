@@ -8,12 +8,12 @@ use crate::state::Costs;
 use crate::walk::{Cooling, Walk};
 use std::thread;
 
-/// Budget of a search.
+/// Budget of a search: when the search ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Budget {
-    /// Number of changes that each walk tries, unless [`Watch::spent`] is 1 before.
+    /// Number of changes that each walk tries. The search ends earlier if [`Watch::spent`] reaches 1.
     Steps(u64),
-    /// Time: until [`Watch::spent`] is 1.
+    /// Time only: the search ends when [`Watch::spent`] reaches 1.
     Watched,
 }
 
@@ -30,10 +30,10 @@ pub struct Settings {
 
 /// Clock and observer of a search.
 pub trait Watch: Sync {
-    /// Part of the time that has passed; 1 or more ends the search.
+    /// Part of the time that has passed, from 0. The search ends at 1 or more.
     fn spent(&self) -> f64;
 
-    /// Called with the cost of the best assignment of a walk so far.
+    /// Called when a walk finds a better assignment, with the cost of the assignment.
     fn best(&self, _cost: i64) {}
 }
 
@@ -48,23 +48,23 @@ pub struct Found {
     pub steps: u64,
 }
 
-/// A round: the part of the budget at which it ends, and its first and last temperature. Temperatures are relative to
-/// the mean increase of the cost by a random change.
+/// A round of the search. `end` is the part of the budget that is spent when the round ends. `hot` and `cold` are its
+/// first and last temperature, relative to the mean increase of the cost by a random change.
 struct Round {
     end: f64,
     hot: f64,
     cold: f64,
 }
 
-/// The first round decides which tasks share machines. Later rounds start colder, from its best assignment, and reduce
-/// costs that are small at first, such as the costs of moves.
+/// The rounds. The first round decides which tasks share machines. Each later round starts colder, from the best
+/// assignment so far, and reduces costs that are small at first, such as the costs of moves.
 const ROUNDS: [Round; 3] = [
     Round { end: 0.85, hot: 8.0, cold: 2e-2 },
     Round { end: 0.93, hot: 2e-2, cold: 2e-4 },
     Round { end: 1.0, hot: 2e-3, cold: 0.0 },
 ];
 
-/// Lowest temperature: at this one, an increase of the cost by 1 is hardly ever accepted.
+/// Lowest temperature: at this temperature, an increase of the cost by 1 is hardly ever accepted.
 const COLDEST: f64 = 0.2;
 
 /// Searches for an assignment with a lower cost. The result is never worse than the initial one, and breaks no rule.
@@ -108,7 +108,7 @@ pub fn search(
     Ok(Found { costs: best.state.costs(), assignment: best.state.at, steps })
 }
 
-/// Part of a budget.
+/// Part of the budget, from `begin` to `end`, that one round may spend.
 #[derive(Clone, Copy, Debug)]
 struct Part {
     begin: f64,
@@ -124,7 +124,7 @@ fn run(walk: &mut Walk<'_>, cooling: Cooling, budget: Budget, part: Part, watch:
         }
         let spent = match budget {
             Budget::Watched => watch.spent(),
-            // If the time ends first, the walk cools by it.
+            // If the time runs out faster than the steps, the walk cools with the time.
             Budget::Steps(most) => watch.spent().max(steps as f64 / most.max(1) as f64),
         };
         if spent >= 1.0 { 1.0 } else { (spent - part.begin) / (part.end - part.begin) }

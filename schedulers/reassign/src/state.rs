@@ -1,7 +1,8 @@
 //! State of a search: the machine of each task, with running sums that make a change cost O(kinds).
 //!
-//! A task that moves away from its initial machine still occupies its transient kinds there, so moving back needs no
-//! further room for them. [`Problem::occupied`] has the kinds whose free amounts change on arrival and departure.
+//! A task that moves away from its initial machine still occupies its transient kinds there. So it needs no further
+//! room for these kinds when it moves back. [`Problem::occupied`] returns the kinds whose free amounts change when a
+//! task arrives or departs.
 
 use crate::problem::{LANE, Lane, Problem, ProblemError};
 
@@ -10,13 +11,13 @@ use crate::problem::{LANE, Lane, Problem, ProblemError};
 pub struct Costs {
     /// Cost of use above safety levels.
     pub load: i64,
-    /// Cost of free amounts without enough of another kind.
+    /// Cost of free amounts for which another kind has too little free.
     pub balance: i64,
-    /// Moved tasks.
+    /// Cost of moved tasks, by task.
     pub task_moves: i64,
     /// Cost of the largest number of moved tasks of any job.
     pub job_moves: i64,
-    /// Moves between machines.
+    /// Cost of moved tasks, by their old and new machines.
     pub machine_moves: i64,
 }
 
@@ -28,32 +29,32 @@ impl Costs {
     }
 }
 
-/// Place of a task that is not among the moved ones.
+/// Value in `place_away` for a task that is on its initial machine.
 const NOT_MOVED: u32 = u32::MAX;
 
-/// See the head of the file.
+/// An assignment during a search, with running sums.
 #[derive(Clone, Debug)]
 pub struct State<'p> {
     pub(crate) problem: &'p Problem,
     /// Machine of each task.
     pub(crate) at: Vec<u32>,
-    /// Tasks of each machine, and the position of each task in that list.
+    /// Tasks on each machine; `seat` is the position of each task in its machine's list.
     pub(crate) on: Vec<Vec<u32>>,
     seat: Vec<u32>,
-    /// Tasks that are not on their initial machines, and the position of each task in that list.
+    /// Tasks that are not on their initial machines; `place_away` is the position of each task in this list.
     pub(crate) away: Vec<u32>,
     place_away: Vec<u32>,
-    /// Two rows for each machine: free amounts, without those that moved tasks still occupy of transient kinds, and the
-    /// amounts left below the safety level.
+    /// Two rows for each machine. The first row has the free amounts; transient kinds that moved tasks still occupy are
+    /// not free. The second row has the amounts left below the safety level.
     rooms: Vec<Lane>,
     /// Load and balance cost of each machine.
     pub(crate) machine_cost: Vec<f64>,
-    /// Number of tasks of each job by machine, by location and by neighbourhood, in the rows of [`Problem::apart`],
-    /// [`Problem::spreading`] and [`Problem::depending`].
+    /// Number of tasks of each job on each machine, in each location and in each neighbourhood. The rows are those of
+    /// [`Problem::apart`], [`Problem::spreading`] and [`Problem::depending`].
     pub(crate) on_machine: Vec<u16>,
     pub(crate) in_location: Vec<u16>,
     pub(crate) in_neighbourhood: Vec<u16>,
-    /// Number of locations in which each job runs, for jobs that must be spread.
+    /// Number of locations with tasks of each job, counted only for jobs that must be spread.
     pub(crate) spread: Vec<u32>,
     /// `moved`: number of moved tasks of each job. `jobs_with`: number of jobs for each number of moved tasks.
     /// `most_moved`: the maximum of `moved`.
@@ -64,7 +65,7 @@ pub struct State<'p> {
 }
 
 impl<'p> State<'p> {
-    /// Starts with the initial assignment.
+    /// Returns the state of the initial assignment.
     ///
     /// # Errors
     /// If the initial assignment breaks a rule.
@@ -120,7 +121,7 @@ impl<'p> State<'p> {
         self.cost as i64
     }
 
-    /// Parts of the cost.
+    /// Returns the parts of the cost, computed from the assignment.
     #[must_use]
     pub fn costs(&self) -> Costs {
         let problem = self.problem;
@@ -149,7 +150,7 @@ impl<'p> State<'p> {
         &self.rooms[machine * 2 * lanes..][..lanes]
     }
 
-    /// Amounts of a machine that are left below its safety level.
+    /// Returns the amounts of a machine that are left below its safety level; negative above it.
     #[inline]
     pub(crate) fn slack(&self, machine: usize) -> &[Lane] {
         let lanes = self.problem.lanes;

@@ -1,12 +1,12 @@
-//! Tables of the number of tasks by machine, location or neighbourhood, with a row for each job that a rule concerns.
+//! Tables of the number of tasks by machine, location or neighbourhood. Only jobs that a rule concerns have a row.
 //!
 //! Most jobs have one task and no dependencies, so they need no row. With a row for every job, a large instance would
 //! need gigabytes.
 
-/// Value for a job without a row.
+/// Value of `row` for a job without a row.
 const NONE: u32 = u32::MAX;
 
-/// Row of each job in a table.
+/// The row of each job in a table, if it has one.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Rows {
     row: Vec<u32>,
@@ -26,7 +26,7 @@ impl Rows {
         Rows { row, count: count as usize, columns }
     }
 
-    /// A table with zeros.
+    /// Returns a table of these rows and columns, filled with zeros.
     pub(crate) fn zeros(&self) -> Vec<u16> {
         vec![0; self.count * self.columns]
     }

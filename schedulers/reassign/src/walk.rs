@@ -28,13 +28,13 @@ pub(crate) struct Cooling {
 }
 
 impl Cooling {
-    /// Temperature when a part of the budget has been spent.
+    /// Returns the temperature when the given part of the budget, from 0 to 1, has been spent.
     pub(crate) fn at(self, part: f64) -> f64 {
         self.hot * libm::exp(libm::log(self.cold / self.hot) * part)
     }
 }
 
-/// See the head of the file.
+/// Simulated annealing of one assignment, with the best assignment found.
 #[derive(Debug)]
 pub(crate) struct Walk<'p> {
     pub(crate) state: State<'p>,
@@ -50,7 +50,7 @@ pub(crate) struct Walk<'p> {
     pub(crate) steps: u64,
     /// Size of each task, as a sum of shares of the total capacity of each kind.
     pub(crate) sizes: Vec<f64>,
-    /// Tasks of the chain that is being tried, with the machines that they came from.
+    /// Moves of the chain that is being tried: each task, with the machine from which it came.
     pub(crate) chain: Vec<(u32, u32)>,
 }
 
@@ -81,7 +81,8 @@ impl<'p> Walk<'p> {
         self.note_if_best();
     }
 
-    /// Mean increase of the cost over random possible changes. At this temperature, most changes are accepted.
+    /// Returns the mean increase of the cost over random changes that raise it. If the temperature is this mean, most
+    /// changes are accepted.
     pub(crate) fn heat(&mut self) -> f64 {
         let (mut sum, mut count) = (0.0, 0.0);
         let samples = if self.state.problem.tasks() == 0 { 0 } else { SAMPLES };
@@ -95,7 +96,7 @@ impl<'p> Walk<'p> {
         if count > 0.0 { sum / count } else { 1.0 }
     }
 
-    /// Anneals until `spent` returns 1 or more. `spent` is called with the number of changes and the best cost so far.
+    /// Anneals until `spent`, called with the number of changes and the best cost so far, returns 1 or more.
     pub(crate) fn anneal(&mut self, cooling: Cooling, spent: &mut dyn FnMut(u64, f64) -> f64) {
         if self.state.problem.tasks() == 0 || self.state.problem.machines() < 2 {
             return;
@@ -113,7 +114,7 @@ impl<'p> Walk<'p> {
         }
     }
 
-    /// The largest increase of the cost that is accepted now.
+    /// Draws the largest increase of the cost that is accepted for the next change.
     #[inline]
     pub(crate) fn bound(&mut self) -> f64 {
         let random = self.rng.next_u32() as usize % EXPONENTIALS;
@@ -164,7 +165,7 @@ impl<'p> Walk<'p> {
     }
 }
 
-/// A number below `bound` from the low 32 bits of a random number.
+/// Scales the low 32 bits of a random number to a number below `bound`.
 fn scaled(random: u64, bound: usize) -> usize {
     (((random & 0xffff_ffff) * bound as u64) >> 32) as usize
 }

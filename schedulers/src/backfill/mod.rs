@@ -1,24 +1,25 @@
-//! Backfilling: a job without enough free machines gets machines planned for later, and jobs behind
-//! it may use them until then. (Lifka, "The ANL/IBM SP Scheduling System", 1995; Mu'alem and
-//! Feitelson 2001; Slurm's `sched/backfill`.)
+//! Backfilling: a job without enough free machines gets machines planned for later, and jobs behind it may use them
+//! until then. (Lifka, "The ANL/IBM SP Scheduling System", 1995; Mu'alem and Feitelson 2001; Slurm's `sched/backfill`.)
 //!
 //! ```text
 //!   machines
 //!    m2 ██ runs ██│ short │┌──────────┐
 //!    m1 ███ runs ██████████││ the plan │   a job that ends before the plan begins may run on m2
-//!    m0 ██ runs ██│       │└──────────┘   until then; one that does not, may not
+//!    m0 ██ runs ██│       │└──────────┘   until then; a longer job may not
 //!                now                  ▶ time
 //! ```
 //!
-//! The first `depth` jobs of the queue without room have a *plan* each: machines, and the earliest
-//! time at which all its pending tasks (for a gang, its minimum) have room there, by the run times
-//! that jobs state. Jobs decided later are kept off a plan's machines unless they are expected to
-//! end before it begins, or there is room for both. So nothing that this scheduler places delays a
-//! plan, and small jobs cannot keep a gang waiting for ever.
+//! Each of the first `depth` jobs in the queue that lack room has a *plan*: machines, and the earliest time at which
+//! these have room for all of the job's pending tasks (for a gang, for its minimum). The time is computed from the
+//! runtime estimates of jobs.
 //!
-//! A depth of 1 is EASY backfilling; a depth of at least the length of the queue is conservative
-//! backfilling. Plans are private to a scheduler, and other schedulers may place tasks on planned
-//! machines. A reservation in the cell binds all schedulers.
+//! A job decided later may use a plan's machines only if the job is expected to end before the plan begins, or if there
+//! is room for both. So nothing that this scheduler places delays a plan, and small jobs cannot keep a gang waiting for
+//! ever.
+//!
+//! A depth of 1 is EASY backfilling; a depth of at least the length of the queue is conservative backfilling. Plans are
+//! private to a scheduler, and other schedulers may place tasks on planned machines. A reservation in the cell binds
+//! all schedulers.
 //!
 //! - `timeline.rs`: free resources of a machine over time;
 //! - `plan.rs`: search for the earliest time, and the machines;
@@ -50,8 +51,8 @@ const INTERVAL_MS: u64 = 10_000;
 /// Name of the plugin in profiles.
 const NAME: &str = "backfill";
 
-/// Plans for the first pending jobs. As a filter, accepts only the machines that the plans leave to other jobs. See the
-/// head of the file.
+/// Plans for the first pending jobs. Used as a filter, it accepts only the machines that the plans leave to other jobs.
+/// See the head of the file.
 ///
 /// Clones share their plans, so each scheduler needs its own instance.
 #[derive(Clone)]
@@ -93,7 +94,8 @@ impl Backfill {
     }
 
     /// Returns `self` with a window: the longest time from now until a plan begins, in milliseconds of the cell's time.
-    /// This bounds a search. (Slurm's `bf_window`.) By default, plans may begin as late as tasks have an expected end.
+    /// This bounds a search. (Slurm's `bf_window`.) By default, a plan may begin as late as the last expected end of a
+    /// task.
     #[must_use]
     pub fn with_window_ms(mut self, window_ms: u64) -> Backfill {
         self.window_ms = window_ms;

@@ -1,11 +1,11 @@
 //! A plan: the earliest time at which a job's pending tasks find room, and the machines for them.
 //!
 //! The search goes forward in time: it counts the tasks that fit on each machine now, and again at each expected
-//! departure, until enough fit. It counts only machines that reject the tasks for lack of room alone; rules about other
-//! tasks are checked as of now.
+//! departure, until enough fit. A machine counts only if it accepts the tasks, or would accept them if it had more
+//! room. Rules about other tasks are checked as of now.
 //!
-//! Of the machines with room at that time, the plan takes those that get it last. Machines with earlier room are left
-//! to jobs that end before the plan begins.
+//! Several machines may have room at the time that is found. The plan takes the machines that get their room last.
+//! Machines with earlier room are left to jobs that end before the plan begins.
 
 use super::NAME;
 use super::timeline::{Hold, Part, Timeline, expected_ms, room_now};
@@ -58,7 +58,8 @@ pub(super) struct Plan {
 }
 
 impl Plan {
-    /// Returns the plan reduced to what the job lacks now; `None` if it lacks more than before.
+    /// Returns the plan reduced to the tasks that the job lacks now. Returns `None` if the job lacks more tasks than
+    /// the plan covers, lacks none, or has another run time.
     pub(super) fn fit_to(mut self, before: &Lack, now: &Lack) -> Option<Plan> {
         if before == now {
             return Some(self);
@@ -78,16 +79,16 @@ impl Plan {
 /// Resources that plans keep on each machine, by row.
 pub(super) type Holds<'a> = BTreeMap<usize, SmallVec<[&'a Hold; 4]>>;
 
-/// Time of a search for a plan.
+/// Range of start times in which a plan is searched.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct When {
     /// Earliest start.
     pub(super) from_ms: u64,
-    /// End of the range of starts.
+    /// End of the range; the start must be earlier.
     pub(super) before_ms: u64,
 }
 
-/// One search.
+/// A search for a job's plan.
 pub(super) struct Search<'a> {
     pub(super) view: &'a View,
     pub(super) profile: &'a Profile,
@@ -96,7 +97,7 @@ pub(super) struct Search<'a> {
     pub(super) holds: Holds<'a>,
 }
 
-/// Machines of a block that reject the tasks for no reason but lack of room.
+/// Returns the machines of a block that accept the tasks, or reject them only for lack of room.
 fn allowed(profile: &Profile, tasks: &Tasks<'_>, block: usize) -> u64 {
     let block = tasks.view.block(block);
     let filters = profile.filters().filter(|filter| filter.name() != NAME && filter.applies(tasks));
@@ -208,7 +209,7 @@ impl<'a> Search<'a> {
             && !self.is_reserved(row, group, slot.hold.from_ms)
     }
 
-    /// Resources of a task of each group.
+    /// Returns the resources that one task of each group needs.
     fn parts(&self) -> SmallVec<[Part; 2]> {
         let part = |lack: &GroupLack| {
             let need = self.view.need(lack.group);
@@ -294,8 +295,11 @@ impl<'a> Search<'a> {
         leaves.map(|at_ms| expected_ms(at_ms, now_ms)).min()
     }
 
-    /// Time of the next change of a machine's room for tasks that begin at that time: a departure, the start of a plan,
-    /// or a later reduction during their run time.
+    /// Returns the next time at which the number of tasks that can begin on a machine may change; `None` if there is
+    /// none.
+    ///
+    /// Room changes when a task leaves, or a plan begins or ends. On a machine with plans, it also changes one run time
+    /// before each of these times, because tasks that begin from then on still run at the change.
     fn next_change(&self, place: &Place, after_ms: u64, parts: &[Part]) -> Option<u64> {
         let times = place.timeline.as_ref()?.times();
         if !self.holds.contains_key(&place.row) {
@@ -325,7 +329,8 @@ impl<'a> Search<'a> {
         room >= u64::from(self.lack.tasks)
     }
 
-    /// Slots for all missing tasks that begin at a time, group by group; `None` if there are not enough.
+    /// Returns slots for all missing tasks, with a start at `at_ms`, group by group; `None` if the machines have too
+    /// little room.
     fn assign(&self, at_ms: u64, places: &[Place], parts: &[Part]) -> Option<Vec<Slot>> {
         let until_ms = at_ms.saturating_add(self.lack.run_ms);
         let mut order: Vec<&Place> =

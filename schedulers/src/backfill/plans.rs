@@ -1,6 +1,6 @@
 //! The pending jobs without room, in queue order, and the plans of the first of them.
 //!
-//! Invariant: no two plans need the same room, provided that tasks end when their jobs state.
+//! Invariant: no two plans need the same room, provided that tasks end as their jobs estimate.
 
 use super::plan::{Holds, Lack, Plan, Search, When};
 use super::timeline::Hold;
@@ -27,7 +27,7 @@ impl Order for ByPrecedence {
     }
 }
 
-/// Outcome of plans.
+/// Counters of backfill.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BackfillFigures {
     /// Number of current plans.
@@ -36,11 +36,11 @@ pub struct BackfillFigures {
     pub made: u64,
     /// Tasks of other jobs placed while a plan restricted them.
     pub backfilled: u64,
-    /// Number of tasks placed by a plan, but later than first planned.
+    /// Number of jobs that had a plan and then got all their machines.
     pub started: u64,
-    /// Number of those tasks that were placed later than first planned.
+    /// Number of those jobs that got their machines later than first planned.
     pub late: u64,
-    /// Total delay of the late tasks, in milliseconds.
+    /// Total delay of those late jobs, in milliseconds.
     pub late_ms: u64,
 }
 
@@ -95,7 +95,8 @@ pub(crate) struct Plans {
     passed: bool,
     /// The job being decided, and the number of plans before it in the order.
     turn: Option<(JobId, usize)>,
-    /// Resources kept on each machine, by row: each entry has the positions of a plan and of a slot in it.
+    /// Slots of plans by the row of their machine. An entry is a pair: the position of the plan, and the position of
+    /// the slot in the plan.
     by_row: BTreeMap<usize, SmallVec<[(usize, usize); 2]>>,
     pub(crate) figures: BackfillFigures,
 }
@@ -119,7 +120,7 @@ pub(crate) struct Renewed {
 }
 
 impl Plans {
-    /// Creates plans for a queue in this order, with this interval between searches.
+    /// Creates an empty set of plans for a queue in this order, with this interval between searches and this window.
     pub(crate) fn new(
         order: Option<Arc<dyn Order>>,
         (interval_ms, window_ms): (u64, u64),
@@ -147,7 +148,7 @@ impl Plans {
         self.jobs.is_empty()
     }
 
-    /// Whether a job is known to lack room.
+    /// Whether a job is recorded as lacking room.
     pub(crate) fn has(&self, id: JobId) -> bool {
         self.jobs.contains_key(&id)
     }
@@ -191,7 +192,8 @@ impl Plans {
         self.jobs.insert(id, Lacking { job: job.clone(), promised_ms: None, tried });
     }
 
-    /// Removes a job that has all its machines, at the given time, or has ended.
+    /// Removes a job that no longer lacks room, or has ended. `placed_ms` is the time at which the job had all its
+    /// machines, if it got them.
     pub(crate) fn leaves(&mut self, id: JobId, placed_ms: Option<u64>) {
         let Some(known) = self.jobs.remove(&id) else { return };
         if let Some(place) = self.place(id, &known.job) {
@@ -204,7 +206,7 @@ impl Plans {
         }
     }
 
-    /// Counts tasks of a job that were placed.
+    /// Counts placed tasks as backfilled, if their job has no plan and plans of other jobs restrict it.
     pub(crate) fn count_placed(&mut self, id: JobId, tasks: usize) {
         if !self.planned.iter().any(|planned| planned.id == id) && self.binds(id) {
             self.figures.backfilled += tasks as u64;
@@ -262,14 +264,14 @@ impl Plans {
         rows.fold(0, |word, (row, _)| word | 1 << (row % BLOCK))
     }
 
-    /// The job whose plan is the first to restrict other jobs' tasks on the machine in a row, and the start of that
+    /// Returns the job whose plan is the first to restrict the job `id` on the machine in a row, and the start of that
     /// plan.
     pub(super) fn holder_of(&self, id: JobId, row: usize) -> Option<(&Arc<Job>, u64)> {
         let (position, hold) = self.kept_on(id, row).min_by_key(|(_, hold)| hold.from_ms)?;
         Some((&self.jobs.get(&self.planned[position].id)?.job, hold.from_ms))
     }
 
-    // --- How plans are made ----------------------------------------------------------------------
+    // --- Updates of plans ------------------------------------------------------------------------
 
     /// The first `depth` jobs.
     pub(crate) fn head(&self, depth: usize) -> Vec<(JobId, Arc<Job>)> {
@@ -327,7 +329,8 @@ impl Plans {
         }
     }
 
-    /// The updated plan of a job, and whether it was searched again. Plans of earlier jobs do not change any more.
+    /// Returns the updated plan of a job, and whether a new search made it. The plans of earlier jobs must be up to
+    /// date.
     fn next_plan(
         &self,
         Wanted { id, old, lack }: Wanted,

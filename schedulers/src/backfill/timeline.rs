@@ -8,8 +8,8 @@
 //!        now                    ▶ ms
 //! ```
 //!
-//! Plans are the only future arrivals in a timeline. Whether another task may be placed on the machine is decided by
-//! comparison with the plans.
+//! Plans are the only future arrivals in a timeline. A task that may be placed now is not part of it; the task is
+//! checked against the room that the timeline leaves.
 
 use omega_cellstate::{Departure, Devices, View};
 use omega_core::{DeviceRequest, DeviceSet, KindId};
@@ -36,7 +36,7 @@ pub(super) struct Hold {
     pub(super) part: Part,
 }
 
-/// First extension of the estimate of a task that exceeds its run time.
+/// First extension of the estimate of a task that runs longer than estimated.
 const OVERRUN_MS: u64 = 10_000;
 
 /// Expected end of a task. A task past its estimate gets ten more seconds. Each time it passes the new estimate, the

@@ -9,7 +9,9 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::ops::Range;
 use toml::Spanned;
 
-/// Error in arguments that do not match the cell. The operator changes the file or the cell's kinds.
+/// Error in a plugin's arguments that do not match the cell, such as an unknown resource kind.
+///
+/// To fix the error, the operator changes the profile file or the cell's resource kinds.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{why}")]
 pub struct ArgumentError {
@@ -22,7 +24,7 @@ pub struct ArgumentError {
 }
 
 impl ArgumentError {
-    /// Error in an argument.
+    /// Returns an error in an argument; `why` describes it. The error has no position in the file.
     pub fn new(argument: impl Into<String>, why: impl Into<String>) -> ArgumentError {
         ArgumentError { argument: argument.into(), why: why.into(), place: None }
     }
@@ -32,9 +34,9 @@ impl ArgumentError {
     }
 }
 
-/// A resource kind by name. The cell may not have it.
+/// Name of a resource kind in a profile file. The cell may not have such a kind.
 ///
-/// It stores its place in the file, so it can be deserialised only from a profile file.
+/// A `KindName` also stores its position in the file, so it can be deserialised only from a profile file.
 #[derive(Clone, Debug, Deserialize)]
 #[cfg_attr(feature = "schema", derive(JsonSchema))]
 #[serde(transparent)]
@@ -54,11 +56,10 @@ impl KindName {
         self.0.get_ref()
     }
 
-    /// The cell's kind of this name.
+    /// Returns the cell's resource kind of this name. `argument` is the path of the argument, for the error.
     ///
     /// # Errors
-    /// If the cell has no such kind; the error lists its kinds. `argument` is the path of the
-    /// argument.
+    /// If the cell has no such kind; the error lists the kinds that the cell has.
     pub fn find(
         &self,
         argument: impl Into<String>,
@@ -81,7 +82,7 @@ impl Serialize for KindName {
     }
 }
 
-/// For plugins without arguments.
+/// Arguments of a plugin that takes no arguments.
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[cfg_attr(feature = "schema", derive(JsonSchema))]
 #[serde(deny_unknown_fields, expecting = "a table")]
@@ -111,7 +112,8 @@ pub(super) struct KindWeight {
     weight: u32,
 }
 
-/// The largest weight of a kind within a score, as in kube-scheduler. Finer differences would change no decision.
+/// The largest weight of a resource kind within a score, as in kube-scheduler. Larger weights would allow finer ratios,
+/// which change no decision.
 const SMALL_WEIGHT_MAX: u32 = 100;
 
 pub(super) fn one() -> u32 {
@@ -178,13 +180,13 @@ fn few_kinds<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<KindWeight>, D::E
 }
 
 impl KindWeight {
-    /// The name and the weight.
+    /// Returns the kind's name and its weight.
     pub(super) fn named(&self) -> (String, u32) {
         (self.name.name().to_owned(), self.weight)
     }
 }
 
-/// The cell's kinds of these names, with their weights.
+/// Returns the cell's resource kinds with the names in `kinds`, and their weights.
 pub(super) fn find_all(
     named: &[KindWeight],
     kinds: &Kinds,
@@ -196,7 +198,7 @@ pub(super) fn find_all(
 }
 
 impl Resources {
-    /// The cell's kinds of these names, with their weights.
+    /// Returns the cell's resource kinds with these names, and their weights.
     pub(super) fn find(&self, kinds: &Kinds) -> Result<Vec<(KindId, u32)>, ArgumentError> {
         find_all(&self.kinds, kinds)
     }

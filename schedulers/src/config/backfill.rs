@@ -1,4 +1,4 @@
-//! Plans for jobs that find no room.
+//! The plugin `backfill`: plans a start for jobs that find no room.
 
 use super::arguments::ArgumentError;
 use super::registry::{Plugin, Point};
@@ -25,7 +25,8 @@ fn ten() -> u32 {
     10
 }
 
-/// Maximum number of jobs with plans. With more, a round in a busy cell takes longer than its jobs wait.
+/// Maximum number of jobs with plans. With more plans, one round of planning in a busy cell would take longer than the
+/// jobs wait.
 const DEPTH_MAX: u32 = 1024;
 
 /// The arguments of `backfill`.
@@ -33,15 +34,15 @@ const DEPTH_MAX: u32 = 1024;
 #[cfg_attr(feature = "schema", derive(JsonSchema))]
 #[serde(deny_unknown_fields)]
 struct Depth {
-    /// Number of unschedulable jobs, from the front of the queue, that get plans.
+    /// Number of unschedulable jobs that get plans, from the front of the queue.
     #[serde(default = "one")]
     #[cfg_attr(feature = "schema", schemars(range(min = 1, max = DEPTH_MAX)))]
     depth: u32,
-    /// Least time between two searches for the plan of a job, in seconds of the cell's time.
+    /// Minimum time between two searches for a plan of the same job, in seconds of the cell's time.
     #[serde(default = "ten")]
     interval_s: u32,
-    /// Latest start of a plan, in seconds of the cell's time from now. By default, plans may start as late as tasks
-    /// have an expected end.
+    /// Latest start of a plan, in seconds of the cell's time from now. By default, a plan may start as late as the
+    /// latest expected end of any task.
     #[serde(default)]
     #[cfg_attr(feature = "schema", schemars(range(min = 1)))]
     window_s: Option<u32>,

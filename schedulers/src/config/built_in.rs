@@ -32,7 +32,7 @@ fn plugins() -> Vec<Plugin> {
         .collect()
 }
 
-/// The cell's own filters, in the order of their calls.
+/// The filters that the cell itself applies at commit, in the order of their calls.
 fn cells_own() -> [Plugin; 12] {
     [
         Plugin::always("cluster_resources").about(
@@ -129,7 +129,7 @@ mod tests {
         }
     }
 
-    /// A file with one plugin that may be left out, named as given.
+    /// Returns a profile file with one optional plugin, under the given name.
     fn file(plugin: &Plugin, name: &str) -> String {
         let point = plugin.point();
         format!("[[profile]]\nname = 'p'\nbase = 'empty'\n[[profile.{point}]]\nplugin = '{name}'\n")

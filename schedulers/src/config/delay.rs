@@ -1,4 +1,4 @@
-//! The plugin with which jobs wait for machines that they prefer.
+//! The plugin `delay`: jobs wait for machines that they prefer.
 
 use super::arguments::{ArgumentError, some_text};
 use super::registry::{Plugin, Point};
@@ -17,17 +17,18 @@ pub(super) fn plugin() -> Plugin {
         .about("Tasks with preferred machines wait a bounded time for one of them, then for one in the same rack.")
 }
 
-/// Default wait for a machine. A machine with twenty tasks of a minute each has a free place every three seconds.
+/// Default wait for a preferred machine, in milliseconds. A machine with twenty tasks that run for a minute each has
+/// room for a new task every three seconds.
 fn machine_wait() -> u32 {
     3000
 }
 
-/// Default of the wait for a rack: a third of the wait for a machine.
+/// Default wait for a rack, in milliseconds: a third of the wait for a machine.
 fn rack_wait() -> u32 {
     1000
 }
 
-/// Longest wait, an hour. A longer one would in effect be a requirement.
+/// Longest wait: an hour, in milliseconds. With a longer wait, the preference would in effect be a requirement.
 const WAIT_MS_MAX: u32 = 3_600_000;
 
 fn some_wait<'de, D: Deserializer<'de>>(from: D) -> Result<u32, D::Error> {
@@ -43,17 +44,17 @@ fn some_wait<'de, D: Deserializer<'de>>(from: D) -> Result<u32, D::Error> {
 #[cfg_attr(feature = "schema", derive(JsonSchema))]
 #[serde(deny_unknown_fields)]
 struct Waits {
-    /// Time in milliseconds for which a job waits for a machine that it prefers. It begins when the job could use
+    /// Time for which a job waits for a preferred machine, in milliseconds. The wait begins when the job could use
     /// another machine.
     #[serde(default = "machine_wait", deserialize_with = "some_wait")]
     #[cfg_attr(feature = "schema", schemars(range(max = WAIT_MS_MAX)))]
     machine_wait_ms: u32,
-    /// Time in milliseconds for which the job then waits for a machine in the rack of a preferred one.
+    /// Time for which the job then waits for a machine in the rack of a preferred machine, in milliseconds.
     #[serde(default = "rack_wait", deserialize_with = "some_wait")]
     #[cfg_attr(feature = "schema", schemars(range(max = WAIT_MS_MAX)))]
     rack_wait_ms: u32,
-    /// The label whose values are racks. Without it, no job waits for a machine of a preferred
-    /// rack.
+    /// Key of the label whose value is a machine's rack. Without it, no job waits for a machine in the rack of a
+    /// preferred machine.
     #[serde(default, deserialize_with = "some_label")]
     rack: Option<String>,
 }

@@ -4,13 +4,13 @@
 #[cfg(feature = "schema")]
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 
-/// Arguments that can be described.
+/// Types of arguments that can be described in the schema.
 #[cfg(feature = "schema")]
 pub trait Described: JsonSchema {}
 #[cfg(feature = "schema")]
 impl<A: JsonSchema> Described for A {}
 
-/// Arguments that can be described: without the feature `schema`, all.
+/// Types of arguments that can be described in the schema. Without the feature `schema`, these are all types.
 #[cfg(not(feature = "schema"))]
 pub trait Described {}
 #[cfg(not(feature = "schema"))]
@@ -24,7 +24,7 @@ pub(super) struct Description {
 }
 
 impl Description {
-    /// Describes arguments that are read as an `A`.
+    /// Returns the description of arguments that are deserialised as an `A`.
     #[cfg_attr(
         not(feature = "schema"),
         expect(clippy::extra_unused_type_parameters, reason = "the schema alone needs the type")
@@ -36,7 +36,7 @@ impl Description {
         }
     }
 
-    /// The schema of the arguments. Without a description it allows anything.
+    /// Returns the schema of the arguments. Without a description, the schema allows any arguments.
     #[cfg(feature = "schema")]
     pub(super) fn schema(self, generator: &mut SchemaGenerator) -> Schema {
         self.write.map_or_else(Schema::default, |write| write(generator))

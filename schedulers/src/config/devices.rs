@@ -1,4 +1,4 @@
-//! The plugin for tasks that share devices, and its expected mix of tasks.
+//! The plugin `device_fragments` for tasks that share devices; its arguments give the expected mix of tasks.
 
 use super::arguments::ArgumentError;
 use super::described::score;
@@ -20,7 +20,7 @@ pub(super) fn plugin() -> Plugin {
 #[cfg_attr(feature = "schema", derive(JsonSchema))]
 #[serde(deny_unknown_fields)]
 struct Expected {
-    /// Expected mix of tasks; by default that of a published cell.
+    /// Expected mix of tasks. The default is the mix of a published cell.
     #[serde(default)]
     tasks: Option<Vec<ExpectedTask>>,
 }
@@ -33,13 +33,13 @@ struct ExpectedTask {
     /// Number of devices that each task requests, from 0 to 32.
     #[serde(default)]
     devices: u32,
-    /// Requested part of each device, in thousandths.
+    /// Part of each device that a task requests, in thousandths.
     #[serde(default = "whole")]
     milli_each: u32,
-    /// Processor that each task requests, in thousandths of a core.
+    /// CPU that each task requests, in thousandths of a core.
     #[serde(default)]
     cpu_milli: u32,
-    /// Relative frequency.
+    /// Frequency of such tasks, relative to the other entries.
     weight: u32,
 }
 

@@ -1,4 +1,4 @@
-//! Error in a profile file: the place, the field, and the remedy.
+//! Errors in a profile file, each with its position, the field, and the remedy.
 
 use super::file::Base;
 use super::registry::Point;
@@ -6,19 +6,19 @@ use omega_core::misread::in_plain_words;
 use std::fmt;
 use std::ops::Range;
 
-/// The largest sum of the weights of a profile's scores. With it, the weighted sum of scores, each at most
-/// [`crate::SCORE_MAX`], still fits into 32 bits.
+/// The largest sum of the weights of a profile's scores. Up to this sum, the weighted sum of scores fits into 32 bits,
+/// as each score is at most [`crate::SCORE_MAX`].
 pub(super) const WEIGHT_SUM_MAX: i32 = i32::MAX / crate::SCORE_MAX;
 
-/// Error of a profile file in one line, `LINE:COLUMN: FIELD: what is wrong`, to be printed after
-/// the file's name and a colon.
+/// Error in a profile file, displayed as one line: `LINE:COLUMN: FIELD: what is wrong`. Print the file's name and a
+/// colon before the line.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub struct ConfigError {
     /// The line, from 1.
     pub line: usize,
     /// The column in characters, from 1.
     pub column: usize,
-    /// The path of the field; empty if the fault is not in one field.
+    /// The path of the field; empty if the error does not concern a single field.
     pub field: String,
     /// The error.
     pub fault: Fault,
@@ -47,7 +47,7 @@ pub enum Fault {
     /// A profile has an empty name. Use the scheduler name of the jobs that it is for.
     #[error("is empty: give the name of the scheduler whose jobs the profile places")]
     NoName,
-    /// Two profiles have one name. Name another scheduler, or merge them.
+    /// Two profiles have the same name. Give the second one another scheduler name, or merge the profiles.
     #[error("the profile {name:?} is already in line {line}: give each profile once")]
     SecondProfile {
         /// Name of the profile.
@@ -55,7 +55,7 @@ pub enum Fault {
         /// Line of the first profile.
         line: usize,
     },
-    /// There is no such plugin at the extension point. Use an existing name, or register the plugin.
+    /// The extension point has no plugin of this name. Use the name of a plugin that exists, or register the plugin.
     #[error("there is no {point} {name:?}; the known ones are: {known}")]
     UnknownPlugin {
         /// Extension point of the entry.
@@ -75,13 +75,14 @@ pub enum Fault {
         /// Extension point where the plugin belongs.
         other: Point,
     },
-    /// The filter is one of the cell's own, which every profile has. Leave it out.
+    /// The filter is applied by the cell itself, so every profile has it. Remove the entry.
     #[error("{name:?} is one of the cell's own filters, which are in every profile: leave it out")]
     AlwaysThere {
         /// The name in the file.
         name: String,
     },
-    /// `disable` names a filter, without which the profile would propose machines that the cell rejects. Leave it out.
+    /// `disable` names a filter. Remove the name: without the filter, the profile would propose machines that the cell
+    /// rejects.
     #[error(
         "{name:?} is a filter and cannot be disabled: without it, the scheduler would propose \
          claims that the cell rejects"
@@ -90,7 +91,7 @@ pub enum Fault {
         /// The name in the file.
         name: String,
     },
-    /// `disable` names a plugin that the base does not have. Leave it out.
+    /// `disable` names a plugin that the base does not have. Remove the name.
     #[error("the base {:?} has no {name:?} that could be disabled; its plugins are: {has}", base.name())]
     NotInBase {
         /// The name in the file.
@@ -100,7 +101,7 @@ pub enum Fault {
         /// Names of the plugins that can be disabled.
         has: String,
     },
-    /// A plugin is named twice at a point, maybe by an alias. Name it once.
+    /// A plugin is listed twice at an extension point, possibly once by an alias. List the plugin once.
     #[error("{plugin:?} is already named in line {line}: name it once")]
     Twice {
         /// The plugin's own name.
@@ -108,7 +109,7 @@ pub enum Fault {
         /// Line where the plugin is first named.
         line: usize,
     },
-    /// There are two orders of the queue. Keep one.
+    /// The profile has two order plugins. Keep one of them.
     #[error(
         "the queue already has the order {name:?} in line {line}: leave out one of these orders"
     )]
@@ -118,7 +119,7 @@ pub enum Fault {
         /// Line of the first order.
         line: usize,
     },
-    /// A weight is below 1. Choose a larger one; to turn the score off, leave it out or disable it.
+    /// A weight is below 1. Choose a larger weight; to turn the score off, remove its entry or disable the score.
     #[error(
         "is {weight}: a weight must be at least 1; to turn the score off, leave it out or \
          disable it"
@@ -138,7 +139,7 @@ pub enum Fault {
     Argument(String),
 }
 
-/// Name of a plugin at its point.
+/// Returns a phrase for a plugin of an extension point, with its article, such as "a filter".
 fn one_of(point: Point) -> String {
     match point {
         Point::Filter | Point::Score => format!("a {point}"),
@@ -147,7 +148,7 @@ fn one_of(point: Point) -> String {
     }
 }
 
-/// Replacements for programmers' terms in serde's messages.
+/// Replacements of programmers' terms in serde's messages: pairs of a term and the plain words for it.
 const PLAIN_WORDS: [(&str, &str); 5] = [
     (
         "invalid type: unit variant, expected newtype variant",
@@ -159,7 +160,7 @@ const PLAIN_WORDS: [(&str, &str); 5] = [
     (": no fields are allowed here", ": there are none"),
 ];
 
-/// The text of a file, for finding lines.
+/// The text of a profile file, used to find the line and column of a byte.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Source<'a>(pub(super) &'a str);
 
@@ -182,7 +183,7 @@ impl Source<'_> {
         ConfigError { line, column, field: field.into(), fault }
     }
 
-    /// Error of the TOML parser, in one line.
+    /// Returns the error for a message of the TOML parser, joined to one line.
     pub(super) fn malformed(self, error: &toml::de::Error, field: String) -> ConfigError {
         let lines: Vec<&str> = error.message().lines().map(str::trim).collect();
         let said = lines.join(", ");

@@ -23,7 +23,7 @@ pub(super) struct FileTable {
     pub(super) profile: Vec<ProfileTable>,
 }
 
-/// A profile: the plugins of a scheduler, and its search for machines.
+/// A profile: the plugins of a scheduler, and how many machines it searches.
 #[derive(Debug, Deserialize)]
 #[cfg_attr(feature = "schema", derive(JsonSchema))]
 #[serde(deny_unknown_fields, expecting = "a table")]
@@ -36,10 +36,10 @@ pub(super) struct ProfileTable {
     pub(super) base: Base,
     /// Number of machines to search. The default is `adaptive`.
     pub(super) search: Option<SearchTable>,
-    /// Number of best machines among which one is chosen at random, for single tasks. The default 1
-    /// takes the best.
+    /// For single tasks: number of best machines from which one is chosen at random. The default 1 takes the best
+    /// machine.
     pub(super) near_best: Option<NonZeroU32>,
-    /// Scores and post filters of the base to leave out.
+    /// Names of the base's scores and post filters to disable.
     #[serde(default)]
     #[cfg_attr(feature = "schema", schemars(with = "Vec<String>"))]
     pub(super) disable: Vec<Spanned<String>>,
@@ -51,15 +51,17 @@ pub(super) struct ProfileTable {
     #[serde(default)]
     #[cfg_attr(feature = "schema", schemars(with = "Vec<serde_json::Value>", length(max = 1)))]
     pub(super) order: Vec<PluginTable>,
-    /// Filters to add, called in this order after those of the base. A filter that the base has too is replaced.
+    /// Filters to add. They are called in this order, after the filters of the base. A filter of the base with the same
+    /// name is replaced.
     #[serde(default)]
     #[cfg_attr(feature = "schema", schemars(with = "Vec<serde_json::Value>"))]
     pub(super) filter: Vec<PluginTable>,
-    /// Scores to add. A score that the base has too is replaced.
+    /// Scores to add. A score of the base with the same name is replaced.
     #[serde(default)]
     #[cfg_attr(feature = "schema", schemars(with = "Vec<serde_json::Value>"))]
     pub(super) score: Vec<ScoreTable>,
-    /// Post filters to add, for tasks without a feasible machine. A post filter that the base has too is replaced.
+    /// Post filters to add, for tasks without a feasible machine. A post filter of the base with the same name is
+    /// replaced.
     #[serde(default)]
     #[cfg_attr(feature = "schema", schemars(with = "Vec<serde_json::Value>"))]
     pub(super) post_filter: Vec<PluginTable>,
@@ -82,7 +84,7 @@ pub(super) struct ProfileTable {
 }
 
 impl ProfileTable {
-    /// The plugins listed at a point. Scores are not included, as they have their own type.
+    /// Returns the plugins listed at an extension point, except scores, whose entries have their own type.
     pub(super) fn plugins(&self, point: Point) -> &[PluginTable] {
         match point {
             Point::Admit => &self.admit,
@@ -98,19 +100,19 @@ impl ProfileTable {
     }
 }
 
-/// Starting point of a profile. Each has the cell's own filters.
+/// Starting point of a profile. Each base has the filters that the cell itself applies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Deserialize)]
 #[cfg_attr(feature = "schema", derive(JsonSchema))]
 #[serde(rename_all = "snake_case")]
 #[cfg_attr(feature = "schema", schemars(rename = "base"))]
 pub enum Base {
-    /// The ready-made profile for services: tasks are spread over the machines, with all preferences.
+    /// The ready-made profile for services: spreads tasks over the machines, and uses all preferences.
     Service,
-    /// The ready-made profile for batch jobs: tasks are packed, with all preferences.
+    /// The ready-made profile for batch jobs: packs tasks on few machines, and uses all preferences.
     Batch,
     /// The default profile of kube-scheduler, with the same results.
     Kube,
-    /// Only the cell's own filters; all feasible machines are equally good.
+    /// Only the filters that the cell itself applies. All feasible machines are equally good.
     Empty,
 }
 
@@ -126,12 +128,12 @@ impl Base {
         }
     }
 
-    /// The names of the base's scores, with their weights, whatever the cell.
+    /// Returns the names and weights of the base's scores. They do not depend on the cell.
     pub(super) fn scores(self) -> Vec<(&'static str, i32)> {
         self.profile(&Kinds::standard()).weights().collect()
     }
 
-    /// The names of the base's plugins that make room.
+    /// Returns the names of the base's post filters, the plugins that make room.
     pub(super) fn post_filters(self) -> Vec<&'static str> {
         self.profile(&Kinds::standard()).post_filters().collect()
     }
@@ -162,7 +164,7 @@ pub(super) enum SearchTable {
     Sampled(NonZeroU32),
     /// Like `sampled`, but skips blocks of machines without room.
     Indexed(NonZeroU32),
-    /// Searches until this percentage of the machines is feasible, and at least 100 machines. With 0, the percentage
+    /// Searches until this percentage of the machines, and at least 100 machines, are feasible. With 0, the percentage
     /// depends on the size of the cell, as in kube-scheduler.
     Percentage(
         #[serde(deserialize_with = "percentage")]
@@ -189,7 +191,7 @@ impl From<SearchTable> for Search {
     }
 }
 
-/// A plugin. It reads its arguments from the document itself.
+/// Entry of a plugin in a list. The plugin reads its arguments from the parsed document, not from this table.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields, expecting = "a table")]
 pub(super) struct PluginTable {
@@ -198,7 +200,7 @@ pub(super) struct PluginTable {
     _args: Option<IgnoredAny>,
 }
 
-/// A score.
+/// Entry of a score in a list.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields, expecting = "a table")]
 pub(super) struct ScoreTable {

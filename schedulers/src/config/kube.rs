@@ -1,4 +1,4 @@
-//! Plugins that behave as those of kube-scheduler, under its names and with Omega's argument names.
+//! Plugins that behave like those of kube-scheduler, with its plugin names and Omega's argument names.
 
 use super::arguments::{
     ArgumentError, KindName, KindWeight, NoArguments, cpu_and_memory, different_kinds, find_all,
@@ -93,16 +93,16 @@ pub(super) fn scores() -> [Plugin; 7] {
     ]
 }
 
-/// Kinds that a filter ignores.
+/// Resource kinds that a filter ignores.
 #[derive(Clone, Debug, Deserialize)]
 #[cfg_attr(feature = "schema", derive(JsonSchema))]
 #[serde(deny_unknown_fields, expecting = "a table")]
 #[cfg_attr(feature = "schema", schemars(rename = "ignored"))]
 struct Ignored {
-    /// Ignored kinds, each with a `/` in its name; the cell need not have them.
+    /// Resource kinds to ignore, each with a `/` in its name. The cell need not have them.
     #[serde(default, deserialize_with = "with_slash")]
     ignored: Vec<String>,
-    /// Ignores all kinds that have one of these before the `/` in their names.
+    /// Prefixes of resource kinds to ignore: all kinds with one of them before the `/` in their names.
     #[serde(default, deserialize_with = "without_slash")]
     ignored_groups: Vec<String>,
 }
@@ -119,7 +119,7 @@ fn with_slash<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<String>, D::Erro
     }
 }
 
-/// Reads prefixes of kind names, the part before the `/`.
+/// Reads prefixes of kind names, each the part before a `/`, and rejects prefixes that contain a slash.
 fn without_slash<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<String>, D::Error> {
     let groups: Vec<String> = Vec::deserialize(from)?;
     match groups.iter().find(|group| group.contains('/')) {
@@ -131,7 +131,7 @@ fn without_slash<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<String>, D::E
     }
 }
 
-/// Scoring strategy by usage.
+/// Arguments of the score by usage.
 #[derive(Clone, Debug, Deserialize)]
 #[cfg_attr(feature = "schema", derive(JsonSchema))]
 #[serde(deny_unknown_fields, expecting = "a table")]
@@ -152,23 +152,24 @@ struct Fit {
 #[serde(rename_all = "snake_case")]
 #[cfg_attr(feature = "schema", schemars(rename = "strategy"))]
 enum FitStrategy {
-    /// The emptier the machine, the better.
+    /// An emptier machine has a higher score.
     #[default]
     LeastAllocated,
-    /// The fuller the machine, the better.
+    /// A fuller machine has a higher score.
     MostAllocated,
-    /// Points of the function, ascending by percentage, joined by straight lines.
+    /// The score is a function of the percentage in use, given by points. They ascend by percentage, and straight lines
+    /// join them.
     #[serde(deserialize_with = "ascending")]
     RequestedToCapacityRatio(#[cfg_attr(feature = "schema", schemars(length(min = 1)))] Vec<Point>),
 }
 
-/// Score of a percentage in use.
+/// Point of a scoring function: a percentage in use, and its score.
 #[derive(Clone, Copy, Debug, Deserialize, serde::Serialize)]
 #[cfg_attr(feature = "schema", derive(JsonSchema))]
 #[serde(deny_unknown_fields, expecting = "a table such as { percent = 100, score = 10 }")]
 #[cfg_attr(feature = "schema", schemars(rename = "point"))]
 struct Point {
-    /// Part of a kind that is in use.
+    /// Part of a resource kind that is in use, in percent.
     #[cfg_attr(feature = "schema", schemars(range(min = 0, max = 100)))]
     percent: u8,
     /// Score at this usage.
@@ -236,7 +237,7 @@ fn names_of_cpu_and_memory() -> Vec<KindName> {
     ["cpu", "memory"].map(KindName::unwritten).into()
 }
 
-/// Reads names of kinds, each once.
+/// Reads names of resource kinds, and rejects a name that is listed twice.
 fn different_names<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<KindName>, D::Error> {
     let names: Vec<KindName> = Vec::deserialize(from)?;
     once_each(names.iter().map(KindName::name))?;
@@ -253,17 +254,17 @@ impl Balance {
     }
 }
 
-/// Preferences of tasks about other tasks that count for the score.
+/// Preferences of tasks for or against other tasks, as far as the score uses them.
 #[derive(Clone, Debug, Deserialize)]
 #[cfg_attr(feature = "schema", derive(JsonSchema))]
 #[serde(deny_unknown_fields, expecting = "a table")]
 #[cfg_attr(feature = "schema", schemars(rename = "neighbours"))]
 struct Neighbours {
-    /// Weight of a running task's required affinity to the task that is placed.
+    /// Weight of a required affinity of a running task for the task to be placed.
     #[serde(default = "one", deserialize_with = "up_to_a_hundred")]
     #[cfg_attr(feature = "schema", schemars(range(min = 0, max = 100)))]
     required_weight: u32,
-    /// Whether tasks without preferences are scored by the preferences of running tasks.
+    /// Choice of the preferences that count for tasks that have none themselves.
     #[serde(default)]
     preferences: Whose,
 }
@@ -280,10 +281,10 @@ fn up_to_a_hundred<'de, D: Deserializer<'de>>(from: D) -> Result<u32, D::Error> 
 #[serde(rename_all = "snake_case")]
 #[cfg_attr(feature = "schema", schemars(rename = "whose"))]
 enum Whose {
-    /// Preferences of the task and of running tasks.
+    /// The preferences of the task and those of running tasks count.
     #[default]
     Everyones,
-    /// Preferences of running tasks count only for tasks with preferences of their own.
+    /// If the task has no preferences itself, those of running tasks do not count.
     OfThosePreferring,
 }
 
@@ -297,18 +298,18 @@ impl Neighbours {
     }
 }
 
-/// An affinity that all tasks of the profile require in addition to their own.
+/// A required affinity of all tasks of the profile, in addition to their own.
 #[derive(Clone, Debug, Deserialize)]
 #[cfg_attr(feature = "schema", derive(JsonSchema))]
 #[serde(deny_unknown_fields, expecting = "a table")]
 #[cfg_attr(feature = "schema", schemars(rename = "required"))]
 struct Required {
-    /// Selectors. The machine of each task must match at least one of them.
+    /// Selectors of machines. A task's machine must match at least one of them.
     #[serde(default)]
     required: Vec<Labelled>,
 }
 
-/// Preferences of all tasks of the profile, in addition to their own.
+/// Preferences for machines of all tasks of the profile, in addition to their own.
 #[derive(Clone, Debug, Deserialize)]
 #[cfg_attr(feature = "schema", derive(JsonSchema))]
 #[serde(deny_unknown_fields, expecting = "a table")]
@@ -319,7 +320,7 @@ struct Wishes {
     preferred: Vec<Better>,
 }
 
-/// A machine selector: labels that meet every requirement.
+/// A machine selector. A machine matches if its labels meet every requirement.
 #[derive(Clone, Debug, Deserialize, serde::Serialize)]
 #[cfg_attr(feature = "schema", derive(JsonSchema))]
 #[serde(deny_unknown_fields, expecting = "a table with a list of labels")]
@@ -331,7 +332,7 @@ struct Labelled {
     labels: Vec<Label>,
 }
 
-/// Requirement of a label.
+/// Requirement on a label.
 #[derive(Clone, Debug, Deserialize, serde::Serialize)]
 #[cfg_attr(feature = "schema", derive(JsonSchema))]
 #[serde(deny_unknown_fields, expecting = "a table with key, operator and values")]
@@ -339,7 +340,7 @@ struct Labelled {
 struct Label {
     /// The label's key.
     key: String,
-    /// Operator for its value.
+    /// Operator that compares the label's value.
     #[cfg_attr(feature = "schema", schemars(with = "OperatorName"))]
     operator: Operator,
     /// Values to compare with.
@@ -362,17 +363,17 @@ enum OperatorName {
     Lt,
 }
 
-/// Machines that are better.
+/// Machines to prefer, and the weight of this preference.
 #[derive(Clone, Debug, Deserialize, serde::Serialize)]
 #[cfg_attr(feature = "schema", derive(JsonSchema))]
 #[serde(deny_unknown_fields, expecting = "a table with weight and labels")]
 #[cfg_attr(feature = "schema", schemars(rename = "better"))]
 struct Better {
-    /// Weight of a match.
+    /// Weight of a machine that matches.
     #[cfg_attr(feature = "schema", schemars(range(min = 1, max = 100)))]
     #[serde(deserialize_with = "super::arguments::small_weight")]
     weight: u32,
-    /// Required labels.
+    /// Labels that a preferred machine has.
     #[serde(deserialize_with = "some_labels")]
     #[cfg_attr(feature = "schema", schemars(length(min = 1)))]
     labels: Vec<Label>,
@@ -393,7 +394,7 @@ fn some_labels<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<Label>, D::Erro
 }
 
 impl Label {
-    /// Rejects selectors that match no machine or every machine.
+    /// Rejects requirements that could match no machine or would match every machine.
     fn check(&self) -> Result<(), &'static str> {
         if self.key.is_empty() {
             return Err("key: must not be empty");

@@ -1,4 +1,4 @@
-//! Plugins of earlier versions of kube-scheduler, under its names, with Omega's argument names.
+//! Plugins of earlier versions of kube-scheduler, with its plugin names and Omega's argument names.
 
 use super::arguments::{ArgumentError, some_text};
 use super::described::{filter, relative, score};
@@ -83,7 +83,7 @@ impl<'de> Deserialize<'de> for Keys {
     }
 }
 
-/// Rejects a key that is in two contradicting lists.
+/// Rejects a key that is in both of two lists that contradict each other, such as `present` and `absent`.
 fn not_both((one, has): (&str, &Keys), (other, lacks): (&str, &Keys)) -> Result<(), ArgumentError> {
     match lacks.0.iter().position(|key| has.0.contains(key)) {
         Some(i) => {
@@ -129,7 +129,7 @@ struct Wished {
 #[serde(deny_unknown_fields, expecting = "a table")]
 #[cfg_attr(feature = "schema", schemars(rename = "avoided"))]
 struct Avoided {
-    /// The label whose value lists jobs and tenants: `job/NAME, tenant/NAME`.
+    /// Key of the label whose value lists the jobs and tenants to avoid: `job/NAME, tenant/NAME`.
     #[serde(default = "prefer_avoid", deserialize_with = "some_text")]
     #[cfg_attr(feature = "schema", schemars(length(min = 1)))]
     label: String,
@@ -139,13 +139,13 @@ fn prefer_avoid() -> String {
     PREFER_AVOID.to_owned()
 }
 
-/// Definition of zones.
+/// Definition of a machine's zone.
 #[derive(Clone, Debug, Deserialize)]
 #[cfg_attr(feature = "schema", derive(JsonSchema))]
 #[serde(deny_unknown_fields, expecting = "a table")]
 #[cfg_attr(feature = "schema", schemars(rename = "zones"))]
 struct Zones {
-    /// Label of a machine's zone. A machine without it is its own zone.
+    /// Key of the label whose value is a machine's zone. A machine without the label is a zone of its own.
     #[serde(default = "zone", deserialize_with = "some_text")]
     #[cfg_attr(feature = "schema", schemars(length(min = 1)))]
     zone: String,

@@ -26,19 +26,20 @@ pub(super) fn plugins() -> [Plugin; 2] {
     ]
 }
 
-/// Default half-life of a load report: the time of thirty heartbeats of an agent, so that a few may be lost.
+/// Default half-life of a load report, in seconds: thirty heartbeats of an agent, so that a few lost heartbeats do not
+/// matter.
 fn half_life() -> u32 {
     300
 }
 
-/// The longest half-life, a day. With a longer one, reports would never become outdated.
+/// The longest half-life, in seconds: a day. With a longer half-life, reports would in effect never expire.
 const HALF_LIFE_MAX: u32 = 86_400;
 
 fn some_half_life<'de, D: Deserializer<'de>>(from: D) -> Result<u32, D::Error> {
     bounded(from, "a half-life", HALF_LIFE_MAX)
 }
 
-/// The largest percentage of a machine, which is also the largest overcommit of a machine.
+/// The largest percentage of a machine's capacity, equal to the largest overcommit that a machine may have.
 const PERCENT_MAX: u32 = 1000;
 
 fn percent<'de, D: Deserializer<'de>>(from: D) -> Result<u32, D::Error> {
@@ -79,7 +80,7 @@ struct Limits {
     kinds: Vec<KindLimit>,
 }
 
-/// Largest used share of a kind on a machine that accepts another task.
+/// Limits on a machine's measured use of a resource kind. A task is placed only if the use stays within them.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[cfg_attr(feature = "schema", derive(JsonSchema))]
 #[serde(deny_unknown_fields)]
@@ -90,18 +91,20 @@ struct KindLimit {
     #[serde(default = "service_percent", deserialize_with = "percent")]
     #[cfg_attr(feature = "schema", schemars(range(min = 1, max = PERCENT_MAX)))]
     service_percent: u32,
-    /// Limit for tasks of batch jobs.
+    /// Limit for tasks of batch jobs, in percent of the machine's capacity.
     #[serde(default = "batch_percent", deserialize_with = "percent")]
     #[cfg_attr(feature = "schema", schemars(range(min = 1, max = PERCENT_MAX)))]
     batch_percent: u32,
 }
 
-/// Default for services: a third stays free for the next peak. Kubernetes' load-aware scheduling has the same default.
+/// Default limit for services: a third of the machine stays free for the next peak. Kubernetes' load-aware scheduling
+/// has the same default.
 fn service_percent() -> u32 {
     65
 }
 
-/// Default for batch jobs: above the limit of services, with a rest for services whose load rises again.
+/// Default limit for batch jobs: above the limit for services, but below the capacity, so that services have room when
+/// their load rises again.
 fn batch_percent() -> u32 {
     90
 }
@@ -118,7 +121,7 @@ fn limited_once<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<KindLimit>, D:
 }
 
 impl Limits {
-    /// The limits of a cell's kinds.
+    /// Returns the limits with the cell's resource kinds instead of names.
     fn find(&self, kinds: &Kinds) -> Result<Vec<Limit>, ArgumentError> {
         let find = |(i, limit): (usize, &KindLimit)| {
             let argument = format!("kinds[{i}].name");

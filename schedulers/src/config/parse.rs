@@ -1,7 +1,7 @@
 //! Parser of profile files: syntax first, then the tables, then the plugins with their arguments.
 //!
-//! The document is kept together with the typed tables, because each plugin reads its own arguments
-//! from it: they keep their positions in the file, and need no common type.
+//! The parser keeps the document next to the typed tables, because each plugin reads its own arguments from the
+//! document. So the arguments keep their positions in the file, and need no common type.
 
 use super::error::{ConfigError, Fault, Source, WEIGHT_SUM_MAX};
 use super::file::{Base, FileTable, PluginTable, ProfileTable, ScoreTable};
@@ -50,7 +50,7 @@ struct Reader<'a> {
     registry: &'a Registry,
     document: &'a Value<'a>,
     profile: usize,
-    /// Plugins named so far, with their lines.
+    /// Plugins that the profile has listed so far, each with its extension point, name and line.
     named: Vec<(Point, &'a str, usize)>,
 }
 
@@ -65,7 +65,7 @@ impl<'a> Reader<'a> {
         }
         self.one_order(table)?;
         let base = table.base.scores();
-        // Scores of the base are included, even those that are left out. Their weights are small.
+        // The sum includes all scores of the base, even disabled ones, whose weights are small.
         let mut sum = base.iter().map(|(_, weight)| weight).sum();
         let mut added = Vec::with_capacity(table.score.len());
         for (index, ScoreTable { plugin, weight, .. }) in table.score.iter().enumerate() {
@@ -87,7 +87,7 @@ impl<'a> Reader<'a> {
         })
     }
 
-    /// Checks that the profile has at most one order.
+    /// Checks that the profile has at most one order plugin.
     fn one_order(&self, table: &ProfileTable) -> Result<(), ConfigError> {
         let [first, second, ..] = table.order.as_slice() else { return Ok(()) };
         let (line, _) = self.source.place(first.plugin.span().start);
@@ -96,7 +96,7 @@ impl<'a> Reader<'a> {
         Err(self.error(at, fault))
     }
 
-    /// Plugins of the base to leave out.
+    /// Returns the names of the base's plugins that the profile disables.
     fn disabled(&mut self, table: &ProfileTable) -> Result<Vec<String>, ConfigError> {
         let base = names_of(table.base);
         let mut without = Vec::with_capacity(table.disable.len());
@@ -123,7 +123,7 @@ impl<'a> Reader<'a> {
         Ok(without)
     }
 
-    /// The plugin at a position of a list.
+    /// Returns the plugin at position `index` of the list of an extension point: its name and its entry.
     fn entry(
         &mut self,
         (point, index): (Point, usize),
@@ -171,7 +171,7 @@ impl<'a> Reader<'a> {
         Err(self.error((place, format!("profile[{}].score[{index}].weight", self.profile)), fault))
     }
 
-    /// Rejects a plugin that is named twice at a point.
+    /// Records a plugin as listed, and rejects it if the profile has already listed it at the same extension point.
     fn name_once(
         &mut self,
         plugin: &'a Plugin,
@@ -189,7 +189,7 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    /// Error for a name that no plugin at a point has.
+    /// Returns the error for a name that no plugin of the extension point has.
     fn unknown(&self, point: Point, name: &str) -> Fault {
         let name = name.to_owned();
         match Point::ALL.into_iter().find_map(|at| self.registry.find(at, &name)) {
@@ -208,7 +208,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// The plugins of a base that may be left out, as a text.
+/// Returns the names of the base's plugins that a profile may disable.
 fn names_of(base: Base) -> Vec<&'static str> {
     base.scores().into_iter().map(|(name, _)| name).chain(base.post_filters()).collect()
 }
@@ -217,7 +217,8 @@ fn is_always(plugin: &Plugin) -> bool {
     plugin.presence() == Presence::Always
 }
 
-/// The arguments of a plugin in a document, found by the position of its profile and its own position at a point.
+/// Returns the arguments of the plugin at position `index` of an extension point, in the profile at position `profile`
+/// of the document.
 fn arguments<'a, 'd>(
     document: &'a Value<'d>,
     profile: usize,
@@ -228,11 +229,11 @@ fn arguments<'a, 'd>(
     plugin.get_ref().get("args")
 }
 
-/// Converts a serde error about tables or arguments with the path `parent`.
+/// Converts a serde error about tables or arguments. `parent` is the path of the table or the arguments.
 fn misread(source: Source<'_>, parent: &str, error: &Misread) -> ConfigError {
     let mut field = parent.to_owned();
     for segment in error.path() {
-        // To serde, a spanned value is a table.
+        // serde represents a spanned value as a table, whose fields start with `$__`.
         let text = segment.to_string();
         if text == "?" || text.starts_with("$__") {
             continue;

@@ -1,5 +1,5 @@
-//! The plugin that makes room by evicting, with kube-scheduler's arguments and the budgets that
-//! Kubernetes has as objects.
+//! The plugin that evicts tasks to make room, with kube-scheduler's arguments. Disruption budgets, which are objects in
+//! Kubernetes, are arguments too.
 
 use super::registry::Plugin;
 use crate::disruption::{DisruptionBudget, Keep, Share};
@@ -21,17 +21,17 @@ pub(super) fn post_filters() -> [Plugin; 1] {
         .about("Evicts tasks of lower precedence, as few and as unimportant as possible.")]
 }
 
-/// Extent of the search, and disruption budgets.
+/// Arguments of preemption: how many machines it examines, and disruption budgets.
 #[derive(Clone, Debug, Deserialize)]
 #[cfg_attr(feature = "schema", derive(JsonSchema))]
 #[serde(deny_unknown_fields, expecting = "a table")]
 #[cfg_attr(feature = "schema", schemars(rename = "preemption"))]
 struct Arguments {
-    /// Percentage of the machines where evictions could help that are examined.
+    /// Percentage of candidate machines to examine. Candidates are the machines where evictions could help.
     #[serde(default = "percentage", deserialize_with = "up_to_a_hundred")]
     #[cfg_attr(feature = "schema", schemars(range(min = 0, max = 100)))]
     min_candidate_nodes_percentage: u32,
-    /// Smallest number of machines that are examined.
+    /// Minimum number of candidate machines to examine.
     #[serde(default = "absolute", deserialize_with = "at_least_one")]
     #[cfg_attr(feature = "schema", schemars(range(min = 1)))]
     min_candidate_nodes_absolute: u32,
@@ -60,7 +60,7 @@ fn at_least_one<'de, D: Deserializer<'de>>(from: D) -> Result<u32, D::Error> {
     in_bounds.ok_or_else(|| D::Error::custom(format!("is {count}: must be at least 1 machine")))
 }
 
-/// Number of a set's tasks that must keep running.
+/// A disruption budget: limits how many tasks of a set may be evicted at the same time.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[cfg_attr(feature = "schema", derive(JsonSchema))]
 #[serde(deny_unknown_fields, expecting = "a table with tenant, labels and one bound")]
@@ -68,17 +68,19 @@ fn at_least_one<'de, D: Deserializer<'de>>(from: D) -> Result<u32, D::Error> {
 struct BudgetTable {
     /// Tenant of the tasks.
     tenant: String,
-    /// Labels of the protected tasks, one at least.
+    /// Labels that select the protected tasks; at least one.
     labels: BTreeMap<String, String>,
-    /// Smallest number of tasks with a machine: a number, or a share such as "30%". Exclusive with `max_unavailable`.
+    /// Minimum number of tasks with a machine: a number, or a share such as "30%". Give either this or
+    /// `max_unavailable`.
     #[serde(skip_serializing_if = "Option::is_none")]
     min_available: Option<ShareText>,
-    /// Largest number of tasks without a machine. Exclusive with `min_available`.
+    /// Maximum number of tasks without a machine: a number, or a share such as "30%". Give either this or
+    /// `min_available`.
     #[serde(skip_serializing_if = "Option::is_none")]
     max_unavailable: Option<ShareText>,
 }
 
-/// Reads budgets of which each has labels and one bound.
+/// Reads budgets, and rejects a budget without labels or without exactly one bound.
 fn with_one_bound<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<BudgetTable>, D::Error> {
     let budgets: Vec<BudgetTable> = Vec::deserialize(from)?;
     for (i, budget) in budgets.iter().enumerate() {
@@ -100,7 +102,7 @@ fn with_one_bound<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<BudgetTable>
     Ok(budgets)
 }
 
-/// A number of tasks, or a share of them.
+/// A number of tasks or a percentage of them, written as a number or as a text such as "30%".
 #[derive(Clone, Copy, Debug)]
 struct ShareText(Share);
 
@@ -182,7 +184,7 @@ impl Arguments {
 }
 
 impl BudgetTable {
-    /// The budget; `None` without a bound, which is not read.
+    /// Returns the disruption budget. `None` if the table has no bound, which `with_one_bound` rejects.
     fn budget(&self) -> Option<DisruptionBudget> {
         let min = self.min_available.map(|ShareText(share)| Keep::MinAvailable(share));
         let max = self.max_unavailable.map(|ShareText(share)| Keep::MaxUnavailable(share));

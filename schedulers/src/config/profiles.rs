@@ -14,15 +14,15 @@ use std::sync::Arc;
 pub struct Profiles(Arc<[ProfileSpec]>);
 
 impl Profiles {
-    /// Reads a file.
+    /// Reads the profiles of a file from its text.
     ///
     /// # Errors
-    /// The first error in the file that does not depend on the cell.
+    /// The first error in the file, of those that can be found without a cell.
     pub fn parse(text: &str, registry: &Registry) -> Result<Profiles, ConfigError> {
         parse::parse(text, registry).map(|profiles| Profiles(profiles.into()))
     }
 
-    /// The profile for the jobs of this scheduler name.
+    /// Returns the profile with this name, the scheduler name of its jobs; `None` if the file has no such profile.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<&ProfileSpec> {
         self.iter().find(|profile| profile.name() == name)

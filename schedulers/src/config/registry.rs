@@ -1,4 +1,4 @@
-//! The registry: the plugins that a file may name, their names, and their constructors.
+//! The registry: the plugins that a profile file may name, with their names and constructors.
 
 use super::arguments::ArgumentError;
 use super::describe::{Described, Description};
@@ -15,7 +15,7 @@ use std::fmt;
 use std::sync::Arc;
 use toml::de::ValueDeserializer;
 
-/// Extension point of a plugin: see [`crate::points`]. At each point, a name belongs to at most one plugin.
+/// Extension point of a plugin; see [`crate::points`]. At each extension point, no two plugins have the same name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum Point {
@@ -27,7 +27,7 @@ pub enum Point {
     Filter,
     /// Scores machines.
     Score,
-    /// Makes room for tasks that may run nowhere.
+    /// Makes room for tasks that no machine can accept now.
     PostFilter,
     /// Reserves resources that belong to a claim.
     Reserve,
@@ -76,23 +76,23 @@ impl fmt::Display for Point {
     }
 }
 
-/// Whether files may leave a plugin out.
+/// Presence of a plugin in profiles: optional, or part of every profile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Presence {
     /// Included only if the file or its base names it.
     Optional,
-    /// Part of every profile, because the cell checks the filter too.
+    /// Part of every profile, because the cell applies the same filter at commit.
     Always,
 }
 
-/// Adds a plugin to a profile for a cell with these kinds. The plugin's arguments were read before; the number is its
-/// weight, if it has one.
+/// Adds a plugin, whose arguments are already parsed, to a profile for a cell with these resource kinds. The number is
+/// the plugin's weight, if it is a score.
 pub(super) type Add = dyn Fn(Profile, &Kinds, i32) -> Result<Profile, ArgumentError> + Send + Sync;
 
 /// Reads a plugin's arguments.
 type Read = dyn Fn(ValueDeserializer<'_>) -> Result<Box<Add>, Misread> + Send + Sync;
 
-/// Error of arguments that do not match the plugin's type, with the field.
+/// Error in arguments that do not match the plugin's type of arguments. It has the path of the field.
 pub(super) type Misread = serde_path_to_error::Error<toml::de::Error>;
 
 /// A plugin that files may name.
@@ -114,8 +114,11 @@ impl fmt::Debug for Plugin {
 }
 
 impl Plugin {
-    /// A filter with a name. `make` creates it for a cell with these kinds from the arguments in the file, read as an
-    /// `A`. Each call may be for another cell. Let serde reject unknown fields of `A`, so that typing errors are found.
+    /// Returns an entry for a filter of this name.
+    ///
+    /// `make` creates the filter for a cell with these resource kinds. The arguments in the file are deserialised as an
+    /// `A`. Each call of `make` may be for another cell. Let serde reject unknown fields of `A`, so that typing errors
+    /// are found.
     ///
     /// The name should be that of [`Filter::name`], in snake case.
     pub fn filter<A, F>(
@@ -130,7 +133,7 @@ impl Plugin {
         Plugin::new(Point::Filter, name.into(), make, add)
     }
 
-    /// A score, registered like a filter with [`Plugin::filter`].
+    /// Returns an entry for a score; the parameters are those of [`Plugin::filter`].
     pub fn score<A, S>(
         name: impl Into<String>,
         make: impl Fn(&A, &Kinds) -> Result<S, ArgumentError> + Send + Sync + 'static,
@@ -142,7 +145,7 @@ impl Plugin {
         Plugin::new(Point::Score, name.into(), make, Profile::with_score)
     }
 
-    /// A score that compares machines, registered like a filter with [`Plugin::filter`].
+    /// Returns an entry for a score that compares machines; the parameters are those of [`Plugin::filter`].
     pub fn relative<A, S>(
         name: impl Into<String>,
         make: impl Fn(&A, &Kinds) -> Result<S, ArgumentError> + Send + Sync + 'static,
@@ -154,8 +157,8 @@ impl Plugin {
         Plugin::new(Point::Score, name.into(), make, Profile::with_relative)
     }
 
-    /// A filter for one aspect of the volumes that a profile is bound to. If a file names it, the filters for the other
-    /// aspects are added too.
+    /// Returns an entry for a filter of one aspect of volumes. If a file names such a filter, the filters of all
+    /// aspects are added to the profile.
     pub(super) fn volumes<A>(name: &str, aspect: Aspect) -> Plugin
     where
         A: DeserializeOwned + Described + Send + Sync + 'static,
@@ -168,7 +171,7 @@ impl Plugin {
         Plugin::new(Point::Filter, name.to_owned(), make, add).describe::<A>()
     }
 
-    /// A plugin that makes room, registered like a filter with [`Plugin::filter`].
+    /// Returns an entry for a plugin that makes room; the parameters are those of [`Plugin::filter`].
     pub fn post_filter<A, F>(
         name: impl Into<String>,
         make: impl Fn(&A, &Kinds) -> Result<F, ArgumentError> + Send + Sync + 'static,
@@ -181,9 +184,11 @@ impl Plugin {
         Plugin::new(Point::PostFilter, name.into(), make, add)
     }
 
-    /// A plugin of another extension point, registered like a filter with [`Plugin::filter`]. `add` adds it to a
-    /// profile, for example by [`Profile::with_permit`]. A plugin for several points is added at each as clones that
-    /// share their state; files name it at the point given here.
+    /// Returns an entry for a plugin of another extension point. `name` and `make` are as for [`Plugin::filter`].
+    ///
+    /// `add` adds the plugin to a profile, for example by [`Profile::with_permit`]. To use a plugin at several
+    /// extension points, let `add` add a clone at each of them; the clones share their state. Files list such a plugin
+    /// at `point` only.
     pub fn around<A, P>(
         point: Point,
         name: impl Into<String>,
@@ -197,7 +202,7 @@ impl Plugin {
         Plugin::new(point, name.into(), make, move |profile, plugin, _| add(profile, plugin))
     }
 
-    /// A plugin of any kind. `add` adds it to a profile.
+    /// Returns an entry for a plugin of any extension point. `add` adds the plugin to a profile.
     fn new<A, P>(
         point: Point,
         name: String,
@@ -228,7 +233,8 @@ impl Plugin {
         }
     }
 
-    /// One of the cell's own filters: files may name it, but not add or disable it.
+    /// Returns an entry for one of the cell's own filters. Every profile has it, so files can neither add nor disable
+    /// it.
     pub(super) fn always(name: &str) -> Plugin {
         let (name, aliases, about) = (name.to_owned(), Vec::new(), String::new());
         Plugin {
@@ -241,7 +247,7 @@ impl Plugin {
         }
     }
 
-    /// Returns `self` with a further name at its point.
+    /// Returns `self` with an alias: another name at the same extension point.
     #[must_use]
     pub fn alias(mut self, name: impl Into<String>) -> Plugin {
         self.aliases.push(name.into());
@@ -255,8 +261,9 @@ impl Plugin {
         self
     }
 
-    /// Returns `self` with a description of its arguments in the schema of the file format. `A` is the type as which
-    /// they are read. Without a description, the schema allows any arguments.
+    /// Returns `self` with a description of its arguments for the schema of the file format.
+    ///
+    /// The arguments are deserialised as an `A`. Without a description, the schema allows any arguments.
     #[must_use]
     pub fn describe<A: Described>(mut self) -> Plugin {
         self.description = Description::of::<A>();
@@ -280,25 +287,27 @@ impl Plugin {
         self.aliases.iter().map(String::as_str)
     }
 
-    /// Description of the plugin.
+    /// Description of the plugin in one sentence.
     #[must_use]
     pub fn sentence(&self) -> &str {
         &self.about
     }
 
-    /// Whether files may leave the plugin out.
+    /// Whether the plugin is optional or part of every profile.
     #[must_use]
     pub fn presence(&self) -> Presence {
         if self.read.is_some() { Presence::Optional } else { Presence::Always }
     }
 
-    /// The schema of the arguments. Without a description it allows anything.
+    /// Returns the schema of the arguments. Without a description, the schema allows any arguments.
     #[cfg(feature = "schema")]
     pub(super) fn arguments(&self, generator: &mut SchemaGenerator) -> Schema {
         self.description.schema(generator)
     }
 
-    /// The parsed arguments; `None` for the cell's own filters.
+    /// Parses the plugin's arguments, and returns the function that adds the plugin to a profile.
+    ///
+    /// Returns `None` for the cell's own filters, which have no arguments.
     pub(super) fn read(
         &self,
         arguments: ValueDeserializer<'_>,
@@ -312,7 +321,7 @@ impl Plugin {
     }
 }
 
-/// Two plugins would have the same name. Rename the second one.
+/// Error of [`Registry::with`]: two plugins would have the same name. Rename the second plugin.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the {point} {name:?} is already registered: give this plugin another name")]
 pub struct NameTaken {
@@ -337,7 +346,7 @@ impl Registry {
     /// Returns `self` with one more plugin.
     ///
     /// # Errors
-    /// If one of its names belongs to another plugin of its extension point.
+    /// If the name or an alias of the plugin belongs to another plugin of the same extension point.
     pub fn with(mut self, plugin: Plugin) -> Result<Registry, NameTaken> {
         if let Some(name) = plugin.names().find(|name| self.find(plugin.point, name).is_some()) {
             return Err(NameTaken { point: plugin.point, name: name.to_owned() });
@@ -351,13 +360,13 @@ impl Registry {
         self.0.iter()
     }
 
-    /// The plugin of this name or alias.
+    /// Returns the plugin with this name or alias at the extension point; `None` if there is none.
     #[must_use]
     pub fn find(&self, point: Point, name: &str) -> Option<&Plugin> {
         self.at(point).find(|plugin| plugin.names().any(|known| known == name))
     }
 
-    /// The plugins of one point.
+    /// Returns the plugins of an extension point.
     pub(super) fn at(&self, point: Point) -> impl Iterator<Item = &Plugin> {
         self.plugins().filter(move |plugin| plugin.point == point)
     }

@@ -1,8 +1,7 @@
 //! The JSON schema of profile files, for editors.
 //!
-//! It is generated from the parser's types and the registry, so it agrees with the parser. Rules
-//! that it cannot express (duplicate names, a base's plugins, a cell's kinds) are checked by the
-//! parser.
+//! The schema is generated from the parser's types and the registry, so it agrees with the parser. The parser alone
+//! checks the rules that a schema cannot express: duplicate names, a base's plugins, a cell's resource kinds.
 
 use super::error::WEIGHT_SUM_MAX;
 use super::file::FileTable;
@@ -11,7 +10,7 @@ use schemars::SchemaGenerator;
 use schemars::generate::SchemaSettings;
 use serde_json::{Map, Value, json};
 
-/// The JSON schema (draft 7, which editors support) of files that name plugins of a registry.
+/// Returns the JSON schema of files that name plugins of a registry: draft 7, which editors support.
 #[must_use]
 pub fn schema(registry: &Registry) -> Value {
     let mut generator = SchemaSettings::draft07().into_generator();
@@ -21,7 +20,7 @@ pub fn schema(registry: &Registry) -> Value {
     let definitions = schema.get_mut("definitions").and_then(Value::as_object_mut);
     let definitions = definitions.expect("the tables of a file are definitions");
     for (point, any) in plugins {
-        // Each plugin list gets its own schema, because each plugin reads its own table.
+        // Each list of plugins gets its own schema, because each extension point has its own plugins and arguments.
         let items = json!({ "$ref": format!("#/definitions/{point}") });
         definitions["profile"]["properties"][point.name()]["items"] = items;
         definitions.insert(point.name().to_owned(), any);
@@ -31,7 +30,7 @@ pub fn schema(registry: &Registry) -> Value {
     schema
 }
 
-/// The schema of an entry of the list of a point: one of its plugins.
+/// Returns the schema of an entry in the list of an extension point: any one of its optional plugins.
 fn any_of(registry: &Registry, point: Point, generator: &mut SchemaGenerator) -> Value {
     let optional = registry.at(point).filter(|plugin| plugin.presence() == Presence::Optional);
     let entries: Vec<Value> = optional.map(|plugin| entry(plugin, generator)).collect();

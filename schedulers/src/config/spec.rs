@@ -30,7 +30,7 @@ pub struct ProfileSpec {
 pub(super) struct Entry {
     pub(super) weight: i32,
     pub(super) add: Box<Add>,
-    /// The path of the plugin's arguments, and their bytes.
+    /// Path of the plugin's arguments in the file; `place` is their byte range.
     pub(super) field: String,
     pub(super) place: Range<usize>,
 }
@@ -68,9 +68,11 @@ impl ProfileSpec {
         self.complete(self.base.profile(kinds), kinds, &Volumes::default())
     }
 
-    /// Binds profiles for tasks with volumes: the base `kube` then includes the filters for
-    /// volumes. A profile of [`ProfileSpec::bind`] has no such filters, so tasks with volume claims are
-    /// placed only by profiles that ignore volumes.
+    /// Binds the profile for a cell whose tasks may have volumes: the base `kube` then includes the filters for
+    /// volumes.
+    ///
+    /// A profile of [`ProfileSpec::bind`] has no such filters. Tasks with volume claims are then placed only by
+    /// profiles that ignore volumes.
     ///
     /// # Errors
     /// As for [`ProfileSpec::bind`].
@@ -80,7 +82,7 @@ impl ProfileSpec {
         self.complete(profile, kinds, volumes)
     }
 
-    /// Completes the profile of the base with the file's changes.
+    /// Returns `profile`, made from the base, with the changes of the file.
     fn complete(
         &self,
         mut profile: Profile,
@@ -101,7 +103,7 @@ impl ProfileSpec {
         Ok(profile)
     }
 
-    /// Returns the settings with the file's search and choice.
+    /// Returns the settings with the file's values of `search` and `near_best`, as far as the file gives them.
     #[must_use]
     pub fn apply(&self, mut settings: Settings) -> Settings {
         let placement = &mut settings.placement;

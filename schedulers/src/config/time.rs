@@ -1,4 +1,4 @@
-//! Order plugins by time.
+//! Order plugins that use run times and deadlines.
 
 use super::arguments::{ArgumentError, NoArguments};
 use super::registry::{Plugin, Point};
@@ -23,12 +23,12 @@ pub(super) fn plugins() -> [Plugin; 2] {
     ]
 }
 
-/// Default estimate: a minute.
+/// Default of `step_ms`: a minute, in milliseconds.
 fn minute() -> u32 {
     60_000
 }
 
-/// One hour.
+/// Default of `unknown_ms`: an hour, in milliseconds.
 fn hour() -> u32 {
     3_600_000
 }
@@ -38,11 +38,11 @@ fn hour() -> u32 {
 #[cfg_attr(feature = "schema", derive(JsonSchema))]
 #[serde(deny_unknown_fields)]
 struct Steps {
-    /// Milliseconds of expected run time per younger job that may overtake.
+    /// Span of a job's expected run time for which one younger job may overtake the job, in milliseconds.
     #[serde(default = "minute")]
     #[cfg_attr(feature = "schema", schemars(range(min = 1)))]
     step_ms: u32,
-    /// Run time assumed for a job without an estimate.
+    /// Run time assumed for a job without an estimate, in milliseconds.
     #[serde(default = "hour")]
     unknown_ms: u32,
 }

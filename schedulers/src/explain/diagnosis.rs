@@ -9,10 +9,11 @@ use omega_cellstate::{BLOCK, GroupRef, View};
 use omega_core::MachineId;
 use std::cmp::Reverse;
 
-/// Maximum number of different misses in a diagnosis, enough to show what they have in common.
+/// Maximum number of different misses in a diagnosis. This number is enough to show which obstacles they have in
+/// common.
 const MISSES_MAX: usize = 5;
 
-/// Machines that are infeasible for the same obstacles.
+/// Infeasible machines that have the same obstacles.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Miss {
     /// First of the machines.
@@ -30,14 +31,15 @@ pub struct Diagnosis {
     pub machines: usize,
     /// Number of machines feasible now.
     pub feasible: usize,
-    /// For each applicable filter of the profile, the number of machines that it rejects and the filters before it
-    /// accept.
+    /// For each filter of the profile that applies to the task: its name, and the number of machines that it rejects. A
+    /// machine is counted for the first filter that rejects it.
     pub removed: Vec<(&'static str, usize)>,
-    /// The machines nearest to feasible, in this order: machines that lack only room come first; then fewer obstacles;
-    /// then the smaller of the largest shortages as shares of the request.
+    /// The machines nearest to feasible. Machines that lack only room come first, then machines with fewer other
+    /// obstacles. If these are equal, the machine with the smaller shortage comes first. A shortage is the largest
+    /// missing share of a requested amount.
     pub nearest: Vec<Miss>,
-    /// Single changes that would help: more room first, then the others by the number of machines that each makes
-    /// feasible.
+    /// Single changes that would help. More room comes first, then the other changes by the number of machines that
+    /// each change makes feasible.
     pub remedies: Vec<Remedy>,
 }
 
@@ -49,8 +51,10 @@ struct Near {
     obstacles: Vec<Obstacle>,
 }
 
-/// Explains why a group's tasks find no machine on a view. Examines all obstacles of each machine, so it is for people,
-/// not for the scheduling loop.
+/// Explains why a group's tasks find no machine on a view.
+///
+/// The function examines all obstacles of each machine. So it is meant for reports to people, and too slow for the
+/// scheduling loop.
 #[must_use]
 pub fn diagnose(view: &View, profile: &Profile, group: GroupRef) -> Diagnosis {
     let tasks = tasks(view, group);
@@ -75,7 +79,7 @@ pub fn diagnose(view: &View, profile: &Profile, group: GroupRef) -> Diagnosis {
     diagnosis
 }
 
-/// The number of machines that each filter removes, after the filters before it.
+/// Returns, for each filter, the number of machines that it rejects among those that the filters before it accept.
 fn removed(tasks: &Tasks<'_>, filters: &[&dyn Filter]) -> Vec<(&'static str, usize)> {
     let mut removed: Vec<_> = filters.iter().map(|filter| (filter.name(), 0)).collect();
     for index in 0..tasks.view.blocks() {
@@ -95,7 +99,7 @@ fn removed(tasks: &Tasks<'_>, filters: &[&dyn Filter]) -> Vec<(&'static str, usi
     removed
 }
 
-/// The nearest misses, grouped by equal obstacles.
+/// Returns the nearest misses, where machines with equal obstacles are one miss.
 fn nearest(view: &View, misses: Vec<Near>) -> Vec<Miss> {
     let mut nearest: Vec<Miss> = Vec::new();
     for miss in misses {
@@ -128,7 +132,8 @@ fn remedies(tasks: &Tasks<'_>, misses: &[Near]) -> Vec<Remedy> {
     remedies
 }
 
-/// The remedy for a lack of room. `short` has the machines that lack only room, the smallest lack first.
+/// Returns the remedy for a lack of room; `None` if no machine lacks only room. `short` has the machines that lack only
+/// room, the smallest lack first.
 fn room<'a>(tasks: &Tasks<'_>, short: impl Iterator<Item = &'a Near> + Clone) -> Option<Remedy> {
     let empty = |miss: &Near| Shortage::when_empty(tasks, miss.row);
     let mut large = short.clone().filter(|miss| empty(miss).is_none()).peekable();

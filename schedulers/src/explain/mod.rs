@@ -1,9 +1,9 @@
-//! Explanation of a pending task: the machines that each reason rules out, the nearest misses, and the changes that
+//! Explanation of a pending task: the machines that each reason excludes, the nearest misses, and the changes that
 //! would help.
 //!
-//! [`explain`] counts one reason for each machine, which is cheap enough for a report of all pending jobs. [`diagnose`]
-//! finds *all* obstacles of each machine: if there is only one, its removal would make the machine feasible. Both
-//! return typed values; `text.rs` turns them into text.
+//! [`explain`] counts one reason for each machine, which is fast enough for a report of all pending jobs. [`diagnose`]
+//! finds *all* obstacles of each machine: if a machine has only one obstacle, its removal would make the machine
+//! feasible. Both return typed values; `text.rs` converts them to text.
 
 mod diagnosis;
 mod obstacle;
@@ -32,12 +32,13 @@ pub struct Explanation {
     /// Rejected machines by reason, the most frequent first. A machine that is short of several kinds is counted for
     /// each of them.
     pub refused: Vec<(Reason, usize)>,
-    /// Number of machines that each of the profile's other filters removes.
+    /// For each filter of the profile beyond the cell's check: its name, and the number of machines that it rejects.
     pub filtered: Vec<(&'static str, usize)>,
 }
 
-/// Counts the machines that accept a group on a view, and the other machines by reason. Checks every machine, so it is
-/// for people, not for the scheduling loop.
+/// Counts the machines that accept a group's tasks on a view, and the other machines by reason.
+///
+/// The function checks every machine. So it is meant for reports to people, and too slow for the scheduling loop.
 #[must_use]
 pub fn explain(view: &View, profile: &Profile, group: GroupRef) -> Explanation {
     let mut explanation = Explanation::default();
@@ -73,14 +74,14 @@ pub fn explain(view: &View, profile: &Profile, group: GroupRef) -> Explanation {
     explanation
 }
 
-/// The reason for which the cell would reject the tasks on every machine, if there is one.
+/// Returns the reason why the cell would reject the tasks on every machine; `None` if there is no such reason.
 fn of_the_cell(tasks: &Tasks<'_>) -> Option<Reason> {
     let exhausted = missing_of_cell(tasks).next().map(|(kind, _)| Reason::CellExhausted(kind));
     let over = tasks.view.quota_lack(tasks.compiled);
     exhausted.or_else(|| over.map(|lack| Reason::QuotaExceeded(lack.kind)))
 }
 
-/// The kinds of which a machine has less than a task needs.
+/// Returns the kinds of which the machine in a row has too little free for a task.
 fn short_kinds(tasks: &Tasks<'_>, row: usize) -> impl Iterator<Item = KindId> {
     let view = tasks.view;
     let requests = (0..).map(KindId).zip(&tasks.need.request);

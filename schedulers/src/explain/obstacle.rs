@@ -1,7 +1,7 @@
-//! All obstacles of a machine for a task, not only the first.
+//! All obstacles of a machine for a task, not only the first one.
 //!
-//! They are in the order of the cell's check and use the same data. A test compares them: a machine has no obstacle
-//! exactly if the cell's check and the profile accept the task there.
+//! The obstacles are in the order of the cell's check and use the same data. A test compares both: a machine has no
+//! obstacle exactly if the cell's check and the profile accept the task there.
 
 use crate::plugin::{Filter, Tasks};
 use crate::plugins::{missing_of_cell, why_held_back, why_reserved};
@@ -12,7 +12,7 @@ use omega_core::{CorePlace, CoreRequest, KindId, Reason, Taint, TaintEffect};
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Obstacle {
-    /// The whole cell has too little left of a kind, whatever the machine.
+    /// The whole cell has too little left of a cluster resource, so every machine is excluded.
     Cell {
         /// The resource kind.
         kind: KindId,
@@ -29,7 +29,7 @@ pub enum Obstacle {
     Affinity,
     /// Taints that the task does not tolerate, in the machine's order.
     Taints(Vec<Taint>),
-    /// The machine is reserved. The text is a clause that says for which tasks and when.
+    /// The machine is reserved. The text is a clause that gives the tenants and the time.
     Reserved(String),
     /// Batch tasks have used up their share of the machine for this hour. The text is a clause with the end of the
     /// peak.
@@ -48,15 +48,15 @@ pub enum Obstacle {
     },
     /// Too few exclusive cores are free.
     Cores {
-        /// Number of missing cores. If the cores must be together, it refers to one NUMA node.
+        /// Number of missing cores. If the cores must be on one NUMA node, this is the number that the best node lacks.
         missing: u32,
     },
-    /// Rules about other tasks reject the machine. The reason is that of the first rule in its family.
+    /// A rule about other tasks rejects the machine. Only the first violated rule of each family of rules is given.
     Rule(Reason),
-    /// A filter of the profile, beyond the cell's check, rejects the machine. It is called only for machines that the
-    /// check accepts, so this is always the only obstacle.
+    /// A filter of the profile, beyond the cell's check, rejects the machine. Filters are called only for machines that
+    /// the cell's check accepts, so this is always the only obstacle.
     Filter(&'static str),
-    /// A rejection by a filter that gives a reason.
+    /// A filter of the profile rejects the machine and gives a reason.
     Told {
         /// Name of the filter.
         filter: &'static str,
@@ -86,7 +86,7 @@ impl Obstacle {
         }
     }
 
-    /// Whether the obstacle depends on free resources, and so on the machine's other tasks.
+    /// Whether the obstacle is a lack of free resources, so that it depends on the machine's other tasks.
     #[must_use]
     pub fn is_room(&self) -> bool {
         matches!(self, Obstacle::Room { .. } | Obstacle::Devices { .. } | Obstacle::Cores { .. })
@@ -96,7 +96,8 @@ impl Obstacle {
 const FAMILIES: [RuleFamily; 4] =
     [RuleFamily::Ports, RuleFamily::Spread, RuleFamily::Neighbours, RuleFamily::Limits];
 
-/// All obstacles that keep a task off the machine in a row, which must exist; none if the machine is feasible.
+/// Returns all obstacles that keep a task off the machine in a row; none if the machine is feasible. The row must have
+/// a machine.
 #[must_use]
 pub fn obstacles(
     tasks: &Tasks<'_>,
@@ -182,8 +183,8 @@ fn of_room(tasks: &Tasks<'_>, row: usize) -> impl Iterator<Item = Obstacle> {
     room.chain(devices).chain(cores)
 }
 
-/// Number of cores that a request lacks. If the cores must be together, this is the number that the NUMA node with the
-/// most free cores lacks.
+/// Returns the number of cores that a request lacks. If the cores must be on one NUMA node, this is the number that the
+/// node with the most free cores lacks.
 pub(super) fn missing_cores(left: Option<&CoresLeft>, request: CoreRequest) -> u32 {
     let there = left.map_or(0, |left| match request.place {
         CorePlace::OneNode => left.most().max(0),

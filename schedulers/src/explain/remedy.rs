@@ -1,8 +1,8 @@
 //! Remedies: single changes that would make a machine feasible for a task.
 //!
-//! If a machine has one obstacle, its removal makes the machine feasible, and each remedy has the number of such
-//! machines. If every machine has several obstacles, no single change helps, and the nearest misses show what is
-//! missing.
+//! If a machine has a single obstacle, removing the obstacle makes the machine feasible. Each remedy gives the number
+//! of such machines. If every machine has several obstacles, no single change helps; then the nearest misses show what
+//! is missing.
 
 use super::obstacle::{Obstacle, missing_cores};
 use crate::plugin::Tasks;
@@ -16,14 +16,14 @@ pub struct Shortage {
     pub machine: MachineId,
     /// Missing amount of each kind, in the kind's unit.
     pub amounts: Vec<(KindId, u64)>,
-    /// Number of missing devices with enough free capacity.
+    /// Number of missing devices, that is, of devices with enough free capacity for the task.
     pub devices: u32,
     /// Number of missing exclusive cores.
     pub cores: u32,
 }
 
 impl Shortage {
-    /// The missing resources among a machine's obstacles.
+    /// Returns the missing resources that a machine's obstacles name.
     pub(super) fn of(machine: MachineId, obstacles: &[Obstacle]) -> Shortage {
         let mut shortage = Shortage { machine, amounts: Vec::new(), devices: 0, cores: 0 };
         for obstacle in obstacles {
@@ -37,7 +37,7 @@ impl Shortage {
         shortage
     }
 
-    /// Shortage of a machine if it were empty, with its overcommit.
+    /// Returns the shortage that a machine would have if it were empty. Its overcommit counts as capacity.
     pub(super) fn when_empty(tasks: &Tasks<'_>, row: usize) -> Shortage {
         let mut shortage = Shortage::of(tasks.view.machine_id(row), &[]);
         let Some(machine) = tasks.view.machine(row) else { return shortage };
@@ -55,7 +55,7 @@ impl Shortage {
         shortage
     }
 
-    /// The shortage as obstacles of the task.
+    /// Returns the shortage as a list of obstacles.
     #[must_use]
     pub fn obstacles(&self) -> Vec<Obstacle> {
         let amounts = self.amounts.iter();
@@ -71,7 +71,7 @@ impl Shortage {
         self.amounts.is_empty() && self.devices == 0 && self.cores == 0
     }
 
-    /// Largest missing amount, in millionths of the request.
+    /// Returns the largest missing amount of any resource, in millionths of the requested amount.
     pub(super) fn share(&self, tasks: &Tasks<'_>) -> u64 {
         let share = |missing: u64, of: u64| {
             let millionths = u128::from(missing) * 1_000_000 / u128::from(of.max(1));
@@ -89,21 +89,20 @@ impl Shortage {
 /// A single change that would make some machines feasible for the task.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Remedy {
-    /// Room becomes free on the machine with the smallest shortage.
+    /// More room on a machine that would be large enough if it were empty.
     Room {
-        /// Missing resources.
+        /// Missing resources of the machine with the smallest shortage.
         shortage: Shortage,
         /// Number of machines that would be large enough if they were empty.
         hold: usize,
     },
-    /// A larger machine is added, because no machine that has only this obstacle would be large enough even if it were
-    /// empty.
+    /// A machine with more capacity. No machine that lacks only room would be large enough, even if it were empty.
     LargerMachine {
-        /// Shortage of the nearest machine if it were empty.
+        /// Shortage that the nearest machine would have if it were empty.
         shortage: Shortage,
     },
-    /// The only obstacle of some machines is removed: their taints are tolerated, their labels not required, or they no
-    /// longer drain.
+    /// Removal of an obstacle that is the only one of some machines: the task tolerates their taints or does not
+    /// require their labels, or they stop draining.
     Lift {
         /// The obstacle, which is never a lack of room.
         obstacle: Obstacle,
@@ -124,7 +123,7 @@ impl Remedy {
     }
 }
 
-/// Counts a machine that has only this obstacle.
+/// Adds a machine to the count of machines that have only this obstacle.
 pub(super) fn count(lifts: &mut Vec<(Obstacle, usize)>, obstacle: &Obstacle) {
     match lifts.iter_mut().find(|(known, _)| known == obstacle) {
         Some((_, machines)) => *machines += 1,

@@ -36,7 +36,7 @@ pub fn describe_obstacle(obstacle: &Obstacle, kinds: &Kinds) -> String {
     }
 }
 
-/// Description of the remedy, in one sentence without its full stop.
+/// Returns a description of the remedy: one sentence without a full stop.
 #[must_use]
 pub fn describe_remedy(remedy: &Remedy, view: &View) -> String {
     match remedy {
@@ -58,7 +58,7 @@ pub fn describe_remedy(remedy: &Remedy, view: &View) -> String {
     }
 }
 
-/// Change that removes an obstacle that is the only one.
+/// Returns a clause for a change that removes an obstacle, for machines with no other obstacle.
 fn change(obstacle: &Obstacle, kinds: &Kinds) -> String {
     match obstacle {
         Obstacle::Draining => "if draining machines took tasks again".to_owned(),
@@ -89,7 +89,7 @@ fn name_of(shortage: &Shortage, view: &View) -> String {
     view.machine(shortage.machine.row()).map_or_else(String::new, |m| m.name.to_string())
 }
 
-/// `2 cpu, 1.5 GiB memory, 1 device and 4 exclusive cores`.
+/// Returns the missing resources as text, such as `2 cpu, 1.5 GiB memory, 1 device and 4 exclusive cores`.
 fn missing(shortage: &Shortage, kinds: &Kinds) -> String {
     let amounts = shortage.amounts.iter().map(|(kind, missing)| amount(*kind, *missing, kinds));
     let devices = (shortage.devices > 0).then(|| devices(shortage.devices));
@@ -119,7 +119,7 @@ fn machines(count: usize) -> String {
     if count == 1 { "1 machine".to_owned() } else { format!("{count} machines") }
 }
 
-/// Taints as operators write them: `key=value:NoSchedule`.
+/// Returns taints in the form in which operators write them: `key=value:NoSchedule`.
 fn taint_list(taints: &[Taint]) -> String {
     let texts: Vec<String> = taints.iter().map(taint).collect();
     texts.join(", ")

@@ -1,4 +1,5 @@
-//! Fixtures for the tests of both frontends: cells, a rival scheduler, and a cell that loses the answer to a commit.
+//! Fixtures for the tests of both frontends: cells, a competing scheduler, and a cell whose answer to a commit gets
+//! lost.
 
 use omega_cellstate::{Cell, CellHandle, Delta, HandleError, Interest, SharedCell, View};
 use omega_core::{
@@ -7,7 +8,7 @@ use omega_core::{
 };
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Machines `m0`, `m1`, ... with these amounts of processor and memory, two machines in each rack.
+/// Returns a cell with machines `m0`, `m1`, ... that have these amounts of CPU and memory, two machines in each rack.
 pub(crate) fn cell(machines: &[[u64; 2]]) -> SharedCell {
     let cell = SharedCell::new(Cell::new(Kinds::standard()));
     for (i, amounts) in machines.iter().enumerate() {
@@ -42,7 +43,7 @@ pub(crate) fn machine(slot: u32) -> MachineId {
     MachineId::first(slot)
 }
 
-/// Places a task of this size on a machine, as another scheduler. Returns the task.
+/// Places a task of this size on a machine on behalf of another scheduler. Returns the task; `None` if it does not fit.
 pub(crate) fn place(cell: &SharedCell, slot: u32, request: [u64; 2]) -> Option<TaskId> {
     let mut job = Job::batch(
         format!("other-{}", cell.read(Cell::next_job).0),
@@ -66,7 +67,7 @@ pub(crate) fn report(cell: &SharedCell, task: TaskId, report: TaskReport) {
     cell.apply(Command::ReportTask { task, machine, report }).unwrap();
 }
 
-/// A cell that loses the answer to the next commit.
+/// A cell whose answer to the next commit gets lost.
 pub(crate) struct Lossy {
     pub(crate) cell: SharedCell,
     loses: AtomicBool,

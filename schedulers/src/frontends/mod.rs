@@ -1,8 +1,9 @@
 //! Common parts of the frontends. A frontend is a scheduler that places tasks as its clients request.
 //!
-//! There are two protocols: offers as in Mesos, and resource requests as in YARN. Both work on a view of the whole
-//! cell, for jobs that name the frontend as their scheduler, and with transactions that the cell checks. Neither has
-//! its own feasibility rules or a special role in the cell, so schedulers of every kind share the machines.
+//! There are two protocols: offers as in Mesos, and resource requests as in YARN. Both frontends work on a view of the
+//! whole cell, place jobs that name the frontend as their scheduler, and submit transactions that the cell checks.
+//! Neither has its own feasibility rules or a special role in the cell, so it can share the machines with any other
+//! scheduler.
 
 #[cfg(test)]
 pub(crate) mod fixtures;

@@ -1,5 +1,6 @@
-//! A race on threads: ordinary schedulers, an offer frontend and a request frontend work on one cell at once. All work
-//! is placed, nothing is overcommitted, and every client's account agrees with the cell.
+//! A race between threads: ordinary schedulers, an offer frontend and a request frontend work on one cell at once.
+//!
+//! All tasks are placed, no machine is overcommitted, and the counters of every client agree with the cell.
 
 use super::fixtures::{cell, submit_job};
 use crate::frontends::mesos::{self, Framework, FrameworkId, Happened, Launch, Offer, Refuse};
@@ -13,7 +14,7 @@ use std::sync::Barrier;
 const TASKS: u32 = 600;
 const REQUEST: [u64; 2] = [100, 1];
 
-/// A job for one of the clients. All jobs together need 30 of 40 machines, so there are conflicts, but all fit.
+/// Submits a job for one of the clients. All jobs together need 30 of 40 machines: they fit, but there are conflicts.
 fn job(cell: &SharedCell, scheduler: &str, tenant: &str) -> JobId {
     let mut job = Job::batch(format!("{tenant}-job"), TaskGroup::new(TASKS, Amounts::new(REQUEST)));
     (job.scheduler, job.tenant) = (scheduler.into(), tenant.into());
@@ -75,7 +76,7 @@ fn offers(cell: &SharedCell) -> mesos::Counters {
     front.counters()
 }
 
-/// Requests all containers of a job. Once some are allocated, the other clients begin.
+/// Requests all containers of a job from a request frontend. Once some are allocated, the other clients begin.
 fn asks(cell: &SharedCell, id: JobId, begun: &Barrier) -> yarn::Counters {
     let settings = yarn::Settings {
         machine_delay: 3,

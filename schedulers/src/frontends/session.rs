@@ -1,8 +1,8 @@
-//! A frontend's session: its view, its jobs, and the transaction with an unknown outcome.
+//! A frontend's session: its view, its jobs, and a transaction whose outcome is unknown.
 //!
-//! Claims are subtracted from the view until their result is known. If a connection breaks after a transaction was
-//! sent, the session sends the same transaction again before any other decision. The cell recognises its id and returns
-//! the first result.
+//! Claims are subtracted from the view until their result is known. If the connection breaks after a transaction was
+//! sent, the session sends the same transaction again before it makes any other decision. The cell recognises the id of
+//! the transaction and returns the first result.
 
 use super::task_index::{Mark, TaskIndex};
 use crate::dominant::Totals;
@@ -19,19 +19,19 @@ pub(crate) enum Reply {
     Dropped(HandleError),
 }
 
-/// The session; see the head of the file.
+/// Session of a frontend with a cell.
 #[derive(Debug)]
 pub(crate) struct Session {
     pub(crate) view: View,
     pub(crate) task_index: TaskIndex,
     pub(crate) totals: Totals,
     unknown: Option<Transaction>,
-    /// Jobs whose compiled data in the view is outdated. It is kept while claims may be unanswered.
+    /// Jobs whose compiled data in the view is outdated. The data is kept while claims may be unanswered.
     stale: BTreeSet<JobId>,
 }
 
 impl Session {
-    /// Registers under a name; jobs that name it as their scheduler are the frontend's.
+    /// Registers the frontend under a name. Its jobs are those that name it as their scheduler.
     pub(crate) fn new(
         cell: &(impl CellHandle + ?Sized),
         name: Text,
@@ -46,7 +46,7 @@ impl Session {
         })
     }
 
-    /// Brings view, jobs and totals up to the cell's current version.
+    /// Updates the view, the jobs and the total resources to the cell's current version.
     pub(crate) fn sync(&mut self, cell: &(impl CellHandle + ?Sized)) -> Result<(), HandleError> {
         self.view.sync(cell)?;
         let claimed = self.claimed();
@@ -71,7 +71,8 @@ impl Session {
         open.map(|(task, ..)| task).chain(unknown).collect()
     }
 
-    /// Resends the transaction with an unknown outcome, if there is one.
+    /// Sends the transaction with an unknown outcome again. Returns the transaction and its outcome; `None` if there is
+    /// no such transaction.
     ///
     /// # Errors
     /// If the outcome is still unknown.
@@ -90,7 +91,8 @@ impl Session {
         }
     }
 
-    /// Submits the open claims and releases. Returns `None` if there is nothing to submit.
+    /// Submits the open claims and the releases as a transaction. Returns the transaction and its outcome; `None` if
+    /// there is nothing to submit.
     ///
     /// # Errors
     /// If the outcome is unknown: call [`Session::ask_again`] next.

@@ -1,11 +1,11 @@
 //! Index of a frontend's jobs and the states of their tasks.
 //!
-//! A task is pending, claimed, placed, or over. States come from deltas. For the frontend's own claims, they come from
-//! the frontend before the cell reports them. A task's request counts as used by its job and its tenant from the claim
-//! until the task has left its machine.
+//! A task is pending, claimed, placed, or over. States come from deltas. The frontend's own claims are recorded before
+//! a delta contains them. A task's request counts as used by its job and its tenant from the claim until the task has
+//! left its machine.
 //!
-//! Invariant: the used amounts are the sums of the requests of claimed and placed tasks. A task is in its group's list
-//! of pending tasks exactly if its state says so.
+//! Invariant: the used amounts are the sums of the requests of claimed and placed tasks. The list of pending tasks of a
+//! group has exactly the tasks whose state is pending.
 
 use crate::dominant::{Sums, count};
 use omega_cellstate::{Delta, TaskDelta};
@@ -18,11 +18,11 @@ use std::sync::Arc;
 pub(crate) enum Mark {
     /// The task waits for a machine.
     Waiting,
-    /// This frontend has claimed a machine for the task, and the answer is pending.
+    /// This frontend has claimed a machine for the task, and the cell has not answered yet.
     Claimed,
     /// The task has a machine.
     Placed(MachineId),
-    /// Not to be placed: the task has ended, or the cell rejected its claim for a reason that the next sync explains.
+    /// The task is not to be placed: it has ended, or the cell rejected its claim and the next sync brings its state.
     Over,
 }
 
@@ -35,7 +35,7 @@ impl Mark {
         }
     }
 
-    /// Whether the task has, or is about to have, a part of a machine.
+    /// Whether the resources of the task count as used, because it has a machine or a claim for one.
     fn uses(self) -> bool {
         matches!(self, Mark::Claimed | Mark::Placed(_))
     }
@@ -56,7 +56,7 @@ pub(crate) struct Left {
 #[derive(Debug)]
 pub(crate) struct Entry {
     pub(crate) job: Arc<Job>,
-    /// Resources that a task of each group needs.
+    /// Resources that a task of each group needs, by group and kind.
     needs: Vec<Vec<i64>>,
     tasks: Vec<(u16, Mark)>,
     waiting: Vec<BTreeSet<u32>>,
@@ -64,12 +64,12 @@ pub(crate) struct Entry {
     pub(crate) used: Sums,
 }
 
-/// The task index; see the head of the file.
+/// Index of a frontend's jobs and the states of their tasks.
 #[derive(Debug, Default)]
 pub(crate) struct TaskIndex {
     jobs: BTreeMap<JobId, Entry>,
     tenants: BTreeMap<Text, Sums>,
-    /// Jobs that changed or ended since the last call of `take_stale`, so that their compiled data is outdated.
+    /// Jobs that changed or ended since the last call of `take_stale`; their compiled data in the view is outdated.
     stale: BTreeSet<JobId>,
     left: Vec<Left>,
 }
@@ -158,7 +158,7 @@ impl TaskIndex {
         self.jobs.iter().map(|(id, entry)| (*id, entry))
     }
 
-    /// Resources used by tasks of a tenant's jobs of this frontend.
+    /// Sums of the resources used by the tenant's tasks that belong to jobs of this frontend.
     pub(crate) fn used_by(&self, tenant: &str) -> Option<&Sums> {
         self.tenants.get(tenant)
     }
@@ -178,7 +178,7 @@ impl TaskIndex {
         self.jobs.get(&id.job)?.task(id.index)
     }
 
-    /// Records a state of a task before the cell reports it.
+    /// Records the mark of a task before a delta contains its state.
     pub(crate) fn note(&mut self, id: TaskId, mark: Mark) {
         let Some((group, _)) = self.task(id) else { return };
         self.set(id, (group as u16, mark));
@@ -200,7 +200,7 @@ impl TaskIndex {
         }
     }
 
-    /// Applies a sync. `is_claimed` returns whether a task has an unanswered claim, which the cell does not know.
+    /// Applies the delta of a sync. `is_claimed` returns whether a task has a claim that the cell has not answered.
     pub(crate) fn hear(&mut self, delta: &Delta, is_claimed: impl Fn(TaskId) -> bool) {
         let before = if delta.full { self.forget_all() } else { Vec::new() };
         for change in &delta.jobs {
@@ -247,7 +247,7 @@ impl TaskIndex {
         }
     }
 
-    /// Removes a job, with the resources of its tasks.
+    /// Removes a job, and subtracts the resources that its tasks use.
     fn remove(&mut self, id: JobId) {
         let Some(entry) = self.jobs.remove(&id) else { return };
         let Some(tenant) = self.tenants.get_mut(&entry.job.tenant) else { return };
@@ -282,7 +282,10 @@ impl TaskIndex {
         placed
     }
 
-    /// State of a task after a full delta; `None` if it still has the same machine.
+    /// Compares a task that had a machine with its state after a full delta.
+    ///
+    /// Returns `None` if the task still has the same machine; otherwise its new state, which is `None` if its job was
+    /// removed. `ended` is the state of the task in the delta if it has ended.
     fn compare(
         &self,
         (task, machine): (TaskId, MachineId),
@@ -297,7 +300,7 @@ impl TaskIndex {
         }
     }
 
-    /// Marks tasks with unanswered claims, because a full delta does not contain them.
+    /// Marks tasks with unanswered claims as claimed, because a full delta reports them as pending.
     fn mark_claimed(&mut self, is_claimed: impl Fn(TaskId) -> bool) {
         let ids: Vec<TaskId> = self
             .jobs

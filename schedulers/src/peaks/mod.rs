@@ -1,19 +1,18 @@
-//! Peak controller: a scheduler that shrinks batch tasks when a peak begins, and lets them grow
-//! again after it.
+//! Peak controller: a scheduler that throttles batch tasks when a peak begins, and restores them after it.
 //!
 //! ```text
-//!   a peak begins                                        it is over
-//!   batch exceeds its share of a machine         tasks want more, and it is free
-//!      ├─ tasks give up what they hold beyond             └─ they grow again
-//!      │  their request: they run on
+//!   a peak begins                                        the peak ends
+//!   batch exceeds its share of a machine                 optional resources are free
+//!      ├─ tasks are throttled to their requests,            └─ throttled tasks get them back
+//!      │  and continue to run
 //!      └─ if that is not enough, tasks are released:
 //!         they are pending, and placed elsewhere
 //! ```
 //!
-//! The cell rejects claims beyond the share of batch, but removes no task from a machine: which
-//! tasks to release is a scheduler's decision. Each step looks at the present cell and submits one
-//! transaction of releases and resizes. Wrong or late changes conflict, and the next step corrects
-//! them. So a controller has no state to lose, and two of them do no harm.
+//! The cell rejects claims beyond the share of batch, but removes no task from a machine: a scheduler decides which
+//! tasks to release. Each step syncs with the cell and submits one transaction of releases and resizes. Changes that
+//! are wrong or too late conflict, and the next step corrects them. So a controller has no state that could be lost,
+//! and two controllers do no harm.
 //!
 //! - [`plan`](mod@plan): the changes, computed from a view.
 
@@ -51,7 +50,7 @@ impl Default for Settings {
     }
 }
 
-/// Changes of one pass.
+/// Counters of one step.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Kept {
     /// Tasks that were shrunk to their request.
@@ -62,13 +61,12 @@ pub struct Kept {
     pub grown: u64,
     /// Changes that the cell rejected.
     pub refused: u64,
-    /// Machines on which batch tasks still exceed their share, either until further changes are made or because of
-    /// budgets.
+    /// Machines on which batch tasks still exceed their share, because more changes are needed or budgets forbid them.
     pub over: u64,
 }
 
 impl Kept {
-    /// Adds the counters of a later step, and replaces `over` by its value.
+    /// Adds the counters of a later step. `over` is replaced by the later value.
     pub fn add(&mut self, later: Kept) {
         self.throttled += later.throttled;
         self.released += later.released;
@@ -78,8 +76,8 @@ impl Kept {
     }
 }
 
-/// Time for which a task is left alone after a rejected change, in milliseconds of cell time. A change of a quota, or
-/// of another task's runtime affinity, takes about as long.
+/// Time for which a task is left alone after a rejected change, in milliseconds of cell time. The obstacle may be a
+/// quota or another task's runtime affinity, which take about as long to change.
 const REST_MS: u64 = 60_000;
 
 /// The peak controller; see the head of the file.
@@ -87,7 +85,7 @@ const REST_MS: u64 = 60_000;
 pub struct PeakController {
     view: View,
     settings: Settings,
-    /// Tasks that are left alone after a rejected change, each with the time until which this lasts.
+    /// Tasks that are left alone after a rejected change, each with the time at which this ends.
     resting: BTreeMap<TaskId, u64>,
     /// Version of the last commit's result. A remote view may be behind it, and then lacks the changes.
     answered: Version,

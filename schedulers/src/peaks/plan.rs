@@ -1,12 +1,11 @@
 //! Plan of the peak controller: tasks to throttle for a peak, and to restore after it.
 //!
-//! On a machine where batch exceeds its share, tasks are throttled to their requests, the least
-//! important first, and among equals the youngest, so that the least work is lost. If that is not
-//! enough, tasks are released in the same order. Then superfluous releases are undone, the most
-//! important first.
+//! On a machine where batch exceeds its share, tasks are throttled to their requests. The least important tasks are
+//! first; among equals, the youngest are first, so that the least work is lost. If that is not enough, tasks are
+//! released in the same order. Then superfluous releases are undone, the most important first.
 //!
-//! Outside of peaks, throttled tasks on machines with a calendar get back their optional resources
-//! where these are free, the most important first, and among equals the oldest.
+//! Outside of peaks, throttled tasks on machines with a calendar get back their optional resources where these are
+//! free. The most important tasks are first; among equals, the oldest are first.
 
 use crate::preemption::Budget;
 use omega_cellstate::{BLOCK, PlacedTask, View};
@@ -40,9 +39,9 @@ impl Plan {
     }
 }
 
-/// Plans changes. The view keeps placements and is not changed. Tasks that disruption budgets protect, and tasks left
-/// alone after a rejection, stay as they are. The plan has at most `most` changes, of which those needed for peaks come
-/// first.
+/// Computes the changes. The view must keep placements, and is not changed. Tasks that disruption budgets protect, and
+/// tasks left alone after a rejection, stay as they are. The plan has at most `most` changes, of which those needed for
+/// peaks come first.
 #[must_use]
 pub fn plan(
     view: &View,
@@ -113,7 +112,8 @@ fn batch_on(view: &View, row: usize) -> Vec<Batch> {
     tasks
 }
 
-/// Rest of the batch share on a machine, for each kind that a peak bounds. Negative if batch tasks exceed the share.
+/// Unused part of the batch share on a machine, for each resource kind that a peak limits. Negative if batch tasks
+/// exceed the share.
 struct Room(Vec<(KindId, i64)>);
 
 impl Room {
@@ -194,7 +194,7 @@ impl Batch {
     }
 }
 
-/// Tasks to restore in a row.
+/// Returns the tasks in a row to restore, each with the allocation that it gets.
 fn grows_on(view: &View, row: usize) -> Vec<Resize> {
     if view.block(row / BLOCK).schedulable() >> (row % BLOCK) & 1 == 0 {
         return Vec::new();

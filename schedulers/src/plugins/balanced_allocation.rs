@@ -1,4 +1,4 @@
-//! Balance between the used shares of a machine's kinds. (Kubernetes' NodeResourcesBalancedAllocation.)
+//! Balance between the used shares of a machine's resource kinds. (Kubernetes' NodeResourcesBalancedAllocation.)
 
 use super::normalize::POINT;
 use super::usage::{Amount, Resource, Usage, double};
@@ -8,13 +8,14 @@ use omega_core::Kinds;
 use pulp::Arch;
 use smallvec::SmallVec;
 
-/// Score: prefers machines whose kinds are more evenly allocated with the task than without it. 75 of 100 points mean
-/// no change.
+/// Score: prefers machines whose resource kinds are more evenly allocated with the task than without it. 75 of 100
+/// points mean no change.
 #[derive(Clone, Debug)]
 pub struct BalancedAllocation(Vec<Resource>);
 
 impl BalancedAllocation {
-    /// Creates the score for those of these kinds that the cell has.
+    /// Creates the score for the resource kinds with these names. Names of kinds that the cell does not have are
+    /// ignored.
     #[must_use]
     pub fn new(names: &[&str], kinds: &Kinds) -> BalancedAllocation {
         let named = |name: &&str| Resource::named(name, Amount::Claimed, kinds);

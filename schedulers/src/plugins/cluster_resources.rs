@@ -5,8 +5,10 @@ use crate::plugin::{Filter, Judged, Reads, Tasks};
 use omega_cellstate::Block;
 use omega_core::KindId;
 
-/// Filter: enough of each cluster resource is left. The filter accepts or rejects all machines alike, so it is called
-/// once per decision. The placer queries the number of tasks that fit.
+/// Filter: enough of each cluster resource is left.
+///
+/// The filter accepts or rejects all machines alike, so the resources are checked once per decision. For a decision
+/// about several tasks, the placer finds the number of tasks for which the resources suffice.
 #[derive(Clone, Copy, Debug)]
 pub struct CellWide;
 

@@ -57,7 +57,7 @@ impl DefaultPreemption {
         DefaultPreemption { candidates, budgets, rng: None }
     }
 
-    /// A number below `bound`.
+    /// Returns a random number below `bound`.
     fn draw(&mut self, view: &View, bound: usize) -> usize {
         let seed = u64::from(view.scheduler().0);
         self.rng.get_or_insert_with(|| Pcg64::seed_from_u64(seed)).random_range(0..bound.max(1))

@@ -152,7 +152,7 @@ mod tests {
         assert_eq!(fragments.fragment(2000, &[1000, 1000]), 2000);
         // With less processor the shape with two devices does not fit.
         assert_eq!(fragments.fragment(1500, &[1000, 1000]), 2000 + 2000);
-        // The 400 thousandths that are free of the second device are too little for half a device.
+        // The second device has 400 thousandths free, too little for half a device.
         assert_eq!(fragments.fragment(4000, &[1000, 400]), 3 * 400 + 1400 + 1400);
         assert_eq!(fragments.fragment(500, &[1000, 400]), 3 * 1400 + 1400 + 1400);
         assert_eq!(fragments.fragment(500, &[0, 0]), 0);

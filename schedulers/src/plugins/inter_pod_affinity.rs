@@ -12,7 +12,7 @@ use omega_core::TaskRule;
 pub struct InterPodAffinity {
     /// Weight of a running task's required affinity to this task, 0 to 100.
     pub required_weight: u32,
-    /// Whether the score ignores tasks without preferences of their own. (Kubernetes'
+    /// Whether preferences of running tasks count for a task without preferences of its own. (Kubernetes'
     /// `ignorePreferredTermsOfExistingPods`.)
     pub preferences: Preferences,
 }

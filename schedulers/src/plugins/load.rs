@@ -1,19 +1,18 @@
 //! Measured load of machines: a score and a filter that use load reports.
 //!
-//! Claims bound the use of tasks, and usually overestimate it. A fresh report is a better estimate;
-//! an old one is worse than the claims. So the estimated use is a weighted mean of both, and the
-//! weight of a report halves with each half-life:
+//! Claims bound the use of tasks, and usually overestimate it. A fresh report is a better estimate; an old one is worse
+//! than the claims. So the estimated use is a weighted mean of both, and the weight of a report halves with each
+//! half-life:
 //!
 //! ```text
 //!   in use = w * (reported + claimed since the report) + (1 - w) * claimed        w = 2^(-age / half-life)
 //! ```
 //!
-//! Claims since the report are added to it, because it does not contain them. Without that, all
-//! schedulers would choose the machine that last reported to be idle. For a machine without a
-//! report, the claims are the estimate.
+//! Claims since the report are added to the reported use, because the report does not contain them. Otherwise all
+//! schedulers would choose the machine that last reported to be idle. For a machine without a report, the claims are
+//! the estimate.
 //!
-//! All numbers are integers: weights are in 1024ths, and amounts are below 2^52, so no product
-//! overflows.
+//! All numbers are integers: weights are in 1024ths, and amounts are below 2^52, so no product overflows.
 
 use super::normalize::POINT;
 use super::usage::percent;
@@ -29,7 +28,7 @@ const WHOLE: i64 = 1024;
 const WEIGHTS: [i64; 16] =
     [1024, 981, 939, 899, 861, 825, 790, 756, 724, 693, 664, 636, 609, 583, 558, 535];
 
-/// Larger amounts count as this, like capacities in a view.
+/// Maximum amount. Larger amounts count as this one, like capacities in a view.
 const AMOUNT_MAX: i64 = (1 << 52) - 1;
 
 /// Half-life of load reports.
@@ -113,7 +112,7 @@ fn reads() -> Reads {
     Reads::AMOUNTS | Reads::LOAD | Reads::DESCRIPTION | Reads::TIME
 }
 
-/// Score: prefers machines of which less is in use by the estimate from load reports. See the head of the file.
+/// Score: prefers machines with lower use, as estimated from load reports. See the head of the file.
 #[derive(Clone, Debug)]
 pub struct LoadAware {
     half_life: HalfLife,
@@ -162,7 +161,7 @@ impl Score for LoadAware {
     }
 }
 
-/// Largest percentage of one kind that may be in use on a machine that accepts another task.
+/// Limit on the estimated use of one resource kind on a machine, including the task to be placed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limit {
     /// The resource kind.
@@ -173,11 +172,11 @@ pub struct Limit {
     pub batch_percent: u32,
 }
 
-/// Filter: with the task, the machine's estimated use stays below the limit for its kind of job. See the head of the
-/// file.
+/// Filter: with the task, the machine's estimated use stays within a limit. Services and batch jobs have different
+/// limits. See the head of the file.
 ///
-/// So a machine with low use accepts more tasks, up to the cell's bound on overcommit, and a busy machine fewer. The
-/// cell does not check this limit.
+/// So a machine with low use accepts more tasks, up to the cell's bound on overcommit, and a busy machine accepts
+/// fewer. The cell does not check this limit.
 #[derive(Clone, Debug)]
 pub struct LoadLimit {
     half_life: HalfLife,

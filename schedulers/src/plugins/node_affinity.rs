@@ -8,9 +8,10 @@ use omega_cellstate::{BLOCK, Block, MachineSet, SetId, View};
 use omega_core::Affinity;
 use smallvec::SmallVec;
 
-/// Filter: the machine matches the required affinity. Score: prefers machines that match preferences of more weight.
+/// Filter: the machine matches the required affinity. Score: prefers machines that match preferences with a higher
+/// total weight.
 ///
-/// Both include the affinity of the profile, which applies to all its tasks in addition to their own. (Kubernetes'
+/// Both include the affinity of the profile, which every task has in addition to its own. (Kubernetes'
 /// `addedAffinity`.)
 #[derive(Clone, Debug, Default)]
 pub struct NodeAffinity {

@@ -1,4 +1,4 @@
-//! Labels that machines have or lack, whatever their values. (Kubernetes' NodeLabel of old.)
+//! Labels that machines have or lack, whatever their values. (Kubernetes' former NodeLabel.)
 
 use super::normalize::POINT;
 use crate::plugin::{Filter, Reads, Score, Tasks, lanes};

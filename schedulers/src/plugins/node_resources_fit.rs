@@ -1,6 +1,6 @@
 //! Room for a task, and the used share of a machine. (Kubernetes' NodeResourcesFit.)
 //!
-//! The scores in `resources.rs` work in fractions; this one computes the same integers as Kubernetes.
+//! The scores in `resources.rs` work in fractions; the score here computes the same integers as Kubernetes.
 
 use super::normalize::POINT;
 use super::resources::{ResourcesFit, could_fit, pieces_fit};
@@ -11,15 +11,15 @@ use omega_core::Kinds;
 use pulp::Arch;
 use smallvec::SmallVec;
 
-/// Largest weight, which is also Kubernetes'.
+/// Largest weight, as in Kubernetes.
 const WEIGHT_MAX: u32 = 100;
 
 /// Arguments of [`NodeResourcesFit`]. The defaults are those of Kubernetes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FitArgs {
-    /// Names of ignored kinds; those without a `/` have no effect.
+    /// Names of resource kinds that the filter ignores. A name without a `/` has no effect.
     pub ignored: Vec<String>,
-    /// Ignores all kinds that have one of these before the `/` in their names.
+    /// Prefixes of ignored resource kinds: the part of a kind's name before the `/`.
     pub ignored_groups: Vec<String>,
     /// Scoring strategy by usage.
     pub strategy: Strategy,
@@ -45,22 +45,22 @@ pub enum Strategy {
     LeastAllocated,
     /// The fuller the machine, the better.
     MostAllocated,
-    /// Points of the function, ascending by percentage. Between them the function is a straight line, before the first
-    /// and after the last it is constant.
+    /// A function of the percentage in use, given by points in ascending order. Between two points the function is a
+    /// straight line; before the first point and after the last it is constant.
     RequestedToCapacityRatio(Vec<ShapePoint>),
 }
 
 /// A point of [`Strategy::RequestedToCapacityRatio`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ShapePoint {
-    /// Part of a kind that is in use, in percent.
+    /// Used part of a resource kind, in percent.
     pub percent: u8,
     /// Score at this usage, 0 to 10.
     pub score: u8,
 }
 
-/// Filter: the machine has enough of every requested kind, devices and cores. Score: the machine's allocation with the
-/// task, by a [`Strategy`].
+/// Filter: the machine has enough of every requested resource kind, enough devices and enough cores. Score: the
+/// machine's allocation with the task, by a [`Strategy`].
 ///
 /// The cell still checks kinds that the filter ignores, so a profile adds the cell's own filter for them. Leave a kind
 /// out of the cell if it should not be checked at all.
@@ -72,7 +72,7 @@ pub struct NodeResourcesFit {
     resources: Vec<(Resource, i32)>,
 }
 
-/// A strategy, made ready.
+/// A strategy in the form that scoring uses.
 #[derive(Clone, Debug)]
 enum Prefer {
     Empty,
@@ -127,7 +127,7 @@ impl Prefer {
     }
 }
 
-/// Score of a percentage in use, 0 to 100.
+/// Returns the score, 0 to 100, for a percentage in use.
 fn shape(points: &[ShapePoint], percent: i32) -> i32 {
     let place = |point: &ShapePoint| (i32::from(point.percent), i32::from(point.score) * 10);
     let after = points.iter().position(|point| percent <= i32::from(point.percent));
@@ -207,11 +207,12 @@ fn share<const LEFT: bool>(usage: &Usage<'_>, lane: usize) -> (i32, i32) {
     (percent(part, capacity) as i32 * has, has)
 }
 
-/// The average of the kinds' percentages, rounded down, in points.
+/// Divides a weighted sum of percentages by the sum of the weights. Returns the mean, rounded down to whole points; 0
+/// if the weights are 0.
 #[inline(always)]
 fn average(sum: i32, weight: i32) -> i32 {
-    // Both numbers are small: the percentages of 16 kinds with weights of 100 sum up to 160,000. So half a unit more
-    // keeps the quotient clear of the next lower integer, whatever the rounding of a single-precision float.
+    // Both numbers are small: the percentages of 16 kinds with weights of 100 sum up to 160,000. So adding a half keeps
+    // the quotient above the next lower integer, however the division of single-precision floats rounds.
     let quotient = (sum as f32 + 0.5) / weight.max(1) as f32;
     let floor = ((quotient - 0.5).max(0.0) + 8_388_608.0).to_bits() & 0x007f_ffff;
     floor as i32 * POINT * i32::from(weight > 0)

@@ -31,8 +31,8 @@ fn points_of(raw: i64, most: i64) -> i32 {
 /// Bound below which a value times 100, and the rounded-down quotient of two such values, are exact in a double.
 const EXACT: u64 = 1 << 46;
 
-/// Value in hundredths of `most`, rounded down. Processors divide doubles several times faster than
-/// integers.
+/// Value in hundredths of `most`, rounded down. Computed in doubles where these are exact, because processors divide
+/// doubles several times faster than integers.
 #[inline]
 pub(super) fn hundredths(value: i64, most: i64) -> i64 {
     if value.unsigned_abs() < EXACT && most.unsigned_abs() < EXACT {

@@ -1,8 +1,7 @@
 //! Tasks spread over the domains of a topology. (Kubernetes' PodTopologySpread.)
 //!
 //! A hard spread is a filter, with the same counts as the cell's check. A soft spread is a score: fewer selected tasks
-//! in a machine's domain are better. The more domains there are, the more one task in a domain weighs, by the logarithm
-//! of their number.
+//! in a machine's domain are better. The weight of one task grows with the logarithm of the number of domains.
 
 use super::normalize::{POINT, hundredths};
 use super::rules::lacks_place;

@@ -5,8 +5,10 @@ use crate::plugin::{Filter, Judged, Reads, Tasks, lanes};
 use crate::refusals::News;
 use omega_cellstate::Block;
 
-/// Filter: the claim is within the limits of the task's tenant and its ancestors. The filter accepts or rejects all
-/// machines alike, so it is called once per decision. The placer queries the number of tasks that fit.
+/// Filter: the claim is within the limits of the task's tenant and the tenant's ancestors.
+///
+/// The filter accepts or rejects all machines alike, so the limits are checked once per decision. For a decision about
+/// several tasks, the placer finds the number of tasks that the limits allow.
 #[derive(Clone, Copy, Debug)]
 pub struct WithinQuota;
 

@@ -1,10 +1,10 @@
-//! Reclaims guarantees: if a tenant uses less than its guarantee, tasks of tenants that use more than theirs are
-//! evicted for its tasks.
+//! Reclaims guarantees: evicts tasks of tenants that use more than their guarantee, to make room for a tenant that uses
+//! less than its own.
 //!
 //! The cell checks the same rule at commit (see [`TenantConfig`](omega_core::TenantConfig)): it compares the branches
-//! below the nearest common ancestor. This plugin only chooses the cheapest machine: the one whose most important
-//! victim is the least important, then the one with the fewest victims. Uncommitted claims and evictions count as used
-//! and freed, as they do at commit.
+//! below the nearest common ancestor. This plugin only chooses the cheapest machine. The cheapest machine is the one
+//! whose most important victim is the least important; of several such machines, the one with the fewest victims.
+//! Uncommitted claims count as used, and uncommitted evictions as freed, as at commit.
 
 use crate::events::Events;
 use crate::plugin::Tasks;
@@ -26,7 +26,7 @@ pub struct Reclaim {
     rng: Option<Pcg64>,
 }
 
-/// For each branch of other tenants, its use beyond the guarantee, by kind.
+/// For each branch of other tenants, the branch's use beyond its guarantee, by resource kind.
 type Borrowed = BTreeMap<Text, Vec<i64>>;
 
 impl Reclaim {
@@ -102,13 +102,13 @@ impl Cost {
     }
 }
 
-/// Whether a tenant is `above`, or below it in the tree.
+/// Whether a tenant is the tenant `above`, or is below that tenant in the tree.
 fn is_in(view: &View, tenant: &str, above: &Text) -> bool {
     view.tenant_line(tenant).iter().any(|known| known.terms.name == *above)
 }
 
-/// Branches that use more than their guarantee of a requested kind, while the tenant would stay within its own. Each
-/// has the amounts beyond the guarantee.
+/// Returns the branches that use more than their guarantee of a requested resource kind, each with the amounts beyond
+/// the guarantee. A branch counts only if the tenant's own branch stays within its guarantee with the request.
 fn lent_out(view: &View, tenant: &Text, request: &Amounts) -> Borrowed {
     let mut borrowed = Borrowed::new();
     let own = view.own_use();
@@ -137,7 +137,7 @@ fn lent_out(view: &View, tenant: &Text, request: &Amounts) -> Borrowed {
 }
 
 /// Subtracts a task's allocation from the amounts that its branch borrows. Returns whether the branch borrowed any of
-/// them.
+/// them; if not, subtracts nothing.
 fn give_back(view: &View, tenant: &Text, task: PlacedTask, borrowed: &mut Borrowed) -> bool {
     let (Some(job), Some(request)) = (view.job_of(task.id), view.held_by(&task)) else {
         return false;
@@ -189,7 +189,7 @@ fn victims(
             break;
         }
     }
-    // Spares victims without which the task fits as well, the most important first.
+    // Spares victims that need not be evicted for the task to fit, the most important first.
     let mut kept = Vec::new();
     for task in gone.iter().rev().copied().collect::<Vec<_>>() {
         view.put_back(row, task);

@@ -17,8 +17,9 @@ impl Filter for Reservations {
         Reads::DESCRIPTION | Reads::JOB | Reads::TIME
     }
 
-    /// Events after which a reservation may accept more tasks: its end is a change, and a change of the tenant tree,
-    /// which views receive with quotas, may change its tenants. Passing time alone only makes it reject more.
+    /// Events after which a reservation may accept more tasks. One is the end of a reservation. Another is a change of
+    /// the tenant tree, which may change a reservation's tenants; views receive the tree with quotas. Passing time
+    /// alone only makes a reservation reject more.
     fn wakes_on(&self) -> Events {
         let changed = Events::MACHINE_ADDED | Events::MACHINE_CHANGED;
         changed | Events::RESERVATIONS_CHANGED | Events::QUOTA_CHANGED
@@ -45,7 +46,8 @@ impl Filter for Reservations {
     }
 }
 
-/// Reason for which a reservation excludes these tasks from the machine in a row, with its tenants, as a clause.
+/// Returns the reason for which a reservation excludes these tasks from the machine in a row, as a clause with the
+/// reservation's tenants. `None` if no reservation excludes them.
 pub(crate) fn why_reserved(tasks: &Tasks<'_>, row: usize) -> Option<String> {
     let of = tasks.view.reservation_on(row, tasks.job)?;
     let tenants: Vec<&str> = of.tenants.iter().map(|tenant| &**tenant).collect();

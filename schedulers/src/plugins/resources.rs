@@ -33,7 +33,7 @@ impl Filter for Schedulable {
     }
 }
 
-/// Filter: the machine has enough of every requested kind, devices and cores.
+/// Filter: the machine has enough of every requested resource kind, enough devices and enough cores.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ResourcesFit;
 
@@ -67,7 +67,7 @@ pub(super) fn pieces_fit(need: &Need, block: Block<'_>, among: u64) -> u64 {
     if need.cores.is_none() { with_devices } else { block.cores_fit(need, with_devices) }
 }
 
-/// Kind that counts tasks, and so bounds the number of tasks on a machine.
+/// Name of the resource kind that counts tasks, and so bounds the number of tasks on a machine.
 const TASKS_KIND: &str = "pods";
 
 /// Machines that could fit a task if they were empty. As in Kubernetes, the maximum number of tasks and ignored kinds
@@ -186,8 +186,8 @@ fn score_of(share: f32) -> i32 {
     (scaled.to_bits() & 0x007f_ffff) as i32
 }
 
-/// Writes the scores of a block as means of `N` kinds. This is a type so that the code it calls is compiled for the
-/// widest vectors.
+/// Writes the scores of a block as means of `N` kinds. This is a type and not a function, because `pulp` compiles a
+/// type's `call` for the widest vectors.
 struct Write<'a, const N: usize> {
     shares: [(LeftShare<'a>, f32); N],
     scores: &'a mut [i32; BLOCK],

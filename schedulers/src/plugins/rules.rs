@@ -1,4 +1,4 @@
-//! Rules about other tasks: anti-affinity, affinity, spread, shares, ports.
+//! Rules about other tasks: anti-affinity, affinity, spread, limits, ports.
 
 use crate::events::Events;
 use crate::plugin::{Filter, Judged, Reads, SCORE_MAX, Score, Tasks, lanes};
@@ -77,8 +77,8 @@ impl Filter for TaskLimits {
     }
 }
 
-/// Machines in `among` that a family of rules rejects because they lack the label of a level, if this is the first
-/// reason.
+/// Returns the machines in `among` that lack the label of a level, if this is the first reason for which a family of
+/// rules rejects them.
 pub(super) fn lacks_place(
     tasks: &Tasks<'_>,
     block: Block<'_>,
@@ -90,7 +90,7 @@ pub(super) fn lacks_place(
     lacking.fold(0, |word, lane| word | 1 << lane)
 }
 
-/// Score: prefers domains with few tasks of those that a soft spread counts.
+/// Score: prefers machines in domains with few of the tasks that soft spreads count.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SpreadWishes;
 

@@ -1,9 +1,9 @@
 //! The tasks of a job spread over machines and zones. (Kubernetes' former SelectorSpread.)
 //!
-//! The tasks of a job belong together, like those of a service or replica set in Kubernetes. If a group has a soft
-//! spread over machines, the tasks that its first such spread selects are counted instead. A decision does not have to
-//! count tasks: the view keeps the number of a job's tasks on each machine, and the cell keeps the counts of the
-//! spread.
+//! The score counts the tasks of the job, as Kubernetes counts the pods of a service or replica set. If the group has a
+//! soft spread over machines, the tasks that the first such spread selects are counted instead. A decision does not
+//! have to count tasks: the view keeps the number of a job's tasks on each machine, and the cell keeps the counts of
+//! the spread.
 
 use super::normalize::POINT;
 use crate::plugin::{Reads, Tasks, lanes};
@@ -14,7 +14,7 @@ use omega_core::Text;
 /// Default label of a machine's zone, as in Kubernetes.
 pub const ZONE: &str = "topology.kubernetes.io/zone";
 
-/// Share of the zones in the score; the machines have the rest.
+/// Part of the score that depends on the zone's tasks. The rest depends on the machine's tasks.
 const ZONE_WEIGHT: f64 = 2.0 / 3.0;
 
 /// Score: prefers machines that have fewer tasks of the job, and whose zones have fewer of them.
@@ -30,14 +30,14 @@ impl Default for SelectorSpread {
 }
 
 impl SelectorSpread {
-    /// Creates the score with zones by the label with this key.
+    /// Creates the score. The label with this key is the machine's zone.
     #[must_use]
     pub fn new(zone: impl Into<Text>) -> SelectorSpread {
         SelectorSpread { zone: zone.into() }
     }
 }
 
-/// Counts, by machine, of the tasks that belong together.
+/// Number of counted tasks on each machine.
 enum Counts<'a> {
     OfJob(JobPlaces<'a>),
     OfWish(WishCounts<'a>),

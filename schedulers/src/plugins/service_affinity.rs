@@ -13,8 +13,8 @@ use omega_cellstate::{BLOCK, Block, JobPlaces, Level, View};
 use omega_core::{Operator, TaskGroup, Text};
 use smallvec::SmallVec;
 
-/// Filter: the machine has the same values of some labels as the job's running tasks. Score: higher
-/// if fewer of them run on machines with the same values of some labels.
+/// Filter: the machine has the same values of given labels as the job's running tasks. Score: higher if fewer tasks of
+/// the job run on machines with the same values of other given labels.
 #[derive(Clone, Debug, Default)]
 pub struct ServiceAffinity {
     labels: Vec<Text>,

@@ -33,7 +33,7 @@ impl Filter for Taints {
     }
 }
 
-/// Score: machines without a `PreferNoSchedule` taint that the task does not tolerate.
+/// Score: the maximum for a machine without a `PreferNoSchedule` taint that the task does not tolerate, else 0.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct AvoidMarked;
 

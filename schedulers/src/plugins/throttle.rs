@@ -24,7 +24,7 @@ pub struct Throttle {
 }
 
 impl Throttle {
-    /// A number below `bound`.
+    /// Returns a random number below `bound`.
     fn draw(&mut self, view: &View, bound: usize) -> usize {
         let seed = u64::from(view.scheduler().0);
         self.rng.get_or_insert_with(|| Pcg64::seed_from_u64(seed)).random_range(0..bound.max(1))
@@ -105,8 +105,9 @@ fn surplus_below(view: &View, row: usize, bound: Precedence) -> Vec<PlacedTask> 
     tasks.filter(has).copied().collect()
 }
 
-/// Fewest tasks to throttle in a row so that the task fits there; `None` if it does not fit even if all of `lower` are
-/// throttled. The most important tasks are spared first. The view is unchanged when this returns.
+/// Returns the tasks to throttle in a row so that the task fits there; `None` if it does not fit even if all of `lower`
+/// are throttled. As many tasks as possible are spared, the most important first. After the call, the view is as
+/// before.
 fn fewest(
     view: &mut View,
     preemptor: &Preemptor<'_>,

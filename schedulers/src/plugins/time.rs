@@ -3,8 +3,8 @@
 //! The queue does not re-sort jobs, so the keys of both orders must not change with time.
 //!
 //! **Least slack** (least laxity, Mok 1983; with equal run times, earliest deadline first): the slack of a job is the
-//! time until its deadline, less its run time. As time passes, every job loses the same slack, so the key is `due -
-//! run`, the latest possible start.
+//! time until its deadline, less its run time. As time passes, all jobs lose slack equally. So the key is `due - run`,
+//! the latest possible start.
 //!
 //! **Shortest first, with aging.** The response ratio (Brinch Hansen's HRRN, 1971) prefers short jobs without
 //! starvation, but its order changes with time. Linear aging has a fixed key: the job's number, plus one for each
@@ -39,8 +39,8 @@ impl Order for LeastSlack {
     }
 }
 
-/// Order by precedence, then by run time, the shortest first. The number of younger jobs that may overtake a job is
-/// bounded by its run time in steps.
+/// Order by precedence, then by run time, the shortest first. For each step of its run time, a job may be overtaken by
+/// one younger job.
 #[derive(Clone, Copy, Debug)]
 pub struct ShortestFirst {
     step_ms: u64,
@@ -56,7 +56,7 @@ impl Default for ShortestFirst {
 }
 
 impl ShortestFirst {
-    /// Creates an order in which one younger job may overtake a job for each `step_ms` of the latter's run time. A job
+    /// Creates an order in which a job may be overtaken by one younger job for each `step_ms` of its run time. A job
     /// without an estimate counts as taking `unknown_ms`.
     #[must_use]
     pub fn new(step_ms: u64, unknown_ms: u64) -> ShortestFirst {

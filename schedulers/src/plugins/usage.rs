@@ -1,4 +1,4 @@
-//! Usage of a kind, and exact shares of it.
+//! Usage of a resource kind, and exact percentages of its capacity.
 //!
 //! Kubernetes' scores are integer quotients, rounded down, and equal scores need the same quotients. Vector units
 //! cannot divide integers. So a quotient of doubles is computed, which is off by at most one, and corrected by its
@@ -8,27 +8,27 @@ use crate::plugin::Tasks;
 use omega_cellstate::{BLOCK, Block, View};
 use omega_core::{KindId, Kinds};
 
-/// Suffix of the kind whose request is a task's nominal request for scores, if that is above its real request.
-/// Kubernetes assumes 100 thousandths of a core and 200 MiB for a container without requests. Machines have so much of
-/// this kind that it never excludes a task.
+/// Suffix in the names of nominal resource kinds. If the cell has a nominal kind, scores count a task's request of that
+/// kind instead of the real request. (For a container without requests, Kubernetes' scores assume 100 thousandths of a
+/// core and 200 MiB.) Machines have so much of a nominal kind that it never excludes a task.
 const NOMINAL: &str = " (nominal)";
 
-/// Kinds by which a machine is scored even for a task that requests none.
+/// Resource kinds that count in scores even for a task that requests none of them.
 const ALWAYS: [&str; 4] = ["cpu", "memory", "ephemeral-storage", "disk"];
 
-/// The kind that counts tasks. Scores do not consider it.
+/// Name of the resource kind that counts tasks. Scores do not consider it.
 const COUNTED: &str = "pods";
 
-/// Amounts by which a task is counted in scores.
+/// Amounts that a task adds to the usage in scores.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Amount {
     /// The task's claim.
     Claimed,
-    /// Nominal amounts of kinds for which the cell has a nominal kind, else the claim.
+    /// The task's request of the nominal kind, if the cell has one, else the claim.
     Nominal,
 }
 
-/// A kind that a score considers.
+/// A resource kind that a score considers.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Resource {
     /// Kind whose capacity is used for shares.
@@ -56,7 +56,7 @@ impl Resource {
         view.keep_capacity(self.used);
     }
 
-    /// Request by which a task is counted.
+    /// Returns the amount that a task adds to the usage.
     pub(super) fn request(self, tasks: &Tasks<'_>) -> i64 {
         tasks.need.request.get(self.used.index()).copied().unwrap_or(0)
     }
@@ -101,8 +101,8 @@ impl Usage<'_> {
 /// 2^52: if it is added to a smaller number, the low bits of the double are the whole part of that number.
 const TWO_TO_52: f64 = 4_503_599_627_370_496.0;
 
-/// An amount from 0 to below 2^52 as a double, composed of bits, because a conversion of 64-bit integers is not
-/// compiled to vector instructions for older processors.
+/// Converts an amount from 0 to below 2^52 to a double, which is composed of bits. A conversion of 64-bit integers
+/// would not be compiled to vector instructions for older processors.
 #[inline(always)]
 pub(super) fn double(amount: i64) -> f64 {
     f64::from_bits(amount as u64 | TWO_TO_52.to_bits()) - TWO_TO_52

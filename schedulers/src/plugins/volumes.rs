@@ -1,11 +1,11 @@
 //! Plugins for volumes. (Kubernetes' VolumeBinding, VolumeZone, NodeVolumeLimits and VolumeRestrictions.)
 //!
-//! Each filter checks one aspect of the process's [`Volumes`]. A reservation checks all aspects again under one lock,
-//! so that only one of two schedulers that choose the same volume gets it. A profile has either all of the filters and
-//! the reservation, or none of them.
+//! Each filter checks one aspect of the process's [`Volumes`]. The reserve plugin checks all aspects again under one
+//! lock. So if two schedulers choose the same volume, only one of them gets it. A profile has either all of the filters
+//! and the reserve plugin, or none of them.
 //!
-//! Tasks without volumes cost nothing. Tasks with volumes have a search each, because one task's choice limits the
-//! next. Preemption does not help them, because the view does not have the users of volumes.
+//! Tasks without volumes cost nothing. Each task with volumes has its own search, because one task's choice limits the
+//! next. Preemption does not help these tasks, because the view does not record which tasks use a volume.
 
 use crate::events::Events;
 use crate::plugin::{Filter, Reads, Tasks};
@@ -19,7 +19,7 @@ use omega_core::{Job, JobId, TaskId, Text};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// Filter: on the machine, one aspect of the tasks' volumes is no obstacle.
+/// Filter: one aspect of the tasks' volumes does not exclude the machine.
 #[derive(Clone, Debug)]
 pub struct VolumeFilter {
     aspect: Aspect,
@@ -78,7 +78,7 @@ impl Filter for VolumeFilter {
     }
 }
 
-/// Reserves, binds and returns the volumes of tasks, and records which tasks use them.
+/// Reserves, binds and releases the volumes of tasks, and records which tasks use them.
 #[derive(Clone, Debug)]
 pub struct VolumeBinding {
     volumes: Volumes,

@@ -43,7 +43,7 @@ pub(super) enum Turn {
     Deciding,
     /// Waits after a conflict or a gang timeout until this time.
     Waiting(Nanos),
-    /// In backoff until this time. The number is the event count at its rejection.
+    /// In backoff until this time. The number is the event count at the job's rejection.
     Cooling(Nanos, u64),
     /// Sleeps until one of these events, or at the latest until this time.
     Sleeping(Nanos, Events),
@@ -70,7 +70,7 @@ pub(super) struct Totals {
 pub(super) struct Entry {
     /// The job as submitted.
     pub(super) job: Arc<Job>,
-    /// State by task number. Few tasks need no allocation.
+    /// State by task number. Up to four tasks need no allocation.
     pub(super) tasks: SmallVec<[TaskNote; 4]>,
     /// Pending tasks of each group, with the next one at the end. May contain tasks that are no longer pending.
     pub(super) pending: SmallVec<[SmallVec<[u32; 4]>; 1]>,

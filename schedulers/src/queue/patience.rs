@@ -28,8 +28,9 @@ impl Patience {
         self.backoff_min.saturating_mul(1 << failures.min(20)).min(self.backoff_max)
     }
 
-    /// Backoff of a gang after a number of timeouts: twice the longest backoff of other jobs, so that these can use the
-    /// room. It doubles with each timeout, up to 32 times that.
+    /// Returns the backoff of a gang that has timed out `times` times before. The first backoff is twice the longest
+    /// backoff of other jobs, so that these can use the room. The backoff doubles with each timeout, up to 32 times the
+    /// first one.
     pub(super) fn after_release(self, times: u32) -> Nanos {
         self.backoff_max.saturating_mul(2 << times.min(5))
     }

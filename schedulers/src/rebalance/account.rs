@@ -1,9 +1,11 @@
 //! The value of the objective, updated with each move.
 //!
-//! A move changes two machines, the pairs of its job in two domains, and the costs of moving. In a pass, the search
-//! computes the change of some ten million possible moves without making them. A move that is made updates the sums
-//! term by term. [`Account::new`] computes the sums from scratch, and `tests/it/rebalance.rs` compares both with an
-//! independent reference.
+//! A move changes two machines, the pairs of tasks of its job in two domains, and the costs of moving. In a pass, the
+//! search computes the change of some ten million possible moves without making them. Only a move that is made updates
+//! the sums, term by term.
+//!
+//! [`Account::new`] computes the sums from scratch, and `tests/it/rebalance.rs` compares both ways with an independent
+//! reference.
 
 use super::aims::demand::{Change, Swings};
 use super::aims::move_costs::Between;
@@ -16,7 +18,7 @@ use omega_core::limits::KINDS_MAX;
 use omega_core::{JobId, KindId, Text, TopologyLevel};
 use std::collections::{BTreeMap, HashMap};
 
-/// No domain: the machine lacks the label of the level.
+/// Number for a machine in no domain, because it lacks the label of the level.
 const NOWHERE: u32 = u32::MAX;
 
 /// A possible move of a task between rows.
@@ -33,15 +35,16 @@ pub(super) struct Account {
     pub(super) objective: Objective,
     /// The claimable amount of each kind, row by row.
     capacity: Vec<i64>,
-    /// Rows of machines that accept tasks. Other rows have no cost of their own.
+    /// Whether the machine in each row accepts tasks. Other machines have no cost of their own.
     counts: Vec<bool>,
     /// The weighted cost of each row.
     values: Vec<i64>,
-    /// Use over time.
+    /// Differences between the use of tasks over time and their requests.
     swings: Swings,
-    /// The cost of moves by their machines.
+    /// The cost of a move between two machines, as far as the objectives give such costs.
     between: Between,
-    /// The cost of moving a task of a job beside that of any task. It is only looked up, never iterated.
+    /// The additional cost of moving a task, for each job that has such a cost. The map is only looked up, never
+    /// iterated.
     of_jobs: HashMap<JobId, i64, FixedState>,
     domains: Vec<u32>,
     /// The number of tasks of each job in each domain. The map is only looked up, never iterated, so its order does not
@@ -54,7 +57,7 @@ pub(super) struct Account {
 type Amounts = [i64; KINDS_MAX];
 
 impl Account {
-    /// Computes all sums from a view. The number of misplaced tasks is left to the caller.
+    /// Computes all sums from a view, except the number of misplaced tasks: the caller counts them.
     pub(super) fn new(objectives: &Objectives, view: &mut View) -> Account {
         let kinds = view.kinds().count();
         let capacity = capacities(view, kinds);
@@ -102,7 +105,8 @@ impl Account {
         self.values[row]
     }
 
-    /// The weighted cost of a row if `more` of each kind were free, by these changes.
+    /// Returns the weighted cost of a row after these changes of its tasks, which free the amount `more(kind)` of each
+    /// kind.
     pub(super) fn value_with(
         &self,
         view: &View,
@@ -122,7 +126,7 @@ impl Account {
         self.objective.value(Spot { row, capacity, free, swings, changes })
     }
 
-    /// Decrease of the cost of a row if a task of a job left it.
+    /// Returns by how much the cost of a row falls if a task of a job leaves it.
     pub(super) fn leaving(&self, view: &View, row: usize, (job, need): (JobId, &Need)) -> i64 {
         let changes = [Change { job, request: &need.request, sign: -1 }];
         let freed = |kind| view.freed(row, need, KindId(kind as u8));
@@ -130,8 +134,9 @@ impl Account {
         self.values[row] - value + self.pairs(job, row, -1)
     }
 
-    /// Increase of the cost of a row if a task of a job arrives from another row, with the cost of a move between them.
-    /// The task has been removed from the view, but is still counted in the domain of its old row.
+    /// Returns by how much the cost of `row` rises if a task of a job arrives from the row `from`, with the cost of a
+    /// move between the two machines. The caller has removed the task from the view, but not from the count of its old
+    /// domain.
     pub(super) fn arriving(
         &self,
         view: &View,
@@ -147,13 +152,13 @@ impl Account {
             + self.between(from, row)
     }
 
-    /// Whether moves have costs by their two machines.
+    /// Whether the objectives give costs of moves between two machines.
     pub(super) fn has_costs_between(&self) -> bool {
         let objectives = &self.objective.objectives;
         objectives.machine_moves > 0 && objectives.move_costs.has_machines()
     }
 
-    /// The weighted cost of a move by its two machines.
+    /// Returns the part of a move's weighted cost that depends on its two machines.
     pub(super) fn between(&self, from: usize, to: usize) -> i64 {
         match self.objective.objectives.machine_moves {
             0 => 0,
@@ -161,8 +166,8 @@ impl Account {
         }
     }
 
-    /// The weighted cost of the pairs that one more task of a job would form in a row's domain. The domain is taken to
-    /// have `more` other tasks of the job than counted.
+    /// Returns the weighted cost of the pairs that one more task of a job would form in a row's domain. `more` is added
+    /// to the counted tasks of the job there; it may be negative.
     pub(super) fn pairs(&self, job: JobId, row: usize, more: i64) -> i64 {
         let weight = self.objective.objectives.crowding;
         if weight == 0 || self.domains[row] == NOWHERE {
@@ -172,8 +177,8 @@ impl Account {
         (i64::from(others) + more).max(0) * PAIR * i64::from(weight)
     }
 
-    /// The weighted cost of one move and its effect on the cost of its job, if `moved` tasks of the job have moved
-    /// before. The cost between its machines is in [`Account::between`].
+    /// Returns the weighted cost of one more move of a job of which `moved` tasks have moved. This includes the effect
+    /// on the term of job moves, but not the cost of [`Account::between`].
     pub(super) fn of_move(&self, job: JobId, request: &[i64], moved: u32) -> i64 {
         let objectives = &self.objective.objectives;
         let more = (i128::from(moved) + 1) * i128::from(MOVE) - self.costs.job_moves;
@@ -182,7 +187,7 @@ impl Account {
             + of_job * i64::from(objectives.job_moves)
     }
 
-    /// The cost of moving a task, without weights.
+    /// Returns the cost of moving a task, without weights and without the terms of job moves and machine moves.
     pub(super) fn of_move_alone(&self, job: JobId, request: &[i64]) -> i64 {
         self.objective.of_move(request) + self.of_jobs.get(&job).copied().unwrap_or(0)
     }
@@ -192,7 +197,7 @@ impl Account {
         MACHINE * i64::from(self.objective.objectives.misplaced)
     }
 
-    /// Statistics of the machines that do not depend on weights.
+    /// Returns statistics of the machines. They do not depend on the weights of the objective.
     pub(super) fn picture(&self, view: &View) -> Picture {
         let kinds = self.objective.kinds;
         let mut picture =
@@ -266,23 +271,23 @@ impl Account {
         self.costs.crowding -= i128::from(*crowd) * i128::from(PAIR);
     }
 
-    /// Counts a misplaced task, or removes it from the count if `sign` is -1.
+    /// Counts a misplaced task, or removes one from the count if `sign` is -1.
     pub(super) fn misplaced(&mut self, sign: i128) {
         self.costs.misplaced += i128::from(MACHINE) * sign;
     }
 
-    /// Adds the cost of a move, or subtracts it if `sign` is -1. The cost for its job is in [`Account::job_moves`].
+    /// Adds the cost of a move, or subtracts it if `sign` is -1. [`Account::job_moves`] sets the cost of job moves.
     pub(super) fn moved(&mut self, m: &Proposed, request: &[i64], sign: i128) {
         self.costs.moves += i128::from(self.of_move_alone(m.task.id.job, request)) * sign;
         self.costs.machine_moves += i128::from(self.between.cost(m.from, m.to) * MOVE) * sign;
     }
 
-    /// Sets the cost of the job with the most moves, and returns the former cost.
+    /// Sets the cost of the moved tasks of the job with the most moves, and returns the former cost.
     pub(super) fn job_moves(&mut self, most: i128) -> i128 {
         std::mem::replace(&mut self.costs.job_moves, most)
     }
 
-    /// The claimed amount of a row above the safety level.
+    /// Returns the part of a row's claimable amount that is above the safety level.
     pub(super) fn unsafe_part(&self, row: usize, kind: usize) -> i64 {
         self.objective.unsafe_part(row, kind, self.capacity(row)[kind])
     }
@@ -292,7 +297,7 @@ impl Account {
         &self.capacity[row * kinds..][..kinds]
     }
 
-    /// The mean gain per task if all tasks left a row. The search orders rows by it.
+    /// Returns the mean gain per task if all tasks left a row. The search orders rows by this value.
     pub(super) fn pressure(&self, tasks: &[PlacedTask], row: usize) -> i64 {
         if tasks.is_empty() {
             return 0;
@@ -306,7 +311,7 @@ fn takes_tasks(view: &View, row: usize) -> bool {
     view.block(row / BLOCK).schedulable() >> (row % BLOCK) & 1 == 1
 }
 
-/// The claimable amounts of each machine under the cell's overcommit policy.
+/// Returns the claimable amounts of each machine, row by row, under the cell's overcommit policy.
 fn capacities(view: &mut View, kinds: usize) -> Vec<i64> {
     (0..kinds as u8).for_each(|kind| view.keep_capacity(KindId(kind)));
     let of = |row: usize, kind| {
@@ -317,7 +322,7 @@ fn capacities(view: &mut View, kinds: usize) -> Vec<i64> {
     rows.flat_map(|row| (0..kinds as u8).map(move |kind| of(row, kind))).collect()
 }
 
-/// The cost of moving a task of each job that runs, from costs by the jobs' names.
+/// Returns the additional cost of moving a task for each running job, from costs that are given by job names.
 fn of_jobs(view: &View, costs: &BTreeMap<Text, u32>) -> HashMap<JobId, i64, FixedState> {
     let mut known = HashMap::default();
     if costs.is_empty() {
@@ -332,7 +337,7 @@ fn of_jobs(view: &View, costs: &BTreeMap<Text, u32>) -> HashMap<JobId, i64, Fixe
     known
 }
 
-/// The number of each row's domain.
+/// Returns the number of the domain of each row: equal numbers for equal domains, [`NOWHERE`] without a domain.
 fn domains(view: &View, level: &TopologyLevel) -> Vec<u32> {
     let mut numbers = BTreeMap::new();
     let mut number = |row: usize| {

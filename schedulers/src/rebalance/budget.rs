@@ -18,8 +18,8 @@ pub struct Bounds {
     pub moves_per_job: u32,
     /// Maximum number of waves.
     pub waves: usize,
-    /// Maximum number of examined pairs of a task and a machine. Unlike a time limit, this bound gives the same plan in
-    /// each run.
+    /// Maximum number of examined pairs of a task and a machine. Unlike a time limit, this bound gives the same plan
+    /// each time for the same cell.
     pub steps: u64,
 }
 
@@ -29,7 +29,7 @@ impl Default for Bounds {
     }
 }
 
-/// Positions of the disruption budgets that protect a task.
+/// Positions of the disruption budgets that protect a task, in the list of all budgets.
 pub(super) type Protectors = SmallVec<[u16; 2]>;
 
 /// The moves and disruptions that are still allowed.
@@ -43,7 +43,7 @@ pub(super) struct Left {
     down: Vec<u32>,
 }
 
-/// The bound that forbids a move because it is used up.
+/// The bound that is used up, and so forbids a move.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Spent {
     Moves,
@@ -108,7 +108,7 @@ impl Left {
         self.jobs.get(&job).copied().unwrap_or(0)
     }
 
-    /// Begins a wave.
+    /// Begins a wave: no task is down.
     pub(super) fn next_wave(&mut self) {
         self.down.fill(0);
     }

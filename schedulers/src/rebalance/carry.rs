@@ -1,9 +1,12 @@
 //! Applies a plan to the cell: one transaction for each step.
 //!
-//! The plan was made on a view, and the cell has changed since then. So before each wave the view is synced, and steps
-//! whose tasks have left the expected machine are skipped. The other steps are checked, first by the view and then by
-//! the cell. A served cell pre-checks a transaction before it has applied earlier ones, so it may reject a step whose
-//! room is still occupied. Rejected and unanswered steps are retried as long as other steps succeed.
+//! The plan was made on a view, and the cell may have changed since then. So before each wave the view is synced, and
+//! steps whose tasks have left the expected machine are skipped. The view checks the other steps first, and then the
+//! cell does.
+//!
+//! A served cell pre-checks a transaction before it has applied earlier ones. So it may reject a step because an
+//! earlier step's task still occupies the room. Rejected and unanswered steps are retried as long as other steps
+//! succeed.
 
 use super::Rebalancer;
 use super::aims::rules::{Keep, Rule, Shift};
@@ -23,14 +26,14 @@ pub enum Fate {
     Stale,
     /// The view or the cell rejected the move for this reason.
     Refused(Reason),
-    /// A rule of the objectives forbids it after the steps before it.
+    /// A rule of the objectives forbids the step, given the steps applied before it.
     Forbidden,
 }
 
-/// Outcome of the steps of a plan, in order.
+/// Outcomes of the steps of a plan.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Done {
-    /// One fate for each step.
+    /// The outcome of each step, in the order of the plan.
     pub fates: Vec<Fate>,
 }
 
@@ -42,17 +45,17 @@ impl Done {
     }
 }
 
-/// A submitted step: its position in the wave, its transaction, and the tasks that were removed from the view for it.
+/// A submitted step: its position among the steps of this attempt, and its transaction.
 struct Sent {
     step: usize,
     txn: Transaction,
 }
 
-/// Maximum number of unanswered steps. It is a quarter of the results that the cell keeps for each scheduler, so a
-/// resent transaction still finds its result.
+/// Maximum number of steps that are sent together. This is a quarter of the results that the cell keeps for each
+/// scheduler, so the cell still has the result of a transaction that is sent again.
 const TOGETHER: usize = ANSWERS_PER_SCHEDULER / 4;
 
-/// Number of consecutive attempts without any success after which unanswered steps are an error.
+/// Number of consecutive attempts without success after which the failure of an unanswered step is returned.
 const ATTEMPTS: usize = 3;
 
 /// Outcome of one attempt at a step; `None` if the cell did not answer.
@@ -72,8 +75,8 @@ pub(super) fn wave(
     Ok(fates)
 }
 
-/// Attempts steps until all are settled, or no remaining step succeeds. Steps that an earlier, unanswered attempt
-/// committed are not sent again.
+/// Attempts steps until each has moved or become stale, or until an attempt settles no more steps. Steps that an
+/// unanswered attempt has committed are not sent again.
 fn persist(
     rebalancer: &mut Rebalancer,
     cell: &(impl CellHandle + ?Sized),
@@ -89,7 +92,7 @@ fn persist(
         let (attempts, failed) = attempt(&mut rebalancer.view, rules, cell, &again);
         rebalancer.sync(cell)?;
         open.iter().zip(attempts).for_each(|(at, attempt)| fates[*at] = attempt);
-        // An unanswered transaction may have been committed.
+        // An unanswered transaction may have been committed; the synced view shows whether its tasks have moved.
         for (fate, step) in fates.iter_mut().zip(steps).filter(|(fate, _)| fate.is_none()) {
             *fate = is_done(&rebalancer.view, step).then_some(Fate::Moved);
         }
@@ -118,8 +121,10 @@ fn is_done(view: &View, step: &Step) -> bool {
     })
 }
 
-/// Sends each step once, on a synced view. Returns the result of each step, and the last failure. Of the steps that one rule
-/// of the objectives concerns only the first is sent, because the others were checked as if it succeeded.
+/// Sends each step once, on a synced view. Returns the result of each step, and the last failure.
+///
+/// If a rule of the objectives concerns several steps, only the first of them is sent. A check of the others would have
+/// to assume that the first step succeeds.
 fn attempt(
     view: &mut View,
     rules: &[Rule],
@@ -174,13 +179,14 @@ fn attempt(
     (fates, failed)
 }
 
-/// The moves of a step as the rules count them.
+/// Converts the moves of a step for the check of the rules.
 fn shifts(step: &Step) -> SmallVec<[Shift; 2]> {
     let shift = |m: &Move| Shift { job: m.task.job, from: m.from.row(), to: m.to.row() };
     step.moves.iter().map(shift).collect()
 }
 
-/// The tasks of a step; `None` unless all of them are on the machines where the plan expects them.
+/// Finds the tasks of a step in the view. Returns `None` unless all of them are on the machines where the plan expects
+/// them.
 fn placed(view: &View, step: &Step) -> Option<SmallVec<[PlacedTask; 2]>> {
     let find = |m: &Move| {
         let row = m.from.row();
@@ -191,8 +197,9 @@ fn placed(view: &View, step: &Step) -> Option<SmallVec<[PlacedTask; 2]>> {
     step.moves.iter().map(find).collect()
 }
 
-/// Removes the tasks of a step from the view, and claims their new machines. Returns the transaction. If the view's
-/// check rejects a claim, the view is unchanged.
+/// Removes the tasks of a step from the view, and claims their new machines. Returns the transaction.
+///
+/// If the view's check rejects a claim, the function returns the reason and leaves the view unchanged.
 fn prepare(view: &mut View, step: &Step, tasks: &[PlacedTask]) -> Result<Transaction, Reason> {
     let moves = || step.moves.iter().zip(tasks);
     moves().for_each(|(m, task)| view.lift(m.from.row(), *task));
@@ -223,7 +230,7 @@ fn forget(view: &mut View, mut jobs: Vec<JobId>) {
 }
 
 impl Plan {
-    /// The steps of this plan that were applied; `done` has the fates of all steps.
+    /// The steps of this plan that were applied, according to the fates in `done`.
     pub fn taken<'a>(&'a self, done: &'a Done) -> impl Iterator<Item = &'a Step> {
         let both = self.steps().zip(&done.fates);
         both.filter(|(_, fate)| **fate == Fate::Moved).map(|(step, _)| step)

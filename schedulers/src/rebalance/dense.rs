@@ -1,10 +1,13 @@
-//! Conversion of a cell to an instance of machine reassignment, which annealing solves, and moves towards that
-//! solution, each checked like any other move.
+//! Conversion of a cell to an instance of machine reassignment, which annealing solves. The tasks then move towards the
+//! solution, and each of these moves is checked like any other.
 //!
-//! The instance has the cell's load, balance and move costs, capacities, the machines that each task may use, limits on
-//! moves, and anti-affinity between tasks of a job on a machine. Tasks with any other rule, of the cell or of the objectives, or with devices, exclusive
-//! cores, demand profiles or cluster resources stay on their machines. Amounts are rounded up for tasks and down for
-//! machines, to a millionth of a mean machine, so every assignment of the instance fits in the cell.
+//! The instance has the cell's load, balance and move costs, its capacities, and the limits on moves. For each task it
+//! has the machines that the task may use, and anti-affinity between tasks of a job on a machine. Other tasks stay on
+//! their machines: those with any other rule of the cell or of the objectives, and those with devices, exclusive cores,
+//! demand profiles or cluster resources.
+//!
+//! Amounts are rounded to a millionth of a mean machine, up for tasks and down for machines. So every assignment of the
+//! instance fits in the cell.
 
 use super::account::Proposed;
 use super::objective::{Pair, Ratio};
@@ -15,26 +18,27 @@ use omega_core::{KindId, TaskGroup, TaskRule, TaskSelector, TopologyLevel};
 use omega_reassign as reassign;
 use std::collections::{BTreeMap, HashMap};
 
-/// Base-2 logarithm of a mean machine's amount in the instance, for each kind.
+/// Base-2 logarithm of the number of units in a mean machine: the instance counts each kind in such units.
 const UNIT_BITS: u32 = 20;
 
-/// Cost in the instance for a millionth of a mean machine. It is large enough that ratios of units are nearly exact.
+/// Cost in the instance for a millionth of a mean machine. It is so large that rounding hardly changes ratios of units.
 const SCALE: f64 = 1600.0;
 
-/// Factor of [`SCALE`] that goes into the numbers of a balance's ratio; the other factor goes into its weight.
+/// Factor of [`SCALE`] that is applied to the two numbers of a balance's ratio. The rest of [`SCALE`] is applied to the
+/// balance's weight.
 const RATIO: f64 = 16.0;
 
-/// Most machines for which costs between each two are expressed.
+/// Maximum number of machines for which the instance has costs of moves between each two machines.
 const BETWEEN_MAX: usize = 2048;
 
-/// A cell as an instance of machine reassignment, and the task of each row of it.
+/// A cell as an instance of machine reassignment. `tasks` has the row and the task for each task of the instance.
 pub(super) struct Dense {
     instance: reassign::Instance,
     tasks: Vec<(usize, PlacedTask)>,
 }
 
 impl Dense {
-    /// Converts a cell; `None` if an instance cannot express its objectives.
+    /// Converts a cell. Returns `None` if an instance cannot express the cell's objectives.
     pub(super) fn new(search: &mut Search<'_>) -> Option<Dense> {
         let objectives = &search.settings.objectives;
         let other_terms = [objectives.fragments, objectives.in_use, objectives.crowding];
@@ -83,7 +87,8 @@ impl Dense {
     }
 }
 
-/// Makes the moves that are possible and gain, each alone or together with another move off its target machine.
+/// Makes those moves that are possible and reduce the objective. A move is tried alone, and then together with a move
+/// of another task off its target machine.
 pub(super) fn follow(search: &mut Search<'_>, mut left: Vec<Proposed>) {
     loop {
         let before = left.len();
@@ -114,10 +119,10 @@ fn once(search: &mut Search<'_>, moves: Vec<Proposed>) -> Vec<Proposed> {
     moves.into_iter().zip(made).filter(|(_, made)| !made).map(|(m, _)| m).collect()
 }
 
-/// Maximum number of other moves with which a move is tried.
+/// Maximum number of other moves that are tried together with one move.
 const PARTNERS: usize = 8;
 
-/// Makes moves together if they are possible and gain. Returns whether they were made.
+/// Makes moves together if they are possible and reduce the objective. Returns whether they were made.
 fn is_made(search: &mut Search<'_>, moves: &[Proposed]) -> bool {
     let mut known = Vec::with_capacity(moves.len());
     for m in moves {
@@ -137,7 +142,7 @@ fn is_made(search: &mut Search<'_>, moves: &[Proposed]) -> bool {
     step(search, moves)
 }
 
-/// Tasks that may move and whose rules an instance can express, with their rows.
+/// Returns the tasks that may move and whose rules an instance can express, each with its row.
 fn movable(search: &mut Search<'_>) -> Vec<(usize, PlacedTask)> {
     let mut found = Vec::new();
     for row in 0..search.view.rows() {
@@ -183,7 +188,7 @@ fn is_apart(group: &TaskGroup) -> bool {
     )
 }
 
-/// The unit of each kind in the instance, and the size of that unit in millionths of a mean machine.
+/// The unit of each kind in the instance (`unit`), and its size in millionths of a mean machine (`millionths`).
 struct Units {
     unit: Vec<i64>,
     millionths: Vec<f64>,
@@ -251,8 +256,8 @@ impl Units {
     }
 }
 
-/// The machines, with the capacities that are left beside tasks that stay. Machines that accept no tasks have no
-/// capacity.
+/// Returns the machines, with the capacities that are not used by tasks that stay. Machines that accept no tasks have
+/// no capacity for others.
 fn machines(
     search: &mut Search<'_>,
     units: &Units,
@@ -288,7 +293,7 @@ fn machines(
     (0..search.view.rows()).map(machine).collect()
 }
 
-/// The cost of a move from a row to each row; empty if no moves have such costs.
+/// Returns the cost of a move from a row to each row; empty if the objectives give no such costs.
 fn between(search: &Search<'_>, from: usize) -> Vec<i64> {
     if !search.account.has_costs_between() {
         return Vec::new();
@@ -297,11 +302,11 @@ fn between(search: &Search<'_>, from: usize) -> Vec<i64> {
     (0..search.view.rows()).map(|to| if to == from { 0 } else { cost(to) }).collect()
 }
 
-/// Key of a set of machines: the machine that a task names, the machines of its affinity, and those whose taints it
-/// tolerates.
+/// Key of the set of machines that a task may use: the machine that the task names, the machines that match its
+/// affinity, and the machines whose taints it tolerates.
 type SetKey = (Option<SetId>, Option<SetId>, SetId);
 
-/// Adds the tasks, their jobs, and the machines that they may use.
+/// Adds the tasks to the instance, with their jobs and the sets of machines that they may use.
 fn add_tasks(
     search: &mut Search<'_>,
     instance: &mut reassign::Instance,
@@ -318,8 +323,8 @@ fn add_tasks(
                 .get(usize::from(task.group))
                 .is_some_and(|group| !group.rules.tasks.is_empty())
         });
-        // The groups with anti-affinity become a separate job of the instance. The cell's limit on moves per job still
-        // counts all groups, because it is checked when moves are made.
+        // The groups of a job with anti-affinity become a separate job of the instance. The cell's limit on moves per
+        // job still counts all groups of the job, because the limit is checked when moves are made.
         let next = jobs.len() as u32;
         let job = *jobs.entry((task.id.job, apart)).or_insert_with(|| {
             let sharing =

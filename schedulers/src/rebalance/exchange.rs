@@ -1,7 +1,8 @@
 //! Moves of two tasks that depend on each other: an exchange of machines, and a move that makes room for another.
 //!
-//! Each is one transaction, which the cell applies completely or not at all. If a kind is transient, an exchange needs
-//! room on both machines at once. A task that needs another task's room then follows in the next wave.
+//! Each pair is one transaction, which the cell applies completely or not at all. If a kind is transient, an exchange
+//! needs room on both machines at once. In that case, a task that needs the room of another task moves in the next
+//! wave.
 
 use super::account::Proposed;
 use super::aims::demand::Change;
@@ -12,19 +13,20 @@ use omega_core::{KindId, Reason};
 use rand::RngExt;
 use smallvec::SmallVec;
 
-/// Maximum number of a machine's tasks for which an exchange is tried. Tasks whose departure gains most come first.
+/// Maximum number of tasks on a machine for which an exchange is tried. Tasks whose departure gains most come first.
 const OFFERED: usize = 8;
 
-/// Maximum number of machines that are examined for an exchange with one machine.
+/// Maximum number of other machines whose tasks are examined for an exchange with tasks of one machine.
 const PARTNERS: usize = 16;
 
-/// Maximum number of tasks that are examined on each of these other machines.
+/// Maximum number of tasks that are examined on each other machine.
 const THEIRS: usize = 8;
 
-/// Maximum number of tasks whose move is tried to make room for one task.
+/// Maximum number of tasks that are tried, one after the other, to make room for one task by moving.
 const ROOM_TRIES: usize = 64;
 
-/// Exchanges a task of a row with a task of random other rows, if some exchange gains.
+/// Exchanges a task of a row with a task of another row, chosen at random, if this reduces the objective. Returns
+/// whether an exchange was made.
 pub(super) fn swap(search: &mut Search<'_>, row: usize, leavers: &[(i64, PlacedTask)]) -> bool {
     let rows = search.view.rows();
     if !search.settings.exchanges || rows < 2 || search.account.value(row) == 0 {
@@ -50,8 +52,9 @@ pub(super) fn swap(search: &mut Search<'_>, row: usize, leavers: &[(i64, PlacedT
     best.is_some_and(|(_, moves)| step(search, &moves))
 }
 
-/// The gain of an exchange, if the amounts allow it. Crowding, the costs of jobs and demand profiles are not considered
-/// before the exchange is tried.
+/// Returns the gain of an exchange, or `None` if it is not possible or does not gain.
+///
+/// Crowding, rules, devices, cores and the cell's demand profiles are checked only when the exchange is made.
 fn exchanged(search: &mut Search<'_>, moves: [Proposed; 2]) -> Option<i64> {
     let [mine, theirs] = [search.know(moves[0].task)?, search.know(moves[1].task)?];
     search.considered += 1;
@@ -98,7 +101,7 @@ fn is_plain(need: &Need) -> bool {
     need.devices.is_none() && need.cores.is_none() && need.demand_profiles.is_none()
 }
 
-/// Moves another task away to make room for a task that no machine has room for.
+/// Moves another task away to make room for a task that no machine has room for. Returns whether both tasks were moved.
 pub(super) fn make_room(search: &mut Search<'_>, (row, task): (usize, PlacedTask)) -> bool {
     let Some(known) = search.know(task) else { return false };
     let look = Look::UntilFeasible(search.settings.machines_each);
@@ -121,7 +124,7 @@ pub(super) fn make_room(search: &mut Search<'_>, (row, task): (usize, PlacedTask
     false
 }
 
-/// Makes the first move in this wave, and the second in the next.
+/// Makes the move `goes` in this wave, and the move `comes` in the next wave. Returns whether they were made.
 fn in_two_waves(search: &mut Search<'_>, goes: Proposed, comes: Proposed) -> bool {
     if search.done.len() + 1 >= search.settings.bounds.waves {
         return false;
@@ -138,12 +141,13 @@ fn in_two_waves(search: &mut Search<'_>, goes: Proposed, comes: Proposed) -> boo
     search.note(&[goes], 0, Why::MakesRoom);
     search.next_wave();
     search.note(&[comes], gain, Why::Gain(term));
-    // In the next wave, the room that tasks left in this one is free.
+    // In the next wave, the room that tasks leave in this wave is free.
     search.awaits = true;
     true
 }
 
-/// Tasks whose departure would make enough room, each with its row, the cheapest to move first.
+/// Returns the tasks whose departure would make enough room, each with its row; the tasks that are cheapest to move
+/// come first.
 fn room_makers(
     search: &mut Search<'_>,
     (row, task): (usize, PlacedTask),

@@ -1,14 +1,16 @@
 //! Room that is still occupied: a task has its amounts of *transient* kinds on both machines until its move is done.
 //!
-//! The view shows a moved task's old room as free. For transient kinds it becomes free only in the next wave, so the
+//! The view shows the old room of a moved task as free. But transient kinds become free only in the next wave, so the
 //! amounts recorded here are subtracted. Then all moves of a wave fit while every old machine is still occupied, and
-//! two tasks cannot move into each other's room at once. Devices and cores are not recorded one by one. If any kind is
-//! transient, devices and cores that tasks left in a wave are not given to other tasks before the next wave.
+//! two tasks cannot move into each other's room in one wave.
+//!
+//! Devices and cores are not recorded one by one. If any kind is transient, no task gets devices or cores on a machine
+//! where a moved task left some in the same wave.
 
 use omega_cellstate::{Need, View};
 use omega_core::KindId;
 
-/// The room that this wave's moved tasks still occupy on their old machines.
+/// Room that tasks moved in this wave still occupy on their old machines.
 #[derive(Debug)]
 pub(super) struct Hold {
     transient: Vec<bool>,
@@ -41,12 +43,12 @@ impl Hold {
         !self.devices.is_empty()
     }
 
-    /// Whether a task that left a row in this wave still occupies its amount of this kind there.
+    /// Whether a kind is transient, so that a moved task still occupies its amount of this kind on its old machine.
     pub(super) fn is_transient(&self, kind: usize) -> bool {
         self.transient[kind]
     }
 
-    /// Whether a task that fits in a row of the view also fits in addition to the occupied room.
+    /// Whether a task that fits in a row of the view also fits beside the room that is still occupied.
     pub(super) fn fits(&self, view: &View, row: usize, need: &Need) -> bool {
         if self.rows.is_empty() {
             return true;
@@ -61,12 +63,12 @@ impl Hold {
         wanted.all(|(kind, (_, held))| view.free(row, kind) - held >= view.taken(row, need, kind))
     }
 
-    /// The occupied amount of a kind in a row.
+    /// Returns the amount of a kind in a row that moved tasks still occupy.
     pub(super) fn held(&self, row: usize, kind: usize) -> i64 {
         if self.rows.is_empty() { 0 } else { self.amounts[row * self.transient.len() + kind] }
     }
 
-    /// Records the old room of a task that leaves a row. If its request varies over the day, the maximum is recorded.
+    /// Records the room of a task that leaves a row. For a request that varies over the day, this is the maximum.
     pub(super) fn leave(&mut self, row: usize, need: &Need) {
         if !self.any() {
             return;

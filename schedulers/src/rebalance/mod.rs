@@ -66,11 +66,12 @@ pub struct Settings {
     pub disruptions: Vec<DisruptionBudget>,
     /// Transient kinds: a moving task occupies them on both machines until the move is done.
     pub transient: Vec<KindId>,
-    /// The kind of jobs whose tasks may move; `None` for all.
+    /// Type of the jobs (service or batch) whose tasks may move; `None` allows both.
     pub only: Option<JobKind>,
-    /// Profile whose filters must accept a machine, in addition to the cell's check. Its scores are not used.
+    /// Profile whose filters must accept a machine, as well as the cell's check. The profile's scores are not used.
     pub profile: Profile,
-    /// Number of feasible machines that are compared for a task. For misplaced tasks, all are compared.
+    /// Number of feasible machines that are compared for a task. For misplaced tasks, all feasible machines are
+    /// compared.
     pub machines_each: usize,
     /// Whether two tasks may exchange their machines if no single move gains.
     pub exchanges: bool,
@@ -79,8 +80,8 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// Settings with the cell's own filters, no transient kinds, all jobs, 64 machines for each task, and the default
-    /// bounds.
+    /// Returns settings with the cell's own filters and without transient kinds. They move tasks of all jobs, compare
+    /// 64 machines for each task, and have the default bounds.
     #[must_use]
     pub fn new(objectives: Objectives) -> Settings {
         Settings {
@@ -106,7 +107,8 @@ pub struct Annealing<'a> {
     pub watch: &'a dyn omega_reassign::Watch,
 }
 
-/// Moves tasks towards the best assignment of an instance, if an instance can express the cell.
+/// Finds the best assignment of an instance, and moves tasks towards it. Does nothing if an instance cannot express the
+/// cell.
 fn anneal(search: &mut Search<'_>, annealing: Annealing<'_>) {
     let Some(dense) = Dense::new(search) else { return };
     // If costs are too large for an instance, annealing is skipped, and only the search of the pass is used.
@@ -124,10 +126,10 @@ pub struct Rebalancer {
 }
 
 impl Rebalancer {
-    /// Registers with a cell.
+    /// Registers a rebalancer with a cell.
     ///
     /// # Errors
-    /// If the cell cannot be reached or refuses the name.
+    /// If the cell cannot be reached or rejects the name.
     pub fn new(
         cell: &(impl CellHandle + ?Sized),
         settings: Settings,
@@ -150,8 +152,10 @@ impl Rebalancer {
         &self.settings
     }
 
-    /// Syncs the view, and plans moves. Nothing is changed in the cell. `go_on` is called before each machine and
-    /// returns whether to continue; if it returns false, the moves found so far are the plan.
+    /// Syncs the view, and plans moves without changing the cell.
+    ///
+    /// `go_on` is called before each machine and returns whether to continue. If it returns false, the plan has the
+    /// moves found so far.
     ///
     /// # Errors
     /// If the cell cannot be reached.
@@ -163,8 +167,8 @@ impl Rebalancer {
         self.plan_with(cell, None, go_on)
     }
 
-    /// Plans like [`Rebalancer::plan`], but anneals first, if an instance of machine reassignment can express the
-    /// cell's rules and objectives: the plan then begins with moves towards the best assignment found.
+    /// Plans like [`Rebalancer::plan`], but first searches by annealing, if an instance of machine reassignment can
+    /// express the cell's rules and objectives. The plan then begins with moves towards the best assignment found.
     ///
     /// # Errors
     /// If the cell cannot be reached.
@@ -221,7 +225,7 @@ impl Rebalancer {
     }
 
     /// Applies a plan, wave by wave, without a pause between them. If tasks take long to start, call
-    /// [`Rebalancer::apply_plan_wave`] for each wave once the moved tasks run.
+    /// [`Rebalancer::apply_plan_wave`] for each wave instead, as soon as the tasks moved by the previous wave run.
     ///
     /// # Errors
     /// If the cell cannot be reached; steps before the failure remain applied.
@@ -237,10 +241,10 @@ impl Rebalancer {
         Ok(done)
     }
 
-    /// Applies the steps of one wave, and returns one fate for each step.
+    /// Applies the steps of one wave, and returns the fate of each step.
     ///
     /// # Errors
-    /// As [`Rebalancer::apply_plan`].
+    /// As for [`Rebalancer::apply_plan`].
     pub fn apply_plan_wave(
         &mut self,
         cell: &(impl CellHandle + ?Sized),
@@ -249,7 +253,7 @@ impl Rebalancer {
         carry::wave(self, cell, steps)
     }
 
-    /// The present cost of each term, without the terms of moves.
+    /// Syncs the view, and returns the present cost of each term. The terms of moves are zero.
     ///
     /// # Errors
     /// If the cell cannot be reached.
@@ -261,8 +265,10 @@ impl Rebalancer {
         Ok(costs)
     }
 
-    /// Explains why no machine accepts a task that stays, by the view: the reasons of the check and of the filters,
-    /// each with the number of machines that it excludes. `None` if the task no longer runs on its machine.
+    /// Explains why no machine in the view accepts a task that stays. The explanation has the reasons of the check and
+    /// of the filters, each with the number of machines that it excludes.
+    ///
+    /// Returns `None` if the task no longer runs on its machine.
     #[must_use]
     pub fn explain(&mut self, stuck: &Stuck) -> Option<Explanation> {
         let row = stuck.machine.row();

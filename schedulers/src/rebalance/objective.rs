@@ -39,10 +39,10 @@ pub const PAIR: i64 = 10_000;
 /// most moves.
 pub const MOVE: i64 = 10_000;
 
-/// The largest weight. With it, the cost of a machine stays below 2^60.
+/// The largest weight. Up to this weight, the weighted cost of a machine stays below 2^60.
 pub const WEIGHT_MAX: u32 = 10_000;
 
-/// Upper bound of an amount in parts, a million machines; larger amounts count as this.
+/// Upper bound of an amount, in parts of a mean machine: a million machines. Larger amounts are reduced to this bound.
 pub const PARTS_MAX: u64 = 1 << 40;
 
 /// A summand of the objective.
@@ -53,24 +53,24 @@ pub enum Term {
     Misplaced,
     /// Claimed amount of a kind above the safety level.
     Load(KindId),
-    /// Free amounts of one kind without enough of another on the same machine.
+    /// Free amounts of one kind for which too little of another kind is free on the same machine.
     Balance,
     /// Machines that are neither full nor empty.
     Fragments,
     /// Machines on which something is claimed.
     InUse,
-    /// Tasks of one job in one domain.
+    /// Pairs of tasks of one job in one domain.
     Crowding,
     /// Moved tasks.
     Moves,
     /// Moved tasks of the job with the most moves.
     JobMoves,
-    /// Moves by their pairs of machines.
+    /// Moves, by the costs of their pairs of machines.
     MachineMoves,
 }
 
 impl Term {
-    /// Name of the term, for users and programs.
+    /// Name of the term in output, for people and programs.
     #[must_use]
     pub fn name(self, kinds: &Kinds) -> String {
         match self {
@@ -99,27 +99,27 @@ pub struct Safety {
     pub weight: u32,
 }
 
-/// A balance between two kinds: for a free amount of one kind, some amount of the other should be free.
+/// A balance between two kinds: for each free amount of one kind, some amount of the other kind should be free.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pair {
-    /// The kind whose unallocated amount is given.
+    /// The kind whose free amount sets how much of the kind `beside` should be free.
     pub free: KindId,
-    /// The kind of which a matching amount should be free on the same machine.
+    /// The kind that should be free in proportion, on the same machine.
     pub beside: KindId,
-    /// The desired amount.
+    /// The desired proportion.
     pub ratio: Ratio,
 }
 
-/// Desired free amount of one kind beside another.
+/// Desired free amount of one kind in proportion to the free amount of another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ratio {
-    /// In parts of a mean machine: 100 percent is an equal part.
+    /// A percentage, of amounts in parts of a mean machine: 100 means equal parts of both kinds.
     Percent(u32),
-    /// In the kinds' own units.
+    /// A ratio of amounts in the kinds' own units.
     Amounts {
-        /// Desired free units.
+        /// Desired free units for every `per` free units of the other kind.
         want: u64,
-        /// Free units of the other kind for which they are desired; at least 1.
+        /// Free units of the other kind to which `want` refers; at least 1.
         per: u64,
     },
 }
@@ -129,7 +129,7 @@ pub enum Ratio {
 pub struct Objectives {
     /// Weight of tasks on machines that would not accept them now.
     pub misplaced: u32,
-    /// Safety level and weight of kinds that `loads` does not name.
+    /// Safety level and weight of kinds that are not in `loads`.
     pub load: Safety,
     /// Safety levels and weights by kind.
     pub loads: BTreeMap<KindId, Safety>,
@@ -141,21 +141,22 @@ pub struct Objectives {
     pub fragments: u32,
     /// Weight of machines in use.
     pub in_use: u32,
-    /// Weight of tasks of one job in one domain.
+    /// Weight of pairs of tasks of one job in one domain.
     pub crowding: u32,
     /// Domains of crowding: machines, or the values of a label.
     pub level: TopologyLevel,
     /// Weight of each move.
     pub moves: u32,
-    /// Weight of the moves of the job with the most.
+    /// Weight of the moves of the job with the most moves.
     pub job_moves: u32,
     /// Weight of the costs of moves by pairs of machines.
     pub machine_moves: u32,
-    /// Aims for single machines. If several name a machine, the last one counts for each kind and cost.
+    /// Objectives for sets of machines. If several sets include a machine, the last value given for a kind, or for the
+    /// cost in use, counts.
     pub machines: Vec<MachineAims>,
-    /// Load as a function of use, by kind, in place of the safety level.
+    /// Curves of load by use, in place of the safety level, by kind.
     pub curves: BTreeMap<KindId, Curve>,
-    /// Use of jobs over time, by kind, over which load is averaged.
+    /// Demand profiles of jobs by kind. Load is the mean over the points of these profiles.
     pub demand: BTreeMap<KindId, Demand>,
     /// Costs of moves by machines and jobs.
     pub move_costs: MoveCosts,
@@ -164,8 +165,8 @@ pub struct Objectives {
 }
 
 impl Objectives {
-    /// Objectives that move tasks off machines that are draining, or whose labels or taints have changed, and move no
-    /// other tasks.
+    /// Objectives that only move misplaced tasks: off machines that are draining, or whose labels or taints have
+    /// changed.
     #[must_use]
     pub fn drain() -> Objectives {
         let none = Safety { percent: 80, weight: 0 };
@@ -204,8 +205,8 @@ impl Objectives {
         Objectives { fragments: 10, ..Objectives::drain() }
     }
 
-    /// Objectives that separate tasks of one job, by machine unless another level is named, without filling machines
-    /// above 80 %.
+    /// Objectives that separate tasks of one job without filling machines above 80 %. Tasks are separated by machine,
+    /// unless `level` is set to another level.
     #[must_use]
     pub fn spread() -> Objectives {
         Objectives {
@@ -253,7 +254,7 @@ pub struct Costs {
     pub in_use: i128,
     /// Pairs of tasks of a job in one domain.
     pub crowding: i128,
-    /// Moved tasks.
+    /// Moves, each with its part of a mean machine.
     pub moves: i128,
     /// Moved tasks of the job with the most moves.
     pub job_moves: i128,

@@ -27,7 +27,7 @@ pub struct Move {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Why {
-    /// The move reduces the objective; this term gains most.
+    /// The move reduces the objective; this term has the largest part in the gain.
     Gain(Term),
     /// The step makes room for a task of the next step.
     MakesRoom,
@@ -50,24 +50,24 @@ pub struct Step {
 pub enum Hindrance {
     /// No examined machine would accept the task.
     NoMachine,
-    /// All machines that would accept the task have no room until another move is done.
+    /// All machines that would accept the task lack room until another task's move is done.
     RoomHeld,
-    /// All machines that would accept the task are outside of the domain in which other tasks need it (runtime
+    /// All machines that would accept the task are outside its present domain, where other tasks need it (runtime
     /// affinity).
     RuntimeAffinity,
-    /// All machines that would accept it are forbidden by a rule of the objectives.
+    /// For all machines that would accept the task, a rule of the objectives forbids the move.
     Rule,
-    /// No move gains more than moving costs.
+    /// No move of the task would gain more than it costs.
     NotWorth,
-    /// The pass has no moves left.
+    /// The pass has reached its maximum number of moves.
     Moves,
-    /// The pass has no moves left for the task's job.
+    /// The pass has reached the maximum number of moves of the task's job.
     MovesOfJob,
     /// A disruption budget forbids the move in every wave.
     Disruption,
-    /// The task uses volumes, which are not in the cell.
+    /// The task uses volumes, of which the cell has no record.
     Volumes,
-    /// The settings exclude the task's kind of job.
+    /// The settings exclude the type of the task's job (service or batch).
     LeftAlone,
     /// The pass ended before the task was examined.
     NotReached,
@@ -110,13 +110,13 @@ pub struct Stuck {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Ended {
-    /// The search found nothing better.
+    /// The search found no further move that reduces the objective.
     NothingBetter,
-    /// No moves were left.
+    /// The maximum number of moves was reached.
     Moves,
-    /// No waves were left.
+    /// The maximum number of waves was reached.
     Waves,
-    /// The limit on examined moves was reached.
+    /// The maximum number of examined pairs of a task and a machine was reached.
     Steps,
     /// The caller ended the pass, for example because its time was over.
     Told,
@@ -125,7 +125,7 @@ pub enum Ended {
 /// Statistics of the machines that accept tasks, independent of weights.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Picture {
-    /// Number of machines.
+    /// Number of machines that accept tasks.
     pub machines: usize,
     /// Number of machines on which something is claimed.
     pub in_use: usize,
@@ -150,8 +150,8 @@ pub struct Plan {
     pub waves: Vec<Vec<Step>>,
     /// Misplaced tasks that stay on their machines.
     pub stuck: Vec<Stuck>,
-    /// Number of other tasks that stay although their departure would gain, by reason. Each machine counts as of its
-    /// last examination.
+    /// For each reason, the number of tasks that stay although their departure would gain. Misplaced tasks are not
+    /// counted. The count for each machine is from the last time that it was examined.
     pub hindered: Vec<(Hindrance, usize)>,
     /// Number of running tasks at the start of the pass.
     pub tasks: usize,
@@ -174,7 +174,7 @@ impl Plan {
         self.steps().flat_map(|step| &step.moves)
     }
 
-    /// The decrease of the weighted objective.
+    /// The decrease of the weighted objective by the whole plan.
     #[must_use]
     pub fn gain(&self) -> i128 {
         self.before.total(&self.objectives) - self.after.total(&self.objectives)

@@ -1,23 +1,25 @@
 //! Applies a plan to its end, despite broken connections and conflicts with other schedulers.
 //!
-//! A wave without an answer is sent again; steps that were committed are then found to be done. After all waves, the
-//! conflicting steps are dropped, and a new plan is made for the changed cell.
+//! A wave without an answer is sent again; steps that the cell has already committed are then recognised as done. After
+//! all waves, the steps in conflict are dropped, and a new plan is made for the changed cell.
 
 use super::Rebalancer;
 use super::carry::Fate;
 use super::plan::{Plan, Step};
 use omega_cellstate::{CellHandle, HandleError};
 
-/// Lower bound of the number of moves that a new plan may examine, even if the first plan examined fewer.
+/// Number of pairs of a task and a machine that a new plan may always examine, even if the first plan examined fewer.
 const STEPS_LEAST: u64 = 100_000;
 
-/// Limits of the application of a plan.
+/// Limits on applying a plan to its end.
 pub struct Pursuit<'a> {
-    /// Maximum number of new plans, each made because of the conflicts of the plan before. New plans do not anneal, and
-    /// examine no more moves than the first plan, or than a lower bound if that is larger.
+    /// Maximum number of new plans. A new plan is made if the plan before it had conflicts.
+    ///
+    /// A new plan does not anneal. It examines no more pairs of a task and a machine than the first plan did, or than a
+    /// lower bound if that is larger.
     pub replans: usize,
-    /// Called when the cell did not answer, with the number of failures since the last committed step. Waits, and
-    /// returns whether to try again.
+    /// Called when the cell did not answer, with the number of failures of the current wave so far. Waits, and returns
+    /// whether to try again.
     pub wait: &'a mut dyn FnMut(usize) -> bool,
 }
 
@@ -28,17 +30,17 @@ pub struct Pursued {
     pub moved: usize,
     /// Fates of the last plan's steps that were not committed.
     pub left: Vec<Fate>,
-    /// Number of the last plan's steps that were not sent, because the cell did not answer.
+    /// Number of the last plan's steps in waves that were not completed, because the cell did not answer.
     pub untried: usize,
     /// Number of new plans.
     pub replans: usize,
-    /// The last error, if the cell no longer answered.
+    /// The last error, if applying the plan ended because of it.
     pub failed: Option<HandleError>,
 }
 
 impl Rebalancer {
-    /// Applies a plan, and new plans for conflicts, until nothing is left or a limit is reached. If the cell fails, the
-    /// result has the error and the steps that were committed before.
+    /// Applies a plan, and then new plans for steps in conflict, until no conflict remains or a limit is reached. If
+    /// the cell fails, the result has the error and the number of steps committed before.
     pub fn pursue(
         &mut self,
         cell: &(impl CellHandle + ?Sized),

@@ -29,21 +29,21 @@ use smallvec::SmallVec;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-/// A task group in the search.
+/// A task group whose tasks the search has examined.
 #[derive(Debug)]
 pub(super) struct Known {
     pub(super) group: GroupRef,
     protectors: Protectors,
-    /// The reason for which no task of the group may move, if there is one.
+    /// The reason why no task of the group may move; `None` if they may.
     stays: Option<Hindrance>,
 }
 
-/// Range of a search for one task.
+/// Number of machines that are examined for one task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Look {
     /// All machines.
     Everywhere,
-    /// From a random block on, until this number of feasible machines is found.
+    /// Machines from a random block on, until this number of feasible machines is found.
     UntilFeasible(usize),
 }
 
@@ -54,11 +54,11 @@ struct Found {
     best: Option<(usize, i64)>,
     /// Number of feasible machines.
     feasible: usize,
-    /// Number of feasible machines that have no room before the next wave.
+    /// Number of feasible machines without room for the task before the next wave.
     held: usize,
-    /// Number of further machines that are feasible, but a rule of the objectives forbids them.
+    /// Number of further machines that would be feasible, but to which a rule of the objectives forbids the move.
     ruled: usize,
-    /// Number of other machines that only runtime affinity excludes, because another task needs this one where it is.
+    /// Number of further machines that would be feasible, but outside the domain where another task needs this task.
     apart: usize,
 }
 
@@ -76,9 +76,9 @@ pub(super) struct Search<'a> {
     numbers: HashMap<(JobId, u16), u32, FixedState>,
     pub(super) misplaced: HashSet<TaskId, FixedState>,
     pub(super) moved: HashSet<TaskId, FixedState>,
-    /// Rows that tasks have left or entered since the rows were last examined.
+    /// Whether a task has left or entered each row since the row was last examined.
     pub(super) changed: Vec<bool>,
-    /// Tasks removed from the view, in the order of removal.
+    /// Tasks removed from the view, each with its row, in the order of removal.
     lifted: Vec<(usize, PlacedTask)>,
     pub(super) done: Vec<Vec<Step>>,
     pub(super) wave: Vec<Step>,
@@ -120,8 +120,8 @@ impl<'a> Search<'a> {
         search
     }
 
-    /// Records the tasks whose machines would not accept them now, even with enough room and without rules about other
-    /// tasks.
+    /// Records the misplaced tasks. The machine of such a task would not accept it now, even with enough room and
+    /// without rules about other tasks.
     fn find_misplaced(&mut self) {
         for row in 0..self.view.rows() {
             for index in 0..self.view.tasks_on(row).len() {
@@ -136,7 +136,8 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// The position of a task's group in the list of known groups; `None` if its job has ended.
+    /// Returns the position of a task's group in the list of known groups, and adds the group if it is new. Returns
+    /// `None` if the job has ended.
     pub(super) fn know(&mut self, task: PlacedTask) -> Option<usize> {
         if let Some(number) = self.numbers.get(&(task.id.job, task.group)) {
             return Some(*number as usize);
@@ -162,12 +163,12 @@ impl<'a> Search<'a> {
         is_left.then_some(Hindrance::LeftAlone)
     }
 
-    /// Whether the tasks of a known group never move.
+    /// Whether no task of a known group may move.
     pub(super) fn stays_put(&self, known: usize) -> bool {
         self.known[known].stays.is_some()
     }
 
-    /// The compiled group.
+    /// The compiled form of a known group.
     pub(super) fn group(&self, known: usize) -> GroupRef {
         self.known[known].group
     }
@@ -177,8 +178,10 @@ impl<'a> Search<'a> {
         self.view.need(self.known[known].group)
     }
 
-    /// The tasks on a row that may move and have not moved, the most important first. A task whose allocation differs
-    /// from its group's request would lose it by a move, so such tasks are left out.
+    /// Returns the tasks on a row that may move and have not moved, the most important first.
+    ///
+    /// Tasks whose allocation differs from their group's request are left out, because a move would change the
+    /// allocation back to the request.
     pub(super) fn unmoved(&self, row: usize) -> SmallVec<[PlacedTask; 32]> {
         let tasks = self.view.tasks_on(row).iter();
         let stays =
@@ -202,7 +205,7 @@ impl<'a> Search<'a> {
         })
     }
 
-    /// The weighted gain of removing a task from its row, less the cost of the move.
+    /// Returns the weighted gain of removing a task from its row, minus the cost of the move.
     pub(super) fn gain_of_leaving(&self, row: usize, task: PlacedTask, known: usize) -> i64 {
         let request = &self.need(known).request;
         let misplaced =
@@ -211,8 +214,8 @@ impl<'a> Search<'a> {
             - self.account.of_move(task.id.job, request, self.left.moved_of(task.id.job))
     }
 
-    /// The best move of a task off its row, and the gain of the move, if that is at least `least`. `off` is the gain of
-    /// the task's departure.
+    /// Returns the best move of a task off its row, and the gain of this move, which is at least `least`. `off` is the
+    /// gain of the task's departure alone. If there is no such move, returns the reason.
     pub(super) fn best_move(
         &mut self,
         (row, task): (usize, PlacedTask),
@@ -234,7 +237,7 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// The row where a task costs least, and its cost there.
+    /// Returns the row where a task would cost least, and its cost there; or the reason why there is none.
     pub(super) fn cheapest(
         &mut self,
         (row, task): (usize, PlacedTask),
@@ -301,6 +304,8 @@ impl<'a> Search<'a> {
     }
 
     /// Makes moves together if that reduces the objective. Returns the decrease, and the term that gained most.
+    ///
+    /// Otherwise changes nothing and returns `None`.
     pub(super) fn try_moves(&mut self, moves: &[Proposed]) -> Option<(i128, Term)> {
         let before = self.account.costs().clone();
         let rows = rows_of(moves);
@@ -336,7 +341,7 @@ impl<'a> Search<'a> {
         self.view.claim(m.task.id, machine, self.known[known].group).is_ok()
     }
 
-    /// Counts the use over time of moved tasks, or with `sign` -1 takes the moves back.
+    /// Counts the use over time of moved tasks on their new rows, or on their old rows again if `sign` is -1.
     fn swing(&mut self, moves: &[Proposed], sign: i64) {
         for m in moves {
             let Some(known) = self.know(m.task) else { continue };
@@ -347,8 +352,8 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// Adds the costs and positions of moves, or removes them if `sign` is -1. Returns the former cost of the job with
-    /// the most moves.
+    /// Counts moves: their costs, and the domains of their tasks. Reverses this if `sign` is -1. Returns the former
+    /// cost of the job with the most moves.
     fn count_moves(&mut self, moves: &[Proposed], sign: i128) -> i128 {
         let mut most = self.account.costs().job_moves;
         for m in moves {
@@ -370,14 +375,14 @@ impl<'a> Search<'a> {
         self.account.job_moves(most)
     }
 
-    /// The term that gained most.
+    /// Returns the term that gained most since the costs `before`.
     fn reason(&self, before: &Costs) -> Term {
         let after = self.account.costs();
         let objectives = &self.settings.objectives;
         let gains = before.terms().zip(after.terms());
         let gains =
             gains.map(|((term, b), (_, a))| ((b - a) * i128::from(objectives.weight(term)), term));
-        // If terms are equal, the first of them is used.
+        // If several terms gained the same, the first of them is used.
         let best = gains.reduce(|best, next| if next.0 > best.0 { next } else { best });
         best.map_or(Term::Moves, |(_, term)| term)
     }
@@ -403,7 +408,8 @@ impl<'a> Search<'a> {
         self.wave.push(Step { moves: moves.iter().map(step).collect(), why, gain });
     }
 
-    /// Begins a wave: the moves of the previous wave are done. Returns whether another wave is allowed.
+    /// Begins a wave, in which the moves of the previous wave are done. Returns false, and begins no wave, if the
+    /// previous wave has no moves or the number of waves is used up.
     pub(super) fn next_wave(&mut self) -> bool {
         if self.wave.is_empty() || self.done.len() + 1 >= self.settings.bounds.waves {
             return false;
@@ -415,7 +421,7 @@ impl<'a> Search<'a> {
         true
     }
 
-    /// Restores the view.
+    /// Restores the view to its state before the pass.
     pub(super) fn restore(&mut self) {
         self.view.drop_claims(self.view.open_claims());
         for (row, task) in self.lifted.drain(..) {
@@ -429,12 +435,12 @@ impl<'a> Search<'a> {
     }
 }
 
-/// Moves as the rules count them.
+/// Converts moves for the check of the rules.
 pub(super) fn shifts(moves: &[Proposed]) -> SmallVec<[Shift; 2]> {
     moves.iter().map(|m| Shift { job: m.task.id.job, from: m.from, to: m.to }).collect()
 }
 
-/// The rows that moves change, without duplicates.
+/// Returns the rows that the moves change, each once.
 fn rows_of(moves: &[Proposed]) -> SmallVec<[usize; 4]> {
     let mut rows: SmallVec<[usize; 4]> = moves.iter().flat_map(|m| [m.from, m.to]).collect();
     rows.sort_unstable();
@@ -442,8 +448,8 @@ fn rows_of(moves: &[Proposed]) -> SmallVec<[usize; 4]> {
     rows
 }
 
-/// Whether the machine in a row would accept such tasks if it had enough room and there were no rules about other
-/// tasks.
+/// Whether the machine in a row would accept a task with these needs, if it had enough room and there were no rules
+/// about other tasks.
 pub(super) fn suits(view: &View, row: usize, need: &Need) -> bool {
     let block = view.block(row / BLOCK);
     let is_in = |word: u64| word >> (row % BLOCK) & 1 == 1;
@@ -453,7 +459,7 @@ pub(super) fn suits(view: &View, row: usize, need: &Need) -> bool {
         && is_in(block.set(need.tolerated))
 }
 
-/// Makes moves and records them, if they gain.
+/// Makes moves together and records them as a step, if they reduce the objective. Returns whether they were made.
 pub(super) fn step(search: &mut Search<'_>, moves: &[Proposed]) -> bool {
     let Some((gain, term)) = search.try_moves(moves) else { return false };
     search.note(moves, gain, Why::Gain(term));

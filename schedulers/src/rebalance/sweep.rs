@@ -1,10 +1,12 @@
 //! The order of a pass: first the misplaced tasks, then machine by machine.
 //!
-//! A pass is a descent. It begins with the machine whose tasks would gain most by leaving, makes the best move of one
-//! of its tasks as long as some move gains, and continues with the next machine. A sweep does this for all machines,
-//! and sweeps are repeated until one finds no move. The first sweep makes only moves with a large gain, and each later
-//! sweep accepts a quarter of the gain that the previous one required. So if the number of moves is limited, the best
-//! moves are made. If no single move gains, two tasks may be exchanged. A task moves at most once, so a pass ends.
+//! A pass is a descent. It begins with the machine whose tasks would gain most by leaving. It makes the best move of
+//! one of the machine's tasks as long as some move gains, and then continues with the next machine. A sweep does this
+//! for all machines, and sweeps are repeated until one finds no move.
+//!
+//! The first sweep makes only moves with a large gain, and each later sweep requires a quarter of the gain that the
+//! previous sweep required. So if the number of moves is limited, the best moves are made. If no single move gains, two
+//! tasks may be exchanged. A task moves at most once, so a pass ends.
 
 use super::account::Proposed;
 use super::plan::{Ended, Hindrance, Stuck};
@@ -17,20 +19,20 @@ use std::collections::BTreeMap;
 /// Maximum number of tasks examined on one machine. Tasks whose departure gains most come first.
 const TRIES: usize = 32;
 
-/// Divisor of the required gain from one sweep to the next.
+/// Divisor of the required gain: each sweep requires a quarter of the gain of the previous sweep.
 const QUARTER: i64 = 4;
 
-/// Number of sweeps with a required gain. The last of them accepts a 256th of the largest gain. With a smaller required
-/// gain, each sweep would examine nearly all tasks.
+/// Number of sweeps that require a gain. The last of them requires a 256th of the largest gain. If it required less,
+/// each sweep would examine nearly all tasks.
 const SWEEPS: usize = 5;
 
-/// Number of a row's tasks that stay although their departure would gain, by reason.
+/// Number of tasks of a row, by reason, that stay although their departure would gain.
 type Reasons = SmallVec<[(Hindrance, usize); 4]>;
 
 /// Called before each machine; returns whether to continue.
 pub(super) type GoOn<'a> = &'a mut dyn FnMut() -> bool;
 
-/// The state of a pass's order: misplaced tasks first, then machines.
+/// State of a pass: the misplaced tasks, and for each row the reasons why its tasks stay.
 #[derive(Debug, Default)]
 pub(super) struct Sweep {
     reasons: BTreeMap<usize, Reasons>,
@@ -84,8 +86,8 @@ impl Sweep {
         }
     }
 
-    /// Makes one sweep over the machines, for steps that gain at least `least`. If that is 0, only machines that have
-    /// changed are visited. Returns the number of steps.
+    /// Makes one sweep over the machines, with steps that gain at least `least`. If `least` is 0, only machines that
+    /// have changed are visited. Returns the number of steps.
     fn sweep(
         &mut self,
         search: &mut Search<'_>,
@@ -107,7 +109,8 @@ impl Sweep {
         Ok(found)
     }
 
-    /// Makes the best move of a task off a row if it gains at least `least`. If that is 0, exchanges are tried too.
+    /// Makes the best move of a task off a row, if it gains at least `least`. If `least` is 0 and no move gains, tries
+    /// exchanges. Returns whether tasks were moved.
     fn best_of(&mut self, search: &mut Search<'_>, row: usize, least: i64) -> bool {
         let leavers = leavers(search, row);
         let look = Look::UntilFeasible(search.settings.machines_each);
@@ -185,7 +188,8 @@ fn must_leave(search: &mut Search<'_>) -> Vec<(usize, PlacedTask, Option<Hindran
     found.into_iter().map(|(_, task)| task).collect()
 }
 
-/// Moves a misplaced task to the cheapest of all other machines, or to a machine where another task makes room.
+/// Moves a misplaced task to the machine where it costs least. If no machine has room, another task moves away to make
+/// room. Returns the reason if the task stays.
 fn leave(search: &mut Search<'_>, (row, task): (usize, PlacedTask)) -> Result<(), Hindrance> {
     let known = search.know(task).ok_or(Hindrance::NoMachine)?;
     let off = search.gain_of_leaving(row, task, known);
@@ -197,7 +201,7 @@ fn leave(search: &mut Search<'_>, (row, task): (usize, PlacedTask)) -> Result<()
     }
 }
 
-/// The largest gain of any task by leaving its row.
+/// Returns the largest gain that any single task would bring by leaving its row.
 fn most_to_gain(search: &mut Search<'_>) -> i64 {
     let mut most = 0;
     for row in 0..search.view.rows() {
@@ -207,7 +211,7 @@ fn most_to_gain(search: &mut Search<'_>) -> i64 {
     most
 }
 
-/// The rows that tasks could leave with a gain, by the gain per task, the largest first.
+/// Returns the rows that tasks could leave with a gain, sorted by the mean gain per task, the largest first.
 fn by_pressure(search: &Search<'_>) -> Vec<usize> {
     let pressure = |row| search.account.pressure(search.view.tasks_on(row), row);
     let rows = (0..search.view.rows()).map(|row| (Reverse(pressure(row)), row));
@@ -216,7 +220,7 @@ fn by_pressure(search: &Search<'_>) -> Vec<usize> {
     rows.into_iter().map(|(_, row)| row).collect()
 }
 
-/// The tasks of a row whose departure gains most, each with its gain.
+/// Returns the tasks of a row whose departure gains most, each with its gain, the largest first.
 fn leavers(search: &mut Search<'_>, row: usize) -> SmallVec<[(i64, PlacedTask); 32]> {
     let mut leavers = SmallVec::new();
     for task in search.unmoved(row) {

@@ -1,4 +1,4 @@
-//! Valuation: objectives compiled for the machines of a cell; the cost of one machine from its free amounts.
+//! Valuation: the objectives, compiled for the machines of a cell, and the cost of one machine from its free amounts.
 
 use super::aims::curve::Curve;
 use super::aims::demand::{Change, Swings};
@@ -6,8 +6,10 @@ use super::objective::{Costs, MACHINE, MOVE, Objectives, PARTS_MAX, Pair, Ratio,
 use omega_core::limits::KINDS_MAX;
 use omega_core::{KindId, Machine};
 
-/// A machine in the objective: its row, the claimable and the free amount of each kind, and the use of its tasks over
-/// time with changes that are in the free amounts already.
+/// Data of a machine from which its cost is computed: its row, and the claimable and the free amount of each kind.
+///
+/// `swings` gives the use of its tasks over time. `changes` are arrivals and departures that are included in the free
+/// amounts, but not in `swings`.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Spot<'a> {
     pub(super) row: usize,
@@ -17,24 +19,24 @@ pub(super) struct Spot<'a> {
     pub(super) changes: &'a [Change<'a>],
 }
 
-/// See the head of the file.
+/// Objectives, compiled for the machines of a cell.
 #[derive(Clone, Debug)]
 pub(super) struct Objective {
     pub(super) objectives: Objectives,
-    /// The mean amount of each kind, over the machines that have any.
+    /// The mean amount of each kind, over the machines that have any of it.
     means: Vec<u64>,
     /// Weight of each kind's load.
     loads: Vec<u32>,
-    /// Load as a function of use, by kind.
+    /// Curve of load by use, for the kinds that have one.
     curves: Vec<Option<Curve>>,
-    /// Amounts up to the safety level, all kinds of a machine side by side.
+    /// Amounts up to the safety level, row by row, with all kinds of a machine side by side.
     safe: Vec<i64>,
-    /// Cost of each machine in use.
+    /// Cost of each machine while it is in use.
     in_use: Vec<i64>,
     pub(super) kinds: usize,
 }
 
-/// An amount in parts of `of`.
+/// Returns an amount in millionths of the amount `of`.
 fn parts(amount: i64, of: u64) -> i64 {
     let amount = amount.max(0).unsigned_abs();
     let parts = match amount.checked_mul(MACHINE.unsigned_abs()) {
@@ -48,7 +50,8 @@ fn parts(amount: i64, of: u64) -> i64 {
 }
 
 impl Objective {
-    /// Compiles objectives for machines with these claimable amounts, all kinds of a machine side by side.
+    /// Compiles objectives for machines with these claimable amounts, row by row, with all kinds of a machine side by
+    /// side.
     pub(super) fn new<'m>(
         objectives: &Objectives,
         capacity: &[i64],
@@ -86,7 +89,7 @@ impl Objective {
         objective
     }
 
-    /// An amount in parts of a mean machine's amount of the kind.
+    /// Returns an amount of a kind in parts of a mean machine.
     fn parts(&self, kind: usize, amount: i64) -> i64 {
         parts(amount, self.means[kind])
     }
@@ -104,7 +107,7 @@ impl Objective {
         });
     }
 
-    /// Calls `tell` with the cost of each term of a machine.
+    /// Calls `tell` with each term that depends on the machine alone, and the cost of the term.
     #[inline]
     pub(super) fn each(&self, spot: Spot<'_>, mut tell: impl FnMut(Term, i64)) {
         let Spot { row, capacity, free, swings, changes } = spot;
@@ -140,7 +143,7 @@ impl Objective {
         }
     }
 
-    /// The cost of the use of a kind on a machine.
+    /// Returns the load cost of the amount `used` of a kind on a machine.
     #[inline]
     fn load(&self, spot: Spot<'_>, kind: usize, capacity: i64, used: i64) -> i64 {
         let above = match &self.curves[kind] {
@@ -150,7 +153,8 @@ impl Objective {
         if above > 0 { self.parts(kind, above) } else { 0 }
     }
 
-    /// The amount of one kind, in parts of a mean machine, that a pair desires beside a free amount of another.
+    /// Returns how much of the kind `beside` a balance desires for the free amount of the other kind, in parts of a
+    /// mean machine.
     fn wanted(&self, pair: &Pair, free: i64) -> i64 {
         match pair.ratio {
             Ratio::Percent(percent) => {
@@ -164,7 +168,7 @@ impl Objective {
         }
     }
 
-    /// The mean amount of each kind, over the machines that have any.
+    /// The mean amount of each kind, over the machines that have any of it.
     pub(super) fn means(&self) -> &[u64] {
         &self.means
     }
@@ -201,13 +205,15 @@ impl Objective {
         MOVE + parts.max().unwrap_or(0)
     }
 
-    /// Upper bound of the weighted decrease of a machine's cost by the arrival of a task with this request: it takes at
-    /// most its request of an unbalanced free kind, and may fill a half-empty machine.
+    /// Returns an upper bound of how much the weighted cost of a machine can fall when a task with this request
+    /// arrives.
+    ///
+    /// The task takes at most its request of a free kind that is out of balance, and it may fill a half-empty machine.
     pub(super) fn arrival_gain_max(&self, request: &[i64]) -> i64 {
         let mut most = MACHINE * i64::from(self.objectives.fragments);
         if self.objectives.balance > 0 {
             for pair in self.objectives.pairs.iter().filter(|pair| pair.free.index() < self.kinds) {
-                // Parts are rounded, so two more may be taken.
+                // Parts are rounded, so the difference may be two parts larger.
                 let taken = match pair.ratio {
                     Ratio::Amounts { .. } if pair.beside.index() >= self.kinds => 0,
                     Ratio::Amounts { .. } => self.wanted(pair, request[pair.free.index()]),
@@ -223,7 +229,7 @@ impl Objective {
     }
 }
 
-/// The mean amount of each kind, over the machines that have any.
+/// Returns the mean amount of each kind, over the machines that have any of it, and 1 if none has.
 fn means(capacity: &[i64], kinds: usize) -> Vec<u64> {
     let mut sums = [(0u128, 0u128); KINDS_MAX];
     for machine in capacity.chunks(kinds.max(1)) {
@@ -239,13 +245,14 @@ fn means(capacity: &[i64], kinds: usize) -> Vec<u64> {
     sums[..kinds].iter().map(mean).collect()
 }
 
-/// The part of a capacity up to a safety level in percent.
+/// Returns the part of a capacity that is below a safety level in percent.
 fn safe(capacity: i64, percent: u32) -> i64 {
     // A capacity is at most 2^50 x 10, so the product does not overflow.
     (i128::from(capacity) * i128::from(percent) / 100) as i64
 }
 
-/// Distance of a machine from full and from empty, by the kind with the largest claimed part.
+/// Returns how far a machine is from both full and empty, by its kind with the largest claimed part: a million if half
+/// of that kind is claimed.
 fn fragments(spot: Spot<'_>) -> i64 {
     let kinds = spot.capacity.iter().zip(spot.free).filter(|(capacity, _)| **capacity > 0);
     let used = kinds.map(|(capacity, free)| parts(capacity - free, capacity.unsigned_abs()));

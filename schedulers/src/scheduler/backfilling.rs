@@ -10,8 +10,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 impl Scheduler {
-    /// The jobs with planned machines, in the order of the queue, each with its start by the cell's time. Empty unless
-    /// the profile has [`Backfill`].
+    /// The jobs with planned machines, in the order of the queue, each with its planned start in the cell's time. Empty
+    /// unless the profile has [`Backfill`].
     #[must_use]
     pub fn planned(&self) -> Vec<(JobId, u64)> {
         let backfill = self.profile.backfill.as_ref();
@@ -50,16 +50,16 @@ impl Scheduler {
         }
     }
 
-    /// Tells the plans which job is decided next.
+    /// Records in the plans that the decision about a job begins.
     pub(super) fn begin_turn(&mut self, id: JobId, job: &Arc<Job>) {
         if let Some(backfill) = &self.profile.backfill {
             backfill.plans().write().begin_turn(id, job);
         }
     }
 
-    /// Updates the plans after a decision. A job without room gets a plan before any other decision, if it is among the
-    /// first jobs. The plan of a job that is now in the transaction is dropped. A job that waits for a quota or a
-    /// cluster resource has no plan.
+    /// Updates the plans after a decision. If the job found no room and is among the first jobs, it gets a plan before
+    /// the next decision. The plan of a job that is now in the transaction is dropped. A job that waits for a quota or
+    /// a cluster resource has no plan.
     pub(super) fn end_turn(&mut self, decided: &Decided, job: &Arc<Job>, now: Nanos) {
         let Some(backfill) = self.profile.backfill.clone() else { return };
         let concerns = {
@@ -90,8 +90,8 @@ impl Scheduler {
         }
     }
 
-    /// Missing resources of a job, not counting tasks in a transaction, and within its tenant's limits and the cluster
-    /// resources. A gang that is not allowed enough lacks nothing.
+    /// Returns the tasks of a job that lack machines. Tasks in a transaction do not count, nor do tasks that the
+    /// tenant's limits or the cluster resources exclude. If too few tasks of a gang are left, the gang lacks nothing.
     fn lack(&mut self, id: JobId, job: &Arc<Job>) -> Lack {
         let waiting = self.queue.waiting_tasks(id);
         let all: u32 = waiting.iter().map(|(_, tasks)| tasks).sum();

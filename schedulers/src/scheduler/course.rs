@@ -1,5 +1,4 @@
-//! The course of a scheduler's rounds: transactions without an outcome, and the state that a
-//! round leaves to the next one.
+//! State of a scheduler's rounds: transactions with unknown outcomes, and values that a round leaves to the next one.
 
 use super::decided::Turns;
 use crate::queue::Nanos;
@@ -52,7 +51,7 @@ impl Course {
         self.unknown.push_back(flight);
     }
 
-    /// Returns a transaction whose outcome is still unknown after it was resent.
+    /// Puts back a transaction whose outcome is still unknown after it was resent.
     pub(super) fn return_unknown(&mut self, flight: Flight) {
         self.unknown.push_front(flight);
     }

@@ -1,4 +1,4 @@
-//! Parts of jobs in the transaction that is being decided. The jobs' turns end with its answer.
+//! Parts of jobs in the transaction that is being decided. The jobs' turns end with the answer to the transaction.
 
 use crate::queue::Verdict;
 use crate::refusals::Refusers;
@@ -21,7 +21,7 @@ pub(super) struct Decided {
     pub(super) turned_away: bool,
     /// Plugins that rejected the tasks without a machine.
     pub(super) by: Refusers,
-    /// Number of news that had arrived before the decision.
+    /// Value of `Queue::news` before the decision.
     pub(super) news: u64,
 }
 

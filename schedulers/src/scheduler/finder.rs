@@ -17,7 +17,7 @@ use rand_pcg::Pcg64;
 pub(super) struct Finder {
     placer: Placer,
     rng: Pcg64,
-    /// The placement of the settings.
+    /// Placement settings, before conflict backoff is applied.
     placement: Placement,
     /// Task groups that found no machine. Empty if the settings disable the unschedulable cache.
     failures: Failures,
@@ -45,8 +45,8 @@ impl Finder {
         self.crowding = Crowding::default();
     }
 
-    /// Claims machines in the view for tasks of a group, as far as there is room. Returns the number of tasks with a
-    /// machine, which are the first ones.
+    /// Claims machines in the view for tasks of a group, as far as there is room. Returns the number of placed tasks;
+    /// these are the first ones of the list.
     pub(super) fn place(
         &mut self,
         view: &mut View,
@@ -58,7 +58,7 @@ impl Finder {
             return 0;
         }
         let placed = self.try_to_place(view, profile, group, tasks);
-        // Claims of a gang may be undone immediately, so the cache is not used.
+        // The claims of a gang may be undone immediately, so its failures are not cached.
         let is_gang = view.job(group).0.is_placed_at_once();
         if self.remembers && placed < tasks.len() && !is_gang {
             self.failures.note(view, profile, group);
@@ -93,12 +93,12 @@ impl Finder {
         self.placer.has_room(view, how, (group, task), &mut self.rng)
     }
 
-    /// Whether such tasks found no machine, and nothing has changed for them since.
+    /// Whether tasks like those of the group found no machine, and no event since then may help them.
     fn has_failed(&mut self, view: &View, profile: &Profile, group: GroupRef) -> bool {
         self.remembers && self.failures.has(view, profile, group)
     }
 
-    /// The placement of the settings, with more candidates while many claims conflict.
+    /// Returns the placement settings, with more candidates while many claims conflict.
     fn placement(&self) -> Placement {
         let near_best = self.placement.near_best.max(1);
         let near_best = near_best.saturating_mul(1 << self.crowding.level());
@@ -131,7 +131,7 @@ impl Finder {
         self.crowding.note(claims, conflicts);
     }
 
-    /// Level by which conflicts widen the choice.
+    /// Returns the level of conflict backoff.
     pub(super) fn crowding(&self) -> u32 {
         self.crowding.level()
     }

@@ -1,21 +1,20 @@
-//! In-flight transactions: decided one after the other on the same view, submitted together, and
-//! answered in order.
+//! In-flight transactions: decided one after the other on the same view, submitted together, and answered in order.
 //!
 //! ```text
 //!   sync ─▶ decide 1 ─▶ decide 2 ─▶ ... ─▶ submit all ─▶ answer 1 ─▶ answer 2 ─▶ ... ─▶ sync
 //! ```
 //!
-//! They are submitted together because a cell in memory then locks once for all of them, and a durable
-//! cell writes all of them with one disk sync. Otherwise the first would have its own disk sync, and the
+//! If transactions are submitted together, a cell in memory locks once for all of them, and a durable cell writes all
+//! of them with one disk sync. If they were submitted one by one, the first would have its own disk sync, and the
 //! others would wait for it.
 //!
-//! Each is decided with the earlier claims on the view, so no two of them claim the same room. All
-//! answers are settled before the next sync, whose changes are later than the answers. If a transaction
-//! is rejected, its room is free again on the view. Later decisions may have lacked that room, so their
-//! jobs are retried as if they had been rejected, too.
+//! When a transaction is decided, the claims of earlier ones are on the view, so no two transactions claim the same
+//! room. All answers are settled before the next sync, whose changes are later than the answers. If a transaction is
+//! rejected, its room is free again on the view. Later decisions may have lacked that room, so their jobs are retried
+//! as if they had been rejected, too.
 //!
-//! If plugins evict or reserve, there is only one in-flight transaction, because a rejection would
-//! invalidate the plugins' results for later transactions.
+//! If plugins evict or reserve, there is only one in-flight transaction, because a rejection would invalidate the
+//! plugins' results for later transactions.
 
 use super::course::{Flight, Late};
 use super::{Observer, Scheduler, Step};
@@ -88,8 +87,8 @@ impl Scheduler {
         self.land(flights.into_iter().zip(answers), now, observer)
     }
 
-    /// Time until which the open transaction is held back; `None` if it is to be submitted. Called when the transaction
-    /// has a claim, and no job has a turn or the transaction is full.
+    /// Returns the time until which the open transaction is held back; `None` if it is to be submitted. Called for a
+    /// transaction with a claim, when the transaction is full or no job has a turn.
     fn hold_back(&mut self, now: Nanos) -> Option<Nanos> {
         let chain = &self.profile.chain;
         let is_full = self.open_items() >= self.settings.claims_max.clamp(1, TRANSACTION_ITEMS_MAX);
@@ -104,7 +103,7 @@ impl Scheduler {
         self.course.hold(now, self.settings.hold)
     }
 
-    /// Drops the held-back transaction, because a new queue gives its jobs their turns again.
+    /// Drops the transaction that is held back. Its jobs get their turns again, because the queue is rebuilt.
     pub(super) fn drop_held(&mut self) {
         self.view.drop_claims(self.view.open_claims());
         self.turns.clear();
@@ -189,7 +188,7 @@ impl Scheduler {
                 Ok(self.settle(&txn, &commit, now))
             }
             Err(error) => {
-                // Either nothing was placed, or the next sync shows what was.
+                // Either nothing was placed, or the next sync shows the placed tasks.
                 self.view.abandon(&txn);
                 self.finder.forget_failures();
                 self.follow(&txn, |_| false);

@@ -39,7 +39,7 @@ impl Scheduler {
         self.drop_lost(now, observer);
         let stale = std::mem::take(&mut self.stale);
         for job in stale {
-            // The compiled data of a claim that waits is needed as long as the claim waits.
+            // The compiled data of a job is needed as long as a claim of the job waits for a permit or for an answer.
             if self.permits.includes(job) || self.turns.includes(job) {
                 self.stale.push(job);
             } else {

@@ -1,4 +1,4 @@
-//! The observer, which is called during a step so that it can be measured.
+//! The observer: callbacks during a step, for measurements.
 
 use crate::backfill::BackfillFigures;
 use crate::delay::WaitFigures;

@@ -1,14 +1,13 @@
-//! Claims between the decision and the commit: they are reserved, permitted and prepared, held
-//! until a permit, or undone.
+//! Claims between the decision and the commit: they are reserved, permitted and prepared, held until a permit, or
+//! undone.
 //!
 //! ```text
-//!   decision ─▶ reserve ─▶ permit ─┬─▶ pre-bind ─▶ the transaction ─▶ follow: told, or unreserved
+//!   decision ─▶ reserve ─▶ permit ─┬─▶ pre-bind ─▶ the transaction ─▶ post-bind, or unreserve
 //!                                  └─▶ held ─▶ let go, in any later step
 //! ```
 //!
-//! Each stage handles all claims of a decision before the next stage, so that no machine is
-//! prepared for a gang that stays too small. A rejected claim is unreserved once and removed from
-//! the view.
+//! Each stage handles all claims of a decision before the next stage, so that no machine is prepared for a gang that
+//! stays too small. A rejected claim is unreserved once and removed from the view.
 
 use super::{Decided, Observer, Scheduler};
 use crate::chain::Chain;
@@ -48,7 +47,7 @@ impl Bound {
         Claimed { view, task: self.task, machine: self.machine, job, group }
     }
 
-    /// An entry of the claim in the permit wait, without plugins and without a timeout.
+    /// Returns the claim as a waiting task, without plugins and without a timeout.
     fn waits(&self) -> WaitingTask {
         let plugins = SmallVec::new();
         WaitingTask { task: self.task, machine: self.machine, until: Nanos::MAX, plugins }
@@ -73,8 +72,8 @@ pub(super) struct Permits {
 }
 
 impl Permits {
-    /// Permits with a handle to the waiting tasks. If the chain has plugins that may keep a handle, it counts as
-    /// shared.
+    /// Creates permits with a handle to the waiting tasks. The handle counts as shared if the chain has plugins that
+    /// may keep a clone.
     pub(super) fn new(waiting: Waiting, chain: &Chain) -> Permits {
         let shared = !chain.permit.is_empty() || !chain.reserve.is_empty();
         Permits { waiting, shared, parts: Vec::new() }
@@ -120,7 +119,8 @@ struct Way {
 
 impl Way {
     /// Rejects the remaining claims. The gang is retried after the events that the first rejection waits for. If no
-    /// claim was rejected before, other tasks of the gang were lost, and the gang is retried soon.
+    /// claim was rejected before, the gang is too small because it lost other tasks; then it is retried after its
+    /// backoff.
     fn refuse_rest(&mut self) {
         let first = self.refused.first().map(|(_, (refusal, _))| *refusal);
         let no = (first.unwrap_or(Refused(Events::TIME)), GANG);
@@ -249,7 +249,7 @@ impl Scheduler {
             return;
         }
         let mut claims = Vec::with_capacity(held.len());
-        // The newest claims come first, because the view finds these first.
+        // The newest claims are held first, because the view finds the newest claims first.
         for (claim, waits) in held.into_iter().rev() {
             self.view.hold_claim(claim.task);
             self.queue.hold(claim.task);
@@ -363,7 +363,7 @@ impl Scheduler {
                 let row = claim.machine.row();
                 let is_there =
                     self.view.machine(row).is_some() && self.view.machine_id(row) == claim.machine;
-                // If the queue was rebuilt, it does not know yet that the task is held.
+                // A rebuilt queue has no record of permit waits, so each wait is recorded again.
                 let kept = self.queue.hold(claim.task) && is_there;
                 if !kept {
                     lost.push((*claim, (Refused(Events::NONE), CELL)));

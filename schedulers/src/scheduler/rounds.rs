@@ -10,9 +10,9 @@ use omega_cellstate::{CellHandle, HandleError, Wake};
 const SMALL_TOGETHER: usize = 8;
 
 impl Scheduler {
-    /// Asks a cell to wake this scheduler when a round may have something to do. Returns whether this and
-    /// [`Step::until`] are enough to know when to step. They are not if the handle cannot wake schedulers, or if
-    /// permits come from other threads.
+    /// Asks a cell to wake this scheduler when a round may have something to do. Returns true if the caller has to step
+    /// only after such a call and at [`Step::until`]. Returns false if the handle cannot wake schedulers, or if permits
+    /// come from other threads.
     pub fn watch(&self, cell: &(impl CellHandle + ?Sized), wake: Wake) -> bool {
         !self.permits.is_shared() && cell.watch(self.view.interest(), wake)
     }
@@ -48,8 +48,8 @@ impl Scheduler {
     /// eight small transactions together, and syncs the view only after 32 claims, a conflict, or a round without work.
     /// So a scheduler with small transactions takes the cell's lock seldom, and reads several changes at once.
     ///
-    /// If a plugin evicts, reserves or permits, and under fair shares, delay scheduling and backfill, each round is a
-    /// [`Scheduler::step`], because decisions depend on the latest claims of others.
+    /// Each round is a [`Scheduler::step`] if a plugin evicts, reserves or permits, or if the profile has fair shares,
+    /// delay scheduling or backfill. In these cases, decisions depend on the latest claims of other schedulers.
     ///
     /// # Errors
     ///
@@ -91,8 +91,8 @@ impl Scheduler {
             || self.queue.shares().is_some()
     }
 
-    /// First half of [`Scheduler::step`]: syncs the view and the queue. If there is a transaction
-    /// with an unknown outcome, it is resent first, and the view is not synced until its outcome is known.
+    /// First half of [`Scheduler::step`]: syncs the view and the queue. While the outcome of a transaction is unknown,
+    /// does nothing, because the second half must resend the transaction first.
     ///
     /// # Errors
     /// If the cell cannot be reached.

@@ -17,17 +17,18 @@ pub struct Settings {
     pub share: Share,
     /// Settings of placement.
     pub placement: Placement,
-    /// Whether a rejection applies to all tasks of a class, until an event that may help them.
+    /// Whether to use the unschedulable cache. With it, after a task found no machine, tasks of the same class are not
+    /// tried until an event may help them.
     pub failures: bool,
     /// Maximum number of claims in one transaction.
     pub claims_max: usize,
-    /// Number of transactions between two syncs, which are submitted without waiting for earlier answers. More than one
-    /// helps if a commit takes long because the cell is stored on disks, as the transactions then share one wait. The
-    /// number is 1 if the profile evicts, reserves or permits.
+    /// Number of transactions that are submitted between two syncs, without waiting for earlier answers. More than one
+    /// helps if a commit takes long because the cell is stored on disks: the transactions then share one wait. The
+    /// number counts as 1 if the profile evicts, reserves or permits.
     pub commits_in_flight: usize,
     /// Time for which a transaction that is not full is kept open while no job has a turn, so that jobs that arrive
-    /// soon share it. This saves commits, which cost a disk write each, but may delay a job by this time. It is 0 by
-    /// default, and in profiles that evict, reserve or permit.
+    /// soon share it. This saves commits, which cost a disk write each, but may delay a job by this time. The default
+    /// is 0. The time counts as 0 if the profile evicts, reserves or permits.
     pub hold: Nanos,
     /// Whether the other items of a transaction are committed if some of them conflict.
     pub granularity: Granularity,
@@ -44,7 +45,7 @@ pub struct Settings {
 const CLAIMS_DEFAULT: usize = 100;
 
 impl Settings {
-    /// Settings of a scheduler that places all jobs of this scheduler name alone.
+    /// Settings of a scheduler that is the only one for the jobs with this scheduler name.
     pub fn new(name: impl Into<Text>) -> Settings {
         let name = name.into();
         Settings {

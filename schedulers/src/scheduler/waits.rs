@@ -8,8 +8,10 @@ use omega_core::{Commit, Job, JobId, TaskId, Transaction};
 use std::sync::Arc;
 
 impl Scheduler {
-    /// Claims machines for tasks of a group within its present locality level. Returns the number of placed tasks, and
-    /// whether the other tasks wait.
+    /// Claims machines for tasks of a group within its present locality level.
+    ///
+    /// Returns the number of placed tasks, and whether the placement of the group ends with this. If true, all tasks
+    /// are placed, or the other tasks wait for preferred machines.
     pub(super) fn place_within_reach(
         &mut self,
         id: JobId,
@@ -32,7 +34,7 @@ impl Scheduler {
         (placed, true)
     }
 
-    /// Limits a group to the locality level that it accepts now. Returns whether this is a limit.
+    /// Limits a group to the locality level that it accepts now. Returns false if the group accepts all machines.
     fn bound_reach(&mut self, id: JobId, group: GroupRef, now: Nanos) -> bool {
         let Some(delay) = &self.profile.delay else { return false };
         let reach = delay.reach(&self.view, group, self.waits.waited(id, now));
@@ -46,7 +48,7 @@ impl Scheduler {
         self.finder.has_room(&mut self.view, &self.profile, group, task)
     }
 
-    /// End of the wait of a group that waits.
+    /// Returns the time at which a group's wait for preferred machines ends; `None` if the group does not wait.
     pub(super) fn waits_until(&self, id: JobId, group: GroupRef, now: Nanos) -> Option<Nanos> {
         let left = self.view.reach(group).left()?;
         self.waits.has(id).then(|| now.saturating_add(left))

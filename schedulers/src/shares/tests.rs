@@ -1,4 +1,4 @@
-//! Turns compared with a naive model, which sorts all pending jobs by the shares of each tenant's ancestors.
+//! Turns compared with a naive model. The model sorts all pending jobs by the shares of their tenant and its ancestors.
 
 use super::*;
 use crate::plugins::FairShare;
@@ -110,7 +110,7 @@ proptest! {
         let mut shares = Shares::new(Arc::new(FairShare));
         shares.totals = Totals::new([WHOLE]);
         let mut naive = Naive::default();
-        // All tenants are reported first, because turns do not depend on tenants before.
+        // All tenants are reported first, because turns ignore tenants until the cell reports one.
         let all = (0..6).map(|tenant| (tenant, Said { weight: 1, ..Said::default() }));
         naive.tenants = all.collect();
         shares.tell(true, &naive.delta(0..6));
@@ -162,7 +162,7 @@ proptest! {
     }
 }
 
-/// Whether a report of all tenants comes as a full delta, which depends on the number of jobs.
+/// Whether a report of all tenants comes as a full delta. True for even numbers of jobs, so that both cases occur.
 fn said_full(naive: &Naive) -> bool {
     naive.jobs.len().is_multiple_of(2)
 }

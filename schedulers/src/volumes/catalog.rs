@@ -1,8 +1,8 @@
-//! The list of volumes, claims and classes, and its changes.
+//! The list of volumes, claims and classes, and the changes of this list.
 //!
 //! Invariants: a volume is bound to at most one claim, and a claim to at most one volume. A class's free volumes are
-//! its unbound volumes. A machine's volumes are those of the claims that its tasks use, with use counts, and those of
-//! attachments ([`mirror`](super::mirror)).
+//! its volumes that are neither bound nor reserved. A machine's volumes are those of the claims that its tasks use,
+//! with use counts, and those of reported attachments ([`mirror`](super::mirror)).
 
 use super::ClaimState;
 use super::free::Free;
@@ -17,7 +17,7 @@ use std::collections::{BTreeMap, BTreeSet};
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum VolumeError {
-    /// The volume belongs to another claim. Release it from that claim first, or choose another volume.
+    /// The volume belongs to another claim. Release the volume from that claim first, or choose another volume.
     #[error("the volume {volume:?} belongs to another claim, {claim:?}: choose another volume")]
     OfAnotherClaim {
         /// The volume.
@@ -25,7 +25,8 @@ pub enum VolumeError {
         /// Claim of the volume.
         claim: Text,
     },
-    /// The claim has a volume already, which it keeps. Remove the claim and add another one.
+    /// The claim already has a volume, and cannot change to another one. Remove the claim, and add it with the new
+    /// volume.
     #[error("the claim {claim:?} already has another volume, {volume:?}: add another claim")]
     HasAnotherVolume {
         /// The claim.
@@ -41,7 +42,7 @@ pub enum VolumeError {
         /// Number of tasks that use the claim.
         tasks: usize,
     },
-    /// There is no object of this name. It was removed already, or never added; check the name.
+    /// There is no object of this name: it was removed, or never added. Check the name.
     #[error("there is no volume or claim {name:?}: check the name")]
     Unknown {
         /// The unknown name.
@@ -49,7 +50,7 @@ pub enum VolumeError {
     },
 }
 
-/// A volume.
+/// A volume, and whether it was provisioned.
 #[derive(Debug)]
 pub(super) struct Held {
     pub(super) volume: Volume,
@@ -57,33 +58,34 @@ pub(super) struct Held {
     pub(super) made: bool,
 }
 
-/// A claim, its volume and its users. A claim that does not exist, but has users, has no `spec`.
+/// A claim, its volume and the tasks that use it. If tasks use a claim that does not exist, `spec` is `None`.
 #[derive(Debug, Default)]
 pub(super) struct Claim {
     pub(super) spec: Option<VolumeClaim>,
     pub(super) volume: Option<Text>,
-    /// Whether the claim keeps the volume if the task is not placed.
+    /// Whether the claim keeps its volume when no task uses the claim.
     pub(super) is_final: bool,
     pub(super) users: BTreeSet<TaskId>,
-    /// Machines of the users, and the number of users on each.
+    /// Machines of the tasks that use the claim, and the number of these tasks on each machine.
     pub(super) machines: BTreeMap<Text, u32>,
 }
 
-/// The catalog; see the head of the file.
+/// The list of volumes, claims and classes.
 #[derive(Debug, Default)]
 pub(super) struct Catalog {
     pub(super) classes: BTreeMap<Text, StorageClass>,
     pub(super) volumes: BTreeMap<Text, Held>,
-    /// Claim that has each volume. The volume may be unknown yet.
+    /// Claim to which each volume is bound. The description of the volume may arrive later.
     pub(super) whose: BTreeMap<Text, Text>,
-    /// Volumes reserved for each claim. The claim may be unknown yet.
+    /// Volumes reserved for each claim. The claim may be added later.
     kept_for: BTreeMap<Text, BTreeSet<Text>>,
     pub(super) claims: BTreeMap<Text, Claim>,
     /// Free volumes by class.
     pub(super) free: BTreeMap<Text, Free>,
     /// Maximum number of attached volumes, by machine and driver.
     pub(super) limits: BTreeMap<Text, BTreeMap<Text, u32>>,
-    /// Attached volumes by machine, each with the number of the machine's tasks that use it.
+    /// Attached volumes of each machine. The number counts the tasks and the reported attachments that use the volume
+    /// there.
     pub(super) on: BTreeMap<Text, BTreeMap<Text, u32>>,
     pub(super) uses: BTreeMap<TaskId, Use>,
     pub(super) listeners: Vec<Waiting>,
@@ -129,7 +131,7 @@ impl Catalog {
         }
     }
 
-    /// Removes a volume's description.
+    /// Removes the description of a volume, but not its binding to a claim.
     pub(super) fn forget_volume(&mut self, name: &str) {
         let Some(held) = self.volumes.remove(name) else { return };
         self.take_from_free(&held.volume);
@@ -149,8 +151,9 @@ impl Catalog {
         self.kept_for.get(claim).unwrap_or(&NONE)
     }
 
-    /// Binds a claim without a volume to the volume reserved for it. If several are reserved and the class binds late,
-    /// the claim stays unbound until a task shows which of them it can reach.
+    /// Binds a claim that has no volume to the volume reserved for it. If several volumes are reserved and the class
+    /// binds late, the claim stays unbound until a task is placed: its machine decides which of the volumes can be
+    /// used.
     pub(super) fn take_kept(&mut self, name: &Text) {
         let Some(Claim { spec: Some(spec), volume: None, .. }) = self.claims.get(name) else {
             return;
@@ -238,7 +241,8 @@ impl Catalog {
         self.on.get(machine).into_iter().flat_map(|volumes| volumes.keys().cloned()).collect()
     }
 
-    /// Sets the volume of a claim, or removes it.
+    /// Binds a claim to a volume in place of its present one, which is released. `None` leaves the claim without a
+    /// volume.
     pub(super) fn set_volume(&mut self, name: &str, volume: Option<Text>) {
         let Some(claim) = self.claims.get_mut(name) else { return };
         if claim.volume == volume {
@@ -265,13 +269,13 @@ impl Catalog {
         }
     }
 
-    /// The claim that a volume is bound to or reserved for.
+    /// Returns the claim to which a volume is bound, or else the claim for which it is reserved.
     fn owner(&self, volume: &str) -> Option<&Text> {
         let kept = || self.volumes.get(volume)?.volume.claim.as_ref();
         self.whose.get(volume).or_else(kept)
     }
 
-    /// Releases a volume from its claim. A provisioned volume is removed.
+    /// Releases a volume from its claim. A volume that was provisioned is removed.
     fn give_up(&mut self, volume: &Text) {
         self.whose.remove(volume);
         if self.volumes.get(volume).is_some_and(|held| held.made) {
@@ -281,7 +285,7 @@ impl Catalog {
         }
     }
 
-    /// Adds a volume to the free volumes of its class, or removes it from them, depending on its state.
+    /// Adds a volume to the free volumes of its class, or removes it from them if a claim owns it.
     fn set_free(&mut self, name: &str) {
         let is_free = self.owner(name).is_none();
         let Some(Held { volume, .. }) = self.volumes.get(name) else { return };
@@ -299,7 +303,7 @@ impl Catalog {
         }
     }
 
-    /// Changes the number of tasks that use a volume on a machine.
+    /// Changes the use count of a volume on a machine by `tasks`, which may be negative.
     pub(super) fn attach(&mut self, machine: &Text, volume: &Text, tasks: i32) {
         let on = self.on.entry(machine.clone()).or_default();
         let count = on.entry(volume.clone()).or_default();

@@ -1,25 +1,26 @@
 //! The free volumes of one class, indexed by the machines that reach them.
 //!
 //! A class of local disks has a volume for each machine, so scanning all volumes for each machine would be quadratic.
-//! The reachability of most volumes names a label and its values; these volumes are indexed by the label, and the
-//! others are scanned.
+//! To avoid this, volumes whose reachability requires certain values of a label are indexed by this label. Only the
+//! other volumes are scanned.
 
 use super::objects::{Reach, VolumeClaim};
 use omega_core::{Machine, Operator, Text};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Names of volumes by their bytes.
+/// Names of volumes by size in bytes.
 type BySize = BTreeMap<u64, BTreeSet<Text>>;
 
-/// The free volumes of a class; see the head of the file.
+/// The free volumes of a class, indexed by the machines that reach them.
 #[derive(Debug, Default)]
 pub(super) struct Free {
-    /// Volumes by a label that all machines that reach them have, and by its value.
+    /// Volumes by the key and the value of a label that each machine that reaches them has.
     by_label: BTreeMap<Text, BTreeMap<Text, BySize>>,
     others: BySize,
 }
 
-/// A label that all machines in `reach` have, and its possible values.
+/// Returns the key of a label that every machine in `reach` has, and the values that it may have; `None` if there is no
+/// such label.
 fn anchor(reach: &Reach) -> Option<(&Text, &[Text])> {
     let Reach::Matching(any) = reach else { return None };
     let [only] = &any[..] else { return None };
@@ -69,7 +70,8 @@ impl Free {
         }
     }
 
-    /// The smallest volume that is large enough for a claim and that `suits`; among equals, the first by name.
+    /// Returns the smallest volume that is large enough for a claim, could be reached from a machine, and satisfies
+    /// `suits`. Of equally small volumes, returns the first by name.
     pub(super) fn smallest<'a>(
         &'a self,
         claim: &VolumeClaim,

@@ -1,6 +1,6 @@
 //! The check of a task's volume claims on a machine, used by the filters and by the reservation.
 //!
-//! The claims are looked up once. After that, each machine costs a comparison of labels.
+//! The claims are looked up once. After that, the check of each machine only compares labels.
 
 use super::catalog::{Catalog, Claim, Held};
 use super::objects::{BindingTime, StorageClass, VolumeClaim};
@@ -8,12 +8,12 @@ use omega_core::{Machine, TaskId, Text};
 use smallvec::SmallVec;
 use std::fmt;
 
-/// One of the checks of a task's volumes on a machine. Each has its own filter.
+/// An aspect of the check of a task's volumes on a machine. Each aspect has its own filter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Aspect {
-    /// Each claim has a volume that the machine reaches, or can get one.
+    /// Each claim has a volume that the machine reaches, or can get such a volume.
     Binding,
-    /// The machine reaches the volumes that claims have.
+    /// The machine reaches the volumes of the claims that have one.
     Zone,
     /// The machine stays within each driver's limit of attached volumes.
     Limits,
@@ -22,7 +22,7 @@ pub enum Aspect {
 }
 
 impl Aspect {
-    /// All checks, in the order of their calls.
+    /// All aspects, in the order of their checks.
     pub const ALL: [Aspect; 4] =
         [Aspect::Restrictions, Aspect::Limits, Aspect::Binding, Aspect::Zone];
 }
@@ -44,17 +44,17 @@ pub enum VolumeReason {
     /// The machine cannot reach the claim's volume.
     OutOfReach,
     /// No free volume of the class is suitable, large enough and reachable from the machine, and the class provisions
-    /// none there.
+    /// no volumes for this machine.
     NoVolume,
-    /// The claim may be used by one task at a time, and another task uses it.
+    /// The claim allows only one task at a time, and another task uses it.
     UsedByTask,
-    /// The claim may be used on one machine at a time, and a task on another machine uses it.
+    /// The claim allows only one machine at a time, and a task on another machine uses it.
     UsedElsewhere,
     /// The machine has the maximum number of volumes of the driver.
     TooMany,
     /// The claim's volume is being provisioned for another machine.
     SelectedElsewhere,
-    /// The driver has no room for a volume of this size that the machine could reach.
+    /// The driver has no space for a volume of this size that could be reached from the machine.
     NoSpace,
 }
 
@@ -99,12 +99,12 @@ pub struct VolumeObstacle {
     pub reason: VolumeReason,
 }
 
-/// Source of a claim's volume.
+/// Source of the volume for an unbound claim.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Choice {
     /// The free volume of this name.
     Free(Text),
-    /// A new volume.
+    /// A new volume, which the class provisions.
     Made,
 }
 
@@ -115,28 +115,28 @@ struct Late<'a> {
     class: &'a StorageClass,
 }
 
-/// The claims of a task, looked up.
+/// The claims of a task, with their volumes and classes looked up.
 pub(super) struct Resolved<'a> {
     catalog: &'a Catalog,
     task: Option<TaskId>,
-    /// Claims that have a volume.
+    /// Claims that have a volume, each with its volume.
     bound: SmallVec<[(&'a Text, &'a Claim, &'a Held); 4]>,
     /// Unbound claims, the smallest first, so that a small claim does not take a volume that a
     /// larger one needs.
     late: SmallVec<[Late<'a>; 2]>,
-    /// Claims without a final volume, each with the machine for which a controller provisions its volume.
+    /// Claims whose volume a controller provisions for a certain machine, each with this machine.
     selected: SmallVec<[(&'a Text, &'a Text); 2]>,
     /// The first claim that no machine can satisfy.
     hopeless: Option<(&'a Text, VolumeReason)>,
 }
 
 impl Catalog {
-    /// Looks up the claims of a task. The task's own use of them is not counted.
+    /// Looks up the claims of a task. Uses of the claims by `task` itself do not count as uses by other tasks.
     pub(super) fn resolve<'a>(&'a self, claims: &'a [Text], task: Option<TaskId>) -> Resolved<'a> {
         let (bound, late, selected, hopeless) = Default::default();
         let mut resolved = Resolved { catalog: self, task, bound, late, selected, hopeless };
         for (i, name) in claims.iter().enumerate() {
-            // A claim that is named twice is used once.
+            // A claim that the task names twice counts once.
             if !claims[..i].contains(name)
                 && let Err(reason) = resolved.add(name)
             {
@@ -196,7 +196,7 @@ impl<'a> Resolved<'a> {
         far.map_or(Ok(()), |(claim, ..)| refuse(claim, VolumeReason::OutOfReach))
     }
 
-    /// Sources of volumes for the unbound claims.
+    /// Returns the sources of volumes for the unbound claims, if the task were placed on a machine.
     pub(super) fn choices(
         &self,
         machine: &Machine,
@@ -231,7 +231,8 @@ impl<'a> Resolved<'a> {
         Ok(choices)
     }
 
-    /// Whether all volumes can be attached. A volume that is on the machine already is not attached again.
+    /// Checks that all volumes can be attached to a machine. A volume that the machine already has is not counted
+    /// again.
     fn fits(&self, machine: &Machine) -> Result<(), VolumeObstacle> {
         let Some(limits) = self.catalog.limits.get(&machine.name) else { return Ok(()) };
         let on = self.catalog.on.get(&machine.name);
@@ -262,7 +263,8 @@ impl<'a> Resolved<'a> {
                 return refuse(name, VolumeReason::UsedByTask);
             }
             let elsewhere = claim.machines.keys().any(|used_on| used_on != machine);
-            // In a mirror, the controller that attaches volumes waits until the other machine has released the volume.
+            // In a mirror, the task may be placed: the controller that attaches volumes waits until the other machine
+            // has released the volume.
             let waits = self.catalog.mirrored.is_some();
             if others && elsewhere && modes.is_for_one_machine() && !waits {
                 return refuse(name, VolumeReason::UsedElsewhere);
@@ -273,8 +275,8 @@ impl<'a> Resolved<'a> {
 }
 
 impl<'a> Late<'a> {
-    /// The existing volume that the claim would get on a machine: a volume reserved for it, or else a free volume that
-    /// is not `taken`.
+    /// Returns the existing volume that the claim would get on a machine, if any: a volume reserved for the claim, or
+    /// else a free volume for which `taken` is false.
     fn existing(
         &self,
         catalog: &'a Catalog,
@@ -306,7 +308,7 @@ impl<'a> Late<'a> {
 }
 
 impl Catalog {
-    /// Number of volumes of a driver that are on a machine.
+    /// Number of volumes of a driver that a machine has.
     fn attached_of(&self, machine: &Machine, driver: &Text) -> u32 {
         let volumes = self.on.get(&machine.name).into_iter().flat_map(|on| on.keys());
         let is_of = |volume: &&Text| {

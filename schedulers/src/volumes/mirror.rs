@@ -1,15 +1,16 @@
-//! A list that mirrors volumes which external controllers bind, make and attach, as in a Kubernetes cluster.
+//! A list that mirrors volumes of another system, such as a Kubernetes cluster. External controllers bind, provision
+//! and attach these volumes.
 //!
-//! The controllers' reports are true whatever this list has chosen, so no report is an error. A reservation is only a
+//! A report of a controller overrides any choice of this list, so no report is an error. A reservation is only a
 //! choice: the claim keeps the chosen volume until a controller reports another one, or until the task that reserved it
 //! is gone.
 //!
 //! | reported | rule |
 //! |---|---|
-//! | a claim with a machine for its volume | a volume is chosen for it on that machine only, and is a new one |
-//! | room of a driver | a volume is made only where there is enough room; if a driver reports no room, everywhere |
-//! | an attachment | its volume counts on the machine, also without a task that uses it |
-//! | a claim for one machine | tasks of other machines may use it: the controller attaches it when it can |
+//! | a claim whose volume is provisioned for a machine | the claim can get a volume on this machine only, and the volume is a new one |
+//! | free space of a driver | volumes are provisioned only where there is enough space; without such reports, everywhere |
+//! | an attachment | its volume counts as attached to the machine, even if no task uses it |
+//! | a claim for one machine | tasks on other machines may use it too: the controller attaches it when it can |
 
 use super::Volumes;
 use super::catalog::{Catalog, Held};
@@ -18,12 +19,12 @@ use super::objects::{Reach, StorageClass, Volume, VolumeClaim};
 use omega_core::{Machine, Text};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// A reported claim.
+/// A claim as a controller reports it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SelectedClaim {
-    /// The claim, with the volume that a controller bound to it.
+    /// The claim; its `volume` is the one that a controller bound to it, if any.
     pub claim: VolumeClaim,
-    /// The machine for which a controller provisions its volume.
+    /// The machine for which a controller provisions the claim's volume, if any.
     pub selected: Option<Text>,
 }
 
@@ -34,26 +35,26 @@ pub struct Space {
     pub class: Text,
     /// Size of the largest volume that can be provisioned.
     pub bytes: u64,
-    /// Machines that reach the volumes.
+    /// Machines that can reach volumes in this space.
     pub reach: Reach,
 }
 
 /// State that only a mirror has.
 #[derive(Debug, Default)]
 pub(super) struct Mirrored {
-    /// Machine for which the volume of each claim is provisioned.
+    /// For each claim, the machine for which a controller provisions its volume.
     selected: BTreeMap<Text, Text>,
     /// Drivers that report their free space.
     measured: BTreeSet<Text>,
     spaces: BTreeMap<Text, Space>,
-    /// The reported free space of each class.
+    /// The reports of free space for each class, indexed like free volumes.
     of_class: BTreeMap<Text, Free>,
-    /// Machine and volume of each attachment.
+    /// Machine and volume of each attachment, by the attachment's name.
     attachments: BTreeMap<Text, (Text, Text)>,
 }
 
 impl Volumes {
-    /// Returns an empty list that mirrors volumes. See the head of the file.
+    /// Returns an empty list that mirrors the volumes of another system, whose controllers bind and attach them.
     #[must_use]
     pub fn mirror() -> Volumes {
         let volumes = Volumes::default();
@@ -83,7 +84,7 @@ impl Volumes {
         self.change(|catalog| catalog.mirror_claim(claim));
     }
 
-    /// Records the removal of a claim. The tasks that use it are still counted.
+    /// Records the removal of a claim. Tasks that use the claim still count as its users.
     pub fn mirror_claim_gone(&self, name: &str) {
         self.change(|catalog| {
             catalog.select(name, None);
@@ -113,7 +114,7 @@ impl Volumes {
         });
     }
 
-    /// Records reported free space under the name of its report; `None` if the report was removed.
+    /// Records a report of free space, by the name of the report; `None` means that the report was removed.
     pub fn mirror_space(&self, name: impl Into<Text>, space: Option<Space>) {
         let name = name.into();
         self.change(|catalog| {
@@ -123,7 +124,8 @@ impl Volumes {
         });
     }
 
-    /// Records an attachment of a volume to a machine under the attachment's name; `None` if it was removed.
+    /// Records that a volume is attached to a machine, by the name of the attachment; `None` means that the attachment
+    /// was removed.
     pub fn mirror_attachment(&self, name: impl Into<Text>, of: Option<Attached>) {
         let name = name.into();
         self.change(|catalog| {
@@ -146,9 +148,9 @@ impl Volumes {
 /// Whether a driver reports its free space.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Measured {
-    /// The driver reports capacity: volumes are made only where there is room.
+    /// The driver reports its free space: volumes are provisioned only where there is enough of it.
     Yes,
-    /// The driver reports no capacity: there is room everywhere.
+    /// The driver does not report its free space: every machine is taken to have enough.
     No,
 }
 
@@ -179,7 +181,7 @@ impl Mirrored {
 }
 
 impl Catalog {
-    /// Machine for which a controller provisions the volume of a claim.
+    /// Returns the machine for which a controller provisions the volume of a claim, if any.
     pub(super) fn selected(&self, claim: &str) -> Option<&Text> {
         self.mirrored.as_ref()?.selected.get(claim)
     }
@@ -192,7 +194,7 @@ impl Catalog {
         };
     }
 
-    /// Whether a driver has free space for a volume of a claim that a machine could reach.
+    /// Whether the class's driver has space for a volume of the claim that could be reached from the machine.
     pub(super) fn has_space(
         &self,
         claim: &VolumeClaim,
@@ -214,12 +216,13 @@ impl Catalog {
         let (name, claim) = (volume.name.clone(), volume.claim.clone());
         if let Some(of) = self.whose.get(&name).filter(|of| Some(*of) != claim.as_ref()).cloned() {
             if self.names(&of, &name) {
-                // The claim names the volume, but the volume names another claim or none. It is not free.
+                // The claim names the volume, but the volume names no claim or another one. So the volume is recorded,
+                // but is not free.
                 self.forget_volume(&name);
                 self.volumes.insert(name, Held { volume, made: false });
                 return;
             }
-            // A volume chosen by this list stays with its claim until another claim has it.
+            // The claim keeps a volume that this list has chosen for it, until another claim has the volume.
             if claim.is_some() || self.claims.get(&of).is_some_and(|claim| claim.is_final) {
                 self.set_volume(&of, None);
             }
@@ -233,11 +236,11 @@ impl Catalog {
                 self.set_volume(claim, None);
             }
         }
-        // No other claim has the volume now, so this cannot fail.
+        // At this point no other claim has the volume, so the call cannot fail.
         let _ = self.put_volume(volume);
     }
 
-    /// Whether a claim was reported with this volume.
+    /// Whether the controllers' report of the claim names this volume.
     fn names(&self, claim: &str, volume: &str) -> bool {
         let spec = self.claims.get(claim).and_then(|claim| claim.spec.as_ref());
         spec.is_some_and(|spec| spec.volume.as_deref() == Some(volume))

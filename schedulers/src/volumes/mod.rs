@@ -1,10 +1,9 @@
 //! Volumes: storage of tasks, and the machines that can reach it.
 //!
-//! Volumes are outside of the cell, as they are outside of Kubernetes' scheduler: a storage
-//! controller creates and attaches them. A [`Volumes`] is the list of volumes that all schedulers
-//! of a process share. It checks the use of volumes as the cell checks the use of machines: a
-//! scheduler reads it, chooses a machine, and *reserves*. If two schedulers choose the same volume,
-//! one gets it.
+//! Volumes are not part of the cell, just as they are outside of Kubernetes' scheduler: a storage controller creates
+//! and attaches them. A [`Volumes`] is the list of volumes that all schedulers of a process share. It checks the use of
+//! volumes as the cell checks the use of machines: a scheduler reads the list, chooses a machine, and *reserves*
+//! volumes. If two schedulers choose the same volume, only one of the reservations succeeds.
 //!
 //! ```text
 //!   class  ── early or late, makes volumes or not ──┐
@@ -16,11 +15,12 @@
 //!      └─────────┴───▶ unreserve
 //! ```
 //!
-//! A claim of a late-binding class gets its volume with the reservation of a task that uses it: the
-//! smallest sufficient free volume that the machine can reach, or a new one. `bind` makes that
-//! final; until then `unreserve` gives it back.
+//! A claim of a late-binding class gets its volume when a task that uses the claim reserves it. This is the smallest
+//! sufficient free volume that the machine can reach, or a new one. `bind` makes the choice final; until then,
+//! `unreserve` makes the volume free again.
 //!
-//! The volumes of a Kubernetes cluster are bound by its controllers: a [`Volumes::mirror`] follows what they do.
+//! The volumes of a Kubernetes cluster are bound by the cluster's controllers. [`Volumes::mirror`] returns a list that
+//! follows the reports of these controllers.
 //!
 //! In reading order: `objects`, `free`, `catalog`, `judge`, `uses`, `mirror`, this file.
 
@@ -45,22 +45,22 @@ use omega_core::{Machine, TaskId, Text};
 use parking_lot::RwLock;
 use std::sync::Arc;
 
-/// A process's list of volumes, which its clones share. See the head of the file.
+/// The list of volumes of a process. Clones share one list.
 #[derive(Clone, Debug, Default)]
 pub struct Volumes {
-    /// Locked for one query or one change at a time. Listeners are notified under this lock, so it is taken before the
-    /// lock of a [`Waiting`].
+    /// The list. A lock is held for one query or one change only. Listeners are notified while it is held, so this lock
+    /// is taken before the lock of a [`Waiting`].
     catalog: Arc<RwLock<Catalog>>,
 }
 
 /// Present state of a claim.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClaimState {
-    /// The claim as requested; `None` if tasks use a claim that does not exist.
+    /// The claim as requested; `None` if the claim does not exist, but tasks use it.
     pub claim: Option<VolumeClaim>,
     /// Volume that the claim has.
     pub volume: Option<Text>,
-    /// Whether the volume stays bound if the task is not placed.
+    /// Whether the claim keeps its volume when no task uses the claim.
     pub is_final: bool,
     /// The tasks that use the claim, ascending.
     pub users: Vec<TaskId>,
@@ -74,10 +74,10 @@ impl Volumes {
         self.change(|catalog| catalog.put_class(class));
     }
 
-    /// Adds a volume, or replaces the volume with the same name, which then stays with its claim.
+    /// Adds a volume, or replaces the volume with the same name. A replaced volume stays with its claim.
     ///
     /// # Errors
-    /// If the volume is reserved for another claim than the one that has it.
+    /// If a claim has the volume, but the new description reserves it for another claim.
     pub fn put_volume(&self, volume: Volume) -> Result<(), VolumeError> {
         self.try_change(|catalog| catalog.put_volume(volume))
     }
@@ -90,10 +90,10 @@ impl Volumes {
         self.try_change(|catalog| catalog.remove_volume(name))
     }
 
-    /// Adds a claim, or replaces the claim with the same name, which then keeps its volume.
+    /// Adds a claim, or replaces the claim with the same name. A replaced claim keeps its volume.
     ///
     /// # Errors
-    /// If the claim names a volume that another claim has, or names another volume than it already has.
+    /// If the claim names a volume that another claim has, or names another volume than the one it already has.
     pub fn put_claim(&self, claim: VolumeClaim) -> Result<(), VolumeError> {
         self.try_change(|catalog| catalog.put_claim(claim))
     }
@@ -106,31 +106,33 @@ impl Volumes {
         self.try_change(|catalog| catalog.remove_claim(name))
     }
 
-    /// Sets the number of volumes of a driver that can be attached to the machine of this name; `None` is any number.
+    /// Sets the maximum number of a driver's volumes that can be attached to the machine of this name; `None` means no
+    /// limit.
     pub fn set_limit(&self, machine: impl Into<Text>, driver: impl Into<Text>, limit: Option<u32>) {
         let (machine, driver) = (machine.into(), driver.into());
         self.change(|catalog| catalog.set_limit(machine, driver, limit));
     }
 
-    /// A claim by its name.
+    /// The present state of a claim, by its name; `None` if the claim neither exists nor is used.
     #[must_use]
     pub fn claim(&self, name: &str) -> Option<ClaimState> {
         self.catalog.read().claim_state(name)
     }
 
-    /// A volume by its name.
+    /// A volume, by its name. Its field `claim` is the claim that has the volume.
     #[must_use]
     pub fn volume(&self, name: &str) -> Option<Volume> {
         self.catalog.read().volume(name)
     }
 
-    /// The names of the volumes on the machine of this name, ascending.
+    /// The names of the volumes that are attached to the machine of this name, ascending.
     #[must_use]
     pub fn attached(&self, machine: &str) -> Vec<Text> {
         self.catalog.read().attached(machine)
     }
 
-    /// Registers a scheduler to be notified of changes that may help a job: [`Events::VOLUMES_CHANGED`].
+    /// Registers a scheduler, by its handle, for notifications of changes that may help a job:
+    /// [`Events::VOLUMES_CHANGED`].
     pub fn tell(&self, waiting: &Waiting) {
         self.catalog.write().listeners.push(waiting.clone());
     }
@@ -145,7 +147,7 @@ impl Volumes {
         Aspect::ALL.into_iter().find_map(|aspect| use_of.judge(aspect, machine).err())
     }
 
-    /// First obstacle of one aspect, if there is one.
+    /// First obstacle of one aspect that keeps a task with these claims off a machine, if there is one.
     #[must_use]
     pub fn obstacle_of(
         &self,
@@ -156,13 +158,13 @@ impl Volumes {
         self.catalog.read().resolve(claims, None).judge(aspect, machine).err()
     }
 
-    /// An obstacle of a task with these claims on every machine, if there is one.
+    /// An obstacle that keeps a task with these claims off every machine, if there is one.
     #[must_use]
     pub fn obstacle_everywhere(&self, claims: &[Text]) -> Option<VolumeObstacle> {
         self.catalog.read().resolve(claims, None).obstacle_everywhere()
     }
 
-    /// Machines of `among` without an obstacle of one aspect, as a word.
+    /// Returns the bits of `among` whose machines have no obstacle of one aspect for a task with these claims.
     pub(crate) fn allows<'a>(
         &self,
         (claims, aspect): (&[Text], Aspect),
@@ -180,10 +182,11 @@ impl Volumes {
     // --- Use of claims by tasks ------------------------------------------------------------------
 
     /// Reserves the claims of a task on a machine, and chooses a volume for each unbound claim.
-    /// Everything is checked again. Either all claims are reserved, or none.
+    ///
+    /// All aspects are checked again. Either all claims are reserved, or none.
     ///
     /// # Errors
-    /// The first obstacle.
+    /// The first obstacle that keeps the task off the machine.
     pub fn reserve(
         &self,
         task: TaskId,
@@ -193,13 +196,13 @@ impl Volumes {
         self.catalog.write().reserve(task, claims, machine)
     }
 
-    /// Makes the volumes of a reserved task's claims final.
+    /// Makes the volumes of a reserved task's claims final, so that the claims keep them.
     pub fn bind(&self, task: TaskId) {
         self.catalog.write().bind(task);
     }
 
-    /// Releases the reservation of a task that will not run. Volumes that are neither final nor reserved by another
-    /// task are free again.
+    /// Releases the reservation of a task that will not run. A volume becomes free again, unless its claim is final or
+    /// used by another task.
     pub fn unreserve(&self, task: TaskId) {
         self.change_if(|catalog| catalog.unreserve(task));
     }
@@ -209,7 +212,7 @@ impl Volumes {
         self.change_if(|catalog| catalog.runs(task, claims, machine));
     }
 
-    /// Records that a task no longer runs. A newer reservation of the task is not affected.
+    /// Records that a task no longer runs. A reservation that the task has made since then is not affected.
     pub fn left(&self, task: TaskId) {
         self.change_if(|catalog| catalog.left(task));
     }

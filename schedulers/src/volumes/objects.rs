@@ -1,4 +1,4 @@
-//! Objects of the list of volumes.
+//! Objects in the list of volumes: volumes, claims, classes.
 
 use omega_core::{LabelSelector, Labels, Machine, MachineSelector, Text};
 use std::ops::BitOr;
@@ -73,27 +73,27 @@ pub enum VolumeMode {
     Block,
 }
 
-/// Time at which a claim of a class is bound to a volume.
+/// Time at which the claims of a class are bound to volumes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BindingTime {
-    /// At once, by the volume controller, so that no scheduler chooses the volume.
+    /// When the claim is added. The volume controller binds it, so no scheduler chooses the volume.
     Early,
     /// When a task that uses the claim is placed. (Kubernetes' `WaitForFirstConsumer`.)
     Late,
 }
 
-/// Volumes that a class provisions.
+/// Rules by which a class provisions volumes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Provisioning {
-    /// Machines for whose tasks the class provisions volumes.
+    /// Machines for which the class provisions volumes.
     pub within: Reach,
-    /// Keys of labels. A provisioned volume can be reached from machines that have the same values of these labels as
-    /// the machine it was provisioned for. Without keys, the volume can be reached from all machines in `within`.
+    /// Keys of labels. A volume provisioned for a machine can be reached from all machines with the same values of
+    /// these labels. Without keys, the volume can be reached from all machines in `within`.
     pub by: Vec<Text>,
 }
 
 impl Provisioning {
-    /// Machines that can reach a volume provisioned for a machine.
+    /// Returns the machines that can reach a volume provisioned for this machine.
     pub(super) fn reach_from(&self, machine: &Machine) -> Reach {
         let value = |key: &Text| Some((key.clone(), machine.labels.get(key)?.clone()));
         let labels: Vec<_> = self.by.iter().filter_map(value).collect();
@@ -127,22 +127,22 @@ pub struct StorageClass {
 pub struct Volume {
     /// Name of the volume.
     pub name: Text,
-    /// Labels by which claims may select it.
+    /// Labels of the volume, by which claims may select it.
     pub labels: Labels,
     /// Class of the volume; empty if it has none.
     pub class: Text,
     /// Driver that attaches the volume to machines.
     pub driver: Text,
-    /// Size.
+    /// Size in bytes.
     pub bytes: u64,
     /// Access modes that the volume supports.
     pub modes: AccessModes,
     /// Content: a file system or a block device.
     pub mode: VolumeMode,
-    /// Reachability.
+    /// Machines that can reach the volume.
     pub reach: Reach,
-    /// The only claim that may use the volume, if it is reserved. If several volumes are reserved for one claim, the
-    /// claim may use any suitable one of them.
+    /// The claim for which the volume is reserved, if any; no other claim may use the volume. A claim for which several
+    /// volumes are reserved may use any suitable one of them.
     pub claim: Option<Text>,
 }
 
@@ -161,7 +161,7 @@ pub struct VolumeClaim {
     pub mode: VolumeMode,
     /// Labels that the volume must have, unless it is provisioned or reserved for the claim.
     pub selector: LabelSelector,
-    /// Volume that the claim has.
+    /// Volume to which the claim is bound, if any.
     pub volume: Option<Text>,
     /// Whether the claim is being deleted. Tasks that run use it to their end, but no other task may begin to use it.
     pub is_ending: bool,

@@ -5,8 +5,8 @@
 //!                  └── unreserve ─▶ gone
 //! ```
 //!
-//! A running task is reported twice, by its scheduler and by the cell's delta. A delta may also
-//! report a reserved task as pending. So `left` ends only what `runs` began.
+//! A running task is reported twice: by its scheduler, and by the cell's delta. A delta may also report a task as
+//! pending that is already reserved. So `left` ends only a use that `runs` has begun.
 
 use super::catalog::{Catalog, Held};
 use super::judge::{Choice, VolumeObstacle};
@@ -21,7 +21,7 @@ pub(super) enum Stage {
     Runs,
 }
 
-/// Claims that a task uses, the machine, and the stage.
+/// A task's use of its claims on a machine.
 #[derive(Debug)]
 pub(super) struct Use {
     machine: Text,
@@ -37,7 +37,7 @@ impl Catalog {
         claims: &[Text],
         machine: &Machine,
     ) -> Result<(), VolumeObstacle> {
-        // If the task lost its machine, its use there has ended.
+        // If the task used the claims on a machine before, this use has ended.
         self.end(task);
         for (claim, choice) in self.choices(task, claims, machine)? {
             let volume = match choice {
@@ -50,7 +50,7 @@ impl Catalog {
         Ok(())
     }
 
-    /// Sources of volumes for the unbound claims. If something prevents the placement, returns the obstacle.
+    /// Checks all aspects, and returns the sources of volumes for the unbound claims, or the first obstacle.
     fn choices(
         &self,
         task: TaskId,
@@ -63,7 +63,7 @@ impl Catalog {
         Ok(choices.map(|(claim, choice)| (claim.clone(), choice)).collect())
     }
 
-    /// Provisions a volume for a claim from its class.
+    /// Adds a volume that a claim's class provisions for a machine, and returns its name.
     fn make_volume(&mut self, claim: &Text, machine: &Machine) -> Text {
         let mut name: Text = format!("for {claim}").into();
         while self.volumes.contains_key(&name) {
@@ -101,12 +101,14 @@ impl Catalog {
         }
     }
 
-    /// Releases a reservation: see [`super::Volumes::unreserve`]. Returns whether this may help another task.
+    /// Releases a reservation: see [`super::Volumes::unreserve`]. Returns whether there was one, so that other tasks
+    /// may be able to use its volumes.
     pub(super) fn unreserve(&mut self, task: TaskId) -> bool {
         self.uses.get(&task).is_some_and(|used| used.stage == Stage::Reserved) && self.end(task)
     }
 
-    /// Records a running task: see [`super::Volumes::runs`].
+    /// Records a running task: see [`super::Volumes::runs`]. Returns whether this ended an earlier use by the task, so
+    /// that other tasks may be able to use its volumes.
     pub(super) fn runs(&mut self, task: TaskId, claims: &[Text], machine: &Text) -> bool {
         match self.uses.get_mut(&task) {
             Some(used) if used.machine == *machine && used.claims == claims => {
@@ -123,7 +125,7 @@ impl Catalog {
         }
     }
 
-    /// Ends the use by a running task: see [`super::Volumes::left`].
+    /// Ends the use by a running task: see [`super::Volumes::left`]. Returns whether there was one.
     pub(super) fn left(&mut self, task: TaskId) -> bool {
         self.uses.get(&task).is_some_and(|used| used.stage == Stage::Runs) && self.end(task)
     }
@@ -133,7 +135,7 @@ impl Catalog {
         self.uses.insert(task, used);
         for name in claims {
             let claim = self.claims.entry(name.clone()).or_default();
-            // A claim that is named twice is used once.
+            // A claim that the task names twice counts once.
             if claim.users.insert(task) {
                 *claim.machines.entry(machine.clone()).or_default() += 1;
                 let volume = claim.volume.clone();
@@ -142,7 +144,7 @@ impl Catalog {
         }
     }
 
-    /// Ends a task's use. Returns whether there was one.
+    /// Ends a task's use of its claims. Returns whether there was one.
     fn end(&mut self, task: TaskId) -> bool {
         let Some(Use { machine, claims, .. }) = self.uses.remove(&task) else { return false };
         for name in claims {

@@ -12,7 +12,7 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Controllers by which tasks are limited.
+/// Controllers that limit the resources of tasks.
 const CONTROLLERS: [&str; 3] = ["cpu", "memory", "pids"];
 
 /// The controller that exclusive cores need.
@@ -33,7 +33,7 @@ pub(crate) struct Cgroup {
     folder: PathBuf,
 }
 
-/// Reason for which groups cannot be created. Start the agent with more rights, or without limits.
+/// Reason why groups cannot be created. Start the agent with more rights, or without limits.
 #[derive(Debug, thiserror::Error)]
 pub enum CgroupError {
     /// The machine has control groups of version 1, or none.
@@ -92,7 +92,7 @@ impl CgroupRoot {
     /// Prepares a group for tasks.
     ///
     /// # Errors
-    /// It is no control group of version 2, or the agent may not change it.
+    /// The folder is no control group of version 2, or the agent may not change the group.
     pub fn prepare(root: &Path) -> Result<CgroupRoot, CgroupError> {
         let listed = fs::read_to_string(root.join("cgroup.controllers"))
             .map_err(|_| CgroupError::NotVersion2(root.to_owned()))?;
@@ -121,7 +121,7 @@ impl CgroupRoot {
     /// Creates the group of a task, with its limits.
     ///
     /// # Errors
-    /// The agent may not create it.
+    /// The agent lacks the rights to create or change the group.
     pub fn make(&self, name: &str, limits: &Limits) -> Result<PathBuf, CgroupError> {
         let folder = self.tasks.join(name);
         fs::create_dir_all(&folder)
@@ -164,7 +164,7 @@ impl Cgroup {
         let _ = fs::write(self.folder.join("cgroup.kill"), "1");
     }
 
-    /// Processes of the group. A process that ends is listed until it has ended.
+    /// Pids of the group's processes, including processes that are still exiting.
     pub(crate) fn pids(&self) -> Vec<i32> {
         self.read("cgroup.procs").lines().filter_map(|pid| pid.trim().parse().ok()).collect()
     }
@@ -194,7 +194,8 @@ impl Cgroup {
     }
 }
 
-/// The `cpu.weight` of a task, by its requested processor time. One core is 100, which is the default of all groups.
+/// Returns the `cpu.weight` of a task for its requested processor time. One core gives 100, which is the default weight
+/// of a group.
 fn weight(cpu_millis: u64) -> u64 {
     (cpu_millis / 10).clamp(1, 10_000)
 }

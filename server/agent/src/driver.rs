@@ -22,7 +22,7 @@ pub trait Driver: Send + fmt::Debug {
     /// Starts a task. [`Event::Started`] follows once the task runs.
     ///
     /// # Errors
-    /// The task cannot be started. It has failed then.
+    /// The task cannot be started, and counts as failed.
     fn start(&mut self, spec: &TaskSpec) -> Result<(), DriverError>;
 
     /// Stops a task, and kills it after its grace period. [`Event::Ended`] follows.
@@ -64,16 +64,16 @@ pub struct FoundTask {
 pub enum Event {
     /// The task runs. If it has a health check, the check has succeeded.
     Started(String),
-    /// The task's program has ended in this way, and was restarted. The number is that of all restarts so far.
+    /// The task's program has ended in this way, and was restarted. The number counts all restarts so far.
     Restarted(String, Exit, u32),
     /// The task has ended in this way, and none of its processes is left.
     Ended(String, Exit),
 }
 
-/// Resources that all tasks use together.
+/// Total resources that all tasks use.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Usage {
-    /// Processor time since the last call, divided by the time since then, in thousandths of a core.
+    /// Average processor use since the last call, in thousandths of a core.
     pub cpu_millis: u64,
     /// Bytes of memory.
     pub memory_bytes: u64,

@@ -15,16 +15,16 @@ use std::process::Command;
 /// Exit code of a stage that could not become the program. Shells use this code, too.
 pub const CANNOT_START: u8 = 127;
 
-/// Environment variable of all processes of a task, by which processes that are left over are found.
+/// Environment variable set in all processes of a task. The agent finds leftover processes by it.
 pub(crate) const FOLDER_VARIABLE: &str = "OMEGA_TASK_FOLDER";
 
 /// Folders in which a program is looked up if its name has no path.
 const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
-/// File in which this stage leaves the reason if it cannot become the program.
+/// File to which this stage writes the reason if it cannot become the program.
 pub(crate) const NOT_STARTED: &str = "not-started";
 
-/// Becomes the program of a task.
+/// Replaces this process with the program of a task. Returns only if this fails.
 pub(crate) fn program(folder: &Path) -> io::Result<()> {
     // Created now, because the user of the task may not write to the folder. The program does not inherit it.
     let mut reason = fs::File::create(folder.join(NOT_STARTED))?;
@@ -39,7 +39,7 @@ pub(crate) fn program(folder: &Path) -> io::Result<()> {
     done
 }
 
-/// Becomes the command of a task's health check.
+/// Replaces this process with the command of a task's health check. Returns only if this fails.
 pub(crate) fn probe(folder: &Path) -> io::Result<()> {
     let spec = read_spec(folder)?;
     let Some(Probe::Command(words)) = spec.health.as_ref().map(|health| &health.probe) else {
@@ -87,8 +87,8 @@ fn become_program(
         rustix::thread::set_thread_gid(rustix::process::Gid::from_raw(user.gid))?;
         rustix::thread::set_thread_uid(rustix::process::Uid::from_raw(user.uid))?;
     }
-    // Without its supervisor the task would run unwatched, so this process is killed together with the supervisor. Set
-    // after the user, because a change of the user clears this setting.
+    // Makes the kernel kill this process when its supervisor dies, because the task would otherwise run unwatched. This
+    // comes after the change of the user, which would clear the setting.
     rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?;
     rustix::thread::set_no_new_privs(true)?;
     let why = program.exec();

@@ -39,9 +39,9 @@ pub use spec::{Limits, TaskSpec};
 use std::io;
 use std::path::Path;
 
-/// Runs a stage of a task: `supervise`; or `launch` or `probe`, after which this process becomes the program or the
-/// health check's command. `folder` is the folder of the task. To be called before the process has threads. After an
-/// error the process should exit with [`CANNOT_START`].
+/// Runs a stage of a task. The stage `supervise` returns when the task has ended. The stages `launch` and `probe`
+/// replace this process with the program or with the health check's command. `folder` is the folder of the task. Call
+/// this function before the process has threads. After an error, the process should exit with [`CANNOT_START`].
 ///
 /// # Errors
 /// The stage cannot be run, or the program cannot be started.

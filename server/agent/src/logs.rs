@@ -1,5 +1,5 @@
-//! Output of a task: two streams, each in a file that is rotated when it is full. So for each stream a task has at most
-//! twice the limit on the disk.
+//! The output of a task: two streams, each written to a file that is rotated when it is full. One older file is kept,
+//! so each stream takes at most twice the limit on the disk.
 //!
 //! Positions are counted from the first byte that the task ever wrote to the stream, so that a reader can continue
 //! across rotations and restarts.
@@ -18,7 +18,7 @@ pub enum LogStream {
 }
 
 impl LogStream {
-    /// Name of the stream, with which the names of its files begin.
+    /// Returns the name of the stream, which is the prefix of its file names.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -98,7 +98,7 @@ impl Writer {
         }
     }
 
-    /// Begins a new file, and removes all older ones except the last.
+    /// Begins a new file, and removes all older files except the newest of them.
     fn rotate(&mut self) -> io::Result<()> {
         let from = self.from + self.length;
         for (at, old) in files(&self.folder, self.stream)? {
@@ -113,7 +113,7 @@ impl Writer {
     }
 }
 
-/// Reads at most this number of bytes of a stream, from a position on. [`tail`] reads the end.
+/// Reads at most `bytes_max` bytes of a stream, starting at the position `from`. [`tail`] reads the end.
 ///
 /// # Errors
 /// The files cannot be read.
@@ -142,7 +142,7 @@ pub fn read(folder: &Path, stream: LogStream, from: u64, bytes_max: usize) -> io
     Ok(part)
 }
 
-/// Reads the last lines of a stream, up to a number of bytes.
+/// Reads the last `lines` lines of a stream, but at most `bytes_max` bytes.
 ///
 /// # Errors
 /// The files cannot be read.

@@ -12,7 +12,8 @@ pub struct Found {
     pub cpu_millis: u64,
     /// Bytes of memory.
     pub memory_bytes: u64,
-    /// Bytes of the folder's file system, whether free or not, so that a restarted agent offers as much as before.
+    /// Size of the folder's file system in bytes, including used space, so that a restarted agent offers as much as
+    /// before.
     pub disk_bytes: u64,
     /// Numbers of the cores of each NUMA node.
     pub nodes: Vec<Vec<u32>>,
@@ -20,7 +21,7 @@ pub struct Found {
     pub gpus: u8,
 }
 
-/// Detects the resources of this machine. The disk is that of the folder.
+/// Detects the resources of this machine. The detected disk is the file system of `folder`.
 #[must_use]
 pub fn find(folder: &Path) -> Found {
     let name = rustix::system::uname().nodename().to_string_lossy().into_owned();
@@ -37,7 +38,7 @@ pub fn find(folder: &Path) -> Found {
     }
 }
 
-/// The total memory in `/proc/meminfo`, which has it in kibibytes.
+/// Returns the total memory in bytes. The table `/proc/meminfo` gives it in kibibytes.
 fn memory_total(meminfo: &str) -> u64 {
     let line = meminfo.lines().find_map(|line| line.strip_prefix("MemTotal:"));
     let number = line.and_then(|line| line.split_whitespace().next());

@@ -33,7 +33,7 @@ pub(crate) fn watch(check: HealthCheck, run: u32, events: Sender<Happened>) {
                     return;
                 }
             }
-            // Until the program is ready, it is checked more often, so that this is noticed soon.
+            // Before the program is ready, checks are more frequent, so that readiness is noticed soon.
             let pause = if is_ready { interval } else { interval.min(Duration::from_millis(200)) };
             std::thread::sleep(if succeeded || is_ready || began.elapsed() < start {
                 pause

@@ -1,9 +1,9 @@
 //! The process driver: each task is a process with a supervisor, and has a folder below the agent's.
 //!
 //! The driver can always restore its state, because the folders of the tasks contain all of it. A supervisor is alive
-//! as long as it keeps its lock. It is signalled by a handle of its process (a pidfd). After the handle is opened, the
-//! number and the start time of the process are compared with those in the folder. So another process to which the
-//! system has given the number is not signalled.
+//! as long as it keeps its lock. The driver signals a supervisor through a pidfd. After it opens the pidfd, the driver
+//! compares the pid and the start time of the process with those in the folder. So a process that has reused the pid is
+//! never signalled.
 //!
 //! A task may kill or stop its supervisor. When a supervisor has ended without ending all processes of its task, the
 //! driver ends them. A supervisor that does not end its task in time is killed.
@@ -27,7 +27,7 @@ use std::time::{Duration, Instant};
 /// Maximum number of ended tasks whose logs are kept.
 const ENDED_MAX: usize = 200;
 
-/// Shortest interval at which the processes of tasks are recorded. All processes of the machine are read for it.
+/// Minimum interval between two recordings of the tasks' processes. Each recording reads all processes of the machine.
 const RECORD_EVERY: Duration = Duration::from_millis(90);
 
 /// Settings of the driver.
@@ -35,12 +35,13 @@ const RECORD_EVERY: Duration = Duration::from_millis(90);
 pub struct ProcessSettings {
     /// Folder of the tasks.
     pub folder: PathBuf,
-    /// Program and first arguments of the command that becomes a supervisor. The driver adds a stage and a folder as
+    /// Program and first arguments of the command that starts a supervisor. The driver appends a stage and a folder as
     /// arguments.
     pub supervisor: Vec<OsString>,
     /// The group below which groups with limits are created; `None` runs tasks without limits.
     pub cgroups: Option<CgroupRoot>,
-    /// Time that a supervisor has to end its task, after the grace period if there is one. Then the driver kills both.
+    /// Time limit for a supervisor to end its task, counted from the end of the grace period if there is one. After
+    /// this limit, the driver kills the supervisor and the task.
     pub patience: Duration,
 }
 
@@ -76,10 +77,11 @@ fn file_error(path: &Path) -> impl Fn(io::Error) -> DriverError {
 }
 
 impl ProcessDriver {
-    /// A driver for the tasks in a folder.
+    /// Creates a driver for the tasks in a folder.
     ///
-    /// Orphaned processes below this process become its children from now on. When a supervisor is lost, children of
-    /// this process in other sessions, except supervisors, are taken for processes of tasks and killed.
+    /// From now on, orphaned descendants of this process become its children. When a supervisor is lost, the driver
+    /// kills all children of this process that are in another session and are not supervisors. It assumes that they
+    /// belong to tasks.
     ///
     /// # Errors
     /// The folder cannot be created.
@@ -139,20 +141,20 @@ impl ProcessDriver {
         while self.ended.len() > ENDED_MAX {
             let Some(oldest) = self.ended.pop_front() else { return };
             if !self.tasks.contains_key(&oldest) {
-                // If this fails, a restarted agent tries it again.
+                // If this fails, a restarted agent tries again.
                 let _ = fs::remove_dir_all(self.settings.folder.join(oldest));
             }
         }
     }
 
-    /// Sends a signal to a supervisor, which must end the task in this time.
+    /// Sends a signal to a supervisor, which must end the task within `time`.
     fn signal(&mut self, task: &str, signal: Signal, time: Duration) {
         let running = self.tasks.get_mut(task).filter(|running| running.handle.is_some());
         let Some(running) = running else { return };
         let at = Instant::now() + time;
         running.kill_at = Some(running.kill_at.map_or(at, |earlier| earlier.min(at)));
         running.signal(signal);
-        // The task may have stopped its supervisor.
+        // The task may have suspended its supervisor with `SIGSTOP`.
         running.signal(Signal::CONT);
     }
 
@@ -272,7 +274,8 @@ impl Driver for ProcessDriver {
                 self.events.push(Event::Started(id.clone()));
             }
             self.events.extend(running.restarted(&id, &running.status()));
-            // If this fails, the end is reported again, and rejected because the task has ended already.
+            // If this fails, a restarted agent reports the end again. The second report is rejected, because the task
+            // has already ended.
             let _ = File::create(running.folder.join(REPORTED));
             self.keep(id.clone());
             self.events.push(Event::Ended(id, exit));

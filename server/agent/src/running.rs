@@ -16,7 +16,7 @@ use std::fs::{self, OpenOptions};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// Pause before a supervisor is killed again that the kernel has not ended.
+/// Pause before `SIGKILL` is sent again to a supervisor that has not ended.
 const FORCE_AGAIN: Duration = Duration::from_secs(60);
 
 /// The state of a supervisor.
@@ -39,7 +39,7 @@ pub(crate) struct Running {
     /// Pid of the supervisor if it is a child of this process; `None` if an earlier agent started it.
     pub(crate) child: Option<Pid>,
     pub(crate) handle: Option<OwnedFd>,
-    /// The supervisor's process if an earlier agent started it, and it was alive when it was found.
+    /// Process of a supervisor that an earlier agent started, and that was still alive when this agent found it.
     pub(crate) found: Option<SupervisorFile>,
     /// Processes of a task that an earlier agent started.
     pub(crate) below: Below,
@@ -54,7 +54,7 @@ pub(crate) struct Running {
     pub(crate) cpu_us: u64,
 }
 
-/// The supervisor that an earlier agent started, and its handle; `None` if it has ended.
+/// Returns the supervisor that an earlier agent started, and a pidfd of it; `None` if it has ended.
 pub(crate) fn handle(folder: &Path) -> Option<(SupervisorFile, OwnedFd)> {
     let known: SupervisorFile = spec::read(folder, SUPERVISOR).ok()??;
     let handle =
@@ -108,7 +108,8 @@ impl Running {
                 }
                 Err(_) => Life::Broken,
             },
-            // The lock is not asked, because a task could hold it after the end of its supervisor.
+            // The lock is not checked, because a process of the task could still have it after the supervisor has
+            // ended.
             (None, Some(found)) if tree::start_ticks(found.pid) == Some(found.start_ticks) => {
                 Life::Alive
             }
@@ -118,7 +119,8 @@ impl Running {
         self.life
     }
 
-    /// Whether the task's processes are recorded, because neither a group nor this process would get them.
+    /// Whether the task's processes must be recorded. This is the case if an earlier agent started the supervisor, and
+    /// the task has no control group.
     pub(crate) fn is_recorded(&self) -> bool {
         self.found.is_some() && self.spec.limits.cgroup.is_none()
     }
@@ -146,7 +148,7 @@ impl Running {
         self.kill_at = Some(Instant::now() + FORCE_AGAIN);
     }
 
-    /// Ends what a supervisor has left. Returns whether nothing remains.
+    /// Kills the processes that a supervisor has left. Returns whether none remains.
     pub(crate) fn is_swept(&mut self) -> bool {
         if self.life == Life::Done {
             return true;
@@ -180,8 +182,8 @@ impl Running {
         }
     }
 
-    /// Whether the task runs, or ran before its program was restarted. A restarted program without a health check ran;
-    /// one with a check may never have been ready.
+    /// Whether the task runs, or ran before its program was restarted. A restart proves that the task ran only if it
+    /// has no health check: a program with a check may never have been ready.
     pub(crate) fn has_run(&self, status: &StatusFile) -> bool {
         status.ready || (status.restarts > 0 && self.spec.health.is_none())
     }
@@ -197,8 +199,8 @@ impl Running {
         spec::read(&self.folder, STATUS).ok().flatten().unwrap_or_default()
     }
 
-    /// Use of the task: processor time in microseconds, and bytes of memory, of the supervisor and all processes below
-    /// it.
+    /// Returns the processor time (in microseconds) and the memory (in bytes) that the task uses. Without a control
+    /// group, both include the supervisor.
     pub(crate) fn used(&self) -> (u64, u64) {
         if !self.remains.is_empty() {
             return tree::used_by(self.remains.iter().copied());

@@ -33,7 +33,7 @@ pub struct TaskSpec {
     pub stays_up: bool,
     /// Health check of the program, if it has one.
     pub health: Option<HealthCheck>,
-    /// Data of the agent, which it gets back when the task is found again.
+    /// Opaque data of the agent, which the driver returns when it finds the task again.
     pub note: String,
 }
 
@@ -48,13 +48,13 @@ pub struct Limits {
     pub memory_bytes: u64,
     /// Numbers of the task's exclusive cores.
     pub cores: Vec<u32>,
-    /// Number of processes and threads; 0 means no limit.
+    /// Maximum number of processes and threads; 0 means no limit.
     pub pids: u64,
     /// Maximum bytes of a log file. There are two files each for stdout and stderr.
     pub log_bytes: u64,
 }
 
-/// The process of a task's supervisor, in a file.
+/// Content of the file that identifies the process of a task's supervisor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct SupervisorFile {
     /// Pid of the supervisor.
@@ -74,7 +74,7 @@ pub struct StatusFile {
     pub ready: bool,
     /// Whether the task was stopped.
     pub ending: bool,
-    /// After a restart, the end of the run before.
+    /// The end of the previous run; `None` before the first restart.
     #[serde(default)]
     pub last: Option<Exit>,
 }

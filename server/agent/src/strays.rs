@@ -6,10 +6,10 @@
 //!     └ a child in another session that is no supervisor is a stray
 //! ```
 //!
-//! A task may kill its supervisor. The agent is a *subreaper*, too, so it becomes the parent of what is left, and a
-//! process cannot change its parent or enter the agent's session. The children of supervisors that an earlier agent
-//! started do not become the agent's. These are recorded while their supervisor lives, with their sessions. Processes
-//! are also found by the folder of the task in their environment.
+//! A task may kill its supervisor. The agent is a *subreaper*, too, so it becomes the parent of the remaining
+//! processes. A process cannot change its parent, and cannot enter the agent's session. If an earlier agent started the
+//! supervisor, the remaining processes do not become children of this agent. So the agent records such processes, with
+//! their sessions, while their supervisor runs. It also finds processes by the folder of the task in their environment.
 
 use crate::cgroup::Cgroup;
 use crate::launch::FOLDER_VARIABLE;
@@ -23,12 +23,12 @@ use std::path::Path;
 use std::process::{Child, Command};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Number of checks for remaining processes when a supervisor has ended. What is left then is checked once at each
-/// poll, which must not take long.
+/// Number of checks for remaining processes right after a supervisor has ended. Processes that still remain are then
+/// checked once per poll, because a poll must not take long.
 const ROUNDS: u32 = 100;
 
-/// Supervisors that are children of this process. All drivers of the process share them, so that none takes the
-/// supervisor of another for a stray.
+/// Supervisors that are children of this process. All drivers of the process share this set, so that no driver mistakes
+/// another driver's supervisor for a stray.
 static SUPERVISORS: Mutex<BTreeSet<i32>> = Mutex::new(BTreeSet::new());
 
 fn supervisors() -> MutexGuard<'static, BTreeSet<i32>> {
@@ -53,15 +53,15 @@ pub(crate) fn forget(supervisor: Pid) {
     supervisors().remove(&supervisor.as_raw_nonzero().get());
 }
 
-/// Processes below a supervisor that is not a child of this process, of a task without a control group.
+/// Processes below a supervisor that an earlier agent started, for a task without a control group.
 #[derive(Debug, Default)]
 pub(crate) struct Below {
     processes: BTreeMap<i32, Process>,
 }
 
 impl Below {
-    /// Records what is below the supervisor now, if it lives. Processes that were recorded before are kept while they
-    /// live, because the supervisor may end while the processes are listed.
+    /// Records the processes below the supervisor, if it still runs. Processes that were recorded before are kept while
+    /// they run, because the supervisor may end while the processes are being listed.
     pub(crate) fn record(&mut self, supervisor: SupervisorFile, all: &BTreeMap<i32, Process>) {
         self.processes.retain(|pid, process| is_same(all, *pid, process.start_ticks));
         let SupervisorFile { pid: of, start_ticks } = supervisor;
@@ -74,7 +74,7 @@ impl Below {
         }
     }
 
-    /// The recorded processes that live, and others of their sessions.
+    /// Returns the recorded processes that still run, and the other processes in their sessions.
     fn living<'a>(&'a self, all: &'a BTreeMap<i32, Process>) -> impl Iterator<Item = i32> + 'a {
         // In a container, 0 is the session of all processes whose session began outside.
         let sessions = self.processes.values().map(|one| one.session).filter(|one| *one != 0);
@@ -90,7 +90,7 @@ impl Below {
     }
 }
 
-/// Whether a process is still the one that was recorded, and not another one with its pid.
+/// Whether a process is still the recorded one, and not a new process with its pid.
 fn is_same(all: &BTreeMap<i32, Process>, pid: i32, start_ticks: u64) -> bool {
     all.get(&pid).is_some_and(|now| now.start_ticks == start_ticks)
 }
@@ -104,7 +104,8 @@ pub(crate) struct Task<'a> {
 }
 
 impl Task<'_> {
-    /// Kills what is left of the task, and waits a short time for its end. Returns the processes that remain.
+    /// Kills the remaining processes of the task, and waits a short time until they have ended. Returns the processes
+    /// that still remain.
     pub(crate) fn end(self) -> Vec<i32> {
         for _ in 1..ROUNDS {
             if self.end_once().is_empty() {
@@ -115,7 +116,7 @@ impl Task<'_> {
         self.end_once()
     }
 
-    /// Kills what is left of the task. Returns the processes that were left.
+    /// Kills the remaining processes of the task, once. Returns the processes that were found before.
     pub(crate) fn end_once(self) -> Vec<i32> {
         if let Some(cgroup) = self.cgroup {
             Cgroup::at(cgroup).kill();
@@ -127,10 +128,10 @@ impl Task<'_> {
         left
     }
 
-    /// The processes that are left. Those that have ended are waited for.
+    /// Returns the remaining processes, and reaps the children that have ended.
     fn left(self) -> Vec<i32> {
         let own = rustix::process::getpid().as_raw_nonzero().get();
-        // Supervisors cannot be started meanwhile, so each one that is listed below is known.
+        // No supervisor can start while this lock is taken, so the list below contains no unknown supervisor.
         let supervisors = supervisors();
         loop {
             let all = tree::processes();
@@ -168,8 +169,8 @@ fn reap(pid: i32) -> bool {
     matches!(Pid::from_raw(pid).map(wait), Some(Ok(Some(_))))
 }
 
-/// Those of the found processes, and of all processes below them, that live. A process may have become a child of a found
-/// one that has been reaped since.
+/// Returns the found processes and their descendants that are alive. A found process that was reaped meanwhile may have
+/// left a new child.
 fn living(all: &BTreeMap<i32, Process>, found: BTreeSet<i32>, reaped: &BTreeSet<i32>) -> Vec<i32> {
     let is_alive =
         |pid: &i32| !reaped.contains(pid) && all.get(pid).is_some_and(|process| !process.is_over);
@@ -205,7 +206,7 @@ mod tests {
         let over = Process { is_over: true, ..process(1, 11, 6) };
         let all = table([(11, over), (12, process(11, 11, 7)), (13, process(1, 13, 8))]);
         let found = BTreeSet::from([11, 13]);
-        // 11 ended after 12 was listed as its child, and 13 after it was listed.
+        // Process 11 ended after process 12 was listed as its child. Process 13 ended after it was listed itself.
         assert_eq!(living(&all, found, &BTreeSet::from([11, 13])), [12]);
     }
 
@@ -217,8 +218,8 @@ mod tests {
         let before = table([supervisor, (11, process(10, 11, 6)), (12, process(11, 12, 7)), other]);
         below.record(SUPERVISOR, &before);
         assert_eq!(recorded(&below, &before), [11, 12], "neither the supervisor nor others");
-        // The supervisor and 11 have ended; 13 was started later, in the session of 12. The pid of the supervisor is
-        // that of another process.
+        // The supervisor and process 11 have ended. Process 13 was started later, in the session of process 12. Another
+        // process now has the pid of the supervisor.
         let reused = [(10, process(1, 90, 8)), (91, process(10, 90, 9))];
         let others = [(12, process(1, 12, 7)), (13, process(1, 12, 8)), other];
         let after = reused.into_iter().chain(others).collect();

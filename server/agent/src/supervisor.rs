@@ -27,7 +27,7 @@ use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// Duration of a run after which restarts in a row are counted from 0 again.
+/// Duration of a run that resets the number of restarts in a row to 0.
 const LONG_RUN: Duration = Duration::from_secs(600);
 
 /// The longest delay before a restart.
@@ -36,7 +36,7 @@ const DELAY_MAX: Duration = Duration::from_secs(300);
 /// Bytes of the program's output that are read at once.
 const READ_BYTES: usize = 16 << 10;
 
-/// Maximum length of the reason for which a program was not started.
+/// Maximum number of bytes of the reason why a program was not started.
 const REASON_BYTES: u64 = 1 << 10;
 
 /// A run of the program.
@@ -53,12 +53,12 @@ struct Supervisor {
     folder: PathBuf,
     spec: TaskSpec,
     cgroup: Option<Cgroup>,
-    /// Arguments of this program in front of the stage, which other stages need, too.
+    /// Arguments of this program before the stage. The commands of other stages begin with them, too.
     prefix: Vec<OsString>,
     events: Sender<Happened>,
     run: Option<Run>,
     status: StatusFile,
-    /// Number of restarts in a row.
+    /// Number of restarts since the last run that was as long as [`LONG_RUN`].
     row: u32,
     is_unhealthy: bool,
     kill_at: Option<Instant>,
@@ -77,7 +77,7 @@ pub(crate) fn run(folder: &Path) -> io::Result<()> {
     listen(events.clone())?;
     rustix::process::setsid()?;
     rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?;
-    // The file is locked until this process ends, in whatever way, so that others can tell that it runs.
+    // The file stays locked until this process ends for any reason, so that other processes can check whether it runs.
     let lock = OpenOptions::new().create(true).append(true).open(folder.join(LOCK))?;
     rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive)?;
     let pid = rustix::process::getpid().as_raw_nonzero().get();
@@ -124,7 +124,8 @@ fn listen(events: Sender<Happened>) -> io::Result<()> {
                 SIGCHLD => Happened::Child,
                 SIGUSR1 => Happened::Kill,
                 SIGTERM => Happened::Stop,
-                // Signals from the terminal in which an agent is tried out are not for the task.
+                // `SIGINT` and `SIGHUP` come from the terminal of an agent in the foreground. They do not stop the
+                // task.
                 _ => continue,
             };
             if events.send(happened).is_err() {
@@ -159,7 +160,7 @@ impl Supervisor {
         }
     }
 
-    /// Does everything whose time has come.
+    /// Kills or restarts the program if it is time to do so.
     fn due(&mut self) -> io::Result<()> {
         let now = Instant::now();
         if self.kill_at.take_if(|at| *at <= now).is_some() {
@@ -293,8 +294,8 @@ impl Supervisor {
     /// Stops the program, and records when it must be killed.
     fn terminate(&mut self) {
         let Some(run) = &self.run else { return };
-        // Sent to the group because the program leads its session, and to the process because it may not have begun the
-        // session yet.
+        // The signal goes to the process group, because the program leads its own session. It also goes to the process
+        // alone, because the process may not have begun the session yet.
         let _ = rustix::process::kill_process_group(run.pid, Signal::TERM);
         let _ = rustix::process::kill_process(run.pid, Signal::TERM);
         let grace = Duration::from_millis(self.spec.grace_ms.into());
@@ -302,7 +303,7 @@ impl Supervisor {
         self.kill_at = Some(self.kill_at.map_or(at, |earlier| earlier.min(at)));
     }
 
-    /// Kills all processes of the task. Their end is handled as any other.
+    /// Kills all processes of the task. Their end is then handled like any other end.
     fn kill(&mut self) {
         if let Some(cgroup) = &self.cgroup {
             cgroup.kill();
@@ -313,7 +314,8 @@ impl Supervisor {
         }
     }
 
-    /// The reason for which the last stage could not become the program, if this is its exit code and it left one.
+    /// Returns the reason why the last stage could not become the program. `None` if the exit code is another one, or
+    /// if the stage has recorded no reason.
     fn not_started(&self, code: i32) -> Option<Exit> {
         if code != i32::from(CANNOT_START) {
             return None;

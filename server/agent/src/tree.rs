@@ -20,7 +20,8 @@ pub(crate) struct Process {
     pub(crate) session: i32,
     /// Start of the process, in clock ticks since the machine booted.
     pub(crate) start_ticks: u64,
-    /// Whether all threads have ended. A process whose first thread has ended is a zombie, but others may still run.
+    /// Whether all threads have ended. A process is a zombie as soon as its first thread has ended, although other
+    /// threads may still run.
     pub(crate) is_over: bool,
 }
 
@@ -43,8 +44,8 @@ pub(crate) fn start_ticks(pid: i32) -> Option<u64> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     let mut fields = after_name(&stat)?;
     let state = fields.next()?;
-    // The start is the 22nd field. The first field here is the state, which is the third, and 18 fields follow before
-    // the start.
+    // The start is the 22nd field of the line. The first field here is the state (the third field), and 18 other fields
+    // lie between the two.
     let ticks: u64 = fields.nth(18)?.parse().ok()?;
     (state != "Z" && state != "X").then_some(ticks)
 }
@@ -75,7 +76,7 @@ pub(crate) fn descendants(of: i32) -> Vec<i32> {
     found.into_iter().collect()
 }
 
-/// Some processes, and all processes below them.
+/// Returns the given processes and all their descendants.
 pub(crate) fn with_descendants(
     processes: &BTreeMap<i32, Process>,
     mut found: BTreeSet<i32>,

@@ -1,4 +1,5 @@
-//! Tests with real processes, which are started, watched, stopped, and found again after a restart. None may be left.
+//! Tests with real processes, which are started, watched, stopped, and found again after a restart. No process may be
+//! left over.
 
 #![allow(clippy::unwrap_used, reason = "all of it is tests, helpers too")]
 
@@ -61,7 +62,7 @@ fn run(spec: &TaskSpec) -> (Exit, String) {
     let mut restarts = &events[..];
     match events.split_first() {
         Some((first, others)) if *first == Event::Started(spec.id.clone()) => restarts = others,
-        // A poll may see the supervisor while it cannot start the program.
+        // The poll may have run while the supervisor existed and had not yet failed to start the program.
         _ => assert!(matches!(exit, Exit::NotStarted(_)), "{events:?}"),
     }
     assert!(restarts.iter().all(|event| matches!(event, Event::Restarted(..))), "{events:?}");
@@ -106,7 +107,7 @@ fn supervisor(folder: &Path, task: &str) -> Pid {
     Pid::from_raw(known["pid"].as_i64().unwrap() as i32).unwrap()
 }
 
-/// A script that starts a process in a session of its own and without environment, which runs `first` with the
+/// A script that starts a process in a session of its own, without an environment. The process runs `first`, with the
 /// supervisor's pid as `$P`, and then never ends.
 fn stray(folder: &Path, first: &str) -> String {
     let inner = format!("{first}; while :; do sleep 0.05; done");
@@ -251,7 +252,7 @@ fn a_lock_that_a_task_holds_does_not_hide_the_end_of_its_supervisor() {
 
 #[test]
 fn a_task_that_stops_its_supervisor_is_killed() {
-    // Without patience, the driver kills the supervisor before it can do it.
+    // With a patience of zero, the driver kills the supervisor before the supervisor can end the task.
     for patience in [Duration::from_secs(60), Duration::ZERO] {
         let folder = tempfile::tempdir().unwrap();
         let mut driver = driver_with(folder.path(), patience);
@@ -296,7 +297,7 @@ fn a_process_with_the_number_of_a_supervisor_is_left_alone() {
     std::fs::create_dir(&task).unwrap();
     std::fs::write(task.join("spec.json"), serde_json::to_vec(&shell("old", "true")).unwrap())
         .unwrap();
-    // Simulates a reboot, after which the pid is that of another process.
+    // Simulates a reboot after which another process has the pid.
     let stale = format!("{{\"pid\":{},\"start_ticks\":1}}", other.id());
     std::fs::write(task.join("supervisor.json"), stale).unwrap();
     std::fs::write(task.join("lock"), "").unwrap();

@@ -2,7 +2,7 @@
 //!
 //! Any replica answers, because a follower forwards requests that only the leader can handle. So a client uses one
 //! replica as long as it answers, and then switches to the next. Requests that a follower cannot forward are rejected
-//! with the leader's address, and the client connects to that address, even if it is not in its list.
+//! with the leader's address. The client then connects to that address, even if its list of replicas lacks the address.
 
 use crate::error::NO_CONNECTION;
 use crate::mismatch::{self, Speaks};
@@ -13,18 +13,18 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 use tonic::transport::{Certificate, Channel, ClientTlsConfig, Endpoint, Identity};
 
-/// Maximum bytes of a message. Servers send far smaller ones, and the largest command has
-/// [`omega_core::limits::COMMAND_BYTES_MAX`].
+/// Maximum bytes of a message. Servers send far smaller messages. The largest command has
+/// [`omega_core::limits::COMMAND_BYTES_MAX`] bytes.
 pub const MESSAGE_BYTES_MAX: usize = 4 << 20;
 
-/// Maximum bytes of a message to an agent. It has all tasks of a machine, each with its images.
+/// Maximum bytes of a message to an agent. Such a message may contain all tasks of a machine, each with its images.
 pub const ORDERS_BYTES_MAX: usize = 64 << 20;
 
 /// Time limit of connecting.
 const CONNECT_MAX: Duration = Duration::from_secs(2);
 
-/// Interval at which a silent connection is probed, and time limit of the reply. A vanished replica is detected after
-/// both.
+/// Interval at which a silent connection is probed, and also the time limit for the reply. So a vanished replica is
+/// detected after twice this time.
 const KEEP_ALIVE: Duration = Duration::from_secs(2);
 const KEEP_ALIVE_MAX: Duration = Duration::from_secs(2);
 
@@ -42,7 +42,7 @@ pub struct Address {
 pub struct Tls {
     /// Certificate of the authority that signs the replicas' certificates.
     pub authority: Vec<u8>,
-    /// The client's certificate, followed by those between it and its authority.
+    /// The client's certificate, followed by the intermediate certificates up to its authority.
     pub certificate: Vec<u8>,
     /// Private key of the client's certificate.
     pub key: Vec<u8>,
@@ -58,7 +58,7 @@ impl std::fmt::Debug for Tls {
 }
 
 impl Address {
-    /// Replicas that do not use TLS, as `host:port`.
+    /// Returns the address of a cell without TLS. Each replica is given as `host:port`.
     pub fn plain<S: Into<String>>(replicas: impl IntoIterator<Item = S>) -> Address {
         Address { replicas: replicas.into_iter().map(Into::into).collect(), tls: None }
     }
@@ -75,7 +75,7 @@ pub struct Connections {
     /// Number of switches between replicas. This number modulo the number of replicas is the index of the present
     /// replica. A stale value costs one call to a replica that does not answer.
     moves: Arc<AtomicUsize>,
-    /// Whether a failure was logged. If the value is stale, one is logged twice.
+    /// Whether a failure was logged. If the value is stale, a second failure is logged.
     has_told: Arc<AtomicBool>,
 }
 
@@ -83,7 +83,7 @@ impl Connections {
     /// Prepares connections, which are made when they are first used. This needs a tokio runtime.
     ///
     /// # Errors
-    /// There is no address, or one is invalid.
+    /// No address is given, or an address is invalid.
     pub fn new(address: &Address) -> Result<Connections, ApiError> {
         if address.replicas.is_empty() {
             let say = "name at least one replica of the cell, as host:port";
@@ -112,7 +112,8 @@ impl Connections {
 
     /// Switches to the next replica, unless the client has already switched from this connection.
     pub fn leave(&self, connection: &Connection) {
-        // If a named leader does not answer, it may be a former one, so the client returns to the replicas of its list.
+        // If a named leader does not answer, it may no longer be the leader. So the client returns to the replicas of
+        // its list.
         let is_it = |leader: &mut (String, Channel)| leader.0 == connection.address;
         if self.leader.lock().take_if(is_it).is_some() {
             return;
@@ -122,12 +123,13 @@ impl Connections {
         let _ = self.moves.compare_exchange(from, to, Ordering::Relaxed, Ordering::Relaxed);
     }
 
-    /// Switches to the leader that an error of this connection names. If it names none, switches to the next replica.
+    /// Switches to the leader that an error of this connection names. If the error names no leader, switches to the
+    /// next replica.
     pub fn leave_for(&self, connection: &Connection, error: &ApiError) {
         self.leave(connection);
         let Some(address) = &error.leader_address else { return };
-        // The error of a replica that names itself as the leader is temporary: it has just become the leader, or ceases
-        // to be.
+        // The error of a replica that names itself as the leader is temporary. The replica has just become the leader,
+        // or is about to lose the leadership.
         if *address == connection.address {
             return;
         }
@@ -139,18 +141,18 @@ impl Connections {
         }
     }
 
-    /// Returns the error of the call after `tries` other failures, or a better one. If no call on this connection can
-    /// succeed, the result has the code [`ErrorCode::Tls`], and should be reported at once.
+    /// Returns the error of a failed call, or a more precise error. `tries` is the number of earlier failures. If no
+    /// call on this connection can succeed, the result has the code [`ErrorCode::Tls`], and should be reported at once.
     pub async fn explain(
         &self,
         connection: &Connection,
         error: ApiError,
         tries: usize,
     ) -> ApiError {
-        // Possibly the error of a broken connection. With any other code, the replica has answered.
+        // These codes may mean that the connection broke. With any other code, the replica has answered.
         let may_never_work = match error.code {
             ErrorCode::OutcomeUnknown | ErrorCode::Unreachable => tries < self.count(),
-            // This error ends the attempts.
+            // No retry follows this error, so its cause is looked up after any number of failures.
             ErrorCode::Internal => true,
             _ => false,
         };
@@ -163,7 +165,7 @@ impl Connections {
         ApiError::new(ErrorCode::Unreachable, format!("{NO_CONNECTION} to {address}{why}"))
     }
 
-    /// Logs the first error after which a client tries again, so that it does not wait in silence.
+    /// Logs the first error after which a client tries again, so that users can see why the client waits.
     pub fn note_retry(&self, error: &ApiError) {
         if !self.has_told.swap(true, Ordering::Relaxed) {
             tracing::warn!(why = %error.message, "no replica answers: trying again");
@@ -247,7 +249,7 @@ mod tests {
         connections.leave_for(&is_at("a:1"), &refusal(Some("not an address")));
         connections.leave_for(&is_at("b:1"), &refusal(Some("b:1")));
         connections.leave_for(&is_at("a:1"), &refusal(Some("c:1")));
-        // The connection is left because of any call to which the leader does not answer.
+        // The older connection has the same address, so leaving it also leaves the present connection.
         connections.leave(&leader);
         is_at("b:1");
     }

@@ -86,7 +86,8 @@ define_codes! {
     TransactionEmpty = "TRANSACTION_EMPTY", InvalidArgument;
     /// The transaction has too many items. Split it.
     TransactionTooLarge = "TRANSACTION_TOO_LARGE", InvalidArgument;
-    /// The transaction was decided on a view of another cell, or of a lost one. Sync the whole state.
+    /// The transaction was decided on a view of another cell, or on a state that the cell has lost. Sync the whole
+    /// state.
     BaseFromFuture = "BASE_FROM_FUTURE", FailedPrecondition;
     /// No scheduler of this id is registered. Register first.
     UnknownScheduler = "UNKNOWN_SCHEDULER", FailedPrecondition;
@@ -96,7 +97,7 @@ define_codes! {
     AnswerExpired = "ANSWER_EXPIRED", OutOfRange;
     /// Another transaction had this id. Number transactions in ascending order.
     IdReused = "ID_REUSED", AlreadyExists;
-    /// The transaction's number is too far above its scheduler's next one. Register again.
+    /// The transaction's number is too far above its scheduler's next number. Register again.
     NumberAhead = "NUMBER_AHEAD", InvalidArgument;
     /// Another process has the scheduler's name now. Stop.
     Fenced = "FENCED", FailedPrecondition;
@@ -156,7 +157,7 @@ define_codes! {
     Limit = "LIMIT", ResourceExhausted;
     /// The deadline passed before the reply. Send the request again: it is not applied twice.
     Late = "LATE", DeadlineExceeded;
-    /// This server does not have the call. Try another one.
+    /// This server does not offer the call. Try another server.
     NotOffered = "NOT_OFFERED", Unimplemented;
     /// A defect of Omega, or a code of a newer server.
     Internal = "INTERNAL", Internal;
@@ -207,7 +208,7 @@ impl ApiError {
         matches!(self.code, Busy | DiskFull | Limit | NoLeader | Stopped | Unreachable)
     }
 
-    /// The error of a transaction that was sent, if it means that the cell did not check the transaction.
+    /// Returns the error of a transaction if it means that the cell did not check the transaction; otherwise `None`.
     #[must_use]
     pub fn transaction_error(&self, txn: &Transaction) -> Option<TransactionError> {
         Some(match self.code {
@@ -229,8 +230,8 @@ impl ApiError {
     }
 }
 
-/// Maximum bytes of a message. It is sent in a header, and a longer header, such as one with a long name in it, would
-/// end the call.
+/// Maximum bytes of a message. The message is sent in a header. A header that is too long, for example because of a
+/// long name, would end the call.
 const MESSAGE_BYTES_MAX: usize = 1024;
 
 /// The message, shortened if it is too long.
@@ -289,7 +290,8 @@ pub fn by_name(name: &str) -> Option<ErrorCode> {
     ErrorCode::ALL.iter().copied().find(|code| code.name() == name)
 }
 
-/// Begin of the message of [`ErrorCode::Unreachable`], after which [`crate::connect::Connections`] adds the address.
+/// Start of the message of [`ErrorCode::Unreachable`]. [`crate::connect::Connections`] inserts the address after this
+/// text.
 pub(crate) const NO_CONNECTION: &str = "cannot connect";
 
 /// The error of a call for which no connection could be made; `None` for other errors.
@@ -303,7 +305,7 @@ fn unreachable(status: &Status) -> Option<ApiError> {
         last = error;
     }
     let last = last.to_string();
-    // The number of the error tells a user nothing that its text does not.
+    // The error number is cut off, because it adds nothing to the text.
     let why = last.split(" (os error").next().unwrap_or(&last);
     Some(ApiError::new(ErrorCode::Unreachable, format!("{NO_CONNECTION}: {why}")))
 }

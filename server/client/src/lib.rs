@@ -7,8 +7,8 @@
 //! ```
 //!
 //! [`RemoteCell`] is the cell's handle for schedulers. Like a cell in the scheduler's process, it implements
-//! [`omega_cellstate::CellHandle`], so a scheduler runs with either without a change. For jobs, machines, members and
-//! everything else, call the generated clients in [`proto`]. [`convert`] converts their messages to the types of
+//! [`omega_cellstate::CellHandle`], so a scheduler runs unchanged with either of the two. For jobs, machines, members
+//! and everything else, call the generated clients in [`proto`]. [`convert`] converts their messages to the types of
 //! `omega-core`, and [`ApiError`] has codes for their failures.
 //!
 //! ```no_run

@@ -1,4 +1,4 @@
-//! Connections that can never work, because only one side uses TLS, or because a certificate is rejected.
+//! Detection of connections that can never work, because only one side uses TLS, or because a certificate is rejected.
 //!
 //! A transport reports such a mismatch as a broken connection or an invalid frame. So after a failed call, a client
 //! probes the server once: it sends the HTTP/2 preface and reads the first bytes. A TLS server replies with an alert,
@@ -26,7 +26,7 @@ const PREFACE: &[u8; 24] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 /// Type of a TLS record with an alert.
 const ALERT: u8 = 0x15;
 
-/// Type of an HTTP/2 frame with settings, which is the frame's fourth byte.
+/// Type of an HTTP/2 settings frame. The type is the fourth byte of a frame.
 const SETTINGS: u8 = 0x4;
 
 /// Protocol that a listener uses.
@@ -47,11 +47,11 @@ pub(crate) enum Speaks {
     Plain,
 }
 
-/// The error for a certificate that this side or the other has rejected; `None` for other errors.
+/// Returns the error for a certificate that either side has rejected; `None` for other errors.
 pub(crate) fn of_certificates(error: &(dyn Error + 'static)) -> Option<ApiError> {
     let mut cause = Some(error);
     while let Some(error) = cause {
-        // The read error is wrapped, and `source` skips it.
+        // The TLS error may be wrapped in an `io::Error`, whose method `source` skips it.
         let inner = error.downcast_ref::<std::io::Error>().and_then(std::io::Error::get_ref);
         let found = error
             .downcast_ref::<rustls::Error>()
@@ -84,7 +84,7 @@ fn sentence(error: &rustls::Error) -> Option<String> {
     }
 }
 
-/// The reason for which connections to this address (`host:port`) can never work; `None` if they may.
+/// Returns the reason why connections to this address (`host:port`) can never work; `None` if they may work.
 pub(crate) async fn of_address(address: &str, speaks: Speaks) -> Option<ApiError> {
     let spoken = tokio::time::timeout(LOOK_MAX, look(address)).await.ok()??;
     let why = match (speaks, spoken) {

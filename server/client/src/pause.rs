@@ -14,7 +14,7 @@ const PAUSE: Duration = Duration::from_millis(50);
 /// Maximum number of doublings. After these, the delay is at most as long as an election.
 const DOUBLINGS_MAX: u32 = 4;
 
-/// Delay after the `tries`-th failure in a row, which had this error. `tries` begins at 0.
+/// Returns the delay after a failure with this error. `tries` is the number of failures in a row before this one.
 #[must_use]
 pub fn before_another_try(error: &ApiError, tries: u32) -> Duration {
     with_chance(error, tries, chance())

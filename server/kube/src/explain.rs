@@ -1,4 +1,4 @@
-//! The explanation of one pod, from the present lists of the cluster. Nothing is written.
+//! The explanation of one pending pod. It is computed from fresh lists of the cluster, and nothing is written.
 
 use crate::adapter::{PodName, Settings, State, scheduler_of as scheduler_name};
 use crate::client::Client;
@@ -50,7 +50,7 @@ pub async fn explain(client: &Client, namespace: &str, name: &str) -> Result<Str
     }
 }
 
-/// Lists the objects that a decision depends on.
+/// Lists the objects on which a decision depends.
 async fn lists(client: &Client) -> First {
     let (queue, mut inputs) = channel(64);
     let settings = watch::Settings::default();

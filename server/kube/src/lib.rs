@@ -6,8 +6,8 @@
 //!      └── bindings, gets ─┘   └──────────────── accepted claims ───────────┘
 //! ```
 //!
-//! The cell is only in memory, because it can be built again from the API server. Workers decide in parallel on the cell
-//! and commit to it. Only an accepted claim becomes a binding, so workers cannot overcommit a node.
+//! The cell is kept only in memory, because it can be rebuilt from the API server. Workers decide in parallel and
+//! commit to the cell. Only an accepted claim becomes a binding, so workers cannot overcommit a node.
 //!
 //! In reading order: [`adapter`] (the step machine, without I/O), [`workers`].
 

@@ -251,7 +251,7 @@ async fn schedule(args: RunArgs) -> Result<(), String> {
     run(client, options, ended()).await.map_err(|why| why.to_string())
 }
 
-/// Waits for SIGTERM or Ctrl-C.
+/// Waits until the process gets SIGTERM or Ctrl-C.
 async fn ended() {
     use tokio::signal::unix::{SignalKind, signal};
     let (Ok(mut term), Ok(mut int)) =

@@ -1,8 +1,8 @@
 //! Profiles: the scheduler names whose pods are scheduled, with the scores of each.
 //!
 //! kube-scheduler's configuration file, `KubeSchedulerConfiguration` v1, is read unchanged. A field that is not
-//! supported is an error that names the field. If it was ignored, pods would be scheduled by other rules than those of
-//! the file.
+//! supported causes an error that names the field. If such a field were ignored, pods would be scheduled by other rules
+//! than the file has.
 
 use crate::adapter::Shared;
 use omega_core::Kinds;
@@ -51,7 +51,7 @@ impl KubeProfile {
         KubeProfile { name: name.into(), weights, fit, percentage: None, preemption }
     }
 
-    /// Returns the scheduler profile for a cell with these kinds.
+    /// Returns this profile in the form that a scheduler uses, for a cell with these kinds.
     #[must_use]
     pub fn bind(&self, kinds: &Kinds) -> Profile {
         let fit = NodeResourcesFit::new(&self.fit, kinds);
@@ -81,8 +81,8 @@ impl KubeProfile {
         profile
     }
 
-    /// Returns the scheduler profile for explanations and preemption. It has the filters for volumes, but makes no
-    /// reservations.
+    /// Returns this profile in the form that explanations and preemption use. It has the filters for volumes, but makes
+    /// no reservations.
     #[must_use]
     pub fn bind_to_look(&self, shared: &Shared) -> Profile {
         let profile = shared.cell.read(|cell| self.bind(cell.kinds()));
@@ -191,7 +191,7 @@ fn profile(at: &str, value: &Value, of_all: Option<u8>) -> Result<KubeProfile, S
     Ok(profile)
 }
 
-/// Reads the enabled and disabled plugins of an extension point.
+/// Reads the enabled and the disabled plugins of one extension point.
 fn plugin_set(at: &str, value: &Value, profile: &mut KubeProfile) -> Result<(), String> {
     let set = object(at, value)?;
     only(set, at, &["enabled", "disabled"])?;
@@ -253,7 +253,7 @@ fn preemption_set(at: &str, value: &Value, profile: &mut KubeProfile) -> Result<
     Ok(())
 }
 
-/// Reads the arguments that limit the nodes that are examined for victims.
+/// Reads the arguments that bound the number of nodes to examine for victims.
 fn preemption_args(
     at: &str,
     args: &Map<String, Value>,
@@ -384,7 +384,7 @@ fn instead_of(at: &str, field: &str) -> String {
     format!("remove the field, and use {options} instead")
 }
 
-/// Rejects fields other than these.
+/// Checks that an object has no other fields than these.
 fn only(fields: &Map<String, Value>, at: &str, known: &[&str]) -> Result<(), String> {
     match fields.keys().find(|field| !known.contains(&field.as_str())) {
         None => Ok(()),

@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 pub struct Accepted {
     /// The task.
     pub task: TaskId,
-    /// Its machine.
+    /// The machine on which the task was placed.
     pub machine: MachineId,
 }
 
@@ -26,12 +26,12 @@ pub struct Collect {
     pub accepted: Vec<Accepted>,
     /// Jobs for which no machine was feasible.
     pub unplaced: Vec<JobId>,
-    /// Number of claims that conflicted with those of other workers.
+    /// Number of claims that conflicted with claims of other workers.
     pub conflicts: usize,
 }
 
 impl Collect {
-    /// Whether there is nothing to report.
+    /// Whether the observer has collected no decision and no conflict.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.accepted.is_empty() && self.unplaced.is_empty() && self.conflicts == 0
@@ -131,7 +131,7 @@ fn work(mut scheduler: Scheduler, cell: &SharedCell, bell: &Bell, decided: &impl
     let now = || u64::try_from(started.elapsed().as_nanos()).unwrap_or(u64::MAX);
     let read = || *bell.rung.lock().unwrap_or_else(PoisonError::into_inner);
     while !bell.stopped.load(Ordering::Relaxed) {
-        // If the cell changes after this line, the wait below ends at once.
+        // If the cell changes after this line, the wait below does not block.
         let rung = read();
         let mut collect = Collect::default();
         let step = scheduler.step(cell, now(), &mut collect);

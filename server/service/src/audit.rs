@@ -1,7 +1,7 @@
 //! Audit log: one line of JSON for each change and each denial.
 //!
-//! Each line contains the hash of the line before it, so [`verify`] detects changed, removed and inserted lines. Lines
-//! that are cut off at the end of the newest file cannot be detected here, so ship the lines to another machine. A line
+//! Each line contains the hash of the line before it, so [`verify`] detects changed, removed and inserted lines. A loss
+//! of lines at the end of the newest file cannot be detected in this way, so ship the lines to another machine. A line
 //! has the caller, the call, its object and its result, but no content, so it never contains a key.
 //!
 //! A full file is renamed to `FILE.1`, the former `FILE.1` to `FILE.2`, and so on; the oldest file is removed. The
@@ -25,10 +25,10 @@ const FILE_BYTES_MAX: u64 = 64 << 20;
 /// Number of rotated files.
 const FILES_MAX: u32 = 9;
 
-/// Maximum bytes of a text from a caller in a line.
+/// Maximum length in bytes of each caller-supplied text in a line. Longer texts are truncated.
 const WORD_BYTES_MAX: usize = 1024;
 
-/// Hash that the very first line has in place of a predecessor's.
+/// Hash in the very first line of a log, which has no line before it.
 const BEGINNING: &str = "0000000000000000000000000000000000000000000000000000000000000000";
 
 /// An event to be logged.
@@ -126,7 +126,7 @@ fn append(path: &Path) -> io::Result<File> {
     OpenOptions::new().read(true).append(true).create(true).mode(0o600).open(path)
 }
 
-/// The name of an older file; 0 is the newest.
+/// Returns the path of the log file with this number. Number 0 is the newest file.
 fn rotated(path: &Path, number: u32) -> PathBuf {
     match number {
         0 => path.to_owned(),
@@ -141,7 +141,7 @@ fn rotated(path: &Path, number: u32) -> PathBuf {
 /// The last complete line of a file. An incomplete line after it, left by a crash, is removed.
 fn last_line(file: &mut File) -> io::Result<Option<Vec<u8>>> {
     let length = file.metadata()?.len();
-    // This is longer than a line and an incomplete line after it.
+    // 64 KiB is more than one complete line and an incomplete line after it.
     let tail = length.min(64 << 10);
     file.seek(SeekFrom::Start(length - tail))?;
     let mut bytes = Vec::new();
@@ -264,8 +264,8 @@ pub fn verify(path: &Path) -> Result<u64, VerifyError> {
     verify_files(&there)
 }
 
-/// Verifies these files, which are given in order, the oldest first; they may be copies of a log. An incomplete last
-/// line, left by a crash, is ignored.
+/// Verifies the files of a log, or copies of them, given in order from the oldest. An incomplete last line, left by a
+/// crash, is ignored.
 ///
 /// # Errors
 /// As [`verify`].
@@ -356,7 +356,7 @@ mod tests {
     }
 
     proptest! {
-        /// Any name of a caller is written as one line of ASCII, and is read back unchanged.
+        /// Any caller name is written as one line of ASCII, and is read back unchanged up to the maximum length.
         #[test]
         fn no_word_leaves_its_line(word in any::<String>()) {
             let text = quoted(&word);
@@ -367,7 +367,7 @@ mod tests {
             prop_assert!(read == word || word.len() > WORD_BYTES_MAX);
         }
 
-        /// Any changed byte and any removed line is detected, except at the end.
+        /// A changed byte or a removed line is detected, except in the last line.
         #[test]
         fn what_was_changed_is_noticed(at in 0..1_000_000_usize, to in any::<u8>(), line in 0..7_usize) {
             let (_dir, path) = log_of(8, FILE_BYTES_MAX);
@@ -382,7 +382,7 @@ mod tests {
             let lines = text.lines().enumerate().filter(|(i, _)| *i != line);
             let without: String = lines.map(|(_, text)| format!("{text}\n")).collect();
             std::fs::write(&path, without).unwrap();
-            // The very first line cannot be verified.
+            // The removal of the very first line cannot be detected.
             prop_assert_eq!(verify(&path).is_ok(), line == 0);
         }
     }

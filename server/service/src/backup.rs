@@ -45,7 +45,7 @@ impl Default for Backups {
 }
 
 impl Backups {
-    /// Starts a backup of this replica's state. It ends when its reader closes the stream, or at `end`.
+    /// Starts a backup of this replica's state. The backup ends when its reader closes the stream, or at `end`.
     ///
     /// # Errors
     /// If another backup is in progress.
@@ -82,7 +82,7 @@ impl Sender {
         let sent = host.image().and_then(|image| self.send_all(from, &image));
         if let Err(error) = sent {
             tracing::warn!(%error, "a backup failed");
-            // A caller that does not read needs no reason.
+            // A caller that does not read does not get the error.
             let _ = self.to.try_send(Err(error.into()));
         }
     }

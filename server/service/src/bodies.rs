@@ -1,11 +1,11 @@
 //! Bodies of calls in progress: incomplete messages, and unread replies.
 //!
-//! A message must be complete within a time from the call's first frame, or in a stream of messages, within a time from
-//! its own first byte. So a client that sends only a part of a message keeps its slot and its bytes no longer than
-//! that.
+//! Each message must be complete within a time limit. The limit counts from the call's first frame, or, in a stream of
+//! messages, from the message's own first byte. So a client that sends only a part of a message cannot keep its slot
+//! and memory for longer.
 //!
-//! Replies go to the transport in small parts, each when the transport has room, because the transport buffers what it
-//! gets until the client reads, and does not report how much it has buffered.
+//! Replies are passed to the transport in small parts, whenever the transport has room. The transport buffers these
+//! parts until the client reads, and does not report how much it has buffered.
 
 use crate::held::{Held, Holder};
 use crate::limits::Place;
@@ -34,7 +34,7 @@ const HEADER_BYTES: usize = 5;
 /// Number of messages in a call, and their time limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Messages {
-    /// One message. It must be complete, with the end of the body, by this time.
+    /// One message. The message and the end of the body must arrive by this time.
     One(Instant),
     /// Many messages, each of which must be complete within this time of its start.
     Many(Duration),
@@ -52,7 +52,7 @@ pub(crate) struct Incoming {
 }
 
 impl Incoming {
-    /// Wraps a body, with the account of its bytes. If the call has a single message, the other owner of the account
+    /// Wraps a body, and counts its bytes in `held`. If the call has a single message, the other owner of `held`
     /// releases the bytes.
     pub(crate) fn new(body: Body, messages: Messages, held: Arc<Mutex<Held>>) -> Incoming {
         let until = match messages {
@@ -62,7 +62,7 @@ impl Incoming {
         Incoming { body, messages, framing: Framing::default(), until, alarm: None, held }
     }
 
-    /// Counts received bytes.
+    /// Counts received bytes. Fails if the caller's share of memory is full.
     fn came(&mut self, data: &Bytes) -> Result<(), ApiError> {
         self.framing.feed(data);
         let is_whole = !self.framing.is_within();
@@ -171,16 +171,18 @@ pub(crate) struct Outgoing {
 }
 
 impl Outgoing {
-    /// The body of a stream, which keeps its slot until it ends.
+    /// The body of a stream. The stream keeps its slot until it ends.
     pub(crate) fn stream(body: Body, holder: Holder, place: Place) -> Outgoing {
         let (rest, held) = (Bytes::new(), holder.nothing());
         Outgoing { body, rest, held, waits: Some(holder), _place: Some(place) }
     }
 
-    /// The body of a complete reply. The call's slot is released; the bytes of an unread reply are counted.
+    /// Wraps a complete reply, so that its bytes are counted until the client has read them. The reply does not keep
+    /// the call's slot.
     ///
     /// # Errors
-    /// If the call only reads, and unread replies fill the caller's share. The reply to a write is always sent.
+    /// If the call only reads, and unread replies fill the caller's share of memory. The reply to a write is always
+    /// sent.
     pub(crate) async fn answer(
         response: Response<Body>,
         holder: &Holder,

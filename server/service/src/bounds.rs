@@ -58,7 +58,7 @@ impl Shared {
         Shared { cell, addresses, places }
     }
 
-    /// A connection of a caller, with flow-control windows of 64 KiB for each stream and for all.
+    /// Connects as a caller, with flow-control windows of 64 KiB for each stream and for all streams together.
     async fn channel(&self, caller: usize) -> Channel {
         let endpoint = Channel::from_shared(self.addresses[caller].clone()).unwrap();
         let endpoint = endpoint.initial_stream_window_size(65_535);
@@ -112,7 +112,7 @@ fn begun(bytes: usize) -> Vec<u8> {
     message
 }
 
-/// The error of a call whose message does not continue.
+/// Sends the beginning of a message, and returns the error with which the call ends.
 async fn hung(channel: Channel, path: &str, sent: Vec<u8>) -> ApiError {
     let request = http::Request::post(path)
         .header("content-type", "application/grpc")
@@ -234,7 +234,7 @@ fn labelled(name: &str, labels: usize) -> Job {
     job
 }
 
-/// The largest such job that the cell accepts.
+/// The largest result of `labelled` that the cell accepts.
 fn largest(name: &str) -> Job {
     let jobs = (1..).map(|labels| labelled(name, labels));
     let fitting = jobs.take_while(|job| bytes_at_most(job) <= JOB_BYTES_MAX);
@@ -434,7 +434,7 @@ async fn streams_that_read_nothing_hold_little_and_stop_nobody() {
     let held = shared.held();
     assert!((1 << 20..EACH + (4 << 20)).contains(&held), "{held} bytes");
 
-    // A stream whose reader begins to read at last continues.
+    // A stream continues once its reader begins to read.
     let mut last = watches.pop().unwrap();
     drop((views, watches));
     let mut told = 0;

@@ -19,7 +19,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 use tonic::{Request, Response};
 
-/// Time to wait for a leader. Without one, the cell is then described without a leader.
+/// Time to wait for a leader. After this time, the cell is described without a leader.
 const LEADER_MAX: Duration = Duration::from_secs(1);
 
 /// The cell service.
@@ -45,7 +45,8 @@ impl Cells {
         for member in &mut all {
             let id = ReplicaId(member.replica);
             member.client_address = self.host.client_address(id).unwrap_or_default();
-            // The membership has the addresses of replicas that were added or have moved, the settings those of others.
+            // The membership has the addresses of replicas that were added or moved. The other addresses are in the
+            // settings.
             if member.peer_address.is_empty() {
                 member.peer_address = self.host.peer_address(id).unwrap_or_default();
             }
@@ -64,21 +65,21 @@ impl Cells {
     }
 }
 
-/// Sums over a cell.
+/// Totals over all machines and jobs of a cell.
 #[derive(Debug)]
 pub(crate) struct Sizes {
     pub(crate) version: Version,
     pub(crate) machines: u32,
     pub(crate) jobs: u64,
-    /// Claimable total of each kind, over all machines.
+    /// Claimable amount of each resource kind, over all machines.
     pub(crate) claimable: Vec<u64>,
-    /// Claimed total of each kind.
+    /// Claimed amount of each resource kind, over all machines.
     pub(crate) claimed: Vec<u64>,
-    /// Claims of each kind beyond the machines' capacity.
+    /// Claimed amount of each resource kind beyond the capacity of the machines.
     pub(crate) overcommitted: Vec<u64>,
-    /// Amount of each kind that demand profiles save, because tasks' peaks do not coincide.
+    /// Amount of each resource kind that demand profiles save, because the peaks of tasks do not coincide.
     pub(crate) demand_profiles_saved: Vec<u64>,
-    /// Age of the oldest among the machines' last load reports, if there are any.
+    /// Age of the oldest load report among the latest reports of all machines; `None` without reports.
     pub(crate) oldest_load_ms: Option<u64>,
 }
 

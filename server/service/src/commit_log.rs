@@ -1,5 +1,5 @@
-//! Log of commits for operators: all commits at debug level, and slow ones always. If nothing listens to events, each
-//! costs one comparison.
+//! Log of commits for operators: all commits at debug level, and slow ones always. If no subscriber records log events,
+//! each commit costs one comparison.
 
 use crate::counters::Judged;
 use omega_client::ApiError;
@@ -37,7 +37,7 @@ pub(crate) fn answered(
     }
 }
 
-/// Maximum number of slow commits logged per second. The next line has the number of omitted ones.
+/// Maximum number of slow commits logged per second. The next line has the number of omitted transactions.
 const SLOW_LINES_MAX: u32 = 10;
 
 /// Duration from which a commit is slow.
@@ -58,7 +58,7 @@ pub(crate) struct SlowCommits {
     told: Arc<Mutex<Told>>,
 }
 
-/// Numbers of logged and omitted events in the last second.
+/// Number of lines logged in the current second, and number of transactions omitted since the last line.
 #[derive(Debug, Default)]
 struct Told {
     since: Option<Instant>,
@@ -71,7 +71,7 @@ impl SlowCommits {
         SlowCommits { bound, told: Arc::default() }
     }
 
-    /// Logs transactions that were answered together as one line, if their answer was slow.
+    /// Logs a group of transactions in one line, if their common answer was slow.
     pub(crate) fn look(
         &self,
         (scheduler, first): (SchedulerId, u64),

@@ -83,7 +83,7 @@ struct Begun {
     evictions: usize,
     /// Version on which the transaction is based.
     base: Version,
-    /// Name of the transaction in the audit log, if there is one.
+    /// Name of the transaction in the audit log; empty without an audit log.
     of: String,
     /// Error of a transaction that did not reach the cell.
     refused: Option<ApiError>,
@@ -167,8 +167,8 @@ impl Judge {
         Some(held)
     }
 
-    /// Starts transactions in the order of the stream. Their results may arrive later. If the leader must be asked
-    /// about a transaction, the following ones wait.
+    /// Starts transactions in the order of the stream, and returns a future of their results. While the leader is asked
+    /// whether a transaction is permitted, the following transactions wait.
     async fn begin(
         &self,
         requests: Vec<proto::CommitRequest>,
@@ -267,7 +267,7 @@ impl Judge {
     }
 }
 
-/// Results of transactions, once this replica has applied the transactions.
+/// Waits until this replica has applied the transactions, and returns their results.
 async fn settled(host: &Host, answers: Vec<Answer>) -> Vec<Result<Commit, ApiError>> {
     let commit = |answer: Answer| match answer {
         Answer::Outcome(outcome) => commit_of(outcome.map_err(|rejection| (&rejection).into())),

@@ -1,10 +1,11 @@
 //! New connections: their number, handshake and caller identity.
 //!
-//! Each connection takes a slot of the listener and of its address, or is closed if there is none. Within five seconds
-//! (`Limits::handshake`) it must complete the TLS handshake, if there is one, and begin HTTP/2 (or, on the listener of
-//! the web page, send its headers: `web/listen.rs`). So silent or slow connections do not keep their slots.
+//! Each connection takes a slot of the listener and a slot of its address. If either has no free slot, the connection
+//! is closed. Within five seconds (`Limits::handshake`), a connection must complete the TLS handshake, if the listener
+//! uses TLS, and begin HTTP/2. On the listener of the web page, it must send its headers instead (`web/listen.rs`). So
+//! silent or slow connections do not keep their slots.
 //!
-//! When few slots for calls are left, connections are read later: see `slowdown.rs`.
+//! When few slots for calls are left, the server delays reading from connections: see `slowdown.rs`.
 
 use crate::identity::Caller;
 use crate::limits::{Limits, Places as Calls};
@@ -83,10 +84,10 @@ impl Drop for Place {
     }
 }
 
-/// Accepted connections, after their handshake.
+/// Returns the accepted connections, after their handshake.
 ///
-/// Without certificates, every caller is `anyone`. If `calls`, the slots of calls, is given, connections are read later
-/// when few slots are free.
+/// Without certificates, every caller is `anyone`. `calls` are the slots of calls; if they are given, the server delays
+/// reading from connections when few slots are free.
 pub(crate) fn incoming(
     listener: TcpListener,
     door: Door,
@@ -115,7 +116,7 @@ pub(crate) fn incoming_http1(
     connections
 }
 
-/// Checks that a connection must pass.
+/// Requirements for a new connection: certificates, protocol and limits.
 #[derive(Clone, Debug)]
 struct Threshold {
     door: Door,
@@ -193,7 +194,7 @@ async fn begin(
 #[derive(Debug)]
 pub(crate) struct Connection {
     stream: Stream,
-    /// Number of bytes of the preface that were passed on. They were read during the handshake.
+    /// Number of bytes of the preface that were passed on. The whole preface was read during the handshake.
     first: usize,
     caller: Arc<Caller>,
     /// Slowdown of the connection, if any.

@@ -1,8 +1,7 @@
 //! Counters of each scheduler's transactions.
 //!
-//! A transaction is counted where it is answered, so each replica counts the transactions of its own callers, and the
-//! sum over the replicas is that of the cell. The leader could count applied transactions, but not those that are
-//! rejected before they get into the log.
+//! Each replica counts the transactions that it answers, so the sum over all replicas covers the cell. The leader alone
+//! could count applied transactions, but not transactions that are rejected before they get into the log.
 
 use omega_core::{Commit, Item, SchedulerId, Version};
 use parking_lot::Mutex;

@@ -24,10 +24,11 @@ use tonic::Status;
 /// should follow. A single change is sent at once.
 const GATHER: Duration = Duration::from_millis(5);
 
-/// Interval at which the cell's time is checked. It is sent at most once a second.
+/// Interval at which the cell's time is checked. The time is sent at most once a second.
 const TIME_LOOK: Duration = Duration::from_millis(500);
 
-/// Number of changes from which a delta is large. Large deltas are built one at a time, and full ones are shared.
+/// Number of changes from which a delta is large. Large deltas are built one at a time; full deltas are shared by
+/// streams.
 const LARGE: usize = 4096;
 
 /// The reader of a stream.
@@ -82,8 +83,8 @@ impl Rest {
     }
 }
 
-/// Removes jobs, tasks and tenants that the caller may not see. Free amounts of machines and counts of rules about
-/// other tasks remain, because they are needed to explain placements.
+/// Removes jobs, tasks and tenants that the caller may not see. The machines' free amounts, and the counts for rules
+/// about other tasks, remain: explanations of placements need them.
 fn keep_seen(cell: &Cell, caller: &Caller, delta: &mut Delta) {
     // The owner of a job that the cell has forgotten is unknown, so the job's id is sent to all.
     delta.jobs.retain(|job| cell.job(job.id).is_none_or(|known| caller.sees(known)));

@@ -71,7 +71,7 @@ pub struct Words {
 pub struct Onlooker(Host);
 
 impl CellHandle for Onlooker {
-    /// Nothing is registered. The handle never commits, so the returned id is not used.
+    /// Registers nothing, because the handle never commits. The returned id is not used.
     fn register(&self, _: Text) -> Result<(SchedulerId, u64), HandleError> {
         Ok((SchedulerId(u32::MAX), 0))
     }

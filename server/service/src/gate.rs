@@ -62,7 +62,8 @@ impl<S> Gate<S> {
 }
 
 impl<S> Gate<S> {
-    /// Adds the deadline of the request's message, and the account of its bytes.
+    /// Wraps the body of a request, to enforce the deadline of its message and to count its bytes. Returns the new
+    /// request, and the account of the bytes.
     fn timed(
         &self,
         request: Request<Body>,
@@ -85,7 +86,7 @@ impl<S> Gate<S> {
     }
 }
 
-/// The caller of a request. If the connection has none, the caller is unidentified.
+/// Returns the caller of a request, or an error if the connection has no caller.
 fn caller(request: &Request<Body>) -> Result<Arc<Caller>, ApiError> {
     let nobody = || ApiError::new(ErrorCode::Unauthenticated, "the caller is not identified");
     request.extensions().get::<Arc<Caller>>().cloned().ok_or_else(nobody)
@@ -142,7 +143,7 @@ where
         if let Some(audited) = audited.clone() {
             request.extensions_mut().insert(audited);
         }
-        // `poll_ready` was called on this service, so this instance must be the one that is called.
+        // `poll_ready` was called on this instance, so this instance must be called, and not its clone.
         let next = self.inner.clone();
         let mut inner = std::mem::replace(&mut self.inner, next);
         Box::pin(async move {
@@ -166,7 +167,7 @@ fn refused(error: ApiError) -> Answer {
     Box::pin(async { Ok(refused) })
 }
 
-/// Writes a call to the audit log, and counts a denial.
+/// Writes a call to the audit log, if the call is of an audited kind or was denied.
 fn note(audited: &Audited, rule: &roles::Rule, response: &Response<Body>) {
     let error = Status::from_header_map(response.headers())
         .filter(|status| status.code() != Code::Ok)
@@ -177,7 +178,7 @@ fn note(audited: &Audited, rule: &roles::Rule, response: &Response<Body>) {
     }
 }
 
-/// Replaces the message of a call that failed before its service was called by a message of the API.
+/// Rewords the error of a call that failed before it reached its service, so that the error has the form of the API.
 fn reworded(response: Response<Body>) -> Response<Body> {
     match Status::from_header_map(response.headers()) {
         Some(status) if status.code() != Code::Ok => reword(status).into_http(),
@@ -185,7 +186,7 @@ fn reworded(response: Response<Body>) -> Response<Body> {
     }
 }
 
-/// Error for a message that the transport cannot decode, as an error of the caller.
+/// Turns the transport's error for an undecodable message into an error of the caller. Returns other errors unchanged.
 pub(crate) fn reword(status: Status) -> Status {
     // Errors of the API can be recognised by their details.
     if !status.details().is_empty() {

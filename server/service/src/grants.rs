@@ -1,9 +1,9 @@
 //! Permissions that depend on the content of a call: jobs, machines and names.
 //!
-//! Every item of a transaction is checked. The properties on which the checks depend (a job's scheduler, tenant and
-//! precedence; a scheduler's name) never change while the object is known. So a check stays valid until the command is
-//! applied, on any replica. If an object is unknown to this replica, the leader is asked once, and if the leader does
-//! not know it either, the call is denied.
+//! Every item of a transaction is checked. The checks depend on a job's scheduler, tenant and precedence, and on a
+//! scheduler's name. These properties never change while the object exists, so a check stays valid until the command is
+//! applied, on any replica. If this replica does not have an object, it catches up with the leader once. If the object
+//! is still missing, the call is denied.
 
 use crate::host::Host;
 use crate::identity::{Caller, Grant, Role, is_worker_of};
@@ -19,7 +19,7 @@ use std::sync::Arc;
 use tokio::time::Instant;
 use tonic::Request;
 
-/// Caller of a request. A request without one is unidentified.
+/// Returns the caller of a request, or an error if the request has no caller.
 pub(crate) fn caller<T>(request: &Request<T>) -> Result<Arc<Caller>, ApiError> {
     let known = request.extensions().get::<Arc<Caller>>();
     known.cloned().ok_or_else(|| denied("the caller is not identified".to_owned()))
@@ -60,9 +60,9 @@ pub(crate) fn may_be_machine(caller: &Caller, name: &str) -> Result<(), ApiError
     }
 }
 
-/// Returns a machine with the changes that the caller may make. An agent may lower its machine's
-/// amounts and report its images. Its taints are kept, and other changes (amounts, labels) require
-/// an operator.
+/// Returns the new description of a machine, with the changes that the caller may make. An agent may lower its
+/// machine's amounts and report the machine's images. The machine's taints are kept. All other changes (higher amounts,
+/// labels) require an operator.
 ///
 /// # Errors
 /// If an agent's change would attract more tasks to its machine.
@@ -206,8 +206,8 @@ impl Grant {
         }
     }
 
-    /// Checks the job of an evicted task. Any task may be evicted for a claim of higher precedence, and the cell checks
-    /// this. This check rejects only evictions of tasks that no claim of this scheduler could displace.
+    /// Checks the job of an evicted task. The cell itself checks that each eviction is for a claim of higher
+    /// precedence. This check rejects only evictions of tasks that no claim of this scheduler could displace.
     fn check_victim(&self, cell: &Cell, id: JobId) -> Result<(), Refused> {
         let Some(job) = known(cell, id)? else { return Ok(()) };
         if job.precedence.0 >= self.precedence_max {
@@ -218,7 +218,7 @@ impl Grant {
     }
 }
 
-/// The job with this id; `None` if it has ended, in which case the cell rejects the item.
+/// Returns the job with this id. `None` means that the job has ended; the cell then rejects the item.
 fn known(cell: &Cell, id: JobId) -> Result<Option<&Arc<omega_core::Job>>, Refused> {
     match cell.job(id) {
         None if id >= cell.next_job() => Err(Refused::Unknown(format!("there is no job {id}"))),
@@ -308,7 +308,7 @@ mod tests {
         }
     }
 
-    /// The labels without and with the agent label.
+    /// An agent may reduce its machine, with or without the agent label added.
     #[test]
     fn an_agent_offers_less_of_its_machine_and_never_more() {
         let caller = |role| Caller { role, ..Caller::local() };

@@ -2,8 +2,8 @@
 //!
 //! Each byte is counted where it enters or leaves (`bodies.rs`, `deltas.rs`), for its caller and for all callers
 //! together. A caller at its limit can make no further calls until it has read something, and its streams wait. So the
-//! memory for clients is bounded, whatever they send or leave unread. Operators and replicas, and agents, have separate
-//! accounts, because they must get through when everything else is full.
+//! memory for clients is bounded, regardless of the data that they send or leave unread. Operators and replicas share a
+//! separate account, and agents have another: these callers must get through when everything else is full.
 //!
 //! Invariant: `all` is the sum of `callers`, and no caller in it has 0 bytes.
 
@@ -41,7 +41,7 @@ impl Accounts {
         Holder { account: account.clone(), caller: caller.name.clone() }
     }
 
-    /// The sum over all callers that share the bound.
+    /// Bytes held for the callers of the usual account.
     #[cfg(test)]
     pub(crate) fn bytes(&self) -> usize {
         self.usual.0.lock().all
@@ -89,7 +89,8 @@ impl Holder {
         self.account.0.lock().has_room(&self.caller)
     }
 
-    /// Polls for room. If there is none, the task is woken once there is some.
+    /// Returns `Ready` if the caller is below its limit. Otherwise registers the task to be woken when bytes are
+    /// released.
     pub(crate) fn poll_room(&self, cx: &mut Context<'_>) -> Poll<()> {
         let mut sums = self.account.0.lock();
         if sums.has_room(&self.caller) {

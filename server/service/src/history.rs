@@ -165,13 +165,13 @@ pub(crate) struct TaskNotes(std::collections::HashMap<TaskId, TaskNote>);
 
 #[derive(Debug, Default)]
 struct TaskNote {
-    /// Restarts of the task's program on its machines, and losses of its supervisor.
+    /// Number of restarts of the task's program on its machines, including those after the loss of its supervisor.
     restarts: u32,
     /// Last end of the task's program.
     end: Option<RunEnd>,
 }
 
-/// Whether the task's program starts again after the event, without a failure that the cell counts.
+/// Whether the event is a restart of the task's program that the cell does not count as a failure.
 fn is_restart(event: &Event) -> bool {
     let is_killed = |end: &RunEnd| end.reason == EndReason::SupervisorLost;
     match event.kind {
@@ -182,7 +182,7 @@ fn is_restart(event: &Event) -> bool {
 }
 
 impl TaskNotes {
-    /// Reads events, the newest first.
+    /// Collects the details from events, which must be given with the newest first.
     pub(crate) fn of<'c>(events: impl Iterator<Item = &'c Event>) -> TaskNotes {
         let mut notes = TaskNotes::default();
         for event in events {

@@ -20,17 +20,17 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tokio::sync::{oneshot, watch};
 use tokio::time::Instant;
 
-/// Pause before a request without a reply is sent again: a tenth of an election.
+/// Pause before a request without a reply is sent again: about a tenth of the time that an election takes.
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// Longest time for which a request to a leader with a full disk is repeated: several elections.
+/// Longest time for which a request to a leader with a full disk is repeated: the time of several elections.
 const FULL_MAX: Duration = Duration::from_secs(3);
 
-/// Longest time for which a reply is delayed until this replica has applied the change. It is far longer than a message
-/// takes, but short for people.
+/// Maximum delay of a reply while this replica has not applied the change. The delay is far longer than a message
+/// takes, but still short for people.
 const CATCH_UP: Duration = Duration::from_secs(1);
 
-/// Longest wait for this replica's own snapshot before another copy of the state is made. It is far longer than the
+/// Maximum wait for this replica's own snapshot, before another copy of the state is made. It is far longer than the
 /// largest cells need.
 const IMAGE_MAX: Duration = Duration::from_secs(10);
 
@@ -43,7 +43,7 @@ const QUORUM_PAUSE: Duration = Duration::from_millis(100);
 /// Interval at which the publishing thread checks whether it should end, while nothing changes.
 const IDLE: Duration = Duration::from_millis(200);
 
-/// Interval at which to check whether the replica has stopped, after which the process should end soon.
+/// Interval of the check whether the replica has stopped. It is short, because the process should then end soon.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
 /// The cell behind a server. Clones share it.
@@ -103,8 +103,8 @@ impl Host {
         Host { cell, versions, metrics, leases, observer, peers_heard, peers: None }
     }
 
-    /// Returns the host with the connections `peers`, for a replica that sends to others through them. It rejects new
-    /// members to which they cannot connect.
+    /// Returns the host with connections to the other replicas. The host then rejects new members for which `peers` has
+    /// no address.
     #[must_use]
     pub fn with_peers(self, peers: Peers) -> Host {
         Host { peers: Some(peers), ..self }
@@ -149,11 +149,11 @@ impl Host {
         }
     }
 
-    /// This replica's state at one version, copied while commits go on. The copy takes long for a large cell, so do not
-    /// make it on a thread that others wait for.
+    /// Copies this replica's state at one version, while commits go on. A copy of a large cell takes long, so do not
+    /// make it on a thread that must stay responsive.
     ///
     /// # Errors
-    /// If this replica is always busy with its own snapshots.
+    /// If this replica stays busy with its own snapshots for too long.
     pub fn image(&self) -> Result<Image, ApiError> {
         match &self.cell {
             HostedCell::Memory(cell, _) => Ok(cell.image()),
@@ -303,7 +303,7 @@ impl Host {
         Ok(outcome)
     }
 
-    /// Waits until this replica's state includes everything that was answered anywhere before this call.
+    /// Waits until this replica's state includes every change that any replica confirmed before this call.
     ///
     /// # Errors
     /// If no leader answers in time.
@@ -394,8 +394,8 @@ impl Host {
         }
     }
 
-    /// Repeats a request until there is a reply, or the deadline has passed. While the leader's disk is full, it repeats the
-    /// request only for the time in which another replica could take over.
+    /// Repeats a request until there is a reply, or the deadline has passed. While the leader's disk is full, the
+    /// request is repeated only for the time that another replica may need to take over.
     async fn insist(&self, ask: impl Fn() -> Pending, until: Instant) -> Result<Answer, ApiError> {
         let full_until = until.min(Instant::now() + FULL_MAX);
         loop {
@@ -416,8 +416,8 @@ impl Host {
         }
     }
 
-    /// Waits until this replica has a version, but only for a short time: an isolated replica then replies with its own
-    /// state.
+    /// Waits a short time for this replica to reach a version. After this time, an isolated replica replies with its
+    /// older state.
     pub(crate) async fn reach(&self, version: Version) {
         if *self.versions.borrow() >= version {
             return;
@@ -458,7 +458,7 @@ pub enum Try {
 pub enum Pending {
     /// The results, which have arrived.
     Here(Vec<Answer>),
-    /// Receiver of the results, and their number. If the sender is dropped, their outcome is unknown.
+    /// Receiver of the results, and the number of results. If the sender is dropped, the outcomes are unknown.
     ToCome(oneshot::Receiver<Vec<Answer>>, usize),
 }
 
@@ -508,7 +508,8 @@ pub(crate) fn done(outcome: Outcome) -> Result<Version, ApiError> {
     }
 }
 
-/// Advances the time of a cell in memory if something in the cell depends on it, as a leading replica does.
+/// Advances the time of a cell in memory, if something in the cell depends on the time. In a replicated cell, the
+/// leader does this.
 fn tell_time(cell: &SharedCell) {
     let now_ms = unix_ms();
     let old = |cell: &Cell| cell.now_ms().saturating_add(TIME_AGE_MAX_MS) <= now_ms;
@@ -518,7 +519,8 @@ fn tell_time(cell: &SharedCell) {
     }
 }
 
-/// The time of this machine. A clock before 1970 counts as 1970; the cell never moves its time back.
+/// The time of this machine, in milliseconds since 1970. An earlier clock counts as 1970; the cell never moves its time
+/// back.
 pub(crate) fn unix_ms() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64)
 }

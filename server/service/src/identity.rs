@@ -40,11 +40,11 @@ pub struct Caller {
 /// Role of a caller, with its permissions.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Role {
-    /// May read everything, or if tenants are listed, only their objects.
+    /// May read everything, or if tenants are listed, only objects of these tenants.
     Reader(Vec<Box<str>>),
     /// May submit, read and kill jobs of its tenants.
     Submitter(Owner),
-    /// A submitter restricted to jobs whose names begin with its own name.
+    /// A submitter restricted to jobs whose names begin with the submitter's name.
     Application(Owner),
     /// May place the jobs of one scheduler.
     Scheduler(Grant),
@@ -78,7 +78,8 @@ impl Role {
 /// Permissions of a scheduler.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Grant {
-    /// Scheduler named by the jobs. The caller's own scheduler name is this, or this with a worker's number appended.
+    /// Name of the scheduler, as given in its jobs. The caller registers under this name, or under this name with a
+    /// worker's number appended.
     pub scheduler: Box<str>,
     /// Tenants whose jobs the scheduler may place; all tenants if empty.
     pub tenants: Vec<Box<str>>,
@@ -109,7 +110,7 @@ pub enum IdentityError {
     /// The certificate cannot be read. Have another one issued.
     #[error("the certificate cannot be read: present another one, see docs/security.md")]
     Unreadable,
-    /// The certificate does not have exactly one name of an omega caller. Have one issued that does.
+    /// The certificate does not have exactly one name of an omega caller. Have a certificate with one such name issued.
     #[error("the certificate has {0} URI names: must have exactly one, omega://CELL/ROLE/NAME")]
     Names(usize),
     /// The certificate is for another cell. Have one issued for this cell.
@@ -142,7 +143,7 @@ impl Caller {
         Caller { name: "local".into(), role: Role::Replica(None) }
     }
 
-    /// The owner of a certificate, which must be for this cell.
+    /// The owner of a certificate. If the certificate is not valid for this cell, the caller is unidentified.
     #[must_use]
     pub fn of_certificate(der: &[u8], cell: &str) -> Caller {
         let names = match uri_names(der) {
@@ -185,7 +186,7 @@ fn uri_names(der: &[u8]) -> Option<Vec<String>> {
     Some(names.value.general_names.iter().filter_map(uri).collect())
 }
 
-/// Whether a name may be part of such a URI. Escapes are not supported, so that each name has only one spelling.
+/// Whether a name may be part of a caller's URI. Escapes are not supported, so that each name has only one spelling.
 #[must_use]
 pub fn is_plain(name: &str) -> bool {
     let plain = |c: char| c.is_ascii_alphanumeric() || "._~-".contains(c);

@@ -34,8 +34,8 @@ impl Jobs {
         Jobs { host, explanations, tenant_tasks: TenantTasks::new(tenant_tasks) }
     }
 
-    /// Submits a job. If an identical job exists, its id is returned, and the request is counted only once. The flag is
-    /// whether the existing job has ended.
+    /// Submits a job, and returns its id. If an identical job exists, returns that job's id, and does not count its
+    /// tasks again. The flag is true if all tasks of the existing job have ended.
     async fn submit(&self, job: &Job, until: Instant) -> Result<(JobId, bool), ApiError> {
         let admitted = self.tenant_tasks.admit(&self.host, &job.tenant, job.task_count());
         let submitted = match &admitted {
@@ -45,7 +45,7 @@ impl Jobs {
         match submitted {
             Ok(Outcome::Job(id)) => Ok((id, false)),
             Ok(_) => Err(unknown()),
-            // The rejection may be about a later version than this replica has, so the replica catches up first.
+            // The rejection may refer to a job that this replica has not applied yet, so the replica catches up first.
             Err(error) if matches!(error.code, ErrorCode::NameTaken | ErrorCode::NotAdmitted) => {
                 self.host.refresh(until).await?;
                 let same = self.host.read(|cell| {
@@ -270,7 +270,7 @@ impl JobService for Jobs {
     ) -> Answered<Self::WatchJobsStream> {
         let caller = caller(&request)?;
         reach::may_watch(&caller, &request.get_ref().name_prefix)?;
-        // The first message must include everything that was answered anywhere before this call.
+        // The first message must include every change that any replica confirmed before this call.
         self.host.refresh(deadline(&request)).await?;
         let prefix = request.into_inner().name_prefix;
         Ok(Response::new(JobsWatch::of_prefix(self.host.clone(), caller, prefix).jobs().boxed()))

@@ -1,12 +1,13 @@
 //! Watches of jobs: changes of one job, or of all jobs with a name prefix.
 //!
-//! Every stream begins with the full state. So a client that compares it with its own state misses nothing between two
-//! streams, and need not remember a version. Jobs are read a few at a time, so that commits go on meanwhile; changes
-//! made during that time are sent afterwards. After that, the cost of a watch depends only on the number of changes.
+//! Every stream begins with the full state. A client compares this state with its own, so it misses no change between
+//! two streams, and need not remember a version. Jobs are read a few at a time, so that commits go on meanwhile;
+//! changes made during that time are sent afterwards. From then on, the cost of a watch depends only on the number of
+//! changes.
 //!
-//! A message is built when the transport asks for it, that is, when the reader has room. Between two messages a watch
-//! stores only its position among the jobs or changes. So a reader that stops reading occupies one message, of some
-//! [`MESSAGE_BYTES`], however large the cell is.
+//! A message is built when the transport asks for it, that is, when the reader has room. Between two messages, a watch
+//! stores only its position among the jobs or changes. So a reader that stops reading occupies one message of about
+//! [`MESSAGE_BYTES`], regardless of the size of the cell.
 
 use crate::host::Host;
 use crate::identity::Caller;
@@ -23,14 +24,14 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tonic::Status;
 
-/// Time for which changes are batched. It is shorter than it would be for people, because programs wait for the
-/// changes.
+/// Time for which changes are batched. It is short, because programs wait for the changes.
 const GATHER: Duration = Duration::from_millis(10);
 
-/// Maximum number of jobs or changes that are read per lock of the cell, which takes some hundred microseconds.
+/// Maximum number of jobs or changes that are read under one lock of the cell. Reading them takes some hundred
+/// microseconds.
 const LOOK_MAX: usize = 2048;
 
-/// Size from which nothing more is added to a message.
+/// Size in bytes at which a message is full.
 const MESSAGE_BYTES: usize = 64 << 10;
 
 /// One watch.
@@ -290,8 +291,8 @@ impl Page {
         self.bytes >= MESSAGE_BYTES
     }
 
-    /// Adds a job from a task on, in place of single tasks of the job that were added before. If the page fills up
-    /// before the job's end, returns the position to continue from. At least one task is added.
+    /// Adds a job, beginning with one of its tasks, and replaces single tasks of the job that were added before. Adds
+    /// at least one task. If the page fills up before the end of the job, returns the position to continue from.
     fn add_job(&mut self, cell: &Cell, from: Cursor) -> Option<Cursor> {
         let id = from.job;
         let spec = cell.job(id)?;

@@ -1,11 +1,11 @@
 //! Limits on concurrent calls and call rates of callers.
 //!
-//! Calls beyond a limit are rejected at once with a retry delay. Nothing queues here, so admitted calls are answered,
-//! and the newest calls are shed. Operators have separate slots, so that they get through when everything else is full.
-//! Agents and schedulers' leases have priority.
+//! Calls beyond a limit are rejected at once with a retry delay. Calls are never queued here: admitted calls are
+//! answered, and the newest calls are shed. Operators have separate slots, so that they get through when everything
+//! else is full. Agents and schedulers' leases have priority.
 //!
-//! Rejections cost time, too, so callers near a limit are slowed down first: their connections are read later
-//! (`turns.rs`). Only calls that arrive nevertheless are rejected.
+//! Rejections cost time, too, so callers near a limit are slowed down first: the server delays reading from their
+//! connections (`turns.rs`). Only calls that arrive nevertheless are rejected.
 
 use crate::held::{Accounts, Holder};
 use crate::identity::{Caller, Role};
@@ -79,9 +79,10 @@ impl Default for Deadlines {
 }
 
 impl Default for Limits {
-    /// Defaults. A replica answers some ten thousand calls a second: one caller gets half of them, and a burst of two
-    /// seconds. Each open stream, and each connection, costs some ten kilobytes. A tenant may have as many tasks as
-    /// four of the largest jobs; with one task in each job, they take some four gigabytes.
+    /// Default limits. A replica answers some ten thousand calls a second. One caller gets half of this rate, with
+    /// bursts of two seconds' worth of calls. Each open stream and each connection costs some ten kilobytes. A tenant
+    /// may have as many tasks as four of the largest jobs. If each of these tasks is a job of its own, they take some
+    /// four gigabytes.
     fn default() -> Limits {
         Limits {
             calls: 1024,
@@ -114,7 +115,7 @@ impl Limits {
     }
 }
 
-/// Number of tracked callers. Beyond it, callers whose burst has refilled are dropped.
+/// Number of tracked callers at which callers whose burst has refilled are dropped.
 const CALLERS_MAX: usize = 4096;
 
 /// Retry delay for a caller that got no slot: several times the duration of most calls.
@@ -161,7 +162,7 @@ enum Open {
 #[derive(Debug)]
 pub(crate) struct Place {
     _of_all: Taken,
-    /// Slot of the caller; `None` for calls that are not counted for their caller.
+    /// Slot within the caller's own limit; `None` for calls without such a limit.
     _of_caller: Option<OfCaller>,
 }
 
@@ -276,7 +277,8 @@ impl Places {
             Open::Calls => (self.limits.calls_each(), "calls"),
         };
         let mut callers = self.callers.lock();
-        // It was counted just now, and only callers without recent calls are dropped.
+        // The record exists: the call was counted just now, and only records of callers without recent calls are
+        // dropped.
         let used = callers.get_mut(caller).ok_or_else(|| {
             full(
                 "this replica has dropped its \
@@ -308,7 +310,7 @@ fn full(why: &str, pause: Duration) -> ApiError {
 struct Bucket {
     /// Time at which the bucket would have been empty if it filled without bound.
     empty_at: Instant,
-    /// Cost of one call.
+    /// Cost of one call, as the time to refill it.
     cost: Duration,
     /// Capacity of the bucket, as the time to fill it.
     burst: Duration,
@@ -325,8 +327,8 @@ impl Bucket {
         now.saturating_duration_since(self.empty_at) >= self.burst
     }
 
-    /// Takes a token, or returns the time until there is one. Vital calls may overdraw the bucket by a quarter of the
-    /// burst.
+    /// Takes a token, or returns the time until one is available. Vital calls may overdraw the bucket by a quarter of
+    /// the burst.
     fn take(&mut self, need: Need, now: Instant) -> Result<(), Duration> {
         if let Some(oldest) = now.checked_sub(self.burst) {
             self.empty_at = self.empty_at.max(oldest);
@@ -433,7 +435,7 @@ mod tests {
     }
 
     proptest! {
-        /// In no interval does a caller make more calls than its rate allows, plus one burst.
+        /// In any interval, a caller makes at most the calls that its rate allows, plus one burst.
         #[test]
         fn nobody_gets_more_than_the_rate(
             per_second in 1..500_u32,

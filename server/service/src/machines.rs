@@ -31,7 +31,7 @@ impl Machines {
 }
 
 impl Machines {
-    /// Number of machines that a selector matches now. A typing error shows in this number.
+    /// Number of machines that a selector matches now. An unexpected number shows a typing error in the selector.
     fn count(&self, selector: &MachineSelector) -> u32 {
         let matched = |cell: &Cell| {
             cell.machines().filter(|state| selector.matches(state.machine)).count() as u32
@@ -75,8 +75,8 @@ fn named(machine: Option<&proto::MachineRef>) -> String {
     }
 }
 
-/// The machine with a time by which tasks have to leave it, or without such a time if `leave_by` is `None`. Returns
-/// `None` if nothing changes.
+/// Sets the time by which tasks have to leave a machine, or removes it if `leave_by` is `None`. Returns the changed
+/// machine, or `None` if nothing changes.
 fn evacuated(machine: &Machine, leave_by: Option<u64>) -> Option<Machine> {
     let (key, effect) = (DRAIN_BY.into(), TaintEffect::NoSchedule);
     let taint = leave_by.map(|ms| Taint { key, value: ms.to_string().into(), effect });

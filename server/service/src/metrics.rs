@@ -34,7 +34,7 @@ struct Counted {
     failed: AtomicU64,
     /// Time from the request of a transaction to its answer.
     commit: Durations,
-    /// Times of groups of commands in a cell in memory. A replica has times of its stages instead.
+    /// Time to apply each group of commands to a cell in memory. A replica has times of its stages instead.
     applied: Durations,
     streams: AtomicU64,
     agents: AtomicU64,
@@ -123,7 +123,8 @@ impl Metrics {
 
     /// Sets the certificates presented to clients.
     pub(crate) fn show(&self, certificates: &Arc<Certificates>) {
-        // If they are set already, they are the same: all listeners for clients have the same certificates.
+        // If certificates are set already, they are the same ones: all listeners for clients have the same
+        // certificates.
         let _ = self.counted.certificates.set(certificates.clone());
     }
 

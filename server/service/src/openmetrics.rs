@@ -1,7 +1,7 @@
 //! Writer of metrics in the OpenMetrics text format.
 //!
-//! It hides the encoding library from servers and schedulers, and applies the naming rules: a counter's name ends with
-//! `_total`, and a unit follows the name.
+//! The writer hides the encoding library from servers and schedulers, and applies the naming rules: a counter's name
+//! ends with `_total`, and a unit follows the name.
 
 use omega_store::replica::Histogram;
 use prometheus_client::collector::Collector;
@@ -18,7 +18,7 @@ pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; cha
 static SECONDS: Unit = Unit::Seconds;
 static BYTES: Unit = Unit::Bytes;
 
-/// Name and help text of a metric. The name lacks `omega_` at its beginning, and the unit and `_total` at its end.
+/// Name and help text of a metric. The name is given without the prefix `omega_`, the unit, and the suffix `_total`.
 #[derive(Clone, Debug)]
 pub struct Figure {
     name: &'static str,

@@ -1,7 +1,7 @@
 //! Visibility of jobs: a caller sees the jobs of its tenants, and an application only the jobs with its name.
 //!
 //! The properties that are checked never change while a job exists, so a check stays valid until the command is
-//! applied. To a caller, a job that it may not see does not exist.
+//! applied. A job that a caller may not see is reported to the caller as nonexistent.
 
 use crate::identity::{Caller, Owner, Role};
 use crate::roles::denied;
@@ -33,8 +33,8 @@ impl Caller {
         self.sees_tenant(&job.tenant) && self.is_named_well(&job.name)
     }
 
-    /// Whether the caller may see a job's programs, with environment and payload. Operators may, and callers with a
-    /// role in the job's tenant.
+    /// Whether the caller may see a job's programs, with environment and payload. Operators may see them, and so may
+    /// readers and owners of the job's tenant.
     pub(crate) fn sees_programs(&self, job: &Job) -> bool {
         match &self.role {
             Role::Operator => true,

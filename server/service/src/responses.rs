@@ -12,7 +12,7 @@ pub(crate) fn job_with_programs(cell: &Cell, id: JobId) -> proto::JobStatus {
     proto::JobStatus { job: cell.job(id).map(|job| (&**job).into()), target, ..job(cell, id) }
 }
 
-/// The description that a job's tasks are to follow, if it differs from the job's present description.
+/// The description to which a job is being updated, if it differs from the job's present description.
 fn target(cell: &Cell, id: JobId) -> Option<&Job> {
     let target = cell.job_target(id)?;
     (cell.job(id)? != target).then_some(&**target)
@@ -34,7 +34,7 @@ pub(crate) fn versions(cell: &Cell, id: JobId, with_programs: bool) -> Vec<proto
     first.into_iter().chain(kept).collect()
 }
 
-/// Adds the progress of a job towards its version.
+/// Adds to a message the progress of a job's update to its latest version.
 fn add_progress(cell: &Cell, id: JobId, told: &mut proto::JobStatus) {
     let Some((job, target)) = cell.job(id).zip(cell.job_target(id)) else { return };
     told.version = cell.job_version(id).unwrap_or_default();

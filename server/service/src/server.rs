@@ -36,7 +36,7 @@ const KEEP_ALIVE_MAX: Duration = Duration::from_secs(5);
 const STREAM_WINDOW: u32 = 1 << 20;
 const CONNECTION_WINDOW: u32 = 4 << 20;
 
-/// The checks of calls before a service gets them.
+/// Parts of the gate that each call passes before it reaches a service.
 struct Gate {
     audit: Option<Arc<AuditLog>>,
     limits: Limits,
@@ -85,7 +85,7 @@ fn client_services(
         let builder = tonic_reflection::server::Builder::configure()
             .register_encoded_file_descriptor_set(proto::DESCRIPTORS)
             .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET);
-        // The services for peers are not among those offered here.
+        // Reflection does not list the services for peers.
         let names = roles::services_of_clients().into_iter();
         names.fold(builder, tonic_reflection::server::Builder::with_service_name)
     };

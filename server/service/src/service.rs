@@ -13,8 +13,8 @@ pub(crate) type Answered<T> = Result<Response<T>, Status>;
 /// Maximum and default number of items of a page.
 pub(crate) const PAGE_MAX: usize = 1000;
 
-/// Size from which nothing more is added to a page: a quarter of the largest message. The bounds on jobs and machines
-/// keep the last item below another quarter.
+/// Size at which a page is full: a quarter of the largest message. The last item may exceed this size by less than
+/// another quarter, because the sizes of jobs and machines are bounded.
 pub(crate) const PAGE_BYTES: usize = 1 << 20;
 
 /// Bytes and items that are left in a page. At least one item always fits.
@@ -111,7 +111,7 @@ pub(crate) fn page_size(asked: u32) -> usize {
 /// Start of a page, as the number of items before it. The token of the first page is empty.
 ///
 /// # Errors
-/// If the token is not one that a page has ended with.
+/// If the token is not a page token.
 pub(crate) fn page_start(token: &str) -> Result<u64, ApiError> {
     match token {
         "" => Ok(0),

@@ -13,7 +13,7 @@ use std::task::{Context, Poll};
 use std::time::Instant;
 use tokio::time::{Sleep, sleep_until};
 
-/// Limit that slows one connection.
+/// State of the slowdown of one connection.
 #[derive(Debug)]
 pub(crate) struct Slowdown {
     places: Places,
@@ -39,7 +39,7 @@ impl Slowdown {
         Slowdown { places, caller, ticket: None, since: None, alarm: None, passes_on: false }
     }
 
-    /// Whether the connection may be read now. If not, its task is woken when it may.
+    /// Whether the connection may be read now. If not, the connection's task is woken later.
     pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let now = Instant::now();
         let until = *self.since.get_or_insert(now) + HELD_MAX;
@@ -60,7 +60,7 @@ impl Slowdown {
         Poll::Ready(())
     }
 
-    /// Records that there was nothing to read. A turn of the connection passes to the next one.
+    /// Records that there was nothing to read. If the connection has a turn, passes the turn on.
     pub(crate) fn idle(&mut self) {
         if std::mem::take(&mut self.passes_on)
             && let Some(lane) = self.places.lane(&self.caller)

@@ -1,8 +1,8 @@
 //! Large deltas: encoded once, and shared by all readers of the same state.
 //!
-//! A full delta is as large as the cell, and every stream may request one. So only one is built at a time, and it is
-//! shared as long as it has readers. Its bytes are counted for the reader for which it was built. If this reader is at
-//! its limit, no further delta is built for it.
+//! A full delta is as large as the cell, and every stream may request one. So only one large delta is built at a time,
+//! and a full delta is shared as long as it has readers. The bytes of a delta are counted for the reader for which it
+//! was built. No further delta is built for a reader at its limit.
 
 use crate::held::{Held, Holder};
 use crate::identity::Caller;
@@ -16,8 +16,8 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 use tokio::sync::{Semaphore, SemaphorePermit};
 
-/// Slowest accepted rate of reading a large delta, in bytes per second. The reader also has the longest time of a call
-/// in addition.
+/// Slowest accepted rate of reading a large delta, in bytes per second. In addition, the reader has the longest time
+/// limit of a call.
 const BYTES_PER_SECOND_MIN: u64 = 256 << 10;
 
 /// Interval at which a waiting stream checks for its turn: a fraction of the time in which a large delta is built.
@@ -124,7 +124,8 @@ pub(crate) struct Reading {
 }
 
 impl Reading {
-    /// Starts reading. The reader has `patience` and the time for the delta's bytes.
+    /// Starts reading. The reader's time limit is `patience`, plus the time for the delta's bytes at the slowest
+    /// accepted rate.
     pub(crate) fn begin(snapshot: Arc<Snapshot>, patience: Duration) -> Reading {
         let bytes = snapshot.bytes() as u64;
         let patience = patience + Duration::from_secs(bytes / BYTES_PER_SECOND_MIN);

@@ -27,7 +27,7 @@ pub(crate) struct Observer {
     started: u64,
     began: Instant,
     submit_index: SubmitIndex,
-    /// The last summary. Locked while it is computed, so that concurrent readers share it.
+    /// The last summary. The lock is held while a summary is computed, so that concurrent readers share the result.
     summary: Mutex<Option<(Instant, Arc<Summary>)>>,
 }
 
@@ -46,7 +46,7 @@ impl Observer {
     }
 }
 
-/// Records the numbers of submitted jobs until the cell ends.
+/// Records the id of the next job once a second, until the cell ends.
 pub(crate) async fn follow(host: Host) {
     let mut versions = host.versions();
     loop {

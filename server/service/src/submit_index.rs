@@ -7,11 +7,11 @@ use omega_core::JobId;
 use parking_lot::Mutex;
 use std::time::{Duration, Instant};
 
-/// Maximum number of entries. With one each second, they cover eighteen hours of a busy cell. When they are full, every
-/// second one is dropped, so that old times become less exact.
+/// Maximum number of entries. With one entry each second, they cover eighteen hours of a busy cell. When the index is
+/// full, every second entry is dropped, so that old times become less exact.
 const NOTES_MAX: usize = 65_536;
 
-/// Entries with the next job id at a time.
+/// The index. Each entry is the id of the next job at a point in time.
 #[derive(Debug)]
 pub(crate) struct SubmitIndex {
     /// Entries, ascending by job and time.
@@ -19,7 +19,7 @@ pub(crate) struct SubmitIndex {
 }
 
 impl SubmitIndex {
-    /// An index that begins with the next job.
+    /// Creates an index with a first entry for the next job.
     pub(crate) fn begin(next: JobId, now: Instant) -> SubmitIndex {
         SubmitIndex { notes: Mutex::new(vec![(next, now)]) }
     }

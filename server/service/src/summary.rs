@@ -10,7 +10,7 @@ use omega_core::{Job, JobId, Kinds, Machine, MachineId, TaskState, Text, Version
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// Number of machines that are read per lock of the cell: some tens of microseconds.
+/// Number of machines that are read under one lock of the cell. Reading them takes some tens of microseconds.
 const MACHINES_AT_ONCE: usize = 256;
 
 /// Number of tasks, and of jobs, that are read per lock of the cell.
@@ -28,9 +28,9 @@ pub(crate) struct Summary {
     pub(crate) kinds: Kinds,
     /// Every registered machine, by row.
     pub(crate) machines: Vec<Seen>,
-    /// Claimable total of each kind, over all machines.
+    /// Claimable amount of each resource kind, over all machines.
     pub(crate) claimable: Vec<u64>,
-    /// Claimed total of each kind.
+    /// Claimed amount of each resource kind, over all machines.
     pub(crate) claimed: Vec<u64>,
     /// Known jobs.
     pub(crate) jobs: u64,
@@ -53,9 +53,9 @@ pub(crate) struct Seen {
     pub(crate) draining: bool,
     /// Whether the machine's agent sends no heartbeats.
     pub(crate) unreachable: bool,
-    /// Claimable amount of each kind.
+    /// Claimable amount of each resource kind.
     pub(crate) claimable: Box<[u64]>,
-    /// Claimed amount of each kind.
+    /// Claimed amount of each resource kind.
     pub(crate) claimed: Box<[u64]>,
 }
 

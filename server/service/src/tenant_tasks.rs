@@ -46,7 +46,8 @@ impl TenantTasks {
         tenant: &Text,
         tasks: u64,
     ) -> Result<Admitted, ApiError> {
-        // Such a job is too large for any tenant. The cell rejects it, with an error of its own.
+        // A job with more tasks than this maximum is too large for any tenant. The cell rejects it with an error of its
+        // own, so nothing is reserved here.
         let tasks = if tasks > u64::from(TASKS_PER_JOB_MAX) { 0 } else { tasks };
         let mut under_way = self.under_way.lock();
         let has = host.read(|cell| cell.tenant_tasks(tenant));

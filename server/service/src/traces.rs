@@ -11,11 +11,11 @@
 //! ```
 //!
 //! No span exists while a commit is in progress. The store records when the entry of a followed transaction reached
-//! each stage, and the spans are built from that once the reply is there. So tracing adds nothing to the path of a
-//! commit but one test of an `Option`.
+//! each stage, and the spans are built from these times after the reply. So tracing adds only one test of an `Option`
+//! to the path of a commit.
 //!
-//! Only the leader knows the stages. Traces of other replicas, and of transactions rejected without an entry, have only
-//! the first and the last span.
+//! Only the leader has the times of the stages. Traces of other replicas, and of transactions rejected without an
+//! entry, have only the first and the last span.
 
 use crate::host::Host;
 use omega_client::ApiError;
@@ -143,7 +143,7 @@ impl Traces {
         Some(Trace { traces: self.clone(), running, parent, id, began, wall, given: None })
     }
 
-    /// Decides at random, by the lower half of a trace id as in OpenTelemetry.
+    /// Decides at random, by the lower half of a trace id, like OpenTelemetry.
     fn is_drawn(&self) -> bool {
         let bytes = RandomIdGenerator::default().new_trace_id().to_bytes();
         let lower = bytes.last_chunk().expect("an id of a trace has 16 bytes");

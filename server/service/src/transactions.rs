@@ -38,7 +38,8 @@ pub(crate) fn get(
 
 fn not_there(state: &SchedulerState<'_>, number: u64) -> ApiError {
     let name = &**state.name;
-    // Below `next_transaction`, a number that was skipped cannot be told from one whose result was dropped.
+    // Below `next_transaction`, a number that was skipped cannot be distinguished from a number whose result was
+    // dropped.
     let (code, say) = if number >= state.next_transaction {
         (
             ErrorCode::UnknownTransaction,
@@ -59,8 +60,8 @@ fn not_there(state: &SchedulerState<'_>, number: u64) -> ApiError {
     ApiError::new(code, say)
 }
 
-/// Results of one scheduler, or of all, the newest version first: at most `size`, after the page that ended with this
-/// token.
+/// Lists at most `size` results of one scheduler, or of all schedulers, with the newest version first. The list begins
+/// after the page that ended with this token.
 ///
 /// The cell is read scheduler by scheduler, so that commits do not wait long.
 ///
@@ -184,7 +185,7 @@ mod tests {
     use proptest::prelude::*;
 
     proptest! {
-        /// A token gives the position from which it was made, and other texts are invalid tokens.
+        /// Decoding a token returns the position from which it was made. Other texts are invalid tokens.
         #[test]
         fn a_token_is_a_place(version in any::<u64>(), scheduler in any::<u32>(), number in any::<u64>()) {
             let at = Place { version, scheduler, number };

@@ -3,8 +3,8 @@
 //! Rejecting a call costs a server almost as much as answering it, so a server that rejects most calls has little time
 //! for the others. Therefore connections are not read while more than three quarters of the slots are taken: requests
 //! stay with the clients, held back by the flow control of HTTP/2 and TCP, at no cost here. When a slot becomes free,
-//! one connection is read, of the caller whose turn it is. Callers take turns, and so do the connections of each, so
-//! more connections do not give a caller more slots.
+//! the server reads one connection of the caller whose turn it is. Callers take turns, and so do the connections of one
+//! caller, so more connections do not give a caller more slots.
 //!
 //! ```text
 //!   connections of a ── a2 a1 ──┐
@@ -12,11 +12,12 @@
 //!   connections of c ── c2 c1 ──┘
 //! ```
 //!
-//! A connection waits for at most [`HELD_MAX`], because it also carries window updates, pings and ends of calls,
-//! without which a reply might be blocked for ever. So calls may still arrive when all slots are taken, and those are
-//! rejected.
+//! A connection waits for at most [`HELD_MAX`], because it also carries window updates, pings and ends of calls.
+//! Without these, a reply might be blocked for ever. So calls may still arrive when all slots are taken, and such calls
+//! are rejected.
 //!
-//! Invariant: a waiting ticket has a waker, and is among those of its caller, who is among the turns once.
+//! Invariant: a waiting ticket has a waker and is in the queue of its caller. Each caller with a queue is in `turns`
+//! once.
 
 use parking_lot::Mutex;
 use std::collections::{HashMap, VecDeque};
@@ -28,8 +29,8 @@ use std::time::{Duration, Instant};
 /// as a full round of turns, unless there are very many connections.
 pub(crate) const HELD_MAX: Duration = Duration::from_secs(1);
 
-/// Number of calls that one read of a connection may bring. A read has room for some hundred small calls, and a
-/// connection may have no more streams (`connection_streams`).
+/// Maximum number of calls that arrive with one read of a connection. A read has room for some hundred small calls, and
+/// a connection may have no more streams (`connection_streams`).
 const PIECE_CALLS: usize = 128;
 
 /// Slots of calls. Clones share them.
@@ -103,9 +104,9 @@ impl Lane {
         Some(Taken(self.clone()))
     }
 
-    /// Whether a connection may be read now. If so, the value is whether to [`pass_on`](Lane::pass_on) the turn if
-    /// there is nothing to read. If not, its task is woken later, and must call again with the same ticket, which is
-    /// `None` at first.
+    /// Returns `Ready` if a connection may be read now. The value is true if the connection must
+    /// [`pass_on`](Lane::pass_on) the turn when there is nothing to read. Otherwise the connection's task is woken
+    /// later, and must call again with the same ticket, which is `None` at first.
     pub(crate) fn turn(
         &self,
         caller: &Arc<str>,
@@ -272,7 +273,7 @@ mod tests {
             for reader in &mut readers {
                 if reader.may_read(&lane) {
                     called.push(reader.caller.clone());
-                    // The read of the connection brings one call.
+                    // One call arrives with the read.
                     held.extend(fill(&lane, 1));
                 }
             }

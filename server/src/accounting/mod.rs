@@ -1,7 +1,7 @@
 //! `omega accounting`: the amounts that jobs and tenants had, by hour.
 //!
-//! The log of a replica has every change of every allocation with its time, so nothing is sampled, and a cell that is
-//! served does no work for it. The report reaches back to the oldest snapshot of the directory.
+//! The log of a replica has every change of every allocation with its time. So nothing is sampled, and a served cell
+//! does no work for the report. The report reaches back to the oldest snapshot of the directory.
 
 mod rows;
 mod usage;
@@ -58,7 +58,7 @@ enum Format {
     Json,
 }
 
-/// Reads `@1764000000`, in milliseconds.
+/// Parses a time such as `@1764000000`, and returns it in milliseconds since 1970.
 fn seconds(text: &str) -> Result<u64, String> {
     let seconds = text.strip_prefix('@').and_then(|digits| digits.parse::<u64>().ok());
     let ms = seconds.and_then(|seconds| seconds.checked_mul(1000));
@@ -72,7 +72,7 @@ pub(crate) fn run(args: &AccountingArgs) -> Result<(), Error> {
     let mut from_ms = args.from.unwrap_or(0);
     let to_ms = args.to.unwrap_or(u64::MAX);
     if let Some(last) = args.last {
-        // The end of the log is known once all of it is read.
+        // Only a full read of the log finds its end.
         let end_ms = history.replay(&options)?.cell().now_ms();
         from_ms = end_ms.saturating_sub(u64::try_from(last.as_millis()).unwrap_or(u64::MAX));
     }

@@ -21,7 +21,8 @@ pub(super) enum Per {
 /// The report.
 #[derive(Debug, Serialize)]
 pub(super) struct Report {
-    /// Range of the log within the requested one, in milliseconds since 1970.
+    /// Start of the report in milliseconds since 1970; `to_ms` is its end. The report covers the part of the requested
+    /// range that is in the log.
     from_ms: u64,
     to_ms: u64,
     items: Vec<Row>,
@@ -62,7 +63,7 @@ struct RowKey {
 struct Column {
     name: String,
     unit: Unit,
-    /// Position of the kind in the cell.
+    /// Position of the resource kind in the cell.
     index: usize,
 }
 
@@ -79,7 +80,7 @@ impl Column {
         }
     }
 
-    /// Amount times milliseconds, in thousandths of the field's unit.
+    /// Converts a sum of amounts times milliseconds to thousandths of the field's unit.
     fn thousandths(&self, sum: u128) -> u128 {
         match self.unit {
             Unit::Milli => (sum + 500) / 1000,
@@ -98,7 +99,7 @@ impl Column {
         }
     }
 
-    /// The sum in hours, for people: of cores, devices, licences or GiB.
+    /// The sum for people: in hours of a core, a device, a licence or a GiB.
     fn hours(&self, sum: u128) -> String {
         let per_hour = match self.unit {
             Unit::Milli => 1000.0 * HOUR_MS as f64,
@@ -205,7 +206,7 @@ impl Report {
     }
 }
 
-/// Columns two spaces apart; those from `right` on are aligned at their right.
+/// Columns two spaces apart. The columns from `right` on are aligned on the right.
 fn columns(rows: &[Vec<String>], right: usize) -> String {
     let count = rows.first().map_or(0, Vec::len);
     let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max();
@@ -228,7 +229,7 @@ fn quoted(field: &str) -> String {
     }
 }
 
-/// A time in UTC; the seconds themselves beyond the year 9999.
+/// A time in UTC, or the number of seconds for a time after the year 9999.
 fn utc(seconds: u64) -> String {
     let time = i64::try_from(seconds).ok();
     let time = time.and_then(|seconds| time::OffsetDateTime::from_unix_timestamp(seconds).ok());

@@ -1,8 +1,8 @@
 //! Allocated amounts times time, and counts of tasks, by hour and job.
 //!
-//! The cell is looked at after each command. Its change log names the tasks that changed, so a command costs as much as
-//! it changed, however many tasks run. The time of a task's allocation is added when the allocation changes or ends,
-//! split at full hours.
+//! The cell is examined after each command. The change log names the tasks that changed, so the cost of a command
+//! depends on the number of its changes, and not on the number of running tasks. The time of a task's allocation is
+//! added when the allocation changes or ends, split at full hours.
 
 use omega_cellstate::{Cell, Changed};
 use omega_core::{Amounts, JobId, TaskId, TaskState, Text, Version};
@@ -15,14 +15,14 @@ pub(super) const HOUR_MS: u64 = 3_600_000;
 /// Usage of one job, or of several, in one hour.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Sums {
-    /// Allocated amounts times milliseconds, by resource kind. A row has less than 2^70: an amount is below 2^48, a
-    /// job has a million tasks.
+    /// Allocated amounts times milliseconds, by resource kind. The sums fit into 128 bits: an amount is below 2^48, an
+    /// hour has less than 2^22 milliseconds, and a job has at most a million tasks.
     pub(super) allocated: Vec<u128>,
     /// Tasks that started to run.
     pub(super) started: u64,
     /// Tasks that finished.
     pub(super) finished: u64,
-    /// Tasks that failed, also those that were placed again.
+    /// Tasks that failed, including tasks that were placed again.
     pub(super) failed: u64,
 }
 
@@ -63,9 +63,9 @@ pub(super) struct Key {
 struct Tracked {
     state: TaskState,
     failures: u32,
-    /// Its allocation, while it has a machine.
+    /// Allocation of the task while it has a machine.
     allocated: Amounts,
-    /// Start of the time that is not added yet.
+    /// Time up to which the allocation was added to the sums.
     since_ms: u64,
 }
 
@@ -126,7 +126,7 @@ impl Usage {
         self.seen = Some(cell.version());
     }
 
-    /// Adds the time up to now of everything that is still allocated.
+    /// Adds the time of all allocations that still exist, up to now. Returns the totals.
     pub(super) fn finish(mut self) -> Totals {
         for (id, tasks) in std::mem::take(&mut self.tracked) {
             tasks.values().for_each(|task| self.add_time(id, task));
@@ -141,7 +141,7 @@ impl Usage {
         there.for_each(|id| self.observe_task(cell, id));
     }
 
-    /// Looks at the tracked tasks of a job, and forgets the job if the cell did.
+    /// Examines the tracked tasks of a job, and drops the job if the cell has dropped it.
     fn observe_job(&mut self, cell: &Cell, id: JobId) {
         let Some(tasks) = self.tracked.get(&id) else { return };
         let tasks: Vec<u32> = tasks.keys().copied().collect();
@@ -163,11 +163,11 @@ impl Usage {
             allocated: cell.task_holds(id).unwrap_or_default(),
             since_ms: self.now_ms,
         };
-        // At the first look, nothing has happened yet.
+        // The first observation has no earlier state to compare with.
         if self.seen.is_some() {
             self.count(id.job, old.as_ref(), &new);
         }
-        // Ended tasks stay, so that no end counts twice.
+        // Ended tasks stay tracked, so that no end counts twice.
         if state.machine().is_some() || new.failures > 0 || old.is_some() {
             let owner = || Owner { job: spec.name.clone(), tenant: spec.tenant.clone() };
             self.names.entry(id.job).or_insert_with(owner);
@@ -175,7 +175,7 @@ impl Usage {
         }
     }
 
-    /// Counts what happened to a task between two looks.
+    /// Counts the starts and ends of a task between two observations.
     fn count(&mut self, job: JobId, old: Option<&Tracked>, new: &Tracked) {
         let was = old.map(|old| old.state);
         let is_now = |state: TaskState| new.state == state && was != Some(state);

@@ -4,7 +4,7 @@ use super::*;
 use omega_tests::random::Generator;
 use omega_tests::reference::Reference;
 
-/// The hour of these tests: times of random histories are short.
+/// Length of an hour in these tests, in milliseconds. It is short, because random histories are short.
 const HOUR_MS: u64 = 40;
 
 /// State, failures and allocation of each task.
@@ -55,7 +55,7 @@ fn add_counts(rows: &mut BTreeMap<Key, Sums>, old: &Tasks, new: &Tasks, now_ms: 
     }
 }
 
-/// Compares a history within a window; returns the naive rows.
+/// Compares the usage of a random history with naive sums, within a window. Returns the naive rows.
 fn compare(seed: u64, window: Range<u64>) -> BTreeMap<Key, Sums> {
     let generator = Generator::with_holders(seed).with_held(seed).with_updates(seed);
     let mut generator = generator.with_reservations(seed).with_peaks(seed);

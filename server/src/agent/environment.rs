@@ -1,4 +1,4 @@
-//! Environment variables of a task: those that its job defines, and `OMEGA_*` with its identity, its resources and its
+//! Environment variables of a task: those of its job, and `OMEGA_*` variables with the task's identity, resources and
 //! ports.
 
 use omega_client::agent::Task;

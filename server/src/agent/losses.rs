@@ -1,7 +1,8 @@
 //! Delays before tasks are started again after their supervisor was lost.
 //!
 //! The cell places a lost task again at once. Without a delay, a task that kills its supervisor would start without
-//! end. The delay begins with the loss, and doubles with each further one, as for restarts by the supervisor.
+//! end. The delay begins with the loss. It doubles with each further loss, like the delay of restarts by the
+//! supervisor.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -12,7 +13,7 @@ const DELAY: Duration = Duration::from_secs(1);
 /// The longest delay.
 const DELAY_MAX: Duration = Duration::from_secs(300);
 
-/// Time without a loss, after the delay, after which counting starts again.
+/// Time without a loss, from the end of the delay, after which the count of losses starts again.
 const FORGET_AFTER: Duration = Duration::from_secs(600);
 
 /// The losses of one task.

@@ -107,7 +107,7 @@ pub(crate) enum AgentError {
     /// The cell does not answer, or rejects the agent. Correct the address or the machines, or start the cell.
     #[error(transparent)]
     Cell(#[from] ApiError),
-    /// The cell does not tell its resource kinds. Start the cell.
+    /// The request for the cell's resource kinds failed. Start the cell.
     #[error(transparent)]
     Ask(#[from] AskError),
     /// The operating system has no threads or signals left.

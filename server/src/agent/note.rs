@@ -1,5 +1,5 @@
-//! The agent's note in each task's folder. From it, a restarted agent knows to which task of the cell a running process
-//! belongs.
+//! The agent's note in each task's folder. A restarted agent reads the note to find the task of the cell to which a
+//! running process belongs.
 
 use omega_agent::FoundTask;
 use omega_client::agent::{Found, Task};
@@ -54,7 +54,7 @@ impl Note {
         serde_json::from_str(&found.spec.note).ok()
     }
 
-    /// Converts the note to the report with which the cell learns of a running task.
+    /// Converts the note to the report of a running task for the cell.
     pub(super) fn found(self, found: &FoundTask) -> Found {
         let grace_ms = found.spec.grace_ms;
         Found {
@@ -65,7 +65,7 @@ impl Note {
             cores: self.cores,
             ports: self.ports,
             grace_ms,
-            // Only the supervisor knows how much of the grace period is left. This is an upper bound.
+            // The remaining grace period is known only to the supervisor. The full period is an upper bound.
             kill_in_ms: found.is_ending.then_some(grace_ms),
         }
     }

@@ -5,7 +5,7 @@ use omega_agent::machine::Found;
 use omega_core::limits::{AMOUNT_MAX, CORES_PER_NODE_MAX, NUMA_NODES_MAX};
 use omega_core::{Amounts, Kinds, Labels, Machine, NodeCores};
 
-/// Describes the detected machine in the kinds of the cell. Flags override detected values.
+/// Describes the detected machine in the resource kinds of the cell. Flags override detected values.
 pub(super) fn machine(args: &AgentArgs, found: &Found, kinds: &Kinds) -> Machine {
     let mut capacity = Amounts::zero();
     let cpu_millis = args.cpu.map_or(found.cpu_millis, |cores| cores * 1000);

@@ -16,7 +16,7 @@ use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
-/// Maximum number of concurrent registrations. So many are enough to fill the entries of a log.
+/// Maximum number of concurrent registrations. It is high enough to fill the entries of a log.
 const REGISTER_AT_ONCE: usize = 128;
 
 /// Machines per rack, and number of zones.

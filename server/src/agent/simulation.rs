@@ -38,8 +38,8 @@ struct Run {
 pub(super) struct Simulation {
     behaviour: Behaviour,
     running: BTreeMap<(MachineId, TaskId), Run>,
-    /// Times at which runs end, with the numbers of the runs. An entry is outdated if its task has another number or is
-    /// gone.
+    /// Times at which runs end, each with the number of the run. An entry is outdated if its task is gone, or has a run
+    /// with another number.
     ends: BinaryHeap<Reverse<(u64, u64, MachineId, TaskId)>>,
     failures: BTreeMap<(MachineId, TaskId), u32>,
     used: BTreeMap<MachineId, Vec<u64>>,
@@ -95,7 +95,7 @@ impl Simulation {
         self.running.insert(key, Run { number, report, used });
     }
 
-    /// Changes the allocation of a task. The task continues to use the same percentage of it.
+    /// Changes the allocation of a task. The task's usage stays the same percentage of the allocation.
     pub(super) fn resize(&mut self, key: (MachineId, TaskId), to: &Amounts) {
         let percent =
             USE_PERCENT_MIN + (self.chance(key) >> 32) % (USE_PERCENT_MAX - USE_PERCENT_MIN + 1);
@@ -109,8 +109,8 @@ impl Simulation {
         self.changed.insert(key.0);
     }
 
-    /// Begins the termination of a task. It takes from 20 to 119 percent of the grace period; if more than 100, the
-    /// cell kills the task first.
+    /// Begins the termination of a task. The termination takes from 20 to 119 percent of the grace period. Above 100
+    /// percent, the cell kills the task first.
     pub(super) fn end(&mut self, key: (MachineId, TaskId), grace_ms: u32, now_ms: u64) {
         let percent = 20 + (self.chance(key) >> 16) % 100;
         let at = now_ms.saturating_add(u64::from(grace_ms) * percent / 100);

@@ -41,7 +41,7 @@ pub(super) struct Ready {
     left: Vec<FoundTask>,
     found: Found,
     kinds: Kinds,
-    /// Keeps the folder locked as long as the agent lives.
+    /// Lock of the folder, kept while the agent runs.
     _lock: File,
 }
 
@@ -122,7 +122,8 @@ struct Worker {
     limits: Limits,
     /// Tasks by their name in the driver, which is also the name of their folder.
     tasks: BTreeMap<String, Held>,
-    /// Tasks to start as soon as their earlier run on this machine has ended, and the delay after its loss is over.
+    /// Tasks to start later: after the end of their earlier run on this machine, and after the delay that follows a
+    /// loss.
     waiting: BTreeMap<String, Task>,
     losses: Losses,
     /// The last reported load.
@@ -209,12 +210,12 @@ impl Worker {
         }
     }
 
-    /// Whether the driver runs a task, or one is to be started later.
+    /// Whether the driver runs a task, or a task is to be started later.
     fn is_busy(&self) -> bool {
         !self.tasks.is_empty() || !self.waiting.is_empty()
     }
 
-    /// Kills tasks of a former machine with this name. The cell has placed them elsewhere since then.
+    /// Kills tasks of an earlier machine with this name. The cell has placed these tasks elsewhere since then.
     fn end_those_of_others(&mut self, id: MachineId) {
         for (name, held) in &mut self.tasks {
             if held.note.machine != id {
@@ -232,7 +233,7 @@ impl Worker {
                 let waiting = self.waiting.remove(&name);
                 let Some(held) = self.tasks.get_mut(&name) else {
                     if let Some(waiting) = waiting.filter(|_| grace_ms > 0) {
-                        // It was delayed after a loss, so nothing has to be stopped.
+                        // The start of the task was delayed after a loss, so nothing has to be stopped.
                         self.agent.report(waiting.machine, task, TaskReport::Finished);
                     }
                     return;

@@ -1,4 +1,4 @@
-//! Amounts of a cell's kinds, and times, as flags: `--cpu 500m`, `--memory 16GiB`, `30s`.
+//! Flags for amounts of a cell's resource kinds, and for times: `--cpu 500m`, `--memory 16GiB`, `30s`.
 
 use super::AskError;
 use crate::duration::duration;
@@ -26,7 +26,7 @@ pub(crate) fn named(text: &str) -> Result<Named, String> {
 }
 
 impl Named {
-    /// The amount, with its kind, and with its place in errors: the flag and the kind.
+    /// The amount, with its place in errors and its kind. The place consists of the flag and the kind.
     pub(crate) fn by(&self, flag: &str) -> (String, String, &Amount) {
         (format!("{flag} {}", self.kind), self.kind.clone(), &self.amount)
     }
@@ -68,7 +68,7 @@ impl AmountArgs {
     }
 }
 
-/// Amounts by the names of their kinds, in the units of the cell. Kinds that are not named get `rest`.
+/// Converts amounts, given by the names of their kinds, to the units of the cell. Kinds that are not named get `rest`.
 ///
 /// # Errors
 /// If the cell has no such kind, or the unit does not match the kind.

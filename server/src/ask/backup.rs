@@ -18,7 +18,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// Number of attempts after a broken stream.
+/// Maximum number of attempts to receive a backup, if the stream breaks.
 const TRIES: usize = 3;
 
 /// Timeout for a piece. It is the same as the time after which the cell drops a slow reader.
@@ -50,8 +50,8 @@ pub(crate) struct BackupShape {
     bytes: u64,
     machines: usize,
     jobs: usize,
-    /// State hash that any replica of the cell has after the same log entry. Some entries change the state without a new
-    /// version.
+    /// State hash that any replica of the cell has after the same log entry. The version does not identify this entry,
+    /// because some entries change the state without a new version.
     state_hash: String,
 }
 
@@ -102,7 +102,7 @@ fn take(args: &BackupArgs) -> Result<BackupContent, AskError> {
                 caller.runtime().block_on(caller.go_on());
             }
             Err(error) => {
-                // The incomplete file, which has a temporary name, is not a backup.
+                // If the incomplete file cannot be removed, its temporary name shows that it is not a backup.
                 let _ = fs::remove_file(&partial);
                 return Err(error);
             }
@@ -146,7 +146,7 @@ fn publish(partial: &Path, file: &Path) -> io::Result<()> {
 async fn receive(caller: &Caller, file: &mut File, partial: &Path) -> Result<u64, AskError> {
     let mut pieces = caller
         .ask(&proto::BackupRequest {}, |channel, mut request| async move {
-            // A timeout would be that of the whole stream, so there is none.
+            // A timeout would apply to the whole stream, so none is set.
             request.metadata_mut().remove("grpc-timeout");
             CellServiceClient::new(channel).backup(request).await
         })

@@ -16,7 +16,7 @@ use tokio::time::Instant;
 use tonic::transport::Channel;
 use tonic::{Request, Response, Status};
 
-/// Delay before the next replica is tried: a tenth of an election.
+/// Delay before the next replica is tried: about a tenth of the time that an election takes.
 const PAUSE: Duration = Duration::from_millis(50);
 
 /// Time after which the user is told that no connection can be made. The start of a server takes about as long.
@@ -35,7 +35,8 @@ pub(super) struct Caller {
     connections: Connections,
     cell: String,
     timeout: Duration,
-    /// Whether the user need not be told that no connection can be made, because that was done, or another reports it.
+    /// Whether no message about a failed connection is needed, because it was printed already, or is reported
+    /// elsewhere.
     has_told: AtomicBool,
 }
 
@@ -50,7 +51,7 @@ pub(super) struct Listed<T> {
     pub(super) version: u64,
 }
 
-/// One attempt of a call, which ends with the fault, or leaves its reply.
+/// One attempt of a call. It stores the reply for the caller, or returns the error.
 type Attempt<'a> = Pin<Box<dyn Future<Output = Result<(), Status>> + 'a>>;
 
 /// Begins an attempt of a call on a channel, with its timeout.
@@ -73,7 +74,7 @@ impl Caller {
         Ok(Caller { runtime, connections, cell, timeout, has_told })
     }
 
-    /// Returns a caller that tells the user when it has to wait, because no connection can be made.
+    /// Returns a caller that prints a message when it has to wait because no connection can be made.
     pub(super) fn telling(self) -> Caller {
         Caller { has_told: AtomicBool::new(false), ..self }
     }
@@ -86,7 +87,7 @@ impl Caller {
     /// Sends a call until there is a reply.
     ///
     /// # Errors
-    /// If the cell refuses, or no replica answers in time.
+    /// If the cell rejects the call, or no replica answers in time.
     pub(super) fn call<Q: Clone, A, F>(
         &self,
         request: &Q,
@@ -114,8 +115,8 @@ impl Caller {
         Ok(reply.into_inner().expect("an answered attempt leaves its reply"))
     }
 
-    /// Attempts a call at one replica after the other until one answers. It knows no types of messages, so that the
-    /// program contains it once and not once per call.
+    /// Attempts a call at one replica after the other until one answers. The function is not generic over messages, so
+    /// that the program contains one copy of it and not one per call.
     async fn until_answered(&self, attempt: &Attempts<'_>) -> Result<(), AskError> {
         let (until, began) = (Instant::now() + self.timeout, Instant::now());
         let (mut may_be_done, mut tries) = (false, 0);
@@ -147,7 +148,7 @@ impl Caller {
                 self.connections.note_retry(&why);
             }
             if may_be_done && why.code == ErrorCode::Unreachable {
-                // This attempt had no effect, but an earlier one may have.
+                // This attempt had no effect, but an earlier attempt may have had one.
                 why.code = ErrorCode::OutcomeUnknown;
             }
             let is_unreachable = !others && why.code == ErrorCode::Unreachable;
@@ -244,7 +245,7 @@ impl Caller {
     }
 }
 
-/// Attempts of one call, which leave its reply in `reply`.
+/// Returns a function that makes attempts of one call. A successful attempt stores the reply in `reply`.
 fn attempts<'a, Q: Clone, A, F>(
     request: &'a Q,
     send: &'a impl Fn(Channel, Request<Q>) -> F,

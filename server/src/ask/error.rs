@@ -53,13 +53,13 @@ pub(crate) enum AskError {
          other kinds keep their amounts"
     )]
     NoAmount,
-    /// No amount is given to be limited. Give the amount of at least one kind.
+    /// No limit is given. Give the limit of at least one kind.
     #[error(
         "no limit is given: give the limit of at least one kind, such as --cpu 100, or run \
          `omega quota clear` to remove all limits"
     )]
     NoLimit,
-    /// The number is too far ahead. Choose one near the next number, so that earlier results are kept.
+    /// The transaction number is too far ahead. Choose a number near the next one, so that earlier results are kept.
     #[error("--id {number}: must be from {next}, the next number, to {most}")]
     NumberAhead {
         /// The given value.
@@ -94,7 +94,7 @@ pub(crate) enum AskError {
         /// Name of the job.
         name: String,
     },
-    /// The update is more than a change of the numbers of tasks, which batch jobs do not allow. Delete the job first.
+    /// The update of a batch job changes more than its numbers of tasks. Delete the job first.
     #[error(
         "job {name} is a batch job, and only the numbers of its tasks can be changed: run `omega \
          job delete {name}`, then apply the file again"
@@ -171,7 +171,7 @@ impl From<BackupError> for AskError {
 }
 
 impl AskError {
-    /// The error with the name of its job, if that is one of several and the error has no name yet.
+    /// Adds the job's name to the error, if there are several jobs and the error has no job name yet.
     pub(super) fn of_job(self, name: &str, jobs: usize) -> AskError {
         let is_named = matches!(
             self,

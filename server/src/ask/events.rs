@@ -53,7 +53,7 @@ pub(super) struct EventShape {
     task: Option<String>,
     machine: Option<String>,
     scheduler: Option<String>,
-    /// Job that got the place of the evicted task.
+    /// Job whose task replaced the evicted task.
     by_job: Option<String>,
     end: Option<EndShape>,
     text: Option<String>,
@@ -75,7 +75,7 @@ impl EventShape {
         }
     }
 
-    /// The text of the event; that of `submitted` is the number of tasks.
+    /// The text of the event. For `submitted`, it is the number of tasks.
     fn text(&self) -> Option<String> {
         let text = self.text.clone()?;
         let tasks = text.parse().ok().filter(|_| self.event == "submitted");
@@ -120,7 +120,7 @@ pub(super) fn latest(
     Ok(EventsShape { version: told.version, more: told.more, items })
 }
 
-/// The task of a job whose program failed last since a time, and the end of the program: `web/4: exit code 127`.
+/// Describes the latest failure of a job's program since a time, with the task: `web/4: exit code 127`.
 pub(super) fn latest_failure(
     caller: &Caller,
     name: &str,
@@ -163,7 +163,7 @@ pub(super) fn run(args: &HistoryArgs) -> Result<(), AskError> {
     show::print(args.ask.output, &events, || table(&events) + more)
 }
 
-/// Age of a time, in the largest unit of which there are at least two, as in kubectl: `90s`, `47m`.
+/// Time from `at_ms` to `now_ms`, in the largest unit of which there are at least two, like in kubectl: `90s`, `47m`.
 pub(super) fn age(now_ms: u64, at_ms: u64) -> String {
     if at_ms == 0 {
         return String::new();

@@ -1,6 +1,6 @@
 //! `omega job explain`: explains why a job of a served cell is pending.
 //!
-//! The cell computes the explanation as a scheduler with this profile would. Nothing is written, and no scheduler is
+//! The cell computes the explanation like a scheduler with the given profile. Nothing is written, and no scheduler is
 //! registered.
 
 use super::call::Caller;
@@ -91,7 +91,7 @@ fn progress(name: &str, status: &proto::JobStatus) -> String {
     }
 }
 
-/// The explanation as text, with notes about what it does not consider.
+/// The explanation as text, with notes about the conditions that it does not consider.
 fn text(told: &WaitingJob, job: &Job, is_built_in: bool) -> String {
     let mut text = render_job(told);
     let has_room = told.gang.is_none_or(|gang| gang.lack() == 0);
@@ -132,7 +132,8 @@ pub(super) fn explained(
     Ok(from_message(told))
 }
 
-/// The text of a profile file. Errors that do not depend on the cell are reported here, with name and place.
+/// The text of a profile file. Errors that do not depend on the cell are reported here, with the file's name and the
+/// place in the file.
 fn profile(file: &Path) -> Result<String, AskError> {
     profiles::read(file)?;
     let read = |why| ProfileError::Read { file: file.to_owned(), why };

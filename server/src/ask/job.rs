@@ -357,7 +357,7 @@ fn each(kinds: &Kinds, group: &GroupShape) -> String {
     parts.collect::<Vec<_>>().join("; ")
 }
 
-/// Characters of a program that are shown.
+/// Maximum number of characters of a program that are shown.
 const PROGRAM_SHOWN: usize = 60;
 
 /// A program in one line. Control characters are replaced, and a long line is cut.

@@ -41,10 +41,10 @@ pub(super) struct JobFile {
     /// Service or batch.
     #[serde(default)]
     kind: KindFile,
-    /// Precedence: a higher one may preempt a lower one.
+    /// Precedence: the job may preempt jobs of lower precedence.
     #[serde(default)]
     precedence: i32,
-    /// Whether its tasks may preempt others.
+    /// Whether the job's tasks may preempt other tasks.
     #[serde(default)]
     preemption: PreemptionFile,
     /// Least number of tasks that are placed together.
@@ -170,7 +170,7 @@ struct GroupFile {
 #[derive(Clone, Copy, Debug, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct DevicesFile {
-    /// The number.
+    /// Number of devices.
     count: u8,
     /// Share of each device, in thousandths.
     #[serde(default = "whole")]
@@ -181,7 +181,7 @@ struct DevicesFile {
 #[derive(Clone, Copy, Debug, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct CoresFile {
-    /// The number.
+    /// Number of cores.
     count: u16,
     /// Placement on NUMA nodes.
     #[serde(default)]
@@ -271,7 +271,7 @@ impl JobFile {
         self.job_at(kinds, file, &file.display().to_string())
     }
 
-    /// The job; `place` is that of the job in errors.
+    /// The job. `place` is the job's place in the file, for errors.
     fn job_at(&self, kinds: &Kinds, file: &Path, place: &str) -> Result<Job, AskError> {
         let groups = self.group.iter().enumerate().map(|(index, group)| {
             let at = |field: &str| format!("{place}: group[{index}].{field}");

@@ -210,7 +210,8 @@ fn list(args: &ListArgs) -> Result<(), AskError> {
     })
 }
 
-/// Pages of machines may be larger than other messages, because a machine may have 256 labels of a kilobyte each.
+/// Factor by which pages of machines may be larger than other messages: a machine may have 256 labels of a kilobyte
+/// each.
 const PAGE_BYTES: usize = 16;
 
 fn table(kinds: &Kinds, machines: &[MachineShape], wide: bool) -> String {

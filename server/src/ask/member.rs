@@ -115,7 +115,8 @@ fn list(ask: &AskArgs) -> Result<(), AskError> {
     show::print(ask.output, &members, || table(&members, Asked::of(&told)))
 }
 
-/// The members as the leader sees them, if it can be reached. Only the leader has contact with all replicas.
+/// The members as reported by the leader, or by another replica if the leader cannot be reached; `None` for a cell in
+/// memory. Only the leader has contact with all replicas.
 fn by_leader(caller: &Caller) -> Result<Option<proto::Members>, AskError> {
     let mut told = caller.describe()?.members;
     for _ in 1..caller.replicas() {

@@ -73,7 +73,7 @@ pub(crate) struct SetArgs {
 struct PolicyShape {
     ttl_after_finished_ms: u64,
     bands: Vec<BandShape>,
-    /// `null` if any number is allowed.
+    /// Limit on evictions; `null` if any number is allowed.
     eviction_cap: Option<CapShape>,
     /// The largest overcommit of a machine, by kind, in percent. It is 100 for kinds that are not named.
     overcommit_max: BTreeMap<String, u32>,
@@ -174,7 +174,7 @@ fn table(policy: &PolicyShape) -> String {
     ])
 }
 
-/// A time as the flags have it, in the largest unit of which it is a multiple.
+/// A time in the syntax of the flags, in the largest unit of which it is a multiple.
 fn time(ms: u64) -> String {
     let units = [(3_600_000, "h"), (60_000, "m"), (1000, "s")];
     let unit = units.into_iter().find(|(unit, _)| ms > 0 && ms.is_multiple_of(*unit));

@@ -1,6 +1,6 @@
 //! `omega task resize`: resizes a placed task.
 //!
-//! The command sends a transaction with one resize, as `omega txn commit` would. Kinds that are not given keep their
+//! The command sends a transaction with one resize, like `omega txn commit`. Kinds that are not given keep their
 //! amounts.
 
 use super::amount::{self, AmountArgs};

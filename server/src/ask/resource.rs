@@ -34,7 +34,7 @@ pub(crate) struct SetArgs {
     ask: AskArgs,
 }
 
-/// Capacity of a kind in the cell.
+/// A cluster resource, with its capacity and claims.
 #[derive(Debug, Serialize)]
 struct ResourceShape {
     name: String,

@@ -1,4 +1,4 @@
-//! Placement rules in files, in a stable format. They have the meaning of those in `omega-core`.
+//! Placement rules in files, in a stable format. Each rule has the meaning of its counterpart in `omega-core`.
 
 mod written;
 
@@ -41,10 +41,10 @@ struct RequirementFile {
     /// The label's key.
     #[serde(default)]
     key: String,
-    /// Operator for its value.
+    /// Operator that is applied to the label's value.
     #[serde(default)]
     operator: OperatorFile,
-    /// Value to compare with.
+    /// Values to compare with.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     values: Vec<String>,
 }
@@ -131,8 +131,8 @@ enum EffectFile {
 pub(super) enum RuleFile {
     /// No selected task runs in the same domain.
     AntiAffinity(NearFile),
-    /// A task that all of these select already runs in the domain; or no such task runs anywhere, and all of these
-    /// select this task itself.
+    /// The domain already has a task that all entries of the list select. Or no such task runs anywhere, and all
+    /// entries select this task itself.
     Affinity(Vec<NearFile>),
     /// Prefers domains with selected tasks; with a negative weight, domains without selected tasks.
     Prefer {
@@ -145,10 +145,10 @@ pub(super) enum RuleFile {
     MaxPerDomain {
         /// The counted tasks, and the level of the domains.
         of: NearFile,
-        /// The number.
+        /// Maximum number of tasks.
         count: u32,
     },
-    /// A domain has at most this share of the group's tasks, but may always have one.
+    /// A domain has at most this share of the group's tasks, but may always have one task.
     MaxShare {
         /// Definition of a domain: `machine`, or the key of a label.
         #[schemars(with = "String")]
@@ -163,10 +163,10 @@ pub(super) enum RuleFile {
     MaxColocated {
         /// The counted tasks, and the level of the domains.
         of: NearFile,
-        /// Number, at least 1.
+        /// Maximum number of tasks, at least 1.
         count: u32,
     },
-    /// Another selected task runs in the same domain, as long as this one does.
+    /// As long as this task runs, another selected task runs in the same domain.
     RuntimeAffinity(NearFile),
 }
 
@@ -192,9 +192,9 @@ pub(super) struct SpreadFile {
     /// Definition of a domain: `machine`, or the key of a label.
     #[schemars(with = "String")]
     level: LevelFile,
-    /// Maximum number of tasks that a domain may have more than the domain with the fewest.
+    /// Maximum difference in tasks between a domain and the domain with the fewest tasks.
     skew_max: u32,
-    /// Least number of domains. If there are fewer domains, the fewest tasks of a domain count as 0.
+    /// Minimum number of domains. If there are fewer domains, the lowest number of tasks in a domain counts as 0.
     #[serde(default)]
     domains_min: u32,
     /// Whether the spread is soft: a preference.
@@ -203,10 +203,10 @@ pub(super) struct SpreadFile {
     /// Whether the task to place counts, too.
     #[serde(default = "yes")]
     counts_itself: bool,
-    /// Whether only machines count that meet the group's required affinity.
+    /// Whether to count only machines that meet the group's required affinity.
     #[serde(default = "yes")]
     honors_affinity: bool,
-    /// Whether only machines count whose taints the group tolerates.
+    /// Whether to count only machines whose taints the group tolerates.
     #[serde(default)]
     honors_taints: bool,
 }
@@ -248,7 +248,7 @@ enum TenantsFile {
     Named(Vec<String>),
 }
 
-/// A level of the topology, read by the same rule as a flag.
+/// A level of the topology, in the syntax of the flags.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(try_from = "String")]
 pub(super) struct LevelFile(TopologyLevel);

@@ -20,7 +20,8 @@ pub(super) struct EndShape {
 }
 
 impl EndShape {
-    /// The end in a message; `None` if there is none, or if it is of a kind that only newer cells have.
+    /// Reads the end of a run from a message. Returns `None` if the message has no end, or has an end of a kind that
+    /// only newer cells define.
     pub(super) fn new(told: &proto::RunEnd) -> Option<EndShape> {
         let RunEnd { reason, restarts } = convert::run_end(told)?;
         let words = reason.to_string();

@@ -27,7 +27,7 @@ pub(super) struct RunFile {
     env: BTreeMap<String, String>,
     /// Absolute path of the working directory; by default, a directory of the task's own.
     working_dir: Option<String>,
-    /// User as which the program runs; by default, the agent's user.
+    /// User that runs the program; by default, the agent's user.
     user: Option<String>,
     /// Health check. A task is ready once the check succeeds, and is ended if the check fails.
     health: Option<HealthFile>,
@@ -106,7 +106,7 @@ impl RunFile {
     /// Returns the program, with the names of the group's ports.
     ///
     /// # Errors
-    /// If its health check has no probe, or several.
+    /// If the program's health check has no probe, or several probes.
     pub(super) fn run(&self, at: &str, ports: Vec<NamedPort>) -> Result<Run, AskError> {
         let optional = |text: &Option<String>| text.as_deref().map(Text::from);
         let variable = |(name, value): (&String, &String)| EnvVar {

@@ -36,7 +36,7 @@ pub(super) struct DoneShape {
     pub(super) version: u64,
 }
 
-/// A setting for some machines, and the current number of such machines.
+/// A changed setting of some machines, with the current number of these machines.
 #[derive(Debug, Serialize)]
 pub(super) struct DoneForShape {
     #[serde(flatten)]
@@ -106,7 +106,7 @@ pub(super) struct JobShape {
     /// State of an incomplete gang that keeps places.
     pub(super) gang_wait: Option<GangWaitShape>,
     pub(super) tasks: TasksShape,
-    /// Failures of its tasks after which they were placed again.
+    /// Number of failures of the job's tasks after which the tasks were placed again.
     pub(super) failures: u32,
     /// Time since the job was submitted, as the replica observed it: at most the replica's uptime.
     pub(super) age_ms: u64,
@@ -114,7 +114,7 @@ pub(super) struct JobShape {
     pub(super) version: u32,
     /// Number of tasks of older versions that have not ended.
     pub(super) outdated: u32,
-    /// Groups to which its tasks belong, including those of older versions.
+    /// Groups of the job's tasks, including groups of older versions.
     pub(super) groups: Vec<GroupShape>,
 }
 
@@ -144,7 +144,7 @@ pub(super) struct GroupShape {
     pub(super) name: String,
     /// The version of the job with which the group was added.
     pub(super) version: u32,
-    /// Whether the present version of the job has it; the tasks of another one are replaced.
+    /// Whether the present version of the job has this group. The tasks of other groups are replaced.
     pub(super) current: bool,
     pub(super) count: u32,
     /// Whether the group has one task on each machine.
@@ -156,7 +156,7 @@ pub(super) struct GroupShape {
     pub(super) cores: Option<CoresShape>,
     /// Number of optional devices.
     pub(super) optional_devices: u8,
-    /// Demand that varies over the day: amounts in equally long parts of it.
+    /// Demand profiles by resource kind: amounts for equally long parts of the day.
     pub(super) demand_profiles: ByKind<Vec<u64>>,
     /// Cluster resources that each task claims.
     pub(super) cluster_request: ByKind<u64>,
@@ -214,12 +214,12 @@ pub(super) struct TaskShape {
     pub(super) cores: Vec<u32>,
     /// Ports that have a name: those that the cell chose, and those that the group requests.
     pub(super) ports: BTreeMap<String, u32>,
-    /// Allocation of the task on its machine; `null` if it is its group's request.
+    /// Allocation of the task on its machine; `null` if it equals the request of the task's group.
     pub(super) allocated: Option<ByKind<u64>>,
     /// Number of failures after which the task was placed again, and of restarts on the same machine. Losses of the task's
     /// supervisor count, too.
     pub(super) restarts: u32,
-    /// Time at which the task got its machine, in milliseconds since 1970; 0 if it has none.
+    /// Time at which the task got its machine, in milliseconds since 1970; 0 for a task without a machine.
     pub(super) placed_ms: u64,
     /// The last end of the task's program; `null` if none was reported, or the cell has forgotten it.
     pub(super) last_end: Option<EndShape>,
@@ -255,7 +255,7 @@ pub(super) struct MemberShape {
     /// Time since the leader last had contact with the replica; `null` if it never had, or if the leader did not
     /// answer.
     pub(super) silent_ms: Option<u64>,
-    /// Address of the replica for other replicas; `null` if these have it from their own settings.
+    /// Address of the replica for other replicas; `null` if the other replicas take it from their own settings.
     pub(super) peer_address: Option<String>,
 }
 
@@ -462,7 +462,7 @@ impl TenantShape {
     pub(super) fn new(kinds: &Kinds, told: proto::TenantStatus) -> TenantShape {
         let limit = |quota: proto::Quota| {
             let limit = by_kind(kinds, &convert::amounts(quota.limit));
-            // An unlimited kind has the maximum, too.
+            // The maximum also stands for an unlimited kind.
             let told = |(kind, most)| (kind, (most < QUOTA_MAX).then_some(most));
             limit.into_iter().map(told).collect()
         };

@@ -122,7 +122,7 @@ pub(super) fn by_name(one: &str, other: &str) -> Ordering {
     left.len().cmp(&right.len()).then_with(|| one.cmp(other))
 }
 
-/// Converts a value through JSON, so that both formats have the same fields.
+/// Converts a value to YAML by way of JSON, so that both formats have the same fields.
 fn yaml(value: &impl Serialize) -> String {
     let value = serde_json::to_value(value).expect("the keys are text");
     let text = serde_saphyr::to_string(&value);

@@ -1,9 +1,11 @@
 //! `omega txn`: results of past transactions, and transactions by hand.
 //!
 //! A transaction by hand is sent under the name of a scheduler that no process owns. If a process takes the name
-//! meanwhile, its registration skips numbers, so this transaction is fenced. The bytes of a transaction depend on the
-//! file, on `--id` and on the ids of the names, so the same file with the same number is the same transaction. It is
-//! sent as a retry, which the pre-check never rejects, so its result is kept even if nothing was committed.
+//! meanwhile, the registration of that process skips numbers, so the transaction by hand is fenced.
+//!
+//! The bytes of a transaction depend on the file, on `--id` and on the ids of the names. So the same file with the same
+//! number gives the same transaction. The transaction is sent as a retry, which the pre-check never rejects. So its
+//! result is kept even if nothing was committed.
 
 use super::call::{Caller, Page};
 use super::shape::ListShape;
@@ -356,7 +358,8 @@ pub(super) fn find_job(caller: &Caller, name: &str) -> Result<JobId, AskError> {
         && unknown(error)
     {
         let by_id = ask(Some(proto::JobRef { job: Some(proto::job_ref::Job::Id(id)) }));
-        // If neither is known, the error of the name is reported, because it has the text that the user wrote.
+        // If neither a name nor an id matches, the error about the name is reported, because it has the text that the
+        // user wrote.
         told = if by_id.as_ref().is_err_and(unknown) { told } else { by_id };
     }
     let status = told?.job.ok_or(Malformed::Missing("job"))?;

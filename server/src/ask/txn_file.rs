@@ -15,7 +15,7 @@ use std::path::Path;
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct TransactionFile {
-    /// Whether the other items are applied if one is rejected.
+    /// Whether the other items are applied if one item is rejected.
     #[serde(default)]
     pub(super) granularity: GranularityFile,
     /// Conflict check of the claims.
@@ -67,7 +67,7 @@ pub(super) struct ClaimFile {
     pub(super) optional: bool,
 }
 
-/// Whether the other items of a transaction are applied if one is rejected.
+/// Whether the other items of a transaction are applied if one item is rejected.
 #[derive(Clone, Copy, Debug, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum GranularityFile {
@@ -110,7 +110,7 @@ impl From<CheckFile> for ConflictCheck {
 /// A task, given by its job's name and its index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct TaskName<'t> {
-    /// Name of the job. If no job has this name, its id, as printed by `omega task list`.
+    /// Name of the job, or if no job has this name, the id of the job, as printed by `omega task list`.
     pub(super) job: &'t str,
     /// Index of the task in its job.
     pub(super) index: u32,

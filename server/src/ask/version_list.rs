@@ -21,7 +21,7 @@ pub(super) fn content_of(all: &[Version], at: usize) -> Option<u32> {
     all[..at].iter().rev().find(|earlier| earlier.job == all[at].job).map(|earlier| earlier.number)
 }
 
-/// Whether the version after the one at this position returned to the content of an earlier one.
+/// Whether the next version after this position returned to the content of an earlier version.
 pub(super) fn was_rolled_back(all: &[Version], at: usize) -> bool {
     let next = all.get(at + 1);
     next.is_some_and(|next| all[..at].iter().any(|earlier| earlier.job == next.job))

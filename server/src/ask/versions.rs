@@ -156,7 +156,7 @@ mod tests {
     use super::*;
     use omega_core::{Amounts, Job, JobKind, TaskGroup};
 
-    /// Versions with these contents, by the number of cores of their tasks.
+    /// Versions with these contents. Each content is the number of cores of the version's tasks.
     fn versions(contents: &[u64]) -> Vec<Version> {
         let job = |cores: &u64| {
             let group = TaskGroup::new(2, Amounts::new([*cores]));

@@ -139,7 +139,7 @@ fn failure(caller: &Caller, job: &Job, told: &proto::JobStatus) -> Option<String
     None
 }
 
-/// Whether the leader may have no reason to add tasks any more: a service has failed tasks, which it does not replace,
+/// Whether the leader has probably stopped adding tasks: a service has failed tasks, which the leader does not replace,
 /// and no task is about to start.
 fn may_be_stuck(job: &Job, told: &proto::JobStatus) -> bool {
     let is_service = job.kind == JobKind::Service;
@@ -166,8 +166,8 @@ fn failed_version(caller: &Caller, job: &Job, version: u32) -> String {
     }
 }
 
-/// The task whose program failed last since a time, and the end of the program. `None` if the history has no such
-/// event, or the user may not read it.
+/// Describes the latest failure of a task's program since a time: the task, and the end of the program. Returns `None`
+/// if the history has no such event, or the user may not read it.
 fn failed_task(caller: &Caller, name: &str, since_ms: u64) -> Option<String> {
     events::latest_failure(caller, name, since_ms).ok().flatten()
 }

@@ -1,7 +1,7 @@
 //! `omega job watch`: prints changes of a job's tasks.
 //!
-//! If the replica fails, a stream is opened at the next replica. It begins with all tasks, and states that were printed
-//! before are not printed again.
+//! If the replica fails, a stream is opened at the next replica. The new stream begins with all tasks, but states that
+//! were printed before are not printed again.
 
 use super::call::{Caller, another_try_may_help};
 use super::named_job::{by_name, find, target};
@@ -81,7 +81,7 @@ impl Watch<'_> {
         let request = proto::WatchJobRequest { job: by_name(&self.args.name) };
         let mut changes = caller
             .ask(&request, |channel, mut request| async move {
-                // A timeout would be that of the whole stream, so there is none.
+                // A timeout would apply to the whole stream, so none is set.
                 request.metadata_mut().remove("grpc-timeout");
                 JobServiceClient::new(channel).watch_job(request).await
             })

@@ -17,10 +17,10 @@ pub(super) const LOOK: Duration = Duration::from_millis(100);
 /// Maximum time until a replica listens.
 const START_MAX: Duration = Duration::from_secs(20);
 
-/// Maximum length of the begin of an output in which the report of a replica that it listens is searched.
+/// Maximum number of bytes at the start of a replica's output in which to search for its report that it listens.
 const HEAD_BYTES: u64 = 1 << 20;
 
-/// Maximum length of the end of an output in which its last line is searched.
+/// Maximum number of bytes at the end of an output in which to search for its last line.
 const TAIL_BYTES: u64 = 4096;
 
 /// A process of the cell. It is ended when this is dropped.
@@ -40,8 +40,8 @@ impl Drop for Part {
 }
 
 impl Part {
-    /// Starts a process with these arguments. Variables of the environment that are settings of the commands do not
-    /// apply, because the user gave them for other cells.
+    /// Starts a process with these arguments. Environment variables that set options of the commands are removed,
+    /// because the user set them for other cells.
     pub(super) fn start(name: &str, root: &Path, arguments: &[String]) -> Result<Part, DevError> {
         let log = root.join(format!("{name}.log"));
         let folder = |why| DevError::Folder { path: log.clone(), why };
@@ -66,7 +66,8 @@ impl Part {
         self.child.id()
     }
 
-    /// Waits until this process itself reports that it listens: a connection could lead to another process.
+    /// Waits until the process reports that it listens. A test connection is no proof, because it could reach another
+    /// process.
     pub(super) fn wait_until_it_listens(&mut self, address: SocketAddr) -> Result<(), DevError> {
         let began = Instant::now();
         let report = format!(" listens on {address}\n");
@@ -84,7 +85,7 @@ impl Part {
         }
     }
 
-    /// A description of the end of the process, once.
+    /// Returns a description of the end of the process once, at the first call after the end; otherwise `None`.
     pub(super) fn new_end(&mut self) -> Result<Option<String>, DevError> {
         if self.has_ended {
             return Ok(None);
@@ -122,7 +123,7 @@ impl Part {
     }
 }
 
-/// Variables of the environment that are settings of the started commands, except those for log events.
+/// Environment variables that set options of the started commands, except those for log events.
 fn settings() -> Vec<OsString> {
     let commands = [
         serve::ServeArgs::augment_args(clap::Command::new("serve")),

@@ -17,10 +17,10 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 pub(super) use unknown::{Known, unknown};
 
-/// Maximum of a pair's percentage: ten times as much of one kind free as of the other.
+/// Maximum percentage of a pair: ten times as much of one resource kind is free as of the other.
 pub(super) const PAIR_PERCENT_MAX: u32 = 1000;
 
-/// A file of objectives. Its purpose gives the default of each.
+/// A file of objectives. Its purpose gives the default of each objective.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 struct AimsFile {
@@ -29,7 +29,7 @@ struct AimsFile {
     purpose: Option<Purpose>,
     /// The label whose values are the domains over which jobs are spread.
     level: Option<String>,
-    /// Part of a kind that is safe, in percent, by kind.
+    /// Safety levels: the percentage of a resource kind above which load counts as a cost, by kind.
     #[serde(default)]
     safety: BTreeMap<String, u32>,
     /// Weights, by term.
@@ -40,7 +40,7 @@ struct AimsFile {
     /// Safety levels and costs of single machines.
     #[serde(default)]
     machines: Vec<MachinesEntry>,
-    /// Load as a function of use.
+    /// Curves of load as a function of use, for single resource kinds.
     #[serde(default)]
     load: Vec<LoadEntry>,
     /// Costs of moves between sets of machines.
@@ -49,7 +49,7 @@ struct AimsFile {
     /// Additional cost of moving a task, by job.
     #[serde(default)]
     move_of: BTreeMap<Text, u32>,
-    /// Table of costs of moves between two machines, relative to this file.
+    /// Path, relative to this file, of a table with costs of moves between two machines.
     between: Option<PathBuf>,
     /// Use of jobs over time.
     #[serde(default)]
@@ -57,19 +57,20 @@ struct AimsFile {
     /// Rules that no move may break.
     #[serde(default)]
     rule: Vec<RuleEntry>,
-    /// Table of limits on tasks beside those of other jobs, relative to this file.
+    /// Path, relative to this file, of a table with limits on the tasks of one job beside tasks of another job.
     rules: Option<PathBuf>,
 }
 
-/// A pair: free amounts of one kind should go with free amounts of another.
+/// A pair of resource kinds of which free amounts should be on the same machines.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct PairEntry {
     free: String,
     beside: String,
-    /// Share of a mean machine; equal shares by default.
+    /// Desired free amount of `beside`, in percent of the free amount of `free`, both relative to a mean machine. The
+    /// default is 100.
     percent: Option<u32>,
-    /// Amount to be free beside `per`, in place of a share.
+    /// Desired free amount of `beside` for each amount `per` of `free`, in place of `percent`.
     want: Option<String>,
     per: Option<String>,
 }

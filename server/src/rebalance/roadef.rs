@@ -48,7 +48,7 @@ fn in_contest_words(why: &ProblemError) -> String {
     why.replace("tasks", "processes").replace("task", "process").replace("job", "service")
 }
 
-/// Clock of a search, which tells the progress.
+/// Clock of a search that also shows and records the progress of the search.
 struct Progress {
     clock: Clock,
     /// The progress bar, the least cost so far, and the times at which lower costs were found.

@@ -16,7 +16,7 @@ const EARLIEST: f64 = 0.01;
 /// Number of grid lines on the axis of costs.
 const LINES: u32 = 4;
 
-/// A trail as text. The format depends on the file's name: SVG if the name ends so, else CSV.
+/// A trail as text: SVG if the file's name ends in `.svg`, else CSV.
 pub(super) fn text(file: &Path, trail: &[(f64, i64)], end: f64) -> String {
     if file.extension().is_some_and(|name| name.eq_ignore_ascii_case("svg")) {
         svg(trail, end)

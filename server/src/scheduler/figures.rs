@@ -1,7 +1,7 @@
 //! Prometheus metrics of a scheduler's workers.
 //!
-//! A worker is busy while it decides. The time of a decision is divided by its claims: the part of accepted claims
-//! counts as useful, and the part of conflicts as wasted. A decision that finds no machine counts as unschedulable.
+//! A worker is busy while it decides. The time of a decision is divided among its claims: the share of accepted claims
+//! counts as useful, and the share of conflicts as wasted. A decision that finds no machine counts as unschedulable.
 //! docs/metrics.md has all names.
 
 use super::aside;
@@ -82,7 +82,7 @@ impl SchedulerFigures {
     }
 }
 
-/// A decision whose claims have no result yet: its time, and the number of those claims.
+/// A decision with claims that have no result yet: the time of the decision, and the number of these claims.
 #[derive(Debug, Default)]
 struct Open {
     took: Duration,
@@ -90,7 +90,7 @@ struct Open {
 }
 
 impl Open {
-    /// Returns and subtracts the share of the time for this many of the claims.
+    /// Subtracts the share of the time for this number of claims, and returns it.
     fn take(&mut self, claims: usize) -> Duration {
         let share = claims as f64 / self.claims.max(claims).max(1) as f64;
         let took = self.took.mul_f64(share);
@@ -109,7 +109,7 @@ pub(super) struct WorkerMeter {
     synced: Instant,
     began: Instant,
     open: Open,
-    /// Arrival times of jobs for which there was no decision yet. There are at most as many as jobs in the cell.
+    /// Arrival times of jobs without a decision so far. The map has at most one entry for each job in the cell.
     waiting: HashMap<JobId, Instant>,
 }
 
@@ -118,7 +118,7 @@ impl Observer for WorkerMeter {
         self.synced = Instant::now();
         let delta = view.delta();
         if delta.full {
-            // A full delta does not list ended jobs.
+            // All entries are dropped, because a full delta does not list ended jobs.
             self.waiting.clear();
         }
         for change in &delta.jobs {
@@ -189,7 +189,7 @@ impl Observer for WorkerMeter {
     }
 }
 
-/// Copy of a worker's counters, as they are written.
+/// Copy of a worker's counters, from which the metrics are written.
 struct Told {
     name: String,
     counts: Counts,

@@ -174,7 +174,7 @@ fn place<O: Observer + Send>(
     let workers = schedulers.len();
     let ended = std::thread::scope(|scope| {
         let pool = Pool::start(scope, cell, &clock, schedulers);
-        // All workers are stopped if one has ended, because its share of the jobs would not be placed.
+        // All workers are stopped if one has ended, because the jobs of this worker would not be placed.
         while pool.running() == workers && cell.lost().is_none() && !end.came_within(LOOK) {}
         pool.stop()
     });
@@ -240,7 +240,7 @@ const LOOK: Duration = Duration::from_millis(200);
 /// Interval at which a standby asks for the name.
 const ASK_AGAIN: Duration = Duration::from_millis(250);
 
-/// Termination signals of this process. Once a signal has arrived, this is remembered.
+/// Termination signals of this process. The arrival of a signal is recorded for later checks.
 pub(crate) struct End {
     runtime: Runtime,
     signals: Signals,

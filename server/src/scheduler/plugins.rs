@@ -8,11 +8,12 @@ use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
-/// One search in this many is measured. A measured search takes about twice as long, so all together take about two
-/// percent more time. The number is prime, so that searches at all positions of a periodic order are measured.
+/// One search in this many is measured. A measured search takes about twice as long, so measuring adds about two
+/// percent to the time of all searches. The number is prime, so that searches at all positions of a periodic order are
+/// measured.
 const EVERY: u64 = 61;
 
-/// Number of clock readings from which the time of one reading is found.
+/// Number of clock readings from which the duration of one reading is computed.
 const READINGS: usize = 1000;
 
 /// Measures the plugins of all workers.
@@ -21,7 +22,7 @@ pub(super) struct PluginTimes {
     began: Instant,
     /// Time between two consecutive readings of the clock.
     reading: Nanos,
-    /// Number of searches begun. No other memory access depends on its order.
+    /// Number of searches begun. The order of its updates relative to other memory does not matter.
     searches: AtomicU64,
     /// Locked to add times, in measured searches only.
     times: Mutex<BTreeMap<(Work, &'static str), Nanos>>,
@@ -36,7 +37,7 @@ struct Refusals {
     machines: u64,
     /// Number of measured searches in which the filter rejected some machine.
     searches: u64,
-    /// Number of the last such search, among the measured ones.
+    /// Number of the last measured search in which the filter rejected a machine.
     last: u64,
 }
 
@@ -65,8 +66,8 @@ impl Meter for PluginTimes {
         self.began.elapsed().as_nanos() as Nanos
     }
 
-    /// Measured searches are told apart by the number of searches begun so far. If several workers search at once, some
-    /// of their searches count as one.
+    /// The number of searches begun so far identifies a measured search. If several workers search at once, some of
+    /// their searches count as one.
     fn refused(&self, filter: &'static str, machines: u32) {
         let search = self.searches.load(Ordering::Relaxed).div_ceil(EVERY);
         let mut refusals = self.refusals.lock();

@@ -18,7 +18,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::runtime::Handle;
 
-/// Duration of a tick. With it and the default settings, an election takes from half a second to a second.
+/// Duration of a tick. With this duration and the default settings, an election takes from half a second to a second.
 const TICK: Duration = Duration::from_millis(50);
 
 /// Error of serving a cell, as one line for the user. Nothing was changed.
@@ -144,7 +144,7 @@ fn new_cell(kinds: &Kinds) -> Cell {
     cell
 }
 
-/// Creates the folder of a new replica. If `founders` are given, it gets the first state of the cell.
+/// Creates the folder of a new replica. If `founders` are given, the folder gets the initial state of the cell.
 fn make(
     (dir, kinds): (&Path, &Kinds),
     cell: CellId,

@@ -10,11 +10,11 @@ use serde::Deserialize;
 use std::num::NonZeroU32;
 use std::time::Duration;
 
-/// Largest limit of header bytes. No call needs more, and each connection may keep as many bytes in memory.
+/// Largest limit of header bytes. No call needs more, and each connection may keep this number of bytes in memory.
 const HEADER_BYTES_MAX: u32 = 1 << 20;
 
-/// Smallest and largest limit of message bytes. A job with its rules may need the smallest; the largest bounds the
-/// memory of each call.
+/// Smallest and largest limit of message bytes. A job with its rules may need messages as large as the smallest limit.
+/// The largest limit bounds the memory of each call.
 const MESSAGE_BYTES_MIN: u32 = 64 << 10;
 const MESSAGE_BYTES_MAX: u32 = 256 << 20;
 

@@ -200,8 +200,9 @@ async fn run(
     stopped.map_or(Ok(()), |(why, remedy)| Err(ServeError::Stopped { why, remedy }))
 }
 
-/// The address for clients of this replica: `--advertise`, or else `address`, on which it listens. If it listens on all
-/// addresses of its host, the host is taken from its address for peers, and the port from `address`.
+/// The address of this replica for clients: `--advertise`, or else `address`, on which the replica listens. If
+/// `address` covers all addresses of the host, the host is taken from the replica's address for peers, and the port
+/// from `address`.
 fn advertised(settings: &Settings, address: SocketAddr) -> String {
     let of_peers = match &settings.kept {
         Kept::Replica(of) if address.ip().is_unspecified() => of.address.rsplit_once(':'),

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use tokio::runtime::Handle;
 use tonic::transport::Endpoint;
 
-/// Options for certificates; the flags of the same names describe them.
+/// Options for certificates. Each field is described at the flag of the same name.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Said {
     pub(crate) tls_cert: Option<PathBuf>,

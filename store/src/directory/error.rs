@@ -11,7 +11,7 @@ use std::path::PathBuf;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum CreateDirectoryError {
-    /// The directory exists. Open it, or choose another place: an existing replica is never overwritten.
+    /// The directory exists. Open it, or choose another folder: an existing replica is never overwritten.
     #[error("{} is already the directory of a replica: open it, or choose another one", .0.display())]
     Exists(PathBuf),
     /// The folder has the log or snapshots of an unknown replica. Choose an empty folder. If it was a replica's
@@ -47,8 +47,8 @@ pub enum CreateDirectoryError {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum OpenDirectoryError {
-    /// The folder is no directory of a replica. Create it, or name the right one. If its creation was interrupted,
-    /// create it again.
+    /// The folder is no directory of a replica. Create the directory, or name the right folder. If the creation was
+    /// interrupted, repeat it.
     #[error("{} is not the directory of a replica: name the folder of its files (--dir of `omega serve`)", .0.display())]
     Missing(PathBuf),
     /// The folder has a log or a snapshot, but no `IDENTITY`. If the creation of the directory was interrupted, create

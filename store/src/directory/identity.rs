@@ -7,7 +7,7 @@
 //! └───────┴────────┴──────┴─────────┴────────┴────────┴─────────┴───────┘
 //! ```
 //!
-//! Integers are little-endian. The checksum covers everything before it. Magic and format will have the same places in
+//! Integers are little-endian. The checksum covers everything before it. Magic and format will keep their offsets in
 //! every later version, so that any version of this program can report which format a directory has.
 
 use crate::codec::{self, CodecError, EncodeError};

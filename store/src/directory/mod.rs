@@ -8,10 +8,10 @@
 //! ```
 //!
 //! A directory exists once it has its `IDENTITY`. When everything else is durable, that file is written under a
-//! temporary name, and then renamed. So there are two kinds of directories without `IDENTITY`: an incomplete one, whose
-//! log is empty, and which is completed by creating it again; and one that has lost the file, which is rejected,
-//! because its log may belong to another replica. A directory with an `IDENTITY` but without a log is rejected, too,
-//! because the replica has forgotten its vote.
+//! temporary name, and then renamed. So there are two kinds of directories without `IDENTITY`. An incomplete directory
+//! has an empty log, and is completed by creating it again. A directory that has lost the file is rejected, because its
+//! log may belong to another replica. A directory with an `IDENTITY` but without a log is rejected, too, because the
+//! replica has forgotten its vote.
 
 mod error;
 mod identity;
@@ -173,7 +173,7 @@ impl Directory {
         &self.disk
     }
 
-    /// Opens the log. Only one can be open at a time.
+    /// Opens the log. Only one log can be open at a time.
     ///
     /// # Errors
     /// The log is missing or damaged, or the disk fails.

@@ -73,7 +73,7 @@ pub enum HistoryError {
         /// Index of the last replayed entry.
         last: LogIndex,
     },
-    /// The version of the entry's bytes is unknown. Use the version of this program that wrote them.
+    /// The version of an entry's encoding is unknown. Use the version of this program that wrote the entry.
     #[error("entry {at} cannot be read: {source}")]
     Unreadable {
         /// Index of the entry.

@@ -83,7 +83,7 @@ pub struct History {
 ///
 /// # Errors
 /// The folder is no directory of a replica, is in use, or cannot be read; or its log is in RocksDB, and this program
-/// was built without it.
+/// was built without RocksDB.
 pub fn open(path: &Path) -> Result<History, HistoryError> {
     let disk = Arc::new(ReadOnlyDisk::default());
     let directory = Directory::open(disk.clone(), path, Expected::default())?;

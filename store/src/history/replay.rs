@@ -25,7 +25,7 @@ pub struct ReplayOptions {
     pub to: Option<Version>,
     /// Selection of the entries.
     pub which: Which,
-    /// Number of versions between audits of the cell. It is also audited at the end in any case.
+    /// Number of versions between audits of the cell. In any case, the cell is also audited at the end.
     pub audit_every: Option<u64>,
 }
 
@@ -45,8 +45,8 @@ pub struct Replay {
 }
 
 impl History {
-    /// Replays entries onto a snapshot: the newest one that is not after `to`, or the oldest one if `to` is `None`, so
-    /// that all entries are checked.
+    /// Restores a snapshot, and replays the entries after it. The snapshot is the newest one that is not after `to`. If
+    /// `to` is `None`, it is the oldest one, so that all entries are checked.
     ///
     /// # Errors
     /// The version is not available, an entry cannot be applied, or an audit fails.
@@ -57,7 +57,7 @@ impl History {
     /// Replays entries like [`History::replay`], and shows the cell to `watch` at the snapshot and after each command.
     ///
     /// # Errors
-    /// As [`History::replay`].
+    /// Those of [`History::replay`].
     pub fn replay_watched(
         &mut self,
         options: &ReplayOptions,
@@ -91,8 +91,8 @@ impl History {
         }
     }
 
-    /// Restores the newest snapshot that is not after a version, or the oldest one if `version` is `None`. It applies
-    /// no entry.
+    /// Restores the newest snapshot that is not after a version, or the oldest one if `version` is `None`. No entry is
+    /// applied.
     ///
     /// # Errors
     /// There is no such snapshot.
@@ -131,8 +131,8 @@ impl History {
         Ok(Replay::new(cell, position, agreed.fingerprint))
     }
 
-    /// Index of the last entry to replay. It is `base` if the log does not contain the snapshot's position: the
-    /// snapshot came from another replica then, and the entries of the log are useless.
+    /// Returns the index of the last entry to replay. This is the index of `base` if the log does not contain that
+    /// position. The snapshot at `base` then came from another replica, and the entries of the log do not follow it.
     fn end(&mut self, base: Position, which: Which) -> Result<LogIndex, HistoryError> {
         let last = self.log.bounds().last.index;
         let committed = self.log.hard_state().commit;
@@ -190,7 +190,7 @@ impl Replay {
         self.from
     }
 
-    /// Position of the last entry of which a command was applied.
+    /// Position of the last entry from which at least one command was applied.
     #[must_use]
     pub fn position(&self) -> Position {
         self.position

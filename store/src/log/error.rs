@@ -10,7 +10,7 @@ use std::path::PathBuf;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum CreateError {
-    /// There is a log already. Open it, or choose another place: a log is never overwritten.
+    /// There is a log already. Open it, or choose another folder: a log is never overwritten.
     #[error("{} already contains a log: open it, or choose another folder", .0.display())]
     Exists(PathBuf),
     /// The disk is full. Make space on it, and try again.
@@ -68,8 +68,8 @@ pub enum OpenError {
     /// A needed segment is missing. Restore the file, or remove this replica from the cell and add a new one.
     #[error("{} is missing: restore it, or remove this replica and add a new one", .0.display())]
     SegmentMissing(PathBuf),
-    /// Synced data is damaged or missing. The entries before it are intact, but the replica acknowledged more. Remove
-    /// the replica from the cell, and add a new one.
+    /// Synced data is damaged or missing. The entries before the damage are intact, but the replica has acknowledged
+    /// later entries, too. Remove the replica from the cell, and add a new one.
     #[error("{}: record {record} at byte {offset}, near entry {index}, is damaged ({damage}) \
          after it was synced: remove this replica and add a new one", path.display())]
     Corrupt {

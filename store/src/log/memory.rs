@@ -1,6 +1,6 @@
 //! A log in memory only, for tests, for measurements without a disk, and for cells that need not survive their process.
 //!
-//! It gives the guarantees of a log while the process lives. Nothing survives a crash.
+//! While the process runs, this log gives the guarantees of any log. Nothing survives a crash.
 
 use super::{
     Batch, Bounds, Entry, HardState, LogEngine, LogIndex, Position, ReadError, WriteError,

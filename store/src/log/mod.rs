@@ -128,7 +128,7 @@ pub struct HardState {
 }
 
 impl HardState {
-    /// The state with the higher term, and that term's vote. The commit index is unchanged.
+    /// Returns this state with the higher of both terms, and with a vote in that term. The commit index is unchanged.
     #[must_use]
     pub fn joined(self, other: HardState) -> HardState {
         match self.term.cmp(&other.term) {
@@ -169,7 +169,7 @@ impl Promise {
 /// Invariant: the entries have consecutive indices, and their terms do not fall.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Batch {
-    /// New entries. They replace all entries of the log from the first one's index on.
+    /// New entries. They replace all entries of the log from the index of the first new entry on.
     pub entries: Vec<Entry>,
     /// The new hard state, if it changed.
     pub hard_state: Option<HardState>,
@@ -201,8 +201,8 @@ impl Batch {
     }
 }
 
-/// Maximum bytes of data in one batch: many times a replica's largest message, and few enough for 32-bit offsets in a
-/// file.
+/// Maximum bytes of data in one batch. This is many times a replica's largest message, and small enough for 32-bit
+/// offsets in a file.
 pub const BATCH_BYTES_MAX: usize = 1 << 30;
 
 /// Range of the entries in a log.
@@ -240,8 +240,8 @@ pub trait LogEngine: fmt::Debug + Send {
     /// The disk fails. Batches that were not synced may then be durable or lost.
     fn sync(&mut self) -> Result<(), WriteError>;
 
-    /// Appends entries from the index `from` on to `entries`: the first one if the log has it, and further ones as long
-    /// as the data is at most `bytes_max` bytes in all.
+    /// Appends the log's entries from the index `from` on to `entries`. The first entry is always appended if the log
+    /// has it. Further entries follow as long as all data together has at most `bytes_max` bytes.
     ///
     /// # Errors
     /// The data cannot be read back.
@@ -252,7 +252,7 @@ pub trait LogEngine: fmt::Debug + Send {
         entries: &mut Vec<Entry>,
     ) -> Result<(), ReadError>;
 
-    /// The term of an entry in the log, or of the base.
+    /// Returns the term of an entry in the log, or of the base; `None` for any other index.
     ///
     /// # Errors
     /// The data cannot be read back.
@@ -268,14 +268,15 @@ pub trait LogEngine: fmt::Debug + Send {
         Ok(entries.first().map(|entry| entry.position.term))
     }
 
-    /// Drops all entries up to a position in the log. Their space is reused later. Durable with the next sync.
+    /// Drops all entries up to a position in the log. Their space is reused later. The change is durable with the next
+    /// sync.
     ///
     /// # Errors
     /// The disk fails.
     fn compact(&mut self, base: Position) -> Result<(), WriteError>;
 
-    /// Replaces the log by an empty one that begins after any position, such as that of a received snapshot. The new
-    /// log and the hard state are durable on return. After a crash there is the old log or the new one.
+    /// Replaces the log by an empty log that begins after the position `base`, for example after a received snapshot.
+    /// The new log and the hard state are durable on return. After a crash, either the old log or the new log exists.
     ///
     /// # Errors
     /// The disk is full or fails.
@@ -290,9 +291,9 @@ pub trait LogEngine: fmt::Debug + Send {
         Ok(())
     }
 
-    /// The promise that the replica may have made before its start and that the log does not satisfy. The end of the
-    /// log was torn by a loss of power, or damaged afterwards, which cannot be distinguished. `None` once the log
-    /// reaches the promise.
+    /// Returns the promise that the replica may have made before its start, and that the log does not satisfy. The end
+    /// of the log was then torn by a loss of power, or damaged later. The log alone does not show which. `None` once
+    /// the log reaches the promise.
     fn doubt(&self) -> Option<Promise> {
         None
     }
@@ -313,7 +314,7 @@ pub trait LogEngine: fmt::Debug + Send {
     /// Bytes of the log's files.
     fn bytes_on_disk(&self) -> u64;
 
-    /// Bytes written since the log was opened, without those that only allocate space.
+    /// Bytes written since the log was opened, without the zeros that only allocate space.
     fn bytes_written(&self) -> u64;
 }
 

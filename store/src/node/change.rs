@@ -56,7 +56,7 @@ impl Node {
     }
 
     /// Applies a committed membership change. To be called for each such entry, in order. Returns whether the
-    /// membership changed: after earlier changes, this one may no longer be valid.
+    /// membership changed. It stays unchanged if earlier changes have made this change invalid.
     pub fn apply_change(&mut self, change: &MembershipChange) -> bool {
         if self.membership.check(change).is_err() {
             return false;

@@ -18,7 +18,7 @@ const TERM_MAX: u64 = 1 << 58;
 /// first entry of a leader is empty.
 const ENTRIES_MAX: usize = 1 << 16;
 
-/// Maximum bytes of the context that a reply returns: raft-rs uses one word, and the id of a read has three.
+/// Maximum bytes of the context that a reply returns. raft-rs uses one word, and the id of a read has three words.
 const CONTEXT_BYTES_MAX: usize = 64;
 
 /// Error of a rejected message.
@@ -78,7 +78,7 @@ pub(super) fn check(message: &Message, raw: &RawNode<Window>) -> Result<(), Mess
     }
     check_form(message)?;
     if message.kind == MessageKind::Transfer && raft.state != StateRole::Leader {
-        // Rejected because a follower's raft-rs would forward the message, and panic because the message has a term.
+        // raft-rs on a follower would forward the message, and would panic because the message has a term.
         return Err(MessageError::Malformed("this replica does not lead"));
     }
     if message.term.0 < raft.term && message.kind != MessageKind::ReadIndex {
@@ -93,7 +93,8 @@ pub(super) fn check(message: &Message, raw: &RawNode<Window>) -> Result<(), Mess
         }
         MessageKind::Append => check_committed(message, raw),
         MessageKind::Snapshot => check_snapshot(message, raw),
-        // Checked only by the leader of the message's term, because raft-rs reads these messages only there.
+        // Only the leader of the message's term makes this check, because only raft-rs on that leader reads these
+        // messages.
         MessageKind::Appended | MessageKind::Heard
             if raft.state == StateRole::Leader && message.term.0 == raft.term =>
         {
@@ -107,7 +108,7 @@ pub(super) fn check(message: &Message, raw: &RawNode<Window>) -> Result<(), Mess
 /// Checks a message independently of its receiver.
 fn check_form(message: &Message) -> Result<(), MessageError> {
     let malformed = |what| Err(MessageError::Malformed(what));
-    // A follower's ReadIndex request must have no term, on which raft-rs would panic.
+    // A follower's ReadIndex request must have no term, because raft-rs would panic on a term.
     let has_term = message.kind != MessageKind::ReadIndex;
     if message.term.0 > TERM_MAX || (message.term != Term(0)) != has_term {
         return malformed("its term is out of range");
@@ -175,8 +176,8 @@ fn check_entries(before: Position, entries: &[Entry], term: Term) -> Result<(), 
     Ok(())
 }
 
-/// Checks that the last entry of a snapshot does not contradict this log. raft-rs would accept a snapshot that ends at
-/// the commit index as newer.
+/// Checks that the last entry of a snapshot does not contradict this log. Without this check, raft-rs would accept a
+/// snapshot that ends at the commit index as newer.
 fn check_snapshot(message: &Message, raw: &RawNode<Window>) -> Result<(), MessageError> {
     let log = &raw.raft.raft_log;
     let Some(Position { index, term: offered }) = message.snapshot.as_ref().map(|one| one.position)
@@ -191,7 +192,7 @@ fn check_snapshot(message: &Message, raw: &RawNode<Window>) -> Result<(), Messag
     }
 }
 
-/// Checks that entries do not replace committed ones.
+/// Checks that entries do not replace committed entries.
 fn check_committed(message: &Message, raw: &RawNode<Window>) -> Result<(), MessageError> {
     let log = &raw.raft.raft_log;
     let committed = LogIndex(log.committed);

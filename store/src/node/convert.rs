@@ -16,7 +16,7 @@ pub(super) fn snapshot_of(position: Position, membership: &Membership) -> Snapsh
     snapshot
 }
 
-/// Converts an entry of raft-rs to one of the log.
+/// Converts an entry of raft-rs to an entry of the log.
 pub(super) fn from_raft(entry: &Entry) -> log::Entry {
     let position = Position { index: LogIndex(entry.index), term: Term(entry.term) };
     let (kind, data) = match entry.entry_type {
@@ -35,7 +35,7 @@ fn change_of(entry: &Entry) -> MembershipChange {
     MembershipChange::from_raft(&change)
 }
 
-/// Converts an entry of the log to one of raft-rs; `None` if it is malformed.
+/// Converts an entry of the log to an entry of raft-rs; `None` if it is malformed.
 pub(super) fn to_raft(entry: &log::Entry) -> Option<Entry> {
     let (kind, data) = match entry.kind {
         EntryKind::Commands => (EntryType::EntryNormal, entry.data.clone()),

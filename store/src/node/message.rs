@@ -21,8 +21,8 @@ pub struct Message {
     pub to: ReplicaId,
     /// The sender's term.
     pub term: Term,
-    /// A position whose meaning depends on the kind: of the entry before the sent ones, of a candidate's last entry, or
-    /// of the last synced entry.
+    /// A position, whose meaning depends on the kind of the message: the entry before the sent entries, the candidate's
+    /// last entry, or the last synced entry.
     pub at: Position,
     /// Commit index of the sender. In a heartbeat, at most the index up to which the receiver has acknowledged entries.
     pub commit: Position,

@@ -50,7 +50,7 @@ pub struct Settings {
     pub election_ticks: usize,
     /// Heartbeat interval of a leader.
     pub heartbeat_ticks: usize,
-    /// Maximum bytes of entries in one message, except that one entry is sent even if it has more.
+    /// Maximum bytes of entries in one message. A single entry is sent even if it has more bytes.
     pub message_bytes: u64,
     /// Maximum number of messages with entries to one follower that are not acknowledged.
     pub messages_in_flight: usize,
@@ -91,7 +91,7 @@ pub struct Start {
     pub doubt: Option<Position>,
 }
 
-/// Role and leader, as known to a replica.
+/// Role and leader, from the point of view of one replica.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Leadership {
     /// Present term.
@@ -124,11 +124,11 @@ pub struct Effects {
     pub install: Option<SnapshotOffer>,
     /// Entries to apply.
     pub committed: Vec<Entry>,
-    /// Reads, each with the index of the entry after whose application it may be answered.
+    /// Reads, each with an index. A read may be answered once the entry at its index is applied.
     pub reads: Vec<(ReadId, LogIndex)>,
 }
 
-/// Reason for which a proposal was rejected. Nothing has changed.
+/// Reason why a proposal was rejected. Nothing has changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ProposeError {
@@ -155,8 +155,9 @@ pub struct Node {
     hard_state_written: HardState,
     /// The snapshot that another replica offered last.
     offered: Option<SnapshotOffer>,
-    /// An accepted snapshot: the number of the write that makes it durable, and its index. Until then raft-rs considers
-    /// the entries before it unapplied, and would fail to read them if this replica started an election.
+    /// An accepted snapshot: the number of the write that makes it durable, and its index. Until that write is durable,
+    /// raft-rs considers the entries before the snapshot unapplied. It would fail to read them if this replica started
+    /// an election.
     installing: Option<(u64, LogIndex)>,
     /// Position up to which the replica may have acknowledged entries that it lost.
     doubt: Option<Position>,
@@ -188,7 +189,7 @@ impl Node {
     #[must_use]
     pub fn new(start: Start, settings: Settings) -> Node {
         let Start { id, base, membership, mut hard_state, entries, doubt } = start;
-        // Compacted entries, and those in a received snapshot, are always committed.
+        // Compacted entries and the entries in a received snapshot are always committed.
         hard_state.commit = hard_state.commit.max(base.index);
         hard_state.term = hard_state.term.max(base.term);
         let mut window = Window::new(base, &membership, hard_state);
@@ -250,8 +251,8 @@ impl Node {
         }
     }
 
-    /// Whether this replica is the leader and has applied an entry of its own term, and so all entries that earlier
-    /// leaders committed.
+    /// Whether this replica is the leader and has applied an entry of its own term. If so, it has applied all entries
+    /// that earlier leaders committed.
     #[must_use]
     pub fn leads_with_all(&self) -> bool {
         let raft = &self.raw.raft;
@@ -300,7 +301,8 @@ impl Node {
         self.raw.store().entry(index).map(convert::from_raft)
     }
 
-    /// If this replica is the leader, the index up to which each other replica's log matches and is synced.
+    /// Returns the index up to which each replica's log matches and is synced. It is valid only if this replica is the
+    /// leader.
     #[must_use]
     pub fn progress(&self) -> Vec<(ReplicaId, LogIndex)> {
         let progress = self.raw.raft.prs().iter();
@@ -368,7 +370,7 @@ impl Node {
     }
 
     /// Proposes commands, and returns the position of their entry. If another entry is committed at this index, the
-    /// proposed one never will be.
+    /// proposed entry will never be committed.
     ///
     /// # Errors
     /// This replica is not the leader, or too many proposals are uncommitted.
@@ -386,8 +388,8 @@ impl Node {
         self.settle();
     }
 
-    /// Requests the index that must be applied before a read that begins now is answered, so that it is linearizable.
-    /// The reply appears in [`Effects::reads`]. It may be lost, in which case the caller must repeat the request.
+    /// Requests the index that must be applied before a read that begins now may be answered. This makes the read
+    /// linearizable. The reply appears in [`Effects::reads`]. If the reply is lost, the caller must repeat the request.
     pub fn read(&mut self, id: ReadId) {
         self.raw.read_index(id.to_bytes());
         self.settle();
@@ -398,21 +400,21 @@ impl Node {
         self.raw.mut_store().offer(position, membership);
     }
 
-    /// Whether a replica has needed a newer snapshot than the last one since the last call.
+    /// Whether, since the last call, another replica has needed a newer snapshot than the offered one.
     #[must_use]
     pub fn snapshot_wanted(&self) -> bool {
         self.raw.store().take_wanted()
     }
 
-    /// Drops entries up to an index that the newest snapshot includes, but keeps the last entries with this many bytes
-    /// in memory. Returns the position before the remaining entries.
+    /// Drops the oldest entries in memory until at most `keep_bytes` bytes remain. Entries after `index`, or after the
+    /// newest snapshot, are never dropped. Returns the position before the remaining entries.
     pub fn compact(&mut self, index: LogIndex, keep_bytes: u64) -> Position {
         let window = self.raw.mut_store();
         let taken = window.offered().map_or(LogIndex(0), |position| position.index);
         window.compact(index.min(taken), keep_bytes)
     }
 
-    /// If this replica is the leader, the replicas that need a snapshot.
+    /// Returns the replicas that need a snapshot if this replica is the leader; otherwise none.
     #[must_use]
     pub fn needs_snapshot(&self) -> Vec<ReplicaId> {
         let raft = &self.raw.raft;

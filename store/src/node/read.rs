@@ -1,4 +1,4 @@
-//! Ids of reads. The reply with the index that a read must wait for returns the id.
+//! Ids of reads. A read waits for an index from the leader. The leader's reply repeats the id of the read.
 
 use crate::log::ReplicaId;
 

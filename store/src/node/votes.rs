@@ -1,11 +1,11 @@
 //! Votes of replicas that may have acknowledged more entries than they have.
 //!
-//! After a loss of power the end of a log may be damaged in a way that does not tell whether it was ever synced
+//! After a loss of power, the end of a log may be damaged in a way that does not show whether the end was ever synced
 //! (`log/segment/promise.rs`). Such a replica is in *doubt*: it may have acknowledged entries up to a position, and
 //! lost them. A vote based on its log could elect a leader without these entries. So
 //!
 //! - its vote contains that position, and a candidate whose log ends before the position does not count the vote;
-//! - a candidate in doubt counts no votes, because its own vote would be the first;
+//! - a candidate in doubt counts no votes, because its own vote is in doubt, too;
 //! - if every voter has voted for a candidate, all votes are counted. A committed entry is on the disks of a majority,
 //!   and fewer disks than a majority are damaged. So at least one voter still has the entry, and would not have voted
 //!   for a candidate without it. Thus a loss of power everywhere does not stop a cell.
@@ -44,11 +44,12 @@ impl Node {
         message
     }
 
-    /// Records a vote. Returns whether it must not be counted yet.
+    /// Records a vote for this replica. Returns whether the vote must not be counted for now.
     pub(super) fn is_held_vote(&mut self, message: &Message) -> bool {
         let (term, stage) = (Term(self.raw.raft.term), self.raw.raft.state);
         if !is_vote(message) || message.term != term_of(message.kind, term) {
-            // Not recorded, because raft-rs drops a vote for an earlier candidacy.
+            // The message is not recorded. It is no vote, or it is a vote for an earlier candidacy, which raft-rs
+            // drops.
             return false;
         }
         if (self.votes.term, self.votes.stage) != (term, stage) {
@@ -57,7 +58,7 @@ impl Node {
         self.votes.granted.insert(message.from);
         if self.have_all_voted() {
             for held in std::mem::take(&mut self.votes.held) {
-                // The only possible error is that the vote is that of a removed replica.
+                // The only possible error is that the voter was removed.
                 let _ = held.to_raft().map(|held| self.raw.step(held));
             }
             return false;

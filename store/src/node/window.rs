@@ -29,7 +29,7 @@ pub(super) struct Window {
 }
 
 impl Window {
-    /// The log of a replica whose state is that at `base`.
+    /// Creates the log of a replica that has the state at `base` and no entries after it.
     pub(super) fn new(base: Position, membership: &Membership, hard_state: HardState) -> Window {
         let hard_state = raft::eraftpb::HardState {
             term: hard_state.term.0,
@@ -52,7 +52,7 @@ impl Window {
         self.offer = Some((position, membership));
     }
 
-    /// The snapshot that a message of raft-rs offers.
+    /// Returns the snapshot that a message of raft-rs offers; `None` if the message does not offer the newest snapshot.
     pub(super) fn offer_of(&self, message: &raft::eraftpb::Message) -> Option<SnapshotOffer> {
         let (position, membership) = self.offer.as_ref()?;
         let same = message.get_snapshot().get_metadata().index == position.index.0;
@@ -101,7 +101,7 @@ impl Window {
         Some(index.0.checked_sub(self.base.index.0 + 1)? as usize)
     }
 
-    /// Adds entries, and replaces those from the first new one's index on.
+    /// Adds entries. They replace all entries from the index of the first new entry on.
     pub(super) fn append(&mut self, entries: impl IntoIterator<Item = Entry>) {
         for entry in entries {
             let place = self.place(LogIndex(entry.index));
@@ -116,7 +116,7 @@ impl Window {
         }
     }
 
-    /// Drops entries up to an index, but keeps the last ones with this many bytes. Returns the new base.
+    /// Drops the oldest entries, up to `index`, until at most `keep_bytes` bytes remain. Returns the new base.
     pub(super) fn compact(&mut self, index: LogIndex, keep_bytes: u64) -> Position {
         while self.base.index < index && self.bytes_in_memory() > keep_bytes {
             let Some(gone) = self.entries.pop_front() else { break };

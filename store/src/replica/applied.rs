@@ -11,10 +11,10 @@ use parking_lot::{Condvar, Mutex, MutexGuard};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Cost of an entry without content, in bytes, so that empty entries lead to compaction, too.
+/// Bytes that each entry counts in addition to its content, so that empty entries lead to compaction, too.
 const ENTRY_COST: u64 = 32;
 
-/// Pieces of a state that are copied under one lock, as many as for a snapshot.
+/// Number of pieces of a state that are copied each time the lock is taken, as for a snapshot.
 const PIECES: usize = 4;
 
 /// Pause between checks whether another capture has ended, about as long as copying some pieces takes.
@@ -75,7 +75,8 @@ impl Applied {
         }
     }
 
-    /// Begins a capture once no other capture is running. Returns the number of installed snapshots.
+    /// Begins a capture once no other capture is running. Returns the number of installed snapshots; `None` if the
+    /// other capture has not ended by `until`.
     fn begin_image(&self, until: Instant) -> Option<u64> {
         let mut state = self.state.lock();
         while state.cell.is_captured() {

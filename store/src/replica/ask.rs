@@ -69,12 +69,12 @@ pub enum Answer {
     Begun,
     /// Nothing was done or will be done, for this reason. The request may be sent again.
     Again(Again),
-    /// The outcome is unknown: the request may have been done, or be done later. Send it again with an unchanged
-    /// transaction id.
+    /// The outcome is unknown: the request may have taken effect, or may take effect later. Send it again with an
+    /// unchanged transaction id.
     Unknown,
 }
 
-/// Reason for which nothing was done.
+/// Reason why nothing was done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, thiserror::Error)]
 #[non_exhaustive]
 pub enum Again {
@@ -90,7 +90,7 @@ pub enum Again {
     /// The leader's disk is full. Make space on it.
     #[error("the leader's disk is full: make room on it")]
     Full,
-    /// The entry of the request was replaced by one of another leader.
+    /// The entry of the request was replaced by an entry of another leader.
     #[error("another leader took over before the request was replicated: try again")]
     Overwritten,
     /// This replica has stopped.
@@ -99,8 +99,8 @@ pub enum Again {
     /// This replica was removed from the cell, so its state is outdated. Send the request to another replica.
     #[error("this replica was removed from the cell: call another one, and end this one")]
     Removed,
-    /// The leader's log has its maximum length until a snapshot is saved. The leader tries this again by itself. If the
-    /// error lasts, the leader's messages contain the cause, most often a full disk: make space on it.
+    /// The leader's log has its maximum length until a snapshot is saved. The leader keeps trying to save one. If the
+    /// error lasts, the leader's log messages contain the cause, most often a full disk: make space on it.
     #[error(
         "the leader's log has reached its maximum length, and the next snapshot is not saved yet: \
          try again later; if this persists, make room on the leader's disk"
@@ -127,7 +127,7 @@ pub enum PeerMessage {
     SnapshotAsk {
         /// Position of the snapshot.
         position: Position,
-        /// Number of the piece; `None` requests the description, which has the size.
+        /// Number of the piece; `None` requests the description, which contains the size.
         piece: Option<u64>,
     },
     /// Description of a snapshot.

@@ -8,8 +8,8 @@
 //! A log is compacted only up to a snapshot, and all entries that are not compacted are also in memory. If no snapshot
 //! can be saved, because the disk is full or keeps failing, the log would grow until the process dies. To prevent that,
 //! a leader rejects commands before they are proposed: nothing is lost, and clients may send them again. A follower
-//! drops entries, as if the network had lost them; its leader then sends them again, or sends a snapshot. Both accept
-//! commands and entries again once a snapshot is saved, which they try periodically.
+//! drops entries, as if the network had lost them; its leader then sends them again, or sends a snapshot. Both try to
+//! save a snapshot periodically, and accept commands and entries again once one is saved.
 //!
 //! A snapshot can include only applied entries. So a log without applied entries is never considered too long, and
 //! entries that replicas need for agreement are always accepted. `node::Settings::uncommitted_bytes_max` bounds their
@@ -18,12 +18,12 @@
 use super::Replica;
 use crate::node::{Message, MessageKind};
 
-/// Ticks until a failed snapshot is tried again. With ticks of 50 ms they are three seconds; saving a large cell takes
+/// Ticks until a failed snapshot is tried again. With ticks of 50 ms, this is three seconds. Saving a large cell takes
 /// one second.
 const RETRY_TICKS: u64 = 60;
 
 impl Replica {
-    /// Whether the log has its maximum length, until a snapshot is saved.
+    /// Whether the log has its maximum length, and a snapshot could shorten it.
     pub(super) fn log_is_long(&self) -> bool {
         self.node.log_in_memory().1 >= self.settings.log_bytes_max && self.node.can_shorten()
     }

@@ -13,7 +13,7 @@ const BOUNDS: usize = 24;
 /// Each counter only grows and is independent of the others, so no memory ordering between them is needed.
 #[derive(Debug, Default)]
 pub struct Durations {
-    /// Number of durations between each bound and the bound before; the last number is that of durations above all
+    /// Number of durations up to each bound and above the bound before it. The last number counts durations above all
     /// bounds.
     counts: [AtomicU64; BOUNDS + 1],
     nanos: AtomicU64,
@@ -24,7 +24,8 @@ pub struct Durations {
 pub struct Histogram {
     /// Sum of the durations in seconds.
     pub sum: f64,
-    /// Upper bounds in seconds, each with a number of durations. The last bound is infinite.
+    /// Upper bounds in seconds, each with the number of durations up to it and above the bound before it. The last
+    /// bound is infinite.
     pub counts: Vec<(f64, u64)>,
 }
 

@@ -33,7 +33,7 @@ impl Agreed {
     }
 }
 
-/// The agreed state of a snapshot in a format that had no addresses of replicas.
+/// The agreed state in an older format of snapshots, which had no addresses of replicas.
 #[derive(Deserialize)]
 struct WithoutAddresses {
     voters: BTreeSet<ReplicaId>,

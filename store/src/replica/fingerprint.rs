@@ -40,7 +40,8 @@ impl Fingerprint {
         *self.past.back().expect("there is always the last one")
     }
 
-    /// Whether this replica had an equal fingerprint after the entry of this head, or no longer keeps that fingerprint.
+    /// Whether this replica's fingerprint after the entry of `head` equals that of `head`. Also `true` if this replica
+    /// no longer keeps its fingerprint after that entry.
     pub(crate) fn agrees(&self, head: Head) -> bool {
         let found = self.past.binary_search_by_key(&head.applied, |past| past.applied);
         found.is_err() || found.is_ok_and(|i| self.past[i].fingerprint == head.fingerprint)

@@ -30,7 +30,7 @@ pub(super) const PAUSE: Duration = Duration::from_millis(50);
 /// Number of attempts before the caller gets an error. They take ten seconds in all, enough for many elections.
 pub(super) const TRIES: usize = 200;
 
-/// Reason for which a request has no result.
+/// Reason why a request has no result.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum AskError {
@@ -48,7 +48,7 @@ pub enum AskError {
     Rejected(#[from] Rejection),
 }
 
-/// Pairs each request with the place where its reply is awaited.
+/// Pairs each request with the destination of its reply.
 fn numbered(asks: Vec<Ask>, awaited: &Arc<Awaited>) -> Vec<(Ask, Reply)> {
     let numbered = asks.into_iter().enumerate();
     numbered.map(|(number, ask)| (ask, awaited.reply(number))).collect()
@@ -116,7 +116,7 @@ impl ReplicatedCell {
     }
 
     /// Waits until this replica has applied everything that any replica had acknowledged before this call. Returns a
-    /// version that includes it.
+    /// version of the cell that includes all of that.
     ///
     /// # Errors
     /// No leader replies.
@@ -150,8 +150,8 @@ impl ReplicatedCell {
     }
 
     /// Sends several requests, each once, without waiting. `then` is called with the replies, in the order of the
-    /// requests. It runs on the replica's thread, so it must be quick. If the replica has ended, or ends before it
-    /// replies, the reply is [`Answer::Unknown`].
+    /// requests. `then` runs on the replica's thread, so it must be quick. If the replica has ended, or ends before a
+    /// reply, that reply is [`Answer::Unknown`].
     pub fn begin(&self, asks: Vec<Ask>, then: impl FnOnce(Vec<Answer>) + Send + 'static) {
         if asks.is_empty() {
             return then(Vec::new());
@@ -192,8 +192,8 @@ impl ReplicatedCell {
         Err(if doubt { AskError::Unknown } else { AskError::Unavailable(last) })
     }
 
-    /// Waits until this replica has applied a change that was answered. If the replica is isolated, this ends after a
-    /// while, and the caller's next sync has an older version.
+    /// Waits until this replica has applied a change that was answered. If the replica is isolated, the wait ends after
+    /// a while, and the caller's next sync has an older version.
     pub(super) fn catch_up_with(&self, outcome: &Outcome) {
         let known = match outcome {
             Outcome::Commit(Commit { version, .. }) | Outcome::Done(version) => {
@@ -214,8 +214,8 @@ impl ReplicatedCell {
     }
 }
 
-/// Longest time that a reply is delayed until this replica has applied the change. It is far longer than a message
-/// takes, but short for people.
+/// Longest time that a reply is delayed until this replica has applied the change. It is far longer than the delay of a
+/// message, but short for a person.
 const CATCH_UP: Duration = Duration::from_secs(1);
 
 /// Reaction to an unknown outcome.

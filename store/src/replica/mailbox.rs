@@ -1,8 +1,7 @@
 //! Mailbox of a replica's thread.
 //!
 //! All events that have collected are taken at once. Waking a thread costs as much as applying several transactions. So
-//! requests do not wake a replica that cannot process them yet; it finds them when the event that it waits for wakes
-//! it.
+//! requests do not wake a replica that cannot process them yet. The replica takes them when an urgent event wakes it.
 
 use super::event::Event;
 use parking_lot::{Condvar, Mutex};
@@ -66,8 +65,8 @@ impl Mailbox {
         self.inbox.lock().events.len()
     }
 
-    /// Waits for an event that `heed` selects, but no longer than until a deadline, and takes all events that have
-    /// collected. `events` must be empty; its memory is reused.
+    /// Waits for an event that `heed` selects, but at most until a deadline. Then takes all events that have collected.
+    /// `events` must be empty; its memory is reused.
     pub(super) fn take(&self, heed: Heed, deadline: Instant, events: &mut Vec<Event>) {
         let mut inbox = self.inbox.lock();
         inbox.heed = heed;

@@ -2,7 +2,7 @@
 //!
 //! All commands are sent before the first reply is awaited, so they share entries and syncs. Their order is preserved,
 //! for two reasons. A leader accepts the requests of a replica in the order of their numbers. And a command that was
-//! not done is sent again only if no later one was, or may have been, accepted.
+//! not done is sent again only if no later command was accepted, or may have been accepted.
 
 use super::ask::{Again, Answer, Ask};
 use super::handle::{AskError, PAUSE, ReplicatedCell, TRIES};
@@ -85,7 +85,7 @@ impl Round {
         let last = given.iter().rposition(taken).map_or(0, |last| last + 1);
         let unknown = given.contains(&Answer::Unknown);
         let then = match given.get(last) {
-            // A command was sent whose outcome is unknown, so no command before or after it is sent again.
+            // The outcome of at least one command is unknown, so no command is sent again.
             _ if unknown => Then::Stop(Again::Leaderless),
             Some(Answer::Again(again)) if again.is_final() => Then::Stop(*again),
             Some(Answer::Again(again)) => Then::Again(*again),

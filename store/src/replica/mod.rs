@@ -84,7 +84,7 @@ pub struct Output {
     pub messages: Vec<(ReplicaId, PeerMessage)>,
     /// Writes to the log, in order.
     pub writes: Vec<Write>,
-    /// Position up to which the log is to be truncated, after these writes.
+    /// Position up to which the log is to be compacted, after these writes.
     pub compact: Option<Position>,
     /// Snapshot jobs, in order.
     pub files: Vec<FileJob>,
@@ -92,7 +92,7 @@ pub struct Output {
     pub answers: Vec<(AskId, Answer)>,
 }
 
-/// Maximum age of the cell's time when commands are applied whose outcomes depend on the time.
+/// Maximum age of the cell's time, in milliseconds, when a leader proposes commands whose outcomes depend on the time.
 pub const TIME_AGE_MAX_MS: u64 = 100;
 
 /// One replica. See the module documentation.
@@ -176,7 +176,7 @@ impl Replica {
         &self.node
     }
 
-    /// Reason for which the replica has stopped, if it has.
+    /// Returns the reason why the replica has stopped, if it has.
     #[must_use]
     pub fn stopped(&self) -> Option<&Stop> {
         self.stop.as_ref()
@@ -244,8 +244,8 @@ impl Replica {
         }
         failpoint!("receive");
         if self.node.membership().has_removed(from) {
-            // This reply is needed because no other replica reports the removal: since the change, the removed
-            // replica's leader has sent nothing to it.
+            // This reply is needed because no other replica reports the removal: since the change, the leader has sent
+            // nothing to the removed replica.
             return self.output.messages.push((from, PeerMessage::Removed));
         }
         match message {
@@ -337,8 +337,8 @@ impl Replica {
         let Leadership { term: now, leader, is_leader } = self.leadership;
         let here = match sender {
             Sender::Here(id) => Some(id),
-            // Replicas send read requests through Raft themselves, so a forwarded one is forged. Queued among other
-            // requests, it would delay them.
+            // Replicas send read requests through Raft, so a forwarded read request is forged. In the queue, it would
+            // delay other requests.
             Sender::Peer(..) if ask == Ask::Read => return,
             // The outcome is unknown, because this may be a late copy of a request that was accepted long ago.
             Sender::Peer(..)
@@ -359,7 +359,8 @@ impl Replica {
             }
             _ if !is_leader => self.reply(sender, Answer::Again(Again::Leaderless)),
             _ if self.full => match ask {
-                // Transferred at once, because waiting requests may depend on entries for which there is no space.
+                // Leadership is transferred at once, because waiting requests may depend on entries for which there is
+                // no space.
                 Ask::Transfer(to) => self.transfer(sender, to),
                 _ => self.reply(sender, Answer::Again(Again::Full)),
             },
@@ -376,8 +377,8 @@ impl Replica {
         }
     }
 
-    /// Whether the leader that this replica follows has been silent for longer than an election takes. A replica with a
-    /// full disk starts no election, so it would otherwise wait for a leader that has stepped down.
+    /// Whether this replica has a full disk, and its leader has been silent for longer than an election takes. Such a
+    /// replica starts no election, so it would otherwise wait for a leader that has stepped down.
     fn has_silent_leader(&self) -> bool {
         let patience = 2 * self.settings.node.election_ticks as u64;
         self.full && !self.leadership.is_leader && self.ticks >= self.heard + patience
@@ -473,7 +474,8 @@ impl Replica {
         }
     }
 
-    /// Proposes an entry with waiting requests. Returns whether there were any.
+    /// Proposes an entry with waiting requests, or handles a waiting request that needs no entry. Returns `false` if
+    /// there is nothing to propose, or nothing can be proposed now.
     fn propose(&mut self) -> bool {
         if !self.node.leads_with_all()
             || self.requests.in_flight() >= self.settings.entries_in_flight

@@ -27,12 +27,12 @@ type Then = Box<dyn FnOnce(Vec<Answer>) + Send>;
 pub(super) struct Reply(Option<(Arc<Awaited>, usize)>);
 
 impl Awaited {
-    /// Pending replies to a number of requests, for which a thread waits.
+    /// Creates pending replies to `count` requests, for which a thread waits.
     pub(super) fn new(count: usize) -> Arc<Awaited> {
         Awaited::with(count, None)
     }
 
-    /// Pending replies to a number of requests, at least one. The last reply calls `then`.
+    /// Creates pending replies to `count` requests, at least one. The last reply calls `then`.
     pub(super) fn calling(
         count: usize,
         then: impl FnOnce(Vec<Answer>) + Send + 'static,

@@ -25,8 +25,8 @@ impl Sender {
     }
 }
 
-/// Number of senders that are remembered in a term. A replica is another sender after each start, and there are fewer
-/// starts in a term.
+/// Maximum number of senders that are remembered in a term. A restarted replica counts as a new sender. Even so, a term
+/// has fewer senders.
 const SENDERS_MAX: usize = 256;
 
 /// The pending requests. See the module documentation.
@@ -123,7 +123,7 @@ impl Requests {
         self.waiting.push_back((sender, ask, now));
     }
 
-    /// Adds a command with the time before all waiting requests. Nothing waits for its reply.
+    /// Adds a command that sets the cell's time, in front of all waiting requests. No caller waits for its reply.
     pub(super) fn push_time(&mut self, now_ms: u64, now: u64) {
         let sender = Sender::Here(self.next_id());
         self.waiting.push_front((sender, Ask::Command(Command::Expire { now_ms }), now));
@@ -233,14 +233,14 @@ impl Requests {
         resolved
     }
 
-    /// Removes requests that have waited since the tick `late` or longer. Returns replies to those of this process;
-    /// other replicas time out on their own.
+    /// Removes requests that have waited since the tick `late` or longer. Returns the replies to requests of this
+    /// process. Other replicas time out their own requests.
     pub(super) fn give_up(&mut self, late: u64) -> Vec<(AskId, Answer)> {
         let mut answers = Vec::new();
         while let Some((sender, _, _)) = self.waiting.pop_front_if(|(_, _, at)| *at <= late) {
             answers.extend(sender.here().map(|id| (id, Answer::Again(Again::Busy))));
         }
-        // The entries of these requests may still be committed, and are then applied like those of other leaders.
+        // The entries of these requests may still be committed. They are then applied like entries of other leaders.
         while let Some(proposal) = self.in_flight.pop_front_if(|one| one.began <= late) {
             let here = proposal.senders().filter_map(Sender::here);
             let unknown = if omega_cellstate::planted!(LateDenied) {
@@ -273,7 +273,7 @@ impl Proposal {
     }
 }
 
-/// The reply to a command that needs no commit; `None` if it needs one.
+/// Returns the reply to a command that needs no commit; `None` if the command must be committed.
 fn early(cell: &mut Cell, command: &Command) -> Option<Answer> {
     let Command::Commit(txn) = command else { return None };
     let answer = cell.answer_early(txn)?;

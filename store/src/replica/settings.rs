@@ -10,8 +10,8 @@ pub enum TornTail {
     /// the only voter.
     #[default]
     Doubt,
-    /// Continue without the missing entries, because an operator has decided that they were not acknowledged, or may be
-    /// lost.
+    /// Continue without the missing entries, because an operator has decided that they were not acknowledged, or that
+    /// they may be lost.
     Forgive,
 }
 
@@ -35,7 +35,8 @@ pub struct Settings {
     pub log_bytes_max: u64,
     /// Ticks after which a waiting caller gets an unknown outcome.
     pub answer_ticks: u64,
-    /// Time from the proposal of an entry to its application above which a leader logs a warning.
+    /// Total duration of an entry's stages, from the oldest request to the application, at which a leader logs a
+    /// warning.
     pub slow: Duration,
     /// Treatment of a torn end of the log.
     pub torn_tail: TornTail,
@@ -55,8 +56,8 @@ impl Default for Settings {
             // Enough for some ten seconds of commits at full speed, while saving a snapshot takes one second.
             log_bytes_max: 512 << 20,
             answer_ticks: 60,
-            // The shortest election timeout. A longer delay has another cause than one slow disk, for which the others
-            // make up.
+            // This is the shortest election timeout. One slow disk does not cause such a delay, because the other
+            // replicas compensate for it.
             slow: Duration::from_millis(500),
             torn_tail: TornTail::Doubt,
             history_bytes: 0,

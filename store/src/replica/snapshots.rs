@@ -285,7 +285,7 @@ impl Replica {
         }
     }
 
-    /// Replaces this replica's state by that of a snapshot.
+    /// Replaces this replica's state by the state of a snapshot.
     pub(super) fn install(&mut self, offer: &SnapshotOffer) {
         let (position, agreed, cell) =
             self.transfers.loaded.take().expect("raft hears of a snapshot when it is loaded");
@@ -302,7 +302,7 @@ impl Replica {
         self.transfers.capturing = None;
         self.transfers.since_last = 0;
         self.fingerprint = super::Fingerprint::new(position.index, agreed.fingerprint);
-        // The snapshot does not tell whether it includes this replica's proposals, so their outcomes are unknown.
+        // The snapshot does not show whether it includes this replica's proposals, so their outcomes are unknown.
         let last = Position { index: position.index, term: Term(u64::MAX) };
         for sender in self.requests.resolve(last).overwritten {
             self.reply(sender, super::Answer::Unknown);

@@ -6,7 +6,8 @@
 //! ```
 //!
 //! No decision of a replica depends on these times. They are measured only if the replica runs on threads, not in a
-//! simulation. The times of an entry are those of all its commands. In the queue, they are those of its oldest command.
+//! simulation. The times of an entry count for all its commands. The time in the queue is the time of the entry's
+//! oldest command.
 
 use super::{Durations, Histogram, Replica};
 use crate::log::{LogIndex, Position};
@@ -73,7 +74,7 @@ pub struct Followed {
 /// improve.
 const FOLLOWED_MAX: usize = 1024;
 
-/// Times of a replica's entries in each stage since its start, and those of followed transactions.
+/// Durations of a replica's entries in each stage since its start, and the times of followed transactions.
 #[derive(Debug, Default)]
 pub struct Stages {
     durations: [Durations; Stage::ALL.len()],
@@ -84,7 +85,7 @@ pub struct Stages {
 }
 
 impl Stages {
-    /// Follows a transaction until its times are read. It has no effect if too many transactions are followed.
+    /// Follows a transaction until its times are read. The call has no effect if too many transactions are followed.
     pub fn follow(&self, id: TransactionId) {
         let mut followed = self.followed.lock();
         if followed.len() < FOLLOWED_MAX {
@@ -125,7 +126,7 @@ pub(super) struct Watch(Option<Watched>);
 #[derive(Debug)]
 struct Watched {
     stages: Arc<Stages>,
-    /// Total duration of all stages above which an entry is logged.
+    /// Total duration of all stages at which an entry is logged as a warning.
     slow: Duration,
     /// Time at which the oldest waiting request arrived.
     waiting: Option<Instant>,
@@ -342,7 +343,7 @@ mod tests {
             watch.gathered(index == 5);
             watch.proposed(at(index, 2), 1);
         }
-        // The second entry was replaced by one of another leader.
+        // The second entry was replaced by an entry of another leader.
         for (position, own) in [(at(4, 1), 0), (at(5, 2), 1), (at(6, 3), 1), (at(7, 3), 1)] {
             watch.committed(position);
             watch.applied(Vec::new());

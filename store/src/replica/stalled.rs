@@ -40,7 +40,8 @@ impl Unsafe {
         while self.writes.pop_front_if(|(write, ..)| *write <= number).is_some() {}
     }
 
-    /// Index of the last entry in the oldest write, if that was requested at this tick or before and is not durable.
+    /// Index of the last entry in the oldest write that is not durable. `None` if that write was requested after this
+    /// tick.
     fn late(&self, ticks: u64) -> Option<LogIndex> {
         self.writes.front().filter(|(_, given, _)| *given <= ticks).map(|(_, _, last)| *last)
     }

@@ -135,8 +135,8 @@ pub fn start(directory: Directory, settings: Settings) -> Result<Started, StartE
     })
 }
 
-/// Records the term and vote of a log that may have lost its end, and returns the position up to which entries may be
-/// missing, if any are. It does no harm to record a term and vote that were never synced.
+/// Records the term and vote that a log may have lost with its end. Recording them does no harm even if they were never
+/// synced. Returns the position up to which entries may be missing; `None` if no entries are missing.
 ///
 /// # Errors
 /// The replica seems to be the only voter, so no other voter can have the missing entries. This is also an error if
@@ -188,8 +188,8 @@ fn snapshots_of(directory: &Directory) -> Result<Arc<Snapshots>, StartError> {
     Ok(Snapshots::open(disk, folder, directory.identity().origin.cell)?)
 }
 
-/// The entries after a snapshot. If the log does not contain the snapshot's position, it is restarted after the
-/// snapshot, which then came from another replica, and the power failed before the log was restarted.
+/// Returns the entries after a snapshot. If the log does not contain the snapshot's position, the snapshot came from
+/// another replica, and the power failed before the log was restarted after it. In this case, the log is restarted now.
 fn entries_after(
     log: &mut dyn LogEngine,
     base: Position,
@@ -232,8 +232,8 @@ fn entries_after(
     }
 }
 
-/// The reason for which this program can never apply an entry, if there is one. Such an entry would stop the replica
-/// after it has voted and written. The content of commands is not checked, only the version of their bytes.
+/// Returns the reason why this program can never apply an entry; `None` if it can. Such an entry would stop the replica
+/// later, after it has voted and written. Only the version of the commands' encoding is checked, not their content.
 fn unreadable(entry: &Entry) -> Option<CodecError> {
     match entry.kind {
         EntryKind::Commands => codec::entry_head(&entry.data).err(),

@@ -31,7 +31,8 @@ pub enum StartError {
         /// Path of the file.
         path: PathBuf,
     },
-    /// The version of the entry's bytes is unknown. Use the version of this program that wrote them, or a newer one.
+    /// The version of an entry's encoding is unknown. Use the version of this program that wrote the entry, or a newer
+    /// one.
     #[error("{}: entry {at} cannot be read: {source}", path.display())]
     Unreadable {
         /// Path of the folder.
@@ -41,7 +42,7 @@ pub enum StartError {
         /// Underlying error.
         source: CodecError,
     },
-    /// A snapshot is missing, because the log begins after the newest one ends.
+    /// A snapshot is missing: the log begins after the end of the newest snapshot.
     #[error(
         "{}: the log begins after entry {base}, but the newest snapshot ends at entry {snapshot}, \
          so a snapshot is missing: remove this replica and add a new one with another id", path.display()

@@ -12,7 +12,7 @@ pub struct Status {
     pub leadership: Leadership,
     /// Membership of the cell.
     pub membership: Membership,
-    /// Reason for which the replica has stopped, if it has.
+    /// Reason why the replica has stopped, if it has.
     pub stopped: Option<String>,
     /// Remedy for that reason.
     pub remedy: Option<Remedy>,

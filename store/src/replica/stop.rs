@@ -5,7 +5,7 @@ use crate::codec::CodecError;
 use crate::log::{LogIndex, ReplicaId};
 use crate::node::MessageError;
 
-/// Reason for which a replica has stopped. A stopped replica answers no requests and takes part in nothing.
+/// Reason why a replica has stopped. A stopped replica answers no requests and no messages.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Stop {
@@ -63,8 +63,8 @@ impl Replica {
         }
     }
 
-    /// Handles a removal that this replica has applied itself. It has no vote, so it sends no vote requests to which
-    /// another replica could reply that it was removed.
+    /// Handles a removal that this replica has applied itself. Without a vote, the replica sends no vote requests. So
+    /// no other replica would report the removal in reply.
     pub(super) fn look_for_removal(&mut self) {
         let id = self.node.id();
         if self.node.membership().has_removed(id) {
@@ -73,7 +73,7 @@ impl Replica {
     }
 
     /// Asks the voters whether this replica was removed, at intervals while no leader sends anything. A learner
-    /// requests no votes, so it sends nothing else to which they could reply.
+    /// requests no votes, so it sends no other message to which a voter could reply.
     pub(super) fn ask_whether_removed(&mut self) {
         let patience = 2 * self.settings.node.election_ticks as u64;
         let silence = self.ticks.saturating_sub(self.heard);

@@ -187,8 +187,8 @@ impl Driver {
             if now >= next_tick {
                 self.replica.tick();
                 self.tell_progress();
-                // If the thread was delayed, missed ticks are skipped, as they are for callers that wait for the
-                // replica.
+                // If the thread was delayed, missed ticks are skipped, so that the delay does not count for callers
+                // that wait for the replica.
                 next_tick = now + self.tick;
             }
             self.replica.tell_time(unix_ms());
@@ -249,7 +249,7 @@ impl Driver {
             self.written(written);
             wrote = true;
         }
-        // Prepared now, because the requests that waited for the write have been answered.
+        // The next write is prepared now, because the requests that waited for this write have been answered.
         let failed = if wrote { self.to_writer.prepare() } else { None };
         if let Some(failed) = failed {
             self.written(failed);
@@ -355,7 +355,7 @@ impl Transport for Port {
     }
 }
 
-/// A clock before 1970 is taken as 1970, and the cell never sets its time back.
+/// Returns the time in milliseconds since 1970. An earlier time counts as 1970, and the cell never sets its time back.
 fn unix_ms() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64)
 }

@@ -40,7 +40,7 @@ impl LogWorker {
         &*self.engine
     }
 
-    /// Adds a write, to be made after those before it.
+    /// Adds a write. It is made after the writes that were added before.
     pub fn push(&mut self, write: Write) {
         self.waiting.push_back(Job::Write(write));
     }

@@ -1,9 +1,9 @@
-//! The writes of a replica's thread, which it makes itself at once, or leaves to the log's thread.
+//! Writes to the log. The replica's thread makes them itself at once, or leaves them to the log's thread.
 //!
 //! If the disk syncs within microseconds, the replica's thread makes writes itself and waits for them, because passing
 //! them to another thread costs as much. But it must process its peers' messages in time, so after a slow write the
-//! log's thread makes the writes of the next second. A replica without peers always waits itself. Requests and messages
-//! collect meanwhile, and the next sync covers all of them.
+//! log's thread makes the writes of the next second. In a replica without peers, the replica's thread always makes the
+//! writes itself. Requests and messages collect meanwhile, and the next sync covers all of them.
 //!
 //! Writes are made in order, because the replica's thread writes only when the log's thread has completed all of its
 //! jobs.
@@ -35,7 +35,7 @@ pub(super) struct Log {
 }
 
 impl Log {
-    /// Does a job and all waiting ones.
+    /// Does the given jobs, and the writes that are still waiting.
     fn work(&mut self, jobs: impl IntoIterator<Item = ToLog>) -> Written {
         let mut taken = 0;
         for ToLog { writes, compact } in jobs {
@@ -89,8 +89,8 @@ pub(super) enum Waits {
 /// Duration above which a write is slow: a twentieth of the heartbeat interval.
 const SLOW: Duration = Duration::from_millis(5);
 
-/// Time after a slow write in which the log's thread makes all writes. So the replica's thread makes at most one slow
-/// write per second, which delays a heartbeat by less than peers tolerate.
+/// Time after a slow write during which the log's thread makes all writes. So the replica's thread makes at most one
+/// slow write per second, which delays a heartbeat by less than peers tolerate.
 const SLOW_FOR: Duration = Duration::from_secs(1);
 
 impl ToWriter {
@@ -109,7 +109,7 @@ impl ToWriter {
         let written = self.log.lock().work([job]);
         self.slow_until = (began.elapsed() > SLOW).then(|| began + SLOW_FOR);
         if written.full {
-            // An empty job, after which the log's thread tries the waiting writes again on its own.
+            // An empty job makes the log's thread retry the waiting writes by itself.
             self.give(ToLog::default());
         }
         self.full = written.full;

@@ -1,4 +1,4 @@
-//! The snapshots of one replica: a folder with one file each.
+//! The snapshots of one replica: a folder with one file per snapshot.
 
 use super::error::{LoadError, SaveError, SnapshotDamage};
 use super::read::{self, corrupt};
@@ -25,7 +25,7 @@ pub(super) const PARTIAL: &str = ".partial";
 /// Prefix of the name of an incoming snapshot.
 pub(super) const PARTIAL_INCOMING: &str = "incoming-";
 
-/// A file with several readers, which share it because a disk allows each file to be opened only once.
+/// A file that several readers share, because a disk allows each file to be opened only once.
 pub(super) type SharedFile = Arc<Mutex<Box<dyn DiskFile>>>;
 
 /// Open files by position, as long as they have readers.
@@ -53,11 +53,11 @@ pub struct Snapshots {
 }
 
 impl Snapshots {
-    /// Opens a folder, or creates it. Incomplete files are removed, except those of a transfer, which
+    /// Opens a folder, or creates it. Incomplete files are removed, except the file of a transfer, which
     /// [`Snapshots::receive`] can continue.
     ///
     /// # Errors
-    /// Those of the disk.
+    /// The disk fails.
     pub fn open(
         disk: Arc<dyn Disk>,
         folder: impl Into<PathBuf>,
@@ -84,7 +84,7 @@ impl Snapshots {
     /// The positions of all snapshots, in ascending order. No file is opened.
     ///
     /// # Errors
-    /// Those of the disk.
+    /// The disk fails.
     pub fn list(&self) -> Result<Vec<Position>, LoadError> {
         let names = self.disk.list(&self.folder);
         let names = names.map_err(|source| LoadError::Io { path: self.folder.clone(), source })?;
@@ -93,7 +93,7 @@ impl Snapshots {
         Ok(positions)
     }
 
-    /// Writes a snapshot durably, and then removes older ones except the last [`KEPT`].
+    /// Writes a snapshot durably, and then removes old snapshots. The newest [`KEPT`] snapshots are kept.
     ///
     /// # Errors
     /// The snapshot is not durable. No file has the final name then, unless the disk failed after everything was
@@ -156,7 +156,7 @@ impl Snapshots {
         Ok(())
     }
 
-    /// The newest snapshot, all of which is checked; `None` if there is none.
+    /// Checks all of the newest snapshot, and returns it; `None` if there is none.
     ///
     /// # Errors
     /// The snapshot is damaged. An older one can replace it only if the log still has the entries after the older one;
@@ -165,7 +165,7 @@ impl Snapshots {
         self.found(self.list()?.last().copied())
     }
 
-    /// The newest snapshot before a position, for callers to which an older one suffices.
+    /// Returns the newest snapshot before a position, for callers for which an older snapshot suffices.
     ///
     /// # Errors
     /// Those of [`Snapshots::newest`].
@@ -177,7 +177,7 @@ impl Snapshots {
         position.map(|position| self.check(position)).transpose()
     }
 
-    /// The snapshot at a position, all of which is checked.
+    /// Checks all of the snapshot at a position, and returns it.
     ///
     /// # Errors
     /// There is no snapshot at this position, it is damaged, or it belongs to another cell or position.

@@ -170,7 +170,7 @@ impl Header {
             length: word(3)?,
             counts: Counts::from_words(counts),
         };
-        // The file must be long enough for all parts whose lengths are derived from it.
+        // The length must suffice for the header and the trailer, because the length of the chunks is the rest.
         let least = header.bytes() + TRAILER as u64;
         let good = header.length >= least && {
             let last = header.chunk_bytes() % (CHUNK + FRAME) as u64;

@@ -13,7 +13,8 @@ use omega_cellstate::{
 };
 use omega_core::{Kinds, ResourceKind};
 
-/// Minimum bytes of a part in long lists. With it, a list reserves no more memory than the length of the file.
+/// Assumed minimum bytes of a part in long lists. So the space reserved for a list is bounded by the length of the
+/// file.
 const PART_BYTES_MIN: u64 = 16;
 
 /// Writes an image.

@@ -10,9 +10,9 @@
 //! ```
 //!
 //! Pieces are parts of the file and do not depend on its chunks, because the receiver copies bytes without interpreting
-//! them until all have arrived. It requests one piece after the other, so it never gets more than it can process, and
-//! duplicates do no harm. The name of the partial file contains the hash of the offer, which covers every byte. So
-//! after a crash, the receiver continues only with pieces of the offered snapshot that pass their checksums.
+//! them until all have arrived. The receiver requests one piece after the other, so it never gets more than it can
+//! process, and duplicates do no harm. The name of the partial file contains the hash of the offer, which covers every
+//! byte. So after a crash, the receiver continues only with pieces of the offered snapshot that pass their checksums.
 
 use super::error::{LoadError, ReceiveError, is_full};
 use super::folder::{PARTIAL, PARTIAL_INCOMING, SharedFile, Snapshots, name};
@@ -92,11 +92,11 @@ impl Snapshots {
         Ok(Outgoing { file, path, offer })
     }
 
-    /// Prepares to receive a snapshot. Pieces that an earlier attempt has received are kept; those of other snapshots
+    /// Prepares to receive a snapshot. Pieces that an earlier attempt has received are kept. Pieces of other snapshots
     /// are removed.
     ///
     /// # Errors
-    /// Those of the disk, or the snapshot is being received already.
+    /// The disk fails, or the snapshot is being received already.
     pub fn receive(self: &Arc<Self>, offer: Offer) -> Result<Incoming, ReceiveError> {
         if offer.bytes < (FIXED + TRAILER) as u64 {
             return Err(ReceiveError::Offer(offer.bytes));
@@ -148,10 +148,10 @@ impl Outgoing {
         self.offer
     }
 
-    /// Reads a piece, which is empty after the last one.
+    /// Reads a piece. It is empty if the number is beyond the last piece.
     ///
     /// # Errors
-    /// Those of the disk, or the file has become shorter.
+    /// The disk fails, or the file has become shorter.
     pub fn piece(&self, number: u64) -> Result<Piece, LoadError> {
         let mut bytes = vec![0; self.offer.length_of(number) as usize];
         let mut file = self.file.lock();

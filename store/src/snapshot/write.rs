@@ -21,7 +21,7 @@ pub(super) const BLOCK_BYTES_MAX: usize = BLOCK + PART_BYTES_MAX;
 pub(super) enum WriteError {
     /// The disk is full.
     Full,
-    /// A part is larger than can be read again. It has this many bytes.
+    /// A part has this many bytes, which is more than a reader accepts.
     TooLarge(usize),
     /// The disk failed.
     Io(io::Error),

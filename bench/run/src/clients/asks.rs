@@ -1,5 +1,5 @@
-//! Applications, one per job. Each requests all its containers at once, near their preferred machines if it has any,
-//! and requests lost containers again.
+//! Applications, one per job. Each requests all its containers at once, near the machines that the job prefers if there
+//! are any, and requests lost containers again.
 
 use super::{Client, Round, Watched};
 use crate::cell::RunCell;
@@ -15,7 +15,7 @@ const DELAY: u32 = 4;
 /// Interval, in rounds, at which an application without pending requests sends a heartbeat.
 const SELDOM: u64 = 64;
 
-/// See the head of the file.
+/// The applications of a run. See the module documentation.
 pub(super) struct Asks {
     front: Frontend,
     /// Jobs that have not arrived, in the order of arrival.

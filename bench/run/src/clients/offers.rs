@@ -14,7 +14,7 @@ use std::collections::{BTreeSet, HashSet};
 /// Filter duration for a declined machine that gets no more free resources: an hour, which is longer than most runs.
 const WHILE: Nanos = 3_600_000_000_000;
 
-/// See the head of the file.
+/// The frameworks of a run. See the module documentation.
 pub(super) struct Offers {
     front: Frontend,
     frameworks: Vec<Thinker>,
@@ -171,7 +171,7 @@ fn count(jobs: &[Waiting]) -> usize {
 }
 
 impl Room {
-    /// Subtracts a request if it fits. Returns whether it did.
+    /// Subtracts a request if it fits. Returns whether it fits.
     fn takes(&mut self, request: &Amounts) -> bool {
         if request.iter().any(|(kind, amount)| self.left.get(kind) < amount) {
             return false;

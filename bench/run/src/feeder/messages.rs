@@ -13,7 +13,7 @@ impl Feeder {
         }
     }
 
-    /// Runs the workers, and handles a message. Returns whether there was one.
+    /// Runs the workers, and handles a message. Returns whether there was a message.
     pub(super) fn wait_for(&mut self, workers: &mut impl Drive) -> bool {
         self.lane.check();
         if self.watch.owes_a_wake() {
@@ -35,7 +35,7 @@ impl Feeder {
                 if let Err(error) = self.note_done(done) {
                     self.failed.get_or_insert(error);
                 }
-                // The schedulers can now see these changes.
+                // The schedulers can now see the applied changes.
                 self.note_version();
                 self.stirred = true;
             }
@@ -48,7 +48,7 @@ impl Feeder {
         self.counts.committed(&committed);
         let Committed { version, placed, evicted, .. } = committed;
         if !evicted.is_empty() {
-            // The schedulers may not have received these jobs yet, and have not tried them.
+            // The schedulers may not have received the evicted tasks' jobs yet, so they have not tried them.
             self.watch.must_see(version);
             self.stirred = true;
         }

@@ -20,7 +20,7 @@ pub(super) struct Axis {
     high: f64,
     /// Ticks of the axis: the position from 0 at `low` to 1 at `high`, and the label.
     pub(super) ticks: Vec<(f64, String)>,
-    /// Unit of the labels, if they do not contain it.
+    /// Unit of the labels; empty if the labels contain it.
     pub(super) unit: &'static str,
 }
 
@@ -79,7 +79,7 @@ impl Axis {
         Axis { low, high, ticks, unit }
     }
 
-    /// Position of a value, from 0 to 1. NaN is at 0, so that it never gets into a drawing.
+    /// Position of a value, from 0 to 1. NaN becomes 0, so that no coordinate of a drawing is NaN.
     pub(super) fn place(&self, value: f64) -> f64 {
         let place = (value - self.low) / (self.high - self.low);
         if place.is_finite() { place.clamp(0.0, 1.0) } else { 0.0 }

@@ -1,4 +1,4 @@
-//! Positions of machines on the heat map: blocks by place, rows within a block.
+//! Positions of machines on the heat map: a block for each place, usually a zone, and rows within a block.
 
 use super::RunReport;
 use std::collections::BTreeMap;
@@ -9,7 +9,7 @@ pub(super) const CELLS_MAX: usize = 20_000;
 const BLOCKS_MAX: usize = 48;
 /// Width and height in pixels that the map may have on a wide screen.
 const AREA: (usize, usize) = (1_128, 480);
-/// Distance between two blocks in pixels; the next constant is the minimum width of a block in cells.
+/// Distance between two blocks in pixels. The next constant is the minimum width of a block in cells.
 const GAP: usize = 24;
 const COLUMNS_MIN: usize = 8;
 /// Smallest and largest size of a cell in pixels. Smaller cells are hard to distinguish, and larger ones look like
@@ -52,7 +52,7 @@ impl Grid {
         let largest = largest.div_ceil(share).max(1);
         let across = blocks.len().clamp(1, BLOCKS_ACROSS);
         let widest = (AREA.0 - (across - 1) * GAP) / across / pixels;
-        // A few blocks share the width; with more, blocks are slightly higher than wide.
+        // A few blocks share the width of the map. If there are more blocks, each is slightly higher than wide.
         let columns = if blocks.len() <= BLOCKS_ACROSS {
             widest
         } else {

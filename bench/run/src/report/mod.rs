@@ -57,7 +57,7 @@ pub struct RunReport {
     pub pending: usize,
     /// Seconds from the first job to the end.
     pub wall_s: f64,
-    /// Processor seconds that the whole process used in that time; `None` if the system does not report them.
+    /// Processor seconds that the whole process used during `wall_s`; `None` if the system does not report them.
     pub cpu_s: Option<f64>,
     /// Duration of the run in the workload's time, in seconds.
     pub workload_s: f64,
@@ -86,11 +86,11 @@ pub struct SchedulerReport {
     pub name: String,
     /// Number of placements by the scheduler.
     pub placements: u64,
-    /// Number of decisions. One decision is one turn of a job, whatever its number of tasks.
+    /// Number of decisions. A decision is one attempt to place a job, whatever its number of tasks.
     pub decisions: u64,
     /// Number of transactions that the scheduler submitted.
     pub transactions: u64,
-    /// Number of claims in these transactions.
+    /// Number of claims in the scheduler's transactions.
     pub claims: u64,
     /// Number of claims that were rejected.
     pub conflicts: u64,
@@ -102,7 +102,7 @@ pub struct SchedulerReport {
     pub decision_us_p99: f64,
     /// Seconds that the scheduler spent on decisions.
     pub deciding_s: f64,
-    /// Seconds of them that were spent on claims that were rejected.
+    /// The part of `deciding_s` that was spent on rejected claims.
     pub wasted_s: f64,
     /// Median time that a task waited for its placement, in seconds of the workload's time.
     pub wait_s_p50: Option<f64>,
@@ -128,9 +128,9 @@ pub struct TenantReport {
     pub parent: Option<String>,
     /// Number of the tenant's jobs that arrived.
     pub jobs: usize,
-    /// Number of tasks of these jobs.
+    /// Number of tasks of the tenant's jobs.
     pub tasks: u64,
-    /// Number of placements of these tasks.
+    /// Number of placements of the tenant's tasks.
     pub placements: u64,
     /// Number of the tenant's pending tasks at the end.
     pub pending: u64,
@@ -148,14 +148,14 @@ pub struct TenantReport {
     pub share_at_peak: f64,
     /// Number of times that a task of the tenant was evicted.
     pub evicted: u64,
-    /// Number of these evictions that were for the guarantee of another tenant.
+    /// Number of the tenant's evictions for the guarantee of another tenant.
     pub evicted_for_guarantees: u64,
     /// Total run time of the evicted tasks before their evictions, in seconds of the workload's time.
     pub lost_work_s: f64,
     /// Share of the tenant's preferences for machines that were satisfied, by weight; `None` if there were no
     /// preferences.
     pub preferences_met: Option<f64>,
-    /// Dominant share at each sample of the series; only the first eight tenants have it, and it is empty for others.
+    /// Dominant share at each sample of the series. Only the first eight tenants have it; for others the list is empty.
     pub shares: Vec<f64>,
 }
 
@@ -214,7 +214,7 @@ pub struct Unplaced {
     pub reason: String,
     /// Number of jobs.
     pub jobs: usize,
-    /// Number of tasks of these jobs.
+    /// Number of tasks of the unplaced jobs.
     pub tasks: usize,
     /// Name of one of the jobs.
     pub example: String,
@@ -251,7 +251,7 @@ pub struct MachineHeat {
 }
 
 impl RunReport {
-    /// Totals of all schedulers. The quantiles are zero, because those of several schedulers cannot be added up.
+    /// Totals of all schedulers. The quantiles are zero, because quantiles of several schedulers cannot be added up.
     #[must_use]
     pub fn all_schedulers(&self) -> SchedulerReport {
         let mut all = SchedulerReport { name: "all".to_string(), ..Default::default() };

@@ -47,7 +47,7 @@ pub(super) fn percent(share: f64) -> String {
     }
 }
 
-/// Formats a part of a whole as a percentage, without a value if the whole is zero.
+/// Formats a part of a whole as a percentage; returns [`NOTHING`] if the whole is zero.
 pub(super) fn percent_of(part: f64, whole: f64) -> String {
     if whole > 0.0 { percent(part / whole) } else { NOTHING.to_string() }
 }

@@ -7,8 +7,8 @@
 //!     └── lists.rs                             html.rs ──── escapes every name
 //! ```
 //!
-//! All drawings are made here, in Rust. Without scripts the page only lacks the values at the pointer. Its content policy
-//! forbids it to load anything.
+//! All drawings are made here, in Rust. Without scripts the page only lacks the values at the pointer. The
+//! page's content policy forbids the page to load anything.
 
 use super::html::{escape, script_data};
 use super::number::{NOTHING, amount, count, duration, percent, percent_of, plural, wide};

@@ -43,7 +43,7 @@ struct Plot {
     lines: Vec<Line>,
 }
 
-/// One line of a plot, with a value for each point; `None` if there is no value at a point.
+/// One line of a plot. It has a value for each point, or `None` where there is no value.
 struct Line {
     name: String,
     values: Vec<Option<f64>>,

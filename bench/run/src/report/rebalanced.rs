@@ -157,8 +157,8 @@ pub enum Detail {
     All,
 }
 
-/// Maximum number of moves, and of tasks that are not moved, that are printed unless all are requested. They fill a
-/// screen each.
+/// Maximum number of moves that are printed unless all are requested; also the maximum number of tasks that are not
+/// moved. Each list fills a screen.
 const LINES: usize = 20;
 
 /// Converts the report to indented JSON with a final line break.
@@ -191,7 +191,7 @@ pub fn render(report: &RebalanceReport, detail: Detail) -> String {
     text
 }
 
-/// Formats a cost in millionths of a machine as machines.
+/// Formats a cost, given in millionths of a machine, as a number of machines.
 fn machines(cost: i128) -> String {
     let value = cost as f64 / 1e6;
     match value.abs() {
@@ -226,7 +226,7 @@ fn objective(report: &RebalanceReport) -> String {
         signed(report.after - report.before),
         percent_less(report.before, report.after),
     ];
-    // If there are many kinds, most of them are far below their safety level.
+    // If there are many kinds, most are far below their safety level, so their terms are zero. Such terms are left out.
     let idle =
         |line: &&TermLine| line.term.starts_with("load ") && (line.before, line.after) == (0, 0);
     let terms = report.terms.iter().filter(|line| !idle(line)).map(row);

@@ -1,7 +1,7 @@
 //! Lines of plain text: clipped, wrapped, and set in columns.
 //!
 //! Names come from untrusted files. A control character could move the cursor or change the title of the reader's
-//! terminal, so all of them are replaced.
+//! terminal, so all control characters are replaced.
 
 use std::iter::repeat_n;
 

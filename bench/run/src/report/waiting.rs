@@ -80,25 +80,25 @@ pub struct WaitingGroup {
     pub reasons: Vec<(String, usize)>,
     /// The machines that lack least.
     pub nearest: Vec<NearMiss>,
-    /// Changes each of which would help.
+    /// Changes that would help. Each of them helps alone.
     pub remedies: Vec<Help>,
 }
 
 /// Machines that lack the same things.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct NearMiss {
-    /// Number of these machines.
+    /// Number of the machines with these lacks.
     pub machines: usize,
     /// The first such machine.
     pub example: String,
-    /// Lacks that each of these machines has.
+    /// The resources and other properties that each of these machines lacks.
     pub lacks: Vec<Lack>,
 }
 
 /// One thing that a machine lacks.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Lack {
-    /// Kind of the lack, as one of the words in `docs/explain.md`.
+    /// Kind of the missing property, as one of the words in `docs/explain.md`.
     pub what: Cow<'static, str>,
     /// The resource kind, if the machine lacks room.
     pub kind: Option<String>,
@@ -117,7 +117,7 @@ pub struct Help {
     pub machine: Option<String>,
     /// Number of existing machines that the change would make feasible.
     pub machines: usize,
-    /// Lacks that the change removes, or the restriction that it lifts.
+    /// The missing properties that the change provides, or the restriction that it lifts.
     pub lacks: Vec<Lack>,
     /// The remedy in words.
     pub text: String,
@@ -210,7 +210,7 @@ fn render_group(group: &WaitingGroup) -> String {
     text
 }
 
-/// A table of obstacles with the number of machines that each excludes.
+/// A table of obstacles, with the number of machines that each obstacle excludes.
 fn counts(what: &str, how_many: &str, list: &[(String, usize)]) -> String {
     let some = list.iter().filter(|(_, count)| *count > 0);
     let row = |(name, count): &(String, usize)| {

@@ -1,7 +1,7 @@
 //! Objectives of a run: bounds on waits, on placed jobs, and on usage of the cell.
 //!
-//! Waits are those of all arrived jobs: one that was never attempted, or never placed completely,
-//! has an infinite wait. Otherwise a cell that is much too small would look good.
+//! The waits of all arrived jobs count. A job that was never attempted, or never placed completely, has an infinite
+//! wait. Otherwise a cell that is much too small would look good.
 
 use crate::scenario::{JobOutcome, Outcome};
 use omega_core::JobKind;

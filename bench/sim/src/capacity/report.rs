@@ -157,7 +157,7 @@ impl CapacityReport {
             } else {
                 Axis { least: Some(0.0), ..Axis::linear(format!("{}, seconds", objective.name())) }
             };
-            // An infinite value has no place on an axis.
+            // An infinite value cannot be drawn, so it becomes a gap.
             let finite = |y: f64| if y.is_finite() { y } else { f64::NAN };
             let points = finding.probes.iter().map(|probe| (at(probe), finite(probe.figures[i])));
             let plot = Plot::new(objective.words(), Axis::linear(x), y)

@@ -5,8 +5,8 @@ use omega_core::{Amounts, Machine, Overcommit, Taint, Text};
 use omega_workload::{Arrival, RunTime, Workload};
 use std::collections::HashMap;
 
-/// Largest delay of a copied job after its original, in milliseconds: long enough that schedulers treat them
-/// separately, but too short to change the daily curve.
+/// Largest delay of a copied job after its original, in milliseconds. It is long enough that schedulers treat the two
+/// jobs separately, and too short to change the daily curve.
 const SHIFT_MS: u64 = 300_000;
 
 /// Properties that machines of one sort share. Labels are excluded, because they only describe where a machine is.
@@ -63,7 +63,7 @@ pub(crate) fn moved(placed: &mut Vec<(u32, u32)>, place: &[Option<u32>]) {
     });
 }
 
-/// Positions of the machines of each shape, in order of first appearance.
+/// Returns the positions of the machines of each sort, in order of first appearance.
 fn sorts(machines: &[Machine]) -> Vec<Vec<usize>> {
     let mut number: HashMap<Sort<'_>, usize> = HashMap::new();
     let mut sorts: Vec<Vec<usize>> = Vec::new();
@@ -78,7 +78,7 @@ fn sorts(machines: &[Machine]) -> Vec<Vec<usize>> {
     sorts
 }
 
-/// Number of machines of each shape, by largest remainder.
+/// Returns the new number of machines of each sort, by largest remainder.
 fn shares(sorts: &[Vec<usize>], count: usize, all: usize) -> Vec<usize> {
     let wanted = |members: &Vec<usize>| members.len() as u128 * count as u128;
     let mut shares: Vec<usize> =
@@ -143,7 +143,7 @@ fn again_of(name: &Text, again: u64) -> Text {
     self::again(name, again as usize + 1)
 }
 
-/// Names a copy of a job: `name~2` is the second.
+/// Returns the name of a copy of a job: `NAME~COPY`.
 fn again(name: &Text, copy: usize) -> Text {
     format!("{name}~{copy}").into()
 }

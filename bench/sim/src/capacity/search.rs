@@ -98,7 +98,7 @@ impl Found {
     }
 }
 
-/// Largest failing and smallest passing size so far.
+/// Returns the boundary between failing and passing numbers so far, and a number that contradicts it.
 fn bracket(known: &BTreeMap<u64, bool>, sense: Sense) -> Found {
     let holding = known.iter().filter(|(_, holds)| **holds).map(|(n, _)| *n);
     let failing = || known.iter().filter(|(_, holds)| !**holds).map(|(n, _)| *n);

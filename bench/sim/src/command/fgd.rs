@@ -164,7 +164,7 @@ fn policy_name(policy: Policy) -> String {
     policy.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default()
 }
 
-/// Adds the rows of a policy. Returns how many of its means are outside of their tolerance.
+/// Adds the rows of a policy. Returns the number of its means that are outside of the tolerance.
 fn push(
     sheet: &mut Sheet,
     (list, policy): (&str, Policy),

@@ -16,7 +16,7 @@ pub(super) fn write_report(dir: &Path, page: &Page) -> Result<PathBuf, SimError>
     Ok(dir.join("report.html"))
 }
 
-/// Writes a file of a folder.
+/// Writes a file into a folder.
 fn write(dir: &Path, name: &str, content: &[u8]) -> Result<(), SimError> {
     let file = dir.join(name);
     let done = std::fs::create_dir_all(dir).and_then(|()| std::fs::write(&file, content));

@@ -101,8 +101,8 @@ fn last_arrival_s(stream: &mut dyn Stream) -> Result<f64, SimError> {
     Ok((last_ms as f64 / 1000.0).max(1.0))
 }
 
-/// Makes a row for each cell, and one for all cells. The latter has sums, and means that are weighted by processors or
-/// by placed jobs.
+/// Makes a row for each cell, and one for all cells. The last row has sums, and means that are weighted by processors
+/// or by placed jobs.
 fn by_cell(reports: &[(f64, Report)]) -> Sheet {
     let columns =
         ["cell", "machines", "jobs", "whole %", "tasks", "cpu %", "memory %", "placed mean s"];

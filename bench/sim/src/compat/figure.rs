@@ -14,9 +14,9 @@ pub enum Figure {
     Wasted,
     /// Transactions without a conflict.
     Succeeded,
-    /// Ratio of transactions with a conflict to transactions without.
+    /// Transactions with a conflict.
     Failed,
-    /// Ratio of the latter to the former.
+    /// Ratio of transactions with a conflict to transactions without.
     ConflictFraction,
     /// Attempts without a feasible machine.
     NoRoom,

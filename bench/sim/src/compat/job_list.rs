@@ -12,7 +12,7 @@ use omega_workload::table::{Column, Row, Table};
 use std::collections::BTreeMap;
 use std::path::Path;
 
-/// The jobs of one file, in its order.
+/// The jobs of one file, in the order of the file.
 #[derive(Clone, Debug, Default)]
 pub struct JobList {
     /// Arrivals and numbers of tasks. The kind of the jobs is not in the file; the caller sets it.
@@ -28,7 +28,7 @@ impl JobList {
     /// Reads `NAME.csv` in a folder, uncompressed or compressed.
     ///
     /// # Errors
-    /// If the file is missing or invalid; the error names the place.
+    /// If the file is missing or invalid; the error names file, line and field.
     pub fn read(dir: &Path, name: &str) -> Result<JobList, LoadError> {
         let mut table = Table::open(&stored(&dir.join(format!("{name}.csv"))))?;
         let [submit, count, duration] = table.find(["submit_s", "num_tasks", "duration_s"])?;

@@ -107,7 +107,7 @@ pub fn run_point(point: &Point, lists: &JobLists) -> Outcome {
     }
 }
 
-/// Runs a point of an architecture whose schedulers have queues, with these jobs.
+/// Runs a point with these jobs. The schedulers of the point's architecture must have queues.
 ///
 /// # Panics
 /// If a list of the point is not among the lists.
@@ -172,8 +172,8 @@ const OFFERS: OfferSettings =
 const UNDISTURBED: Judgement =
     Judgement { check: ConflictCheck::ResourceFit, granularity: Granularity::Incremental };
 
-/// Returns the schedulers of a point: first those of batch jobs, then that of service jobs. A single scheduler is
-/// treated as that of service jobs, and so leaves out machines.
+/// Returns the schedulers of a point: first those for batch jobs, then the one for service jobs. A single scheduler is
+/// treated as the one for service jobs, so it leaves out machines.
 fn schedulers(point: &Point) -> (Vec<Scheduler>, Vec<CellPlacer>) {
     let left_out = (point.pickiness * f64::from(point.machines)).floor() as u32;
     let scheduler = Scheduler { batch: point.batch_decides, service: point.service_decides };

@@ -101,7 +101,7 @@ impl ReferenceFile {
     /// Reads a file, or only its first rows.
     ///
     /// # Errors
-    /// If the file cannot be read, or a row is invalid; the error names the place.
+    /// If the file cannot be read, or a row is invalid; the error names file, line and field.
     pub fn read(file: &Path, rows: Option<usize>) -> Result<ReferenceFile, LoadError> {
         let mut table = Table::open(file)?;
         let columns = PointColumns::find(&table)?;
@@ -246,7 +246,7 @@ fn counted(row: Row<'_>, column: Column, max: u64) -> Result<u32, LoadError> {
     }
 }
 
-/// Reads a group: `Batch` or `Service`; for a monolithic scheduler, one of these after a slash.
+/// Reads a group: a name that is `Batch` or `Service`, or that ends in one of these after a slash.
 fn read_group(row: Row<'_>, column: Column) -> Result<Group, LoadError> {
     let name = row.required(column)?;
     let kind = match name.rsplit('/').next() {

@@ -22,11 +22,11 @@ pub const ALLOWED: &str = "two-level rows are compared by shape: no conflicts; a
     busyness and transactions within 5 %, jobs and tasks within 1 %, waits within 25 %; where jobs are left over or more \
     than 20 are abandoned, all within a factor of 4, and abandoned and queued jobs together";
 
-/// Figures that may replace each other, because a job may reach the maximum number of attempts shortly before the end,
-/// or not quite.
+/// Figures that may replace each other. A job that fails often may be abandoned shortly before the end, or may still be
+/// queued at the end.
 const UNPLACED: [Figure; 2] = [Figure::Abandoned, Figure::LeftInQueue];
 
-/// Whether offers do not suffice for all jobs in a row.
+/// Returns whether the run of a row is overloaded: the offers do not suffice for all jobs.
 #[must_use]
 pub fn is_strained(row: &[Expected]) -> bool {
     number(row, Figure::Abandoned) > ABANDONED_CALM_MAX || number(row, Figure::LeftInQueue) > 0.0

@@ -1,7 +1,7 @@
 //! Event queue, ordered by time; events with equal times keep the order in which they were added.
 //!
-//! Some kinds of events are not in the heap, because they are sorted already: arrivals, which precede other events of
-//! their time; changes of machines, which precede arrivals; and the samples, one each second.
+//! Three kinds of events are not in the heap, because they are sorted already: changes of machines, arrivals, and the
+//! samples, one each second. At equal times, changes of machines precede arrivals, and arrivals precede other events.
 
 use super::{Plan, Survey};
 use std::cmp::Reverse;
@@ -10,9 +10,9 @@ use std::collections::BinaryHeap;
 /// The next event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Next<E> {
-    /// Machines change; the number of the change.
+    /// Machines change. The value is the number of the change.
     Change(u32),
-    /// A job arrives; the number of the job.
+    /// A job arrives. The value is the number of the job.
     Arrival(u32),
     /// The use of the cell is sampled.
     Look,
@@ -20,7 +20,7 @@ pub enum Next<E> {
     Event(E),
 }
 
-/// Bits of a time that is not negative; these are ordered like the times.
+/// Bits of a time that is not negative. As integers, they have the same order as the times.
 type TimeBits = u64;
 
 /// Future events.
@@ -58,7 +58,7 @@ impl<'a, E: Ord + Copy> Agenda<'a, E> {
 }
 
 impl<E: Ord + Copy> Agenda<'_, E> {
-    /// Returns the next change of machines, if it is not later than `first`.
+    /// Returns the next change of machines, if it is not later than the time `first`.
     fn next_change(&mut self, first: TimeBits) -> Option<Next<E>> {
         let at = *self.plan.changes.get(self.changed)?;
         if at.to_bits() > first {

@@ -5,11 +5,11 @@
 pub struct Judgement {
     /// Conflict check: by fit, or by sequence number.
     pub check: omega_core::ConflictCheck,
-    /// Whether the other claims of a transaction with a conflict are committed.
+    /// Whether a transaction with a conflict commits its other claims.
     pub granularity: Granularity,
 }
 
-/// Whether the other claims of a transaction with a conflict are committed.
+/// Whether a transaction with a conflict commits its other claims.
 pub use omega_core::Granularity;
 
 /// Access of a scheduler to the cell during a decision.
@@ -59,7 +59,7 @@ pub struct Ended {
 pub struct Lost {
     /// The number of the job.
     pub job: u32,
-    /// Number of its tasks that lost their machine.
+    /// Number of the job's tasks that lost their machine.
     pub tasks: u32,
     /// Number of the job's other tasks, which had no machine before.
     pub waiting: u32,
@@ -70,8 +70,8 @@ pub trait Cell {
     /// Handles the arrival of a job. Returns its tasks that already run.
     fn arrive(&mut self, job: usize) -> Running;
 
-    /// Returns the number of tasks that a job gets instead of the requested number, which is the default. It is called
-    /// when the job's first decision begins.
+    /// Returns the number of tasks that a job gets; by default, the requested number. The event loop calls this when
+    /// the job's first decision begins.
     fn size(&mut self, _job: usize, tasks: u32) -> u32 {
         tasks
     }

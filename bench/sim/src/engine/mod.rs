@@ -1,8 +1,9 @@
 //! One event loop for every architecture and every kind of cell.
 //!
-//! An architecture is defined by the view that its schedulers have of the cell, and by the time when their claims are
-//! checked; the trait [`Cell`] hides the cell. So each architecture is written once, and runs on the cell of the
-//! reference simulator, whose digits it must reproduce, as well as on the shipped cell.
+//! An architecture is defined by the view that its schedulers have of the cell, and by the time when their
+//! claims are checked; the trait [`Cell`] hides the cell. So each architecture is written once, and runs on two
+//! cells: that of the reference simulator, whose results it must reproduce to the last digit, and the shipped
+//! one.
 //!
 //! ```text
 //!   arrivals ──▶ queue of a scheduler ──▶ decides ──▶ attempt on the cell ──▶ tasks run, and end
@@ -29,7 +30,7 @@ pub use records::{JobRecord, Records, SchedulerRecord};
 pub use sampling::{SampledCell, SamplingSettings, run_sampling};
 pub use sizing::{SizedCell, SizedRun, Sizing};
 
-/// Kind of work.
+/// Kind of a job, by whether its tasks end by themselves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// Jobs whose tasks end by themselves.
@@ -43,7 +44,7 @@ pub enum Kind {
 pub struct Job {
     /// Arrival time in seconds.
     pub submit_s: f64,
-    /// Number of its tasks.
+    /// Number of the job's tasks.
     pub tasks: u32,
     /// Kind of the job.
     pub kind: Kind,
@@ -97,12 +98,12 @@ pub struct Plan<'a> {
     pub owners: &'a [u32],
     /// The schedulers.
     pub schedulers: &'a [Scheduler],
-    /// Times of machine changes in seconds, ascending; the cell knows the changes.
+    /// Times of machine changes in seconds, ascending. The cell has the changes themselves.
     pub changes: &'a [f64],
-    /// End of the run in seconds. The first event after it is still processed.
+    /// End of the run in seconds. The first event after this time is still processed.
     pub end_s: f64,
-    /// Whether the use of the cell is sampled every second. A sample is an event, so a run with samples never lacks a
-    /// next event.
+    /// Whether the use of the cell is sampled every second. Samples are events, so a run with samples always has a next
+    /// event.
     pub survey: Survey,
 }
 

@@ -70,7 +70,7 @@ enum Event {
 struct Out<O> {
     scheduler: u32,
     held: O,
-    /// Runs of the tasks placed in the offer, which start when it is answered.
+    /// Runs of the tasks placed in the offer. The runs start when the offer is answered.
     placed: Vec<Taken>,
 }
 
@@ -180,7 +180,7 @@ impl<C: OfferCell> Run<'_, C> {
         }
     }
 
-    /// Offers the free resources to the scheduler with the lowest dominant share of those that wait.
+    /// Offers the free resources to the waiting scheduler with the lowest dominant share.
     fn offer(&mut self) {
         self.gathering = false;
         if self.cell.free_processors() < self.settings.processors_min {

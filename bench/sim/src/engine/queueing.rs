@@ -1,5 +1,5 @@
-//! Schedulers with a queue each, which decide on one job at a time. The architectures are monolithic, shared state and
-//! partitions; they differ only in the schedulers' view of the cell.
+//! Schedulers that each have a queue, and decide on one job at a time. The architectures are monolithic, shared state
+//! and partitions; they differ only in the schedulers' view of the cell.
 
 use super::agenda::Next;
 use super::{Access, Agenda, Cell, JobRecord, Plan, RETRY_S, Records};

@@ -55,9 +55,9 @@ pub struct Records {
     pub events: u64,
     /// Number of samples of the cell's use.
     pub looks: u64,
-    /// Sums over these samples of the allocated shares of processors and memory.
+    /// Sums over the samples of the allocated shares of processors and memory.
     pub used: [f64; 2],
-    /// Sum over these samples of the share of processors that was locked in offers.
+    /// Sum over the samples of the share of processors that was locked in offers.
     pub locked: f64,
     /// Tasks that ended.
     pub ended: u64,
@@ -68,7 +68,7 @@ pub struct Records {
 }
 
 impl Records {
-    /// Creates empty records of this many schedulers, and of jobs with these numbers of tasks.
+    /// Creates empty records for this number of schedulers, and for jobs with these numbers of tasks.
     pub(crate) fn new(schedulers: usize, jobs: impl Iterator<Item = u32>) -> Records {
         let of_job = |tasks| JobRecord { tasks, unplaced: tasks, ..JobRecord::default() };
         Records {
@@ -86,8 +86,8 @@ impl Records {
         book.unplaced > 0
     }
 
-    /// Records that tasks of a job lost their machine. Returns whether the job must be queued for these tasks: it must
-    /// not if it was abandoned, or if it is already queued for other pending tasks.
+    /// Records that tasks of a job lost their machine. Returns whether the job must be queued for these tasks. It must
+    /// not if it has other pending tasks, because it then was abandoned or is already queued.
     pub(crate) fn lose(&mut self, lost: super::Lost) -> bool {
         self.jobs[lost.job as usize].unplaced = lost.waiting + lost.tasks;
         self.lost += u64::from(lost.tasks);
@@ -136,8 +136,7 @@ impl Records {
         self.locked += locked;
     }
 
-    /// Records that a scheduler spent this decision time to choose machines to probe for tasks of a job, or that there
-    /// was no machine to probe.
+    /// Records an attempt by sampling, with its decision time. `asked` is 0 if there was no machine to probe.
     pub(crate) fn sampled(&mut self, scheduler: usize, job: usize, asked: u32, decided_s: f64) {
         let (book, mine) = (&mut self.jobs[job], &mut self.schedulers[scheduler]);
         book.attempts += 1;

@@ -49,7 +49,7 @@ struct SchedulerState {
     deciding: Option<(u32, f64)>,
 }
 
-/// Stands for the machine of tasks that ran before the start, which is not recorded.
+/// Placeholder for the machine of tasks that ran before the start, because that machine is not recorded.
 const NOWHERE: u32 = u32::MAX;
 
 struct Run<'a, C> {
@@ -60,7 +60,7 @@ struct Run<'a, C> {
     desks: Vec<SchedulerState>,
     /// The queue of each machine, with the jobs that probed it.
     asked: Vec<VecDeque<u32>>,
-    /// The machine of each run, by its number.
+    /// The machine of each run, by the number of the run.
     places: Vec<u32>,
     books: Records,
 }
@@ -108,8 +108,8 @@ impl<C: SampledCell> Run<'_, C> {
         }
     }
 
-    /// Applies a change of machines. Machines are probed again for tasks that lost their machine, and machines with
-    /// queued jobs may have room now.
+    /// Applies a change of machines. Machines are probed again for tasks that lost their machine. All queues are
+    /// served, because machines with queued jobs may have room now.
     fn change(&mut self, number: u32) {
         for lost in self.cell.change(number as usize) {
             if self.books.lose(lost) {

@@ -1,5 +1,5 @@
-//! Jobs whose number of tasks is chosen at their first decision, by a rule and the idle resources. Jobs are elastic:
-//! with more tasks, each task takes less time.
+//! Jobs whose number of tasks is chosen at their first decision, by a rule that considers the idle resources. Jobs are
+//! elastic: with more tasks, each task takes less time.
 //!
 //! The cell of this file wraps another cell. It returns the chosen number of tasks to the event loop, and scales the
 //! run times.
@@ -46,7 +46,7 @@ impl<C: Cell, S: Sizing> SizedCell<C, S> {
         }
     }
 
-    /// Ends the run. Returns its records.
+    /// Ends the run. Returns the sizes of jobs and the usage.
     pub fn finish(self) -> SizedRun {
         SizedRun { speeds: self.speeds, looks: self.looks.into_inner() }
     }

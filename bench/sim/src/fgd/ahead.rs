@@ -1,10 +1,11 @@
 //! The expected idle part of a machine's devices, considering more than one future task.
 //!
-//! The expected fragment considers whether the *next* task can use the free devices. In a full cell, however, hundreds of
-//! tasks are considered for a machine before it changes. So a part that one task in thirty can use is soon allocated, and
-//! a part that no task can use is lost, but the two have nearly equal fragments, 97 % and 100 %. Here the weight of a
-//! device is the probability that none of the next N tasks could use it. N is unknown, and assumed to be geometric with
-//! mean m; with p the probability that one task can use the device, the sum over N has a closed form:
+//! The expected fragment considers whether the *next* task can use the free devices. In a full cell, however,
+//! hundreds of tasks are considered for a machine before it changes. So a part that one task in thirty can use
+//! is soon allocated, and a part that no task can use is lost. But the expected fragments of the two are nearly
+//! equal: 97 % and 100 %. Here the weight of a device is the probability that none of the next N tasks could
+//! use it. N is unknown, and assumed to be geometrically distributed with mean m. If p is the probability that
+//! one task can use the device, the sum over N has a closed form:
 //!
 //! ```text
 //!              free part · (1 − p)                        p      0    1/50   1/10   1/2
@@ -14,9 +15,9 @@
 //!
 //! With m = 1 the idle part is nearly the expected fragment.
 //!
-//! **Memory and rare shapes are included.** Exhausted memory makes devices unusable as exhausted processors do. The
-//! gradient policy ignores memory; a fifth of the gain over it comes from including memory. With memory there are so many
-//! shapes that no shape is frequent, so rare shapes are not left out.
+//! **Memory and rare shapes are included.** Exhausted memory makes devices unusable, just like exhausted
+//! processors. The gradient policy ignores memory; a fifth of the gain over it comes from including memory.
+//! With memory there are so many shapes that no shape is frequent, so rare shapes are not left out.
 //!
 //! **Scores are whole percent.** Many alternatives in a full cell differ by less than one percent, which is 40 thousandths
 //! of a device. Of machines with equal scores, the first in a fixed order is chosen, so machines are filled one after
@@ -24,8 +25,8 @@
 
 use super::machine::{DeviceMachine, Shape};
 
-/// Mean number of future tasks considered, chosen by experiments on the eight lists of the trace; means of 25 and 100
-/// also improve the allocation on all lists.
+/// Mean number of future tasks considered. It was chosen by experiments on the eight lists of the trace; means of 25
+/// and 100 also improve the allocation on all lists.
 const TASKS_AHEAD: f64 = 50.0;
 
 /// All shapes with devices, by the requested part of a device.
@@ -65,7 +66,7 @@ impl Ahead {
         self.idle_of(machine, machine.left())
     }
 
-    /// Expected idle part of the machine's devices, if these amounts of them are free.
+    /// Expected idle part of the machine's devices if the devices have these free parts.
     #[must_use]
     pub fn idle_of(&self, machine: &DeviceMachine, left: &[i16]) -> f64 {
         let mut by_left: Vec<i16> = left.iter().copied().filter(|left| *left > 0).collect();
@@ -73,8 +74,8 @@ impl Ahead {
         let mut parts = self.parts.iter().peekable();
         let (mut idle, mut likely) = (0.0, 0.0);
         for (i, left) in by_left.iter().enumerate() {
-            // A device with more free is useful to every shape to which this device is useful. The shapes added here
-            // fit on this device and the following ones, but not on earlier ones.
+            // The parts added here fit on this device and on all following ones, which have at least as much free. They
+            // fit on no earlier device.
             while let Some(part) = parts.next_if(|part| part.milli <= *left) {
                 likely += part.likely(machine, by_left.len() - i);
             }
@@ -85,8 +86,8 @@ impl Ahead {
 }
 
 impl Part {
-    /// Probability that a task requests this part of a device, and fits on a machine on which this many devices have
-    /// that part free.
+    /// Returns the probability that a task requests this part of a device and fits on the machine. `devices` is the
+    /// number of the machine's devices that have the part free.
     fn likely(&self, machine: &DeviceMachine, devices: usize) -> f64 {
         let fits = |shape: &Shape| {
             shape.cpu_milli <= machine.cpu_milli

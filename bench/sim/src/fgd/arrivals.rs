@@ -1,7 +1,7 @@
 //! Random orders of tasks and machines.
 //!
 //! The list of tasks is shuffled, then shortened, or extended by random tasks, to the requested load. The machines'
-//! names get a separate order, as in the published program: scores are often equal, so a policy would otherwise prefer
+//! names get a separate order, as in the published program. Scores are often equal, so a policy would otherwise prefer
 //! the models that come first in the list.
 
 use super::machine::Shape;
@@ -34,7 +34,7 @@ impl Dice {
     }
 }
 
-/// Returns the tasks in order of arrival, up to a total request of this many thousandths of devices.
+/// Returns the tasks in order of arrival. They request at most [`LOAD_PERCENT_MAX`] of the devices' capacity.
 #[must_use]
 pub fn arrivals(list: &[Shape], capacity_milli: i64, dice: &mut Dice) -> Vec<Shape> {
     let most_milli = capacity_milli * LOAD_PERCENT_MAX / 100;
@@ -50,7 +50,7 @@ pub fn arrivals(list: &[Shape], capacity_milli: i64, dice: &mut Dice) -> Vec<Sha
     }
     loop {
         let task = list[dice.below(list.len())];
-        // As the published program does, this compares the part of one device, even for tasks with several devices.
+        // The published program adds only the part of one device here, even if the task requests several devices.
         if asked + i64::from(task.device_milli) > most_milli {
             return tasks;
         }

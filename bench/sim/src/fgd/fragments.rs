@@ -2,15 +2,15 @@
 //!
 //! Future tasks are assumed to be like those of the list: they have the most frequent shapes that make up 95 % of the
 //! list, with their frequencies as probabilities. If a shape does not fit on the machine, all free parts of the devices
-//! are a fragment for it; if it fits, the free parts of those devices that are too small for it. For a shape without
-//! devices, all free parts are a fragment, since such a task uses no device. The expected fragment F is the mean over
-//! the shapes.
+//! are a fragment for it. If the shape fits, the fragment is the free parts of those devices that are too small for it.
+//! For a shape without devices, all free parts are a fragment, since such a task uses no device. The expected fragment
+//! F is the mean over the shapes.
 
 use super::ahead::Ahead;
 use super::machine::{DeviceMachine, Shape};
 use std::collections::BTreeMap;
 
-/// The share of the list's tasks that have one of the considered shapes, in percent, as in the publication.
+/// Share of the list's tasks that the considered shapes cover, in percent, as in the publication.
 const POPULAR_PERCENT: usize = 95;
 
 /// The shapes that future tasks are expected to have.
@@ -28,7 +28,7 @@ pub struct Shapes {
 #[derive(Clone, Copy, Debug)]
 struct Expected {
     shape: Shape,
-    /// Index of its part of a device in [`Shapes::parts`].
+    /// Index of the shape's part of a device in [`Shapes::parts`].
     part: usize,
     likely: f64,
 }
@@ -38,7 +38,7 @@ struct Expected {
 struct Fit {
     /// Number of devices that have this part free.
     devices: usize,
-    /// Sum of the free parts of the other devices.
+    /// Sum of the free parts of the devices that have less free.
     too_small: i64,
 }
 
@@ -94,7 +94,7 @@ impl Shapes {
         self.fragment_of(machine.cpu_milli, machine.model, machine.left())
     }
 
-    /// Number of different parts that are computed once for all shapes; the published lists have about 20.
+    /// Returns the expected fragment of a machine with these free amounts, in thousandths of a device.
     #[must_use]
     pub fn fragment_of(&self, cpu_milli: i64, model: u8, left: &[i16]) -> f64 {
         let all: i64 = left.iter().map(|left| i64::from(*left)).sum();

@@ -5,7 +5,7 @@ use omega_core::limits::{DEVICE_MILLI, DEVICES_MAX};
 /// A whole device, in thousandths.
 pub const WHOLE: i16 = DEVICE_MILLI as i16;
 
-/// Accepted device models, with one bit each by their numbers in the input.
+/// Set of accepted device models. Each model has one bit, at the model's number in the input.
 pub type Models = u64;
 
 /// The request of a task. Tasks with equal requests have the same shape.
@@ -30,7 +30,7 @@ impl Shape {
         i64::from(self.device_milli) * i64::from(self.devices)
     }
 
-    /// Whether the task requests a part of a device, which it shares with other tasks.
+    /// Whether the task requests only a part of one device, which it shares with other tasks.
     #[must_use]
     pub fn is_share(&self) -> bool {
         self.devices == 1 && self.device_milli < WHOLE
@@ -44,11 +44,11 @@ pub struct DeviceMachine {
     pub cpu_milli: i64,
     /// Memory in mebibytes.
     pub memory_mib: i64,
-    /// The number of its device model.
+    /// Number of the machine's device model.
     pub model: u8,
     /// Free thousandths of each device.
     left: Vec<i16>,
-    /// Number of the machine's tasks by size: first tasks with a part of a device, then tasks with 1, 2, … devices.
+    /// Number of the machine's tasks by size. Size 0 is a part of a device; size N is N whole devices.
     sizes: [u16; DEVICES_MAX as usize + 1],
 }
 
@@ -87,7 +87,7 @@ impl DeviceMachine {
                 >= usize::from(shape.devices)
     }
 
-    /// Chooses, as a cell does, the fullest devices on which a task fits, and the first of equally full ones.
+    /// Chooses the devices as a cell does: the fullest ones on which the task fits, and of equally full ones the first.
     #[must_use]
     pub fn fullest(&self, shape: &Shape) -> DeviceChoice {
         let mut chosen = DeviceChoice::default();
@@ -113,7 +113,7 @@ impl DeviceMachine {
         }
     }
 
-    /// Whether the machine has tasks of the size of this shape, and whether it has tasks of other sizes.
+    /// Returns whether the machine has tasks of this shape's size, and whether it has tasks of other sizes.
     #[must_use]
     pub fn sizes(&self, shape: &Shape) -> (bool, bool) {
         let own = self.sizes[size(shape)] > 0;

@@ -12,13 +12,13 @@
 //!  Shapes ─▶ fragmentation                                             published: compared
 //! ```
 //!
-//! **Why the policies are not plugins of a scheduler.** The published figures depend on details that a plugin cannot
-//! control. Scores are whole percent, rounded down; one percent of the gradient is some 40 thousandths of a device, so
-//! about one decision in two is a tie, which is decided by the machines' names. A policy also chooses the device: the
-//! gradient policy takes the device that leaves least unusable, and the random policy takes any, whereas a cell always
-//! chooses the fullest device that fits. The clustering policy considers which sizes of tasks were ever placed on a
-//! machine. So machines here are plain amounts of processors, memory and devices, and the device is the one that a cell
-//! would choose if the policy does not choose.
+//! **Why the policies are not plugins of a scheduler.** The published figures depend on details that a plugin
+//! cannot control. Scores are whole percent, rounded down. One percent of the gradient is some 40 thousandths
+//! of a device, so about one decision in two is a tie. The machines' names decide ties. A policy also chooses
+//! the device: the gradient policy takes the device with which least becomes unusable, and the random policy
+//! takes any device. A cell always chooses the fullest device that fits. The clustering policy considers which
+//! sizes of tasks were ever placed on a machine. So machines here are plain amounts of processors, memory and
+//! devices. If a policy chooses no device, the task gets the one that a cell would choose.
 
 pub mod ahead;
 pub mod arrivals;

@@ -138,7 +138,7 @@ impl Policy {
         (score, DeviceChoice::default().with(device))
     }
 
-    /// The part of a machine that the policy estimates to be lost, if its devices had these free parts.
+    /// Returns the part of a machine that the policy counts as lost if its devices have these free parts.
     fn lost(self, machine: &DeviceMachine, left: &[i16], shapes: &Shapes) -> f64 {
         match self {
             Policy::FgdAhead => shapes.ahead().idle_of(machine, left),
@@ -148,16 +148,17 @@ impl Policy {
 }
 
 /// Cost of a thousandth of a free device in [`Policy::FgdAhead`], so that machines in use are filled first. The value
-/// was chosen by experiments: half of it gains as much, and twice as much gains slightly less. With a quarter of it, a
-/// list that has only sharing tasks is spread over unused devices, and five percent of the devices are lost.
+/// was chosen by experiments: half this cost gives the same gain, and twice this cost slightly less. With a quarter of
+/// this cost, a list in which all tasks share devices is spread over unused devices, and five percent of the devices
+/// are lost.
 const LEFT_COSTS: f64 = 1.0 / 80.0;
 
-/// Score of a change of the lost part: 50 if the part does not change, 73 if it shrinks by a whole device.
+/// Converts a decrease of the lost part to a score: 50 for no change, 73 for a decrease by a whole device.
 fn percent(shrinks: f64) -> i64 {
     (100.0 / (1.0 + (-shrinks / 1000.0).exp())) as i64
 }
 
-/// One minus half the dot product of free amounts and request, as shares of the largest machine.
+/// One minus half the dot product of the free amounts and the request. Both are shares of the largest machine.
 fn dot_product(machine: &DeviceMachine, shape: &Shape) -> i64 {
     let cpu = machine.cpu_milli as f64 / CPU_MILLI_MAX * (shape.cpu_milli as f64 / CPU_MILLI_MAX);
     let most = DEVICES_MILLI_MAX as f64;
@@ -165,9 +166,9 @@ fn dot_product(machine: &DeviceMachine, shape: &Shape) -> i64 {
     ((1.0 - (cpu + devices) / 2.0) * 100.0) as i64
 }
 
-/// Score of the clustering policy: 75 if the machine has only tasks of this size, 50 if it has others too, 25 if it is
-/// empty, 0 if it has only others; plus up to 25 for devices in use. For a task without devices, all machines have
-/// equal scores.
+/// Score of the clustering policy: 75 if the machine has only tasks of this size, 50 if it also has others, 25 if it is
+/// empty, 0 if it has only others. Devices in use add up to 25. For a task without devices, all machines have equal
+/// scores.
 fn clustering(machine: &DeviceMachine, shape: &Shape) -> i64 {
     if shape.devices == 0 {
         return 0;
@@ -181,9 +182,10 @@ fn clustering(machine: &DeviceMachine, shape: &Shape) -> i64 {
     }
 }
 
-/// Score of the packing policy. If the task fits on devices in use, 50 to 100, higher the less of them is left. If it
-/// needs unused devices of a machine in use, 33 to 50, higher the fewer it needs. On a machine without a device in use,
-/// below 33, higher the fewer devices the machine has.
+/// Score of the packing policy. If the task fits on devices in use, the score is 50 to 100: the less of these devices
+/// is left, the higher. If the task needs unused devices of a machine in use, the score is 33 to 50: the fewer it
+/// needs, the higher. On a machine without a device in use, the score is below 33: the fewer devices the machine has,
+/// the higher.
 fn packing(machine: &DeviceMachine, shape: &Shape) -> i64 {
     if shape.devices == 0 {
         return 0;
@@ -202,7 +204,7 @@ fn packing(machine: &DeviceMachine, shape: &Shape) -> i64 {
     (100 - percent / 10).max(50)
 }
 
-/// One minus half of the sum of the amounts that would be left, as shares of the largest machine.
+/// One minus half of the sum of the amounts that would be left. The amounts are shares of the largest machine.
 fn best_fit(machine: &DeviceMachine, shape: &Shape) -> i64 {
     let cpu = (machine.cpu_milli - shape.cpu_milli) as f64 / CPU_MILLI_MAX;
     let devices = (machine.left_milli() - shape.asked_milli()) as f64 / DEVICES_MILLI_MAX as f64;

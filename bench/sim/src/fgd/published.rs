@@ -14,7 +14,7 @@ use std::path::Path;
 pub struct Published(HashMap<(String, String), [f64; LOADS_PERCENT.len()]>);
 
 impl Published {
-    /// Reads the table in a folder of the trace; empty if there is none.
+    /// Reads the table in a folder of the trace. The result is empty if the folder has no table.
     ///
     /// # Errors
     /// If the table is invalid.
@@ -54,7 +54,7 @@ impl Published {
     }
 }
 
-/// Tolerance of a mean in percentage points. A mean of ten seeds varies randomly by one or two tenths of a point.
+/// Tolerance of a mean in percentage points. The mean over ten seeds varies randomly by one or two tenths of a point.
 /// Policies that the publication defines completely get half the tolerance of the others.
 #[must_use]
 pub fn tolerance(policy: Policy) -> f64 {

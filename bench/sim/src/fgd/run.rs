@@ -33,7 +33,7 @@ pub struct Point {
     pub fragment: f64,
 }
 
-/// Version of a machine with the score of a shape; `None` if the shape does not fit.
+/// The version of a machine, and the score of a shape at that version; `None` if the shape does not fit.
 type Kept = (u32, Option<i64>);
 
 /// Simulates a run: a point for each of [`LOADS_PERCENT`].
@@ -77,7 +77,7 @@ pub fn run(input: &Input, shapes: &Shapes, run: Run) -> [Point; LOADS_PERCENT.le
             next += 1;
         }
     }
-    // A run does not reach its last load exactly: a part of a device may be missing.
+    // A run may end below its last load by a part of a device, so the remaining points are filled with its final state.
     points[next..].fill(point(&machines, shapes, used, capacity_milli));
     points
 }
@@ -88,7 +88,8 @@ fn point(machines: &[DeviceMachine], shapes: &Shapes, used: i64, capacity_milli:
     Point { used: used as f64 * percent, fragment: fragment * percent }
 }
 
-/// Finds the machines with the best scores, at most `among`; of machines with equal scores, the first.
+/// Finds the machines with the best scores, at most `among` of them. Of machines with equal scores, the first are
+/// found.
 fn find_best(scores: &[Kept], among: usize, best: &mut Vec<usize>) {
     best.clear();
     let fitting = scores.iter().enumerate().filter_map(|(i, (_, score))| Some((i, (*score)?)));

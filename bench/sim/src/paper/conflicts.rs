@@ -17,7 +17,7 @@ const MODES: [(&str, ConflictCheck, Granularity); 4] = [
     ("sequence, all or nothing", ConflictCheck::SequenceNumber, Granularity::AllOrNothing),
 ];
 
-/// Figure 14.
+/// Repeats Figure 14 of the paper.
 pub(super) fn run(lab: &CellPair) -> Section {
     let settings: Vec<Setting> = MODES
         .iter()
@@ -66,12 +66,12 @@ pub(super) fn run(lab: &CellPair) -> Section {
     }
 }
 
-/// Results of one mode.
+/// Returns the results of one mode of conflict detection.
 fn of_mode(all: &[Found], mode: usize) -> &[Found] {
     &all[mode * DECISIONS_S.len()..][..DECISIONS_S.len()]
 }
 
-/// Figure 14 of one cell.
+/// Plots Figure 14 for one cell.
 fn plots(ending: &str, cell: &str, all: &[Found]) -> [(String, Plot); 2] {
     let x = || Axis::log("decision time of a service job, seconds");
     let mut conflicts = Plot::new(

@@ -1,6 +1,7 @@
-//! Waits of jobs and busyness of schedulers when decisions on service jobs take longer, with three architectures: one
-//! scheduler for all jobs, one scheduler with a fast path for batch jobs, and two schedulers that share the cell's
-//! state.
+//! Waits of jobs and busyness of schedulers when decisions on service jobs take longer.
+//!
+//! Three architectures are compared: one scheduler for all jobs, one scheduler with a fast path for batch jobs, and two
+//! schedulers that share the cell's state.
 
 use super::found::Found;
 use super::runs::{CellPair, SHARED};
@@ -15,7 +16,7 @@ const DECISION: &str = "decision time of a service job, seconds";
 /// Smallest plotted wait, because a logarithmic axis has no zero.
 const WAIT_LEAST_S: f64 = 0.01;
 
-/// Figures 5 and 6.
+/// Repeats Figures 5 and 6 of the paper.
 pub(super) fn of_jobs(lab: &CellPair) -> Section {
     let slow = |job_s| DecisionTime { job_s, ..USUAL };
     let mono = Setting::of(Architecture::Monolithic);
@@ -66,7 +67,7 @@ pub(super) fn of_jobs(lab: &CellPair) -> Section {
     }
 }
 
-/// Figures 5 and 6 of one cell.
+/// Plots Figures 5 and 6 for one cell.
 fn plots(ending: &str, cell: &str, all: &[Found]) -> [(String, Plot); 2] {
     let mut waits = Plot::new(
         format!("Wait of jobs: {cell} cell"),
@@ -93,7 +94,7 @@ fn plots(ending: &str, cell: &str, all: &[Found]) -> [(String, Plot); 2] {
             &|found| drawn(found.service.wait_s),
         ));
         busyness = busyness.line(of("batch", Style::Solid, &|found| found.batch.busy));
-        // The busyness of a single scheduler does not depend on the kind of job.
+        // The busyness of a single scheduler does not depend on the kind of job, so it has only one line.
         if *name == "shared state" {
             busyness = busyness.line(of("service", Style::Dashed, &|found| found.service.busy));
         }
@@ -149,7 +150,7 @@ fn checks(cell: &str, all: &[Found]) -> Vec<Check> {
     ]
 }
 
-/// Figure 10: both decision times swept.
+/// Repeats Figure 10 of the paper, with both decision times swept.
 pub(super) fn of_tasks(lab: &CellPair) -> Section {
     let decisions: Vec<DecisionTime> = TASKS_S
         .iter()

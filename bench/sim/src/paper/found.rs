@@ -15,7 +15,7 @@ pub(super) struct Found {
 pub(super) struct Group {
     /// Share of the time in which a scheduler decides.
     pub(super) busy: f64,
-    /// Seconds from the submission of a job to its first decision: mean, and 90th percentile.
+    /// Mean seconds from the submission of a job to its first decision. The next field is the 90th percentile.
     pub(super) wait_s: f64,
     pub(super) wait_p90_s: f64,
     /// Ratio of transactions with a conflict to those without.

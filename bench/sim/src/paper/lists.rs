@@ -29,8 +29,8 @@ struct Sort {
     run_s: (f64, f64, f64),
     /// The mean request: cores and GB.
     request: [f64; 2],
-    /// Distribution of the number of tasks: a share of the jobs, and the bounds of their number of tasks, whose
-    /// logarithm is uniform.
+    /// Distribution of the number of tasks per job. Each entry has a share of the jobs, and two bounds. Between the
+    /// bounds, the logarithm of the number of tasks is uniformly distributed.
     tasks: &'static [(f64, f64, f64)],
 }
 

@@ -8,7 +8,7 @@ use crate::engine::DecisionTime;
 use crate::page::{Check, Section, figure};
 use crate::plot::{Axis, Plot, Style};
 
-/// One second per job; a scheduler of a cell of this size is then busy a quarter of the time at the usual load.
+/// One second per job. With this time, a scheduler of a large cell is busy a quarter of the time at the usual load.
 const SLOW: DecisionTime = DecisionTime { job_s: 1.0, task_s: 0.005 };
 const LOAD: &str = "batch jobs, as a multiple of the usual number";
 
@@ -16,7 +16,7 @@ fn setting(load: u32, batch_schedulers: u32) -> Setting {
     Setting { cell: CellSize::Large, batch: SLOW, load, batch_schedulers, ..Setting::of(SHARED) }
 }
 
-/// Figure 8.
+/// Repeats Figure 8 of the paper.
 pub(super) fn saturation(lab: &CellPair) -> Section {
     let found = lab.run(&LOADS.map(|load| setting(load, 1)));
     let xs = LOADS.map(f64::from);
@@ -69,7 +69,7 @@ const SCHEDULERS: [u32; 6] = [1, 2, 4, 8, 16, 32];
 /// Loads that are compared, as multiples of the usual load.
 const COMPARED: [u32; 3] = [1, 2, 4];
 
-/// Figure 9.
+/// Repeats Figure 9 of the paper.
 pub(super) fn schedulers(lab: &CellPair) -> Section {
     let settings: Vec<Setting> = COMPARED
         .iter()
@@ -124,7 +124,7 @@ pub(super) fn schedulers(lab: &CellPair) -> Section {
     }
 }
 
-/// Figure 9 of one cell.
+/// Plots Figure 9 for one cell.
 fn plots(ending: &str, cell: &str, all: &[Found]) -> [(String, Plot); 2] {
     let xs = SCHEDULERS.map(f64::from);
     let x = || Axis::log("batch schedulers");

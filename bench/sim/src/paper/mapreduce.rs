@@ -44,7 +44,7 @@ struct Ran {
     speedups: Vec<f64>,
     /// Allocated share of the processors, sampled every second.
     looks: Vec<f32>,
-    /// Mean wait of batch jobs in seconds, and the number of abandoned batch jobs.
+    /// Mean wait of batch jobs, in seconds. The next field is the number of abandoned batch jobs.
     wait_s: f64,
     abandoned: u64,
 }
@@ -70,7 +70,7 @@ impl Ran {
     }
 }
 
-/// Figures 15 and 16.
+/// Repeats Figures 15 and 16 of the paper.
 pub(super) fn run(lab: &CellPair) -> Section {
     let points: Vec<(u32, Workers)> =
         CELLS.iter().flat_map(|(_, times)| RULES.map(|(_, workers)| (*times, workers))).collect();
@@ -166,7 +166,7 @@ fn speedups(cell: &str, ran: &[Ran]) -> Plot {
             (ran.percentile(share).min(MOST_DRAWN), share)
         });
         let mut points: Vec<(f64, f64)> = points.collect();
-        // Of several points with equal values, the last one has the cumulative share, so the others are removed.
+        // Of several points with equal values, only the last one has the cumulative share. The others are removed.
         points.dedup_by(|next, kept| {
             let equal = next.0 == kept.0;
             kept.1 = if equal { next.1 } else { kept.1 };

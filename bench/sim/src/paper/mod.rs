@@ -25,7 +25,7 @@ use crate::page::{Page, Section};
 /// A figure of the paper, or several that show the same runs.
 #[derive(Clone, Copy, Debug)]
 pub struct Experiment {
-    /// Name of the experiment's section in the report, which is the first of its figures.
+    /// Name of the experiment's section in the report: the name of its first figure.
     pub name: &'static str,
     /// The figures of the paper that the experiment repeats; each can be named on the command line.
     pub figures: &'static [&'static str],
@@ -141,7 +141,7 @@ impl Experiment {
     /// Returns the experiment that repeats the figure with this name.
     ///
     /// # Errors
-    /// If no experiment does; the error has the reason.
+    /// If no experiment repeats the figure; the error has the reason.
     pub fn named(figure: &str) -> Result<&'static Experiment, NoExperiment> {
         let shows = |figures: &[&str]| figures.contains(&figure);
         let elsewhere = ELSEWHERE.iter().find(|(figures, _)| shows(figures));

@@ -81,7 +81,7 @@ fn amount(of: f64, unit: f64) -> u64 {
     ((of * unit - 1e-6).ceil().max(1.0) as u64).min(AMOUNT_MAX)
 }
 
-/// Runs a point.
+/// Runs one point of an experiment on the shipped cell.
 pub(super) fn run(workload: &Workload, setting: &Setting, end_s: f64) -> Found {
     let (architecture, check, granularity) = match setting.architecture {
         Architecture::SharedState(judgement) => {

@@ -66,7 +66,7 @@ impl CellPair {
     /// Creates the cells with the lists of a folder. Lists for loads that the folder does not have are generated.
     ///
     /// # Errors
-    /// If a list is missing or invalid; the error names the place.
+    /// If a list is missing or invalid; the error names file, line and field.
     pub fn of_files(dir: &Path, seed: u64) -> Result<CellPair, LoadError> {
         let mut lab = CellPair::generated(seed);
         for (file, name) in FILES {
@@ -79,7 +79,7 @@ impl CellPair {
     /// Returns `self` with the jobs of Google's trace of May 2011, from a folder.
     ///
     /// # Errors
-    /// If a file is missing or invalid; the error names the place.
+    /// If a file is missing or invalid; the error names file, line and field.
     pub fn with_trace(self, dir: &Path) -> Result<CellPair, LoadError> {
         let trace = whole(&mut google2011::jobs::open(dir)?)?;
         Ok(CellPair { trace: Some(trace), ..self })
@@ -148,7 +148,7 @@ impl CellPair {
         Both { reference: self.run(settings), shipped }
     }
 
-    /// A point on a cell with `times` as many machines, and its job lists by name.
+    /// Returns a point on a cell with `times` times as many machines, and all job lists by name.
     pub(super) fn point_on(&self, setting: &Setting, times: u32) -> (Point, &JobLists) {
         let machines = setting.cell.machines() * times;
         (Point { machines, ..self.point(setting) }, &self.lists)

@@ -46,7 +46,7 @@ pub(super) struct Setting {
     pub(super) batch: DecisionTime,
     pub(super) service: DecisionTime,
     pub(super) batch_schedulers: u32,
-    /// Batch jobs, as a multiple of the usual number.
+    /// Number of batch jobs, as a multiple of the usual number.
     pub(super) load: u32,
 }
 

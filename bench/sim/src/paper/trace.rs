@@ -1,8 +1,9 @@
 //! Batch jobs divided among several schedulers, on a real trace (Figure 13): the arrivals of a week of Google's cell of
 //! May 2011.
 //!
-//! The public list of this length has neither tasks nor requests. So the experiment determines up to which decision
-//! time schedulers can process the jobs of a real cell, with its bursts, but not how often they conflict.
+//! The public list of this length has neither tasks nor requests. So the experiment shows the longest decision time
+//! with which schedulers can process the jobs of a real cell, with its bursts. It does not show how often they
+//! conflict.
 
 use super::runs::CellPair;
 use super::sections::{OBJECTIVE_S, check, line, table};
@@ -29,12 +30,13 @@ const WAIT_LEAST_S: f64 = 0.1;
 struct Ran {
     /// Mean share of the time that the schedulers spent deciding.
     busy: f64,
-    /// Mean wait of all jobs, and the 90th percentile of the scheduler with the longest waits, in seconds.
+    /// Mean wait of all jobs, in seconds. The next field is the 90th percentile of the scheduler with the longest
+    /// waits.
     wait_s: f64,
     wait_p90_s: f64,
 }
 
-/// Figure 13.
+/// Repeats Figure 13 of the paper.
 pub(super) fn run(lab: &CellPair) -> Section {
     let Some(workload) = lab.trace() else { return Section::default() };
     let points: Vec<(u32, f64)> = SCHEDULERS
@@ -75,7 +77,7 @@ pub(super) fn run(lab: &CellPair) -> Section {
     }
 }
 
-/// Runs a week with this number of batch schedulers, whose decision on a job takes this long.
+/// Runs a week with this number of batch schedulers and this decision time per job.
 fn of_week(workload: &Workload, (schedulers, job_s): (u32, f64)) -> Ran {
     let settings = ScenarioSettings {
         architecture: ArchitectureKind::SharedState,
@@ -105,7 +107,7 @@ fn of_week(workload: &Workload, (schedulers, job_s): (u32, f64)) -> Ran {
     }
 }
 
-/// Decision time at saturation, extrapolated linearly from the longest one without saturation.
+/// Returns the decision time at saturation, extrapolated linearly from the longest decision time without saturation.
 fn saturated_s(ran: &[Ran]) -> f64 {
     let last = ran.iter().rposition(|ran| ran.busy < 0.99).unwrap_or(0);
     DECISIONS_S[last] / ran[last].busy

@@ -10,7 +10,7 @@ use crate::engine::DecisionTime;
 use crate::page::{Section, figure};
 use crate::plot::{Axis, Plot};
 
-/// Figure 7.
+/// Repeats Figure 7 of the paper.
 pub(super) fn run(lab: &CellPair) -> Section {
     let sweep = |architecture| {
         DECISIONS_S.map(|job_s| Setting {

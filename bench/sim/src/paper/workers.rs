@@ -1,7 +1,8 @@
 //! Number of workers of a MapReduce job: the requested number, or more while the cell is idle.
 //!
 //! The paper has three rules, and a model of the gain: the run time of a job is divided by the ratio of its workers to
-//! those requested, up to the number of its activities (the map and reduce tasks that can run at one time).
+//! the requested workers. Workers beyond the number of the job's activities (the map and reduce tasks that can run at
+//! one time) gain nothing.
 
 use crate::engine::Sizing;
 
@@ -10,9 +11,9 @@ use crate::engine::Sizing;
 pub(super) enum Workers {
     /// As many as requested.
     AsAsked,
-    /// As many workers as the job has activities for and as fit.
+    /// As many workers as the job has activities for, but not more than fit.
     MaxParallelism,
-    /// As many workers as the job has activities for, while less than this percentage of the cell is used.
+    /// As many workers as the job has activities for, but only up to this percentage of the cell in use.
     GlobalCap(u8),
     /// As many workers as the job has activities for, up to this multiple of the requested number.
     RelativeSize(u32),
@@ -21,7 +22,7 @@ pub(super) enum Workers {
 /// A MapReduce job.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct MapReduce {
-    /// Number of its activities, the maximum useful number of workers.
+    /// Number of the job's activities, which is the maximum useful number of workers.
     pub(super) activities: u32,
     /// Resources of one worker as a share of the cell: processors and memory.
     pub(super) share: [f64; 2],
@@ -41,7 +42,7 @@ impl Sizing for SizeByIdle<'_> {
 }
 
 impl Workers {
-    /// Number of workers of a job in a cell with this allocation; never less than the requested number.
+    /// Returns the number of workers of a job, given the used shares of the cell; never less than the requested number.
     pub(super) fn of(self, job: MapReduce, asked: u32, used: [f64; 2]) -> u32 {
         let below = |most: f64| {
             let room = |kind: usize| ((most - used[kind]).max(0.0) / job.share[kind]) as u32;

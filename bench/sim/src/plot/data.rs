@@ -61,7 +61,7 @@ pub struct Line {
     pub spread: Vec<(f64, f64)>,
     /// Style of the line.
     pub style: Style,
-    /// Number of a colour. Lines with one number have one colour; a line with `None` has a colour of its own.
+    /// Number of a colour. Lines with the same number have the same colour; a line with `None` has a colour of its own.
     pub colour: Option<usize>,
 }
 
@@ -117,13 +117,13 @@ impl Axis {
         Axis { label: label.into(), ..Axis::default() }
     }
 
-    /// Creates a logarithmic axis.
+    /// Creates a linear axis.
     #[must_use]
     pub fn log(label: impl Into<String>) -> Axis {
         Axis { scale: Scale::Log, ..Axis::linear(label) }
     }
 
-    /// Creates an axis of shares.
+    /// Creates a logarithmic axis.
     #[must_use]
     pub fn share(label: impl Into<String>) -> Axis {
         Axis { unit: Unit::Share, ..Axis::linear(label) }
@@ -131,13 +131,13 @@ impl Axis {
 }
 
 impl Line {
-    /// Creates a solid line with a colour of its own.
+    /// Creates an axis of shares.
     #[must_use]
     pub fn new(name: impl Into<String>, points: Vec<(f64, f64)>) -> Line {
         Line { name: name.into(), points, ..Line::default() }
     }
 
-    /// Returns the line with whiskers at its points.
+    /// Creates a solid line with a colour of its own.
     #[must_use]
     pub fn spread(self, spread: Vec<(f64, f64)>) -> Line {
         Line { spread, ..self }

@@ -2,7 +2,7 @@
 
 use super::data::{Axis, Scale, Unit};
 
-/// An axis with known ends.
+/// An axis whose ends are computed.
 #[derive(Clone, Debug)]
 pub(super) struct Ruler {
     scale: Scale,

@@ -1,4 +1,4 @@
-//! A scene as SVG. Colours are classes with values for light and dark themes; names are escaped.
+//! A scene as SVG. Colours are CSS classes with values for light and dark themes; names are escaped.
 
 use super::scene::{Align, Ink, Scene, Shape};
 use std::fmt::Write;

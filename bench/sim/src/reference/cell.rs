@@ -1,9 +1,9 @@
 //! The reference's cell: the allocations of each machine, and its sequence number.
 //!
 //! A scheduler's copy is not stored. During a decision, every change is recorded in a journal, with the row as it was
-//! before. At the end of the decision, four steps follow: the changed rows are reset to their state in the copy, the
-//! scheduler places tasks on them, the changes are applied again, and the claims are checked. The copy is exact to the
-//! last bit, and its cost depends only on the changes during the decision.
+//! before. At the end of the decision, the changed rows are reset to their state in the copy. Then the scheduler places
+//! tasks on the rows, the changes are applied again, and the claims are checked. The copy is exact to the last bit, and
+//! its cost depends only on the changes during the decision.
 
 use super::pool::{Machines, Pool};
 use super::row::{Claim, Request, Row};
@@ -124,7 +124,7 @@ impl<'a> ReferenceCell<'a> {
         self.runs.iter().map(|run| run.machines.len() as u64).sum()
     }
 
-    /// Adds the resources of `tasks` tasks to those that a scheduler's tasks use; a negative number subtracts.
+    /// Adds the requests of `tasks` tasks to the resources that a scheduler's tasks use. A negative number subtracts.
     pub(super) fn count_used(&mut self, scheduler: usize, request: Request, tasks: f64) {
         let amounts = [request.cpu * tasks, request.memory * tasks];
         for (kind, amount) in amounts.into_iter().enumerate() {

@@ -1,5 +1,5 @@
-//! Search of the reference's schedulers: random first fit over a list of the machines whose order persists between
-//! searches.
+//! Search of the reference's schedulers: random first fit over a list of machines. The order of the list persists
+//! between searches.
 
 use super::java_random::JavaRandom;
 use super::row::{Claim, Request, Row};

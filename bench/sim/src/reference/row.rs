@@ -43,7 +43,8 @@ impl Row {
         self.give_back(Request { cpu: locked[0], memory: locked[1] });
     }
 
-    /// Releases a request. Neither this nor undoing a transaction changes the sequence number, as in the reference.
+    /// Releases a request. As in the reference, releases do not change the sequence number; nor does undoing a
+    /// transaction.
     pub(super) fn give_back(&mut self, request: Request) {
         self.cpu -= request.cpu;
         self.memory -= request.memory;

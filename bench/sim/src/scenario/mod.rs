@@ -85,14 +85,14 @@ pub fn simulate_from(
     run(&about, ground, (roll, Box::new(HeldJobs::new(&workload.arrivals))), settings)
 }
 
-/// Simulates a workload that is read twice. The first pass checks it and collects the data for the event loop; the second
-/// reads the jobs one by one, as time passes.
+/// Simulates a workload that is read twice. The first pass checks it and collects the data for the event loop;
+/// the second reads the jobs one by one, as time passes.
 ///
 /// # Panics
 /// If the audit of the cell finds an error after the run.
 ///
 /// # Errors
-/// If the workload cannot be read, two jobs have one name, or the cell rejects a part of the workload.
+/// If the workload cannot be read, two jobs have the same name, or the cell rejects a part of the workload.
 pub fn simulate_stream<E: From<LoadError> + From<ShippedError>>(
     open: impl Fn() -> Result<Box<dyn Stream>, E>,
     settings: &ScenarioSettings,

@@ -8,7 +8,7 @@ use omega_workload::MachineEvent;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// The parts of a workload that are not its jobs.
+/// The parts of a workload other than its jobs.
 pub(super) struct About<'a> {
     pub(super) name: &'a str,
     pub(super) machines: &'a [Machine],
@@ -78,7 +78,7 @@ pub struct TenantReport {
     pub jobs_placed: u64,
     /// Tasks of the tenant's jobs.
     pub tasks: u64,
-    /// Number of these tasks that are pending at the end.
+    /// Number of the tenant's tasks that are pending at the end.
     pub tasks_waiting: u64,
     /// Time from the submission of a job to its first attempt.
     pub wait: Waits,
@@ -103,7 +103,7 @@ pub struct Report {
     pub architecture: ArchitectureKind,
     /// Seed of all random choices.
     pub seed: u64,
-    /// Version of the program. With the seed and the settings it determines the run.
+    /// Version of the program. Together with the seed and the settings, it determines the run.
     pub version: String,
     /// Hash of the cell's state at the end.
     pub state_hash: String,
@@ -119,8 +119,8 @@ pub struct Report {
     pub memory_used: f64,
     /// The mean share of the processors that was locked in offers.
     pub cpu_locked: f64,
-    /// For each resource kind at the end, the share of the free amount that is on machines where a task that requests
-    /// the kind does not fit, as the mean over all such tasks.
+    /// Fragmentation of each resource kind at the end: the share of the free amount on machines where a task does not
+    /// fit. It is the mean over all tasks that request the kind.
     #[serde(default)]
     pub fragmented: BTreeMap<String, f64>,
     /// Number of times that a task lost its machine because the machine was removed, and became pending again.

@@ -8,7 +8,7 @@ use omega_schedulers::config::Profiles;
 use omega_workload::Workload;
 use serde::{Deserialize, Serialize};
 
-/// A scheduler's role: the jobs and the machines that it has.
+/// A scheduler's name, decision times and placement settings.
 pub(super) struct Role {
     pub(super) name: String,
     pub(super) times: Scheduler,
@@ -58,7 +58,7 @@ pub struct ScenarioSettings {
     pub service_decides: DecisionTime,
     /// Conflict check of claims.
     pub check: ConflictCheck,
-    /// Whether the other claims of a transaction with a conflict are committed.
+    /// Whether a transaction with a conflict commits its other claims.
     pub granularity: Granularity,
     /// Share of the machines on which service schedulers place no tasks.
     pub pickiness: f64,
@@ -83,8 +83,8 @@ impl ArchitectureKind {
         matches!(self, ArchitectureKind::Mono | ArchitectureKind::MonoMulti)
     }
 
-    /// Access of a scheduler to the cell. A scheduler without concurrent schedulers on its machines reads their current
-    /// state.
+    /// Access of a scheduler to the cell. A scheduler reads the current state if no other scheduler works on its
+    /// machines at the same time.
     #[must_use]
     pub fn access(self) -> Access {
         match self {
@@ -110,7 +110,7 @@ impl ScenarioSettings {
         (self.batch_schedulers.max(1), self.service_schedulers.max(1))
     }
 
-    /// The schedulers in order of their numbers, on these rows.
+    /// Returns the schedulers in the order of their numbers. They place tasks on these rows.
     pub(super) fn roles(&self, rows: Rows) -> Vec<Role> {
         let (batch, service) = self.counts();
         if self.architecture.is_monolithic() {

@@ -16,7 +16,7 @@ pub(crate) struct SubmitIndex {
     pub(crate) owners: Vec<u32>,
     /// Numbers of the jobs present from the start that never end, ascending.
     pub(crate) found: Vec<u32>,
-    /// Tenant of each job that is charged for it, by position in `tenants`.
+    /// For each job, the tenant that is charged for the job, by position in `tenants`.
     pub(crate) payers: Vec<u32>,
     pub(crate) tenants: Vec<Text>,
     by_name: HashMap<Text, u32>,

@@ -1,7 +1,7 @@
 //! A table as Parquet, with typed columns for statistics programs.
 //!
-//! A column's type does not depend on its values, even if it has none. The file has one row group, which is not
-//! compressed, because settings repeat, and a dictionary reduces them to a few bits each.
+//! A column has the same type whatever its values are, even if it has no values. The file has one row group. It is not
+//! compressed, because a dictionary already reduces the repeated settings to a few bits each.
 
 use super::{Cell, Sheet};
 use parquet::data_type::{ByteArray, ByteArrayType, DataType, DoubleType, Int64Type};

@@ -7,7 +7,7 @@ use omega_schedulers::dominant::{Totals, Weight};
 use omega_workload::fragments::Requests;
 use std::collections::BTreeMap;
 
-/// The tenants' shares are sampled with every 60th sample of the cell's use; the latter are a second apart.
+/// The tenants' shares are sampled with every 60th sample of the cell's use, which is once a minute.
 const SELDOM: u64 = 60;
 
 /// Allocations of one tenant.
@@ -61,8 +61,8 @@ impl Accounting {
         job.groups.iter().for_each(|group| self.requests.note(group));
     }
 
-    /// For each resource kind, the share of the free amount that is on machines where a task that requests the kind
-    /// does not fit.
+    /// Returns the fragmentation of each resource kind: the share of the free amount on machines where a task that
+    /// requests the kind does not fit.
     pub(super) fn fragmented(&self, cell: &Cell) -> BTreeMap<String, f64> {
         let shares = self.requests.fragmented(cell);
         let kinds = cell.kinds().iter().zip(shares);

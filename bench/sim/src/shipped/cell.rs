@@ -103,7 +103,7 @@ impl Known {
         KINDS.map(|kind| request.get(kind))
     }
 
-    /// Run time of a task; if it never ends, a time later than all ends.
+    /// Run time of a task; for a task that never ends, a time later than all ends.
     fn run_ms(&self, task: TaskId) -> u64 {
         self.run.of(task.index).unwrap_or(u64::MAX)
     }
@@ -156,14 +156,14 @@ pub struct ShippedCell<'a> {
     pub(super) groups: Vec<Group>,
     pub(super) groups_free: Vec<u32>,
     pub(super) capacity: [u64; 2],
-    /// Allocated processors and memory of the cell; the next field has those of each scheduler's tasks.
+    /// Allocated processors and memory of the cell. The next field has the allocations of each scheduler's tasks.
     pub(super) used: [u64; 2],
     pub(super) owned: Vec<[u64; 2]>,
     /// Accounting of tenants.
     ledger: Accounting,
     /// Whether an offer is open.
     pub(super) offered: bool,
-    /// Changes of machines during the run; the next field is an index of machines by name, empty if there are no
+    /// Changes of machines during the run. The next field is an index of machines by name; it is empty if there are no
     /// changes.
     pub(super) changes: &'a [MachineEvent],
     pub(super) positions: HashMap<Text, usize>,
@@ -171,7 +171,7 @@ pub struct ShippedCell<'a> {
     pub(super) refused: Option<ShippedError>,
 }
 
-/// Number of ended jobs that are removed with one command, because each command takes a version of the cell.
+/// Number of ended jobs that are removed with one command. Fewer commands create fewer versions of the cell.
 const FORGET_AT_ONCE: usize = 256;
 
 /// The resource kinds that are reported.
@@ -180,11 +180,11 @@ pub(super) const KINDS: [KindId; 2] = [KindId::CPU, KindId::MEMORY];
 /// The description of a cell without jobs.
 #[derive(Clone, Copy, Debug)]
 pub struct Described<'k, 'a> {
-    /// Its resource kinds.
+    /// The cell's resource kinds.
     pub kinds: &'k Kinds,
-    /// Its policy.
+    /// The cell's policy.
     pub policy: &'k Policy,
-    /// Its machines.
+    /// The cell's machines.
     pub machines: &'a [Machine],
 }
 
@@ -319,14 +319,14 @@ impl<'a> ShippedCell<'a> {
         std::mem::take(&mut self.ledger).close()
     }
 
-    /// For each resource kind by name, the share of the free amount that is on machines where a task that requests the
-    /// kind does not fit, as the mean over all such tasks.
+    /// Returns the fragmentation of each resource kind by name: the share of the free amount on machines where a task
+    /// does not fit. It is the mean over all tasks that request the kind.
     #[must_use]
     pub fn fragmented(&self) -> BTreeMap<String, f64> {
         self.cell.read(|cell| self.ledger.fragmented(cell))
     }
 
-    /// The cell.
+    /// Returns the simulated cell.
     #[must_use]
     pub fn shared(&self) -> &SharedCell {
         &self.cell
@@ -487,7 +487,7 @@ impl Cell for ShippedCell<'_> {
     fn end(&mut self, run: Taken) -> Ended {
         let group = &mut self.groups[run.0 as usize];
         let Some(known) = &mut self.known[group.job] else {
-            // The group's tasks lost their machines, and ran elsewhere until their job ended.
+            // The group's tasks lost their machines and ran elsewhere, and their job has ended.
             self.groups_free.push(run.0);
             return Ended::default();
         };

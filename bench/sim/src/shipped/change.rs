@@ -95,7 +95,7 @@ impl<'a> ShippedCell<'a> {
                 }
             }
             group.tasks.retain(|(_, on, _)| *on != machine);
-            // A group whose tasks will never end is freed here; others are freed at their planned end.
+            // A group whose tasks never end is freed here. Other groups are freed at their planned end.
             if group.tasks.is_empty() && group.next_ms == u64::MAX {
                 self.groups_free.push(number);
             }

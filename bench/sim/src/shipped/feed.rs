@@ -3,7 +3,7 @@
 use omega_workload::stream::{Event, Stream};
 use omega_workload::{Arrival, LoadError};
 
-/// The jobs of a workload in the order of their numbers, each returned once.
+/// The jobs of a workload in the order of their numbers. Each job is returned once.
 pub trait Feed {
     /// Returns the next job; `None` at the end.
     ///

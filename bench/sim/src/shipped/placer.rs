@@ -204,7 +204,7 @@ impl CellPlacer {
         }
     }
 
-    /// Submits all claims, one transaction for each part, after `with` has set their conflict
+    /// Submits all claims in one transaction for each part. Before a transaction is submitted, `with` sets its conflict
     /// check.
     pub(super) fn commit(
         &mut self,

@@ -1,4 +1,4 @@
-//! The machines of the shipped cell, probed one by one. A machine accepts a task by the cell's own check.
+//! The machines of the shipped cell, probed one by one. The cell's own check decides whether a machine accepts a task.
 
 use super::cell::ShippedCell;
 use crate::engine::{SampledCell, Taken};
@@ -14,7 +14,7 @@ impl SampledCell for ShippedCell<'_> {
         self.seats[scheduler].rng().random_range(0..machines)
     }
 
-    /// Whether the next task would fit if the machine was empty. Placement rules are not checked here, but when the
+    /// Returns whether the next task would fit if the machine were empty. Placement rules are checked later, when the
     /// task starts.
     fn may_take(&mut self, machine: u32, _: usize, job: usize) -> bool {
         let Some((task, known)) = self.next_task(job) else { return false };

@@ -4,8 +4,9 @@
 //! ends early, the rest of its slot becomes a gap. Pending jobs are then moved forward in the order of submission, each
 //! to its earliest possible start and never to a later one. So no job starts after its first reservation.
 //!
-//! A job can only move to a time at which processors became free. So a pass over the queue considers no time after the
-//! last end of the slots that became free in this pass or since the last one, and most passes end after a few steps.
+//! A job can only move to a time at which processors became free. So a pass over the queue considers only the slots
+//! that became free in this pass or since the last one, and no time after the last end of these slots. Most passes
+//! therefore end after a few steps.
 
 use super::profile::{Gap, Limits, Profile, Slot};
 use super::simulate::{Place, Policy};
@@ -24,7 +25,7 @@ pub struct Conservative<'a> {
     starts_ms: Vec<u64>,
     /// The start of each job's first reservation.
     first_ms: Vec<u64>,
-    /// Time after which all gaps are already examined.
+    /// Time after which no gap needs to be examined.
     gaps_end_ms: u64,
     has_gap: bool,
 }

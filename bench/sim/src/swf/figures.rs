@@ -86,7 +86,8 @@ fn figures(processors: u64, jobs: &[(SimJob, u64)]) -> Figures {
     }
 }
 
-/// The value at this percentile: the smallest of the ascending values that at least so many percent do not exceed.
+/// Returns the value at this percentile: the smallest value such that at least `percent` percent of the values are not
+/// larger.
 fn quantile(ascending_ms: &[u64], percent: usize) -> f64 {
     let rank = (ascending_ms.len() * percent).div_ceil(100).max(1);
     ascending_ms.get(rank - 1).map_or(0.0, |value| seconds(*value))

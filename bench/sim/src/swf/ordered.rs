@@ -11,8 +11,8 @@
 //! counted. EASY does not define the order of jobs with equal ends. On logs with round estimates the order changes the
 //! mean wait: [`Ties`] has the orders, [docs/swf.md] the measurements.
 //!
-//! If a job could not be backfilled, it cannot be backfilled later while no job ends and the reservation stays, since
-//! less time and fewer processors are left. So until then only new jobs are examined, which makes long queues cheap.
+//! If a job could not be backfilled, less time and fewer processors are left for it later. So it cannot be backfilled
+//! while no job ends and the reservation stays. Until then only new jobs are examined, which makes long queues cheap.
 //!
 //! [docs/swf.md]: ../../../../docs/swf.md
 
@@ -59,7 +59,7 @@ pub enum Ties {
 /// Reservation of the first job in the queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reservation {
-    /// The job that has the reservation.
+    /// Position in the list of the job that has the reservation.
     pub place: Place,
     /// Latest start of the job, by the users' estimates.
     pub shadow_ms: u64,
@@ -67,7 +67,7 @@ pub struct Reservation {
     extra: u64,
 }
 
-/// Expected end of a running job, its rank among jobs with equal ends, and its place.
+/// Expected end of a running job, its rank among jobs with equal ends, and its position in the list.
 type Due = (u64, u64, Place);
 
 /// An ordered queue.
@@ -77,7 +77,7 @@ pub struct Ordered<'a> {
     backfill: Backfill,
     ties: Ties,
     free: u64,
-    /// Pending jobs in the order of the queue: the time by which they are ordered, and the place.
+    /// Pending jobs in the order of the queue: the time by which they are ordered, and the position in the list.
     waiting: BTreeSet<(u64, Place)>,
     /// Jobs that arrived since the last call of the policy.
     came: Vec<Place>,
@@ -126,7 +126,7 @@ impl<'a> Ordered<'a> {
 
     fn rank(&self, place: Place) -> (u64, Place) {
         match self.order {
-            // Places are in the order of submission.
+            // Positions in the list are already in the order of submission.
             Order::Submission => (0, place),
             Order::Shortest => (self.jobs[place].requested_ms, place),
         }
@@ -166,7 +166,7 @@ impl<'a> Ordered<'a> {
         Reservation { place, shadow_ms, extra: free - wanted }
     }
 
-    /// Starts those of the `candidates` that do not delay the reservation, in order.
+    /// Starts, in order, those `candidates` that do not delay the reservation.
     fn fill(&mut self, now_ms: u64, candidates: &[Place], starting: &mut Vec<Place>) {
         let Some(mut reservation) = self.reservation else { return };
         for place in candidates.iter().copied().filter(|place| *place != reservation.place) {

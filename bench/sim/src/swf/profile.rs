@@ -50,8 +50,8 @@ pub struct Gap {
 pub struct Limits {
     /// Time before which the gap must start.
     pub before_ms: u64,
-    /// Start of the slot that the caller already has. From this time on, all processors are treated as free, because
-    /// that slot is at least as long as the gap.
+    /// Start of the slot that the caller already has. That slot is at least as long as the gap, so all processors count
+    /// as free from this time on.
     pub own_ms: u64,
 }
 
@@ -115,8 +115,8 @@ impl Profile {
         for step in &mut self.steps[first..last] {
             step.free = change(step.free).expect("a slot is taken of what is free");
         }
-        // Steps within the slot still differ from their neighbours; only the steps at its ends may have become equal to
-        // theirs.
+        // Within the slot, neighbouring steps still differ. Only at the two ends of the slot may neighbours have become
+        // equal.
         for i in [last, first] {
             if i > 0 && self.steps[i].free == self.steps[i - 1].free {
                 self.steps.remove(i);
@@ -124,7 +124,7 @@ impl Profile {
         }
     }
 
-    /// Returns the index of the step that begins at this time, which is split off from another step if needed.
+    /// Returns the index of the step that begins at this time. The step is split off from another one if needed.
     fn split(&mut self, at_ms: u64) -> usize {
         let i = self.steps.partition_point(|step| step.at_ms < at_ms);
         if self.steps.get(i).is_none_or(|step| step.at_ms != at_ms) {

@@ -58,7 +58,8 @@ pub struct Shipped<'a> {
 }
 
 impl<'a> Shipped<'a> {
-    /// Creates an empty cell with these machines. The first `depth` jobs of the queue have plans; with 0, no job has one.
+    /// Creates an empty cell with these machines. The first `depth` jobs of the queue have plans; with 0, no job
+    /// has a plan.
     ///
     /// # Panics
     /// If a machine has more cores than a cell supports.

@@ -7,7 +7,7 @@ use super::trace::SimJob;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// Position of a job in the list.
+/// Position of a job in the list of simulated jobs.
 pub type Place = usize;
 
 /// Policy that starts jobs. It gets the user's estimate of a run time, not the run time itself.
@@ -21,7 +21,7 @@ pub trait Policy {
     /// Adds the jobs that start now to `starting`. They must fit in the free processors.
     fn start(&mut self, now_ms: u64, starting: &mut Vec<Place>);
 
-    /// Time of the policy's next call, unless a job arrives or ends before.
+    /// Returns the time at which the policy is called even if no job arrives or ends before; `None` for no such time.
     fn wakes_ms(&self) -> Option<u64> {
         None
     }

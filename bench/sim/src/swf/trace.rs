@@ -145,7 +145,7 @@ impl Trace {
         };
     }
 
-    /// Returns these jobs with perfect user estimates.
+    /// Returns the trace with perfect user estimates: each job requests its true run time.
     #[must_use]
     pub fn with_perfect_estimates(&self) -> Trace {
         let mut trace = self.clone();
@@ -156,7 +156,7 @@ impl Trace {
     }
 }
 
-/// A field that is missing in a job, without which the job cannot be simulated.
+/// A missing field without which a job cannot be simulated.
 enum Unknown {
     Run,
     Size,

@@ -1,7 +1,7 @@
 //! Statistics of a trace: machines, jobs, tasks, percentiles, and the load compared with the capacity.
 //!
-//! The stream is read once, and only counts are kept. The load is the demand of the trace: what *would* run if every
-//! task started when its job arrives.
+//! The stream is read once, and only counts are kept. The load is the demand of the trace: the resources that *would*
+//! be used if every task started when its job arrives.
 
 use super::load::{Load, Mean};
 use super::values::Values;
@@ -89,7 +89,7 @@ pub struct MachinesInfo {
 pub struct SizeInfo {
     /// Number of machines of this size.
     pub count: u64,
-    /// Capacity of each machine by the name of the kind, as text with a unit.
+    /// Capacity of each machine by resource kind, as text with a unit.
     pub has: BTreeMap<String, String>,
 }
 
@@ -220,7 +220,7 @@ pub struct Collector {
     tasks: Count,
     placed: u64,
     endless: u64,
-    /// Time of the last event; the next fields have the times of the first and of the last arrival after the start.
+    /// Time of the last event. The next two fields are the times of the first and of the last arrival after the start.
     now_ms: u64,
     first_ms: Option<u64>,
     last_ms: Option<u64>,
@@ -235,11 +235,11 @@ pub struct Collector {
     rules: RulesInfo,
 }
 
-/// Machines that are present, and their total capacity over time.
+/// The present machines, and their total capacity over time.
 struct Machines {
     info: MachinesInfo,
     sizes: HashMap<Amounts, u64>,
-    /// Capacity of each machine by name, which is only recorded while machines may be removed.
+    /// Capacity of each present machine, by name.
     there: HashMap<Text, Amounts>,
     capacity: Vec<Load>,
 }
@@ -325,8 +325,7 @@ impl Collector {
     fn run(&mut self, arrival: &Arrival, group: &TaskGroup, first: u32) {
         let mut task = first;
         while task < first + group.count {
-            // Consecutive tasks with equal run times are counted together, which are nearly always all tasks of a
-            // group.
+            // Consecutive tasks with equal run times are counted together. Usually these are all tasks of a group.
             let run_ms = arrival.run.of(task);
             let alike = match &arrival.run {
                 omega_workload::RunTime::Each(_) => 1,
@@ -421,7 +420,7 @@ impl Collector {
             tasks_endless: self.endless,
             span_ms: self.now_ms,
             first_ms,
-            // The number of gaps, not of arrivals, so that an hour divided by the rate is the mean gap.
+            // The rate counts gaps, not arrivals, so that an hour divided by the rate is the mean gap.
             jobs_per_hour: if hours > 0.0 { self.gaps.count() as f64 / hours } else { 0.0 },
             values,
             load,

@@ -1,10 +1,11 @@
 //! An amount over time, in bounded memory, for a span that is not known in advance.
 //!
-//! The past has 1,024 equal buckets. When the time exceeds them, neighbours are merged and the buckets become twice as
-//! wide, so the span always has between 512 and 1,024 buckets. The future, in which running tasks will end, has buckets
-//! whose width grows with their distance: 512 for each doubling of the span. When the past's buckets double, the next 512
-//! of the future become the later half of the past. So only the times of changes within a bucket are lost. The means of
-//! buckets are exact, because each bucket also stores the weight of its changes.
+//! The past has 1,024 equal buckets. When the time exceeds them, neighbours are merged and the buckets become
+//! twice as wide, so the span always has between 512 and 1,024 buckets. The future, in which running tasks will
+//! end, has 512 buckets for each doubling of the span. The later a bucket is, the wider it is. When the past's
+//! buckets double, the next 512 of the future become the later half of the past. So only the times of changes
+//! within a bucket are lost. The means of buckets are exact, because each bucket also stores the weight of its
+//! changes.
 //!
 //! ```text
 //!   past: 1024 buckets of width w          | 512 of 2w       | 512 of 4w ...
@@ -73,7 +74,7 @@ impl Load {
         bucket.area = bucket.area.saturating_add(by.saturating_mul(i128::from(end_ms - at_ms)));
     }
 
-    /// Advances the time. What is before it is then in the past's equal buckets.
+    /// Advances the time. The changes before `now_ms` are then in the equal buckets of the past.
     pub fn advance(&mut self, now_ms: u64) {
         let now_ms = now_ms.min(AMOUNT_MAX);
         while now_ms / self.width_ms >= 2 * HALF as u64 {
@@ -94,14 +95,14 @@ impl Load {
         self.past[..whole].iter().enumerate().map(mean).collect()
     }
 
-    /// Number of the bucket at this time, counted through past and future, and the end of the bucket.
+    /// Returns the number of the bucket at this time, counted from the first bucket of the past, and the bucket's end.
     fn place(&self, at_ms: u64) -> (usize, u64) {
         let buckets = at_ms / self.width_ms;
         if buckets < 2 * HALF as u64 {
             return (buckets as usize, (buckets + 1) * self.width_ms);
         }
-        // Each doubling of the span has buckets twice as wide, so between 512 and 1,024 buckets of its width precede
-        // it.
+        // The buckets of the N-th doubling of the span are 2^N times as wide. Between 512 and 1,024 buckets of that
+        // width precede a time in this doubling.
         let doubled = (buckets / HALF as u64).ilog2();
         let width_ms = self.width_ms << doubled;
         let within = at_ms / width_ms;

@@ -33,7 +33,7 @@ fn plots(info: &Info, kinds: &Kinds) -> Vec<(String, Plot)> {
     plots
 }
 
-/// Plot of the load as a share of the cell's capacity, or, if there are no machines, of the largest load.
+/// Plot of the load as a share of the cell's capacity. If there are no machines, it is a share of the largest load.
 fn load(info: &Info) -> Plot {
     let has_machines = info.load.iter().any(|load| load.peak_share.is_some());
     let what = if has_machines { "asked, of what the cell has" } else { "asked, of the most" };

@@ -5,8 +5,8 @@ use omega_core::{JobKind, KindId, Kinds};
 use omega_workload::words::plural;
 use std::fmt::Write;
 
-/// A trace whose first arrival is later than this fraction of its span (one in fifty) begins late, and its first
-/// arrival is printed.
+/// A trace begins late if its first arrival is later than this fraction of its span: one in fifty. The first arrival of
+/// such a trace is printed.
 const LATE: u64 = 50;
 
 /// Formats the statistics as `omega-sim trace info` prints them.

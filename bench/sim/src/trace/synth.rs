@@ -1,10 +1,11 @@
 //! Generation of a longer or larger trace from an existing one, as the two tables that every command reads.
 //!
 //! Two things are fitted: the arrivals (the daily curve, if the trace covers a day, and the gaps with the curve
-//! removed), and the jobs (tasks, requests, run time, kind, precedence, tenant, rules), each as a whole. The generator
-//! draws runs of consecutive jobs (`fit`), so that bursts are kept, and large jobs stay with their users; no textbook
-//! distribution is assumed. Runs are drawn without replacement until each was drawn once, so that the rare jobs that
-//! make half of the load keep their frequency. The time before the first job is kept at the beginning of the new trace.
+//! removed), and the jobs (tasks, requests, run time, kind, precedence, tenant, rules). The properties of a job are
+//! kept together. The generator draws runs of consecutive jobs (`fit`), so that bursts are kept, and large jobs stay
+//! with their users; no textbook distribution is assumed. Runs are drawn without replacement until each was drawn once,
+//! so that the rare jobs that make half of the load keep their frequency. The time before the first job is kept at the
+//! beginning of the new trace.
 //!
 //! A larger trace has more jobs in the same time, not larger jobs: gaps are divided by the factor. A larger cell gets
 //! proportionally more jobs, unless the load is set otherwise. Equal options and an equal trace give equal bytes.
@@ -46,7 +47,7 @@ pub struct SynthOptions {
     pub form: Form,
     /// Number of machines.
     pub size: Size,
-    /// Number of jobs for each machine, in thousandths of that of the trace.
+    /// Number of jobs per machine, in thousandths of the trace's number of jobs per machine.
     pub load_permille: u64,
     /// Length in milliseconds; `None` for the length of the trace.
     pub span_ms: Option<u64>,
@@ -74,7 +75,7 @@ pub struct Report {
     pub original: Info,
     /// Statistics of the generated trace, as read back from its tables.
     pub made: Info,
-    /// Each fitted distribution in both traces, over the rows of the tables of jobs.
+    /// Each fitted distribution, in the source and in the generated trace, over the rows of their tables of jobs.
     pub fit: Vec<marginals::Pair>,
     /// Notes on properties that the generated trace lacks.
     pub notes: Vec<String>,
@@ -111,7 +112,8 @@ pub enum SynthError {
     TooLarge(u64),
 }
 
-/// Generates a trace like the one that `open` opens, which is read twice. Returns a report and the trace's resource kinds.
+/// Generates a trace like the one that `open` opens. That trace is read twice. Returns a report and the trace's
+/// resource kinds.
 ///
 /// # Errors
 /// If the trace cannot be read, or the new trace cannot be written. Incomplete files are then removed.
@@ -134,7 +136,7 @@ pub fn make(
     }
     let scale = write::Scale::new(options.load_permille, size, original_count);
     let span_ms = options.span_ms.unwrap_or(original.span_ms);
-    // The time before the first job has the same share of the new span as of the original one.
+    // The time before the first job is the same share of the new span as of the original span.
     let first_ms = u128::from(original.first_ms) * u128::from(span_ms);
     let first_ms = (first_ms / u128::from(original.span_ms.max(1))) as u64;
     let made = write::Made { machines: size, scale, span_ms, first_ms };

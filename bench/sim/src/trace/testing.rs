@@ -43,7 +43,8 @@ pub(super) fn azure(dir: &Path) -> Opened {
     Ok(Box::new(azure::open(dir, options)?))
 }
 
-/// A folder of the public data, or `None` with a message if it is missing; `OMEGA_DATA` names the folder of all data.
+/// Returns a folder of the public data; prints a message and returns `None` if the folder is missing. `OMEGA_DATA`
+/// names the folder of all data.
 pub(super) fn data(name: &str) -> Option<PathBuf> {
     let base = std::env::var_os("OMEGA_DATA").map_or_else(
         || Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data"),

@@ -33,7 +33,7 @@ impl Default for Values {
 }
 
 impl Values {
-    /// Adds a value a number of times. Values beyond [`AMOUNT_MAX`] are capped.
+    /// Adds a value `times` times. Values beyond [`AMOUNT_MAX`] are capped.
     pub fn add(&mut self, value: u64, times: u64) {
         if times == 0 {
             return;

@@ -105,7 +105,7 @@ impl Now {
         }
     }
 
-    /// Updates the positions of machines. Jobs that lost a machine are pending from the start.
+    /// Updates the positions of draining machines. Jobs with a task that lost its machine now arrive as pending jobs.
     fn follow(&mut self, place: &[Option<u32>]) {
         let new = self.start.draining.iter().filter_map(|position| place[*position as usize]);
         self.start.draining = new.collect();

@@ -27,9 +27,9 @@ pub struct OfKind {
     pub jobs: u64,
     /// Number of jobs that were placed completely.
     pub placed: u64,
-    /// Time from submission to the first attempt, of jobs with tasks to place.
+    /// Time from submission to the first attempt, over the jobs with tasks to place.
     pub wait: Times,
-    /// Time from submission to the placement of the last task, of jobs with tasks to place.
+    /// Time from submission to the placement of the last task, over the jobs with tasks to place.
     pub whole: Times,
 }
 

@@ -50,7 +50,7 @@ pub struct Now {
     assumed: Assumed,
 }
 
-/// Arrival time of jobs with pending tasks in milliseconds, which is after that of jobs that have only running tasks.
+/// Arrival time in milliseconds of jobs with pending tasks. Jobs that have only running tasks arrive before them.
 const WAITING_AT_MS: u64 = 1;
 
 /// The fractional part of the golden ratio, times 2^64; multiples of it spread evenly.
@@ -98,7 +98,7 @@ impl Now {
 /// Remaining work of a cell's jobs.
 struct Left {
     assumed: Assumed,
-    /// Number of tasks counted so far, from which their remaining run times are spread.
+    /// Number of tasks counted so far. It determines the remaining run time of the next task.
     spread: u64,
     /// Number of running tasks, which are assumed to be partly done.
     running: u64,

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 pub(super) const OWNER: LogOwner = LogOwner { cell: CellId(1), replica: ReplicaId(1) };
 
-/// Bytes of an entry, which are those of a transaction with a dozen claims.
+/// Bytes of an entry: as many as a transaction with a dozen claims has.
 pub(super) const ENTRY_BYTES: usize = 256;
 
 /// Bytes read at once: the size of a leader's message.
@@ -19,7 +19,7 @@ const READ_BYTES: usize = 1 << 20;
 pub(super) trait Subject {
     /// Appends a batch and makes it durable.
     fn append(&mut self, batch: &Batch);
-    /// Reads all entries. Returns their number.
+    /// Reads all entries. Returns the number of entries.
     fn read(&mut self) -> u64;
     /// Removes the first `count` entries.
     fn forget(&mut self, count: u64);

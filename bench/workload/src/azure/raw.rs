@@ -1,14 +1,15 @@
 //! The table of virtual machines as Azure publishes it (`vmtable.csv`), with eleven columns and without a header.
 //!
-//! - **Order.** The table is not sorted by time, so all of it is in memory: about a hundred bytes for each of its two million
-//!   rows, and at most [`ROWS_MAX`] rows.
+//! - **Order.** The table is not sorted by time, so all of it is in memory: about a hundred bytes for each of
+//!   its two million rows, and at most [`ROWS_MAX`] rows.
 //! - **Jobs.** Virtual machines of one deployment that were created in the same five minutes are a job. Their
-//!   subscription is the tenant. Machines of the category `Interactive` are services, all others are batch, and a
-//!   deployment with both has two jobs.
+//!   subscription is the tenant. Machines of the category `Interactive` are services, all others are batch, and
+//!   a deployment with both has two jobs.
 //! - **Time** is that of the table. Machines created at 0 existed before, so they are present at the start.
-//! - **Lifetime.** Times are whole steps of five minutes, so a life of that many steps is drawn up to a step longer. If the
-//!   deletion of a machine is the last time of the table, the machine was alive then, and has no end.
-//! - **Sizes.** The second version of the table has classes such as `>24` cores, which are read as that number.
+//! - **Lifetime.** Times are whole steps of five minutes, so a life of that many steps is drawn up to a step
+//!   longer. If a machine was deleted at the last time of the table, it was still alive then, and runs forever.
+//! - **Sizes.** The second version of the table has classes such as `>24` cores. A class is read as its lower
+//!   bound.
 
 use super::vm::{STEP_MS, Vm, draw};
 use crate::LoadError;
@@ -46,7 +47,7 @@ struct Read {
     size: [u64; 2],
 }
 
-/// Numbers of texts, in the order in which the texts first occur.
+/// The number of each text. Texts are numbered in the order in which they first occur.
 #[derive(Default)]
 struct Numbers(HashMap<String, u32>);
 

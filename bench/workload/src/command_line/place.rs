@@ -7,7 +7,7 @@ pub(super) struct Place<'a> {
     /// The command, with its program: `omega job submit`.
     pub(super) path: String,
     pub(super) command: &'a Command,
-    /// The command that `command` is a verb of, if it is one.
+    /// The parent command, if `command` is one of its verbs.
     pub(super) parent: Option<&'a Command>,
     /// The words after the command.
     pub(super) rest: &'a [String],

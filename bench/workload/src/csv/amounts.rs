@@ -53,7 +53,7 @@ impl AmountColumns {
     }
 }
 
-/// Reads cores as thousandths. `500m` and `4 cores` have a unit, which this column does not take.
+/// Reads cores as thousandths. This column takes no units, so `500m` and `4 cores` are errors.
 fn cpu(row: &Row<'_>, column: Column, rounding: Rounding) -> Result<u64, LoadError> {
     let text = row.required(column)?;
     let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());

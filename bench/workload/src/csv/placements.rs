@@ -55,7 +55,7 @@ impl Placements {
         Ok(Placements { table, rows })
     }
 
-    /// Adds the placements of a job to it.
+    /// Adds the placements of a job to that job.
     pub(super) fn place(&mut self, arrival: &mut Arrival) -> Result<(), LoadError> {
         let Some(rows) = self.rows.remove(&*arrival.job.name) else { return Ok(()) };
         let name = &arrival.job.name;

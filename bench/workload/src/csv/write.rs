@@ -66,7 +66,7 @@ pub fn jobs_header(kinds: &Kinds) -> String {
     )
 }
 
-/// The row of a machine with this name, and with its capacity after overcommit.
+/// Returns the row of a machine under this name. The amounts are the capacities after overcommit.
 #[must_use]
 pub fn machine_row(name: &str, machine: &Machine, kinds: &Kinds) -> String {
     let claimable = |kind: KindId| machine.claimable(kind);
@@ -104,7 +104,7 @@ pub fn job_row(job: &JobRow<'_>, kinds: &Kinds) -> String {
 }
 
 impl Rules {
-    /// Converts those of the labels and rules that the table can express.
+    /// Converts the labels and rules that the table can express, and counts the other rules.
     #[must_use]
     pub fn of(labels: &Labels, rules: &PlacementRules) -> Rules {
         let mut made = Rules::default();
@@ -230,7 +230,7 @@ fn port(wanted: &Port) -> Option<String> {
     wanted.address.is_none().then(|| format!("{}/{protocol}", wanted.number))
 }
 
-/// CPU, memory and disk, by their names.
+/// Writes the amounts of CPU, memory and disk, whose kinds are found by name.
 fn write_amounts(row: &mut String, kinds: &Kinds, amount: impl Fn(KindId) -> u64) {
     let of = |name: &str| kinds.by_name(name).map_or(0, &amount);
     push(row, &thousandths(of("cpu")));

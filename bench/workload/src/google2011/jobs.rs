@@ -3,7 +3,7 @@
 //! The list has neither requests nor numbers of tasks, so each job is one task without a request. It shows how jobs
 //! arrive and how long they run, but nothing about capacity. Jobs of scheduling class 2 or 3 are services, because the
 //! list has no priority. A job whose end is not in the trace runs forever; jobs from before the trace arrive at time 0.
-//! The file is sorted; a stream has in memory a window of it ([`crate::stream`]), and the machines.
+//! The file is sorted. A stream has a window of its rows ([`crate::stream`]) and the machines in memory.
 
 use super::kinds;
 use super::machines::{Machines, since_start};

@@ -147,7 +147,8 @@ impl Shared {
             return labels.clone();
         }
         let labels = Labels::new([("platform", name)]);
-        // The trace has three platforms. If a file has more than the bound, the labels of the others are not shared.
+        // The trace has three platforms. If a file has more than the bound, machines of the further platforms do not
+        // share labels.
         if self.labels.len() < PLATFORMS_SHARED {
             self.labels.insert(name.to_owned(), labels.clone());
         }

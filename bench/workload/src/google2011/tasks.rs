@@ -30,7 +30,7 @@ pub enum Production {
 /// The lowest scheduling class of service jobs.
 pub(super) const SERVICE_CLASS: u8 = 2;
 
-/// Where a task is when it arrives.
+/// Location of a task when it arrives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Place {
     Pending,
@@ -75,7 +75,7 @@ pub(super) struct Tasks {
     rows: HashMap<u64, u32>,
     production: Production,
     parts: HashMap<u64, Parts>,
-    /// The first task of the next time.
+    /// The first task with the next arrival time, which was already read.
     next: Option<Task>,
     ready: VecDeque<JobEvent>,
     count: Count,
@@ -95,9 +95,9 @@ struct Count {
 #[derive(Clone, Copy, Default)]
 struct Parts {
     count: u32,
-    /// Number of jobs that were made of it so far.
+    /// Number of jobs that were already made of the trace job.
     given: u32,
-    /// Arrival time of the last of these jobs, and the priorities at that time.
+    /// Arrival time of the last of these jobs. The next field has the priorities at that time.
     at_ms: u64,
     priorities: u16,
 }
@@ -139,7 +139,7 @@ impl Tasks {
         })
     }
 
-    /// Counts the jobs that arrive in several parts, which must be known when the first part arrives.
+    /// Returns the jobs that arrive in several parts. They must be known when the first part arrives.
     fn count_parts(mut self) -> Result<HashMap<u64, Parts>, LoadError> {
         let mut parts: HashMap<u64, Parts> = HashMap::new();
         let mut last_ms = 0;
@@ -191,7 +191,7 @@ impl Tasks {
         notes
     }
 
-    /// Reads all tasks of the next time, and makes jobs of them.
+    /// Reads all tasks with the next arrival time, and makes jobs of them.
     fn read_moment(&mut self) -> Result<(), LoadError> {
         let mut next = self.next.take();
         self.count.end_ms = next.as_ref().map_or(0, |task| task.at_ms);
@@ -276,7 +276,7 @@ fn remaining(run_ms: u64) -> u64 {
 }
 
 impl Parts {
-    /// Counts a task, and a new part of its job if the task begins one.
+    /// Counts a task. If the task begins a new part of its job, counts the part, too.
     fn see(&mut self, task: &Task) {
         if self.count == 0 || self.at_ms != task.at_ms {
             self.at_ms = task.at_ms;
@@ -288,7 +288,7 @@ impl Parts {
     }
 }
 
-/// Makes a job of these tasks, which are a whole trace job, or the part of it with this number.
+/// Makes a job of these tasks. They are a whole trace job, or the part of it with this number.
 fn arrival(mut tasks: Vec<&Task>, part: Option<u32>, tenant: Text) -> Arrival {
     // Tasks are numbered group by group, with groups in the order of their first tasks.
     let mut group_of: HashMap<([u64; 3], bool), usize> = HashMap::new();
@@ -338,7 +338,7 @@ fn arrival(mut tasks: Vec<&Task>, part: Option<u32>, tenant: Text) -> Arrival {
     }
 }
 
-/// A group of these equal tasks.
+/// Makes a group of these tasks, which are equal.
 fn group(tasks: &[&Task], part: Option<u32>, name: String) -> TaskGroup {
     let (request, different) = tasks[0].shape;
     let mut group = TaskGroup::new(tasks.len() as u32, Amounts::new(request));

@@ -59,7 +59,7 @@ pub struct Metadata {
     pub created: String,
     #[serde(rename = "deletionTimestamp", deserialize_with = "or_default")]
     pub deleted: Option<String>,
-    /// The error because of which only a part of the object was read. Kubernetes has no such field.
+    /// The error that prevented reading the whole object. Kubernetes has no such field.
     #[serde(skip)]
     pub unreadable: Option<String>,
 }
@@ -339,7 +339,7 @@ objects! {
         "matchExpressions" expressions: Vec<Expression>,
         "matchFields" fields: Vec<Expression>,
     }
-    /// Expression of a node or label selector; the API server rejects `Gt` and `Lt` in the latter.
+    /// Expression of a node selector or a label selector. The API server rejects `Gt` and `Lt` in label selectors.
     Expression {
         "key" key: String,
         "operator" operator: Operator,

@@ -1,7 +1,7 @@
 //! The old annotation by which a node requests that the pods of some controllers avoid the node.
 //!
-//! It names controllers by their uids. The machine gets a label that names the jobs of these controllers' pods, which
-//! avoid the machine where possible.
+//! The annotation names controllers by their uids. The machine gets a label that names the jobs of these controllers'
+//! pods. These jobs avoid the machine where possible.
 
 use super::api::{AvoidPods, Metadata};
 use super::notes::Remarks;
@@ -13,8 +13,8 @@ use std::collections::BTreeMap;
 /// The annotation.
 const ANNOTATION: &str = "scheduler.alpha.kubernetes.io/preferAvoidPods";
 
-/// Adds the label that the node's annotation requests to a machine. `controllers` are the names of
-/// the jobs of each controller's pods, by its uid.
+/// Adds to a machine the label that the node's annotation requests. `controllers` has the names of the jobs of each
+/// controller's pods, by the controller's uid.
 pub(super) fn mark(
     machine: &mut Machine,
     metadata: &Metadata,

@@ -169,7 +169,7 @@ const KINDS: [&str; 8] = [
     "PodDisruptionBudget",
 ];
 
-/// Whether a document of this kind is a list: of one of the kinds that are read, or of any objects.
+/// Whether a document of this kind is a list of objects of one kind that is read, or of any objects (`List`).
 fn is_list(kind: &str) -> bool {
     kind.strip_suffix("List").is_some_and(|of| of.is_empty() || KINDS.contains(&of))
 }
@@ -303,7 +303,7 @@ impl<'a> Source<'a> {
     }
 
     /// Returns the location of a part of the text. Parts are mostly requested in order, so lines are counted from the
-    /// last part on; for a part before it, they are counted from the start.
+    /// previous part on. For a part before the previous one, lines are counted from the start.
     fn place(&mut self, part: &RawValue, path: &str) -> Place {
         let offset = (part.get().as_ptr() as usize).saturating_sub(self.text.as_ptr() as usize);
         let bytes = self.text.as_bytes();

@@ -1,8 +1,8 @@
 //! Pods, converted to tasks of jobs: the controller of a pod becomes the job, and each set of identical pods becomes a
 //! group.
 //!
-//! Pods of a controller differ at least in labels that only distinguish them. Such labels are removed, unless a
-//! selector in the file uses them; pods that still differ are in separate groups.
+//! Pods of a controller have some labels whose only purpose is to distinguish the pods. Such labels are removed, unless
+//! a selector in the file uses them; pods that still differ are in separate groups.
 
 use super::api::{Owner, Pod};
 use super::pod::{TERMINATING, namespace};
@@ -29,10 +29,10 @@ const TELLING_APART: [&str; 7] = [
 pub(super) struct PodTask<'a> {
     pub(super) pod: &'a Pod,
     pub(super) request: omega_core::Amounts,
-    /// The image of each of its containers.
+    /// The image of each container of the pod.
     pub(super) images: Vec<Text>,
     pub(super) rules: PlacementRules,
-    /// The volume claims that it uses.
+    /// The volume claims that the pod uses.
     pub(super) volumes: Vec<Text>,
     /// Position of the pod's machine, if the pod is on one.
     pub(super) machine: Option<u32>,
@@ -62,7 +62,7 @@ struct Draft<'a> {
 /// The jobs of a cluster.
 pub(super) struct Jobs<'a> {
     pub(super) arrivals: Vec<Arrival>,
-    /// The names of the jobs of each controller's pods, by its uid.
+    /// The names of the jobs of each controller's pods, by the controller's uid.
     pub(super) of_controllers: BTreeMap<&'a str, Vec<Text>>,
 }
 
@@ -113,8 +113,8 @@ impl<'a> Draft<'a> {
         Draft { key, groups, machines, controllers }
     }
 
-    /// The group for tasks like this one: `Some(None)` for a new group; `None` if the job has the maximum number of
-    /// groups.
+    /// Returns the position of the group for tasks like this one: `Some(None)` if a new group is needed, and `None` if
+    /// the job has the maximum number of groups.
     fn place_of(&self, like: &TaskGroup) -> Option<Option<usize>> {
         let alike = |group: &TaskGroup| {
             group.request == like.request

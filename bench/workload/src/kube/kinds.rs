@@ -85,7 +85,7 @@ impl KindTable {
             unit: *unit,
             compressible: *name == "cpu",
         });
-        // In a hand-written file, an extended resource could be named `disk`.
+        // In a hand-written file, an extended resource could be named `disk`, which is also the name of a common kind.
         let kinds = Kinds::new(kinds.collect()).map_err(|error| Fault::file(error.to_string()))?;
         let ids = all.iter().map(|(name, _, _)| (*name).to_owned()).zip((0..).map(KindId));
         Ok(KindTable { kinds, ids: ids.collect() })
@@ -101,12 +101,12 @@ impl KindTable {
         self.ids.contains_key(resource)
     }
 
-    /// The kinds, by value.
+    /// Returns the kinds, and consumes the table.
     pub(super) fn into_kinds(self) -> Kinds {
         self.kinds
     }
 
-    /// Converts resources to amounts. Returns also a remark if an amount was capped.
+    /// Converts resources to amounts. Also returns a remark if an amount was capped.
     pub(super) fn amounts(&self, resources: &Resources) -> (Amounts, Option<&'static str>) {
         let mut amounts = Amounts::zero();
         let mut remark = None;

@@ -1,7 +1,7 @@
 //! Conversion of single objects, for a cluster that is watched rather than read from a file.
 //!
 //! The kinds of a cell are fixed at its creation, from the nodes and pods at that time. If a pod requests any other
-//! resource, it is not ignored, but no machine is feasible for the pod.
+//! resource, the request is not ignored: no machine is feasible for the pod.
 
 use super::api::{Namespace, Node, Pod, PodSpec, Resources};
 use super::input::Fault;
@@ -32,7 +32,7 @@ impl Converter {
         pods: impl IntoIterator<Item = &'a Pod> + Clone,
         namespaces: &'a [Namespace],
     ) -> Result<Converter, Fault> {
-        // Which resources are requested decides, not how much of them.
+        // Only the names of the requested resources matter here, not the amounts.
         let mut requests = Resources::new();
         for pod in pods.clone() {
             raise(&mut requests, &pod_request(&pod.spec));
@@ -94,7 +94,7 @@ impl Converter {
         volumes::claims(pod::namespace(pod), &pod.metadata.name, &pod.spec)
     }
 
-    /// Converts a pod to a job with one task. The policy of its preemption is that of the pod.
+    /// Converts a pod to a job with one task. The job has the pod's preemption policy.
     #[must_use]
     pub fn job(&self, pod: &Pod, name: Text, scheduler: Text) -> Job {
         let (request, nominal) = (pod_request(&pod.spec), nominal_request(&pod.spec));

@@ -175,7 +175,7 @@ fn live_pods<'a>(
         );
     }
     live.sort_by_key(|live| {
-        // Kubernetes writes all times in one format, whose alphabetical order is that of the times.
+        // Kubernetes writes all times in one format, so their alphabetical order is the order of time.
         let started = Some(live.pod.status.started.as_str());
         let started = started.filter(|started| live.machine.is_some() && !started.is_empty());
         (started.is_none(), started)

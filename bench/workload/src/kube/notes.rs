@@ -34,7 +34,7 @@ impl Notes {
         self.sentences.push(sentence.into());
     }
 
-    /// The notes as text: first sentences without counts, then those about nodes, then those about pods.
+    /// The notes as text: first sentences without counts, then notes about nodes, then notes about pods.
     pub(super) fn into_sentences(self) -> Vec<String> {
         let counted = |counts: BTreeMap<&'static str, u64>, thing: &'static str| {
             counts.into_iter().map(move |(what, count)| format!("{what}: {}", plural(count, thing)))

@@ -10,8 +10,8 @@ use std::fmt;
 /// Number of billionths in a whole.
 const NANOS: i128 = 1_000_000_000;
 
-/// Number of digits that are read exactly; if there are others, the number is rounded up. With 60 more bits for `Ei`
-/// these digits still fit in 128 bits, and amounts of 63 bits have one digit less.
+/// Number of digits that are read exactly. If there are more, the number is rounded up. A number of 20 digits fits in
+/// 128 bits even with the 60 bits of `Ei`. Amounts of 63 bits have at most 19 digits.
 const DIGITS_MAX: u32 = 20;
 
 /// An amount in billionths, capped near 10^29.
@@ -54,7 +54,7 @@ pub struct Text<'a> {
 }
 
 impl Text<'_> {
-    /// Splits the text of a quantity as Kubernetes does; `Ki` has no digits.
+    /// Splits the text of a quantity as Kubernetes does. A text without digits, such as `Ki`, is accepted.
     ///
     /// # Errors
     /// If the text is empty, or its suffix is unknown.
@@ -78,7 +78,7 @@ impl Text<'_> {
 }
 
 impl Quantity {
-    /// Parses a quantity as Kubernetes does, which reads `Ki` as 0 KiB.
+    /// Parses a quantity as Kubernetes does. Kubernetes reads `Ki` as 0 KiB.
     ///
     /// # Errors
     /// If the text is empty, or its suffix is unknown.
@@ -113,7 +113,7 @@ impl Quantity {
         divide_away_from_zero(self.0, NANOS / 1000)
     }
 
-    /// The sum.
+    /// Returns the sum of both quantities, capped.
     pub fn plus(self, other: Quantity) -> Quantity {
         Quantity(self.0.saturating_add(other.0))
     }
@@ -153,7 +153,7 @@ fn nanos(whole: &str, fraction: &str, factor: Factor) -> i128 {
     let (mantissa, power) = mantissa(whole, fraction);
     let (mantissa, power, most) = match factor {
         Factor::Ten(exponent) => (mantissa, power.saturating_add(exponent), i128::MAX),
-        // Kubernetes caps binary quantities at 63 bits, but not the others.
+        // Kubernetes caps binary quantities at 63 bits, but not decimal ones.
         Factor::Two(bits) => (mantissa << bits, power, i128::from(i64::MAX) * NANOS),
     };
     scale(mantissa, power.saturating_add(9)).min(most)

@@ -7,13 +7,13 @@ use super::quantity::Quantity;
 ///
 /// Containers run together, so their requests add up. Init containers run before them, one after another, so only the
 /// largest request of them matters. A sidecar (an init container that always restarts) keeps running, so its request is
-/// added to that of everything after it. Amounts for the whole pod replace that sum, and overhead is added.
+/// added to the requests of all later containers. Amounts for the whole pod replace that sum, and overhead is added.
 pub fn pod_request(spec: &PodSpec) -> Resources {
     sum(spec, requests)
 }
 
-/// The request of a pod for scores. A container without a CPU or memory request has a small default amount, because
-/// such pods would otherwise all be placed on one machine. An explicit 0 remains 0.
+/// The request of a pod that is used for scores. A container without a CPU or memory request has a small default
+/// amount, because such pods would otherwise all be placed on one machine. An explicit 0 remains 0.
 ///
 /// If there are amounts for the whole pod, defaults apply only to resources that the pod does not mention at all.
 pub fn nominal_request(spec: &PodSpec) -> Resources {
@@ -78,7 +78,7 @@ fn requests(requirements: &Requirements) -> Resources {
     requests
 }
 
-/// Adds each amount.
+/// Adds each amount in `more` to `sum`.
 fn add(sum: &mut Resources, more: &Resources) {
     for (name, amount) in more {
         let entry = sum.entry(name.clone()).or_default();
@@ -86,7 +86,7 @@ fn add(sum: &mut Resources, more: &Resources) {
     }
 }
 
-/// Raises each amount to at least that of `least`.
+/// Raises each amount to at least the amount in `least`.
 pub(super) fn raise(sum: &mut Resources, least: &Resources) {
     for (name, amount) in least {
         let entry = sum.entry(name.clone()).or_default();

@@ -16,7 +16,7 @@ use omega_core::{
 };
 use std::collections::BTreeMap;
 
-/// Objects other than the pod to which its rules refer.
+/// Objects, apart from the pod itself, to which a pod's rules refer.
 pub(super) struct Surroundings {
     pub(super) topology: Topology,
     pub(super) namespaces: Namespaces,
@@ -40,7 +40,7 @@ pub(super) fn rules(pod: &Pod, around: &Surroundings) -> (PlacementRules, Remark
     (rules, remarks)
 }
 
-/// The machines that a scheduler's own node affinity requires, in addition to that of the pods.
+/// The machines that a scheduler's own node affinity requires, in addition to the affinity of each pod.
 pub fn added_affinity(added: &NodeAffinity) -> Affinity {
     affinity(&BTreeMap::new(), added, &mut Remarks::new())
 }
@@ -184,8 +184,10 @@ fn neighbours(pod: &Pod, around: &Surroundings, remarks: &mut Remarks) -> Vec<Ta
     rules
 }
 
-/// Preferred affinity and anti-affinity of the pod. A term without a label selector matches no pod, but it is kept as a
-/// preference, because a scheduler may consider the preferences of running pods only for pods that have a preference.
+/// Preferred affinity and anti-affinity of the pod.
+///
+/// A term without a label selector matches no pod, but it is kept as a preference. The reason is that a scheduler may
+/// consider the preferences of running pods only for pods that have a preference.
 fn wishes(pod: &Pod, around: &Surroundings, remarks: &mut Remarks) -> Vec<TaskRule> {
     let affinity = &pod.spec.affinity;
     let near = affinity.pod.preferred.iter().map(|wish| (&wish.term, wish.weight));

@@ -27,7 +27,7 @@ fn requirement(expression: &Expression) -> Requirement {
     }
 }
 
-/// Requirements that each of these labels has its value.
+/// Returns requirements that match objects with all of these labels and values.
 fn equal(labels: &BTreeMap<String, String>) -> impl Iterator<Item = Requirement> {
     labels.iter().map(|(key, value)| Requirement::equals(key.as_str(), value.as_str()))
 }
@@ -79,8 +79,8 @@ pub(super) fn machines(term: &NodeSelectorTerm) -> MachineSelector {
     }
 }
 
-/// The machines that match both a plain node selector and one of the required terms, as terms to each of which the
-/// selector is added. `None` means no requirement.
+/// Returns the machines that match both a plain node selector and one of the required terms. The selector is added to
+/// each term. `None` means no requirement.
 pub(super) fn required_machines(
     plain: &BTreeMap<String, String>,
     required: Option<&NodeSelector>,
@@ -109,12 +109,12 @@ fn with_name(name: &str, labels: &BTreeMap<String, String>) -> omega_core::Label
 #[derive(Debug, Default)]
 pub(super) struct Namespaces {
     labels: BTreeMap<String, omega_core::Labels>,
-    /// Whether the file has namespace objects, and so all their labels.
+    /// Whether the file has namespace objects. Then the labels of all namespaces are known.
     described: bool,
 }
 
 impl Namespaces {
-    /// The namespaces of a file, and those of its pods.
+    /// Creates the namespaces of a file, and of the file's pods.
     pub(super) fn new<'a>(
         objects: &'a [Namespace],
         others: impl IntoIterator<Item = &'a str>,
@@ -130,7 +130,7 @@ impl Namespaces {
         Namespaces { labels, described: !objects.is_empty() }
     }
 
-    /// Adds a namespace, or changes its labels. Returns whether that changed anything.
+    /// Adds a namespace, or changes its labels. Returns whether anything changed.
     pub(super) fn set(&mut self, object: &Namespace) -> bool {
         self.described = true;
         let name = &object.metadata.name;
@@ -138,7 +138,7 @@ impl Namespaces {
         self.labels.insert(name.clone(), new.clone()).as_ref() != Some(&new)
     }
 
-    /// Removes a namespace. Returns whether it was there.
+    /// Removes a namespace. Returns whether the namespace was there.
     pub(super) fn remove(&mut self, name: &str) -> bool {
         self.labels.remove(name).is_some()
     }

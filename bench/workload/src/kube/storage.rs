@@ -49,7 +49,7 @@ pub fn volume(object: &PersistentVolume) -> Volume {
     if object.metadata.deleted.is_none() && !matches!(phase, "Failed" | "Released") {
         return volume;
     }
-    // The name has a space, so it is not that of a claim.
+    // The name has a space, so no claim has this name.
     Volume { claim: Some("of no claim".into()), ..volume }
 }
 

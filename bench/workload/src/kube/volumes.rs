@@ -24,8 +24,8 @@ const NO_PROVISIONER: &str = "kubernetes.io/no-provisioner";
 /// The annotation of the default class.
 const IS_DEFAULT: &str = "storageclass.kubernetes.io/is-default-class";
 
-/// Labels for the place of a volume, which nodes also have. A label that was renamed has its new name second, which is
-/// used if a node has only that one.
+/// Labels that describe the location of a volume, and that nodes also have. If a label was renamed, the second item is
+/// its new name, which is used for a node that has only the new label.
 const PLACES: [(&str, Option<&str>); 4] = [
     ("topology.kubernetes.io/zone", None),
     ("topology.kubernetes.io/region", None),
@@ -150,8 +150,8 @@ pub(super) fn volume(object: &PersistentVolume) -> Volume {
     }
 }
 
-/// The machines that can use a volume. A machine must match one term of the volume's own requirement, and one of its
-/// labels.
+/// Returns the machines that can use a volume. A machine must match one term of the volume's own requirement, and one
+/// of the alternatives that the volume's labels describe.
 fn reach(object: &PersistentVolume) -> Reach {
     let required = object.spec.affinity.required.as_ref();
     let places = places(&object.metadata);

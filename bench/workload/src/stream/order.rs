@@ -16,7 +16,7 @@ pub(crate) const WINDOW_ROWS: usize = 8192;
 pub enum Window {
     /// A bounded number, so that the file may have any length.
     Bounded,
-    /// All rows, for callers that store all of them anyway.
+    /// All rows, for callers that store all rows anyway.
     All,
 }
 

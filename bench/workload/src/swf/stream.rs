@@ -31,10 +31,10 @@ pub struct SwfStream {
     left_out: u64,
 }
 
-/// Path of the log: `data` itself, or, if it is a folder, the log with this name in it.
+/// Path of the log: `data` itself, or the log with this name in `data` if that is a folder.
 ///
 /// # Errors
-/// If it is a folder without such a log.
+/// If `data` is a folder without such a log.
 pub fn find(data: &Path, name: Option<&str>) -> Result<PathBuf, LoadError> {
     if !data.is_dir() {
         return Ok(data.to_path_buf());
@@ -278,7 +278,7 @@ mod tests {
 
     #[test]
     fn the_real_logs_have_the_published_counts() {
-        // Where published counts are lower, they leave out jobs with a run time of zero seconds.
+        // Published counts that are lower leave out jobs with a run time of zero seconds.
         let Some(dir) = data("swf") else { return };
         let logs = [
             ("KTH-SP2-1996-2.1-cln", 28_475, 100),

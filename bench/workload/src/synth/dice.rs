@@ -7,8 +7,8 @@ use rand::{Rng, SeedableRng};
 use rand_pcg::Pcg64;
 use std::f64::consts::LN_2;
 
-/// A distribution by its quantiles. Each has the cumulative share, and the logarithm to base 2 of the value; between
-/// quantiles, the logarithm is interpolated linearly.
+/// A distribution by its quantiles. A quantile is the cumulative share, and the logarithm to base 2 of the value.
+/// Between quantiles, the logarithm is interpolated linearly.
 pub(super) type Quantiles = [(f64, f64)];
 
 /// A log-normal distribution: mean and standard deviation of the logarithm to base 2.
@@ -47,7 +47,7 @@ impl Dice {
         self.below(100) < percent
     }
 
-    /// A random element.
+    /// Returns a random element of a list.
     pub(super) fn pick<T: Copy>(&mut self, of: &[T]) -> T {
         of[self.below(of.len() as u64) as usize]
     }

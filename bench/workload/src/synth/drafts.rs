@@ -24,8 +24,8 @@ use omega_core::{JobKind, Machine};
 /// Share of all requested CPU that the initial jobs request, in percent. Together with later service jobs, it stays
 /// below 80 %, the paper's upper end for service jobs.
 const PREFILL_PERCENT: u64 = 74;
-/// One in this many later jobs is a service job. Including the initial jobs, about one in twenty is, which agrees with
-/// the paper's "more than 80 % are batch".
+/// One in this many later jobs is a service job. Including the initial jobs, about one in twenty jobs is a service job,
+/// which agrees with the paper's "more than 80 % are batch".
 const SERVICE_ONE_IN: u64 = 50;
 /// Number of machines for each job whose tasks need most of a large machine.
 const DEMANDING_PER_MACHINES: u64 = 500;
@@ -38,13 +38,13 @@ const TASK_MOST: [u64; 3] = [375, 450, 450];
 /// too, large jobs have no large tasks. Besides, one job should not determine how full the cell is.
 const LARGE_JOB_TASK_MOST: [u64; 3] = [125, 160, 160];
 const LARGE_JOB: u64 = 12;
-/// Weight of a task's CPU in its memory. It gives their logarithms a correlation of 0.5, because the squares of the two
-/// weights add up to 1.
+/// Weight of a task's CPU in the draw of its memory. The logarithms of the two then have a correlation of 0.5, because
+/// the squares of the two weights add up to 1.
 const CPU_TO_MEMORY: f64 = 0.5;
 const MEMORY_ALONE: f64 = 0.866;
 
-/// Request of a service task for CPU, memory and disk, as fractions of the largest machine. Memory is slightly below
-/// the fit, because the fit has more very large tasks; so its mean is that of the trace.
+/// Request of a service task for CPU, memory and disk, as fractions of the largest machine. The fit of memory has more
+/// very large tasks than the trace. So memory is slightly below the fit here, and has the mean of the trace.
 const SERVICE_REQUEST: [LogNormal; 3] = [
     LogNormal { mean: -3.73, deviation: 1.20 },
     LogNormal { mean: -4.55, deviation: 1.43 },

@@ -1,7 +1,7 @@
 //! The jobs of the synthetic day, with names, tenants and rules.
 //!
 //! In the trace, 21 % of the service jobs and 11 % of the batch jobs require that no two of their tasks share a
-//! machine; the shares are the same here. The other rules have no counterpart in the trace. Their shares are chosen so
+//! machine. The shares are the same here. The other rules have no counterpart in the trace. Their shares are chosen so
 //! that each rule occurs often enough to matter, and no rule distorts results.
 
 use super::dice::Dice;
@@ -89,7 +89,8 @@ impl Writer {
         }
     }
 
-    /// Rules that a job with this many tasks can satisfy: for one task per machine, there must be enough machines.
+    /// Returns rules that a job with this many tasks can satisfy. For one task per machine, there must be enough
+    /// machines.
     fn service_rules(&mut self, count: u32) -> PlacementRules {
         let count = u64::from(count);
         let mut rules = PlacementRules::default();
@@ -133,7 +134,7 @@ impl Writer {
         TaskRule::Spread(Spread { when, ..Spread::new(TaskSelector::SameJob, level, 2) })
     }
 
-    /// Two neighbouring zones, or the only one of a very small cell.
+    /// Selects two neighbouring zones, or the only zone of a very small cell.
     fn two_zones(&mut self) -> MachineSelector {
         let first = self.dice.below(ZONES as u64 - 1) as usize;
         let values = vec![zone(first), zone(first + 1)];

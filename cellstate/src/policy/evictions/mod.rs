@@ -1,9 +1,9 @@
 //! Evictions: who may preempt whom (`review.rs`), and the limit on evictions in a span of time.
 //!
 //! The limit uses a *sliding window log*: the times of recent evictions, each with a number of evictions. The log is
-//! exact, whereas a token bucket or a counter per minute allows almost twice the limit around its edges. The log is
-//! short, because the cell's time changes only with [`Expire`](omega_core::Command::Expire): if that comes every 100
-//! ms, a minute has at most six hundred entries.
+//! exact, whereas a token bucket or a counter per minute can allow almost twice the limit within such a span. The log
+//! is short, because the cell's time changes only with [`Expire`](omega_core::Command::Expire). If there is an `Expire`
+//! every 100 ms, a minute has at most six hundred entries.
 //!
 //! Invariant: times ascend, counts are above 0, and `sum` is the sum of the counts.
 
@@ -33,7 +33,7 @@ impl Ledger for Evictions {
 
 impl Policy for Evictions {
     type Mirror = ();
-    /// Number of evictions that are allowed only by a guarantee.
+    /// Number of evictions in the transaction that only a guarantee allows.
     type Note = u32;
 
     fn concerns(_: &Job, _: &TaskGroup) -> bool {
@@ -171,7 +171,7 @@ impl Cell {
         self.policies.evictions.counts
     }
 
-    /// Counts accepted evictions, of which `reclaimed` are allowed only by a guarantee.
+    /// Counts accepted evictions. `reclaimed` is the number of those that only a guarantee allows.
     fn count_evictions(&mut self, taken: u32, reclaimed: u32) {
         let Evictions { log, counts } = &mut self.policies.evictions;
         counts.by_guarantee += u64::from(reclaimed);
@@ -191,7 +191,7 @@ impl Cell {
         self.policies.evictions.log.prune(self.now_ms, self.policy.eviction_cap)
     }
 
-    /// Logs that the cell may now accept other evictions than before.
+    /// Logs that the cell may accept evictions that it rejected before.
     pub(crate) fn log_evictions(&mut self) {
         self.log.push(Change::Policy(Evictions::BIT));
     }

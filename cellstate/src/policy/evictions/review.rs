@@ -1,4 +1,5 @@
-//! The check of evictions: whether each of them makes room for a claim that may preempt its task, within the limit.
+//! The check of evictions. An eviction must make room for a claim that may preempt the evicted task, and the eviction
+//! limit must allow it.
 
 use crate::cell::Cell;
 use crate::commit::{Review, Scope};
@@ -27,8 +28,8 @@ impl Cell {
         strongest
     }
 
-    /// Adds a conflict for each eviction that makes room for no claim, or whose task may not be preempted. Returns how
-    /// many of the other evictions are allowed only by a guarantee.
+    /// Adds a conflict for each eviction that makes room for no claim, whose task may not be preempted, or that exceeds
+    /// the eviction limit. Returns the number of evictions without a conflict that only a guarantee allows.
     pub(super) fn late_evictions(&self, review: &Review<'_>, late: &mut Vec<Conflict>) -> u32 {
         let strongest = self.strongest_claims(review);
         let txn = review.txn;
@@ -69,7 +70,8 @@ impl Cell {
         reclaimed
     }
 
-    /// The reason for which a claim of the precedence `strongest` may not preempt a task, if guarantees are ignored.
+    /// The reason why a claim of the precedence `strongest` may not preempt a task. Guarantees are ignored. `None` if
+    /// it may.
     fn may_stay(&self, victim: Precedence, strongest: Precedence) -> Option<Reason> {
         if victim >= strongest {
             return Some(Reason::PrecedenceTooLow);
@@ -78,8 +80,8 @@ impl Cell {
         band.is_some_and(|band| band.includes(victim)).then_some(Reason::SameBand)
     }
 
-    /// The tenants of accepted claims and the claimed kinds, by row. Computed only if there is an eviction that
-    /// precedence does not allow.
+    /// For each machine, by row, the tenants of its accepted claims and the kinds that they claim. Called only if
+    /// precedence does not allow some eviction.
     #[inline(never)]
     fn claimants(&self, review: &Review<'_>) -> Claimants {
         let mut claimants = Claimants::default();
@@ -101,7 +103,7 @@ impl Cell {
     /// Whether the guarantee of one of these claimants allows the eviction of a task.
     fn may_reclaim(&self, claimants: &[Claimant], victim: TaskId, held: Option<&Values>) -> bool {
         let Some((job, task)) = self.jobs.task(victim) else { return false };
-        // The use of the tenant includes the task if the transaction also placed it on another machine.
+        // The evicted task still counts in its tenant's use if the transaction also placed it on another machine.
         let counted = task.state.machine().is_some();
         let request = held.unwrap_or(&job.need(task).request);
         let victim = Borrower { tenant: job.tenant, request, counted };

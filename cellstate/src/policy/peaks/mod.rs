@@ -6,7 +6,7 @@
 //! Without calendars nothing is summed, and a claim costs one test of an empty list.
 //!
 //! The active peaks are determined when the cell's time changes, not at each claim. When a peak begins or ends, the
-//! cell gets a new version, so that views are updated and rejected jobs are tried again.
+//! cell starts a new version. So views are updated, and schedulers retry rejected jobs.
 //!
 //! Invariant: calendars ascend by unique name. `shares` has the shares of the peaks active at the cell's time,
 //! ascending by kind. `held` is empty if there are no calendars.
@@ -41,7 +41,7 @@ const SOON_MS: u32 = 30_000;
 pub(crate) struct Peaks {
     calendars: Vec<(PeakCalendar, SetId)>,
     shares: Vec<(SetId, KindShare)>,
-    /// Sums of batch allocations: all kinds of the first row, then all kinds of the second, and so on.
+    /// Sums of batch allocations by row: all kinds of the first row, then all kinds of the second, and so on.
     held: Vec<i64>,
     kinds: usize,
     /// Counts for metrics, which are not part of the cell's state.
@@ -141,7 +141,7 @@ impl Peaks {
         calendars.iter().for_each(|calendar| self.set(calendar.clone(), facts));
     }
 
-    /// The active shares of batch tasks on the machine in a row.
+    /// The shares of batch tasks that active peaks set for the machine in a row.
     fn shares_of<'a>(
         &'a self,
         row: usize,
@@ -162,8 +162,8 @@ impl Peaks {
         more > 0 && self.held_of(row, share.kind) + more > share_of(row, share, facts)
     }
 
-    /// The first kind of which batch tasks would exceed their share of the machine in a row if one more task of a job,
-    /// with the amounts `more`, were placed there.
+    /// The first kind of which batch tasks would exceed their share of the machine in a row with `more` added to their
+    /// allocations. `None` if there is none, or if the job is no batch job.
     #[inline]
     fn over_peak(
         &self,
@@ -178,8 +178,8 @@ impl Peaks {
         shares.find(|share| self.exceeds(row, *share, (more, facts))).map(|share| share.kind)
     }
 
-    /// The machines, of the 64 from row `64 * word` on that are in `among`, on which batch tasks would exceed their
-    /// share if one more task were placed there.
+    /// The machines in `among` on which batch tasks would exceed their share if one more task were placed. `among` has
+    /// one bit for each of the 64 rows from `64 * word` on, and so has the result.
     fn over_peak_among(&self, (word, among): (usize, u64), asked: (&[i64], &Facts)) -> u64 {
         let mut over = 0;
         for (machines, share) in &self.shares {
@@ -193,7 +193,7 @@ impl Peaks {
         over
     }
 
-    /// The kinds of which batch tasks have more than their share on the machine of this row, each with the excess.
+    /// The kinds of which batch tasks have more than their share of the machine in a row, each with the excess amount.
     fn excess<'a>(
         &'a self,
         row: usize,
@@ -211,8 +211,8 @@ impl Peaks {
         self.any_holds() && self.excess(row, facts).next().is_some()
     }
 
-    /// The calendar of the active peak that bounds a kind on the machine in a row, and the peak's end. Of several
-    /// peaks, the one that ends last.
+    /// The active peak that bounds a kind on the machine in a row: the name of its calendar, and the time of its end.
+    /// If there are several, the peak that ends last.
     fn peak_on(
         &self,
         row: usize,
@@ -229,7 +229,7 @@ impl Peaks {
     }
 }
 
-/// The amount that a share of the machine in a row is.
+/// A share of the machine in a row as an amount; 0 if the row is empty.
 fn share_of(row: usize, share: KindShare, facts: &Facts) -> i64 {
     let machine = facts.machines.get(row).and_then(Option::as_ref);
     machine.map_or(0, |machine| share.of(machine.capacity.get(share.kind)) as i64)
@@ -300,7 +300,8 @@ impl Policy for Peaks {
         }
     }
 
-    /// Written once even if several changes are logged. With the calendars, the batch allocations of all rows are sent.
+    /// Writes the calendars, and with them the batch allocations of all rows. Does nothing if the delta has them
+    /// already, because an earlier change was logged.
     fn write_change(&self, delta: &mut Delta) {
         if delta.policies.peaks.calendars.is_some() {
             return;
@@ -360,7 +361,7 @@ impl Policy for Peaks {
         image.peaks.iter().for_each(|calendar| ("peaks", calendar).hash(into));
     }
 
-    /// A row that is not counted has no batch allocations.
+    /// A row beyond the end of a list has no batch allocations.
     fn audit(&self, recount: &Peaks) -> Result<(), AuditError> {
         let rows = recount.held.len().max(self.held.len());
         let at = |held: &[i64], i: usize| held.get(i).copied().unwrap_or(0);
@@ -398,11 +399,11 @@ impl Mirror for Peaks {
 /// The columns of peak hours in a delta.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PeakColumns {
-    /// All calendars, ordered by name, if a calendar or the set of active peaks has changed; in a full delta, if there
-    /// are any.
+    /// All calendars, ordered by name. In a full delta, set if there are any. In another delta, set if a calendar or
+    /// the set of active peaks has changed.
     pub calendars: Option<Vec<PeakCalendar>>,
-    /// The batch allocations of each kind in changed rows that have any. A changed row that is not listed has none. If
-    /// `calendars` is set, all rows count as changed. Empty while there are no calendars.
+    /// The changed rows with batch allocations, each with its amount of every kind. A changed row that is not listed
+    /// has none. If `calendars` is set, all rows count as changed. Empty while there are no calendars.
     pub batch: Vec<(u32, SmallVec<[i64; 4]>)>,
 }
 
@@ -422,8 +423,8 @@ impl Columns for PeakColumns {
     }
 }
 
-/// Counts of batch tasks that were throttled on machines above their share, and restored on machines of a calendar,
-/// since this process started. They are not part of the cell's state.
+/// Counts since this process started: batch tasks that shrank or left on machines where batch tasks exceeded their
+/// share, and batch tasks that grew on machines of a calendar. They are not part of the cell's state.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PeakCounts {
     /// Tasks whose allocation shrank.
@@ -435,7 +436,7 @@ pub struct PeakCounts {
 }
 
 impl Cell {
-    /// Counts of batch tasks that were throttled for peaks and restored, since this process started.
+    /// Counts of batch tasks that were throttled for peaks or restored, since this process started.
     #[must_use]
     pub fn peak_counts(&self) -> PeakCounts {
         self.policies.peaks.counts
@@ -446,8 +447,8 @@ impl Cell {
         self.policies.peaks.iter()
     }
 
-    /// The amount of a kind allocated to the batch tasks of a machine; 0 while there is no calendar. For a task with a
-    /// demand profile, it is the highest point.
+    /// The amount of a kind that is allocated to the batch tasks of a machine; 0 while there is no calendar. A task
+    /// with a demand profile counts with its highest point.
     #[must_use]
     pub fn batch_allocated(&self, machine: MachineId, kind: KindId) -> i64 {
         let known = self.machines.get(machine);
@@ -495,8 +496,7 @@ impl Cell {
         Ok(Outcome::Done(version))
     }
 
-    /// Changes the calendars. With the first calendar, batch allocations begin to be summed, and with the removal of
-    /// the last one this ends.
+    /// Changes the calendars. Batch allocations are summed from the first calendar until the last one is removed.
     fn change_peaks(&mut self, change: impl FnOnce(&mut Peaks, &mut Facts)) {
         let peaks = &mut self.policies.peaks;
         let before = peaks.is_empty();

@@ -11,14 +11,14 @@ impl View {
         self.mirrors().peaks.iter()
     }
 
-    /// Whether an active peak may reject tasks of a job on some machine.
+    /// Whether an active peak may at present reject tasks of a job on some machine.
     #[must_use]
     pub fn holds_back(&self, job: &Job) -> bool {
         self.mirrors().peaks.any_holds() && job.kind == JobKind::Batch
     }
 
-    /// The first kind of which batch tasks would exceed their share of the machine in a row if one more of these tasks
-    /// were placed there. Also returns the name of the calendar and the end of its peak.
+    /// Checks whether batch tasks would exceed their share of the machine in a row with one more task of this need. If
+    /// so, returns the first such kind, the name of the calendar, and the end of its peak. Otherwise returns `None`.
     #[must_use]
     pub fn peak_over(&self, row: usize, job: &Job, need: &Need) -> Option<(KindId, &Text, u64)> {
         let peaks = &self.mirrors().peaks;
@@ -27,8 +27,8 @@ impl View {
         Some((kind, name, ends_ms))
     }
 
-    /// The amount by which batch allocations of a kind may grow on the machine in a row now. Negative if they exceed
-    /// their share; `None` if no active peak bounds the kind.
+    /// The amount of a kind by which batch allocations on the machine in a row may grow now. It is negative if they
+    /// exceed their share. `None` if no active peak bounds the kind.
     #[must_use]
     pub fn batch_room(&self, row: usize, kind: KindId) -> Option<i64> {
         let shares = self.mirrors().peaks.shares_of(row, self.facts());
@@ -59,8 +59,7 @@ impl View {
 }
 
 impl Block<'_> {
-    /// The machines in `among` on which batch tasks would exceed their share if one more of these tasks were placed
-    /// there.
+    /// The machines in `among` on which batch tasks would exceed their share with one more task of this need.
     #[must_use]
     pub fn over_peak(&self, job: &Job, need: &Need, among: u64) -> u64 {
         if self.view().holds_back(job) {

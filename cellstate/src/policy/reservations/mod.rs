@@ -1,18 +1,18 @@
 //! Reservations: machines that are kept free of some tasks for a time.
 //!
-//! The cell and each view have all reservations and use one check. It computes 64 machines at once: a commit uses one
-//! of the bits, and filters use all of them.
+//! The cell and each view have all reservations, and use one check. The check handles 64 machines at once: a filter
+//! uses the whole word, and a commit the bit of its machine.
 //!
 //! The passing of time changes the effect of a reservation twice. The first change comes when a new task would no
-//! longer end before the reservation begins; it needs no event, because each check compares with the cell's time. The
-//! second change is the end of the reservation, at which the cell removes it, and deltas report this.
+//! longer end before the reservation begins. It needs no event, because each check compares with the cell's time. The
+//! second change is the end of the reservation: the cell removes the reservation, and deltas report the removal.
 //!
-//! Most reservations begin long after a task has ended. So there is a second list, ordered by start time, and a check
-//! stops at the first reservation that starts too late to matter.
+//! Most reservations begin long after the task to be checked has ended. So a second list is ordered by start time, and
+//! a check stops at the first reservation that begins after the task's end.
 //!
 //! Invariants:
 //! - Reservations ascend by unique name.
-//! - `by_start` has the position of each reservation once, ascending by start time.
+//! - `by_start` has the position in the list of each reservation, ordered by start time.
 
 mod view;
 
@@ -41,7 +41,7 @@ pub(crate) struct Reservations {
 /// times the usual interval of `Expire`.
 const SOON_MS: u64 = 30_000;
 
-/// The start of a task, and its expected duration, if known.
+/// The time at which a task starts, and its expected run time if the job has an estimate.
 #[derive(Clone, Copy, Debug)]
 struct Stay {
     now_ms: u64,
@@ -73,7 +73,7 @@ impl Reservations {
         self.met(stay).any(|(reservation, _)| !reservation.admits(line().into_iter()))
     }
 
-    /// The reservations that begin before this task ends, whatever tenants they are for.
+    /// The reservations that overlap with the run of this task, for whichever tenants they are, ordered by start time.
     fn met(&self, stay: Stay) -> impl Iterator<Item = &(Reservation, SetId)> {
         let by_start = self.by_start.iter().map(|at| &self.all[*at]);
         let Stay { now_ms, run_ms } = stay;
@@ -112,7 +112,8 @@ impl Reservations {
         reservations.iter().for_each(|reservation| self.book(reservation.clone(), facts));
     }
 
-    /// The machines, of the 64 from row `64 * word` on that are in `among`, on which a reservation rejects a task.
+    /// The machines in `among` on which a reservation rejects a task. `among` has one bit for each of the 64 rows from
+    /// `64 * word` on, and so has the result.
     fn reserved<'a>(
         &self,
         (word, among): (usize, u64),
@@ -129,7 +130,7 @@ impl Reservations {
         reserved
     }
 
-    /// The reservation that rejects a task on the machine in a row. Of several reservations, the one that begins first.
+    /// The reservation that rejects a task on the machine in a row. If there are several, the one that begins first.
     fn reserved_by<'a>(
         &self,
         row: usize,

@@ -26,8 +26,8 @@ impl View {
         self.mirrors().reservations.binds(self.stay(job), || self.tenants_above(job))
     }
 
-    /// The reservation that rejects tasks of a job on the machine in a row. Of several reservations, the one that
-    /// begins first.
+    /// The reservation that rejects tasks of a job on the machine in a row at present. If there are several, the one
+    /// that begins first.
     #[must_use]
     pub fn reservation_on(&self, row: usize, job: &Job) -> Option<&Reservation> {
         if !self.any_reservation() {

@@ -1,12 +1,12 @@
 //! The policy that limits a tenant's tasks on one machine (see
 //! [`TenantConfig::tasks_per_machine_max`](omega_core::TenantConfig::tasks_per_machine_max)).
 //!
-//! Tasks are counted by row, and only for tenants with such a maximum. The cell counts them, and so does each view,
-//! which adds its own claims. Both use one check. The maximum is part of the tenant's configuration, which deltas
+//! Tasks are counted by row, and only for tenants with such a maximum. The cell and each view keep these counts and use
+//! one check. A view adds its own claims to the counts. The maximum is part of the tenant's configuration, which deltas
 //! contain anyway. When a maximum is set, the cell counts the tenant's placed tasks and sends the rows that have some.
 //!
 //! Invariant: the count of a tenant in a row is the number of its tasks on that machine. Rows beyond the end of the
-//! list have none.
+//! list have no task of the tenant.
 
 mod view;
 
@@ -25,7 +25,7 @@ pub(crate) struct TasksPerMachine {
     tenants: BTreeMap<Text, Limited>,
 }
 
-/// A tenant with a maximum.
+/// A tenant that has a maximum number of tasks per machine.
 #[derive(Clone, Debug, Default)]
 struct Limited {
     max: u32,
@@ -60,7 +60,7 @@ impl TasksPerMachine {
         self.tenants.get(&job.tenant)
     }
 
-    /// The number of counted tasks in a row.
+    /// The number of the tenant's tasks in a row.
     fn placed_on(&self, row: usize) -> u32 {
         self.tenants.values().map(|limited| limited.on(row)).sum()
     }
@@ -174,7 +174,7 @@ impl Mirror for TasksPerMachine {
         if self.tenants.is_empty() {
             return;
         }
-        // A row may occur twice, and its counts are equal then.
+        // A delta may list a row twice. Both entries then have equal counts.
         let mut had = Vec::new();
         for slot in &delta.slots {
             had.extend(self.clear(*slot as usize));
@@ -184,8 +184,8 @@ impl Mirror for TasksPerMachine {
                 limited.set(*slot as usize, told.count);
             }
         }
-        // Counted as freed because a task that requested nothing frees no amounts, but makes room for another task of
-        // its tenant.
+        // A lower count is reported as freed room: a task that requested nothing frees no amounts, but makes room for
+        // another task of its tenant.
         let fewer = had.iter().filter(|(row, before)| self.placed_on(*row) < *before);
         tally.freed += fewer.count() as u64;
     }
@@ -194,8 +194,8 @@ impl Mirror for TasksPerMachine {
 /// The columns of this policy in a delta. The maximum itself is in the tenant's configuration.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TenantCounts {
-    /// Counts in changed rows, by row, of tenants with a maximum. A tenant that is not listed for a changed row has no
-    /// task there.
+    /// For each changed row, by row, the count of each tenant with a maximum. A tenant that is not listed for a changed
+    /// row has no task there.
     pub counts: Vec<(u32, TenantCount)>,
 }
 

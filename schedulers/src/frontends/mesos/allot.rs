@@ -1,8 +1,8 @@
 //! Allocation of offers, in turns, to the framework with the lowest share.
 //!
-//! A turn goes to the framework with the lowest share among those that accept more offers. It scans the machines once
-//! from where the framework's last scan ended, and takes the first that no filter excludes. A framework without a
-//! result is skipped for the rest of the step, because free resources only shrink.
+//! A turn goes to the framework with the lowest share among those that accept more offers. The turn scans all machines
+//! once, starting where the framework's last scan ended, and takes the first machines that no filter excludes. A
+//! framework for which the scan finds none gets no more turns in this step, because free resources only shrink.
 
 use super::OFFERS_PER_MACHINE_MAX;
 use super::frontend::{Frontend, Member};
@@ -25,7 +25,7 @@ impl Frontend {
         }
     }
 
-    /// The framework whose turn is next.
+    /// Returns the framework that has the next turn, of the frameworks in `hungry`.
     fn next_of(&self, hungry: &BTreeSet<FrameworkId>) -> Option<FrameworkId> {
         if hungry.len() <= 1 {
             return hungry.first().copied();
@@ -37,7 +37,7 @@ impl Frontend {
         hungry.iter().min_by_key(key).copied()
     }
 
-    /// Offers machines to a framework. Returns whether it may accept more.
+    /// Makes the offers of one turn to a framework. Returns false if no machine was found for it.
     fn offer_to(&mut self, id: FrameworkId, now: Nanos) -> bool {
         let room = self.settings.offers_max.saturating_sub(self.open_offers.count_of(id));
         let most = room.min(self.settings.machines_at_once.max(1));
@@ -102,7 +102,8 @@ impl Frontend {
 }
 
 impl super::open_offers::OpenOffers {
-    /// Resources of a machine that can be offered; `None` if there are none, or too many offers are open.
+    /// Returns the resources of a machine that can be offered; `None` if nothing is free, or if the machine has too
+    /// many open offers.
     fn available(&self, view: &View, row: usize, portion: &Portion) -> Option<Amounts> {
         let on = self.on(row as u32);
         if on.is_some_and(|on| on.offers.len() >= OFFERS_PER_MACHINE_MAX) {

@@ -1,7 +1,7 @@
-//! Answers of frameworks. An answer is checked completely before anything changes.
+//! Handling of answers from frameworks. An answer is checked completely before anything changes.
 //!
-//! An accepted offer is used up: the resources that its tasks need are claimed on the view at once, and the rest is
-//! available again. The claims are committed with the next step.
+//! When an offer is accepted, the resources that its tasks need are claimed on the view at once, and the rest of the
+//! offer is available again. The next step commits the claims.
 
 use super::frontend::{Frontend, Member};
 use super::messages::{AcceptError, FrameworkId, Launch, Offer, OfferError, OfferId, Refuse};
@@ -10,7 +10,7 @@ use omega_core::limits::TRANSACTION_ITEMS_MAX;
 use omega_core::{KindId, MachineId, TaskId};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Resources in the named offers of a machine, and the requests of the tasks to launch there.
+/// Resources of one machine in the named offers, and the sum of the requests of the tasks to launch there.
 #[derive(Debug, Default)]
 struct Pool {
     offered: Vec<u64>,
@@ -19,9 +19,10 @@ struct Pool {
 }
 
 impl Frontend {
-    /// Launches tasks with the resources of these offers; several offers of one machine add up. The rest
-    /// is available again, unless it is filtered. The next step reports the results. Without tasks
-    /// this equals [`Frontend::decline`], except for the counters.
+    /// Launches tasks with the resources of these offers. Several offers of one machine are added up.
+    ///
+    /// Resources that the tasks do not need are available again, unless they are filtered. The next step reports the
+    /// results. Without tasks, this call equals [`Frontend::decline`], except for the counters.
     ///
     /// # Errors
     /// If an offer or a task is invalid. Then nothing has changed, and the offers are still open.
@@ -50,7 +51,7 @@ impl Frontend {
         Ok(())
     }
 
-    /// Declines offers, and filters similar offers for a time.
+    /// Declines offers. `refuse` filters similar offers for a time.
     ///
     /// # Errors
     /// If an offer is not the framework's, or no longer open. Then nothing has changed.
@@ -110,7 +111,7 @@ impl Frontend {
         Ok(())
     }
 
-    /// Checks that the tasks are the framework's and pending, and fit in the offers.
+    /// Checks that the tasks are pending tasks of the framework's tenant, and that they fit in the offers.
     fn check_launches(
         &self,
         framework: FrameworkId,
@@ -137,7 +138,7 @@ impl Frontend {
         Ok(())
     }
 
-    /// Adds the needs of a task to the pool of its machine.
+    /// Adds the request of a task to the pool of its machine, and returns the pool.
     fn pool_for<'p>(
         &self,
         framework: FrameworkId,
@@ -170,7 +171,7 @@ impl Frontend {
         Ok(pool)
     }
 
-    /// Claims machines on the view for all tasks, or for none.
+    /// Claims machines for all tasks on the view. If one claim fails, none is made.
     fn claim(&mut self, launches: &[Launch]) -> Result<(), AcceptError> {
         let (view, task_index) = (&mut self.session.view, &self.session.task_index);
         for (done, Launch { task, machine }) in launches.iter().enumerate() {
@@ -189,7 +190,7 @@ impl Frontend {
         Ok(())
     }
 
-    /// Removes answered offers, and sets filters.
+    /// Removes answered offers, and sets the filters that the framework requested.
     fn use_up(&mut self, framework: FrameworkId, offers: &[OfferId], refuse: Refuse) {
         for id in offers {
             let offer = self.open_offers.remove(*id);
@@ -207,7 +208,7 @@ impl Frontend {
     }
 }
 
-/// Sums of the resources in the offers, by machine.
+/// Returns the sums of the offered resources, by machine.
 fn pools<'a>(offers: impl Iterator<Item = &'a Offer>) -> BTreeMap<MachineId, Pool> {
     let mut pools: BTreeMap<MachineId, Pool> = BTreeMap::new();
     for offer in offers {

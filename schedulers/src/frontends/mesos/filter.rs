@@ -1,7 +1,7 @@
 //! Filters: machines and amounts that are not offered to a framework for a time.
 //!
-//! A framework has at most one filter for each machine, the last one set, so their number is bounded by the rows of the
-//! cell. An expired filter is dropped when its machine is next examined.
+//! A framework has at most one filter for each machine, the one set last. So the number of filters is bounded by the
+//! number of the cell's rows. An expired filter is dropped when its machine is next examined.
 
 use crate::queue::Nanos;
 use foldhash::fast::FixedState;
@@ -12,7 +12,7 @@ use std::collections::HashMap;
 struct Filter {
     incarnation: u32,
     until: Nanos,
-    /// Offers of at most these amounts are filtered; `None` filters all offers.
+    /// Only offers of at most these amounts are filtered; `None` filters all offers of the machine.
     amounts: Option<Amounts>,
 }
 
@@ -21,13 +21,13 @@ struct Filter {
 pub(super) struct Filters(HashMap<u32, Filter, FixedState>);
 
 impl Filters {
-    /// Filters a machine until a time: all its offers, or only those of at most these amounts.
+    /// Sets the filter of a machine until a time, for all offers or only for offers of at most these amounts.
     pub(super) fn set(&mut self, machine: MachineId, until: Nanos, amounts: Option<Amounts>) {
         let filter = Filter { incarnation: machine.incarnation, until, amounts };
         self.0.insert(machine.slot, filter);
     }
 
-    /// Whether an offer is filtered now.
+    /// Whether an offer of these amounts is filtered now. Drops an expired filter.
     pub(super) fn refuse(&mut self, machine: MachineId, amounts: &Amounts, now: Nanos) -> bool {
         let Some(filter) = self.0.get(&machine.slot) else { return false };
         if filter.until <= now || filter.incarnation != machine.incarnation {

@@ -4,7 +4,7 @@
 //!   commit accepted offers ─▶ sync ─▶ withdraw invalid offers ─▶ expire late offers ─▶ offer
 //! ```
 //!
-//! A step commits before it syncs, so that the new offers take the result of the commit into account.
+//! A step commits before it syncs, so that the view includes the result of the commit when new offers are made.
 
 use super::FRAMEWORKS_MAX;
 use super::filter::Filters;
@@ -33,7 +33,7 @@ pub(super) struct Member {
     pub(super) from: usize,
 }
 
-/// The offer frontend, which offers the resources of a cell to frameworks. See the head of the module.
+/// The offer frontend: offers the resources of a cell to frameworks. See [`crate::mesos`].
 #[derive(Debug)]
 pub struct Frontend {
     pub(super) session: Session,
@@ -53,7 +53,7 @@ impl Frontend {
     /// Registers a frontend at a cell.
     ///
     /// # Errors
-    /// If the cell cannot be reached or refuses the name.
+    /// If the cell cannot be reached or rejects the name.
     pub fn new(
         cell: &(impl CellHandle + ?Sized),
         settings: Settings,
@@ -71,10 +71,10 @@ impl Frontend {
         })
     }
 
-    /// Registers a framework. It gets offers from the next step on.
+    /// Registers a framework, which gets offers from the next step on.
     ///
     /// # Errors
-    /// If its name is taken, or there are too many frameworks.
+    /// If the framework's name is taken, or if the maximum number of frameworks is registered.
     pub fn register(&mut self, framework: Framework) -> Result<FrameworkId, RegisterError> {
         if self.members.values().any(|member| member.framework.name == framework.name) {
             return Err(RegisterError::NameTaken(framework.name));
@@ -90,8 +90,8 @@ impl Frontend {
         Ok(id)
     }
 
-    /// Deregisters a framework: its offers become available again, and its tasks continue. Returns whether it was
-    /// registered.
+    /// Deregisters a framework. Its offers become available again, and its tasks continue. Returns whether the
+    /// framework was registered.
     pub fn deregister(&mut self, id: FrameworkId) -> bool {
         let offers: Vec<OfferId> = self.open_offers.of(id).collect();
         offers.into_iter().for_each(|offer| drop(self.open_offers.remove(offer)));
@@ -99,12 +99,13 @@ impl Frontend {
         self.members.remove(&id).is_some()
     }
 
-    /// Runs one round, and returns the events for frameworks, in order. `now` is the time in
-    /// nanoseconds since any fixed time; it must not decrease.
+    /// Runs one round, and returns the events for frameworks, in order.
+    ///
+    /// `now` is the time in nanoseconds since any fixed time. It must not decrease.
     ///
     /// # Errors
-    /// If the cell cannot be reached. The frontend and its offers are unchanged, and the next
-    /// successful step returns the events: step again later.
+    /// If the cell cannot be reached. The frontend and its offers are unchanged. Call `step` again later: the next
+    /// successful step also returns the events of this one.
     pub fn step(
         &mut self,
         cell: &(impl CellHandle + ?Sized),
@@ -125,7 +126,7 @@ impl Frontend {
         Ok(std::mem::take(&mut self.events))
     }
 
-    /// Reports the results of a transaction to the frameworks.
+    /// Reports the results of a transaction to the frameworks that accepted its tasks.
     fn settle(&mut self, txn: &Transaction, reply: Reply) -> Result<(), HandleError> {
         for (index, claim) in txn.claims.iter().enumerate() {
             let (task, machine) = (claim.task, claim.machine);
@@ -143,7 +144,7 @@ impl Frontend {
                     Happened::NotLaunched { task, machine, why }
                 }
             };
-            // The framework may have been deregistered meanwhile.
+            // The framework may have been deregistered since it accepted the task.
             if let Some(framework) = self.accepted.remove(&task)
                 && self.members.contains_key(&framework)
             {
@@ -156,7 +157,7 @@ impl Frontend {
         }
     }
 
-    /// Reports lost machines of a tenant's tasks to the tenant's frameworks.
+    /// Reports tasks that lost their machines to all frameworks of their tenant.
     fn tell_left(&mut self) {
         for Left { task, machine, state, tenant } in self.session.task_index.take_left() {
             let of_tenant = |member: &(&FrameworkId, &Member)| member.1.framework.tenant == tenant;
@@ -167,7 +168,7 @@ impl Frontend {
         }
     }
 
-    /// Withdraws offers that are no longer valid on the machines that the last sync changed.
+    /// Withdraws offers that became invalid by the last sync. Only machines that the sync changed are examined.
     fn withdraw(&mut self) {
         let delta = self.session.view.delta();
         let slots: BTreeSet<u32> = if delta.full {
@@ -184,7 +185,8 @@ impl Frontend {
         }
     }
 
-    /// The offer of a machine to withdraw next, which is the newest invalid one, and the reason.
+    /// Returns the offer of a machine to withdraw next, and the reason; `None` if all offers of the machine are valid.
+    /// If resources are short, this is the newest offer.
     fn broken(&self, slot: u32) -> Option<(OfferId, Withdrawn)> {
         let on = self.open_offers.on(slot)?;
         let newest = *on.offers.last()?;
@@ -219,8 +221,8 @@ impl Frontend {
         self.events.push(Event { framework: offer.framework, happened });
     }
 
-    /// Expires offers that were not answered in time. A filter keeps the machine from the framework for a while, so
-    /// that other frameworks get it.
+    /// Expires offers that were not answered in time. A filter then excludes the machine for the framework for a while,
+    /// so that it is offered to other frameworks.
     fn take_back_late(&mut self, now: Nanos) {
         while let Some(id) = self.open_offers.late_by(now) {
             let offer = self.open_offers.get(id).map(|offer| (offer.framework, offer.machine));
@@ -235,17 +237,17 @@ impl Frontend {
 
     // --- Queries ---------------------------------------------------------------------------------
 
-    /// The open offers of a framework, in the order made.
+    /// The open offers of a framework, the oldest first.
     pub fn offers_of(&self, framework: FrameworkId) -> impl Iterator<Item = &Offer> {
         self.open_offers.of(framework).filter_map(|id| self.open_offers.get(id))
     }
 
-    /// All open offers, in the order made.
+    /// All open offers, the oldest first.
     pub fn offers(&self) -> impl Iterator<Item = &Offer> {
         self.open_offers.iter()
     }
 
-    /// The jobs that a framework may place: its tenant's, ascending by id.
+    /// The jobs whose tasks a framework may place: those of its tenant, ascending by id.
     pub fn jobs_of(&self, framework: FrameworkId) -> impl Iterator<Item = (JobId, &Arc<Job>)> {
         let tenant = self.members.get(&framework).map(|member| &member.framework.tenant);
         let jobs = self.session.task_index.jobs().map(|(id, entry)| (id, &entry.job));
@@ -258,7 +260,7 @@ impl Frontend {
         entry.flat_map(move |entry| entry.waiting(group)).map(move |index| TaskId { job, index })
     }
 
-    /// Weighted dominant share of a framework, from its tenant's usage and its open offers.
+    /// Weighted dominant share of a framework. It counts the use of the framework's tenant, and the open offers to it.
     #[must_use]
     pub fn share(&self, framework: FrameworkId) -> Option<Share> {
         self.members.get(&framework).map(|member| self.share_of(&member.framework))
@@ -276,7 +278,7 @@ impl Frontend {
         self.session.totals.share(self.session.task_index.used_by(tenant), Weight::ONE)
     }
 
-    /// Division of the free resources into offered, available and withheld ones. Scans every machine.
+    /// Divides the free resources into offered, available and withheld ones. Scans every machine.
     #[must_use]
     pub fn account(&self) -> Account {
         let view = &self.session.view;

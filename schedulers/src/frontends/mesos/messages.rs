@@ -7,7 +7,7 @@ use omega_core::{Amounts, KindId, Machine, MachineId, Reason, TaskId, TaskState,
 use std::fmt;
 use std::sync::Arc;
 
-/// A framework of one frontend, numbered in order of registration.
+/// Number of a framework within one frontend, in order of registration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FrameworkId(pub u32);
 
@@ -17,7 +17,7 @@ impl fmt::Display for FrameworkId {
     }
 }
 
-/// An offer of one frontend, numbered in order; numbers are never reused.
+/// Number of an offer within one frontend, in the order of the offers. Numbers are never reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct OfferId(pub u64);
 
@@ -32,12 +32,14 @@ impl fmt::Display for OfferId {
 pub struct Framework {
     /// Name, unique among the frameworks of the frontend.
     pub name: Text,
-    /// Tenant of the framework's jobs, which are the jobs that name this tenant, and the frontend as their scheduler.
-    /// Frameworks of one tenant share its jobs and its dominant share. (Mesos calls it a role.)
+    /// Tenant of the framework's jobs (in Mesos, the role).
+    ///
+    /// The framework may place all jobs of this tenant that name the frontend as their scheduler. Frameworks of one
+    /// tenant share the tenant's jobs and dominant share.
     pub tenant: Text,
     /// Weight of the framework's share, relative to other frameworks.
     pub weight: Weight,
-    /// Minimum amounts: machines with less available are not offered to the framework.
+    /// Minimum amounts of an offer: a machine with less available is not offered to the framework.
     pub least: Amounts,
 }
 
@@ -55,7 +57,7 @@ pub enum Portion {
     /// All available resources of the machine.
     #[default]
     Whole,
-    /// At most these amounts, and nothing of kinds that are not named.
+    /// At most these amounts, and nothing of the kinds that they do not name.
     AtMost(Amounts),
 }
 
@@ -64,21 +66,23 @@ pub enum Portion {
 pub struct Settings {
     /// Name of the frontend. Jobs that name it as their scheduler are for its frameworks.
     pub name: Text,
-    /// Number of machines offered before shares are compared again. 1 divides free resources
+    /// Number of machines that a framework is offered before shares are compared again. 1 divides free resources
     /// evenly, as Mesos does; `usize::MAX` offers everything to one framework after the other.
     pub machines_at_once: usize,
     /// Part of each machine that an offer contains.
     pub portion: Portion,
-    /// Maximum number of open offers of a framework. It must be able to examine so many before they are outdated.
+    /// Maximum number of open offers of a framework. The framework must be able to examine this many offers before they
+    /// become outdated.
     pub offers_max: usize,
-    /// Time after which an unanswered offer expires; the machine is not offered to the same framework for as long
-    /// again. `None`: offers never expire.
+    /// Time after which an unanswered offer expires; `None` means never. After that, the machine is not offered to the
+    /// same framework for a time of equal length.
     pub answer_within: Option<Nanos>,
 }
 
 impl Settings {
-    /// Settings with which whole machines are offered one by one, at most 1024 to each framework, with five seconds to
-    /// answer, which is Mesos' default time of a refusal.
+    /// Returns settings for offers of whole machines, one at a time, with at most 1024 open offers to each framework.
+    ///
+    /// Offers expire after five seconds, which is Mesos' default duration of a filter.
     pub fn new(name: impl Into<Text>) -> Settings {
         Settings {
             name: name.into(),
@@ -103,22 +107,22 @@ pub struct Offer {
     pub description: Arc<Machine>,
     /// Amount that is offered of each kind.
     pub amounts: Amounts,
-    /// Free amount of each device of the machine; `None` if it has no devices, or another offer contains them.
+    /// Free part of each device of the machine; `None` if the machine has no devices, or if they are in another offer.
     pub devices: Option<Devices>,
 }
 
-/// Filter that a framework sets with an answer.
+/// Filter that a framework sets when it answers an offer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Refuse {
     /// No filter: the machine may be offered again at once.
     #[default]
     Nothing,
-    /// Filters the machine until a time.
+    /// Filters all offers of the machine until a time.
     Machine {
         /// Time of the clock passed to [`super::Frontend::step`].
         until: Nanos,
     },
-    /// Filters the machine until a time, unless it then has more of some kind than this offer.
+    /// Filters offers of the machine until a time, except offers with more of some kind than this offer.
     Amounts {
         /// Time of the clock passed to [`super::Frontend::step`].
         until: Nanos,
@@ -158,7 +162,7 @@ pub enum Happened {
         /// Id of the machine.
         machine: MachineId,
     },
-    /// The task was not launched. It is pending again unless the reason says otherwise.
+    /// The task was not launched. It is pending again, unless the reason implies another state.
     NotLaunched {
         /// Id of the task.
         task: TaskId,
@@ -167,13 +171,13 @@ pub enum Happened {
         /// The reason.
         why: NotLaunched,
     },
-    /// A task of the framework's tenant lost its machine. It has ended, or is pending again.
+    /// A task of the framework's tenant lost its machine: the task has ended, or is pending again.
     Left {
         /// Id of the task.
         task: TaskId,
         /// The machine that the task had.
         machine: MachineId,
-        /// Current state; `None` if the task's job has ended.
+        /// Current state of the task; `None` if its job has ended.
         state: Option<TaskState>,
     },
 }
@@ -203,7 +207,7 @@ pub enum NotLaunched {
 /// Reason for which a framework cannot register.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RegisterError {
-    /// Another framework has this name. Choose another one, or deregister that framework.
+    /// Another framework has this name. Choose another name, or deregister that framework.
     #[error(
         "a framework called {0:?} is already registered: choose another name, or deregister \
          that framework"
@@ -221,7 +225,7 @@ pub enum OfferError {
     /// The framework is not registered. Register it first.
     #[error("no framework {0} is registered: register it first")]
     UnknownFramework(FrameworkId),
-    /// The offer was withdrawn or answered before, as an event reported. Leave it out.
+    /// The offer was withdrawn (an event reported this), or has already been answered. Remove it from the answer.
     #[error("offer {0} is no longer open, because it was withdrawn or answered: leave it out")]
     NotOut(OfferId),
     /// The offer was made to another framework.
@@ -238,18 +242,18 @@ pub enum AcceptError {
     /// A named offer cannot be used.
     #[error(transparent)]
     Offer(#[from] OfferError),
-    /// The task is of no job that names the framework's tenant, and the frontend as its scheduler.
+    /// The task belongs to no job that names the framework's tenant, and the frontend as its scheduler.
     #[error(
         "there is no task {0} among the jobs of this framework's tenant and this frontend: leave it out"
     )]
     UnknownTask(TaskId),
-    /// The task has a machine, is about to have one, or has ended. Leave it out.
+    /// The task has a machine, has been launched already, or has ended. Remove it from the acceptance.
     #[error("task {0} is not pending: leave it out")]
     NotWaiting(TaskId),
     /// The task is named twice.
     #[error("task {0} is named twice: name it once")]
     TaskTwice(TaskId),
-    /// None of the named offers is of the machine where a task is to run. Add one.
+    /// None of the named offers is for the machine where a task is to run. Name an offer of this machine.
     #[error(
         "task {task} is to run on machine {machine}, but none of the named offers is of this \
          machine: name such an offer too"
@@ -260,7 +264,7 @@ pub enum AcceptError {
         /// Id of the machine.
         machine: MachineId,
     },
-    /// The tasks need more than is offered: launch fewer there, or name more offers of the machine.
+    /// The tasks need more than is offered. Launch fewer tasks on the machine, or name more offers of it.
     #[error("the tasks need {needed} of kind {} on machine {machine}, but only {offered} is \
          offered: launch fewer tasks there", kind.0)]
     TooMuch {
@@ -284,15 +288,15 @@ pub enum AcceptError {
         /// Id of the machine.
         machine: MachineId,
     },
-    /// A hard rule forbids the machine to the task. Launch the task elsewhere.
+    /// The cell's checks forbid the task on this machine. Launch the task on another machine.
     #[error("task {task} may not run on that machine ({reason:?}): launch it on another one")]
     Judged {
         /// Id of the task.
         task: TaskId,
-        /// Rejection by the cell's checks.
+        /// Reason given by the cell's checks.
         reason: Reason,
     },
-    /// The tasks do not fit into the open transaction. Step first, or launch fewer.
+    /// The tasks do not fit into the open transaction. Call `step` first, or launch fewer tasks.
     #[error("{tasks} more tasks do not fit into one transaction: call step first, or launch fewer")]
     TooMany {
         /// Number of tasks to launch.
@@ -303,14 +307,13 @@ pub enum AcceptError {
 /// Division of the free resources in the view.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Account {
-    /// Free resources, without those of accepted offers that are not yet committed.
+    /// Free resources. Accepted offers that are not yet committed do not count as free.
     pub free: Amounts,
     /// Resources in open offers.
     pub offered: Amounts,
     /// Free resources of machines that accept no tasks.
     pub held_back: Amounts,
-    /// Free resources that are in no offer. The next step offers them, unless the filters of all frameworks exclude
-    /// them.
+    /// Free resources that are in no offer. The next step offers them, unless filters exclude them for every framework.
     pub available: Amounts,
 }
 
@@ -329,10 +332,10 @@ pub struct Counters {
     pub withdrawn: u64,
     /// Offers that were not answered in time.
     pub late: u64,
-    /// Tasks that the cell gave a machine.
+    /// Tasks whose claims the cell accepted.
     pub launched: u64,
-    /// Accepted tasks that the cell rejected.
+    /// Tasks whose claims the cell rejected.
     pub conflicts: u64,
-    /// Calls that were turned down with an error.
+    /// Calls that failed with an error.
     pub errors: u64,
 }

@@ -1,7 +1,7 @@
 //! Open offers, indexed by number, machine, framework and expiry.
 //!
-//! Invariant: the amounts offered of a machine, and to a tenant, are the sums of the open offers. At most one offer of
-//! a machine has its devices.
+//! Invariant: the sums kept for each machine and for each tenant equal the amounts in the open offers. At most one
+//! offer of a machine has its devices.
 
 use super::messages::{FrameworkId, Offer, OfferId};
 use crate::dominant::{Sums, count};
@@ -11,7 +11,7 @@ use omega_core::{Amounts, Text};
 use smallvec::SmallVec;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-/// An open offer, with its index keys.
+/// An open offer, with the keys by which it is indexed.
 #[derive(Debug)]
 struct Out {
     offer: Offer,
@@ -24,13 +24,13 @@ struct Out {
 pub(super) struct OnMachine {
     /// The offers, the oldest first.
     pub(super) offers: SmallVec<[OfferId; 2]>,
-    /// Amounts in the open offers.
+    /// Sum of the amounts in the open offers, by kind.
     pub(super) held: SmallVec<[i64; 4]>,
     /// Offer that has the machine's devices.
     pub(super) devices: Option<OfferId>,
 }
 
-/// The open offers; see the head of the file.
+/// The open offers of a frontend, with their indexes.
 #[derive(Debug, Default)]
 pub(super) struct OpenOffers {
     out: BTreeMap<OfferId, Out>,
@@ -46,7 +46,7 @@ fn signed(amounts: &Amounts) -> SmallVec<[i64; 4]> {
 }
 
 impl OpenOffers {
-    /// The number of the next offer.
+    /// Returns a new number for the next offer.
     pub(super) fn next_id(&mut self) -> OfferId {
         self.next += 1;
         OfferId(self.next - 1)
@@ -103,7 +103,7 @@ impl OpenOffers {
         self.out.get(&id).map(|out| &out.offer)
     }
 
-    /// All open offers, in the order made.
+    /// All open offers, the oldest first.
     pub(super) fn iter(&self) -> impl Iterator<Item = &Offer> {
         self.out.values().map(|out| &out.offer)
     }
@@ -113,7 +113,7 @@ impl OpenOffers {
         self.of.get(&framework).into_iter().flatten().copied()
     }
 
-    /// Number of offers a framework has.
+    /// Number of open offers of a framework.
     pub(super) fn count_of(&self, framework: FrameworkId) -> usize {
         self.of.get(&framework).map_or(0, BTreeSet::len)
     }
@@ -128,12 +128,12 @@ impl OpenOffers {
         self.on.keys().copied().collect()
     }
 
-    /// Resources offered to a tenant.
+    /// Sums of the resources that are offered to a tenant's frameworks.
     pub(super) fn offered_to(&self, tenant: &str) -> Option<&Sums> {
         self.tenants.get(tenant)
     }
 
-    /// The earliest offer that has expired.
+    /// Returns the offer that expires first, if it has expired at `now`.
     pub(super) fn late_by(&self, now: Nanos) -> Option<OfferId> {
         self.late.first().filter(|(late_at, _)| *late_at <= now).map(|(_, id)| *id)
     }

@@ -1,8 +1,8 @@
-//! Random histories of offers, compared with a naive reference that shares no code with the frontend.
+//! Random histories of offers, compared with a naive reference model that shares no code with the frontend.
 //!
-//! The reference keeps plain lists. At every step it reads the cell, recounts usage, finds invalid offers, and makes
-//! offers one by one to the framework with the lowest share, in fractions. The open offers of both must be equal, in
-//! order and amounts, and a failed call must change nothing.
+//! The model has plain lists. At every step it reads the cell, counts usage again, finds invalid offers, and makes
+//! offers one by one to the framework with the lowest share. It compares shares as fractions. The open offers of
+//! frontend and model must be equal, in order and amounts, and a failed call must change nothing.
 
 use super::*;
 use crate::dominant::Weight;
@@ -43,11 +43,11 @@ struct ModelOffer {
     slot: u32,
     amounts: [u64; 2],
     made: Nanos,
-    /// Id in the frontend, once both have made the offer.
+    /// Id of the offer in the frontend, once both the frontend and the model have made it.
     id: Option<OfferId>,
 }
 
-/// The reference; see the head of the file.
+/// The reference model of a frontend.
 struct Reference {
     frameworks: Vec<ModelFramework>,
     out: Vec<ModelOffer>,
@@ -61,7 +61,7 @@ fn pair(amounts: &Amounts) -> [u64; 2] {
     [amounts.get(KindId::CPU), amounts.get(KindId::MEMORY)]
 }
 
-/// Resources that the tasks of the tenant of a framework use, counted task by task.
+/// Resources that the tasks of a tenant use, counted task by task.
 fn used(cell: &Cell, tenant: &str) -> [u64; 2] {
     let mut sum = [0, 0];
     for (id, job) in
@@ -116,7 +116,8 @@ impl Reference {
         }
     }
 
-    /// Compares weighted dominant shares as fractions, then the turns of the last offers, then ids.
+    /// Compares two frameworks: by weighted dominant shares as fractions, then by the turns of their last offers, then
+    /// by ids.
     fn compare(&self, cell: &Cell, a: usize, b: usize) -> Ordering {
         let share = |i: usize| {
             let framework = &self.frameworks[i];
@@ -262,7 +263,7 @@ impl Run {
         self.check();
     }
 
-    /// The invariants at the head of the module.
+    /// Checks the invariants that the module's documentation states.
     fn check(&self) {
         let Account { free, offered, held_back, available } = self.front.account();
         let sum = offered.checked_add(&held_back).and_then(|sum| sum.checked_add(&available));
@@ -319,7 +320,7 @@ impl Run {
         match self.front.accept(framework, &ids, &launches, refuse) {
             Ok(()) => {
                 self.reference.answer(&offers, refuse);
-                // In half of the cases another scheduler commits first.
+                // In half of the cases, another scheduler commits before the frontend commits the accepted offers.
                 if let Some(launch) = launches.first().filter(|_| self.rng.random_bool(0.5)) {
                     place(&self.cell, launch.machine.slot, [self.rng.random_range(3..7), 1]);
                 }

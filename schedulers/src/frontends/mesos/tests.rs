@@ -19,7 +19,7 @@ fn join(front: &mut Frontend, tenant: &str) -> FrameworkId {
     front.register(Framework::new(format!("{tenant}-framework"), tenant)).unwrap()
 }
 
-/// Open offers of a framework: machines and amounts of cpu.
+/// Open offers of a framework: pairs of a machine's row and the offered CPU.
 fn out(front: &Frontend, framework: FrameworkId) -> Vec<(u32, u64)> {
     let offers = front.offers_of(framework);
     offers.map(|offer| (offer.machine.slot, offer.amounts.get(KindId::CPU))).collect()

@@ -1,7 +1,8 @@
-//! Fair order: the queue with the lowest share goes first, and in it the application with the lowest share.
+//! Fair order: the queue with the lowest share is next, and within it the application with the lowest share.
 //!
-//! A turn is one container. If an application would have several turns in a row, it gets them at once, because placing
-//! several tasks of a group costs little more than placing one. The order is that of single turns, which a test checks.
+//! A turn is one container. If an application would have several turns in a row, it gets all of them at once, because
+//! placing several tasks of a group costs little more than placing one. The order of containers is the same as with
+//! single turns; a test checks this.
 
 use super::frontend::Frontend;
 use crate::dominant::{Share, Weight};
@@ -16,7 +17,7 @@ pub(super) struct Turns {
 }
 
 impl Turns {
-    /// Adds an application to a queue, and sorts both by their present shares.
+    /// Adds an application to a queue, at the positions that their present shares give them.
     pub(super) fn put(
         &mut self,
         (queue, queue_share): (&Text, Share),
@@ -42,7 +43,7 @@ impl Turns {
         Some(id)
     }
 
-    /// Whether an application with these shares would be before all others.
+    /// Whether an application would be next, if it and its queue had these shares.
     fn would_be_next(&self, queue: (Share, &Text), application: (Share, JobId)) -> bool {
         let others = self.queues.iter().find(|(_, name)| name != queue.1);
         let before_queues = others.is_none_or(|(share, name)| queue <= (*share, name));
@@ -52,8 +53,8 @@ impl Turns {
 }
 
 impl Frontend {
-    /// Number of turns that an application has in a row, if each gives it a task of this group. At most `most`, which
-    /// must be above 0.
+    /// Returns the number of turns that an application has in a row, if it gets a task of this group in each turn. The
+    /// result is at most `most`, which must be above 0.
     pub(super) fn turns_in_a_row(
         &self,
         turns: &Turns,
@@ -73,8 +74,8 @@ impl Frontend {
             let own = totals.share([&entry.used, &more], Weight::ONE);
             turns.would_be_next((queue, tenant), (own, id))
         };
-        // Each turn raises the shares, so the application is next for a number of turns, and then never again. This
-        // number is searched by bisection.
+        // Each turn raises the shares. So there is a number of turns up to which the application is always next, and
+        // after which it never is. Bisection finds this number.
         let (mut known, mut over) = (1, most.max(1) + 1);
         while known + 1 < over {
             let middle = known.midpoint(over);

@@ -21,25 +21,25 @@ use rand::SeedableRng;
 use rand_pcg::Pcg64;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// A container size, as the position of a group in its job, at a priority.
+/// Priority and container size of a request. The size is given as the position of a group in its job.
 pub(super) type Key = (Priority, usize);
 
-/// An application that has joined.
+/// State of an application that has joined.
 #[derive(Debug, Default)]
 pub(super) struct Application {
     pub(super) tables: BTreeMap<Key, Table>,
     /// Blacklisted machines, by name.
     pub(super) refused: BTreeSet<Text>,
-    /// Containers that were allocated and not yet reported to the application.
+    /// Containers that were allocated and not yet reported to the application in a heartbeat's answer.
     pub(super) untold: Vec<Given>,
     pub(super) completed: Vec<Completed>,
-    /// Containers being released that the cell still reports as running.
+    /// Containers that the application has released, but that the cell still reports as running.
     pub(super) releasing: BTreeSet<TaskId>,
     pub(super) last_heartbeat: Nanos,
     pub(super) is_over: bool,
 }
 
-/// A container that was decided on. Its result, or its report to the application, is pending.
+/// A container for which a machine was claimed. The cell's result, or the report to the application, is still to come.
 #[derive(Clone, Debug)]
 pub(super) struct Given {
     pub(super) key: Key,
@@ -55,7 +55,7 @@ impl Given {
     }
 }
 
-/// The request frontend: places containers on request. See the head of the module.
+/// The request frontend: places containers that applications request. See [`crate::yarn`].
 #[derive(Debug)]
 pub struct Frontend {
     pub(super) session: Session,
@@ -66,7 +66,7 @@ pub struct Frontend {
     pub(super) applications: BTreeMap<JobId, Application>,
     pub(super) weights: BTreeMap<Text, Weight>,
     pub(super) places: Places,
-    /// Containers that were decided on, and whose claims the cell has not answered yet.
+    /// Containers for which a machine was claimed, while the cell has not answered.
     pub(super) given: BTreeMap<TaskId, Given>,
     /// Free resources as of the last step; computed when first needed.
     headroom: Option<Amounts>,
@@ -74,10 +74,10 @@ pub struct Frontend {
 }
 
 impl Frontend {
-    /// Registers a frontend at a cell. The profile chooses among machines if a request allows any.
+    /// Registers a frontend at a cell. If a request allows any machine, the profile chooses one.
     ///
     /// # Errors
-    /// If the cell cannot be reached or refuses the name.
+    /// If the cell cannot be reached or rejects the name.
     pub fn new(
         cell: &(impl CellHandle + ?Sized),
         profile: Profile,
@@ -105,12 +105,13 @@ impl Frontend {
         self.weights.insert(tenant, weight);
     }
 
-    /// Joins the application whose job has this name. Containers from before a restart are kept;
-    /// [`Frontend::containers_of`] lists them.
+    /// Joins the application whose job has this name, and returns the job's id.
+    ///
+    /// If the application restarts, its containers are kept; [`Frontend::containers_of`] lists them.
     ///
     /// # Errors
-    /// If the frontend does not know the job, the application has joined already, or there are too
-    /// many.
+    /// If the frontend has no such job, if the application has already joined, or if the maximum number of applications
+    /// has joined.
     pub fn join(&mut self, job: &str, now: Nanos) -> Result<JobId, JoinError> {
         let mut jobs = self.session.task_index.jobs();
         let Some((id, _)) = jobs.find(|(_, entry)| *entry.job.name == *job) else {
@@ -132,11 +133,12 @@ impl Frontend {
         self.applications.remove(&id).is_some()
     }
 
-    /// Runs one round. `now` is the time in nanoseconds since any fixed moment, and must not decrease.
-    /// Returns the number of allocated containers.
+    /// Runs one round, and returns the number of allocated containers.
+    ///
+    /// `now` is the time in nanoseconds since any fixed time. It must not decrease.
     ///
     /// # Errors
-    /// If the cell cannot be reached. The frontend stays consistent: step again later.
+    /// If the cell cannot be reached. The frontend stays consistent: call `step` again later.
     pub fn step(
         &mut self,
         cell: &(impl CellHandle + ?Sized),
@@ -164,7 +166,7 @@ impl Frontend {
         Ok(allocated)
     }
 
-    /// Finds ended containers and finished applications.
+    /// Records ended containers, and applications whose job has ended.
     fn hear_left(&mut self) {
         for Left { task, machine, state, .. } in self.session.task_index.take_left() {
             let Some(application) = self.applications.get_mut(&task.job) else { continue };
@@ -195,7 +197,7 @@ impl Frontend {
         });
     }
 
-    /// Releases that applications requested, as many as fit into one transaction with the claims.
+    /// Returns the containers that applications have released, as many as fit into one transaction beside the claims.
     fn releases(&self) -> Vec<TaskId> {
         let most = omega_core::limits::TRANSACTION_ITEMS_MAX - self.session.view.open_claims();
         let all = self.applications.values().flat_map(|application| &application.releasing);
@@ -239,7 +241,7 @@ impl Frontend {
         let waited = now.saturating_sub(given.since);
         self.counters.waited = self.counters.waited.saturating_add(waited);
         self.counters.waited_max = self.counters.waited_max.max(waited);
-        // If the application has left, there is nothing to report.
+        // If the application has left, the container is not reported.
         let Some(application) = self.applications.get_mut(&given.container.task.job) else {
             return;
         };
@@ -249,7 +251,7 @@ impl Frontend {
         application.untold.push(given);
     }
 
-    /// Restores the requests of rejected claims.
+    /// Requests the container of a rejected claim again.
     fn refused(&mut self, given: &Given) {
         let Some(application) = self.applications.get_mut(&given.container.task.job) else {
             return;
@@ -296,7 +298,7 @@ impl Frontend {
         self.counters
     }
 
-    /// Free resources of all machines that accept tasks. The first call after a step sums them up.
+    /// Returns the free resources of all machines that accept tasks. The first call after a step computes the sum.
     pub(super) fn headroom(&mut self) -> Amounts {
         let view = &self.session.view;
         let sum = || {

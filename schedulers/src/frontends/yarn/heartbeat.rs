@@ -10,10 +10,10 @@ use omega_core::{JobId, TaskId};
 use std::collections::{BTreeMap, BTreeSet};
 
 impl Frontend {
-    /// Handles a heartbeat, and returns the events since the last one.
+    /// Handles a heartbeat, and returns the events since the last heartbeat.
     ///
     /// # Errors
-    /// If any part is invalid. Then nothing has changed, and no events are lost.
+    /// If any part of the heartbeat is invalid. Then nothing has changed, and no events are lost.
     pub fn heartbeat(
         &mut self,
         id: JobId,
@@ -51,7 +51,8 @@ impl Frontend {
         Ok(answer)
     }
 
-    /// Checks a heartbeat. Returns the changed tables; `None` if it has no requests, as most heartbeats.
+    /// Checks a heartbeat. Returns the changed tables, or `None` if the heartbeat has no requests, like most
+    /// heartbeats.
     fn check(
         &self,
         id: JobId,
@@ -109,7 +110,7 @@ impl Frontend {
         Ok(())
     }
 
-    /// Containers of an application that were not reported to it yet.
+    /// Containers of an application that were claimed or allocated, but not yet reported to it.
     fn given_to<'a>(
         &'a self,
         id: JobId,
@@ -120,14 +121,15 @@ impl Frontend {
         application.untold.iter().chain(flying)
     }
 
-    /// Number of allocated but unreported containers that are subtracted from a new request.
+    /// Returns the number of claimed or allocated containers that match a new request, but were not yet reported. They
+    /// are subtracted from the request.
     fn untold(&self, id: JobId, application: &Application, (key, ask): (Key, &Ask)) -> u32 {
         let meets = |given: &&Given| given.key == key && given.lines.meet(given.spot(), &ask.at);
         self.given_to(id, application).filter(meets).count() as u32
     }
 }
 
-/// Groups with fewer pending tasks than requested containers.
+/// Returns the groups that have fewer pending tasks than requested containers.
 fn missing(entry: &Entry, application: &Application) -> Vec<Missing> {
     let mut wanted: BTreeMap<usize, u64> = BTreeMap::new();
     for ((_, group), table) in &application.tables {

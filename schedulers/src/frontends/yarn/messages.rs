@@ -4,57 +4,59 @@ use crate::place::Placement;
 use crate::queue::Nanos;
 use omega_core::{Amounts, JobId, MachineId, TaskId, Text};
 
-/// Priority of a request: the lowest number is served first, as in YARN.
+/// Priority of a request: requests with the lowest number are served first, as in YARN.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Priority(pub u32);
 
-/// Preferred place of a container.
+/// Preferred location of a container.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Place {
-    /// On the machine of this name. If there is no such machine, the request waits for it.
+    /// On the machine of this name. If the cell has no such machine, the request waits until it has one.
     Machine(Text),
-    /// On a machine in this rack, by the label [`Settings::rack`].
+    /// On a machine in this rack, by the label with the key [`Settings::rack`].
     Rack(Text),
-    /// On any machine. This request has the total number of containers: without it, the requests for other places have
-    /// no effect.
+    /// On any machine. The count of this request is the total number of containers. Without it, requests for machines
+    /// and racks are invalid.
     Anywhere,
 }
 
 /// Whether a container may be farther away than requested.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Relax {
-    /// Allowed after a wait.
+    /// Allowed, after the request has waited for the requested location.
     #[default]
     Allowed,
-    /// Never allowed. For a rack, only its requested machines are used; for anywhere, only requested machines and
-    /// racks. Without effect for a machine.
+    /// Never allowed. In a request for a rack, this excludes machines of the rack that are not requested by name. In a
+    /// request for anywhere, it excludes machines and racks that are not requested. In a request for a machine, it has
+    /// no effect.
     Forbidden,
 }
 
-/// A request for a number of containers at one place. It replaces the previous request with the same priority, group
-/// and place.
+/// A request for a number of containers at one location. It replaces the previous request with the same priority, group
+/// and location.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ask {
     /// Priority of the request.
     pub priority: Priority,
     /// Size of the containers, as the name of a group of the application's job.
     pub group: Text,
-    /// Place of the containers.
+    /// Location of the containers.
     pub at: Place,
     /// Number of containers; 0 withdraws the request.
     pub containers: u32,
-    /// Whether the containers may be farther away.
+    /// Whether the containers may be farther away than requested.
     pub relax: Relax,
 }
 
 impl Ask {
-    /// A request of priority 0 for containers of a group at a place, or farther away after a wait.
+    /// Returns a request of priority 0 for containers of a group at a location. They may be farther away after a wait.
     pub fn new(group: impl Into<Text>, at: Place, containers: u32) -> Ask {
         let (priority, relax) = (Priority::default(), Relax::Allowed);
         Ask { priority, group: group.into(), at, containers, relax }
     }
 
-    /// The three requests for containers on one machine: for the machine, for its rack, and for the total.
+    /// Returns three requests for containers on one machine: one for the machine, one for its rack, and one for the
+    /// total.
     pub fn near(group: &str, machine: &str, rack: &str, containers: u32) -> [Ask; 3] {
         let places = [Place::Machine(machine.into()), Place::Rack(rack.into()), Place::Anywhere];
         places.map(|at| Ask::new(group, at, containers))
@@ -66,7 +68,7 @@ impl Ask {
 pub struct Heartbeat {
     /// Requests that are new or changed.
     pub asks: Vec<Ask>,
-    /// Containers that the application gives back. Their tasks are pending again.
+    /// Containers that the application releases. Their tasks become pending again.
     pub releases: Vec<TaskId>,
     /// Machines to blacklist, by name.
     pub refuse: Vec<Text>,
@@ -81,14 +83,14 @@ impl Heartbeat {
     }
 }
 
-/// Distance of a container from its requested place.
+/// Distance of a container from its requested location.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Locality {
     /// On a requested machine.
     Machine,
     /// In a requested rack.
     Rack,
-    /// Elsewhere, because no nearer place was requested, or the wait has ended.
+    /// On another machine, because no location was requested or the wait has ended.
     Elsewhere,
 }
 
@@ -120,8 +122,8 @@ pub enum How {
     Killed,
     /// The application gave the container back.
     Released,
-    /// The container lost its machine: the machine was removed, or the task was evicted or failed with restarts left.
-    /// It is placed again only on request.
+    /// The container lost its machine: the machine was removed, the task was evicted, or the task failed with restarts
+    /// left. The task is placed again only if the application requests it.
     Displaced,
     /// The job has ended.
     JobOver,
@@ -138,12 +140,12 @@ pub struct Completed {
     pub how: How,
 }
 
-/// Requested containers for which the job has no tasks.
+/// Requested containers for which a group of the job has no pending tasks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Missing {
     /// Name of the group.
     pub group: Text,
-    /// Number of missing tasks. To get them, add them to the group's count.
+    /// Number of missing tasks. To get the containers, increase the group's count by this number.
     pub tasks: u64,
 }
 
@@ -183,13 +185,14 @@ pub enum JoinError {
 /// Reason for which a heartbeat was rejected. Nothing has changed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum HeartbeatError {
-    /// The job has not joined, or has ended. Join it first.
+    /// The job has not joined, or has ended. Call [`Frontend::join`](super::Frontend::join) first.
     #[error("job {0} has not joined, or has ended: join it first")]
     UnknownApplication(JobId),
     /// The job has no group of this name.
     #[error("the job has no group {0:?}")]
     NoGroup(Text),
-    /// Containers are requested at places without a total. Add a request for `Anywhere`, which may forbid relaxing.
+    /// Containers are requested on machines or racks without a total. Add a request for `Anywhere`, which may forbid
+    /// relaxing.
     #[error("containers of group {group:?} are requested at places, but without a total number: \
          add a request for `Anywhere`", group = .group)]
     NoTotal {
@@ -198,19 +201,19 @@ pub enum HeartbeatError {
         /// Name of the group.
         group: Text,
     },
-    /// Two requests have one priority, group and place: merge them.
+    /// Two requests have the same priority, group and location. Merge them.
     #[error("the heartbeat has two requests for {0:?}: merge them")]
     Twice(Box<Ask>),
-    /// The task is not, or no longer, a container of this application. Leave it out.
+    /// The task is not a container of this application, or was already released. Remove it from the releases.
     #[error(
         "task {0} is not a container of this application, or was released before: leave it \
          out"
     )]
     NotAContainer(TaskId),
-    /// The heartbeat names more places than allowed. Request fewer.
+    /// The application's requests and blacklist name more locations than allowed. Request fewer.
     #[error("{lines} places are requested or blacklisted: at most {max} are allowed", max = super::LINES_MAX)]
     TooMany {
-        /// Number of places with the heartbeat's requests.
+        /// Number of requested and blacklisted locations that the application would have with this heartbeat.
         lines: usize,
     },
 }
@@ -220,28 +223,30 @@ pub enum HeartbeatError {
 pub struct Settings {
     /// Name of the frontend. Jobs that name it as their scheduler may join.
     pub name: Text,
-    /// Label with the rack of a machine.
+    /// Key of the label whose value is the rack of a machine.
     pub rack: Text,
-    /// Number of rounds in which a request skips other machines while no requested one has room.
-    /// (YARN's `node-locality-delay`, which counts heartbeats of machines.)
+    /// Number of rounds in which a request skips other machines while no requested machine has room. (YARN:
+    /// `node-locality-delay`, which counts heartbeats of machines.)
     pub machine_delay: u32,
-    /// Number of further rounds in which a request skips machines of other racks. (YARN's
+    /// Number of further rounds in which a request skips machines outside the requested racks. (YARN:
     /// `rack-locality-additional-delay`.)
     pub rack_delay: u32,
-    /// Time without a heartbeat after which an application gets no containers until its next heartbeat. If its job has
-    /// ended, the application is removed. `None`: no limit.
+    /// Time without a heartbeat after which an application gets no containers until its next heartbeat; `None` means no
+    /// limit. If the application's job has ended, the application is removed after this time.
     pub silence_max: Option<Nanos>,
     /// Settings of the search for requests that accept any machine.
     pub placement: Placement,
     /// Maximum number of containers allocated in a step.
     pub claims_max: usize,
-    /// Seed for the machines at which searches start.
+    /// Seed of the random choice of the machines at which searches start.
     pub seed: u64,
 }
 
 impl Settings {
-    /// Settings with racks by the label `rack`, a wait of 40 rounds for a machine, which is YARN's default in
-    /// heartbeats, and as many again for a rack, and ten minutes without a heartbeat, as in YARN.
+    /// Returns settings with racks by the label `rack`, and with ten minutes without a heartbeat, as in YARN.
+    ///
+    /// A request waits 40 rounds for a machine, as many as YARN's default in heartbeats, and another 40 rounds for a
+    /// rack.
     pub fn new(name: impl Into<Text>) -> Settings {
         Settings {
             name: name.into(),
@@ -263,31 +268,31 @@ pub struct Counters {
     pub rounds: u64,
     /// Heartbeats that were answered.
     pub heartbeats: u64,
-    /// Heartbeats that were turned down.
+    /// Heartbeats that were rejected with an error.
     pub errors: u64,
-    /// Containers on requested machines.
+    /// Containers that were allocated on requested machines.
     pub on_machine: u64,
-    /// Containers in requested racks.
+    /// Containers that were allocated in requested racks.
     pub in_rack: u64,
-    /// Containers elsewhere, because no place was requested, or after the wait.
+    /// Containers that were allocated on other machines, because no location was requested or the wait had ended.
     pub elsewhere: u64,
-    /// Claims that the cell rejected. They are retried.
+    /// Claims that the cell rejected. Their containers are requested again.
     pub conflicts: u64,
-    /// Containers that applications gave back.
+    /// Containers that applications released.
     pub released: u64,
     /// Containers that have ended in any way.
     pub completed: u64,
-    /// Rounds in which a request skipped room elsewhere.
+    /// Rounds in which a request skipped machines with room that were not requested, summed over all requests.
     pub passed_up: u64,
-    /// Total waiting time of containers, in nanoseconds of the caller's clock. A wait begins with the application's
-    /// first request for the group and priority.
+    /// Total waiting time of all allocated containers, in nanoseconds of the caller's clock. The wait of a container
+    /// begins with the application's first request for its group and priority.
     pub waited: Nanos,
     /// Longest wait of a container, in nanoseconds.
     pub waited_max: Nanos,
 }
 
 impl Counters {
-    /// Containers that were allocated.
+    /// Number of allocated containers.
     #[must_use]
     pub fn allocated(&self) -> u64 {
         self.on_machine + self.in_rack + self.elsewhere

@@ -1,8 +1,8 @@
-//! Placement of an application's next container: on a requested machine, in a requested rack, or
-//! anywhere, by the wait so far.
+//! Placement of an application's next container: on a requested machine, in a requested rack, or anywhere. The allowed
+//! locations depend on how long the request has waited.
 //!
-//! Named machines need only the cell's check; among others, the profile chooses. A request without
-//! room does not block one of lower priority.
+//! On requested machines and racks, the container goes to the first machine that passes the cell's check. If any
+//! machine is allowed, the profile chooses. A request that finds no room does not block requests of lower priority.
 
 use super::fair::Turns;
 use super::frontend::{Frontend, Given, Key};
@@ -23,11 +23,11 @@ struct Wish {
     group: GroupRef,
 }
 
-/// The requests that have skipped room in this round. Each is counted once per round.
+/// The requests that have skipped machines with room in this round. Each request is counted once per round.
 type PassedUp = BTreeSet<(JobId, Key)>;
 
 impl Frontend {
-    /// Claims machines in turns, until no request finds a machine or the transaction is full.
+    /// Claims machines for requests, turn by turn, until no request finds a machine or the transaction is full.
     pub(super) fn decide(&mut self, now: Nanos) {
         let most = self.settings.claims_max.clamp(1, TRANSACTION_ITEMS_MAX);
         let mut turns = Turns::default();
@@ -59,8 +59,10 @@ impl Frontend {
         turns.put((tenant, self.queue_share(tenant)), (id, share));
     }
 
-    /// Claims a machine for the next container of an application, or for several containers if it has the next turns as
-    /// well. Returns their number; 0 means that the application gets no more in this round.
+    /// Claims a machine for the next container of an application. If the application has the following turns too,
+    /// claims machines for several containers.
+    ///
+    /// Returns the number of claimed containers; 0 means that the application gets no more in this round.
     fn serve(
         &mut self,
         id: JobId,
@@ -114,7 +116,7 @@ impl Frontend {
         self.applications.get(&wish.id)?.tables.get(&wish.key)
     }
 
-    /// Whether the application accepts containers on the machine in a row.
+    /// Whether the machine in a row is not on the application's blacklist.
     fn admits(&self, id: JobId, row: usize) -> bool {
         let Some(application) = self.applications.get(&id) else { return false };
         let name = || self.places.stand(row).map(|stand| &stand.machine);
@@ -122,8 +124,8 @@ impl Frontend {
             || name().is_some_and(|name| !application.refused.contains(name))
     }
 
-    /// Whether a task may be placed on a row, by the cell's check, the limits of its tenant and the application's
-    /// blacklist.
+    /// Whether a task may be placed on a row. This depends on the cell's check, the limits of the task's tenant, and
+    /// the application's blacklist.
     fn may_have(&self, wish: Wish, row: usize) -> bool {
         let view = &self.session.view;
         view.quota_room(wish.group, 1) > 0
@@ -161,7 +163,7 @@ impl Frontend {
         claimed
     }
 
-    /// Claims the best machines for the next tasks. Returns the number of claimed tasks.
+    /// Claims machines chosen by the profile for the next tasks. Returns the number of claimed tasks.
     fn claim_anywhere(&mut self, wish: Wish, count: usize) -> usize {
         let Some(entry) = self.session.task_index.job(wish.id) else { return 0 };
         let waiting = entry.waiting(wish.key.1).take(count);
@@ -187,13 +189,14 @@ impl Frontend {
         claimed
     }
 
-    /// Claims the first feasible machine, for an application that has blacklisted the best machine.
+    /// Claims the first feasible machine for a task, because the application has blacklisted the best one. Returns
+    /// whether a machine was claimed.
     fn claim_beside_refused(&mut self, wish: Wish, task: TaskId) -> bool {
         let found = (0..self.session.view.rows()).find(|row| self.may_have(wish, *row));
         found.is_some_and(|row| self.claim_row((wish, task), row, Locality::Elsewhere))
     }
 
-    /// Whether there is room for a task on any machine, tried on the view.
+    /// Whether any machine has room for a task. The placement is tried on the view, and undone.
     fn has_room(&mut self, wish: Wish, task: TaskId) -> bool {
         let how = (&self.profile, self.settings.placement);
         self.placer.has_room(&mut self.session.view, how, (wish.group, task), &mut self.rng)

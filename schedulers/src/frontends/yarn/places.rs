@@ -1,4 +1,4 @@
-//! Index of machines by name and by rack, because requests name machines, and views find them by row. Each sync updates
+//! Index of machines by name and by rack. Requests name machines, but views find them only by row. Each sync updates
 //! the index.
 
 use foldhash::fast::FixedState;
@@ -13,7 +13,7 @@ pub(super) struct Stand {
     pub(super) rack: Option<Text>,
 }
 
-/// The places; see the head of the file.
+/// Index of machines by name and by rack.
 #[derive(Debug, Default)]
 pub(super) struct Places {
     rows: Vec<Option<Stand>>,
@@ -22,7 +22,7 @@ pub(super) struct Places {
 }
 
 impl Places {
-    /// Applies a sync. `label` is the key of the label with the rack.
+    /// Applies the delta of a sync. `label` is the key of the label whose value is the rack.
     pub(super) fn hear(&mut self, delta: &Delta, label: &str) {
         if delta.full {
             *self = Places::default();
@@ -38,7 +38,7 @@ impl Places {
 
     fn clear(&mut self, slot: u32) {
         let Some(stand) = self.rows.get_mut(slot as usize).and_then(Option::take) else { return };
-        // Another row may have a machine of this name by now.
+        // By now, the name may belong to the machine of another row.
         if self.names.get(&stand.machine) == Some(&slot) {
             self.names.remove(&stand.machine);
         }

@@ -1,5 +1,5 @@
-//! Random histories of requests, checked as the applications see them, and a comparison of turns in a row with single
-//! turns.
+//! Random histories of requests, checked from the side of the applications, and a comparison of several turns at once
+//! with single turns.
 
 use super::*;
 use crate::dominant::Weight;
@@ -11,7 +11,7 @@ use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64;
 use std::collections::BTreeMap;
 
-/// State that an application knows: its total request, and how often each task was started.
+/// An application's own record: its total request, and how often each of its tasks was started.
 #[derive(Default)]
 struct Known {
     wanted: u32,
@@ -84,7 +84,7 @@ impl Run {
         }
         let answer = match self.front.heartbeat(job, heartbeat, self.now) {
             Ok(answer) => answer,
-            // The task may have ended or been given back before the application knew.
+            // The task may have ended or been released before the application was informed.
             Err(HeartbeatError::NotAContainer(_)) => return,
             Err(error) => panic!("{error}"),
         };
@@ -130,7 +130,7 @@ impl Run {
                 });
                 if !placed.is_empty() {
                     let task = placed[self.rng.random_range(0..placed.len())];
-                    // Tasks are reported as lost, so they are pending again, and jobs never run out of tasks.
+                    // The machine reports tasks as lost, so they are pending again, and jobs never run out of tasks.
                     report(&self.cell, task, TaskReport::Lost);
                 }
             }

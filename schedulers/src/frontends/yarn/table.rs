@@ -1,10 +1,12 @@
-//! Requests of an application for containers of one group at one priority: the total, and the preferred places. Each
-//! place has a line.
+//! Requests of an application for containers of one group at one priority: the total, and the preferred locations. The
+//! total and each location have a line.
 //!
-//! A container is subtracted from each matching line: one on a requested machine from the lines of the machine, its
-//! rack and the total; one in a requested rack from the lines of the rack and the total. The lines subtracted from are
-//! remembered until the container is reported, so that a rejected claim is requested again, and a request that was sent
-//! before the application learned of an allocation does not request that container twice.
+//! A container is subtracted from each line that it matches. A container on a requested machine is subtracted from the
+//! lines of the machine, its rack and the total; a container in a requested rack from the lines of the rack and the
+//! total.
+//!
+//! The lines are remembered until the container is reported. So if the claim is rejected, the container is requested
+//! again. And a request that was sent before the application was informed of the container does not count it twice.
 
 use super::messages::{Locality, Place, Relax, Settings};
 use crate::queue::Nanos;
@@ -26,9 +28,9 @@ pub(super) struct Spot<'a> {
     pub(super) rack: Option<&'a Text>,
 }
 
-/// Requests of an application; see the head of the file.
+/// Requests of an application for containers of one group at one priority.
 ///
-/// Invariant: a machine's line has a count above 0.
+/// Invariant: the count in a machine's line is above 0.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Table {
     total: u32,
@@ -36,14 +38,14 @@ pub(super) struct Table {
     has_total: bool,
     machines: BTreeMap<Text, u32>,
     racks: BTreeMap<Text, (u32, Relax)>,
-    /// Number of rounds in which room elsewhere was skipped.
+    /// Number of rounds in which machines with room that were not requested were skipped.
     pub(super) passed_up: u32,
-    /// Time of the first request since the total was last 0.
+    /// Time at which the total was last raised from 0.
     pub(super) since: Nanos,
 }
 
 impl Table {
-    /// Sets a line.
+    /// Sets the line of a location. `count` replaces the previous count.
     pub(super) fn set(&mut self, at: &Place, (count, relax): (u32, Relax), now: Nanos) {
         match at {
             Place::Machine(name) if count == 0 => drop(self.machines.remove(name)),
@@ -61,12 +63,12 @@ impl Table {
         }
     }
 
-    /// Number of requested containers.
+    /// Total number of requested containers.
     pub(super) fn total(&self) -> u32 {
         self.total
     }
 
-    /// Whether places are requested without a total.
+    /// Whether machines or racks are requested without a total.
     pub(super) fn lacks_total(&self) -> bool {
         let is_asked = self.machines.values().any(|count| *count > 0)
             || self.racks.values().any(|(count, _)| *count > 0);
@@ -83,14 +85,14 @@ impl Table {
         self.machines.keys()
     }
 
-    /// Racks whose requests accept all machines of the rack, not only requested ones.
+    /// Racks with requests that accept all machines of the rack, not only requested ones.
     pub(super) fn racks(&self) -> impl Iterator<Item = &Text> {
         let may =
             |(_, (count, relax)): &(&Text, &(u32, Relax))| *count > 0 && *relax == Relax::Allowed;
         self.racks.iter().filter(may).map(|(name, _)| name)
     }
 
-    /// Number of rounds after which any machine of a rack is accepted.
+    /// Number of skipped rounds after which any machine of a requested rack is accepted.
     fn rack_after(&self, settings: &Settings) -> u32 {
         if self.machines().next().is_some() { settings.machine_delay } else { 0 }
     }
@@ -141,7 +143,7 @@ impl Table {
         lines
     }
 
-    /// Adds a container again to the lines from which it was subtracted.
+    /// Adds a container to the lines from which it was subtracted before.
     pub(super) fn give_back(&mut self, spot: Spot<'_>, lines: Lines) {
         if lines.machine {
             *self.machines.entry(spot.machine.clone()).or_default() += 1;
@@ -160,11 +162,11 @@ impl Table {
         self.total == 0 && self.machines.is_empty() && self.racks.is_empty()
     }
 
-    /// Records an allocated container. A container on a requested machine or rack restarts the wait. This does not
-    /// affect other claims of the same round, which were decided before.
+    /// Records an allocated container. If it is on a requested machine or rack, the wait restarts. Other claims of the
+    /// same round were decided before, so they are not affected.
     pub(super) fn served(&mut self, locality: Locality) {
-        // After a container elsewhere the wait is not restarted: the requested places have little room, and each
-        // further container would wait again.
+        // A container elsewhere does not restart the wait. The requested locations have little room, so each further
+        // container would have to wait again.
         if locality != Locality::Elsewhere {
             self.passed_up = 0;
         }
@@ -172,7 +174,7 @@ impl Table {
 }
 
 impl Lines {
-    /// Whether a container at this spot was subtracted from the line of a place.
+    /// Whether a container on this machine was subtracted from the line of a location.
     pub(super) fn meet(self, spot: Spot<'_>, at: &Place) -> bool {
         match at {
             Place::Machine(name) => self.machine && spot.machine == name,

@@ -165,7 +165,7 @@ fn an_ask_that_crosses_an_allocation_is_not_served_twice() {
     join(&cell, &mut front, job);
     front.heartbeat(job, near("m0", "r0"), 0).unwrap();
     front.step(&cell, 1).unwrap();
-    // The application does not know of its container yet, and requests two in total.
+    // The application has not been informed of its container yet, and requests two containers in total.
     let answer =
         front.heartbeat(job, Heartbeat::asking(Ask::near("main", "m0", "r0", 2)), 2).unwrap();
     assert_eq!(answer.allocated.len(), 1);

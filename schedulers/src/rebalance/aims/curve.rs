@@ -1,13 +1,13 @@
 //! Load as a convex function of use: straight lines between points.
 //!
-//! Each point is a use and its cost, both in percent of the machine's claimable amount. Below the first point the cost is
-//! that of the first, beyond the last the last line continues. Convex means that each line is at least as steep as the
-//! one before, so the dearest unit of use is always the last one.
+//! Each point is a use and its cost, both in percent of the machine's claimable amount. Below the first point, the cost
+//! is that of the first point. Beyond the last point, the last line continues. Convex means that each line is at least
+//! as steep as the line before it, so the last unit of use always costs most.
 
 /// Maximum number of points.
 pub const POINTS_MAX: usize = 32;
 
-/// Largest use or cost of a point in percent: a hundred machines.
+/// Largest use or cost of a point, in percent of a machine: a hundred machines.
 pub const PERCENT_MAX: u32 = 10_000;
 
 /// Point of a curve, in percent of the claimable amount of a machine.
@@ -22,22 +22,23 @@ pub struct Point {
 /// Error in the points of a curve.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CurveError {
-    /// Give it a permitted number of points.
+    /// The curve has too few or too many points. Give a permitted number.
     #[error("has {0} points; give it 2 to {POINTS_MAX}")]
     Count(usize),
-    /// Lower the value.
+    /// A use or cost of the point is too large. Lower it.
     #[error("point {0} has a value above {PERCENT_MAX}; lower it")]
     TooLarge(usize),
-    /// Sort the points.
+    /// The use of the point is not above that of the previous point. Sort the points by use.
     #[error("point {0} is not at a higher use than the point before it: sort the points by use")]
     Unsorted(usize),
-    /// Raise the cost.
+    /// The cost of the point is below that of the previous point. Raise the cost.
     #[error(
         "point {0} costs less than the point before it: raise its cost, because more use must not \
          cost less"
     )]
     Falls(usize),
-    /// Remove the point, or raise its cost.
+    /// The line to the point is less steep than the line before it. Remove the previous point, or raise the cost of
+    /// this point.
     #[error(
         "the line to point {0} is less steep than the line before it, but must not be: remove the previous point, or \
          raise the cost of point {0}"
@@ -45,17 +46,18 @@ pub enum CurveError {
     NotConvex(usize),
 }
 
-/// See the head of the file.
+/// A convex curve of load by use.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Curve {
     points: Vec<Point>,
 }
 
 impl Curve {
-    /// A curve through these points.
+    /// Returns a curve through these points.
     ///
     /// # Errors
-    /// If there are too few or too many, or they are not sorted, fall, or are not convex. Points are counted from 1.
+    /// If there are too few or too many points, if they are not sorted by use, or if the curve falls or is not convex.
+    /// The error counts points from 1.
     pub fn new(points: Vec<Point>) -> Result<Curve, CurveError> {
         if !(2..=POINTS_MAX).contains(&points.len()) {
             return Err(CurveError::Count(points.len()));
@@ -84,13 +86,13 @@ impl Curve {
         Ok(Curve { points })
     }
 
-    /// The points, by use.
+    /// The points, sorted by use.
     #[must_use]
     pub fn points(&self) -> &[Point] {
         &self.points
     }
 
-    /// The cost of a use, as an amount, rounded down.
+    /// Returns the cost of an amount in use, also as an amount, rounded down.
     pub(crate) fn cost(&self, capacity: i64, used: i64) -> i64 {
         let (capacity, used) = (i128::from(capacity.max(0)), i128::from(used.max(0)) * 100);
         let start = self.points[0];

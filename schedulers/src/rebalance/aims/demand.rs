@@ -1,44 +1,45 @@
-//! Demand over time: the use of a job's tasks at a number of points, in percent of their requests.
+//! Demand over time: the use of a job's tasks at a number of points in time, in percent of their requests.
 //!
-//! The load of a machine is then the mean over the points of its load at each. Tasks of jobs without a profile use their
-//! requests all the time. These profiles only value load; the cell's own demand profiles decide where tasks fit.
+//! The load of a machine is then the mean of its loads at all points. Tasks of jobs without a profile use their
+//! requests at every point. These profiles only affect the cost of load; the cell's own demand profiles decide where
+//! tasks fit.
 
 use omega_cellstate::View;
 use omega_core::{JobId, KindId, Text};
 use std::collections::{BTreeMap, HashMap};
 
-/// Maximum number of points: for a hundred thousand machines, 400 MB for each kind.
+/// Maximum number of points in time. With this number, a hundred thousand machines need 400 MB for each kind.
 pub const POINTS_MAX: usize = 512;
 
 /// Largest use in percent of the request.
 pub const PERCENT_MAX: u16 = 1000;
 
-/// Error in a profile.
+/// Error in a demand profile of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DemandError {
-    /// Give a permitted number of points.
+    /// The profile has too few or too many points. Give a permitted number.
     #[error("has {0} points; give it 1 to {POINTS_MAX}")]
     Count(usize),
-    /// Give all profiles of a kind as many points.
+    /// The profile and the others of this kind have different numbers of points. Give each the same number.
     #[error(
         "has {given} points, but another job's profile of this kind has {others}: give both the \
          same number"
     )]
     Different {
-        /// Number of its points.
+        /// Number of points of the profile.
         given: usize,
         /// Number of points of the other profiles.
         others: usize,
     },
-    /// Lower the value.
+    /// A value of the profile is too large. Lower the value.
     #[error("has the value {0}; give at most {PERCENT_MAX} percent")]
     TooLarge(u16),
-    /// Remove one.
+    /// The job has two profiles of this kind. Remove one of them.
     #[error("is the second profile of this job and kind; remove one")]
     Second,
 }
 
-/// Profiles of one kind, by the job's name. All have as many points.
+/// Demand profiles of one resource kind, by the job's name. All profiles have the same number of points.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Demand {
     jobs: BTreeMap<Text, Vec<u16>>,
@@ -48,7 +49,7 @@ impl Demand {
     /// Adds the profile of a job.
     ///
     /// # Errors
-    /// If its length or a value is not permitted, or the job has one already.
+    /// If the number of points or a value is not permitted, or if the job has a profile already.
     pub fn add(&mut self, job: Text, percent: Vec<u16>) -> Result<(), DemandError> {
         let given = percent.len();
         if !(1..=POINTS_MAX).contains(&given) {
@@ -67,20 +68,20 @@ impl Demand {
         }
     }
 
-    /// Number of points of each profile; 0 if there is none.
+    /// Number of points of each profile; 0 if there are no profiles.
     #[must_use]
     pub fn points(&self) -> usize {
         self.jobs.values().next().map_or(0, Vec::len)
     }
 
-    /// Profile of a job.
+    /// The profile of a job, in percent of the request at each point; `None` if the job has none.
     #[must_use]
     pub fn of(&self, job: &str) -> Option<&[u16]> {
         self.jobs.get(job).map(Vec::as_slice)
     }
 }
 
-/// A task that arrives on a machine (1) or leaves it (-1).
+/// Arrival of a task on a machine (`sign` 1), or departure of a task (`sign` -1).
 #[derive(Clone, Copy, Debug)]
 pub(in crate::rebalance) struct Change<'a> {
     pub(in crate::rebalance) job: JobId,
@@ -88,25 +89,25 @@ pub(in crate::rebalance) struct Change<'a> {
     pub(in crate::rebalance) sign: i64,
 }
 
-/// Differences between use and requests, by kind.
+/// Differences between use over time and requests, by kind; `None` for kinds without profiles.
 #[derive(Clone, Debug, Default)]
 pub(in crate::rebalance) struct Swings {
     kinds: Vec<Option<Swing>>,
 }
 
-/// Differences of one kind.
+/// Differences between use over time and requests, of one kind.
 #[derive(Clone, Debug)]
 pub(in crate::rebalance) struct Swing {
     pub(in crate::rebalance) points: usize,
     kind: usize,
-    /// At each point, the use of a row's tasks less their requests, row by row.
+    /// The difference of each row at each point: the use of the row's tasks minus their requests.
     rows: Vec<i64>,
-    /// Profiles of jobs, in percent. They are only looked up, never iterated.
+    /// Profiles of jobs, in percent. The map is only looked up, never iterated.
     jobs: HashMap<JobId, Vec<u16>, foldhash::fast::FixedState>,
 }
 
 impl Swings {
-    /// Differences for the tasks of a view.
+    /// Computes the differences of all rows from the tasks of a view.
     pub(in crate::rebalance) fn new(
         demand: &BTreeMap<KindId, Demand>,
         view: &View,
@@ -151,13 +152,13 @@ impl Swings {
         }
     }
 
-    /// Differences of a kind, if it has profiles.
+    /// Differences of a kind; `None` if the kind has no profiles.
     #[inline]
     pub(in crate::rebalance) fn of(&self, kind: usize) -> Option<&Swing> {
         self.kinds.get(kind)?.as_ref()
     }
 
-    /// Counts a change of a row.
+    /// Adds the arrival or departure of a task to the differences of a row.
     pub(in crate::rebalance) fn count(&mut self, row: usize, change: Change<'_>) {
         for swing in self.kinds.iter_mut().flatten() {
             let Some(profile) = swing.jobs.get(&change.job) else { continue };
@@ -170,7 +171,7 @@ impl Swings {
 }
 
 impl Swing {
-    /// The difference of a row at a point, with changes.
+    /// Returns the difference of a row at a point, as it would be after the changes.
     pub(in crate::rebalance) fn at(&self, row: usize, point: usize, changes: &[Change<'_>]) -> i64 {
         let more = |change: &Change<'_>| {
             let profile = self.jobs.get(&change.job);
@@ -182,7 +183,7 @@ impl Swing {
     }
 }
 
-/// Use at a point, in percent of a request, less the request.
+/// Returns the use at a point minus the request. The use is `percent` of the request.
 fn difference(request: i64, percent: u16) -> i64 {
     // A request is at most 2^50, so the product does not overflow.
     (request * (i64::from(percent) - 100)).div_euclid(100)

@@ -1,12 +1,13 @@
-//! Aims for single machines: safety levels, and the cost of a machine in use.
+//! Objectives for single machines: safety levels, and the cost of a machine in use.
 
 use omega_core::{KindId, Machine, Text};
 use std::collections::BTreeMap;
 
-/// Set of machines, by names and labels; all that are given must match.
+/// Set of machines, given by names and labels. A machine is in the set if it has one of the names and all of the
+/// labels.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MachineSet {
-    /// Names; none for all.
+    /// Names of machines; an empty list does not restrict the set.
     pub names: Vec<Text>,
     /// Labels and their values.
     pub labels: Vec<(Text, Text)>,
@@ -21,13 +22,13 @@ impl MachineSet {
     }
 }
 
-/// Aims for some machines.
+/// Objectives for a set of machines.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MachineAims {
     /// The machines.
     pub of: MachineSet,
-    /// Safety level of kinds in percent, in place of the general one.
+    /// Safety levels by kind, in percent, in place of the general levels.
     pub safety: BTreeMap<KindId, u32>,
-    /// Cost of such a machine in use, in percent of a mean machine: 100 if not given.
+    /// Cost of each of these machines while in use, in percent of a mean machine; `None` means 100.
     pub in_use: Option<u32>,
 }

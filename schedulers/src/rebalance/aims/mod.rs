@@ -1,4 +1,4 @@
-//! Objectives for single machines, kinds, jobs, or pairs of them, as plain data.
+//! Objectives that concern single machines, resource kinds or jobs, or pairs of them, as plain data.
 
 pub mod curve;
 pub mod demand;

@@ -1,7 +1,7 @@
 //! Costs of moves by pairs of machines, and by job.
 //!
-//! The cost between two machines is the sum over all entries that match both. Costs are multiples of
-//! [`MOVE`](crate::rebalance::objective::MOVE), a hundredth of a mean machine.
+//! The cost of a move between two machines is the sum of all entries that match the two machines. Costs are multiples
+//! of [`MOVE`](crate::rebalance::objective::MOVE), a hundredth of a mean machine.
 
 use super::machines::MachineSet;
 use omega_cellstate::View;
@@ -11,10 +11,10 @@ use std::collections::{BTreeMap, HashMap};
 /// Largest cost of an entry.
 pub const COST_MAX: u32 = 10_000;
 
-/// Maximum number of entries by sets of machines.
+/// Maximum number of entries in [`MoveCosts::entries`].
 pub const ENTRIES_MAX: usize = 64;
 
-/// Maximum number of pairs in the table.
+/// Maximum number of pairs in [`MoveCosts::table`].
 pub const PAIRS_MAX: usize = 1 << 20;
 
 /// Cost of a move from one set of machines to another.
@@ -24,8 +24,8 @@ pub struct MoveCost {
     pub from: MachineSet,
     /// Machines to which it moves.
     pub to: MachineSet,
-    /// If given, the cost is for moves from one domain to another. A machine without the label is in no domain, so every
-    /// move to or from it costs.
+    /// If given, only moves from one domain of this level to another have the cost. A machine without the label is in
+    /// no domain, so every move to or from such a machine has the cost.
     pub across: Option<TopologyLevel>,
     /// The cost.
     pub cost: u32,
@@ -34,7 +34,7 @@ pub struct MoveCost {
 /// All costs of moves that depend on machines or jobs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MoveCosts {
-    /// Costs between sets.
+    /// Costs of moves between sets of machines.
     pub entries: Vec<MoveCost>,
     /// Costs between two machines, by their names.
     pub table: BTreeMap<(Text, Text), u32>,
@@ -50,19 +50,19 @@ impl MoveCosts {
     }
 }
 
-/// Costs between rows of a view.
+/// Costs of moves between machines, compiled for the rows of a view.
 #[derive(Debug, Default)]
 pub(in crate::rebalance) struct Between {
     entries: Vec<Entry>,
     table: HashMap<(u32, u32), u32, foldhash::fast::FixedState>,
 }
 
-/// Entry for the rows of a view.
+/// An entry of [`MoveCosts::entries`], compiled for the rows of a view.
 #[derive(Debug)]
 struct Entry {
     from: Vec<bool>,
     to: Vec<bool>,
-    /// Number of each row's domain; empty without a level. Rows without a domain have distinct numbers.
+    /// Number of each row's domain; empty if the entry has no level. Each row without a domain has a number of its own.
     domain: Vec<u32>,
     cost: u32,
 }
@@ -93,7 +93,7 @@ impl Between {
         Between { entries: costs.entries.iter().map(entry).collect(), table }
     }
 
-    /// The cost of a move from row to row.
+    /// Returns the cost of a move between two rows, as a multiple of [`MOVE`](crate::rebalance::objective::MOVE).
     pub(in crate::rebalance) fn cost(&self, from: usize, to: usize) -> i64 {
         let matches = |entry: &&Entry| {
             entry.from[from]
@@ -107,7 +107,7 @@ impl Between {
     }
 }
 
-/// The number of each row's domain; rows without one have distinct numbers.
+/// Returns the number of each row's domain. Each row without a domain gets a number of its own.
 fn domains(view: &View, level: &TopologyLevel) -> Vec<u32> {
     let mut numbers = BTreeMap::new();
     let mut next = 0;

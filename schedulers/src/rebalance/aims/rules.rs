@@ -1,9 +1,9 @@
 //! Rules of an objectives file that no move may break: a minimum number of domains of a job, dependencies between jobs,
-//! and limits on tasks of one job beside another.
+//! and limits on tasks of one job in domains with another job.
 //!
-//! They hold for the rebalancer alone; the cell does not know them. Where a rule is broken already, a move must not break
-//! it more: neither by more tasks in a domain, nor by fewer domains. Moves of one step count together, so two tasks that
-//! need each other can move at once.
+//! Only the rebalancer applies these rules; the cell has no record of them. Where a rule is already broken, a move must
+//! not break it further: neither by more tasks in a domain, nor by fewer domains. The moves of one step count together,
+//! so two tasks of jobs that need each other can move in one step.
 
 use foldhash::fast::FixedState;
 use omega_cellstate::View;
@@ -17,11 +17,11 @@ pub const RULES_MAX: usize = 1 << 20;
 /// A rule about the domains in which tasks of jobs run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rule {
-    /// Name of the job whose tasks it limits.
+    /// Name of the job whose tasks the rule limits.
     pub job: Text,
-    /// Definition of a domain.
+    /// Level whose domains count.
     pub level: TopologyLevel,
-    /// Limit.
+    /// Limit on the job's tasks.
     pub limit: Limit,
 }
 
@@ -30,9 +30,9 @@ pub struct Rule {
 pub enum Limit {
     /// The job runs in at least this many domains.
     Domains(u32),
-    /// In each domain with a task of the job, a task of the job of this name runs.
+    /// In each domain with a task of the job, at least one task of the job of this name runs.
     Needs(Text),
-    /// In a domain with a task of another job, at most some tasks of the job run.
+    /// In each domain with a task of another job, at most `count` tasks of the job run.
     Beside {
         /// Name of the other job.
         other: Text,
@@ -41,13 +41,13 @@ pub enum Limit {
     },
 }
 
-/// Domain of a machine that lacks the label.
+/// Number for the domain of a machine that lacks the label.
 const NOWHERE: u32 = u32::MAX;
 
-/// Number of a job that does not run.
+/// Number for a job that has no running tasks.
 const ABSENT: u32 = u32::MAX;
 
-/// Rule on numbers of jobs and levels.
+/// A rule, with numbers in place of the names of jobs and the level.
 #[derive(Clone, Copy, Debug)]
 struct Compiled {
     job: u32,
@@ -62,7 +62,7 @@ enum OfJobs {
     Beside { other: u32, count: u32 },
 }
 
-/// Move of a task of a job from row to row.
+/// Move of a task of a job between two rows.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::rebalance) struct Shift {
     pub(in crate::rebalance) job: JobId,
@@ -70,22 +70,22 @@ pub(in crate::rebalance) struct Shift {
     pub(in crate::rebalance) to: usize,
 }
 
-/// Rules, with the number of tasks of each job in each domain. Its maps are only looked up, never iterated.
+/// Compiled rules, with the number of tasks of each job in each domain. The maps are only looked up, never iterated.
 #[derive(Debug, Default)]
 pub(in crate::rebalance) struct Keep {
-    /// Domain of each row, by level.
+    /// For each level, the number of each row's domain.
     levels: Vec<Vec<u32>>,
     jobs: HashMap<JobId, u32, FixedState>,
     rules: Vec<Compiled>,
-    /// Rules that concern each job.
+    /// For each job, the positions of the rules that concern it.
     of_job: Vec<Vec<u32>>,
     counts: HashMap<(u32, u32, u32), u32, FixedState>,
-    /// Number of domains of a level in which a job runs.
+    /// Number of domains in which a job runs, by level and job.
     spread: HashMap<(u32, u32), u32, FixedState>,
 }
 
 impl Keep {
-    /// Rules for the tasks of a view.
+    /// Compiles rules, and counts the tasks of a view.
     pub(in crate::rebalance) fn new(rules: &[Rule], view: &View) -> Keep {
         let mut keep = Keep::default();
         if rules.is_empty() {
@@ -142,19 +142,19 @@ impl Keep {
         }
     }
 
-    /// Whether a rule concerns a job.
+    /// Whether any rule concerns the job.
     #[inline]
     pub(in crate::rebalance) fn concerns(&self, job: JobId) -> bool {
         !self.rules.is_empty() && self.jobs.contains_key(&job)
     }
 
-    /// Positions of the rules that concern jobs.
+    /// Returns the positions of the rules that concern any of the jobs.
     pub(in crate::rebalance) fn rules_of(&self, jobs: impl Iterator<Item = JobId>) -> Vec<u32> {
         let numbers = jobs.filter_map(|job| self.jobs.get(&job));
         numbers.flat_map(|number| &self.of_job[*number as usize]).copied().collect()
     }
 
-    /// Whether moves made together break no rule more than before.
+    /// Whether these moves, made together, leave no rule more broken than before.
     pub(in crate::rebalance) fn allows(&mut self, moves: &[Shift]) -> bool {
         let mut affected: SmallVec<[(u32, u32); 16]> = SmallVec::new();
         for shift in moves {
@@ -179,7 +179,7 @@ impl Keep {
         before.iter().zip(&after).all(|(before, after)| after <= before)
     }
 
-    /// Counts moves that are made.
+    /// Updates the counts for moves that are made.
     pub(in crate::rebalance) fn count(&mut self, moves: &[Shift]) {
         for shift in moves {
             let Some(number) = self.jobs.get(&shift.job).copied() else { continue };
@@ -208,7 +208,7 @@ impl Keep {
         }
     }
 
-    /// Number of tasks in a domain, or of missing domains, by which a rule is broken.
+    /// Returns how far a rule is broken in a domain: the number of excess tasks, or the number of missing domains.
     fn broken(&self, rule: u32, domain: u32) -> u32 {
         let Compiled { job, level, limit } = self.rules[rule as usize];
         let count = |job: u32| self.counts.get(&(level, job, domain)).copied().unwrap_or(0);
@@ -228,7 +228,7 @@ impl Keep {
     }
 }
 
-/// The number of each row's domain.
+/// Returns the number of the domain of each row: equal numbers for equal domains, [`NOWHERE`] without a domain.
 fn domains(view: &View, level: &TopologyLevel) -> Vec<u32> {
     let mut numbers = BTreeMap::new();
     let mut number = |row: usize| {

@@ -1,4 +1,4 @@
-//! The directives that a stream brings: their parts are joined, and parsed.
+//! Receives the directives of a stream: joins their parts, and parses them.
 
 use super::records::Told;
 use super::{LogRead, Program, Task};
@@ -20,8 +20,8 @@ impl Incoming {
         Incoming { stream, joined: AgentDirectives::default() }
     }
 
-    /// Returns the next directives. An error is the end of the stream, with the reason if it is known. If the future is
-    /// dropped early, no directive is lost.
+    /// Returns the next directives. An error means that the stream has ended; it contains the reason, if known. If the
+    /// future is dropped early, no directive is lost.
     pub(super) async fn next(&mut self) -> Result<Told, Option<ApiError>> {
         loop {
             let message = self.stream.message().await.map_err(|status| Some(status.into()))?;
@@ -37,7 +37,7 @@ impl Incoming {
     }
 }
 
-/// Appends each list of a message to the lists of those before.
+/// Appends each list of `message` to the same list of `joined`.
 fn join(joined: &mut AgentDirectives, mut message: AgentDirectives) {
     joined.whole_slots.append(&mut message.whole_slots);
     joined.whole_incarnations.append(&mut message.whole_incarnations);

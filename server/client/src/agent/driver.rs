@@ -21,12 +21,12 @@ use tokio_stream::wrappers::ReceiverStream;
 /// Maximum number of values in a column, which is the server's limit.
 const COLUMN_MAX: usize = 4096;
 
-/// Number of parts of the machines. The parts send heartbeats one after the other, so that an agent with very many
-/// machines loads a server evenly.
+/// Number of parts into which the machines are divided. The parts send heartbeats one after the other, so that an agent
+/// with very many machines loads a server evenly.
 const PARTS: u32 = 10;
 
 /// Time without directives from any replica after which operators are notified. It is longer than an election, which
-/// needs no notice. The time between two notices is as long.
+/// needs no notice. `TELL_EVERY` is the time between two notices.
 const TELL_AFTER: Duration = Duration::from_secs(3);
 const TELL_EVERY: Duration = Duration::from_secs(30);
 
@@ -36,8 +36,8 @@ const LOGS_MAX: usize = 4;
 /// Maximum number of messages that wait to be written to a stream.
 const MESSAGES_MAX: usize = 4;
 
-/// Number of queued messages above which no heartbeats are added, because the server is too slow. It gets them again
-/// when the queue is shorter.
+/// Number of queued messages at which heartbeats are skipped, because the server is too slow. They resume when the
+/// queue is shorter.
 const BEHIND: usize = 64;
 
 /// A message from the agent to the driver.
@@ -69,15 +69,15 @@ pub(super) struct Driver {
     loads: BTreeMap<MachineId, Amounts>,
     /// Number of the part of the machines that sends the next heartbeats.
     part: u32,
-    /// Time since which no replica has given directives, and time of the last notice.
+    /// Time of the first failure since the last directives, and time of the last notice to operators.
     failing: Option<(Instant, Option<Instant>)>,
 }
 
-/// Reason for which a stream has ended.
+/// Reason why a stream has ended.
 enum Ended {
     /// The agent, or the receiver of its directives, was dropped.
     Agent,
-    /// The stream broke, or could not be opened, for a reason that may be known.
+    /// The stream broke, or could not be opened. It contains the reason, if known.
     Stream(Option<ApiError>),
 }
 
@@ -234,7 +234,7 @@ impl Driver {
         }
     }
 
-    /// Records a message of the agent and all others that are queued. Returns the reports for the server.
+    /// Records a message from the agent, and further messages that are queued. Returns the reports for the server.
     fn gather(&mut self, first: Said) -> Vec<AgentReport> {
         let mut next = Some(first);
         let (mut attached, mut reports) = (Vec::new(), Vec::new());
@@ -245,7 +245,7 @@ impl Driver {
             }
             reports.extend(self.take(said));
             count += 1;
-            // One message to the server has few parts of logs, because they are large.
+            // A message to the server contains few parts of logs, because such a part is large.
             next = if count < COLUMN_MAX && self.logs.len() < LOGS_MAX {
                 self.said.try_recv().ok()
             } else {
@@ -286,7 +286,7 @@ impl Driver {
         None
     }
 
-    /// Handles directives of the cell. Returns the reports that they cause.
+    /// Handles directives of the cell. Returns the reports that follow from them.
     fn hear(&mut self, told: Told) -> Vec<AgentReport> {
         told.detached.iter().for_each(|machine| _ = self.machines.remove(machine));
         let Follows { orders, reports } = self.records.hear(told);

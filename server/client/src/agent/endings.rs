@@ -56,15 +56,15 @@ pub(super) struct Endings {
 }
 
 impl Here {
-    /// Whether the resources of a task are free, apart from those of running and stopping tasks.
+    /// Whether the resources that a task needs are free, that is, not used by running or stopping tasks.
     fn has_room(&self, task: &Task) -> bool {
         if self.ends.is_empty() {
             return true;
         }
         let shares_devices =
             |(part, _): &(Part, u64)| part.devices.iter().any(|c| task.devices.contains(c));
-        // The number of free cores per node is not known here, so no stopping task may have cores on a node that the
-        // task needs.
+        // The number of free cores per NUMA node is unknown here. So a task waits while a stopping task has cores on a
+        // node from which the new task needs cores.
         let shares_node = |(part, _): &(Part, u64)| {
             let nodes = part.cores.iter().zip(&task.cores);
             nodes.into_iter().any(|(ends, starts)| *ends > 0 && *starts > 0)
@@ -81,7 +81,8 @@ impl Here {
         self.has_amounts(task.id, &task.request)
     }
 
-    /// Whether a task may use these amounts, in addition to those of other running and stopping tasks.
+    /// Whether these amounts fit on the machine beside the amounts of all other running and stopping tasks. `false` if
+    /// the capacity is unknown.
     fn has_amounts(&self, task: TaskId, request: &Amounts) -> bool {
         let Some(capacity) = &self.capacity else { return false };
         let others = self.runs.iter().filter(|(id, _)| **id != task).map(|(_, part)| part);
@@ -93,13 +94,13 @@ impl Here {
         })
     }
 
-    /// Whether a running task's allocation has at least these amounts of every kind.
+    /// Whether a running task's allocation has at least these amounts of every resource.
     fn shrinks(&self, task: TaskId, to: &Amounts) -> bool {
         let held = self.runs.get(&task).map(|part| &part.request);
         held.is_some_and(|held| to.iter().all(|(kind, amount)| amount <= held.get(kind)))
     }
 
-    /// Whether a running task may have these amounts now, because its allocation already has as much, or because they
+    /// Whether a running task may have these amounts now. It may if its allocation already contains them, or if they
     /// are free.
     fn may_hold(&self, task: TaskId, to: &Amounts) -> bool {
         self.shrinks(task, to) || self.ends.is_empty() || self.has_amounts(task, to)
@@ -164,7 +165,7 @@ impl Endings {
         self.machines.entry(machine).or_default().capacity = Some(capacity);
     }
 
-    /// Records a task that was started before this process began and runs or is being stopped.
+    /// Records a task of an earlier agent process that still runs or is being stopped.
     pub(super) fn found(&mut self, found: Found, now_ms: u64) {
         let Found { task, machine, request, devices, cores, ports, grace_ms, kill_in_ms } = found;
         let here = self.machines.entry(machine).or_default();
@@ -175,7 +176,7 @@ impl Endings {
         }
     }
 
-    /// The directives for the machine that follow now from one of the cell. A start may have to wait.
+    /// Records a directive of the cell. Returns the directives that the machine can follow now. A start may be delayed.
     pub(super) fn follow(&mut self, order: Order, now_ms: u64) -> Vec<Order> {
         let mut orders = Vec::new();
         match order {
@@ -211,7 +212,8 @@ impl Endings {
         orders
     }
 
-    /// Returns directives to kill the tasks whose grace period is over, and those that can be followed afterwards.
+    /// Returns directives to kill the tasks whose grace period is over, and the delayed directives that can be followed
+    /// after that.
     pub(super) fn due(&mut self, now_ms: u64) -> Vec<Order> {
         let mut orders = Vec::new();
         for (machine, here) in &mut self.machines {
@@ -270,7 +272,7 @@ mod tests {
         Order::Stop { task: id(index), machine: HERE, grace_ms }
     }
 
-    /// A machine with four cores, on which a task with three cores runs that has a grace period of a second.
+    /// A machine with four cores. It runs a task with three cores and a grace period of one second.
     fn with_victim() -> Endings {
         let mut endings = Endings::default();
         endings.has(HERE, Amounts::new([4000]));

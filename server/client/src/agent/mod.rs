@@ -131,7 +131,8 @@ pub struct Task {
     pub request: Amounts,
     /// Numbers of the task's accelerator devices.
     pub devices: Vec<u32>,
-    /// Number of exclusive cores on each NUMA node, of which the agent chooses the cores. Empty if the task has none.
+    /// Number of exclusive cores on each NUMA node; empty if the task has none. The agent chooses the cores of each
+    /// node.
     pub cores: Vec<u32>,
     /// Ports of the machine that the cell chose for the task.
     pub ports: Vec<NamedPort>,
@@ -157,7 +158,7 @@ impl Task {
     }
 }
 
-/// The program and data of a task, which are those of its group.
+/// The program and data that all tasks of a group share.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Program {
     /// Tenant of the job.
@@ -229,8 +230,8 @@ pub enum Order {
     /// Start a task, and report [`TaskReport::Started`] once it runs.
     Start(Task),
     /// Stop a task. If it has a grace period, report its end as soon as it has ended, because other tasks wait for its
-    /// resources. Any end will do, such as [`TaskReport::Finished`]. If it has no grace period, kill it at once, and
-    /// report nothing.
+    /// resources. Any report of an end is accepted, such as [`TaskReport::Finished`]. If the task has no grace period,
+    /// kill it at once, and report nothing.
     Stop {
         /// Id of the task.
         task: TaskId,
@@ -286,8 +287,8 @@ impl Agent {
         Ok((Agent { connections, driver }, orders))
     }
 
-    /// Registers a machine under its name, with the label [`AGENT`], and manages it from then on. If the machine is
-    /// known, it keeps its tasks and its taints, because operators and the cell set taints.
+    /// Registers a machine under its name, with the label [`AGENT`], and manages it from then on. If the cell already
+    /// has the machine, its tasks and its taints are kept, because operators and the cell set taints.
     ///
     /// # Errors
     /// The cell rejects the machine, or no replica answers for half a minute.
@@ -330,8 +331,8 @@ impl Agent {
     }
 
     /// Registers a task of an earlier process that still runs on a machine, or has ended since. To be called before the
-    /// machine is registered. If the cell no longer assigns the task to the machine, the agent is ordered to stop it,
-    /// and its resources are free only after its end.
+    /// machine is registered. If the cell no longer assigns the task to the machine, the agent is ordered to stop it.
+    /// The task's resources are then free only after its end.
     pub fn found(&self, found: Found) {
         self.say(Said::Found(found));
     }
@@ -359,13 +360,13 @@ impl Agent {
     }
 
     fn say(&self, said: Said) {
-        // If this fails, the driver has ended, because its runtime has, or because the receiver of directives was
-        // dropped.
+        // This fails only if the driver has ended. The driver ends with its runtime, or when the receiver of directives
+        // is dropped.
         let _ = self.driver.send(said);
     }
 }
 
-/// Largest total allocation on a machine, which for overcommitted kinds is more than the capacity.
+/// Returns the largest total allocation on a machine. For overcommitted resources, it exceeds the capacity.
 fn room(machine: &Machine) -> Amounts {
     let all = machine.capacity.iter();
     let all = all

@@ -1,16 +1,16 @@
 //! An agent's records of its tasks.
 //!
-//! Directives and reports may cross on their way. So the report that a task ended is kept, and sent again on each new
-//! stream, until the cell answers it by the directive to stop the task.
+//! Directives and reports may cross on their way. So the report that a task ended is kept and sent again on each new
+//! stream, until the cell confirms it with a directive to stop the task.
 
 use super::{Found, LogRead, Order, Task};
 use omega_core::{Amounts, MachineId, RunEnd, TaskId, TaskReport};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Phase of a task, by the agent's knowledge.
+/// Phase of a task, as the agent has recorded it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Phase {
-    /// The task was ordered, and has not been reported as running.
+    /// The cell has ordered the task, but no report says yet that it runs.
     Ordered,
     /// The task runs.
     Running,
@@ -41,12 +41,12 @@ pub(super) struct Follows {
     pub(super) reports: Vec<Reported>,
 }
 
-/// Directives of the cell that came together.
+/// Directives that the cell sent together.
 #[derive(Debug, Default)]
 pub(super) struct Told {
     pub(super) whole: BTreeSet<MachineId>,
     pub(super) stops: Vec<(MachineId, TaskId)>,
-    /// Tasks to start, each with whether the cell knows that the task runs.
+    /// Tasks to start. The flag of each says whether the cell has recorded that the task runs.
     pub(super) starts: Vec<(Task, bool)>,
     pub(super) detached: Vec<MachineId>,
     pub(super) reads: Vec<LogRead>,
@@ -87,8 +87,8 @@ impl Records {
         }
     }
 
-    /// Records a task's outcome. Returns whether it must be reported to the cell, which is not the case for a stopped
-    /// task.
+    /// Records a task's outcome. Returns whether the outcome must be reported to the cell. It need not be if the task
+    /// was stopped, or if its end was reported before.
     pub(super) fn report(&mut self, reported: &Reported) -> bool {
         let place = (reported.machine, reported.task);
         let Some((phase, _)) = self.tasks.get_mut(&place) else { return false };

@@ -3,13 +3,14 @@
 //! Its outputs are calls and callbacks.
 //!
 //! **Created once.** A container keeps its job name, so a repeated call finds the result of the first one. A call with
-//! an unknown outcome is repeated until the outcome is known, even if the container was released meanwhile, because
-//! only then is its end certain. If a name is reused after its container's end, the new container gets the job name
-//! `APPLICATION.NAME#2`, because the cell may still have the old job.
+//! an unknown outcome is repeated until the outcome is known, even if the container was released meanwhile. Otherwise,
+//! it would be uncertain whether the container has ended. If a name is reused after its container's end, the new
+//! container gets the job name `APPLICATION.NAME#2`, because the cell may still have the old job.
 //!
-//! **Reported once.** A change is a difference from the recorded state. A stream begins with all jobs. If it lacks a
-//! container, the container is lost, provided that its job was known before the stream was opened, or was in the stream
-//! before. Otherwise the stream may be older than the reply that created the container.
+//! **Reported once.** A change is a difference from the recorded state. A stream begins with the full state of all
+//! jobs. A container whose job is missing there is lost, provided that the core knew the job before it opened the
+//! stream, or that the stream has reported the job before. Otherwise, the stream may be older than the reply that
+//! created the container.
 //!
 //! Invariant: no recorded container has ended, and each has at most one call in flight.
 
@@ -29,8 +30,8 @@ const RETRY_MS: u64 = 50;
 const RETRY_DOUBLINGS_MAX: u32 = 4;
 
 /// Time in milliseconds after which an accepted container that is missing from the stream is looked up. A container is
-/// missing for long only if it had ended before: a former process, whose containers were not recovered, had used its
-/// name.
+/// missing for so long only if its job had ended before. That happens if a former process, whose containers were not
+/// recovered, used the container's name.
 const LOOK_MS: u64 = 1000;
 
 /// Number of names of ended containers that are remembered. If a remembered name is reused, the container gets a new
@@ -40,7 +41,7 @@ const ENDED_MAX: usize = 100_000;
 /// A call to the cell.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Call {
-    /// Number of the call, which the reply has, too.
+    /// Number of the call, which the reply repeats.
     pub(super) number: u64,
     /// Name of the container.
     pub(super) name: Text,
@@ -113,7 +114,7 @@ struct Left {
     heard: Heard,
 }
 
-/// A full state of which a part has been received.
+/// A full state that is being received in parts.
 #[derive(Debug, Default)]
 struct Whole {
     expected: BTreeSet<u64>,
@@ -167,7 +168,7 @@ impl Core {
         &self.settings.name
     }
 
-    /// Whether the containers of a former process are known, and have ended if that was requested.
+    /// Whether the containers of a former process are known. With `Recover::Drop`, they must also have ended.
     pub(super) fn is_recovered(&self) -> bool {
         self.left.is_none() && self.dropped == 0
     }
@@ -224,7 +225,8 @@ impl Core {
         if std::mem::replace(&mut record.is_released, true) {
             return;
         }
-        // If the outcome of the creation is unknown, it must be resolved before the end (see the module documentation).
+        // An unknown outcome of the creation must be resolved before the container can end (see the module
+        // documentation).
         self.plan(name, now_ms);
     }
 
@@ -290,7 +292,7 @@ impl Core {
         let Some(record) = self.records.get_mut(name) else { return };
         record.tries = 0;
         match record.next_ask() {
-            // Planned late, because the stream will probably report the container before.
+            // The look-up is planned late, because the stream will probably report the container earlier.
             Some(Ask::Look(_)) => self.plan(name, now_ms + LOOK_MS),
             Some(Ask::Kill(_)) if matches!(call.ask, Ask::Kill(_)) => {
                 self.plan(name, now_ms + LOOK_MS)
@@ -339,8 +341,8 @@ impl Core {
         }
     }
 
-    /// Handles a message of the stream. When the first full state has arrived, it returns the containers of a former
-    /// process.
+    /// Handles a message of the stream. Returns the containers of a former process when the first full state is
+    /// complete, otherwise `None`.
     pub(super) fn told(
         &mut self,
         told: proto::WatchJobsResponse,
@@ -456,8 +458,8 @@ impl Core {
         self.plan(name, now_ms);
     }
 
-    /// Handles a container that a former process requested just before its end, and that the cell accepted late. If it
-    /// has ended, it is ignored, and a later request for its name gets its result.
+    /// Handles a container that a former process requested just before that process ended, and that the cell accepted
+    /// late. A container that has already ended is ignored. A later request for its name then gets its result.
     fn told_late(
         &mut self,
         (name, attempt): (Text, u32),
@@ -577,7 +579,8 @@ impl Record {
     }
 }
 
-/// Records a container of a former process. For each name it keeps the newest use, and of that the latest message.
+/// Records a container of a former process. For each name, only the latest message about the newest use of the name is
+/// kept.
 fn tell_left(
     left: &mut BTreeMap<Text, Left>,
     id: u64,

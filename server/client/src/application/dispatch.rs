@@ -1,5 +1,5 @@
-//! The thread that calls callbacks, one after the other, and passes events on. It locks nothing while it calls them, so
-//! callbacks may use the application freely.
+//! The thread that calls callbacks, one after the other, and passes events on. The thread has no lock during a
+//! callback, so callbacks may use the application freely.
 
 use super::state::{Item, Network, Slot, State};
 use super::words::{Change, Completed, ContainerState, Event};
@@ -29,8 +29,8 @@ impl Dispatch {
     fn run(mut self) {
         while let Some(item) = self.state.next_item() {
             match item {
-                // The container has ended and will not run again, so the callback is dropped, with all that it refers
-                // to.
+                // The container has ended and will not run again. So the callback is dropped, with everything that it
+                // refers to.
                 Item::OnRunning(slot, _) if matches!(slot.state(), ContainerState::Ended(_)) => {}
                 Item::OnRunning(slot, call) => {
                     slot.callbacks.lock().on_running = Some(call);
@@ -67,7 +67,7 @@ impl Dispatch {
                 slot.set_state(ContainerState::Ended(completed.clone()));
                 self.completed(slot, &completed);
             }
-            // The container was created with this state.
+            // A recovered container was created with this state. The other two changes do not affect the state.
             Change::Recovered(_) | Change::NotReleased(_) | Change::CallbackPanicked(_) => {}
         }
     }
@@ -76,7 +76,7 @@ impl Dispatch {
         let Some(mut call) = slot.callbacks.lock().on_running.take() else { return };
         let was_called = self.call(slot, |container| call(container, machine));
         let mut callbacks = slot.callbacks.lock();
-        // If the callback has set another one, that one is kept.
+        // If the callback has set a new callback, the new one is kept.
         if was_called && callbacks.on_running.is_none() {
             callbacks.on_running = Some(call);
         }

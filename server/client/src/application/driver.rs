@@ -60,7 +60,7 @@ async fn make(state: Arc<State>, connections: Connections, call: Call) {
     state.answered(&call, answer);
 }
 
-/// Whether an error is that of one replica, so that another one may succeed.
+/// Whether an error concerns only one replica, so that another replica may succeed.
 fn is_of_replica(error: &ApiError) -> bool {
     use ErrorCode::{Late, NoLeader, OutcomeUnknown, Stopped, Unreachable};
     matches!(error.code, Late | NoLeader | OutcomeUnknown | Stopped | Unreachable)

@@ -17,7 +17,8 @@ pub(super) fn job_name(application: &Text, name: &Text, attempt: u32) -> String 
     format!("{application}.{name}{number}")
 }
 
-/// The container to which a job of this name belongs, and the number of uses of the container's name up to this job.
+/// Returns the container to which a job of this name belongs, and the number of uses of the container's name up to this
+/// job. `None` if the job belongs to no container of the application.
 pub(super) fn container(application: &Text, job: &Text) -> Option<(Text, u32)> {
     let rest = job.strip_prefix(&**application)?.strip_prefix('.')?;
     match rest.split_once('#') {
@@ -26,7 +27,7 @@ pub(super) fn container(application: &Text, job: &Text) -> Option<(Text, u32)> {
     }
 }
 
-/// The state of a container for a task's status; `None` if the status has none.
+/// Converts a task's status to the state of its container; `None` if the status contains no phase.
 pub(super) fn heard(task: &proto::TaskStatus) -> Option<Heard> {
     let machine = || Text::from(task.machine_name.as_str());
     Some(match task.phase() {
@@ -48,8 +49,8 @@ pub(super) fn machine(state: &ContainerState) -> Option<Text> {
     }
 }
 
-/// The changes from one state of a container to another. If it was running and is now placed, it was displaced in
-/// between.
+/// Returns the changes from one state of a container to another. A container that was running and is now only placed
+/// was displaced in between.
 pub(super) fn changes(before: &ContainerState, state: ContainerState) -> Vec<Change> {
     let (had, has) = (machine(before), machine(&state));
     let ran = matches!(before, ContainerState::Running(_));

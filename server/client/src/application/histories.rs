@@ -30,7 +30,7 @@ struct Cell {
     version: u64,
     next_id: u64,
     jobs: BTreeMap<String, Known>,
-    /// Number of times that a job of each name was created.
+    /// Number of jobs created so far, by job name.
     begun: BTreeMap<String, u32>,
 }
 
@@ -68,7 +68,7 @@ impl Cell {
         self.version = version;
     }
 
-    /// Records reports about a container that this model did not create.
+    /// Fills the record of delivered events for a container of a former process, as if all changes had been reported.
     fn note(&self, name: &Text, state: &ContainerState, told: &mut Told) {
         let uses = self.jobs.keys().filter(|job| base(job) == &**name).map(|job| attempt(job));
         told.created = uses.max().expect("it is known");
@@ -169,7 +169,7 @@ impl World {
         self.since = Some(version);
     }
 
-    /// Puts changes into the stream, sometimes with superfluous ones.
+    /// Puts the new changes into the stream, or the full state if `is_too_much` is set.
     fn push(&mut self, is_too_much: bool) {
         let version = self.cell.version;
         let jobs = self.cell.tell(if is_too_much { None } else { self.since });
@@ -377,7 +377,7 @@ fn attempt(job: &str) -> u32 {
     job.split_once('#').map_or(1, |(_, number)| number.parse().unwrap())
 }
 
-/// Checks that a reported end is that of the job for this use of the name.
+/// Checks that a reported end matches the phase of the job that belongs to this use of the container's name.
 fn check_end(cell: &Cell, name: &Text, number: u32, ended: &Ended) {
     let job = cell.jobs.iter().find(|(job, _)| base(job) == &**name && attempt(job) == number);
     let phase = job.map(|(_, known)| known.phase);
@@ -393,8 +393,8 @@ fn check_end(cell: &Cell, name: &Text, number: u32, ended: &Ended) {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 600, ..ProptestConfig::default() })]
 
-    /// Checks that whatever is lost, each container is created once, each change is reported once and in order, and the
-    /// final state equals the cell's.
+    /// Checks three properties in spite of any faults: each container is created once, each change is reported once and
+    /// in order, and the final state equals the cell's.
     #[test]
     fn nothing_is_begun_or_told_twice(steps in proptest::collection::vec(any::<(u8, u8, u8)>(), 0..400)) {
         let mut world = World::new();
@@ -435,7 +435,7 @@ proptest! {
         for step in steps {
             world.step(step);
         }
-        // Otherwise, delayed calls could arrive after the checks.
+        // Delivers delayed calls now, because they could otherwise arrive after the checks.
         world.heal();
         world.orphans.clear();
         world.restart(Recover::Drop);

@@ -15,9 +15,10 @@ pub struct MachineSnapshot {
     pub name: Text,
     /// Labels of the machine.
     pub labels: Labels,
-    /// Capacity, for each kind in the order of the cell's kinds.
+    /// Capacity for each resource kind, in the order of the cell's kinds.
     pub capacity: Vec<u64>,
-    /// Free amounts, for each kind. Negative if adopted tasks exceed the capacity.
+    /// Free amounts for each resource kind, in the order of the cell's kinds. They are negative if adopted tasks exceed
+    /// the capacity.
     pub free: Vec<i64>,
     /// Whether the machine's agent is alive; `None` if it has no agent.
     pub is_alive: Option<bool>,

@@ -13,9 +13,9 @@
 //!
 //! [`Application::register`] first reads the application's jobs from the cell. Containers of a former process are
 //! returned ([`Recover::Previous`]) or ended ([`Recover::Drop`]). After that, every change is reported once: to the
-//! container's callbacks, and as an [`Event`]. When a stream is opened again, after a break or after a restart of a
-//! replica or of the cell, its first state is compared with the known one, and only differences are reported. A call
-//! whose reply is lost is repeated with an unchanged name.
+//! container's callbacks, and as an [`Event`]. A stream breaks, for example, when a replica or the cell restarts. The
+//! first state of the next stream is compared with the recorded state, and only differences are reported. A call whose
+//! reply is lost is repeated with an unchanged name.
 //!
 //! ```no_run
 //! use omega_client::Address;
@@ -89,7 +89,8 @@ pub struct Registered {
     /// Containers that already exist in the cell, by name; none after [`Recover::Drop`]. Callbacks that are set on them
     /// are called for their present states.
     pub recovered: Vec<Container>,
-    /// All later changes. Drop this list if you do not read it, because callbacks and the stream wait while it is full.
+    /// All changes after the registration. Drop this list if you do not read it, because callbacks and the stream wait
+    /// while it is full.
     pub events: Events,
 }
 
@@ -211,7 +212,7 @@ impl Container {
     }
 
     /// Registers a callback, which gets the machine's name each time the container starts to run. If the container runs
-    /// already, the callback is called soon. It replaces the earlier callback.
+    /// already, the callback is called soon. A new callback replaces the earlier one.
     ///
     /// All callbacks are called one after the other on one thread, without locks, and may use the application freely. A
     /// callback that panics is reported as [`Change::CallbackPanicked`], and not called again.
@@ -232,8 +233,8 @@ impl Container {
         self
     }
 
-    /// Ends the container, and returns at once. Its end is reported when it has ended. If it has ended already, nothing
-    /// happens.
+    /// Ends the container, and returns at once. The end is reported as soon as the container has ended. If the
+    /// container has ended already, nothing happens.
     pub fn release(&self) {
         self.application.state.release(&self.slot);
     }

@@ -23,12 +23,12 @@ use tokio::sync::Notify;
 pub(super) type OnRunning = Box<dyn FnMut(&Container, &str) + Send>;
 pub(super) type OnCompleted = Box<dyn FnOnce(&Container, &Completed) + Send>;
 
-/// A container, as its handles share it.
+/// State that all handles of a container share.
 pub(super) struct Slot {
     pub(super) name: Text,
     /// The state that was last passed to callbacks.
     state: Mutex<ContainerState>,
-    /// Locked by the thread that calls callbacks, and to set one.
+    /// Locked by the thread that calls callbacks, and when the application is closed.
     pub(super) callbacks: Mutex<Callbacks>,
 }
 
@@ -55,7 +55,7 @@ impl Slot {
 
 /// A job for the thread that calls callbacks.
 pub(super) enum Item {
-    /// A change. It includes the container if there can be a handle of it.
+    /// A change, with the container if handles of the container may exist.
     Event(Event, Option<Arc<Slot>>),
     OnRunning(Arc<Slot>, OnRunning),
     OnCompleted(Arc<Slot>, OnCompleted),
@@ -236,13 +236,14 @@ impl State {
         self.inner.lock().listener = None;
     }
 
-    /// Records an error of opening the stream, to be returned to a caller that registers.
+    /// Records an error of opening the stream. A caller that waits for the registration gets this error.
     pub(super) fn fail(&self, error: ApiError, is_final: IsFinal) {
         self.inner.lock().failure = Some((error, is_final));
         self.filled.notify_all();
     }
 
-    /// Waits until the cell has sent its state, and the containers that must end first have ended.
+    /// Waits until the cell has sent its state, and until the containers that must end first have ended. Returns the
+    /// recovered containers.
     pub(super) fn await_recovered(&self, until: Instant) -> Result<Vec<Arc<Slot>>, ApiError> {
         let mut inner = self.inner.lock();
         loop {
@@ -264,7 +265,7 @@ impl State {
         let mut inner = self.inner.lock();
         inner.is_closed = true;
         inner.listener = None;
-        // A callback may own a handle of its own container. Dropping the items here ends this cycle.
+        // A callback may own a handle of its own container. Dropping the items here breaks this reference cycle.
         let items = std::mem::take(&mut inner.items);
         let slots = std::mem::take(&mut inner.slots);
         drop(inner);

@@ -24,7 +24,7 @@ pub struct ApplicationSettings {
 
 impl ApplicationSettings {
     /// Settings for the tenant and the scheduler `default`, with precedence 0, up to a hundred thousand containers, and
-    /// up to 64 calls at once. So many calls fill log entries, and are far below the server's limit.
+    /// up to 64 calls at once. This number of calls is enough to fill log entries, and is far below the server's limit.
     pub fn new(name: impl Into<Text>) -> ApplicationSettings {
         ApplicationSettings {
             name: name.into(),
@@ -89,7 +89,7 @@ impl ContainerSpec {
 pub enum ContainerState {
     /// The container waits for a machine.
     Waiting,
-    /// The container was placed on this machine, which has not reported yet that it runs.
+    /// The container was placed on this machine. The machine has not reported yet that the container runs.
     Placed(Text),
     /// The container runs on this machine.
     Running(Text),
@@ -126,7 +126,8 @@ pub enum Ended {
 /// A change of a container.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Event {
-    /// Version of the cell at which the change was made. For a change of unknown version, the last known version.
+    /// Version of the cell at which the change was made. If that version is unknown, this is the last version that this
+    /// process has received.
     pub version: Version,
     /// Name of the container, without the application's name.
     pub container: Text,

@@ -1,4 +1,4 @@
-//! Deltas, and the interests of their readers.
+//! Conversion of deltas, and of the interests of their readers.
 
 use super::job::{phase, strings, task_state, texts};
 use super::machine::{node_list, nodes};
@@ -36,7 +36,7 @@ pub fn interested(interest: &Interest) -> Option<proto::sync_request::Interest> 
     }
 }
 
-/// Converts the interest in a message. Without fields it means machines only.
+/// Converts the interest in a message. A message without fields means an interest in machines only.
 #[must_use]
 pub fn interest(given: Option<proto::sync_request::Interest>) -> Interest {
     use proto::sync_request::Interest as Given;
@@ -164,7 +164,8 @@ fn cores_out((slot, cores): &(u32, CoresLeft)) -> proto::CoresLeft {
     proto::CoresLeft { slot: *slot, left: left[..last].iter().map(|n| i32::from(*n)).collect() }
 }
 
-/// Converts a message to a delta, whose columns then have matching lengths, and whose rows are below [`Delta::rows`].
+/// Converts a message to a delta. The columns of the result have matching lengths, and its rows are below
+/// [`Delta::rows`].
 ///
 /// # Errors
 /// The message is not a valid delta.
@@ -266,7 +267,7 @@ fn by_position<T>(
     Ok(read)
 }
 
-/// Converts demand profiles by row. A row has one for each kind, which are adjacent.
+/// Converts demand profiles by row. The profiles of a row are adjacent, one for each resource kind.
 fn demand_profiles_in(
     sums: Vec<proto::DemandProfileSum>,
     rows: usize,

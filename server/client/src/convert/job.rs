@@ -1,4 +1,4 @@
-//! Jobs, their groups, and the states of their tasks.
+//! Conversion of jobs, their groups, and the states of their tasks.
 
 use super::machine::{label_list, labels};
 use super::{Malformed, all, amounts, narrow, values, variant};
@@ -10,7 +10,7 @@ use omega_core::{
 };
 use std::sync::Arc;
 
-/// A name, which is `otherwise` if it is left out.
+/// Returns the name, or `otherwise` if the name is left out.
 fn named(name: String, otherwise: &str) -> Text {
     if name.is_empty() { otherwise.into() } else { name.into() }
 }

@@ -91,13 +91,13 @@ fn all<T, U: TryFrom<T, Error = Malformed>>(list: Vec<T>) -> Result<Vec<U>, Malf
     list.into_iter().map(U::try_from).collect()
 }
 
-/// Converts the amounts in a message, which are those of the first kinds, in order.
+/// Converts the amounts in a message. They belong to the first resource kinds, in order.
 #[must_use]
 pub fn amounts(values: Vec<u64>) -> Amounts {
     Amounts::new(values)
 }
 
-/// Converts a tenant's configuration. Fields that are missing in the message give no parent and no guarantee.
+/// Converts a tenant's configuration. A missing field means no parent, or no guarantee.
 #[must_use]
 pub fn tenant_config(given: Option<proto::TenantConfig>) -> TenantConfig {
     let Some(given) = given else { return TenantConfig::default() };
@@ -216,7 +216,7 @@ pub fn kind(number: u32) -> Result<KindId, Malformed> {
 /// Converts the resource kinds in a message.
 ///
 /// # Errors
-/// A cell cannot have such kinds.
+/// No cell can have these resource kinds.
 pub fn kinds(list: Vec<proto::ResourceKind>) -> Result<Kinds, Malformed> {
     Ok(Kinds::new(all(list)?)?)
 }

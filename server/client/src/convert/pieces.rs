@@ -1,8 +1,8 @@
 //! Splitting of large deltas into pieces, so that no message exceeds the receiver's limit.
 //!
-//! A piece has the next items of each list, as many as its bytes allow. The pieces, joined in order, are the delta. An
-//! item that needs more bytes is a piece by itself; the bounds of jobs and machines in [`omega_core::limits`] keep it
-//! below the limit of a message.
+//! A piece contains the next items of each list, as many as fit. The pieces, joined in order, are the delta. An item
+//! that is larger than a piece is sent as a piece of its own. The bounds of jobs and machines in [`omega_core::limits`]
+//! keep such a piece below the limit of a message.
 
 use crate::proto;
 use prost::Message;
@@ -12,7 +12,8 @@ use std::vec::IntoIter;
 /// Approximate bytes of a piece. A stream whose receiver does not read has one piece in memory.
 pub const PIECE_BYTES: usize = 64 << 10;
 
-/// Splits a delta into pieces of about this many bytes, as they are requested. Most deltas are one piece.
+/// Splits a delta into pieces of about `piece_bytes` bytes. Each piece is made when the iterator reaches it. Most
+/// deltas are one piece.
 #[must_use]
 pub fn split(delta: proto::Delta, piece_bytes: usize) -> Pieces {
     if delta.encoded_len() <= piece_bytes {
@@ -46,7 +47,7 @@ impl Iterator for Pieces {
     }
 }
 
-/// Encoded size of an item of a repeated field. The number of the field is assumed to be large.
+/// Estimate of the encoded size of an item of a repeated field. It assumes a large field number.
 trait Item {
     fn bytes(&self) -> usize;
 }
@@ -204,7 +205,7 @@ macro_rules! define_rest {
             }
         }
 
-        /// Appends a piece to the delta that the pieces before it have formed.
+        /// Appends a piece to the delta that was joined from the pieces before it.
         pub fn join(delta: &mut proto::Delta, piece: proto::Delta) {
             delta.more = piece.more;
             $(delta.$list.extend(piece.$list);)*

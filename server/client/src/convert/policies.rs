@@ -1,4 +1,4 @@
-//! Conversion of policies' columns in a delta. Both directions of a policy are together.
+//! Conversion of policies' columns in a delta. The code for both directions of a policy is in one place.
 
 use super::rows::by_row;
 use super::{Malformed, all, amounts, narrow, values};

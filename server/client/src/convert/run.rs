@@ -147,7 +147,7 @@ impl From<&RunEnd> for proto::RunEnd {
     }
 }
 
-/// Converts the end of a run; `None` if the message has none, or one that a newer program has added.
+/// Converts the end of a run. `None` if the message has no end, or an end that this program does not support yet.
 #[must_use]
 pub fn run_end(end: &proto::RunEnd) -> Option<RunEnd> {
     use proto::EndReason as Sent;

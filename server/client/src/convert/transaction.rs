@@ -44,7 +44,7 @@ impl From<&Transaction> for proto::CommitRequest {
     }
 }
 
-/// A column, which is left out if all of its values are 0.
+/// Returns a column of values, which is empty if all values are 0.
 fn sparse(claims: &[Claim], value: fn(&Claim) -> u32) -> Vec<u32> {
     if claims.iter().all(|claim| value(claim) == 0) {
         Vec::new()
@@ -192,7 +192,7 @@ pub fn reason_name(reason: Reason) -> &'static str {
     name.strip_prefix("REASON_").unwrap_or(name)
 }
 
-/// Converts a reason to that of a message, and the kind that it refers to.
+/// Converts a reason to the reason of a message and its resource kind. The kind is 0 if the reason has none.
 fn reason_out(reason: Reason) -> (proto::Reason, KindId) {
     use proto::Reason as R;
     let plain = match reason {

@@ -1,8 +1,8 @@
 //! The commit stream: transactions are sent and answered in order, and sent again if the stream breaks.
 //!
-//! Invariant: every transaction is queued until it is answered. Its `sent` records whether a replica may have received
-//! it, and is set before the transaction is passed to a connection. If a caller submits a transaction again because its
-//! outcome is unknown, it is marked as sent (see `doubts`).
+//! Invariant: every transaction is queued until it is answered. The field `sent` records whether a replica may have
+//! received the transaction, and is set before the transaction is passed to a connection. If a caller submits a
+//! transaction again because the outcome is unknown, the transaction is marked as sent (see `doubts`).
 
 use super::times::{PATIENCE, PAUSE};
 use crate::connect::{Connection, Connections, MESSAGE_BYTES_MAX};
@@ -22,9 +22,9 @@ use tokio::time::Instant;
 use tokio_stream::wrappers::UnboundedReceiverStream;
 use tonic::{Status, Streaming};
 
-/// Time without a reply to sent transactions after which the client switches to the next replica. It is most of an
-/// election, so that the client soon gets the result from a new leader. The time doubles with each switch, so that a
-/// slow cell does not get the transactions again and again.
+/// Time without a reply to sent transactions after which the client switches to the next replica. It is a little
+/// shorter than an election, so that the client soon gets the result from a new leader. The time doubles with each
+/// switch, so that a slow cell does not get the transactions again and again.
 const SILENCE_MIN: Duration = Duration::from_millis(400);
 const SILENCE_MAX: Duration = Duration::from_secs(4);
 
@@ -89,7 +89,7 @@ struct Line {
     silent: Option<(String, Instant)>,
 }
 
-/// Reason for which a stream of commits has ended.
+/// Reason why a stream of commits has ended.
 enum Ended {
     /// The scheduler was dropped.
     Scheduler,
@@ -224,7 +224,7 @@ impl Line {
         true
     }
 
-    /// The error for the scheduler of the first transaction.
+    /// Converts the error of the first unanswered transaction for its scheduler.
     fn error(&self, error: &ApiError) -> HandleError {
         let refused = self.waiting.front().and_then(|first| error.transaction_error(&first.txn));
         match refused {
@@ -233,8 +233,7 @@ impl Line {
         }
     }
 
-    /// Fails all transactions if the stream cannot be opened because the caller is not permitted to, which no retry can
-    /// change.
+    /// Fails all transactions if the caller is not permitted to open the stream, because no retry can succeed then.
     fn refuse_all_if_denied(&mut self, status: Status) -> Ended {
         let error = ApiError::from(status);
         if matches!(error.code, ErrorCode::Denied | ErrorCode::Unauthenticated) {
@@ -295,7 +294,7 @@ mod tests {
 
     type Answer = crossbeam_channel::Receiver<Result<Commit, HandleError>>;
 
-    /// A line with some transactions in it, and without a replica. It lives as long as its runtime.
+    /// Creates a line that has unanswered transactions but no replica. It can be used as long as its runtime exists.
     fn line(runtime: &Runtime, waiting: VecDeque<Waiting>) -> Line {
         let address = Address::plain(["127.0.0.1:1"]);
         let connections = runtime.block_on(async { Connections::new(&address) }).unwrap();

@@ -2,7 +2,7 @@
 //!
 //! The cell decides which process owns a name, independently of all clocks. So a process that cannot reach the leader
 //! keeps trying, and a process that was paused and still owns its name continues. The ownership ends when the leader
-//! reports this, or when the cell rejects a transaction as fenced.
+//! reports its end, or when the cell rejects a transaction as fenced.
 //!
 //! Renewals go to the leader on separate connections. A scheduler's reads and commits stay at its replica.
 
@@ -21,11 +21,12 @@ use tokio::time::Instant;
 use tonic::Request;
 use tonic::transport::Channel;
 
-/// Number of renewals within the time of a lease. Two of them may be lost, or one of them and the time of an election.
+/// Number of renewals within the time of a lease. So a lease survives two lost renewals, or one lost renewal and an
+/// election.
 const RENEWALS: u32 = 3;
 
-/// Time limit for one replica's reply. A reply takes milliseconds, and if there is none, the next replica may be the
-/// leader.
+/// Time limit for one replica's reply. A reply takes milliseconds. Without a reply, the next replica is tried, which
+/// may be the leader.
 const ATTEMPT: Duration = Duration::from_secs(1);
 
 /// Time limit for revoking the leases. If that fails, they expire by themselves.
@@ -42,7 +43,7 @@ pub struct LeaseSettings {
 }
 
 impl Default for LeaseSettings {
-    /// Ten seconds, because an election after the loss of a leader takes two.
+    /// The lease lasts ten seconds, because an election after the loss of a leader takes two seconds.
     fn default() -> LeaseSettings {
         let process = format!("process {}", std::process::id());
         LeaseSettings { lease: Duration::from_secs(10), process }
@@ -80,7 +81,7 @@ impl Lease {
         Ok(lease)
     }
 
-    /// Leases a name.
+    /// Leases a name. Returns the scheduler's id and the number of its next transaction.
     pub(super) async fn hold(
         &self,
         name: &str,
@@ -135,7 +136,8 @@ impl Lease {
             });
             let Err(error) = renewed.await else { continue };
             let mut held = self.held.lock();
-            // Names that were released are not lost, and certificates may be replaced while this process runs.
+            // The leases are not lost if all names were released meanwhile. They are also not lost after a TLS error,
+            // because certificates may be replaced while this process runs.
             if !may_be_tried_again(&error) && error.code != ErrorCode::Tls && !held.names.is_empty()
             {
                 held.lost = Some(error);
@@ -145,7 +147,7 @@ impl Lease {
     }
 }
 
-/// Registers a scheduler, and returns its id.
+/// Registers a scheduler. Returns its id and the number of its next transaction.
 pub(super) async fn register(
     connections: &Connections,
     request: RegisterRequest,
@@ -188,7 +190,7 @@ where
             connections.leave(&connection);
             continue;
         }
-        // The lease is running out, so the delay is not longer than the replica suggests.
+        // The lease is running out, so the delay does not grow with the number of failures.
         let pause = before_another_try(&error, 0);
         if !may_be_tried_again(&error) || Instant::now() + pause >= until {
             return Err(error);
@@ -201,7 +203,7 @@ where
     }
 }
 
-/// Whether a retry, at this replica or another one, may succeed. The request may be applied twice then.
+/// Whether a retry, at this replica or another one, may succeed. A retry may apply the request twice.
 pub(super) fn may_be_tried_again(error: &ApiError) -> bool {
     error.is_temporary()
         || matches!(error.code, ErrorCode::OutcomeUnknown | ErrorCode::Late | ErrorCode::Internal)

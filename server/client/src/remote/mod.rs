@@ -1,4 +1,4 @@
-//! A remote cell, with the handle that a cell in this process has.
+//! A remote cell, with the interface of a cell in this process.
 //!
 //! ```text
 //!   scheduler's threads                    one thread for the network
@@ -8,9 +8,9 @@
 //! ```
 //!
 //! The replica pushes changes, so a sync only reads the deltas that have arrived, without a request. Commits use one
-//! stream for all transactions of a scheduler in flight. When a connection breaks, both continue at the next replica:
-//! deltas from the last received version on, and unanswered transactions with unchanged ids and marked as sent, so that
-//! nothing is applied twice. The scheduler gets an error only if this fails for ten seconds.
+//! stream for all transactions of a scheduler in flight. When a connection breaks, both streams continue at the next
+//! replica. Deltas continue from the last received version. Unanswered transactions are sent again with unchanged ids
+//! and marked as sent, so that none is applied twice. The scheduler gets an error only if this fails for ten seconds.
 //!
 //! With leases (`lease.rs`), the network thread renews the leases of this process.
 
@@ -48,7 +48,7 @@ pub struct RemoteCell {
 struct Shared {
     connections: Connections,
     commits: Commits,
-    /// Subscriptions by interest. Each has a lock of its own, which is taken while it is read.
+    /// Subscriptions by interest. Each subscription has its own lock, which is taken while the subscription is read.
     subscriptions: Mutex<Vec<(Interest, Arc<Mutex<Subscription>>)>>,
     /// Version that the last conflict requires, and for which a sync waits. It only rises, and orders no other memory
     /// accesses.
@@ -100,8 +100,9 @@ impl RemoteCell {
         Ok(RemoteCell { shared: Arc::new(shared) })
     }
 
-    /// Registers a scheduler and returns its id. With leases, this process then owns the name. While another process
-    /// owns it, the call fails and may be repeated (see [`RemoteCell::stand_by`]).
+    /// Registers a scheduler. Returns its id and the number of its next transaction. With leases, this process then
+    /// owns the name. While another process owns the name, the call fails and may be repeated (see
+    /// [`RemoteCell::stand_by`]).
     ///
     /// # Errors
     /// The name is rejected or another process owns it, this process has lost its leases, or no replica answers for ten
@@ -110,12 +111,12 @@ impl RemoteCell {
         self.hold_within(name, PATIENCE)
     }
 
-    /// Connects as a standby, which tries to register until the name is free. After each failure `wait` is called with
-    /// the error, and delays the next attempt, for instance by a quarter of a second. If `wait` gives up, the result is
-    /// `None`.
+    /// Registers as a standby, which tries again until the name is free. Returns the scheduler's id and the number of
+    /// its next transaction. After each failure, `wait` is called with the error. `wait` delays the next attempt, for
+    /// instance by a quarter of a second. If `wait` gives up, the result is `None`.
     ///
     /// # Errors
-    /// The name is rejected for another reason than its owner.
+    /// The name is rejected for a reason other than its ownership by another process.
     pub fn stand_by(
         &self,
         name: &str,
@@ -135,8 +136,8 @@ impl RemoteCell {
         }
     }
 
-    /// Reason for which this process has lost its leases, if it has. Its further commits are rejected, so it should
-    /// stop.
+    /// Returns the reason why this process has lost its leases; `None` if it has not lost them. After the loss, the
+    /// cell rejects all commits of this process, so the process should stop.
     #[must_use]
     pub fn lost(&self) -> Option<ApiError> {
         self.shared.lease.as_ref()?.lost()
@@ -215,7 +216,7 @@ impl CellHandle for RemoteCell {
     }
 }
 
-/// Converts the error of a call that is no commit, for a scheduler.
+/// Converts the error of a call that is not a commit to the error for a scheduler.
 fn handle_error(error: &ApiError) -> HandleError {
     match error.code {
         ErrorCode::OutcomeUnknown | ErrorCode::Late => HandleError::Unavailable,

@@ -82,8 +82,8 @@ impl Subscription {
         *self.watcher.0.lock() = Some(wake);
     }
 
-    /// Fills `delta` with the changes since a version. It waits if the view is empty, or requires a version that has
-    /// not arrived.
+    /// Fills `delta` with the changes since a version. The call waits if the view is empty, or if the view requires a
+    /// version that has not arrived.
     pub(super) fn read(
         &mut self,
         runtime: &Runtime,
@@ -93,7 +93,7 @@ impl Subscription {
     ) -> Result<(), HandleError> {
         let goes_on = since == self.next && delta.lineage == self.lineage && since != Version(0);
         if self.stream.is_none() || !goes_on {
-            // The reader is a new view, or another one than last time.
+            // The reader is a new view, or another view than at the last call.
             self.next = since;
             self.lineage = delta.lineage;
             self.stream = Some(self.open(runtime));
@@ -180,7 +180,7 @@ impl Source {
             let connection = self.connections.current();
             self.stream(&connection).await;
             self.connected.store(false, Ordering::Relaxed);
-            // Woken because the reader's next sync must report that no server answers.
+            // The reader is woken, because its next sync must report that no server answers.
             self.watcher.wake();
             self.connections.leave(&connection);
             tokio::time::sleep(PAUSE).await;
@@ -232,7 +232,7 @@ impl Source {
             if self.to.send(delta).await.is_err() {
                 return;
             }
-            // Called only after the delta was passed on, so that the reader finds it.
+            // The reader is woken only after the delta was passed on, so that the reader finds the delta.
             self.watcher.wake();
         }
     }

@@ -1,4 +1,4 @@
-//! Answers of the API server to bindings, and the step that follows each.
+//! Answers of the API server to bindings, and the step that follows each answer.
 //!
 //! | answer | step |
 //! |---|---|
@@ -6,8 +6,9 @@
 //! | 409, 404, timeout, reset, 5xx | get the pod: it may be bound by us or by another, gated, or gone |
 //! | 429 | send again after `Retry-After` |
 //!
-//! A pod that is still unbound is sent to the same node again, because the first request may still arrive. After
-//! [`FAILURES_MAX`] failures it is parked for at least a request's timeout, with its room kept, and then decided anew.
+//! If the pod is still unbound, its binding is sent again with the same node, because the first request may still
+//! arrive. After [`FAILURES_MAX`] failures the pod is parked for at least a request's timeout, and keeps its room. Then
+//! it is decided anew.
 
 use super::claims::ClaimChoice;
 use super::gangs::GroupCondition;
@@ -24,30 +25,30 @@ const BACKOFF_MAX_MS: u64 = 300_000;
 /// The answer to a binding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Answer {
-    /// 201.
+    /// Status 201.
     Bound,
-    /// 404 or 409.
+    /// Status 404 or 409.
     Conflict,
-    /// 429: the request may be sent again after this many milliseconds.
+    /// Status 429. The request may be sent again after this many milliseconds.
     Throttled(u64),
-    /// Another status, after which the binding may or may not exist.
+    /// Another status. The binding may or may not exist.
     Failed,
     /// No answer, because of a timeout or a broken connection.
     Unknown,
 }
 
-/// The pod that a GET returned.
+/// The outcome of the GET of a pod.
 #[derive(Debug)]
 pub enum Found {
-    /// 200.
+    /// Status 200, with the pod.
     Pod(Box<Pod>),
-    /// 404.
+    /// Status 404.
     Gone,
     /// Another status, or no answer.
     Unknown,
 }
 
-/// A step to take.
+/// A step for the caller to take. The number is its time, in milliseconds of the caller's clock.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Action {
     /// Send the binding (again) at this time.
@@ -133,8 +134,8 @@ impl Adapter {
         None
     }
 
-    /// Gives up a decision. The pod waits, and keeps its room in the cell, for as long as a late request could still
-    /// bind it. The wait grows each time.
+    /// Gives up a decision. The pod is parked and keeps its room in the cell for as long as a late request could still
+    /// bind it. The backoff grows each time.
     pub(super) fn give_up(&mut self, name: &PodName, now_ms: u64) {
         self.counters.given_up += 1;
         self.stop_waiting(name);

@@ -1,8 +1,8 @@
-//! Nodes that are closed to further pods, because a pod on them or the node itself could not be read.
+//! Closed nodes: nodes that accept no further pods, because the node itself or a pod on it could not be read.
 //!
 //! The requests of a bound pod are unknown if only its head could be read, or if the cell rejects it. Its node might be
-//! full, so it is closed until the pod is gone or can be read. A node that could not be read keeps its last form, and is
-//! closed too.
+//! full, so the node is closed until the pod is gone or can be read. A node that could not be read keeps its last form,
+//! and is closed, too.
 
 use super::place::node_of;
 use super::{Adapter, Effect, PodName, Remark, State};
@@ -15,7 +15,7 @@ use std::collections::{BTreeMap, BTreeSet};
 pub(super) struct Blind {
     /// Bound pods whose requests are unknown, by node.
     pods: BTreeMap<String, BTreeSet<PodName>>,
-    /// Nodes of which a change could not be read.
+    /// Nodes whose last change could not be read.
     nodes: BTreeSet<String>,
 }
 
@@ -34,7 +34,7 @@ impl Adapter {
         pods.count() + self.blind.nodes.len()
     }
 
-    /// Closes the node of a bound pod whose requests are unknown, or opens the node if they are known again.
+    /// Closes the node of a bound pod if the pod's requests are unknown. Opens the node when they are known again.
     pub(super) fn note_sight(&mut self, name: &PodName) {
         let Some(entry) = self.pods.get(name) else { return };
         let State::Bound(node) = &entry.state else { return };
@@ -87,7 +87,7 @@ impl Adapter {
         }
     }
 
-    /// Makes the cell drain the machine of a closed node, or stop draining the machine.
+    /// Makes the cell drain the machine of a closed node, and stop draining it when the node is open again.
     pub(super) fn shut(&mut self, node: &str) {
         let Some(id) = self.nodes.get(node).copied() else { return };
         let draining = self.blind.pods.contains_key(node) || self.blind.nodes.contains(node);

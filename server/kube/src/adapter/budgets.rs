@@ -1,7 +1,7 @@
-//! PodDisruptionBudgets, as their controller has computed them.
+//! PodDisruptionBudgets, with the values that their controller has computed.
 //!
-//! As in kube-scheduler, only `status.disruptionsAllowed` counts. Each chosen victim lowers its budgets until the controller
-//! writes them again, so two preemptions do not use the same disruption.
+//! As in kube-scheduler, only `status.disruptionsAllowed` counts. Each chosen victim lowers the budgets that apply to
+//! it, until the controller writes them again. So two preemptions do not use one disruption twice.
 
 use omega_cellstate::TaskSet;
 use omega_core::Job;
@@ -11,7 +11,7 @@ use omega_workload::kube::selector::labels_or_nothing;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Namespace and name.
+/// Namespace and name of a budget.
 type Key = (String, String);
 
 /// The budgets. Clones share them.
@@ -65,7 +65,8 @@ impl Budgets {
         self.with(|known| known.listed)
     }
 
-    /// Returns the current budgets; `None` before their first list, during which no pod may be preempted.
+    /// Returns the current budgets. Returns `None` before their first list has arrived; until then no pod may be
+    /// preempted.
     #[must_use]
     pub fn now(&self) -> Option<Vec<Budget>> {
         self.with(|known| known.listed.then(|| known.budgets.values().cloned().collect()))

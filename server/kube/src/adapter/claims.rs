@@ -1,7 +1,8 @@
 //! Claims that are bound together with their pod (`WaitForFirstConsumer`).
 //!
-//! For each unbound claim of a pod, the worker has reserved a free volume, or chosen that a new one is created. The adapter
-//! writes this choice to the API server. Once the controller has bound all claims, the adapter sends the pod's binding:
+//! For each unbound claim of a pod, the worker has reserved a free volume, or decided that a new volume is to be
+//! created. The adapter writes this choice to the API server. Once the controller has bound all claims, the adapter
+//! sends the pod's binding:
 //!
 //! ```text
 //!   decided ─▶ selected-node of the claim, or claimRef of the volume ─┬─▶ the controller binds ─▶ binding of the pod
@@ -9,8 +10,8 @@
 //!                                                                         over ─▶ decided anew
 //! ```
 //!
-//! As with kube-scheduler, a claim with a node in `selected-node` restricts its pods to this node, until its provisioner removes
-//! the annotation.
+//! As with kube-scheduler, a claim with a node in `selected-node` restricts its pods to this node, until its
+//! provisioner removes the annotation.
 
 use super::answer::Action;
 use super::preempt::Done;
@@ -22,7 +23,7 @@ use omega_workload::kube::live::Converter;
 use omega_workload::kube::storage::{SELECTED_NODE, is_bound};
 use std::collections::BTreeSet;
 
-/// Time for which a pod waits for its claims, in milliseconds: that of kube-scheduler's `VolumeBinding`.
+/// Time for which a pod waits for its claims, in milliseconds. It equals that of kube-scheduler's `VolumeBinding`.
 pub const CLAIMS_TIMEOUT_MS: u64 = 600_000;
 
 /// A binding that waits until the claims of its pod are bound.
@@ -30,9 +31,9 @@ pub const CLAIMS_TIMEOUT_MS: u64 = 600_000;
 pub(super) struct Waiting {
     binding: Binding,
     claims: Vec<Text>,
-    /// Claims for which the choice was written, or need not be.
+    /// Claims for which the choice was written, or needs no write.
     written: BTreeSet<Text>,
-    /// Claims whose annotation was already read back with the node's name.
+    /// Claims that the watch has already reported with this node in their annotation.
     seen: BTreeSet<Text>,
     /// Time at which the wait began; `None` before the first tick.
     since_ms: Option<u64>,
@@ -40,7 +41,7 @@ pub(super) struct Waiting {
     conflicts: u32,
 }
 
-/// A choice to be written.
+/// The volume for a claim, to be written to the API server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClaimChoice {
     /// The pod's binding, which is sent after the claim is bound.
@@ -51,15 +52,15 @@ pub struct ClaimChoice {
     pub claim: String,
     /// Uid of the claim.
     pub uid: String,
-    /// Version of the claim.
+    /// Resource version of the claim.
     pub version: String,
-    /// The volume and its resource version; `None` if a new volume is to be created.
+    /// Name and resource version of the chosen volume; `None` if a new volume is to be created.
     pub volume: Option<(String, String)>,
 }
 
 impl Adapter {
-    /// Handles a decided binding of a pod: returns it if it can be sent at once; otherwise it is sent when the pod's
-    /// claims are bound.
+    /// Returns a decided binding if it can be sent at once. Otherwise stores the binding and returns `None`; it is sent
+    /// when the pod's claims are bound.
     pub(super) fn bind_with_claims(&mut self, binding: Binding) -> Option<Binding> {
         let pod = &self.pods.get(&binding.pod)?.pod;
         let mut claims = Converter::claims(pod);
@@ -80,14 +81,14 @@ impl Adapter {
         None
     }
 
-    /// Handles a change of a claim, for the pods that wait for the claim.
+    /// Takes the next step for each pod that waits for a claim, after the claim has changed.
     pub(super) fn claim_changed(&mut self, claim: &Text) {
         let pods: Vec<PodName> =
             self.storage.waiting.get(claim).into_iter().flatten().cloned().collect();
         pods.iter().for_each(|pod| self.advance(pod));
     }
 
-    /// Ends a pod's wait for its claims.
+    /// Ends a pod's wait for its claims. Returns its binding and progress, if it waited.
     pub(super) fn stop_waiting(&mut self, name: &PodName) -> Option<Box<Waiting>> {
         let waiting = self.pods.get_mut(name)?.waiting.take()?;
         for claim in &waiting.claims {
@@ -179,7 +180,7 @@ impl Adapter {
         Step::Waits
     }
 
-    /// Whether a claim of a decided pod is gone, or a volume that was chosen for the claim.
+    /// Whether a claim of a decided pod is gone, or has lost the volume that was chosen for it.
     pub(super) fn lacks_volume(&self, name: &PodName) -> bool {
         let claims = self.pods.get(name).map(|entry| Converter::claims(&entry.pod));
         claims.into_iter().flatten().any(|claim| match self.storage.claims.get(&claim) {
@@ -188,7 +189,7 @@ impl Adapter {
         })
     }
 
-    /// Whether an object is an unbound claim whose controller waits for the scheduler's choice.
+    /// Whether a claim is unbound, and its controller waits for the scheduler's choice of a node.
     fn awaits_choice(&self, object: &PersistentVolumeClaim) -> bool {
         let class = self.storage.classes.get(object.spec.class.as_deref().unwrap_or_default());
         let waits = class.is_some_and(|class| class.binding_mode != BindingMode::Immediate);
@@ -200,7 +201,7 @@ impl Adapter {
         self.storage.list.claim(claim).and_then(|state| state.volume)
     }
 
-    /// Returns what an unbound claim needs from the scheduler.
+    /// Returns the step that an unbound claim needs from the scheduler.
     fn need(&self, object: &PersistentVolumeClaim, claim: &Text, binding: &Binding) -> Need {
         if !self.awaits_choice(object) {
             return Need::Nothing;
@@ -231,7 +232,7 @@ impl Adapter {
             Done::Done => None,
             Done::Throttled(ms) => Some(Action::Claim(choice, now_ms + ms)),
             Done::Unknown => Some(Action::Claim(choice, now_ms + 1000)),
-            // The object has changed in the meantime. The choice is written again from the new version, at the next
+            // The object has changed since it was read. The choice is written again with the new version, at the next
             // change or tick.
             Done::Gone if waiting.conflicts < super::answer::FAILURES_MAX => {
                 waiting.conflicts += 1;
@@ -248,7 +249,7 @@ impl Adapter {
         }
     }
 
-    /// Checks the time limits of pods that wait for claims.
+    /// Gives up pods whose wait for claims has taken too long, and takes the next step for the others.
     pub(super) fn tick_claims(&mut self, now_ms: u64) {
         let pods: BTreeSet<PodName> = self.storage.waiting.values().flatten().cloned().collect();
         for name in pods {
@@ -273,14 +274,15 @@ impl Adapter {
     }
 }
 
-/// The need of an unbound claim for a step of the scheduler.
+/// The step that an unbound claim needs from the scheduler.
 enum Need {
     /// The controller binds the claim without a choice.
     Nothing,
     /// The choice is to be written.
     Choice(Box<ClaimChoice>),
-    /// The chosen volume was deleted, or another claim has it. A new volume in its place might be impossible on the node, and
-    /// the claim would be tied to the node for ever.
+    /// The pod must be decided again, because the chosen volume was deleted, or another claim has it. If a new volume
+    /// were requested in its place, the node might not be able to have one, and the claim would be tied to the node for
+    /// ever.
     Decision,
 }
 

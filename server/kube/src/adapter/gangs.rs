@@ -1,12 +1,12 @@
 //! Pods of a group that are bound together or not at all: the gangs of `PodGroup`, scheduling.k8s.io/v1alpha2.
 //!
-//! While a group has fewer placed pods than its minimum, its pending pods are one job of the cell, a gang: one transaction
-//! places as many as are missing, or none. Then one batch of commands gives each placed pod a job of its own, so that it is
-//! like any other pod.
+//! While a group has fewer placed pods than its minimum, its pending pods are one job of the cell, a gang. One
+//! transaction places as many pods as are missing, or none. Then one batch of commands gives each placed pod a job of
+//! its own, as any other pod has.
 //!
 //! | the group | its pending pods |
 //! |---|---|
-//! | is not known, has too few pods, or a rule that is not supported | are held |
+//! | is not known, has too few pods, or has a rule that is not supported | are held |
 //! | has fewer placed pods than its minimum | are a gang |
 //! | has enough placed pods, or no minimum | are single pods |
 
@@ -30,15 +30,15 @@ pub(super) struct Gangs {
     jobs: BTreeMap<JobId, Text>,
 }
 
-/// Whether the API server has groups, as far as is known.
+/// The state of the API for groups.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum GroupApi {
-    /// The API server has not answered whether it serves groups, or has not sent its first list of groups.
+    /// It is not known yet whether the API server serves groups, or the first list of groups has not arrived.
     #[default]
     Unknown,
     /// The API server does not serve groups.
     Absent,
-    /// The groups are listed.
+    /// The API server has sent its list of groups.
     Listed,
 }
 
@@ -57,7 +57,7 @@ enum Plan {
     Single,
 }
 
-/// A condition of a group that is to be written to the group's status.
+/// A condition to be written into the status of a group.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GroupCondition {
     /// Namespace of the group.
@@ -130,7 +130,7 @@ impl Adapter {
         pod.spec.scheduling_group.is_some()
     }
 
-    /// Records a pod among the pods of its group.
+    /// Adds a pod to the pods of its group, if it has one.
     pub(super) fn join_group(&mut self, name: &PodName) {
         let group = self.pods.get(name).and_then(|entry| group_of(&entry.pod));
         if let Some(group) = group {
@@ -152,7 +152,7 @@ impl Adapter {
         self.settle_group(&group);
     }
 
-    /// Updates the gang of a pod's group to the group's present state.
+    /// Updates the jobs of a group's pending pods to the group's present state.
     pub(super) fn settle_group_of(&mut self, name: &PodName) {
         if let Some(group) = self.pods.get(name).and_then(|entry| group_of(&entry.pod)) {
             self.settle_group(&group);
@@ -243,7 +243,7 @@ impl Adapter {
         Plan::Gang(u32::try_from(missing).unwrap_or(u32::MAX))
     }
 
-    /// Makes the pods of a group one pending job, unless they already are.
+    /// Makes the pending pods of a group one job, unless they already are one job in this form.
     fn submit_gang(&mut self, group: &Text, ready: Vec<PodName>, missing: u32) {
         let Some((job, pods)) = self.gang(&ready, missing) else {
             let rule = format!(
@@ -264,7 +264,7 @@ impl Adapter {
         }
         self.dissolve(group);
         for name in &ready {
-            // A pod that was single until now may have room of its own, which would be missing for the gang.
+            // A single pod may have kept room of its own. That room would be missing for the gang.
             self.give_nomination_up(name);
             self.replace(name, None);
             self.set(name, State::Pending);
@@ -284,8 +284,8 @@ impl Adapter {
         }
     }
 
-    /// Returns the job of a gang, and its pods in the order of the tasks; `None` if the pods have more different
-    /// specifications than a job may have groups.
+    /// Returns the job of a gang, and its pods in the order of the job's tasks. Returns `None` if the pods have more
+    /// different specifications than a job may have groups.
     fn gang(&self, ready: &[PodName], missing: u32) -> Option<(Job, Vec<PodName>)> {
         let mut kinds: Vec<(TaskGroup, Vec<PodName>)> = Vec::new();
         let mut whole: Option<Job> = None;
@@ -298,8 +298,8 @@ impl Adapter {
                 None => kinds.push((group, vec![name.clone()])),
             }
             match &mut whole {
-                // The gang gets the lowest priority of its pods, so that a group cannot be scheduled earlier by one
-                // important pod.
+                // The gang gets the lowest priority of its pods. Otherwise one important pod would make the whole group
+                // important.
                 Some(whole) => whole.precedence = whole.precedence.min(job.precedence),
                 None => whole = Some(job),
             }
@@ -325,8 +325,8 @@ impl Adapter {
         let _ = self.cell.apply(Command::KillJob { job: pending.job });
     }
 
-    /// Handles accepted claims of a gang: gives each placed pod its own job, and binds it. Returns whether the job is a
-    /// gang.
+    /// Gives each placed pod of a gang its own job and binds it, after the gang's claims were accepted. Returns whether
+    /// the job is a gang.
     pub(super) fn gang_decided(&mut self, job: JobId) -> bool {
         let Some(group) = self.gangs.jobs.get(&job).cloned() else { return false };
         let Some(pending) = self.gangs.pending.get(&group) else { return false };
@@ -341,13 +341,14 @@ impl Adapter {
         if places.is_empty() {
             return true;
         }
-        // A pod whose volume is gone would be decided again later, without the others.
+        // If one pod's volume is gone, that pod would be decided again later, without the others. So the whole gang is
+        // dissolved.
         if places.iter().any(|(name, _)| self.lacks_volume(name)) {
             self.dissolve(&group);
             self.settle_group(&group);
             return true;
         }
-        // No worker schedules jobs with this scheduler name, so they stay pending until they are adopted.
+        // No worker schedules jobs with this scheduler name, so the jobs stay pending until they are adopted.
         let mut submit = Vec::new();
         for (name, _) in &places {
             self.submitted += 1;
@@ -389,7 +390,8 @@ impl Adapter {
         true
     }
 
-    /// Records that a gang does not fit. Returns the reason for its pods, in words.
+    /// Requests that the group's status says that its gang does not fit. Returns the reason as a text for its pods;
+    /// `None` if the job is no gang.
     pub fn gang_unplaced(&mut self, job: JobId) -> Option<String> {
         let group = self.gangs.jobs.get(&job)?.clone();
         let missing = self.gangs.pending.get(&group)?.spec.gang_min?;
@@ -401,7 +403,7 @@ impl Adapter {
         Some(why)
     }
 
-    /// Requests that a group's status shows a condition, unless the status already does.
+    /// Requests that a condition is written into a group's status, unless the status already has it.
     fn show_group(&mut self, group: &Text, unschedulable: Option<String>) {
         let Some(known) = self.gangs.groups.get(group) else { return };
         let (status, message) = match &unschedulable {

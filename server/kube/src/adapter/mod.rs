@@ -1,8 +1,8 @@
 //! The step machine between the API server and the cell. It does no I/O and reads no clock.
 //!
-//! Events of watches become commands of the cell. A claim that the cell accepted becomes a [`Binding`]; its pod is
-//! *assumed* on the node until the watch reports it as bound, so its room is never given to another pod. [`answer`] has
-//! the rules for answers of the API server.
+//! Events of watches become commands of the cell. A claim that the cell accepted becomes a [`Binding`]. The pod is
+//! *assumed* on its node until the watch reports it as bound, so no other pod gets its room. [`answer`] has the rules
+//! for answers of the API server.
 //!
 //! In reading order: [`types`], `nodes`, `place`, [`answer`], `blind`, `overcommit`, `namespaces`, [`preempt`],
 //! `nominations`, [`budgets`], [`storage`], [`claims`], [`gangs`].
@@ -41,7 +41,7 @@ use std::sync::Arc;
 /// Scheduler name under which the adapter itself commits to the cell.
 const NAME: &str = "omega-kube/adapter";
 
-/// A pod as the adapter knows it.
+/// A pod, with the state that the adapter keeps for it.
 #[derive(Debug)]
 struct Entry {
     pod: Arc<Pod>,
@@ -50,15 +50,15 @@ struct Entry {
     job: Option<JobId>,
     /// Number of failed bindings of the current decision.
     failures: u32,
-    /// Number of times the pod was parked, for the backoff.
+    /// Number of times that the pod was parked, which determines its backoff.
     parked: u32,
     /// Room that is kept for the pod on a node.
     nomination: Option<Box<Nomination>>,
-    /// Whether the pod is held for a reason that its owner is told.
+    /// Whether the reason for which the pod is held must be reported to its owner.
     refused: bool,
     /// The pod's binding, if it waits for volume claims.
     waiting: Option<Box<Waiting>>,
-    /// The node of the pod's last nomination, so that a node whose nomination failed is not tried again.
+    /// The node of the pod's last nomination. It is not tried again if that nomination failed.
     tried: String,
 }
 
@@ -71,25 +71,25 @@ pub struct Adapter {
     jobs: BTreeMap<JobId, PodName>,
     nodes: BTreeMap<String, MachineId>,
     names: BTreeMap<MachineId, String>,
-    /// Names of the pods on each node, including nodes that do not exist (yet).
+    /// Names of the pods on each node. The node itself need not exist.
     on_node: BTreeMap<String, BTreeSet<PodName>>,
-    /// Jobs that keep room for a pod, with the pod's name.
+    /// Jobs that keep room on a node, each with the pod for which it does.
     rooms: BTreeMap<JobId, PodName>,
     budgets: Budgets,
     storage: Storage,
     gangs: Gangs,
-    /// Whether this process is the leader, and so may preempt.
+    /// Whether this process may preempt: it is the leader, and preemption is switched on.
     leads: bool,
-    /// Whether this process is the leader, and so tells users why pods are held.
+    /// Whether this process reports to users why pods are held. Only the leader does.
     tells: bool,
     /// Id of the adapter in the cell, and the number of its last transaction.
     scheduler: SchedulerId,
     transactions: u64,
-    /// Nodes that accept no pods, because the requests of the pods on them are not known.
+    /// Nodes that accept no pods, because the node or the requests of a pod on it are not known.
     blind: Blind,
     /// Pods whose rules depend on the labels of namespaces.
     selecting: BTreeSet<PodName>,
-    /// Whether the first list is being handled. Pods that are bound in this list are not counted as foreign bindings.
+    /// Whether the first list is being handled. Pods that are bound in this list do not count as bound by others.
     starting: bool,
     submitted: u64,
     decisions: u64,
@@ -100,11 +100,11 @@ pub struct Adapter {
 }
 
 impl Adapter {
-    /// Creates the adapter of an empty cell with the kinds of the converter.
+    /// Creates an adapter with an empty cell, which has the converter's resource kinds.
     #[must_use]
     pub fn new(converter: Converter, settings: Settings) -> Adapter {
         let cell = SharedCell::new(Cell::new(converter.kinds().clone()));
-        // An empty cell accepts every name.
+        // This cannot fail, because an empty cell accepts every name.
         let (scheduler, transactions) = cell.register(NAME.into()).unwrap_or_default();
         Adapter {
             cell,
@@ -193,7 +193,7 @@ impl Adapter {
         self.pods.values().filter(|entry| of(&entry.state)).count()
     }
 
-    /// Returns the number of pods that are pending, assumed, and parked.
+    /// Returns three numbers of pods: pending, assumed, and parked.
     #[must_use]
     pub fn queues(&self) -> [usize; 3] {
         let mut counts = [0; 3];
@@ -272,8 +272,9 @@ impl Adapter {
     pub fn pods_listed(&mut self, mut pods: Vec<Arc<Pod>>, at: &str) {
         let at = version(at);
         self.starting = self.pods.is_empty();
-        // Among pods with equal priority, the older one is more important, and jobs are numbered in this order.
-        // Kubernetes writes all times in one format, whose alphabetical order is that of the times.
+        // With equal priority, preemption treats the pod with the lower job number as more important. So pods get their
+        // job numbers in the order of their start. Kubernetes writes all times in one format, so their alphabetical
+        // order is their order in time.
         pods.sort_by(|a, b| {
             let is_open = |pod: &Pod| pod.status.started.is_empty();
             is_open(a).cmp(&is_open(b)).then_with(|| a.status.started.cmp(&b.status.started))
@@ -293,8 +294,9 @@ impl Adapter {
         nominated.iter().for_each(|name| self.follow_nomination(name));
     }
 
-    /// Handles an accepted claim, and returns its binding. Returns `None` if the pod or the node has changed since, or
-    /// if the binding waits for volume claims. The bindings of a gang are among the effects.
+    /// Handles an accepted claim. Returns the binding of its pod; `None` if the pod or the node has changed since, or
+    /// if the binding waits for volume claims. For a gang it also returns `None`, and the bindings are among the
+    /// effects.
     pub fn decided(&mut self, task: TaskId, machine: MachineId) -> Option<Binding> {
         if self.gang_decided(task.job) {
             return None;
@@ -309,7 +311,7 @@ impl Adapter {
             return None;
         }
         let binding = self.assume(&name, node);
-        // A nominated pod that was placed on another node no longer needs the room that was kept for it.
+        // The pod may have been nominated to another node. It no longer needs the room that is kept there.
         self.drop_nomination(&name);
         self.bind_with_claims(binding?)
     }

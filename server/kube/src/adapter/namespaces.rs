@@ -25,8 +25,8 @@ impl Adapter {
         }
     }
 
-    /// Updates the jobs of pods whose rules depend on labels of namespaces. A pod whose binding is in flight is updated
-    /// when the watch reports it as bound.
+    /// Updates the jobs of pods whose rules depend on labels of namespaces. If the binding of a pod is in flight, its
+    /// job is updated later, when the watch reports the pod as bound.
     fn select_again(&mut self) {
         let pods: Vec<PodName> = self.selecting.iter().cloned().collect();
         pods.iter().for_each(|pod| self.settle(pod));

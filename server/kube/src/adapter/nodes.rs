@@ -11,8 +11,8 @@ impl Adapter {
         let name = &node.metadata.name;
         self.note_node_sight(name, node.metadata.unreadable.as_ref());
         if node.metadata.unreadable.is_some() {
-            // The machine keeps its last known form. A node that was never read completely has no machine, so it gets
-            // no pods.
+            // The machine keeps its last form. If no form of the node could be read completely, there is no machine, so
+            // the node gets no pods.
             self.shut(name);
             return;
         }
@@ -20,8 +20,8 @@ impl Adapter {
         if let Some(id) = self.nodes.get(name).copied() {
             let same =
                 self.cell.read(|cell| cell.machine(id).is_some_and(|m| **m.machine == machine));
-            // Kubelets write a node's status every few minutes, mostly without a change, so an equal machine is not
-            // updated.
+            // Kubelets write a node's status every few minutes, usually without a change. If the machine is equal, it
+            // is not updated.
             if !same && let Err(why) = self.cell.apply(Command::UpdateMachine { id, machine }) {
                 tracing::warn!(node = %name, %why, "the cell rejects the node's change");
             }

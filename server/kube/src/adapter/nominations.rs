@@ -1,9 +1,9 @@
 //! Nominations: room that is kept on a node for a pod until the victims of its preemption are gone.
 //!
-//! The room is a separate job, placed on the node in addition to the victims. So the machine has more allocated than the
-//! node, and no worker takes the room that the victims leave. The pod itself stays pending. If other nodes get room for
-//! it, it goes there, as with kube-scheduler. When the victims are gone, a transaction that checks everything again
-//! replaces the room by the pod.
+//! The room is a separate job, placed on the node in addition to the victims. So more is allocated on the machine than
+//! on the node, and no worker takes the room that the victims leave. The pod itself stays pending. If another node gets
+//! enough room first, the pod is placed there, as with kube-scheduler. When the victims are gone, a transaction checks
+//! everything again and replaces the room by the pod.
 //!
 //! | nomination | room | victims |
 //! |---|---|---|
@@ -24,19 +24,19 @@ use std::collections::BTreeMap;
 /// Where a nomination comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Origin {
-    /// The adapter made it.
+    /// The adapter made the nomination.
     Ours,
     /// The nomination was found in the status of one of our pods.
     Found,
-    /// The nomination is that of another scheduler's pod.
+    /// The nomination was found in the status of another scheduler's pod.
     Foreign,
 }
 
-/// Victims that must be gone before the pod is bound, with their uids.
+/// A nomination of a pod to a node.
 #[derive(Debug)]
 pub(super) struct Nomination {
     pub(super) node: String,
-    /// The job that keeps the room on the node.
+    /// Victims that must be gone before the pod is bound, each with its uid.
     pub(super) victims: BTreeMap<PodName, String>,
     /// The job that keeps the room.
     pub(super) room: JobId,
@@ -65,19 +65,18 @@ impl Adapter {
         nomination.into_iter().flat_map(|nomination| nomination.victims.keys())
     }
 
-    /// Updates the room that is kept for an unbound pod to the nomination in the pod's status.
+    /// Makes the room that is kept for an unbound pod match the nomination in the pod's status.
     pub(super) fn follow_nomination(&mut self, name: &PodName) {
         let Some(entry) = self.pods.get(name).filter(|_| !self.starting) else { return };
         let node = entry.pod.status.nominated_node.clone();
         let origin = match &entry.state {
-            // Only workers reserve volumes and place gangs, so pods with claims and pods of gangs are not nominated
-            // here.
+            // Workers place the pods of a group together, so these pods are not nominated here.
             State::Pending if Adapter::is_grouped(&entry.pod) => return,
             State::Pending if self.settings.preempts => Origin::Found,
             State::Held(_) if !self.is_ours(entry) && entry.pod.metadata.deleted.is_none() => {
                 Origin::Foreign
             }
-            // Room for a nomination that was made here is kept until the pod is bound or gone.
+            // A nomination that was made here keeps its room until the pod is bound or gone.
             State::Pending | State::Parked { .. } | State::Assumed { .. } => return,
             State::Held(_) | State::Bound(_) => {
                 self.drop_nomination(name);
@@ -118,7 +117,7 @@ impl Adapter {
         lower.map(|(other, entry)| (other.clone(), entry.pod.metadata.uid.clone())).collect()
     }
 
-    /// Returns the job that keeps the room of a pod.
+    /// Returns a new job that will keep the room of a pod.
     pub(super) fn room_for(&mut self, name: &PodName) -> Option<Job> {
         let entry = self.pods.get(name)?;
         self.submitted += 1;
@@ -134,7 +133,7 @@ impl Adapter {
         entry.nomination = Some(Box::new(nomination));
     }
 
-    /// Removes a nomination, and the job that keeps its room.
+    /// Removes and returns the nomination of a pod, and kills the job that keeps its room.
     pub(super) fn drop_nomination(&mut self, name: &PodName) -> Option<Box<Nomination>> {
         let nomination = self.pods.get_mut(name)?.nomination.take()?;
         self.rooms.remove(&nomination.room);
@@ -142,7 +141,7 @@ impl Adapter {
         Some(nomination)
     }
 
-    /// Removes a nomination; if it was made here, also requests its removal from the pod's status.
+    /// Removes the nomination of a pod. If it was made here, also requests its removal from the pod's status.
     pub(super) fn give_nomination_up(&mut self, name: &PodName) {
         let dropped = self.drop_nomination(name);
         if dropped.is_some_and(|nomination| nomination.origin == Origin::Ours) {
@@ -150,7 +149,7 @@ impl Adapter {
         }
     }
 
-    /// Requests that the pod's status names this node, or no node.
+    /// Requests a change of the nominated node in the pod's status; `None` removes the node.
     pub(super) fn show_nomination(&mut self, name: &PodName, node: Option<String>) {
         let Some(entry) = self.pods.get(name) else { return };
         let uid = entry.pod.metadata.uid.clone();
@@ -165,7 +164,7 @@ impl Adapter {
         names.iter().for_each(|name| self.give_nomination_up(name));
     }
 
-    /// Records that a pod is gone, and binds the nominated pods that waited for this.
+    /// Records that a victim is gone, and binds the nominated pods that waited for it.
     pub(super) fn victim_left(&mut self, victim: &PodName) {
         let mut freed = Vec::new();
         for name in self.rooms.values() {
@@ -179,8 +178,8 @@ impl Adapter {
         freed.iter().for_each(|name| self.bind_if_free(name));
     }
 
-    /// Binds a nominated pod to the room that is kept for it, if all victims are gone. If the pod does not fit any
-    /// more, it is scheduled anew.
+    /// Binds a nominated pod in the room that is kept for it, if all victims are gone. If the pod no longer fits, it is
+    /// scheduled anew.
     pub(super) fn bind_if_free(&mut self, name: &PodName) {
         let Some(entry) = self.pods.get(name).filter(|_| self.leads) else { return };
         let (Some(job), Some(nomination)) = (entry.job, &entry.nomination) else { return };
@@ -195,7 +194,7 @@ impl Adapter {
             .transaction(vec![Claim::new(task, machine, SequenceNumber::default())], Vec::new());
         let reserved = self.reserve(name, task, machine);
         if reserved {
-            // The room's job has ended, so dropping the nomination only removes its records.
+            // The batch kills the room's job, so dropping the nomination only removes its records.
             self.cell.apply_all([Command::KillJob { job: room }, Command::Commit(claim)]);
         }
         let placed = self.cell.read(|cell| cell.task(task));
@@ -210,7 +209,7 @@ impl Adapter {
         }
     }
 
-    /// Assumes a pod on the node where the cell placed it, and returns its binding.
+    /// Records that the cell placed a pod on a node, and returns the pod's binding.
     pub(super) fn assume(&mut self, name: &PodName, node: String) -> Option<Binding> {
         self.decisions += 1;
         let decision = self.decisions;
@@ -222,7 +221,7 @@ impl Adapter {
         Some(Binding { decision, pod: name.clone(), uid, node })
     }
 
-    /// Returns an all-or-nothing transaction that the adapter itself commits.
+    /// Returns an all-or-nothing transaction of the adapter's own scheduler.
     pub(super) fn transaction(
         &mut self,
         claims: Vec<Claim>,

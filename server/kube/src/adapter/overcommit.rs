@@ -1,11 +1,11 @@
-//! Overcommit by other schedulers, which is possible because the API server accepts a binding to a full node.
+//! Nodes that other schedulers overcommit. The API server accepts a binding even to a full node.
 
 use super::{Adapter, Effect, PodName, Remark, State};
 use omega_cellstate::{Cell, MachineState};
 use omega_core::{JobId, KindId, MachineId};
 
 impl Adapter {
-    /// Counts and reports a foreign binding, if the pods of the node now request more than the node has.
+    /// Counts and reports another scheduler's binding, if the pods of its node now request more than the node has.
     pub(super) fn note_overcommit(&mut self, name: &PodName) {
         let Some(State::Bound(node)) = self.state(name) else { return };
         let Some(id) = self.nodes.get(node).copied() else { return };
@@ -37,8 +37,8 @@ impl Adapter {
     }
 }
 
-/// Returns the resources of which a machine's pods request more than it has, as `cpu 4500 of 4000`. `rooms` are jobs on
-/// the machine that are not pods.
+/// Returns the overcommitted resources of a machine, such as `cpu 4500 of 4000`; empty if there are none. `rooms` are
+/// jobs on the machine that are not pods, and are left out.
 fn excess(cell: &Cell, machine: &MachineState<'_>, rooms: &[JobId]) -> String {
     if machine.free.iter().all(|free| *free >= 0) {
         return String::new();

@@ -6,7 +6,7 @@ use omega_core::{Command, Job, JobId, MachineId, Outcome, PlacementRules, TaskGr
 use omega_workload::kube::api::Pod;
 use std::sync::Arc;
 
-/// The scheduler name of jobs that are already bound; no worker schedules such jobs.
+/// Scheduler name of jobs whose pods are already bound. No worker schedules such jobs.
 pub(super) const PLACED: &str = "omega-kube/bound";
 
 impl Adapter {
@@ -23,7 +23,7 @@ impl Adapter {
             State::Parked { .. } => (false, true),
             _ => (false, false),
         };
-        // If the binding of the pod is in flight, its answer or the watch updates the job.
+        // The binding of an assumed pod is in flight. Its answer or the watch will update the job.
         if assumed {
             return;
         }
@@ -39,7 +39,7 @@ impl Adapter {
         self.settle_group_of(name);
     }
 
-    /// Returns the reason why a pod is not scheduled by this program, if there is one.
+    /// Returns the reason why this program does not schedule a pod; `None` if it does.
     pub(super) fn held(&self, pod: &Pod) -> Option<Hold> {
         let scheduler = scheduler_of(pod);
         if !self.settings.scheduler_names.contains(scheduler) {
@@ -64,7 +64,7 @@ impl Adapter {
         obstacle.or_else(|| self.storage_obstacle(pod).map(Hold::Quiet))
     }
 
-    /// Holds a pod, and reports the reason to the pod's owner if it is new.
+    /// Holds a pod. If the reason is new and the owner can remove it, reports it to the owner.
     pub(super) fn hold(&mut self, name: &PodName, why: Hold) {
         let Some(entry) = self.pods.get_mut(name) else { return };
         let (why, refused) = match why {
@@ -79,7 +79,7 @@ impl Adapter {
         entry.state = state;
     }
 
-    /// Begins to report to the owners of held pods the reasons why they are held.
+    /// Starts to report the reasons why pods are held, beginning with all pods that are held now.
     pub(super) fn tell_all(&mut self) {
         self.tells = true;
         let held = self.pods.iter().filter_map(|(name, entry)| match &entry.state {
@@ -89,7 +89,7 @@ impl Adapter {
         self.effects.extend(held);
     }
 
-    /// Makes a pod a pending task, unless it already is one in this form.
+    /// Makes a pod a pending task of the cell, unless it already is one with an equal job.
     pub(super) fn submit(&mut self, name: &PodName) {
         let Some(entry) = self.pods.get(name) else { return };
         let scheduler = scheduler_of(&entry.pod);
@@ -109,7 +109,7 @@ impl Adapter {
         self.set(name, if submitted { State::Pending } else { rejected() });
     }
 
-    /// Records that a pod is bound to a node, whichever scheduler bound it.
+    /// Records that a pod is bound to a node, by this or another scheduler.
     fn bound(&mut self, name: &PodName, node: &str) {
         let Some(entry) = self.pods.get(name) else { return };
         let job = self.converter.job(&entry.pod, "".into(), PLACED.into());
@@ -125,7 +125,7 @@ impl Adapter {
         self.set(name, State::Bound(node.to_owned()));
         self.on_node.entry(node.to_owned()).or_default().insert(name.clone());
         self.place(name, job);
-        // The kept room is removed only after the pod is placed, so that no worker sees the node without both.
+        // The kept room is removed only after the pod is placed, so that no worker finds both missing.
         self.drop_nomination(name);
         self.settle_group_of(name);
         self.note_sight(name);
@@ -150,7 +150,8 @@ impl Adapter {
         if self.pods.get(name).is_some_and(|entry| entry.job.is_some()) {
             return;
         }
-        // If the cell rejects the pod's rules, the pod is placed without rules, because it still uses resources.
+        // The cell rejects the job, probably because of the pod's rules. The pod uses resources in any case, so it is
+        // placed without rules.
         let Some(group) = job.groups.first() else { return };
         let bare = TaskGroup { rules: PlacementRules::default(), ..group.clone() };
         self.replace(name, Some((Job { groups: vec![bare], ..job }, Some(machine))));
@@ -167,7 +168,7 @@ impl Adapter {
         self.cell.read(|cell| cell.task(task)).and_then(|state| state.machine())
     }
 
-    /// Whether the cell has the pod's job in this form.
+    /// Whether the cell's job of a pod equals this one.
     fn is_same(&self, entry: &Entry, job: &Job) -> bool {
         let Some(id) = entry.job else { return false };
         self.cell.read(|cell| {
@@ -180,8 +181,8 @@ impl Adapter {
         })
     }
 
-    /// Replaces a pod's job by one batch of commands: the new job is placed before the old one ends, so no worker takes the
-    /// room in between.
+    /// Replaces a pod's job, or only removes it if `job` is `None`. The commands are one batch that places the new job
+    /// before the old one ends, so no worker takes the room in between.
     pub(super) fn replace(&mut self, name: &PodName, job: Option<(Job, Option<MachineId>)>) {
         let Some(entry) = self.pods.get_mut(name) else { return };
         let old = entry.job.take();

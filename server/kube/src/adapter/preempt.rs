@@ -6,8 +6,8 @@
 //!  all victims gone ──check──▶ Binding
 //! ```
 //!
-//! The cell checks the proposal by a transaction that evicts the victims and claims their room. The same batch of commands
-//! adopts the victims again, because they run until their kubelet reports their end.
+//! The cell checks the proposal: a transaction evicts the victims and claims their room. In the same batch of commands
+//! the victims are adopted again, because they run until their kubelet reports their end.
 
 use super::answer::Action;
 use super::nominations::{Nomination, Origin};
@@ -16,10 +16,10 @@ use omega_core::{Claim, Command, Job, JobId, MachineId, Outcome, SequenceNumber,
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// Delay in milliseconds before a pod is tried again whose victims may not be deleted.
+/// Delay in milliseconds before a pod is tried again, if the API server refused to delete one of its victims.
 const REFUSED_MS: u64 = 30_000;
 
-/// Victims whose deletion would let a pod fit.
+/// A proposal: victims whose deletion would let a pod fit on a machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Proposal {
     /// The pod that would fit.
@@ -39,7 +39,7 @@ pub struct Proposal {
 pub enum Verdict {
     /// The pod is nominated.
     Nominated,
-    /// The cluster has changed since the proposal. The caller makes another one.
+    /// The cluster has changed since the proposal was made. The caller must make another one.
     Again,
     /// The pod does not need to be scheduled any more.
     Obsolete,
@@ -65,30 +65,30 @@ pub struct Eviction {
     pub uid: String,
     /// The pod for which the victim is deleted.
     pub by: PodName,
-    /// Uid of that pod.
+    /// Uid of the pod in `by`.
     pub by_uid: String,
-    /// Scheduler of that pod, for the condition.
+    /// Scheduler of the pod in `by`, named in the victim's condition.
     pub scheduler: String,
     /// Node of the victim.
     pub node: String,
 }
 
-/// The outcome of a request about a nomination or a victim.
+/// The outcome of a request about a nomination, a victim, a claim or a group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Done {
     /// The request was carried out.
     Done,
-    /// The pod is gone, or another pod has its name.
+    /// The object is gone, or another object has its name.
     Gone,
     /// The API server rejected the request for now; it may be sent again after this many milliseconds.
     Throttled(u64),
     /// The API server rejected the request permanently.
     Refused,
-    /// No answer, or an answer after which the request may or may not have had its effect.
+    /// No answer, or an answer that leaves open whether the request had its effect.
     Unknown,
 }
 
-/// A job that a proposal would remove from its machine.
+/// A job that must leave its machine for a proposal.
 enum Victim {
     /// A pod that is bound.
     Pod(PodName, Arc<Job>),
@@ -107,7 +107,7 @@ impl Adapter {
         self.leads && self.budgets.are_listed() && self.pods.get(name).is_some_and(able)
     }
 
-    /// Handles a proposal.
+    /// Carries out a proposal, if it is still valid.
     pub fn preempt(&mut self, proposal: &Proposal) -> Verdict {
         let Proposal { pod: name, job, machine, .. } = proposal;
         let current = self.pods.get(name).is_some_and(|entry| entry.job == Some(*job));
@@ -163,8 +163,8 @@ impl Adapter {
         proposal.victims.iter().map(victim).collect()
     }
 
-    /// Keeps room for the pod on the machine of its victims, if the pod fits without them. All commands are applied as
-    /// one batch, so no worker sees the room free.
+    /// Places a job that keeps room for the pod on the machine of its victims, if the pod fits without them. Returns
+    /// that job. All commands are one batch, so no worker finds the room free.
     fn make_room(&mut self, proposal: &Proposal) -> Option<JobId> {
         let machine = proposal.machine;
         let task = |job| TaskId { job, index: 0 };
@@ -174,7 +174,7 @@ impl Adapter {
         let claim = Claim::new(task(room), machine, SequenceNumber::default());
         let transaction = self.transaction(vec![claim], evictions);
         let mut commands = vec![Command::SubmitJob(job), Command::Commit(transaction)];
-        // After a conflict the victims are still placed, and then adopting them changes nothing.
+        // After a conflict the victims are still placed. Adopting them then changes nothing.
         let stay = proposal.victims.iter().filter(|job| !self.rooms.contains_key(job));
         commands.extend(stay.map(|job| Command::AdoptTask { task: task(*job), machine }));
         let outcomes = self.cell.apply_all(commands);
@@ -240,7 +240,7 @@ impl Adapter {
         }
     }
 
-    /// Gives up the nominations that wait for a victim that may not be deleted.
+    /// Gives up the nominations that wait for this victim, because the API server refuses to delete it.
     fn put_off(&mut self, eviction: &Eviction, now_ms: u64) {
         let waits = |name: &&PodName| {
             let kept = self.pods.get(*name).and_then(|entry| entry.nomination.as_ref());

@@ -1,7 +1,7 @@
-//! Mirror of the storage objects, which is the list of volumes in which workers make reservations.
+//! Mirror of the storage objects. From it the list of volumes is made, in which workers make reservations.
 //!
-//! Pods with claims are held until all kinds of objects are listed, because a decision that does not know the limits of
-//! nodes could be wrong. Other pods do not wait.
+//! Pods with claims are held until all kinds of objects are listed. Before that, the limits of nodes are not known, and
+//! a decision could be wrong. Other pods are not held.
 
 use super::place::PLACED;
 use super::{Adapter, PodName, State};
@@ -25,7 +25,7 @@ pub enum StoredKind {
     Volume,
     /// `StorageClass`.
     Class,
-    /// `CSINode`: drivers of a node, with their limits.
+    /// `CSINode`: the drivers of a node, with their volume limits.
     CsiNode,
     /// `CSIDriver`.
     Driver,
@@ -114,7 +114,7 @@ pub(super) struct Storage {
     pub(super) volumes: BTreeMap<Text, PersistentVolume>,
     pub(super) classes: BTreeMap<Text, StorageClass>,
     nodes: BTreeMap<Text, CsiNode>,
-    /// Pods that wait until a claim is bound, by the name of the claim.
+    /// For each claim, by name, the pods that wait until the claim is bound.
     pub(super) waiting: BTreeMap<Text, BTreeSet<PodName>>,
 }
 
@@ -175,7 +175,7 @@ impl Storage {
         }
     }
 
-    /// Records the limits of the drivers on a node, and the drivers' topology for their storage classes.
+    /// Records the volume limits of the drivers on a node, and the drivers' topology for their storage classes.
     fn put_node(&mut self, name: Text, node: CsiNode) {
         self.drop_limits(&name);
         for (driver, limit) in storage::limits(&node) {
@@ -270,7 +270,7 @@ impl Adapter {
         self.storage.is_listed()
     }
 
-    /// Queues the unbound pods with claims, which were held until the storage objects were listed.
+    /// Queues the unbound pods with claims. They were held until the storage objects were listed.
     fn settle_claiming(&mut self) {
         let held = self.pods.iter().filter(|(_, entry)| {
             matches!(entry.state, State::Held(_)) && !Converter::claims(&entry.pod).is_empty()
@@ -279,7 +279,7 @@ impl Adapter {
         held.iter().for_each(|name| self.settle(name));
     }
 
-    /// Returns the reason why a pod with claims is not scheduled, if there is one.
+    /// Returns the reason why a pod with claims is not scheduled yet; `None` if there is none.
     pub(super) fn storage_obstacle(&self, pod: &Pod) -> Option<String> {
         let waits = !self.storage.is_listed() && !Converter::claims(pod).is_empty();
         waits.then(|| {
@@ -289,7 +289,7 @@ impl Adapter {
         })
     }
 
-    /// Reserves the volumes of a pod's claims on a machine, as workers do. Returns whether there are all.
+    /// Reserves the volumes of a pod's claims on a machine, as workers do. Returns whether all claims got a volume.
     pub(super) fn reserve(&self, name: &PodName, task: TaskId, machine: MachineId) -> bool {
         let Some(entry) = self.pods.get(name) else { return false };
         let claims = Converter::claims(&entry.pod);
@@ -307,7 +307,8 @@ impl Adapter {
         }
     }
 
-    /// Notes that a job is on a node, for those that use the same claims. Workers note their own.
+    /// Records that a bound pod's job uses its claims on a node, for other jobs that use these claims. Workers record
+    /// this for their own jobs.
     pub(super) fn note_use(&self, task: TaskId, job: &Job, node: &str) {
         let claims = job.groups.first().map(|group| group.volumes.as_slice()).unwrap_or_default();
         if !claims.is_empty() && *job.scheduler == *PLACED {

@@ -42,7 +42,7 @@ pub struct Shared {
 /// A binding to send to the API server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Binding {
-    /// Number of the decision, by which the answer to an older decision is recognised and ignored.
+    /// Number of the decision. An answer to an older decision has another number, and is ignored.
     pub decision: u64,
     /// The pod.
     pub pod: PodName,
@@ -69,7 +69,7 @@ pub enum State {
     /// The API server reports the pod as bound to this node.
     Bound(String),
     /// The pod could not be bound, or no victim could be deleted for it. It is scheduled again later, so that it does
-    /// not delay others.
+    /// not delay other pods now.
     Parked {
         /// Time at which the pod is scheduled again, in milliseconds of the caller's clock.
         until_ms: u64,
@@ -81,8 +81,8 @@ pub enum State {
 pub struct Settings {
     /// The `schedulerName`s of the pods to schedule.
     pub scheduler_names: BTreeSet<String>,
-    /// Timeout of a request in milliseconds. A pod whose decision is given up keeps its room at least as long, because a late
-    /// request could still bind it.
+    /// Timeout of a request in milliseconds. If a decision is given up, the pod keeps its room for at least this time,
+    /// because a late request could still bind it.
     pub request_timeout_ms: u64,
     /// Whether pods of lower priority are deleted for pods that fit on no node.
     pub preempts: bool,
@@ -97,15 +97,15 @@ pub struct Counters {
     pub conflicts: u64,
     /// Bindings whose outcome was unknown.
     pub unknown: u64,
-    /// Bindings that the API server rejected for now by its flow control.
+    /// Bindings that the API server's flow control rejected for now.
     pub throttled: u64,
     /// Decisions that were given up after repeated failures.
     pub given_up: u64,
-    /// Pods that were found bound by another scheduler, or by their owner.
+    /// Pods that another scheduler or their owner bound.
     pub foreign: u64,
-    /// Foreign bindings after which the pods of the node request more than the node has.
+    /// Bindings by others after which the pods of the node request more than the node has.
     pub overcommits: u64,
-    /// Pods for which others were preempted.
+    /// Pods for which other pods were preempted.
     pub preemptions: u64,
     /// Pods that were preempted.
     pub victims: u64,
@@ -118,7 +118,7 @@ pub enum Effect {
     Act(Action),
     /// An Event about a pod.
     Tell(PodName, Remark),
-    /// The reason why a pod is not scheduled, which the pod's owner can remove.
+    /// The reason why a pod is not scheduled. The pod's owner can change the pod to remove the reason.
     Refuse(PodName, String),
 }
 
@@ -131,7 +131,7 @@ pub(super) enum Hold {
     Told(String),
 }
 
-/// Content of an Event about a pod, other than an Event about the scheduling of that pod.
+/// Content of an Event about a pod, except for the usual Events of scheduling.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Remark {
     /// The pod could not be read, so its node accepts no further pods.
@@ -145,7 +145,7 @@ pub enum Remark {
     Overcommitted {
         /// Node to which the pod is bound.
         node: String,
-        /// The overcommitted resources, as `cpu 4500 of 4000`.
+        /// The overcommitted resources, such as `cpu 4500 of 4000`.
         resources: String,
     },
     /// The pod was deleted so that another pod fits.

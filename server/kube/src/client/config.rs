@@ -1,4 +1,4 @@
-//! Configurations of the client: a kubeconfig file, or the files of a service account that a pod has.
+//! Configurations of the client, from a kubeconfig file, or from the service account files in a pod.
 //!
 //! Relative paths in a kubeconfig are relative to its folder, as for `kubectl`.
 
@@ -29,7 +29,7 @@ pub enum Auth {
 pub struct Config {
     /// The server's address, such as `https://10.0.0.1:6443`.
     pub server: String,
-    /// Certificates of authorities, in PEM; `None` means those of the system.
+    /// Certificates of the trusted authorities, in PEM; `None` means the authorities of the system.
     pub authorities: Option<Vec<u8>>,
     /// The name in the server's certificate, if it is not the host of the address.
     pub server_name: Option<String>,
@@ -109,8 +109,8 @@ struct User {
 }
 
 impl Config {
-    /// Finds the configuration as `kubectl` does. The first that exists is used: the given file, `KUBECONFIG`, the service
-    /// account of this pod, the file in the home folder.
+    /// Finds the configuration as `kubectl` does. Uses the first of these that exists: the given file, `KUBECONFIG`,
+    /// the service account of this pod, the file in the home folder.
     ///
     /// # Errors
     /// If there is no configuration, or it cannot be used.
@@ -129,7 +129,7 @@ impl Config {
         }
     }
 
-    /// Returns the configuration of the pod that this process runs in, if it runs in one.
+    /// Returns the configuration of the pod in which this process runs; `None` if it runs in no pod.
     ///
     /// # Errors
     /// If the certificate of the service account cannot be read.
@@ -149,7 +149,7 @@ impl Config {
         }))
     }
 
-    /// Returns the configuration of an address without credentials, for a proxy such as `kubectl proxy`.
+    /// Returns a configuration with this address and without credentials, for a proxy such as `kubectl proxy`.
     #[must_use]
     pub fn plain(server: &str) -> Config {
         Config {

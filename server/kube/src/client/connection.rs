@@ -53,7 +53,7 @@ impl Endpoint {
         })
     }
 
-    /// Connects.
+    /// Opens a connection to the server.
     pub(super) async fn connect(&self, tls: Option<&TlsConnector>) -> Result<Sender, CallError> {
         let fault = |why| CallError::Connect(format!("{}:{}", self.host, self.port), why);
         let tcp = TcpStream::connect((self.host.as_str(), self.port)).await.map_err(fault)?;

@@ -41,10 +41,10 @@ pub enum ConfigError {
     },
 }
 
-/// A call that got no whole answer. The server may have done what it asked for.
+/// Error of a call without a complete answer. The call may have had its effect nevertheless.
 #[derive(Debug, thiserror::Error)]
 pub enum CallError {
-    /// The credentials or the configuration cannot be used, so nothing was sent. Correct them.
+    /// The credentials or the configuration cannot be used, so nothing was sent. Correct the configuration.
     #[error(transparent)]
     Config(#[from] ConfigError),
     /// The server cannot be reached, so nothing was sent. Correct the address, or try again.
@@ -56,7 +56,7 @@ pub enum CallError {
     /// There was no answer within the time limit. The call may have had its effect.
     #[error("the API server did not answer within {0:?}")]
     Timeout(Duration),
-    /// The answer is longer than any such answer can be.
+    /// The answer is longer than the maximum for such an answer.
     #[error("the answer of the API server is longer than {0} bytes, the maximum for this call")]
     Body(usize),
     /// A stream's line is longer than any object can be.

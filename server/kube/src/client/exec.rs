@@ -41,7 +41,7 @@ pub struct Credential {
     pub token: Option<String>,
     /// The client's certificate.
     pub identity: Option<Identity>,
-    /// Time at which the credentials expire.
+    /// Time at which the credentials expire; `None` if they do not expire.
     pub until: Option<SystemTime>,
 }
 

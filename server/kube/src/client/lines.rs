@@ -11,13 +11,13 @@ use tokio::time::Instant;
 /// Maximum length of a line in bytes. Etcd accepts objects of 1.5 MiB, and JSON escapes make them longer.
 const LINE_MAX: usize = 16 << 20;
 
-/// Number of bytes at the start of a longer line that are kept, to find out which object it is about.
+/// Number of bytes that are kept from the start of a longer line, to find the object that the line is about.
 const HEAD_MAX: usize = 64 << 10;
 
-/// Maximum number of bytes that are skipped up to the end of a line. After that, the stream is given up.
+/// Maximum number of skipped bytes of one line. If the line is even longer, the stream is given up.
 const SKIPPED_MAX: usize = 64 << 20;
 
-/// A line, without its end.
+/// A line without its newline.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Line {
     /// A whole line.
@@ -32,9 +32,9 @@ pub struct Lines {
     body: Incoming,
     _connection: Sender,
     buffer: BytesMut,
-    /// Length of the beginning of the buffer that was already searched for the end of a line.
+    /// Number of bytes at the start of the buffer that were already searched for the end of a line.
     searched: usize,
-    /// The start of a line that is skipped, and the bytes of it that are no longer in the buffer.
+    /// While a line is skipped: its start, and the number of its bytes that are no longer in the buffer.
     skipped: Option<(Bytes, usize)>,
     longest: Duration,
     end: Instant,
@@ -49,7 +49,7 @@ impl Lines {
     /// Returns the next line; `None` at the end of the stream.
     ///
     /// # Errors
-    /// If the connection breaks, or nothing arrives for too long.
+    /// If the connection breaks, the maximum duration of the stream is over, or a line is too long to be skipped.
     pub async fn next(&mut self) -> Result<Option<Line>, CallError> {
         loop {
             let fresh = &self.buffer[self.searched..];
@@ -79,7 +79,7 @@ impl Lines {
         }
     }
 
-    /// Returns the line that ends with these bytes.
+    /// Returns the line whose last bytes are `rest`.
     fn ended(&mut self, rest: Bytes) -> Line {
         self.searched = 0;
         match self.skipped.take() {

@@ -1,8 +1,7 @@
-//! The HTTP client of the API server: few kinds of calls, connections that are kept for further calls, and streams of
-//! lines.
+//! The HTTP client for the API server: single calls over reused connections, and streams of lines.
 //!
-//! The client uses HTTP/1.1 with one request per connection at a time. The outbox limits the calls in flight, and so
-//! the number of connections.
+//! The client uses HTTP/1.1 with one request per connection at a time. The outbox limits the number of calls in flight,
+//! and thereby the number of connections.
 
 pub mod config;
 mod connection;
@@ -30,19 +29,20 @@ use std::time::Duration;
 /// Maximum number of idle connections that are kept for further calls.
 const IDLE_MAX: usize = 128;
 
-/// The longest answer about one object: etcd takes objects of 1.5 MiB, and JSON escapes them.
+/// Maximum length in bytes of an answer about one object. Etcd accepts objects of 1.5 MiB, and JSON escapes make them
+/// longer.
 const OBJECT_MAX: usize = 16 << 20;
 
-/// The longest page of a list. A longer one is asked for again in smaller pages.
+/// Maximum length in bytes of a page of a list. If a page is longer, it is requested again with fewer objects.
 const PAGE_MAX: usize = 64 << 20;
 
-/// The longest list in one piece.
+/// Maximum length in bytes of a list that is read in one piece.
 const WHOLE_MAX: usize = 1 << 30;
 
-/// The longest time in seconds for which the server puts calls off; a longer one in `Retry-After` counts as this.
+/// Upper bound in seconds of the delay that the server requests with `Retry-After`. A longer delay is cut to this.
 const RETRY_AFTER_MAX: u64 = 300;
 
-/// A call.
+/// A request to the API server.
 #[derive(Clone, Debug)]
 pub struct Call {
     /// The method.
@@ -53,7 +53,7 @@ pub struct Call {
     pub content: &'static str,
     /// The body.
     pub body: Bytes,
-    /// The longest answer in bytes.
+    /// Maximum length of the answer in bytes.
     pub answer_max: usize,
 }
 
@@ -90,10 +90,10 @@ impl Call {
     }
 }
 
-/// An answer.
+/// An answer of the API server.
 #[derive(Clone, Debug)]
 pub struct Response {
-    /// The status.
+    /// The HTTP status.
     pub status: u16,
     /// The value of `Retry-After` in seconds, at most five minutes.
     pub retry_after: Option<u64>,
@@ -102,8 +102,8 @@ pub struct Response {
 }
 
 impl Response {
-    /// Returns the message of a `Status`. If the body is not a `Status`, returns its text, because requests that the
-    /// server's limit rejects have plain text.
+    /// Returns the message of a `Status` object. If the body is no `Status`, returns its text: the server's request
+    /// limit rejects with plain text.
     #[must_use]
     pub fn message(&self) -> String {
         #[derive(serde::Deserialize)]
@@ -187,7 +187,8 @@ impl Client {
         Ok(Response { status: head.status.as_u16(), retry_after, body: body.to_bytes() })
     }
 
-    /// Opens a stream of lines. The time limit applies only until the head of the answer; `silence` is the longest time between lines.
+    /// Opens a stream of lines. The client's time limit applies only until the head of the answer arrives. `longest` is
+    /// the maximum duration of the stream.
     ///
     /// # Errors
     /// If there is no answer. A rejection is an answer: its status is returned with the lines.
@@ -199,7 +200,7 @@ impl Client {
         if status == 401 {
             *self.0.session.lock().await = None;
         }
-        // The connection ends with the stream, so that a watch that is dropped does not continue on the server.
+        // The stream owns its connection. So when a watch is dropped, it also ends on the server.
         Ok((status, Lines::new(response.into_body(), sender, longest)))
     }
 
@@ -219,7 +220,7 @@ impl Client {
             match sender.try_send_request(request).await {
                 Ok(response) => return Ok((response, sender)),
                 Err(mut failed) => match failed.take_message() {
-                    // The server had closed the kept connection before the request was sent.
+                    // The server closed the reused connection before it got the request, so the request is sent again.
                     Some(unsent) if !fresh => request = unsent,
                     _ => return Err(CallError::Broken(failed.into_error().to_string())),
                 },
@@ -235,7 +236,7 @@ impl Client {
                 let renews = old.is_some();
                 let new = Arc::new(Session::new(&self.0.config).await?);
                 if renews {
-                    // Idle connections may use the old certificate.
+                    // Idle connections may still use the old certificate.
                     self.0.idle.lock().unwrap_or_else(PoisonError::into_inner).clear();
                 }
                 *session = Some(Arc::clone(&new));

@@ -1,4 +1,4 @@
-//! Sessions: credentials in the form in which requests have them, renewed when they expire.
+//! Sessions: credentials in the form that requests need. They are renewed when they expire.
 
 use super::config::{Auth, Config};
 use super::error::ConfigError;
@@ -41,7 +41,7 @@ impl Session {
                 bearer = credential.token.map(|token| format!("Bearer {token}"));
                 identity = credential.identity.or(identity);
                 let left = credential.until.map(|at| at.duration_since(SystemTime::now()));
-                // The credentials are renewed slightly before they expire, because requests may be in flight then.
+                // Credentials are renewed slightly before they expire, so that they stay valid for requests in flight.
                 let left = left.map(|left| left.unwrap_or_default().mul_f64(0.9));
                 until = left.map(|left| Instant::now() + left.max(Duration::from_secs(1)));
             }

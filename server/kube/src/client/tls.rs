@@ -17,7 +17,7 @@ const SYSTEM: [&str; 3] =
 /// Returns the TLS configuration of a client.
 ///
 /// # Errors
-/// If a certificate or the key is not PEM, or they do not belong together.
+/// If a certificate or the key is not PEM, or if the key does not belong to the certificate.
 pub(super) fn config(
     config: &Config,
     identity: Option<&Identity>,

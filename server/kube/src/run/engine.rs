@@ -1,4 +1,4 @@
-//! The engine: the thread that owns the adapter. All inputs come to it through one queue.
+//! The engine: the thread that owns the adapter. It receives all inputs through one queue.
 
 use super::first::First;
 use super::input::Input;
@@ -21,12 +21,12 @@ use tokio::sync::mpsc::{Receiver, Sender};
 /// Maximum number of inputs that are handled before the workers are woken.
 const BATCH_MAX: usize = 512;
 
-/// Use that is made of decisions.
+/// Determines whether decisions are carried out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
     /// Pods are bound.
     Bind,
-    /// Decisions are only compared with those of the present scheduler.
+    /// Decisions are only compared with the decisions of the present scheduler.
     DryRun,
 }
 
@@ -41,7 +41,7 @@ pub enum EngineError {
     Workers(std::io::Error),
 }
 
-/// The stages of the engine that probes report.
+/// Progress of the engine's start, for probes. Clones share it.
 #[derive(Clone, Debug, Default)]
 pub struct Stage(Arc<Mutex<Stages>>);
 
@@ -70,7 +70,7 @@ pub struct Parts {
     pub profiles: Vec<KubeProfile>,
     /// Number of workers of each profile.
     pub workers: u32,
-    /// Use that is made of decisions.
+    /// Whether decisions are carried out.
     pub mode: Mode,
     /// The queue of requests to the API server.
     pub outbox: Outbox,
@@ -80,7 +80,7 @@ pub struct Parts {
     pub preempting: Preempting,
     /// The metrics.
     pub metrics: Arc<Metrics>,
-    /// The stage that probes report.
+    /// The progress of the start, for probes.
     pub stage: Stage,
     /// The sending side of the engine's own queue, for workers.
     pub queue: Sender<Input>,
@@ -96,15 +96,15 @@ pub struct Engine {
     pub(super) started: Instant,
     /// The time at which each unbound pod was first seen, by uid.
     pub(super) seen: HashMap<String, Instant>,
-    /// The decision about each pod in a dry run.
+    /// In a dry run, the node that was chosen for each pod.
     pub(super) would: BTreeMap<PodName, String>,
     /// Pods for which the preempter is looking for victims.
     pub(super) asking: BTreeSet<PodName>,
-    /// Pods whose owners must still be told why the pods are not scheduled.
+    /// Pods that are not scheduled, each with the reason, which is still to be reported to the pod's owner.
     pub(super) untold: BTreeMap<PodName, String>,
-    /// Pods for which the preempter must look for victims once more.
+    /// Pods for which the preempter must look for victims once more after its present search.
     pub(super) again: BTreeSet<PodName>,
-    /// The counters as last added to the metrics.
+    /// The counters at the last update of the metrics.
     pub(super) counted: Counters,
     pub(super) ticks: u64,
 }
@@ -176,7 +176,8 @@ impl Engine {
         Ok(())
     }
 
-    /// Makes the adapter from the first lists.
+    /// Makes the adapter from the first lists, once all of them have arrived. If this process is the leader, also
+    /// starts the workers.
     fn mirror(&mut self) -> Result<(), EngineError> {
         let first = std::mem::take(&mut self.first);
         let made = first.adapter(self.parts.settings.clone());
@@ -303,7 +304,7 @@ impl Engine {
                 Effect::Tell(name, remark) => {
                     let pod = self.adapter.as_ref().and_then(|adapter| adapter.pod(&name));
                     let notice = pod.map(|pod| Notice::remark(pod, remark));
-                    // Every process would send this remark, so only the leader writes it.
+                    // Every process has this effect, so only the leader writes the Event.
                     notice
                         .filter(|_| self.leads)
                         .into_iter()
@@ -348,7 +349,7 @@ impl Engine {
         }
     }
 
-    /// Records when an unbound pod was first seen; for a bound pod, measures its scheduling time.
+    /// Records when an unbound pod was first seen. For a bound pod, measures the time since then.
     fn note_time(&mut self, pod: &Pod) {
         let uid = &pod.metadata.uid;
         if pod.spec.node_name.is_empty() {
@@ -360,7 +361,7 @@ impl Engine {
         }
     }
 
-    /// Compares a decision of the dry run with the node to which the pod is bound.
+    /// Compares the node that the dry run chose for a pod with the node to which the pod is bound.
     fn compare(&mut self, pod: &Pod) {
         if self.parts.mode != Mode::DryRun || pod.spec.node_name.is_empty() {
             return;
@@ -430,7 +431,7 @@ impl Engine {
         self.parts.outbox.act(action, delay);
     }
 
-    /// Passes reasons why pods are not scheduled to the explainer, for as many pods as it accepts.
+    /// Passes the reasons in `untold` to the explainer, until its queue is full.
     fn tell_why(&mut self) {
         while let Some((pod, why)) = self.untold.pop_first() {
             if !self.parts.notices.say(pod.clone(), why.clone()) {
@@ -440,7 +441,7 @@ impl Engine {
         }
     }
 
-    /// Reports a pod that still fits on no node.
+    /// Writes a notice that a pod fits on no node, if the pod is still not placed.
     fn explained(&self, name: &PodName, message: String) {
         let Some(adapter) = &self.adapter else { return };
         if matches!(adapter.state(name), Some(State::Pending | State::Held(_)))

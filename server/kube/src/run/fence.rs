@@ -1,7 +1,7 @@
-//! The fence for writes: a process writes only while it knows that no other process may be the leader.
+//! The fence for writes: a process writes only while no other process can be the leader.
 //!
-//! The fence is checked right before each request is sent. So a process that was paused sends nothing after its time is
-//! over, whatever it decided before.
+//! The fence is checked right before each request is sent. So if a process is paused until its lease has expired, it
+//! sends nothing afterwards, whatever it decided before.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
@@ -11,7 +11,7 @@ use std::time::Instant;
 enum Until {
     /// This process may not write, because it is not the leader.
     Never,
-    /// This process may write until this time, unless the lease is renewed.
+    /// This process may write until this time. A renewal of the lease sets a later time.
     Then(Instant),
     /// This process may always write, because there is no leader election.
     Always,

@@ -4,7 +4,7 @@ use super::engine::Engine;
 use prometheus_client::metrics::gauge::Gauge;
 
 impl Engine {
-    /// Sets the gauges.
+    /// Updates the gauges and counters.
     pub(super) fn figures(&mut self) {
         let Some(adapter) = &self.adapter else { return };
         let metrics = &self.parts.metrics;
@@ -20,7 +20,7 @@ impl Engine {
         let set = |gauge: &Gauge, count| gauge.set(i64::try_from(count).unwrap_or(i64::MAX));
         set(&metrics.blind, adapter.blind_nodes());
         set(&metrics.unreadable, adapter.unreadable());
-        // The next figure examines every node under the cell's lock, so it is not updated with every tick.
+        // The next gauge examines every node under the cell's lock, so it is updated only with every tenth tick.
         self.ticks += 1;
         if self.ticks % 10 == 1 {
             set(&metrics.overcommitted, adapter.overcommitted_nodes().len());

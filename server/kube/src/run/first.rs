@@ -1,7 +1,7 @@
 //! The first lists, from which the cell gets its resource kinds.
 //!
-//! The last of the lists can take long. Until then each object is kept in its newest form only, so what is kept is bounded as
-//! the lists are, however often objects change.
+//! The last list may arrive late. Until then only the newest form of each object is kept. So the memory is bounded by
+//! the size of the lists, however often objects change.
 
 use super::input::Input;
 use crate::adapter::storage::{Stored, StoredKind};
@@ -13,7 +13,7 @@ use omega_workload::kube::live::Converter;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// The first lists that have arrived, up to date.
+/// The first lists that have arrived, with the changes since.
 #[derive(Default)]
 pub struct First {
     nodes: Newest<Node>,
@@ -29,7 +29,7 @@ pub struct First {
 /// Namespace and name of an object.
 type Key = (String, String);
 
-/// An object that is kept under its name.
+/// An object that is stored under its namespace and name.
 trait Keyed {
     fn key(&mut self) -> Key;
 }
@@ -51,7 +51,7 @@ impl Keyed for Stored {
 /// The newest forms of the objects of one list.
 struct Newest<T> {
     objects: BTreeMap<Key, T>,
-    /// Version of the list; `None` before its arrival.
+    /// Version of the list; `None` before the list has arrived.
     listed: Option<String>,
 }
 
@@ -96,19 +96,19 @@ impl First {
             Input::Groups(event) => self.groups.take(event),
             Input::GroupsAbsent => self.groups_absent = true,
             Input::Storage(kind, event) => self.storage.entry(kind).or_default().take(event),
-            // Nothing was decided or sent yet, so there are no answers.
+            // Before the first decision there are no answers to handle.
             _ => {}
         }
     }
 
-    /// Whether all lists have arrived that an adapter is made from.
+    /// Whether all lists that an adapter needs have arrived.
     #[must_use]
     pub fn is_whole(&self) -> bool {
         let Self { nodes, pods, namespaces, .. } = self;
         nodes.listed.is_some() && pods.listed.is_some() && namespaces.listed.is_some()
     }
 
-    /// Returns an adapter made from the lists, and the other lists that have arrived.
+    /// Returns two values: an adapter that is made from the lists it needs, and the other lists that have arrived.
     ///
     /// # Errors
     /// If the cluster has more resources than a cell can have kinds.

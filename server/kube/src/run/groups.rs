@@ -8,7 +8,7 @@ use serde::Deserialize;
 use std::time::Duration;
 use tokio::sync::mpsc::Sender;
 
-/// The API of groups. It is alpha, and disabled by default.
+/// Path of the API of groups. This API is alpha, and disabled by default.
 pub(super) const GROUPS: &str = "/apis/scheduling.k8s.io/v1alpha2";
 
 /// All groups.
@@ -36,7 +36,7 @@ pub(super) async fn keep(client: Client, settings: watch::Settings, queue: Sende
     }
 }
 
-/// Asks the server whether it serves groups, until it answers.
+/// Whether the server serves groups. Asks the server until it answers.
 async fn are_served(client: &Client) -> bool {
     loop {
         match client.call(&Call::get(GROUPS.to_owned())).await {

@@ -47,7 +47,7 @@ pub enum Input {
     Evicted(Eviction, Done),
     /// The reason why a pod is pending was computed, in words.
     Explained(PodName, String),
-    /// A change of an object was left out, because it is too long to be read.
+    /// A change of an object was left out, because it was too long to be read.
     LeftOut,
     /// Time has passed.
     Tick,
@@ -57,7 +57,7 @@ pub enum Input {
     Stop,
 }
 
-/// A sink that puts watched objects into the engine's queue.
+/// Sink that converts events of a watch to inputs, and puts them into the engine's queue.
 pub struct Into<T> {
     /// The engine's queue.
     pub queue: Sender<Input>,
@@ -71,7 +71,7 @@ impl<T: Send> Sink<T> for Into<T> {
     }
 
     async fn left_out(&mut self) {
-        // If the engine has stopped, nobody reads the figure.
+        // If the engine has stopped, this count is not needed.
         let _ = self.queue.send(Input::LeftOut).await;
     }
 }

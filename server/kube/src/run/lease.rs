@@ -1,8 +1,9 @@
-//! Leader election by a Lease, as Kubernetes' own controllers do it.
+//! Leader election by a Lease, as in Kubernetes' own controllers.
 //!
-//! A leader renews its lease often. It writes for two thirds of the lease's duration after the last successful renewal.
-//! Another process takes over when it has seen no renewal for the whole duration, and then waits as long as a request
-//! of the old leader may still be in flight. So two processes never write at the same time.
+//! A leader renews its lease often. It may write for two thirds of the lease's duration after its last successful
+//! renewal. Another process takes over when it has seen no renewal for the whole duration. Before it writes, it also
+//! waits for the timeout of a request, because a request of the old leader may still be in flight. So two processes
+//! never write at the same time.
 
 use super::fence::Fence;
 use crate::client::{Call, CallError, Client, time};
@@ -19,12 +20,12 @@ pub struct Candidate {
     pub name: String,
     /// The identity of this process.
     pub identity: String,
-    /// Time for which the lease is valid without a renewal.
+    /// Time for which the lease stays valid after a renewal.
     pub duration: Duration,
 }
 
 impl Candidate {
-    /// Returns the time after a renewal during which the leader may write.
+    /// Returns how long the leader may write after a renewal.
     fn deadline(&self) -> Duration {
         self.duration * 2 / 3
     }
@@ -41,9 +42,9 @@ struct Seen {
     at: Instant,
 }
 
-/// The result of an attempt.
+/// The result of an attempt to acquire or renew the lease.
 enum Attempt {
-    /// This process acquired the lease from another one that had not given it back.
+    /// This process acquired the lease from another process that had not given it back.
     TakenOver,
     /// This process has the lease.
     Held,
@@ -64,7 +65,7 @@ fn text<'a>(lease: &'a Value, field: &str) -> &'a str {
 }
 
 impl Election {
-    /// Creates the election of a candidate. It opens and closes the fence.
+    /// Creates the election of a candidate. The election opens and closes `fence`.
     #[must_use]
     pub fn new(client: Client, candidate: Candidate, fence: Fence) -> Election {
         Election { client, candidate, fence, seen: None }
@@ -75,7 +76,7 @@ impl Election {
         format!("/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases")
     }
 
-    /// Waits until this process is the leader.
+    /// Waits until this process is the leader, and then opens the fence.
     pub async fn win(&mut self) {
         loop {
             let sent = Instant::now();
@@ -85,7 +86,8 @@ impl Election {
                     return;
                 }
                 Ok(Attempt::TakenOver) => {
-                    // A request that the old leader sent shortly before its time was over may still arrive.
+                    // The old leader may have sent a request shortly before its time was over, and the request may
+                    // still arrive.
                     let wait_until = Instant::now() + self.client.timeout();
                     if self.renew_until(wait_until).await {
                         return;
@@ -98,7 +100,7 @@ impl Election {
         }
     }
 
-    /// Renews the lease until `end`; returns `false` if the lease is lost before.
+    /// Renews the lease until `end`, and then opens the fence. Returns `false` if the lease is lost before `end`.
     async fn renew_until(&mut self, end: Instant) -> bool {
         let mut renewed = Instant::now();
         while Instant::now() < end {
@@ -120,7 +122,7 @@ impl Election {
         true
     }
 
-    /// Renews the lease until it is lost.
+    /// Renews the lease until it is lost, and then closes the fence.
     pub async fn keep(&mut self) {
         let mut renewed = Instant::now();
         while renewed.elapsed() < self.candidate.deadline() {
@@ -144,7 +146,8 @@ impl Election {
         self.fence.close();
     }
 
-    /// Gives the lease back, so that the next process need not wait. No request may be in flight any more.
+    /// Gives the lease back, so that the next process need not wait. Call it only when no request is in flight any
+    /// more.
     pub async fn give_back(&mut self) {
         self.fence.close();
         let Some(seen) = self.seen.take() else { return };
@@ -222,7 +225,7 @@ impl Election {
             time::micros(SystemTime::now())
         };
         lease["spec"] = self.spec(&acquired, transitions + u64::from(!ours));
-        // The object has its resource version, so the write fails if another process was faster.
+        // The request contains the resource version, so the write fails if another process wrote first.
         let answer = self.client.call(&Call::json(Method::PUT, path, &lease)).await?;
         if answer.status != 200 {
             return Ok(Attempt::Not);

@@ -1,4 +1,4 @@
-//! Metrics. Those that kube-scheduler has, too, have its names; the others begin with `omega_kube_`.
+//! Metrics. A metric that kube-scheduler also has gets kube-scheduler's name; other names begin with `omega_kube_`.
 
 use prometheus_client::encoding::text::encode;
 use prometheus_client::metrics::counter::Counter;
@@ -18,12 +18,12 @@ pub struct Metrics {
     pub pending: Family<Labels, Gauge>,
     /// `scheduler_pod_scheduling_sli_duration_seconds`.
     pub sli_seconds: Histogram,
-    /// `omega_kube_binding_duration_seconds`: time of a binding. In kube-scheduler it is a part of
+    /// `omega_kube_binding_duration_seconds`: time of a binding. kube-scheduler includes this time in
     /// `scheduler_framework_extension_point_duration_seconds`.
     pub bindings_seconds: Histogram,
     /// `omega_kube_bindings_total`, by answer.
     pub bindings: Family<Labels, Counter>,
-    /// `omega_kube_conflicts_total`: claims that conflicted with another worker's.
+    /// `omega_kube_conflicts_total`: claims that conflicted with a claim of another worker.
     pub conflicts: Counter,
     /// `omega_kube_foreign_bindings_total`.
     pub foreign: Counter,
@@ -45,7 +45,7 @@ pub struct Metrics {
     pub nodes: Gauge,
     /// `omega_kube_events_total`: Events and conditions, by outcome.
     pub notices: Family<Labels, Counter>,
-    /// `omega_kube_dry_run_total`: decisions of a dry run, by whether they agree with those of the present scheduler.
+    /// `omega_kube_dry_run_total`: decisions of a dry run, by whether the present scheduler chose the same node.
     pub dry_run: Family<Labels, Counter>,
     /// `leader_election_master_status`.
     pub leads: Gauge,

@@ -41,7 +41,7 @@ use tokio::sync::mpsc::{Sender, channel};
 /// Maximum number of queued inputs. If the queue is full, the watches wait.
 const QUEUE_MAX: usize = 8192;
 
-/// All pods except those that have ended, which use no resources.
+/// All pods that have not ended. Ended pods use no resources.
 pub const PODS: Resource =
     Resource { path: "/api/v1/pods", fields: "status.phase!=Succeeded,status.phase!=Failed" };
 
@@ -98,7 +98,7 @@ pub struct Options {
     pub preemption: Choice,
     /// Which notices to users are written.
     pub written: Written,
-    /// The lease that the process must have to schedule; `None` without leader election.
+    /// The lease that the process needs to schedule; `None` without leader election.
     pub candidate: Option<Candidate>,
     /// The address for probes and metrics.
     pub listen: Option<SocketAddr>,
@@ -128,7 +128,7 @@ pub enum RunError {
     LeaseLost,
 }
 
-/// Runs until the end is signalled, or an error ends the program.
+/// Runs the program until it is told to end, or until an error ends it.
 ///
 /// # Errors
 /// If the program cannot start or continue.
@@ -187,7 +187,7 @@ pub async fn run(
         ended.map_err(|why| RunError::Thread(std::io::Error::other(why)))??;
         return Ok(());
     }
-    // The order matters: first the decisions stop, then the requests in flight end, and then the lease is given back.
+    // The order matters: decisions stop first, then the requests in flight end, and only then is the lease given back.
     let _ = queue.send(Input::Stop).await;
     let _ = thread.await;
     outbox.close().await;

@@ -1,8 +1,8 @@
 //! Events and conditions: text for users about pods. A binding never waits for these notices.
 //!
-//! Their rate is limited, because a status PATCH is the most expensive call of the API server. A pod's condition is
-//! written again only if its message has changed, at a few per second. Events that do not fit into the queue are
-//! dropped and counted.
+//! The rate of notices is limited, because a status PATCH is the most expensive call of the API server. A pod's
+//! condition is written again only if its message has changed. At most a few conditions are written per second. Events
+//! that do not fit into the queue are dropped and counted.
 
 use super::fence::Fence;
 use super::input::Input;
@@ -23,10 +23,10 @@ use tokio::sync::mpsc::{Receiver, Sender, channel};
 /// Maximum number of queued notices.
 const QUEUE_MAX: usize = 20_000;
 
-/// Maximum number of notices that are being sent at the same time.
+/// Maximum number of notices in flight.
 const IN_FLIGHT: usize = 8;
 
-/// Time during which an unchanged message is not sent as an Event again.
+/// Time for which an Event with an unchanged message is not repeated.
 const REPEAT: Duration = Duration::from_secs(300);
 
 /// The kinds of notices that are written.
@@ -87,13 +87,13 @@ impl Notice {
         Notice::of(pod, Kind::Unschedulable(message))
     }
 
-    /// Returns the notice of a remark about a pod.
+    /// Returns the notice with a remark about a pod.
     #[must_use]
     pub fn remark(pod: &Pod, remark: Remark) -> Notice {
         Notice::of(pod, Kind::Remark(remark))
     }
 
-    /// Returns the Event, in the form in which kube-scheduler writes it.
+    /// Returns the Event of this notice, in kube-scheduler's form.
     fn event(&self, instance: &str, number: u64) -> Value {
         let Notice { name, uid, version, scheduler, kind } = self;
         let [action, reason, severity] = kind.words();
@@ -103,7 +103,7 @@ impl Notice {
             Kind::Remark(remark) => words(remark),
         };
         let nanos = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-        // The number makes names unique if two Events have the same time.
+        // The number keeps the names of two Events with equal times different.
         let unique = format!("{}.{:x}", name.name, nanos.as_nanos() + u128::from(number));
         json!({"apiVersion": "events.k8s.io/v1", "kind": "Event",
             "metadata": {"name": unique, "namespace": name.namespace},
@@ -113,7 +113,7 @@ impl Notice {
                 "namespace": name.namespace, "uid": uid, "resourceVersion": version}})
     }
 
-    /// Returns the PATCH of the condition.
+    /// Returns the PATCH that writes the condition of this notice.
     fn condition(&self, message: &str) -> Call {
         let path =
             format!("/api/v1/namespaces/{}/pods/{}/status", self.name.namespace, self.name.name);
@@ -126,7 +126,7 @@ impl Notice {
 }
 
 impl Kind {
-    /// Returns action, reason and type of the Event.
+    /// Returns the action, the reason and the type of the Event, in this order.
     fn words(&self) -> [&'static str; 3] {
         match self {
             Kind::Scheduled(_) => ["Binding", "Scheduled", "Normal"],
@@ -188,14 +188,14 @@ pub struct Parts {
 }
 
 impl Notices {
-    /// Starts the writer of notices on the current runtime, and the explainer in its own thread. Explanations go to the
-    /// queue.
+    /// Starts the writer of notices on the current runtime, and the explainer in its own thread. The explainer sends
+    /// its explanations to `back`.
     ///
     /// # Errors
     /// If the system cannot start the thread.
     pub fn start(parts: Parts, back: Sender<Input>) -> std::io::Result<Notices> {
         let (queue, notices) = channel(QUEUE_MAX);
-        // Requests that do not fit into the queue are dropped; workers send them again with their next attempt.
+        // Requests that do not fit into the queue are dropped. A worker causes a new request with its next attempt.
         let (asks, asked) = std::sync::mpsc::sync_channel(1000);
         let metrics = Arc::clone(&parts.metrics);
         let per_second = parts.written.conditions_per_second;
@@ -210,13 +210,13 @@ impl Notices {
         let _ = self.asks.try_send(Ask::Mirror(shared.clone(), profiles.to_vec()));
     }
 
-    /// Requests the reason why a pod fits on no node.
+    /// Requests an explanation why a pod fits on no node.
     pub fn ask(&self, pod: PodName, job: JobId) {
         let _ = self.asks.try_send(Ask::Explain(pod, job));
     }
 
-    /// Passes a known reason for a pod through the explainer, so that it is subject to the same rate. Returns whether
-    /// there was room for it.
+    /// Passes a reason that is already known through the explainer, so that the rate limit applies to it. Returns
+    /// `false` if the explainer's queue is full.
     pub fn say(&self, pod: PodName, why: String) -> bool {
         self.asks.try_send(Ask::Say(pod, why)).is_ok()
     }
@@ -229,7 +229,7 @@ impl Notices {
     }
 }
 
-/// Explains pods, a few a second, until the engine ends.
+/// Explains pods, at most `per_second` a second, until the engine ends.
 fn explain(asked: &std::sync::mpsc::Receiver<Ask>, back: &Sender<Input>, per_second: u32) {
     let mut explainer = None;
     let mut recent: HashMap<PodName, Instant> = HashMap::new();
@@ -305,7 +305,7 @@ async fn write(parts: Parts, mut notices: Receiver<Notice>) {
     }
 }
 
-/// Sends a notice once, without a retry: if it is lost, the next attempt to place the pod sends another.
+/// Sends a notice once, without a retry. If it is lost, the next attempt to place the pod causes another notice.
 async fn send(parts: &Parts, call: &Call) {
     if !parts.fence.is_open() {
         return;

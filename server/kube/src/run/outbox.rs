@@ -1,4 +1,4 @@
-//! The outbox: bindings on their way to the API server, a bounded number at a time.
+//! The outbox: requests on their way to the API server. The number of requests in flight is bounded.
 
 use super::fence::Fence;
 use super::groups::GROUPS;
@@ -36,7 +36,7 @@ pub struct Outbox {
 }
 
 impl Outbox {
-    /// Creates an outbox on the current runtime; answers go to the queue.
+    /// Creates an outbox on the current runtime. Answers go to `back`.
     #[must_use]
     pub fn new(
         client: Client,
@@ -58,7 +58,7 @@ impl Outbox {
                 tokio::time::sleep(Duration::from_millis(delay_ms)).await;
             }
             let Ok(place) = outbox.places.acquire().await else { return };
-            // Another process is the leader; this one is about to end.
+            // If the fence is closed, another process is the leader, and this process is about to end.
             if !outbox.fence.is_open() {
                 return;
             }
@@ -89,12 +89,12 @@ impl Outbox {
                 }
             };
             drop(place);
-            // The engine may have stopped, and then needs no answer.
+            // The send fails if the engine has stopped. The answer is then not needed.
             let _ = outbox.back.send(input).await;
         });
     }
 
-    /// Waits until no request is in flight, and prevents further ones.
+    /// Waits until no request is in flight, at most for the timeout of a request. Prevents further requests.
     pub async fn close(&self) {
         let all = self.places.acquire_many(self.in_flight);
         let _ = tokio::time::timeout(self.client.timeout(), all).await;
@@ -145,8 +145,8 @@ impl Outbox {
         done_of(self.client.call(&Call::json(Method::PATCH, path, &body)).await)
     }
 
-    /// Writes a choice: either the claim into the chosen volume, or the node for which a volume is to be created into
-    /// the claim.
+    /// Writes a choice. If a volume was chosen, writes the claim into the volume. Otherwise writes the node, for which
+    /// a volume is to be created, into the claim.
     async fn choose(&self, choice: &ClaimChoice) -> Done {
         let ClaimChoice { binding, namespace, claim, uid, version, volume } = choice;
         let call = match volume {
@@ -177,7 +177,7 @@ impl Outbox {
         done_of(self.client.call(&Call::json(Method::PATCH, path, &body)).await)
     }
 
-    /// Writes the reason into a condition of the victim, then deletes the victim.
+    /// Writes the reason for the deletion into a condition of the victim, and then deletes the victim.
     async fn evict(&self, eviction: &Eviction) -> Done {
         let Eviction { pod, uid, scheduler, .. } = eviction;
         let path = format!("/api/v1/namespaces/{}/pods/{}", pod.namespace, pod.name);
@@ -210,7 +210,7 @@ fn done_of(answer: Result<Response, CallError>) -> Done {
     let Ok(response) = answer else { return Done::Unknown };
     match response.status {
         200..=299 => Done::Done,
-        // 409 and 422 mean that another pod has the name: the uid differs.
+        // 409 and 422 mean that the uid differs: another pod has this name now.
         404 | 409 | 422 => Done::Gone,
         429 => Done::Throttled(response.retry_after.unwrap_or(RETRY_AFTER) * 1000),
         400..=499 => Done::Refused,

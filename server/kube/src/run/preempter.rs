@@ -1,8 +1,8 @@
 //! The preempter: proposes victims for pods that fit on no node, as kube-scheduler's `DefaultPreemption` does.
 //!
-//! It has its own thread and its own view, so workers need not know which task runs where, and do not wait for it. As
-//! it makes one proposal at a time, two proposals never race. The adapter checks each proposal against the cell before
-//! any pod is deleted ([`crate::adapter::preempt`]).
+//! The preempter has its own thread and its own view. So the views of workers need no placements, and workers do not
+//! wait for proposals. It makes one proposal at a time, so two proposals never race. The adapter checks each proposal
+//! against the cell before any pod is deleted ([`crate::adapter::preempt`]).
 
 use super::input::Input;
 use crate::adapter::budgets::Budgets;
@@ -20,7 +20,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 
-/// Chooses victims. It does not need its own thread, so tests can call it.
+/// Chooses victims. It runs on the caller's thread, so tests can call it directly.
 pub struct Preempter {
     shared: Shared,
     profiles: Vec<KubeProfile>,
@@ -44,7 +44,7 @@ impl Preempter {
         Preempter { shared, profiles, budgets, views: BTreeMap::new(), random }
     }
 
-    /// Returns the best proposal for a pod; `None` if no victims help, or if none are needed.
+    /// Returns the best proposal for a pod. Returns `None` if no victims would help, or if the pod needs none.
     pub fn propose(&mut self, pod: PodName, job: JobId) -> Option<Proposal> {
         let budgets = self.budgets.now()?;
         let task = TaskId { job, index: 0 };
@@ -78,7 +78,7 @@ impl Preempter {
         proposal
     }
 
-    /// Prepares a view with the profile of a scheduler name.
+    /// Returns the profile for a scheduler name, with a new view.
     fn look(&self, scheduler: &Text) -> Option<Looking> {
         let profile = self.profiles.iter().find(|profile| *profile.name == **scheduler)?;
         let candidates = profile.candidates()?;
@@ -91,7 +91,8 @@ impl Preempter {
     }
 }
 
-/// Returns the candidate that does the least harm; `None` if the task fits on a machine without victims.
+/// Returns the candidate that does the least harm; `None` if there is no candidate, or if the task fits without
+/// victims.
 fn choose(
     preemptor: &Preemptor<'_>,
     view: &mut View,
@@ -130,7 +131,7 @@ enum Ask {
 pub struct Preempting(Sender<Ask>);
 
 impl Preempting {
-    /// Starts the thread. For each request, a proposal goes to the queue.
+    /// Starts the thread. It answers each request by sending the proposal to `back`.
     ///
     /// # Errors
     /// If the system cannot start the thread.
@@ -146,7 +147,7 @@ impl Preempting {
         let _ = self.0.send(Ask::Mirror(preempter));
     }
 
-    /// Requests a proposal. The caller requests no second one for a pod before the first has arrived.
+    /// Requests a proposal. The caller must not request another proposal for a pod before the first one has arrived.
     pub fn ask(&self, pod: PodName, job: JobId) {
         let _ = self.0.send(Ask::Propose(pod, job));
     }

@@ -46,7 +46,7 @@ impl Explainer {
     }
 }
 
-/// Returns an explanation as kube-scheduler words it.
+/// Returns an explanation in kube-scheduler's words.
 #[must_use]
 pub fn message(explanation: &Explanation, kinds: &Kinds) -> String {
     let nodes = explanation.machines;
@@ -68,8 +68,8 @@ pub fn message(explanation: &Explanation, kinds: &Kinds) -> String {
     format!("0/{nodes} nodes are available: {}.", parts.join(", "))
 }
 
-/// Returns the words for a reason; `None` for a nominal kind that Kubernetes does not have, because the real kind has a
-/// reason, too.
+/// Returns the words for a reason. Returns `None` for a nominal kind of resource, which Kubernetes does not have; the
+/// reason for the real kind is enough.
 fn words(reason: Reason, kinds: &Kinds) -> Option<String> {
     let text = match reason {
         Reason::NoRoom(kind) => {
@@ -100,7 +100,7 @@ fn words(reason: Reason, kinds: &Kinds) -> Option<String> {
     Some(text.into())
 }
 
-/// Returns the words for a claim that prevents a pod from fitting on any node.
+/// Returns the message for a claim because of which a pod fits on no node.
 fn of_claim(nodes: usize, obstacle: &VolumeObstacle) -> String {
     let claim = obstacle.claim.rsplit('/').next().unwrap_or_default();
     let why = match obstacle.reason {

@@ -1,4 +1,4 @@
-//! The engine's part of preemption: which pods need victims, and what happens with proposals.
+//! The engine's part of preemption: it requests victims for pods, and handles the proposals.
 
 use super::engine::Engine;
 use crate::adapter::PodName;
@@ -17,7 +17,7 @@ impl Engine {
         }
     }
 
-    /// Requests victims for a pod that fits on no node, unless the request is already pending.
+    /// Requests victims for a pod that fits on no node, unless a request for the pod is already pending.
     pub(super) fn ask_for_victims(&mut self, pod: PodName) {
         let Some(adapter) = &self.adapter else { return };
         let Some(job) = adapter.job_of(&pod).filter(|_| self.parts.settings.preempts) else {

@@ -6,8 +6,8 @@ use crate::client::{Call, CallError, Response, escape};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-/// Maximum number of times that a list in pages starts again because its token has expired. After that, the list is
-/// read in one piece.
+/// Maximum number of times that a list in pages is started again because its continue token has expired. After that,
+/// the list is read in one piece.
 const RESTARTS_MAX: u32 = 3;
 
 #[derive(Deserialize)]
@@ -50,8 +50,8 @@ impl<S> Keeper<'_, S> {
                 response => response?,
             };
             if response.status == 410 {
-                // This page's token would continue at a newer version, and the watch would then miss changes to earlier
-                // pages.
+                // The server offers a token that continues at a newer version. With it, the watch would miss changes of
+                // objects in earlier pages, so the list starts again.
                 (items, next) = (Vec::new(), String::new());
                 restarts += 1;
                 self.held = Held::default();
@@ -59,7 +59,7 @@ impl<S> Keeper<'_, S> {
             }
             let page = parse(&response)?;
             let found = page.items.unwrap_or_default();
-            // An empty page counts too, so that tokens without end come to one.
+            // An empty page counts as one object, so that endless empty pages reach the limit.
             self.count(found.len().max(1), response.body.len())?;
             items.extend(found.into_iter().filter_map(|item| self.read(item.get())));
             next = page.metadata.next;

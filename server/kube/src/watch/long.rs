@@ -1,9 +1,10 @@
-//! Lines of a watch that are too long to be read: which object they are about.
+//! Lines of a watch that are too long to be read completely: finds the object that such a line is about.
 
 use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, Visitor};
 use std::fmt;
 
-/// Type, and parts of the metadata, of the object that a line is about. They are empty if they are not at the start of the line.
+/// Type of an event, and name, namespace and version of its object. A field is empty if it is not near the start of the
+/// line.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Head {
     pub(super) kind: String,
@@ -16,7 +17,7 @@ pub(super) struct Head {
 pub(super) fn head(start: &[u8]) -> Head {
     let mut head = Head::default();
     let mut reader = serde_json::Deserializer::from_slice(start);
-    // The line is cut off, so this ends with an error. The fields before the cut have been read then.
+    // The line is cut off, so the parser ends with an error. It has read the fields before the cut by then.
     let _ = Within { head: &mut head, level: Level::Line }.deserialize(&mut reader);
     head
 }

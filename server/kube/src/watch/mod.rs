@@ -1,12 +1,13 @@
-//! Mirror of a list of objects: it is listed, and then watched from its version, without end.
+//! Mirror of a list of objects. The objects are listed once, and then watched from the version of the list, without
+//! end.
 //!
 //! | event | step |
 //! |---|---|
-//! | the server offers WatchList | the list comes as events of the watch, and no page is held in its memory |
-//! | the watch ends, breaks or is silent | watch again from the last version, that of a bookmark at the latest |
+//! | the server offers WatchList | the list comes as events of the watch, so the server holds no page in memory |
+//! | the watch ends, breaks or takes too long | watch again from the version of the last event or bookmark |
 //! | 410, as a status or as an ERROR event | list again |
-//! | more objects or bytes than are held | list again, after a growing delay; what was known stays known |
-//! | a line that is longer than any object | it is left out: the object stays as it was known |
+//! | the list exceeds the limit of objects or bytes | list again, after a growing delay; the mirror stays as it was |
+//! | a line that is longer than any object | leave the line out; the mirror keeps the object's last form |
 //! | 429, 5xx, no connection | the same step again, after `Retry-After` or a growing delay |
 
 mod list;
@@ -24,7 +25,7 @@ use std::time::Duration;
 /// An event of a watched list.
 #[derive(Debug)]
 pub enum Event<T> {
-    /// All objects, with the version of the list. Objects that are not in it are gone.
+    /// All objects, and the version of the list. Objects that are not in the list are gone.
     Listed(Vec<T>, String),
     /// An object that is new or has changed.
     Changed(T),
@@ -55,13 +56,13 @@ pub struct Resource {
 /// Settings of watches.
 #[derive(Clone, Copy, Debug)]
 pub struct Settings {
-    /// Time after which the server is requested to end a watch.
+    /// Time after which the server should end a watch.
     pub timeout: Duration,
     /// Maximum number of objects in a page.
     pub page: usize,
-    /// The largest number of objects of a list.
+    /// Maximum number of objects in a list.
     pub objects: usize,
-    /// The largest size in bytes of a list.
+    /// Maximum size of a list in bytes.
     pub bytes: usize,
 }
 
@@ -70,7 +71,7 @@ impl Default for Settings {
         Settings {
             timeout: Duration::from_secs(300),
             page: 1000,
-            // Kubernetes is tested with 150,000 pods.
+            // More than three times the 150,000 pods with which Kubernetes is tested.
             objects: 500_000,
             bytes: 8 << 30,
         }
@@ -101,7 +102,7 @@ enum Failure {
     /// The list is longer than this limit in bytes.
     #[error("the list is longer than {0} bytes, the maximum for omega-kube: delete some objects")]
     Bytes(usize),
-    /// Nobody takes events any more.
+    /// The receiver accepts no more events.
     #[error("the receiver of the events is closed")]
     Closed,
 }
@@ -117,7 +118,7 @@ pub trait Sink<T>: Send {
     }
 }
 
-/// Maximum number of objects of which is remembered that the log already names them.
+/// Maximum number of objects that are remembered as already named in the log.
 const TOLD_MAX: usize = 1000;
 
 /// Keeps one list up to date.
@@ -128,13 +129,13 @@ pub(crate) struct Keeper<'a, S> {
     sink: S,
     version: String,
     watch_list: bool,
-    /// The objects that are held, and the bytes of the list that is being read.
+    /// The number of objects in the mirror, and the bytes of the list that is being read.
     held: Held,
-    /// Namespaces and names of objects that could not be read, which the log already names.
+    /// Namespaces and names of unreadable objects that the log already names.
     told: BTreeSet<(String, String)>,
 }
 
-/// Objects and bytes of a list, which are bounded.
+/// Counts of the objects and bytes of a list, which must stay below the limits.
 #[derive(Clone, Copy, Debug, Default)]
 struct Held {
     objects: usize,
@@ -142,7 +143,7 @@ struct Held {
 }
 
 impl<S> Keeper<'_, S> {
-    /// Reads an object. If only a part of it is understood, the log says so once.
+    /// Reads an object. If only a part of it can be read, writes this to the log once.
     fn read<T: Object>(&mut self, text: &str) -> Option<T> {
         let mut object = read::<T>(text)?;
         let Metadata { namespace, name, unreadable, .. } = object.metadata();
@@ -161,7 +162,7 @@ impl<S> Keeper<'_, S> {
         Some(object)
     }
 
-    /// Whether the log does not name an unreadable object yet; it does from now on.
+    /// Returns whether the log does not name an unreadable object yet, and records that it does now.
     fn is_news(&mut self, key: &(String, String)) -> bool {
         if self.told.len() >= TOLD_MAX {
             self.told.clear();
@@ -210,7 +211,7 @@ where
             }
             Err(Failure::NoWatchList) => keeper.watch_list = false,
             Err(why @ Failure::Objects(_)) => {
-                // The list says when there are fewer.
+                // Only a new list can show that there are fewer objects again.
                 keeper.version.clear();
                 tracing::error!(resource = resource.path, %why, "not all objects are known");
                 tokio::time::sleep(delay(&why, failures)).await;

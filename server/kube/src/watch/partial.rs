@@ -1,7 +1,7 @@
 //! Partial reading of objects that cannot be parsed.
 //!
-//! A newer server may send a value that this program does not know. Such an object must not be dropped, because a bound
-//! pod uses resources, whatever else it has. So only its head is read, and [`Metadata::unreadable`] has the error.
+//! A newer server may send a value that this program cannot parse. The object must not be dropped: a bound pod, for
+//! example, uses resources in any case. So only the object's head is read, and [`Metadata::unreadable`] has the error.
 
 use omega_workload::kube::api::{
     CsiDriverObject, CsiNode, CsiStorageCapacity, DisruptionBudget, Metadata, Namespace, Node,
@@ -14,9 +14,9 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// A kind of objects that are watched.
+/// A type of object that is watched.
 pub trait Object: DeserializeOwned + Send {
-    /// JSON pointers of the fields that are read from an object that cannot be parsed.
+    /// JSON pointers of the fields that are still read if an object cannot be parsed.
     const KEPT: &'static [&'static str];
 
     /// Returns the metadata.
@@ -58,7 +58,7 @@ objects! {
     VolumeAttachment: &[],
 }
 
-/// The longest name of an object.
+/// Maximum length of an object's name.
 const NAME_MAX: usize = 253;
 
 /// The fields of the head of every object.
@@ -70,8 +70,8 @@ const HEAD: [&str; 5] = [
     "/metadata/deletionTimestamp",
 ];
 
-/// Reads an object. If the object cannot be parsed, reads its head and the fields in `KEPT`; `None` if the head cannot
-/// be read.
+/// Reads an object. If the object cannot be parsed, reads only its head and the fields in `KEPT`. Returns `None` if not
+/// even the head can be read.
 pub fn read<T: Object>(text: &str) -> Option<T> {
     let why = match serde_json::from_str::<T>(text) {
         Ok(object) => return named(object),
@@ -97,8 +97,8 @@ pub fn read<T: Object>(text: &str) -> Option<T> {
     Some(object)
 }
 
-/// Returns the value at a JSON pointer; `None` if there is none, or if the value is nested too deep. Whatever stands beside the
-/// value is skipped without recursion, so it may be nested as deep as it likes.
+/// Returns the value at a JSON pointer; `None` if there is none, or if the value is nested too deeply. Other fields are
+/// skipped without recursion, so their depth does not matter.
 fn field(text: &str, path: &str) -> Option<Value> {
     let mut place = text;
     for field in path.trim_start_matches('/').split('/') {
@@ -108,7 +108,7 @@ fn field(text: &str, path: &str) -> Option<Value> {
     serde_json::from_str(place).ok()
 }
 
-/// Returns an object whose name and namespace are names; the paths of calls contain them.
+/// Returns the object if its name and namespace are valid, because they become part of request paths; otherwise `None`.
 fn named<T: Object>(mut object: T) -> Option<T> {
     let Metadata { name, namespace, .. } = object.metadata();
     if is_name(name) && (namespace.is_empty() || is_name(namespace)) {
@@ -119,7 +119,8 @@ fn named<T: Object>(mut object: T) -> Option<T> {
     None
 }
 
-/// Whether a text is the name of an object: Kubernetes allows lower-case letters, digits, `-` and `.`, and old kinds a little more.
+/// Whether a text may be the name of an object. Kubernetes allows lower-case letters, digits, `-` and `.`. Old types of
+/// objects allow some more characters.
 fn is_name(text: &str) -> bool {
     let may = |byte: u8| byte.is_ascii_alphanumeric() || b"-._:".contains(&byte);
     (1..=NAME_MAX).contains(&text.len()) && text.bytes().all(may) && !text.starts_with('.')

@@ -14,7 +14,7 @@ use std::time::Duration;
 /// The annotation of the bookmark after the initial events.
 const INITIAL_END: &str = "k8s.io/initial-events-end";
 
-/// An event's line. The object is parsed once its type is known.
+/// A line with an event. Its object is parsed once the event's type is known.
 #[derive(Deserialize)]
 struct Line<'a> {
     #[serde(rename = "type", borrow)]
@@ -49,18 +49,20 @@ struct Status {
     message: String,
 }
 
-/// The objects of the initial list, which are collected until the bookmark that ends the list.
+/// The objects of the initial list, collected until the bookmark that ends it. `None` if the list is complete or was
+/// not requested.
 struct Initial<T>(Option<BTreeMap<(String, String), T>>);
 
 impl<S> Keeper<'_, S> {
-    /// Watches from the last version, or from the start with all objects, until the server ends the watch.
+    /// Watches until the server ends the watch. Starts at the last version; if there is none, the watch begins with all
+    /// objects.
     pub(super) async fn watch<T>(&mut self) -> Result<(), Failure>
     where
         T: Object,
         S: Sink<T>,
     {
         let from_start = self.version.is_empty();
-        // The server ends the watch before; one that does not is left.
+        // The server should end the watch before this time. If it does not, the client closes the stream.
         let longest = self.settings.timeout + Duration::from_secs(30);
         let call = Call::get(self.watch_path(from_start));
         let (status, mut lines) = self.client.stream(&call, longest).await?;
@@ -94,11 +96,12 @@ impl<S> Keeper<'_, S> {
                 }
             }
         }
-        // A server without WatchList serves an ordinary watch, without the bookmark that ends the list.
+        // A server without WatchList starts an ordinary watch, which never sends the bookmark that ends the list.
         if initial.0.is_some() { Err(Failure::NoWatchList) } else { Ok(()) }
     }
 
-    /// Goes on without an event that is too long to be read. Its object stays as it was known, unless it was deleted.
+    /// Skips an event that is too long to be read. The mirror keeps the object's last form, unless the object was
+    /// deleted.
     async fn leave_out<T>(
         &mut self,
         head: &long::Head,

@@ -7,11 +7,11 @@ use omega_core::{JobKind, MachineId, TaskId};
 use prost::Message;
 use std::collections::BTreeMap;
 
-/// Bytes of programs in a message above which the next message begins. A message may exceed this by the largest program
-/// and the starts of one machine, and is still far below the message limit of clients.
+/// Size limit in bytes for the programs and start directives in one message. A single larger program begins a message
+/// of its own, which is still far below the message limit of clients.
 const PROGRAM_BYTES: usize = 1 << 20;
 
-/// Encodes orders as messages. All messages but the last say that more follow.
+/// Encodes orders as messages. The flag `more` is set in all messages but the last.
 pub(super) fn directives(orders: Orders) -> Vec<proto::AgentDirectives> {
     let stop = |(task, machine): (TaskId, MachineId)| proto::StopTask {
         task: Some(task.into()),
@@ -50,7 +50,7 @@ struct Messages {
 }
 
 impl Messages {
-    /// Adds the program of a task's group. Returns its position, from 1.
+    /// Adds the program of a task's group. Returns the program's number, counted from 1 over all messages.
     fn program(&mut self, start: &Start) -> u32 {
         let group = &start.job.groups[start.group];
         let program = proto::Program {
@@ -73,7 +73,7 @@ impl Messages {
         self.open.starts.push(start);
     }
 
-    /// Continues in another message if the open one would become too large.
+    /// Starts another message if further `bytes` would make the open message too large.
     fn make_room(&mut self, bytes: usize) {
         if self.bytes > 0 && self.bytes + bytes > PROGRAM_BYTES {
             let mut full = std::mem::take(&mut self.open);

@@ -1,6 +1,6 @@
-//! The tokio task that serves all agents of a leader: it routes changes of the cell to their streams, and passes their
-//! heartbeats to the monitor. It never waits for an agent or a command: a stream whose queue is full is ended, and
-//! commands run concurrently.
+//! The tokio task that serves all agents of a leader. It routes changes of the cell to the agents' streams, and passes
+//! the agents' heartbeats to the monitor. The task never waits for an agent or a command: a stream whose queue is full
+//! is ended, and commands run concurrently.
 
 use super::log_reads::LogReads;
 use super::marks::{apply_plan, has_taint};
@@ -19,7 +19,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, MissedTickBehavior};
 
-/// Time for which changes are batched before they are routed, as for schedulers.
+/// Time for which changes are batched before they are routed. Deltas for schedulers are batched for the same time.
 const GATHER: Duration = Duration::from_millis(5);
 
 /// Interval of the check for leadership: a tenth of the shortest election timeout.
@@ -29,10 +29,11 @@ const LOOK: Duration = Duration::from_millis(100);
 const STEP: Duration = Duration::from_millis(500);
 
 /// Longest interval at which the cell's time is advanced. While something in the cell depends on time, such as a
-/// waiting gang, it is advanced at every [`LOOK`]; a leader also advances it with commands that depend on it.
+/// waiting gang, the time is advanced at every [`LOOK`]. A leader also advances the time with commands that depend on
+/// it.
 const EXPIRE: Duration = Duration::from_secs(10);
 
-/// Timeout of a command about the whole cell. If it fails, the next tick repeats it.
+/// Timeout of a command about the whole cell. After a failure, the next tick repeats the command.
 const COMMAND_MAX: Duration = Duration::from_secs(5);
 
 /// A message from a stream to the hub.
@@ -40,9 +41,9 @@ const COMMAND_MAX: Duration = Duration::from_secs(5);
 pub(crate) enum Event {
     /// The stream was opened. It ends when `alive` is dropped.
     Open { stream: StreamId, to: mpsc::Sender<Sent>, alive: oneshot::Sender<()> },
-    /// The agent manages machines, and sends heartbeats for some.
+    /// The agent attaches the machines in `attach`, and sends heartbeats of the machines in `alive`.
     Heartbeats { stream: StreamId, attach: Vec<MachineId>, alive: Vec<MachineId> },
-    /// Ends of tasks that were recorded.
+    /// Reported ends of tasks that the cell has recorded or rejected.
     Confirmed(Vec<Confirmed>),
     /// A caller requests a task's log from the agent of a machine, or from all agents if the task no longer has a
     /// machine.
@@ -57,7 +58,7 @@ pub(crate) enum Event {
     Close { stream: StreamId, error: Option<ApiError> },
 }
 
-/// A reported end of a task that was recorded or rejected, at this version or later.
+/// A reported end of a task. The cell has recorded or rejected it, at `version` or later.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Confirmed {
     pub(crate) task: TaskId,
@@ -89,7 +90,7 @@ struct Lead {
     next_expire: Instant,
 }
 
-/// Connected agents. See the module documentation.
+/// The hub of the connected agents. See the module documentation.
 #[derive(Debug)]
 pub(crate) struct Hub {
     host: Host,
@@ -239,7 +240,7 @@ impl Lead {
             carried: None,
             was_mass_loss: false,
             next_step: now + STEP,
-            // The time of a new cell has not been set yet.
+            // The time is advanced at once, because a new cell has no time yet.
             next_expire: now,
         }
     }
@@ -297,7 +298,7 @@ impl Lead {
     /// Calls the monitor once its previous actions have ended.
     async fn step(&mut self, host: &Host, now_ms: u64) {
         if let Some(carried) = self.carried.take_if(|carried| carried.is_finished()) {
-            // The actions do not panic. If one did, its steps would count as done.
+            // The actions do not panic. After a panic, all their steps would count as done.
             let failed = carried.await.unwrap_or_default();
             host.read(|cell| note_failed(&mut self.monitor, cell, failed, now_ms));
         }
@@ -334,8 +335,9 @@ fn attached(cell: &Cell, monitor: &mut Monitor, id: MachineId, now_ms: u64) {
     }
 }
 
-/// Records failed steps. If a step's outcome is unknown, it may have been applied, and its change may have been read
-/// before. So the machines are read again; otherwise a machine could keep a taint that the monitor does not know.
+/// Records failed steps, and reads their machines again. A step with an unknown outcome may have been applied, and the
+/// hub may already have read the resulting change. Without the second reading, a machine could keep a taint of which
+/// the monitor has no record.
 fn note_failed(monitor: &mut Monitor, cell: &Cell, failed: Vec<Step>, now_ms: u64) {
     for step in failed {
         monitor.failed(step);
@@ -364,7 +366,7 @@ fn note_all(
     }
 }
 
-/// Submits a command in the background. If it fails, a later repetition makes up for it.
+/// Submits a command in the background. A failure is only logged, because the command is repeated later.
 fn give(host: &Host, command: Command) {
     let host = host.clone();
     tokio::spawn(async move {

@@ -23,8 +23,8 @@ pub(super) struct LogReads {
 }
 
 impl LogReads {
-    /// Adds a request to some agents, and returns its number. `None` if there is no agent, or there are too many
-    /// requests.
+    /// Adds a request to some agents, and returns the request's number. Returns `None` if there is no agent, or if
+    /// there are too many requests.
     pub(super) fn begin(
         &mut self,
         asked: BTreeSet<StreamId>,
@@ -39,8 +39,8 @@ impl LogReads {
         Some(self.next)
     }
 
-    /// Handles an agent's reply. The caller gets the first reply that has the log, or the last one if none has. Replies
-    /// that were not requested are ignored.
+    /// Handles an agent's reply. The caller gets the first reply that contains the log, or the last reply if no agent
+    /// has the log. Replies that were not requested are ignored.
     pub(super) fn answered(&mut self, stream: StreamId, part: proto::LogPart) {
         let number = part.read;
         let Some(read) = self.reads.get_mut(&number) else { return };

@@ -1,7 +1,7 @@
 //! Application of the monitor's decisions to the cell: taints, and reports of lost tasks.
 //!
-//! A taint with the effect `no_execute` keeps new tasks off a machine. Running tasks that tolerate the taint stay,
-//! because their owners prefer waiting for the machine to starting elsewhere.
+//! A taint with the effect `no_execute` keeps new tasks off a machine. Running tasks that tolerate the taint stay:
+//! their owners would rather wait for the machine than start the tasks elsewhere.
 
 use super::monitor::Step;
 use crate::host::Host;
@@ -80,7 +80,8 @@ async fn change_taint(
     noted(host.apply(Command::UpdateMachine { id, machine }, Instant::now() + COMMAND_MAX).await)
 }
 
-/// Reports the tasks of a machine lost. Because of the taint, no new tasks are placed there.
+/// Reports the tasks of a machine as lost, except those that tolerate the taint. The taint keeps new tasks off the
+/// machine.
 async fn take(host: &Host, machine: MachineId) -> Result<(), ApiError> {
     let tasks: Vec<TaskId> = host.read(|cell| {
         let all = cell.machine(machine).map_or(&[][..], |state| state.tasks);

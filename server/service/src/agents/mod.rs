@@ -8,10 +8,10 @@
 //!                                └── taints, lost tasks, time ──▶ Host
 //! ```
 //!
-//! A single reader of the cell's deltas serves all streams, so a change costs only the agent that it concerns.
-//! Heartbeats stay in the leader's memory, because they are not worth a write. So agents connect to the leader, and a
-//! new leader gives every machine a full timeout before it changes its state. docs/agents.md has the rules for
-//! unreachable machines.
+//! One reader of the cell's deltas serves all streams, so a change causes work only for the agent concerned. Heartbeats
+//! stay in the leader's memory, because they are not worth a write to the log. Agents therefore connect to the leader.
+//! A new leader has received no heartbeats yet, so it gives every machine a full timeout before it changes the
+//! machine's state. docs/agents.md has the rules for unreachable machines.
 //!
 //! In reading order: `monitor.rs`, `routes.rs`, `directives.rs`, `hub.rs`, `marks.rs`, `reports.rs`.
 
@@ -46,25 +46,25 @@ use tokio::time::Instant;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Request, Response, Status, Streaming};
 
-/// Maximum number of messages that wait for a slow agent. With some 500 tasks each, they hold a million tasks. Beyond
-/// this, the stream ends, and the agent gets the full state when it reconnects.
+/// Maximum number of messages that wait for a slow agent. At some 500 tasks in each message, this is a million tasks.
+/// If the queue is full, the stream ends, and the agent gets the full state when it reconnects.
 const ORDERS_MAX: usize = 2048;
 
-/// Maximum number of events that wait for the hub. Beyond this, streams wait too.
+/// Maximum number of events that wait for the hub. If the queue is full, streams wait too.
 const EVENTS_MAX: usize = 1024;
 
-/// Longest wait until this replica knows a machine that an agent wants to manage.
+/// Maximum wait for this replica to apply the registration of a machine that an agent reports.
 const KNOWN_MAX: Duration = Duration::from_secs(5);
 
 /// Time that an agent may take to read a log.
 const READ_MAX: Duration = Duration::from_secs(3);
 
-/// The service.
+/// The agent service. See the module documentation.
 #[derive(Clone, Debug)]
 pub struct Agents {
     host: Host,
     events: mpsc::Sender<Event>,
-    /// Source of the numbers of streams.
+    /// Counter from which each new stream takes its number.
     next: Arc<AtomicU64>,
 }
 
@@ -145,7 +145,7 @@ impl Stream {
             listened = self.listen(reports) => listened.err(),
             _ = over => None,
         };
-        // If the hub is gone, nobody needs the event.
+        // If the hub is gone, the event is not needed.
         let _ = self.events.send(Event::Close { stream: self.id, error }).await;
     }
 

@@ -8,10 +8,10 @@
 //!          └───────────────────────────────────────────────┴───┘
 //! ```
 //!
-//! A network failure looks like the death of many machines at once. It would be worse to start all their tasks
-//! elsewhere than to wait: the remaining machines would be overloaded, and every task would run twice once the network
-//! is back. So machines are tainted at a bounded rate, and while more than a third of them are silent, no task is
-//! reported lost.
+//! A network failure looks like the death of many machines at once. It would be worse to start the tasks of these
+//! machines elsewhere than to wait: the remaining machines would be overloaded, and every task would run twice once the
+//! network is back. So machines are tainted at a bounded rate, and while more than a third of them are silent, no task
+//! is reported lost.
 //!
 //! Invariant: `silent` is the number of monitored machines without a heartbeat for a timeout, as of the last step.
 
@@ -23,23 +23,25 @@ use std::time::Duration;
 pub struct MonitorSettings {
     /// Time without a heartbeat after which a machine is unreachable.
     pub timeout: Duration,
-    /// Number of machines per second that may be tainted or lose their tasks.
+    /// Maximum number of machines per second that are tainted or whose tasks are reported lost.
     pub eviction_rate: u32,
 }
 
 impl Default for MonitorSettings {
     /// By default, a machine is unreachable after four missed heartbeats. At the default rate, a rack of forty machines
-    /// is marked within four seconds, and a network failure of a minute displaces the tasks of at most 200 machines.
+    /// is tainted within four seconds. A network failure of a minute exceeds the timeout by 20 seconds, so it displaces
+    /// the tasks of at most 200 machines.
     fn default() -> Self {
         MonitorSettings { timeout: Duration::from_secs(40), eviction_rate: 10 }
     }
 }
 
-/// Divisor of the number of machines: if more than this part of them is silent, a network failure is assumed.
+/// Limit on silent machines: if more than one in this many monitored machines is silent, the monitor assumes a network
+/// failure.
 const SILENT_PART: usize = 3;
 
-/// Maximum number of machines whose taint is removed in one step. Each is one command, and a step's commands should
-/// take less than a second.
+/// Maximum number of machines whose taint is removed in one step. Each removal is one command, and all commands of a
+/// step should take less than a second.
 const RETURNS_MAX: usize = 500;
 
 /// An action on a machine. If it fails, the caller reports this to the monitor.
@@ -74,8 +76,8 @@ enum Condition {
 #[derive(Clone, Copy, Debug)]
 struct Watched {
     incarnation: u32,
-    /// Time of the machine's last heartbeat; `None` if its taint shows that it was unreachable before this leader's
-    /// term.
+    /// Time of the machine's last heartbeat. `None` until the first heartbeat of a machine that was already tainted
+    /// before this leader's term.
     heartbeat_ms: Option<u64>,
     condition: Condition,
 }
@@ -88,9 +90,9 @@ pub struct Monitor {
     watched: Vec<Option<Watched>>,
     count: usize,
     silent: usize,
-    /// Time since which this replica leads. No machine is marked before a full timeout after it.
+    /// Time at which this replica became leader. No machine is tainted until a full timeout later.
     began_ms: u64,
-    /// Budget of taints that is left, in thousandths of a machine, and the time at which it was computed.
+    /// Remaining budget of taints, in thousandths of a machine. `reckoned_ms` is the time at which it was computed.
     allowance_milli: u64,
     reckoned_ms: u64,
 }
@@ -110,8 +112,9 @@ impl Monitor {
         }
     }
 
-    /// Begins to monitor a machine with an agent. A machine with a taint from an earlier leader starts as tainted. If
-    /// the machine is monitored already, records whether it has the taint, which an operator may have removed.
+    /// Begins to monitor a machine that has an agent. A machine with a taint from an earlier leader starts as tainted.
+    /// For a machine that is already monitored, records whether the taint is present, because an operator may have
+    /// removed it.
     pub fn watch(&mut self, id: MachineId, has_taint: bool, now_ms: u64) {
         let row = id.row();
         if self.watched.len() <= row {
@@ -142,7 +145,7 @@ impl Monitor {
         }
     }
 
-    /// Records which machine has a row, and stops monitoring the row's previous machine.
+    /// Records which machine occupies a row, and stops monitoring the row's previous machine.
     pub fn row_is_of(&mut self, slot: u32, incarnation: Option<u32>) {
         let Some(row) = self.watched.get_mut(slot as usize) else { return };
         if row.is_some_and(|known| Some(known.incarnation) != incarnation) {
@@ -151,7 +154,8 @@ impl Monitor {
         }
     }
 
-    /// Returns the actions that are due. They count as done unless [`Monitor::failed`] is called before the next step.
+    /// Returns the actions that are due. Each counts as done, unless [`Monitor::failed`] is called for it before the
+    /// next step.
     pub fn step(&mut self, now_ms: u64) -> Vec<Step> {
         self.earn(now_ms);
         let timeout = self.settings.timeout.as_millis() as u64;
@@ -205,7 +209,7 @@ impl Monitor {
         }
     }
 
-    /// Whether so many machines were silent at the last step that their tasks are not reported lost.
+    /// Whether too many machines were silent at the last step, so that no tasks are reported lost.
     #[must_use]
     pub fn is_mass_loss(&self) -> bool {
         self.silent * SILENT_PART > self.count
@@ -313,7 +317,7 @@ mod tests {
         assert_eq!(run(&mut monitor, 41..42, &[0, 1]), [Step::Take(next)]);
     }
 
-    /// State of a machine, derived from the steps.
+    /// State of a machine, derived from the steps that the monitor returned.
     #[derive(Clone, Copy, Default)]
     struct Told {
         is_marked: bool,
@@ -364,8 +368,8 @@ mod tests {
                     marked_at.push(now);
                 }
             }
-            // In any span of time, the number of taints is at most the budget earned in it, plus the saved budget of
-            // one second.
+            // In any time span, the number of taints is at most the budget earned in this span, plus the saved budget
+            // of one second.
             for (i, from) in marked_at.iter().enumerate() {
                 for (j, to) in marked_at.iter().enumerate().skip(i) {
                     let most = u64::from(rate) * (to - from) / 1000 + u64::from(rate) + 1;

@@ -1,4 +1,4 @@
-//! Directives for agents, in messages that are sent at once or wait to be sent.
+//! Directives for agents, and the messages that contain them.
 
 use omega_cellstate::Cell;
 use omega_client::{ApiError, proto};
@@ -6,7 +6,7 @@ use omega_core::{Amounts, DeviceSet, Job, MachineId, NodeCores, TaskId, TaskStat
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// Maximum number of tasks in a message. It is exceeded only by the tasks of one machine, which stay together.
+/// Maximum number of tasks in a message. Only the tasks of one machine, which stay together, may exceed it.
 const ITEMS_MAX: usize = 500;
 
 /// One stream of one agent.

@@ -11,7 +11,7 @@ use tokio::time::Instant;
 /// Maximum number of values in a column.
 const COLUMN_MAX: usize = 4096;
 
-/// Timeout of the commands of one message. After it the stream ends, and the agent reports again.
+/// Timeout of the commands from one message. After this time the stream ends, and the agent reports again.
 const COMMANDS_MAX: Duration = Duration::from_secs(5);
 
 /// A message of an agent.
@@ -76,7 +76,7 @@ impl TryFrom<proto::AgentReport> for Report {
     }
 }
 
-/// The command for a report, with the end of the run if the agent knows it.
+/// Returns the command for a report. The command includes the end of the run if the agent has reported one.
 pub(crate) fn command(
     (task, machine): (TaskId, MachineId),
     report: TaskReport,
@@ -127,7 +127,8 @@ pub(crate) async fn apply(host: &Host, commands: Vec<Command>) -> Result<Vec<Con
             Err(error) if error.is_temporary() || error.code == ErrorCode::OutcomeUnknown => {
                 return Err(error);
             }
-            // The report was rejected, because the task had left the machine at an unknown version.
+            // The cell rejected the report, because the task had left the machine. The version of that change is not
+            // known here.
             Ok(_) | Err(_) => before,
         };
         confirmed.extend(end.map(|(task, machine)| Confirmed { task, machine, version }));

@@ -1,11 +1,11 @@
-//! Routes: the agent of each machine, and the directives sent to it. A plain data structure, which computes further
-//! directives.
+//! Routes: the agent of each machine, and the directives sent to that agent. A plain data structure that computes which
+//! directives are still to be sent.
 //!
-//! The directive sent for each task is stored with its version of the cell. So a task that left a machine and returned
-//! can be told from one that stayed.
+//! Each directive is stored with the version of the cell at which it was sent. The version distinguishes a task that
+//! left a machine and returned from a task that stayed.
 //!
-//! Invariant: a task that is known on a machine is in that machine's set, and the machine is in its stream's set. The
-//! sets contain nothing else.
+//! Invariant: each task in `tasks` is in the set of its machine, and each machine in `machines` is in the set of its
+//! stream. The sets contain nothing else.
 
 use super::orders::{Outbox, Start, StreamId, start};
 use omega_cellstate::{Cell, Changed};
@@ -107,7 +107,7 @@ impl Routes {
         }
     }
 
-    /// Handles the confirmation that the end of a task was recorded or rejected, at this version or later.
+    /// Handles the confirmation that the cell recorded or rejected the end of a task, at `version` or later.
     pub(crate) fn confirm(
         &mut self,
         cell: &Cell,
@@ -142,8 +142,8 @@ impl Routes {
         if before != now {
             self.begin(cell, task, machine, out);
         } else if matches!(state, Some(TaskState::Placed(_))) || self.is_resized(cell, task) {
-            // If the agent runs the task and the cell does not know this yet, the repeated directive makes the agent
-            // report it again. If the task was resized, the directive has the new allocation.
+            // A placed task may already run at its agent without a record in the cell. The repeated directive makes the
+            // agent report the task again. If the task was resized, the directive has the new allocation.
             let stream = self.machines[&machine].stream;
             out.of(stream).starts.extend(start(cell, task));
             self.note_held(cell, task);
@@ -202,7 +202,7 @@ impl Routes {
         self.note_held(cell, task);
     }
 
-    /// Whether a task's allocation differs from the one sent to its agent.
+    /// Whether a task's allocation differs from the allocation sent to its agent.
     fn is_resized(&self, cell: &Cell, task: TaskId) -> bool {
         self.held.get(&task) != cell.task_held(task).as_ref()
     }
@@ -239,7 +239,7 @@ impl Routes {
         }
     }
 
-    /// Removes the machines that had a row before its present machine.
+    /// Removes the former machines of a row. The row's present machine stays.
     fn row_changed(&mut self, cell: &Cell, slot: u32, out: &mut Outbox) {
         let all = MachineId::first(slot)..=MachineId { slot, incarnation: u32::MAX };
         let now = cell.machine_in(slot).map(|state| state.id);
@@ -248,7 +248,7 @@ impl Routes {
         gone.into_iter().for_each(|id| self.detach(id, None, out));
     }
 
-    /// Removes a machine from its stream, and notifies the stream, unless it is the stream in `by`.
+    /// Removes a machine from its stream. Notifies the stream, unless the stream is `by`.
     fn detach(&mut self, id: MachineId, by: Option<StreamId>, out: &mut Outbox) {
         let Some(gone) = self.machines.remove(&id) else { return };
         for task in &gone.tasks {
@@ -312,8 +312,8 @@ mod tests {
         cell: Cell,
         routes: Routes,
         since: Version,
-        /// Tasks at the agent of each stream: `None` for a running task, and the end of a task that is not yet
-        /// confirmed.
+        /// Tasks at the agent of each stream. The value is `None` for a running task, or the reported end of a task
+        /// until the end is confirmed.
         agents: BTreeMap<(StreamId, MachineId, TaskId), Option<TaskReport>>,
         confirmations: Vec<(TaskId, MachineId, Version)>,
         /// Allocation of a task at each stream's agent.
@@ -411,7 +411,7 @@ mod tests {
             self.confirmations.push((task, machine, version));
         }
 
-        /// Ends a task on its agents.
+        /// Ends a running task at the agent that manages its machine.
         fn end(&mut self, task: TaskId, report: TaskReport) {
             let routes = &self.routes;
             let found = self.agents.iter_mut().find(|((stream, machine, id), ended)| {
@@ -424,7 +424,7 @@ mod tests {
             }
         }
 
-        /// Executes directives as agents do.
+        /// Executes directives like an agent.
         fn obey(&mut self, out: Outbox) {
             for (stream, messages) in out.0 {
                 for orders in messages {

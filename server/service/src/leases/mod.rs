@@ -7,14 +7,14 @@
 //!                               yes: EndHolder A ─▶ HoldScheduler B ─▶ the log     A is fenced from here
 //! ```
 //!
-//! The time of a lease only decides when a takeover is *tried*. Safety comes from the log, in which a name has one
-//! owner at a time, and the former owner's numbers are rejected. So a wrong clock, a deposed leader that does not know
-//! it yet, or a paused owner that wakes up can cause an unnecessary takeover, but never two processes that commit.
-//! Renewals stay in memory, because they are not worth a write.
+//! The time of a lease only decides when a takeover is *tried*. Safety comes from the log: in it, a name has one owner
+//! at a time, and transactions of the former owner are rejected. A wrong clock, a deposed leader that still acts as
+//! leader, or an owner that resumes after a pause can cause an unnecessary takeover. None of them can lead to two
+//! processes that commit. Renewals stay in memory, because they are not worth a write to the log.
 //!
 //! An expired lease is not ended before another process requests the name: a scheduler that was paused for a minute
-//! without a standby continues as if nothing had happened. All names of a process are released together, so that a
-//! standby with other workers leaves none of the old ones behind.
+//! without a standby continues as if nothing had happened. All names of a process are released together. Otherwise, a
+//! standby with other workers would leave some of the old names owned.
 
 mod table;
 
@@ -50,7 +50,8 @@ struct Shared {
     began: Instant,
     /// Locked to look up or change one owner.
     table: Mutex<Table>,
-    /// Number of owners whose leases were ended because they had expired. No other memory access depends on its order.
+    /// Number of owners whose expired leases were ended. The order of its updates relative to other memory does not
+    /// matter.
     silenced: AtomicU64,
 }
 
@@ -242,7 +243,8 @@ impl Leases {
             table.len() > 2 * SCHEDULERS_MAX
         };
         if is_full {
-            // Only current owners are kept. Others were rejected, or their leases have ended.
+            // Only the entries of current owners are kept. The other processes were rejected, or their leases have
+            // ended.
             let known: BTreeSet<HolderId> = host.read(|cell| {
                 cell.schedulers().filter_map(|state| Some(state.hold?.holder)).collect()
             });
@@ -257,15 +259,15 @@ impl Leases {
     }
 }
 
-/// A short mark of a process. It is for callers that may not know the process's number, with which they could act as
-/// the process. The mark is a 32-bit one-way hash, which does not reveal the number.
+/// A public mark of a process: a 32-bit one-way hash of the process's number. The number itself is secret, because a
+/// caller with the number could act as the process.
 pub(crate) fn mark(holder: HolderId) -> u32 {
     let hash = digest(&SHA256, &holder.0.to_le_bytes());
     let first = hash.as_ref().first_chunk().expect("a hash has 32 bytes");
     u32::from_le_bytes(*first)
 }
 
-/// The owner of a name, if it still has this mark.
+/// Returns the owner of a name; `None` if no owner with this mark has the name.
 ///
 /// # Errors
 /// If no scheduler has the name.

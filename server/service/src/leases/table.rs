@@ -1,13 +1,13 @@
 //! The table of leases: a plain state machine that gets the time as an argument.
 //!
-//! Only a leader has a table, filled from the renewals that it received. A leader that is new or was paused cannot tell
-//! a dead owner from one whose renewals it missed, so it gives each a full lease.
+//! Only a leader has a table, filled from the renewals that it received. A leader that is new or was paused may have
+//! missed renewals. It cannot distinguish dead owners from live ones, so it gives each owner a full lease.
 
 use omega_core::{Hold, HolderId, Text};
 use omega_store::log::Term;
 use std::collections::BTreeMap;
 
-/// Interval at which leadership is checked, in milliseconds: a tenth of an election.
+/// Interval at which leadership is checked, in milliseconds: a tenth of an election timeout.
 pub(super) const LOOK_MS: u64 = 100;
 
 /// Time without a check after which this replica is considered to have been paused: ten missed checks.
@@ -44,12 +44,12 @@ impl Table {
         self.looked_ms = now_ms;
     }
 
-    /// Records a sign of life of an owner.
+    /// Records that an owner has just registered or renewed its lease.
     pub(super) fn hear(&mut self, holder: HolderId, process: Text, now_ms: u64) {
         self.heard.insert(holder, Heard { at_ms: now_ms, process });
     }
 
-    /// Drops all other owners, so that the number of names bounds the table.
+    /// Keeps only the owners for which `holds` is true, so that the number of names bounds the table.
     pub(super) fn keep(&mut self, holds: impl Fn(HolderId) -> bool) {
         self.heard.retain(|holder, _| holds(*holder));
     }

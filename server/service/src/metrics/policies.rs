@@ -12,7 +12,7 @@ use omega_cellstate::{
 use omega_core::{Amounts, Kinds};
 use std::fmt;
 
-/// Values of these metrics.
+/// Values of the metrics of cell-wide rules.
 #[derive(Debug)]
 pub(super) struct PolicyFigures {
     holding: usize,

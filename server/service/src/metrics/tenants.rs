@@ -10,7 +10,7 @@ use std::fmt;
 /// Maximum number of tenants with series of their own.
 const TOLD_MAX: usize = 200;
 
-/// A tenant's values, by kind.
+/// A tenant's values, by resource kind.
 #[derive(Debug)]
 struct Told {
     name: Text,

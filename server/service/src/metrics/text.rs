@@ -1,7 +1,7 @@
 //! Metrics text of a server for Prometheus.
 //!
-//! Names and labels are part of the API: dashboards depend on them, so they follow the same rules for changes as calls.
-//! docs/metrics.md lists all of them.
+//! Names and labels are part of the API, because dashboards depend on them. Changes of metrics follow the rules for
+//! changes of calls. docs/metrics.md lists all metrics.
 
 use super::Metrics;
 use super::policies::PolicyFigures;

@@ -80,7 +80,8 @@ impl Link {
                 self.note(status.into());
             }
             tokio::time::sleep(PAUSE).await;
-            // Messages that were collected meanwhile are outdated; raft sends those again that still matter.
+            // Messages that were queued during the pause are outdated, so only the newest is sent. Raft sends others
+            // again if they still matter.
             while let Ok(message) = self.messages.try_recv() {
                 first = Some(message);
             }

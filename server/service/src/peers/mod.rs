@@ -29,7 +29,7 @@ pub const FRAME_BYTES_MAX: usize = FRAME_BYTES + wire::MESSAGE_BYTES_MAX + 4096;
 /// Source of the endpoint of a peer. Called for each connection, because certificates change.
 pub type Dial = Box<dyn Fn() -> Option<Endpoint> + Send + Sync>;
 
-/// Creates the source of endpoints for the peer at an address. Fails if the address is invalid.
+/// Creates the [`Dial`] of a peer from its address. Fails if the address is invalid.
 pub type Dialer = Box<dyn Fn(&str) -> Result<Dial, tonic::transport::Error> + Send + Sync>;
 
 /// Addresses of a replica. Clones share values that are set later.
@@ -37,7 +37,7 @@ pub type Dialer = Box<dyn Fn(&str) -> Result<Dial, tonic::transport::Error> + Se
 pub(crate) struct Reached {
     /// Address at which peers reach the replica.
     by_peers: String,
-    /// Address for its clients, known once the replica listens to them.
+    /// Address at which clients reach the replica, set once the replica listens for clients.
     by_clients: Arc<OnceLock<String>>,
 }
 

@@ -1,8 +1,8 @@
 //! Addresses of the peers, and a stream to each.
 //!
-//! A peer's address is that in the membership, or else that in this server's settings, or else the one that the peer
-//! has sent. So a membership change moves or adds a replica without a restart of the others, and a joining replica
-//! needs only its own address.
+//! A peer's address is taken from the membership, else from this server's settings, else from the peer's own messages.
+//! So a membership change can move or add a replica without a restart of the others. A joining replica needs only its
+//! own address.
 
 use super::link::Link;
 use super::{Dialer, Reached, Whoami};
@@ -19,7 +19,7 @@ use tokio::sync::mpsc;
 /// Maximum number of peers whose announced addresses are kept: the current replicas, and some former ones.
 const HEARD_MAX: usize = 2 * REPLICAS_MAX;
 
-/// Sends to the peers. Clones share their streams.
+/// Sender of messages to the peers. Clones share the streams.
 #[derive(Clone)]
 pub struct Peers(Arc<Inner>);
 
@@ -32,7 +32,7 @@ struct Inner {
     routes: Mutex<Routes>,
 }
 
-/// The addresses by their origin, and the streams.
+/// Addresses of the peers by origin, and the open streams.
 #[derive(Debug, Default)]
 struct Routes {
     /// Addresses from the membership.

@@ -1,8 +1,7 @@
-//! The end of an evacuation: when its time has come, tasks that still run on the machine are stopped and placed
-//! elsewhere.
+//! The end of an evacuation: at its deadline, tasks that still run on the machine are stopped and placed elsewhere.
 //!
-//! Until then, services move by the rules of their updates (`plan.rs`), and batch tasks may end. Tasks of a group with
-//! one task on each machine stay, because they belong to the machine.
+//! Before the deadline, services move by the rules of their updates (`plan.rs`), and batch tasks may end. Tasks of a
+//! group with one task on each machine stay, because they belong to the machine.
 
 use super::plan::drain_by;
 use crate::host::Host;
@@ -19,7 +18,7 @@ pub(super) const COMMAND_MAX: Duration = Duration::from_secs(5);
 /// Maximum number of tasks that are moved in one step.
 const AT_ONCE: usize = 500;
 
-/// Moves tasks off the machines whose time has come, by reporting them lost.
+/// Moves tasks off the machines whose deadline has passed, by reporting the tasks lost.
 pub(super) async fn step(host: &Host, machines: &BTreeSet<MachineId>, now_ms: u64) {
     let late = host.read(|cell| late(cell, machines, now_ms));
     let until = Instant::now() + COMMAND_MAX;

@@ -7,9 +7,9 @@
 //!                                       └──────────────── states of tasks ◀───────────────┘
 //! ```
 //!
-//! It runs beside the monitor of machines, on the replica that leads, and is a client of the cell like any other: all
-//! that it must remember is in the cell. Each step names the version for which it was decided, so a step of a leader
-//! that was replaced changes nothing after an update. A new leader measures `min_healthy_ms` from its own beginning.
+//! The controller runs on the leader, beside the monitor of machines. It is a client of the cell like any other, and
+//! all its lasting state is in the cell. Each step names the version for which it was decided, so a step of a replaced
+//! leader changes nothing after an update. A new leader measures `min_healthy_ms` from the start of its leadership.
 
 mod evacuate;
 mod plan;
@@ -63,12 +63,12 @@ struct Lead {
     open: BTreeMap<JobId, Open>,
     /// Jobs with a group that has one task on each machine.
     per_machine: BTreeSet<JobId>,
-    /// Machines that are drained by a time.
+    /// Machines with a drain deadline.
     evacuated: BTreeSet<MachineId>,
     began: Instant,
 }
 
-/// A job that has not reached its version.
+/// A job that is examined in each step, because it may not have reached its version.
 #[derive(Debug, Default)]
 struct Open {
     progress: Progress,
@@ -129,7 +129,7 @@ impl Lead {
         }
     }
 
-    /// Opens the jobs to which changes relate.
+    /// Reads the changes since the last step, and opens the jobs that they concern.
     fn read_changes(&mut self, cell: &Cell) {
         if self.since == cell.version() && self.since != Version(0) {
             return;
@@ -197,7 +197,7 @@ impl Lead {
     }
 }
 
-/// The command of a step.
+/// Returns the command for a job's next step; `None` if the step changes nothing.
 fn command(job: JobId, next: Next) -> Option<Command> {
     match next {
         Next::Settled | Next::Wait | Next::Stopped => None,

@@ -6,8 +6,8 @@
 //! - *old* tasks belong to an earlier version, or are on a machine that is evacuated;
 //! - tasks of groups that the version no longer has are ended at once.
 //!
-//! A step ends old tasks while enough others are available, and adds new tasks while there are not too many
-//! altogether. Available are old tasks that run, and new ones that have run for `min_healthy_ms`.
+//! A step ends old tasks while enough tasks remain available, and adds new tasks while the total stays within its
+//! limit. An old task is available while it runs, and a new task once it has run for `min_healthy_ms`.
 
 use omega_cellstate::{Cell, MachineStatus};
 use omega_client::agent::DRAIN_BY;
@@ -18,7 +18,7 @@ use omega_core::{
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// Times since when the new tasks of a job have been running, as observed by the controller.
+/// Start times of the running tasks of a job, as observed by the controller.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Progress {
     since_ms: BTreeMap<u32, u64>,
@@ -31,7 +31,7 @@ pub(super) struct Progress {
 pub(super) enum Next {
     /// Nothing is left to do until the job or a machine changes.
     Settled,
-    /// To be examined again later, because tasks are starting or not healthy yet.
+    /// The job must be examined again later, because tasks are starting or are not healthy yet.
     Wait,
     /// A new task has failed: the update waits for an operator.
     Stopped,
@@ -138,7 +138,7 @@ impl Plan<'_> {
                 step.stops.push(task.index);
             }
         }
-        // A job whose last task is ended would end too, so one task is kept.
+        // If the last task of a job were ended, the job would end too, so one task is kept.
         if step.adds.is_empty() && step.stops.len() >= self.living.len() {
             step.stops.truncate(self.living.len().saturating_sub(1));
         }
@@ -211,7 +211,7 @@ impl Plan<'_> {
         })
     }
 
-    /// Whether a task has failed whose group is new in this version.
+    /// Whether a task in a group that is new in this version has failed or ended.
     fn has_failed(&self, version: u32) -> bool {
         let Some(job) = self.cell.job(self.id) else { return false };
         self.cell.tasks(self.id).any(|(id, state)| {
@@ -280,7 +280,7 @@ pub(super) fn drain_by(machine: &Machine) -> Option<u64> {
 fn may_run(group: &TaskGroup, machine: &Machine) -> bool {
     let rules = &group.rules;
     let keeps_off = |effect| matches!(effect, TaintEffect::NoSchedule | TaintEffect::NoExecute);
-    // Tasks that belong to their machine stay while it is evacuated.
+    // The taint of an evacuation is tolerated, because tasks that belong to their machine stay during the evacuation.
     let is_tolerated = |taint: &Taint| {
         &*taint.key == DRAIN_BY || rules.tolerations.iter().any(|one| one.covers(taint))
     };
@@ -290,7 +290,7 @@ fn may_run(group: &TaskGroup, machine: &Machine) -> bool {
         && machine.taints.iter().all(|taint| !keeps_off(taint.effect) || is_tolerated(taint))
 }
 
-/// The tasks that a group loses if it has too many: first those that do not run, then the newest.
+/// Chooses the surplus tasks of a group to end: first those that do not run, then the newest.
 fn newest(tasks: &[&Living], count: u32) -> Vec<u32> {
     let runs = |task: &Living| matches!(task.state, TaskState::Running(_));
     let mut order: Vec<(bool, u32)> = tasks.iter().map(|task| (!runs(task), task.index)).collect();

@@ -43,7 +43,7 @@ struct ReplicaShape {
     leads: bool,
     /// Absent on followers, because the leader measures it.
     lag_entries: Option<u64>,
-    /// Time since the last message of the replica; absent on followers, too, and if there was none.
+    /// Time since the last message of the replica. Absent on followers, and if there was no message.
     silent_ms: Option<u64>,
 }
 

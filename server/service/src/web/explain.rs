@@ -1,4 +1,4 @@
-//! Explanations for the web page, as in `JobService.ExplainJob`, cached.
+//! Cached explanations for the web page, with the content of `JobService.ExplainJob`.
 
 use super::Shown;
 use super::answer::{Answer, Asked, json};
@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::sync::Mutex;
 
-/// Time for which an explanation is cached, because each reads the whole cell.
+/// Time for which an explanation is cached. Caching saves work, because each explanation reads the whole cell.
 const FRESH: Duration = Duration::from_secs(3);
 
 /// Maximum number of cached explanations.

@@ -33,13 +33,13 @@ pub(super) struct Which {
 struct HeatShape {
     version: u64,
     resources: Vec<String>,
-    /// Labels that machines share, by which they may be grouped.
+    /// Labels by which machines can be grouped, because several machines share a value.
     levels: Vec<String>,
     level: Option<String>,
     domains: Vec<DomainShape>,
     /// Whether there are further domains.
     more: bool,
-    /// `null` if there are too many; request one domain to get them.
+    /// `null` if there are too many machines; request one domain to get its machines.
     machines: Option<MachinesShape>,
 }
 
@@ -78,7 +78,7 @@ fn percent(claimed: u64, claimable: u64) -> Option<u32> {
     Some(percent.min(999) as u32)
 }
 
-/// Labels by which machines may be grouped, because several machines have the same value.
+/// Labels by which machines can be grouped, because several machines share a value.
 fn levels(summary: &Summary) -> Vec<String> {
     let step = summary.machines.len().div_ceil(SAMPLE).max(1);
     let sample = summary.machines.iter().step_by(step);

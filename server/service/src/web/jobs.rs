@@ -66,7 +66,7 @@ struct JobShape {
     /// Number of tasks that must run together; `null` without a gang.
     gang_min: Option<u32>,
     tasks: TasksShape,
-    /// Time since the job was submitted, as this replica observed it: at most its own uptime.
+    /// Time since the job was submitted, as this replica observed it. It is at most the uptime of this replica.
     age_ms: u64,
 }
 

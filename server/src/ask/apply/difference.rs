@@ -130,7 +130,7 @@ fn change(
     Some(GroupChange { group, change, from, to, fields })
 }
 
-/// The fields of a job as in its file. A payload that is not text is written as numbers.
+/// The fields of a job in the form of its file. A payload that is not text is written as numbers.
 fn fields_of(kinds: &Kinds, job: &Job) -> Map<String, Value> {
     let mut job = job.clone();
     for group in &mut job.groups {

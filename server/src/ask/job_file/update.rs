@@ -12,8 +12,8 @@ pub(super) struct UpdateFile {
     /// Number of tasks of a group that may be missing while it is updated.
     #[serde(default)]
     max_unavailable: u32,
-    /// Number of tasks beyond the group's count while it is updated. By default, 1 without `max_unavailable`, and 0
-    /// with it.
+    /// Number of tasks beyond the group's count while it is updated. The default is 0 if `max_unavailable` is given,
+    /// and 1 otherwise.
     max_surge: Option<u32>,
     /// Time for which a new task runs before it counts as healthy: `10s`, at most `1h`.
     #[schemars(with = "Option<String>")]

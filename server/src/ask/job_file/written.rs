@@ -1,4 +1,4 @@
-//! Conversion of a job to a file: `omega job get -o toml` prints it, and `omega job submit` reads all of it.
+//! Conversion of a job to a file: `omega job get -o toml` prints the file, and `omega job submit` reads it completely.
 
 use super::{
     CoresFile, DevicesFile, GroupFile, JobFile, KindFile, PlaceFile, PreemptionFile, TimeFile,

@@ -13,7 +13,7 @@ impl From<&TaskGroup> for PortsFile {
     }
 }
 
-/// A port with the name that its number has for the program.
+/// Converts a port to the form in a file. `names` has the names of port numbers.
 fn fixed(port: &Port, names: &[NamedPort]) -> PortFile {
     let protocol = match port.protocol {
         Protocol::Tcp => ProtocolFile::Tcp,

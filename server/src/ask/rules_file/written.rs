@@ -1,4 +1,4 @@
-//! Conversion of a job's placement rules to those of a file, the reverse of the conversions in the parent module.
+//! Conversion of a job's placement rules to the form in a file. It reverses the conversions in the parent module.
 
 use super::{
     EffectFile, LevelFile, NearFile, OperatorFile, PreferredFile, RequirementFile, RuleFile,

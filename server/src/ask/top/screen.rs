@@ -41,7 +41,7 @@ pub(super) fn text(kinds: &Kinds, top: &TopShape) -> String {
     text
 }
 
-/// The last page, below a line with the error because of which there is no newer one.
+/// The last page, below a line with the error that prevented a newer page.
 pub(super) fn with_trouble(page: &str, why: &str) -> String {
     const MARK: &str = "! ";
     let page = match page.strip_prefix(MARK) {
@@ -170,7 +170,7 @@ fn waiting(all: &[WaitingShape]) -> String {
     columns(&heading, &rows)
 }
 
-/// A time as people read it.
+/// A time as text for people.
 fn time(ms: u64) -> String {
     match ms / 1000 {
         0 => format!("{ms} ms"),

@@ -73,7 +73,7 @@ pub(super) struct ReplicaShape {
     pub(super) replica: u64,
     pub(super) role: &'static str,
     pub(super) leads: bool,
-    /// `null` if no replica that answered knows it.
+    /// `null` if no replica that answered has this information.
     pub(super) lag_entries: Option<u64>,
 }
 
@@ -137,8 +137,8 @@ fn elapsed_ms(before: &Look, after: &Look) -> u64 {
     passed.max().unwrap_or(0)
 }
 
-/// Each scheduler, with the sum of all replicas' counters, and its pending tasks according to the replica that reports
-/// most of them.
+/// Returns each scheduler with the sum of all replicas' counters. The pending tasks of a scheduler are taken from the
+/// replica that reports most of them.
 fn schedulers(
     before: &Look,
     after: &Look,
@@ -187,7 +187,7 @@ fn schedulers(
     all.into_iter().map(finish).collect()
 }
 
-/// The longest of the waiting times that replicas report. A replica that has run for longer knows it more exactly.
+/// The longest of the waiting times that replicas report. A replica that has run for longer reports a more exact time.
 fn oldest_wait_ms(after: &Look, name: &str) -> u64 {
     let all = after.statistics.values().flat_map(|one| &one.schedulers);
     let waits = all.filter(|one| one.name == name).map(|one| one.oldest_wait_ms);

@@ -29,7 +29,7 @@ pub(super) struct Terminal {
 }
 
 impl Terminal {
-    /// Switches the terminal to raw mode. It is restored when this is dropped.
+    /// Switches the terminal to raw mode. The former mode is restored when the result is dropped.
     ///
     /// # Errors
     /// If standard input is not a terminal, or the system has no threads left.

@@ -13,7 +13,7 @@ use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::path::Path;
 
-/// Largest safety level in percent: ten machines.
+/// Largest safety level in percent: ten times the capacity of a machine.
 const SAFETY_MAX: u32 = 1000;
 
 /// Largest cost of a machine in use, in percent of a mean machine.
@@ -36,7 +36,7 @@ impl SetEntry {
     }
 }
 
-/// Aims for some machines.
+/// Safety levels, and the cost of use, for a set of machines.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub(super) struct MachinesEntry {
@@ -70,7 +70,7 @@ impl MachinesEntry {
     }
 }
 
-/// Load of a kind as a function of use.
+/// Curve of the load of a resource kind as a function of its use.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct LoadEntry {
@@ -116,7 +116,7 @@ pub(super) struct MoveEntry {
     cost: u32,
 }
 
-/// The costs of moves of a file; `table` is the file of costs between single machines.
+/// Converts the costs of moves in an objectives file. `table` is the file with costs between single machines.
 pub(super) fn move_costs(
     entries: &[MoveEntry],
     jobs: &BTreeMap<Text, u32>,

@@ -44,7 +44,7 @@ impl RuleEntry {
     }
 }
 
-/// The rules of a file; `table` is the file of limits beside other jobs.
+/// Converts the rules in an objectives file. `table` is the file with limits beside other jobs.
 pub(super) fn rules(
     entries: &[RuleEntry],
     table: Option<&Path>,

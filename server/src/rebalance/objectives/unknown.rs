@@ -1,4 +1,5 @@
-//! Notes about names in objectives that the cell does not have. They have no effect, so a mistyped one drops a rule.
+//! Notes about names in the objectives that do not exist in the cell. Such names have no effect, so a mistyped name
+//! disables a rule.
 
 use omega_cellstate::Cell;
 #[cfg(feature = "serve")]
@@ -9,7 +10,7 @@ use omega_schedulers::rebalance::aims::machines::MachineSet;
 use omega_schedulers::rebalance::aims::rules::Limit;
 use std::collections::{BTreeSet, HashSet};
 
-/// Maximum number of names of one field in its note.
+/// Maximum number of names in the note about one field.
 const NAMES_MAX: usize = 5;
 
 /// Names that a cell has.

@@ -9,7 +9,7 @@
 //!
 //! Some kinds of records occur only in recycled files. RocksDB 11.8 considers such a record in any other file bad, does
 //! not advance past it, and reads it again forever. This log recycles no files (see the options in `open.rs`). So a
-//! record of such a kind is damaged, which one flipped bit can cause.
+//! record of such a kind must be damaged. One flipped bit is enough to cause this.
 
 use std::io;
 use std::path::Path;
@@ -29,8 +29,8 @@ pub(super) fn find(folder: &Path) -> io::Result<Option<String>> {
     Ok(None)
 }
 
-/// Follows the lengths of records, and leaves checksums to RocksDB. After any other damage RocksDB continues with the
-/// next block, and so does this function.
+/// Whether RocksDB would read these bytes forever. This function follows the lengths of records, and leaves checksums
+/// to RocksDB. Like RocksDB, it continues with the next block after any other damage.
 fn is_endless(bytes: &[u8]) -> bool {
     bytes.chunks(BLOCK).any(|block| {
         let mut rest = block;

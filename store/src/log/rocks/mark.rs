@@ -1,4 +1,5 @@
-//! The file `SYNCED`: the number of synced batches of a log in RocksDB. The documentation of `mod.rs` has its purpose.
+//! The file `SYNCED`: the number of synced batches of a log in RocksDB. The documentation of `mod.rs` explains its
+//! purpose.
 //!
 //! ```text
 //!      8        4

@@ -20,15 +20,15 @@
 //! - The state contains the number of batches written, and `SYNCED` the number of synced ones. If the state has fewer
 //!   than `SYNCED`, the log lost its end and is rejected. `SYNCED` is written after each sync and is not synced itself.
 //!   So at worst its number is too low, and then RocksDB's recovery decides alone.
-//! - RocksDB would not read any file forever: see `endless.rs`.
+//! - No file would make RocksDB read it forever: see `endless.rs`.
 //! - Every entry from the base to the last one is read and checked. Each has the checksum of the entry before it, so no
 //!   entry in between can be missing or outdated.
 //!
-//! RocksDB starts a new WAL when its table in memory is full, and syncs the old WAL later, so a loss of power could
-//! keep the new one and tear the old one. That is why this module has RocksDB write the table right after a sync,
-//! before RocksDB would do so itself.
+//! RocksDB starts a new WAL when its table in memory is full, and syncs the old WAL later. So a loss of power could
+//! keep the new WAL and tear the old one. To prevent this, this module makes RocksDB write the table right after a
+//! sync, before RocksDB would do so by itself.
 //!
-//! RocksDB writes data at least twice, and takes longer for it: see BENCHMARKS.md.
+//! RocksDB writes data at least twice, so writes take longer: see BENCHMARKS.md.
 
 mod endless;
 mod mark;

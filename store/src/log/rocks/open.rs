@@ -11,13 +11,13 @@ use rocksdb::{
 use std::io;
 use std::path::Path;
 
-/// Bytes after which the table in memory is written: enough for most entries to be compacted before they are written a
-/// second time, and little for the memory of a replica.
+/// Bytes in the table in memory after which the table is written. This is enough that most entries are compacted before
+/// they would be written a second time, and little compared with a replica's memory.
 pub(super) const TABLE_BYTES: u64 = 32 << 20;
 
-/// Options of RocksDB. Two defaults are needed. RocksDB writes its WAL with each batch; with manual flushes it would
-/// keep batches in memory. It recycles no WAL files; old content at the end of a recycled file could not be
-/// distinguished from damage.
+/// Options of RocksDB. The log depends on two defaults. RocksDB writes its WAL with each batch: with manual flushes,
+/// batches would stay in memory. And RocksDB recycles no WAL files: old content at the end of a recycled file could not
+/// be distinguished from damage.
 fn options() -> Options {
     let mut options = Options::default();
     options.set_wal_recovery_mode(DBRecoveryMode::TolerateCorruptedTailRecords);
@@ -25,7 +25,8 @@ fn options() -> Options {
     options.set_track_and_verify_wals_in_manifest(true);
     options.set_manual_wal_flush(false);
     options.set_compression_type(DBCompressionType::None);
-    // So large that only this module has tables written (see the documentation of `mod.rs`).
+    // The buffer is so large that RocksDB writes tables only when this module requests it (see the documentation of
+    // `mod.rs`).
     options.set_write_buffer_size(4 * TABLE_BYTES as usize);
     options.set_max_write_buffer_number(3);
     options.set_max_background_jobs(2);

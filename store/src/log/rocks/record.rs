@@ -31,21 +31,21 @@ pub(super) struct State {
     pub(super) hard_state: HardState,
 }
 
-/// The checksum of an entry, and that of the entry before it.
+/// The checksums of an entry and of the entry before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Checks {
     pub(super) own: u32,
     pub(super) before: u32,
 }
 
-/// The key of an entry. The order of keys is that of indices.
+/// The key of an entry. Keys have the same order as indices.
 pub(super) fn key(index: LogIndex) -> [u8; 9] {
     let mut key = [ENTRY; 9];
     key[1..].copy_from_slice(&index.0.to_be_bytes());
     key
 }
 
-/// Encodes an entry that follows one with the checksum `before`, and returns the entry's own checksum.
+/// Encodes an entry. `before` is the checksum of the entry before it. Returns the checksum of the encoded entry.
 pub(super) fn put_entry(out: &mut Vec<u8>, entry: &Entry, before: u32) -> u32 {
     out.clear();
     out.extend([0; 4]);

@@ -8,8 +8,8 @@
 //! ```
 //!
 //! Integers are little-endian. The header fills a block of the disk, so that no later write touches it. Its checksum is
-//! the *salt* of every record's checksum. So records of another log, or of the segment that the file was before it was
-//! reused, are never accepted.
+//! the *salt* of every record's checksum. So records of another log are never accepted. Neither are old records in a
+//! file that was reused for a new segment.
 
 use super::record::HIGHEST;
 use crate::log::ReplicaId;
@@ -22,7 +22,7 @@ const MAGIC: [u8; 8] = *b"OMEGALOG";
 /// The version of the layout of segments and records.
 pub const FORMAT: u32 = 1;
 
-/// Bytes of a header. It fills a disk block, because one bad block destroys that much.
+/// Bytes of a header. It fills a disk block, because a disk fault destroys at least a block.
 pub(super) const BYTES: usize = 4096;
 
 /// Bytes of a header that are used.

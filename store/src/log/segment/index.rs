@@ -5,7 +5,7 @@ use super::record::Slot;
 use crate::log::{LogIndex, Position, Term};
 use std::collections::VecDeque;
 
-/// Values, each with the first index that has it. The value is valid up to the next one's index.
+/// Values, each with the first index at which it is valid. A value is valid up to the index of the next value.
 type Run<T> = VecDeque<(LogIndex, T)>;
 
 /// The entries of a log, by index.
@@ -55,8 +55,8 @@ impl Index {
         self.find(index.next()).map(|(segment, _)| segment)
     }
 
-    /// Adds an entry at its index, and removes the entry that is there and all later ones. If the index is below that
-    /// of the first entry, the new entry becomes the first.
+    /// Adds an entry at its index. The earlier entry at this index and all entries after it are removed. If the index
+    /// is below that of the first entry, the new entry becomes the first.
     pub(super) fn put(&mut self, position: Position, segment: u64, slot: Slot) {
         let index = position.index;
         if index <= self.before.index {

@@ -10,8 +10,8 @@
 //!
 //! One write is one *record* (`record.rs`): a batch, a new base, or a restart. Records are numbered without a gap
 //! through all segments, and each contains the number of the last record known to be synced when it was written. A new
-//! segment is used once the one before it is sealed and synced. After each sync a *marker* is written at the place of
-//! the next record; nothing waits for this write.
+//! segment is used once the one before it is sealed and synced. After each sync, a *marker* is written at the offset of
+//! the next record. Nothing waits for this write.
 //!
 //! # Opening
 //!
@@ -24,15 +24,15 @@
 //! - it is in a segment before the last used one, because such a segment is synced before the next one is used.
 //!
 //! Otherwise the tail is truncated: everything in it that could be mistaken for a record is overwritten with zeros, and
-//! synced before the log is used. Records before `k` that were not known to be synced are written again and synced,
-//! because after a failed sync of an earlier process, the operating system may consider pages clean that never reached
-//! the disk.
+//! synced before the log is used. Records before `k` that were not known to be synced are written again and synced. The
+//! reason is that after a failed sync of an earlier process, the operating system may consider pages clean that never
+//! reached the disk.
 //!
-//! *Doubt*: the very last records may be damaged without anything behind them that proves that they were synced,
-//! because the power failed before the marker was written, or because one fault damaged both. Then it is unknown
-//! whether they were torn, or damaged later. So every sync also writes a second copy of its promise, into the block of
-//! the header (`promise.rs`). [`LogEngine::doubt`] returns the promise that the log may have lost, and the replica does
-//! not vote against it. The copy is kept until the log reaches as far again.
+//! *Doubt*: the very last records may be damaged while nothing behind them proves that they were synced. This happens
+//! if the power failed before the marker was written, or if one fault damaged both. Then it is unknown whether the
+//! records were torn, or damaged later. So every sync also writes a second copy of its promise, into the block of the
+//! header (`promise.rs`). [`LogEngine::doubt`] returns the promise that the log may have lost, and the replica does not
+//! vote against it. The copy is kept until the log again reaches that promise.
 //!
 //! Damaged headers, missing segments, and shortened files are always detected.
 //!
@@ -87,8 +87,8 @@ pub struct SegmentOptions {
 }
 
 impl Default for SegmentOptions {
-    /// 16 MiB per segment: large enough that a replica seldom waits for a new segment, and small enough for an idle
-    /// one. Four free segments have room for all that is written while a snapshot is taken.
+    /// The size is 16 MiB per segment: large enough that a replica seldom waits for a new segment, and small enough for
+    /// an idle replica. Four free segments have room for everything that is written while a snapshot is taken.
     fn default() -> SegmentOptions {
         SegmentOptions { segment_bytes: 16 << 20, reused_max: 4 }
     }
@@ -105,8 +105,9 @@ pub struct LogOwner {
 
 /// A log in segment files.
 ///
-/// Invariant: while `trust` is `Sound`, `segments` are the needed segments without a gap, the next write to the last of
-/// them is at `end`, and they contain all needed records up to `next - 1`. `spares` follow them in order and are empty.
+/// Invariant, while `trust` is `Sound`: `segments` are the needed segments without a gap. They contain all needed
+/// records up to `next - 1`. The next write goes to the last segment, at the offset `end`. `spares` follow the segments
+/// in order and are empty.
 #[derive(Debug)]
 pub struct SegmentLog {
     disk: Arc<dyn Disk>,
@@ -300,8 +301,7 @@ impl SegmentLog {
         Ok(Data { in_segment: at + in_buffer as u64, in_buffer })
     }
 
-    /// Makes sure that the current segment has this many bytes left before its last `reserve` bytes, or begins a new
-    /// segment.
+    /// Begins a new segment, unless the current one has `bytes` bytes left before its last `reserve` bytes.
     fn make_room(&mut self, bytes: u64, reserve: u64) -> Result<(), WriteError> {
         let wanted = bytes + SMALL + reserve;
         if self.end + wanted <= self.current().header.length {
@@ -322,8 +322,8 @@ impl SegmentLog {
         Ok(())
     }
 
-    /// Creates a segment that will follow the current one, because all spares are too short. It takes the file name of
-    /// the first spare, and the spares are moved behind it.
+    /// Creates a segment that will follow the current one, because there is no spare, or the first spare is too short.
+    /// The new segment replaces that spare, and takes its file name.
     fn new_spare(&mut self, length: u64) -> Result<Segment, WriteError> {
         let sequence = self.current().header.sequence + 1;
         if let Some(at) = self.free.iter().position(|free| free.header.length >= length) {
@@ -407,10 +407,12 @@ impl SegmentLog {
         Ok(())
     }
 
-    /// Extends the next segment if it is behind the current one. A full disk is ignored until the space is needed.
+    /// Extends the next segment if it lags behind the filling of the current one. A full disk is ignored until the
+    /// space is needed.
     fn keep_pace(&mut self) -> Result<(), WriteError> {
         let (end, length) = (self.end, self.current().header.length);
-        // A quarter ahead of the current segment, so that the next one is complete before the last batch.
+        // The next segment grows a quarter faster than the current one fills, so that it is complete before the last
+        // batch.
         let due = self.options.segment_bytes * end / length * 5 / 4;
         match self.step(due) {
             Err(WriteError::Full { .. }) => Ok(()),
@@ -431,8 +433,8 @@ impl SegmentLog {
         Ok(())
     }
 
-    /// Writes a marker. At the next opening it proves that everything before it was synced. The marker itself is not
-    /// synced.
+    /// Writes a marker. At the next opening, the marker proves that everything before it was synced. The marker itself
+    /// is not synced.
     fn mark(&mut self) -> Result<(), WriteError> {
         if self.end + record::HEAD as u64 > self.current().header.length {
             return Ok(());

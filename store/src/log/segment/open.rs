@@ -147,7 +147,7 @@ pub(super) fn open(
     }
     let salt = opening.segment(last)?.salt;
     let again = walk(&mut replay, &bytes, salt, last);
-    // Read after the other segments, the last segment must give the result that it gave when it was read alone.
+    // The last segment was read alone before. Now it was read after the other segments, and must give an equal result.
     if again.offset != end.offset || replay.base.index < replay.index.before().index {
         return Err(opening.corrupt(last, &replay, again.offset, again.damage));
     }
@@ -237,24 +237,25 @@ impl Opening {
                 return Ok(*sequence);
             }
         }
-        // Reported as damaged, because the first segment of a log has an intact record before it gets its name.
+        // The segment is reported as damaged, because the first segment of a log has an intact record before it gets
+        // its name.
         Err(OpenError::BadSegment(room::path_of(&self.folder, highest)))
     }
 
-    /// The error for a missing segment. Either the next segment's first record is damaged, or the file of this segment
-    /// is missing.
+    /// Returns the error for a segment that is expected but missing. If the next segment's first record is damaged,
+    /// this is an error of the next segment.
     fn missing(&mut self, sequence: u64) -> Result<OpenError, OpenError> {
         let bytes = self.bytes(sequence + 1)?;
         let salt = self.segment(sequence + 1)?.salt;
         let damage = record::read(&bytes, header::BYTES, salt).err();
-        // An intact record in the next segment was written after its first record, which must have been intact.
+        // An intact record in the next segment proves that the segment was used, so its first record was intact once.
         Ok(match behind(&bytes, header::BYTES, salt, 1) {
             Behind::Proof => self.corrupt(sequence + 1, &Replay::default(), header::BYTES, damage),
             Behind::Debris(_) => OpenError::SegmentMissing(room::path_of(&self.folder, sequence)),
         })
     }
 
-    /// Reads the last used segment without those before it.
+    /// Reads only the last used segment, without the segments before it.
     fn tail(&mut self, last: u64) -> Result<(Replay, End, Vec<u8>), OpenError> {
         let bytes = self.bytes(last)?;
         let salt = self.segment(last)?.salt;
@@ -301,7 +302,7 @@ impl Opening {
         let bytes = self.bytes(sequence)?;
         let salt = self.segment(sequence)?.salt;
         let end = walk(replay, &bytes, salt, sequence);
-        // If not even the first record could be read, `sealed` is still that of the segment before.
+        // If not even the first record could be read, `sealed` still describes the segment before.
         if replay.sealed && end.offset > header::BYTES {
             return Ok(());
         }

@@ -1,4 +1,4 @@
-//! Promises: a second copy of what a sync promises, which is the end of the log, the term and the vote.
+//! A second copy of the promise that each sync makes: the end of the log, the term and the vote.
 //!
 //! ```text
 //!   0 ─ header ─ 56 ··· 1024 ─ slot ─ 1077 ··· 2048 ─ slot ─ 2101 ··· 4096 ─ records ─ ─
@@ -9,10 +9,10 @@
 //!   └──────────┴──────┴────────────┴───────┘
 //! ```
 //!
-//! A damaged record at the end of a log was either torn by a loss of power, and then it was never acknowledged; or it
-//! was synced, acknowledged, and damaged later. The record alone does not tell the cases apart. So every sync also
-//! writes a slot, far from the records, because one fault damages only one of the two. If the log reaches as far as the
-//! slot says, nothing is lost. If not, the log may have lost entries up to the slot's position.
+//! A record at the end of a log may be damaged for one of two reasons. Either it was torn by a loss of power, and was
+//! never acknowledged. Or it was synced, acknowledged, and damaged later. The record alone does not show which. So
+//! every sync also writes a slot, far from the records, so that one fault damages only one of the two. If the log
+//! reaches the slot's position, nothing is lost. If not, the log may have lost entries up to the slot's position.
 //!
 //! The two slots are written alternately, so that a torn write leaves the previous one intact. Each is in a sector of
 //! its own, which a disk writes completely or not at all. If the whole block is lost together with the header, this is

@@ -5,7 +5,7 @@ use super::record::Slot;
 use crate::log::{Entry, LogIndex, Position, ReadError};
 use bytes::Bytes;
 
-/// Largest gap between entries that is read together with them, because a second read costs more.
+/// Largest gap between two entries that are still read at once, because a second read would cost more.
 const GAP: u64 = 4096;
 
 impl SegmentLog {
@@ -32,11 +32,12 @@ impl SegmentLog {
         Ok(())
     }
 
-    /// The segment and the slots of entries that are adjacent on the disk.
+    /// Returns the segment and the slots of entries that can be read at once, because they are close together on the
+    /// disk.
     fn stretch(&self, from: LogIndex, bytes_max: usize) -> Option<(u64, Vec<(Position, Slot)>)> {
         let (segment, slot) = self.index.find(from)?;
         let mut found = Vec::new();
-        // The entries share the memory of one read, which must have at most about twice their size.
+        // The entries share the memory of one read. So a read has at most about twice the size of its entries.
         let span_max = (bytes_max as u64).saturating_mul(2).saturating_add(GAP);
         let (mut index, mut slot, mut bytes) = (from, slot, 0);
         let (found_from, mut end) = (slot.offset, u64::from(slot.offset));
@@ -73,7 +74,7 @@ impl SegmentLog {
         let mut bytes = vec![0; (last.offset + last.length - start) as usize];
         let path = &segment.path;
         let failed = |source| ReadError::Io { path: path.clone(), source };
-        // If the file has fewer bytes, the missing ones stay zero, so that the checksum does not match.
+        // If the file has fewer bytes, the missing bytes stay zero, so that the checksum does not match.
         segment.file.read_at(u64::from(start), &mut bytes).map_err(failed)?;
         let bytes = Bytes::from(bytes);
         for (position, slot) in stretch {

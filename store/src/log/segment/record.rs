@@ -27,7 +27,7 @@ pub(super) const HEAD: usize = 24;
 /// Bytes of an entry head.
 const ENTRY_HEAD: usize = 17;
 
-/// Upper bound of all numbers. No log reaches it, and from there numbers can be counted on without an overflow.
+/// Upper bound of all numbers. No log reaches it. It is so low that further counting cannot overflow.
 pub(super) const HIGHEST: u64 = 1 << 62;
 
 const CHECKPOINT: u8 = 1;
@@ -410,7 +410,8 @@ mod tests {
         Batch { entries: (1..).zip(lengths).map(entry).collect(), hard_state }
     }
 
-    /// A segment is sealed while there is room for it, so a size that is too small would fill a segment too far.
+    /// A seal needs the space that is left at the end of a segment. If the computed size of a batch were too small, the
+    /// batch would use that space.
     #[test]
     fn the_size_of_a_batch_is_that_of_its_record_with_a_term() {
         let stamp = Stamp { salt: 1, number: 2, synced: 1 };

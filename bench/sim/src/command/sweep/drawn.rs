@@ -125,7 +125,7 @@ impl Drawn<'_> {
     }
 }
 
-/// The vertical axis of the plots of a figure: logarithmic for both kinds of jobs, or for neither.
+/// The vertical axis of the plots of a figure. It is logarithmic for both kinds of jobs, or for neither.
 fn upright(figure: &Shown, heights: &[f64]) -> Axis {
     match figure.file {
         "busy" => Axis { least: Some(0.0), ..Axis::share(figure.label) },

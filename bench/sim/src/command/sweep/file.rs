@@ -1,4 +1,4 @@
-//! File of a sweep: an input and the values of each setting, and the points that result.
+//! File of a sweep: an input, and the values of each setting. The points of the sweep are the combinations of values.
 
 use crate::command::how::{CheckArg, GranularityArg, HowArgs, is_end, is_seconds, name};
 use crate::scenario::{ArchitectureKind, ScenarioSettings};
@@ -40,7 +40,7 @@ impl<T: Clone> Values<T> {
     }
 }
 
-/// A value in its form in results.
+/// Conversion of a setting's value to a cell of the results.
 trait Shown {
     /// Kind of all values of this type.
     const KIND: Kind;
@@ -105,7 +105,7 @@ macro_rules! swept {
             &[$((stringify!($name), <$type as Shown>::KIND),)*];
 
         impl Point {
-            /// Settings as the flags of one run.
+            /// Returns the settings as command-line flags of one run.
             fn how(&self) -> HowArgs {
                 HowArgs { $($name: self.$name,)* }
             }

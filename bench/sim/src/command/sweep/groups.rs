@@ -26,7 +26,7 @@ impl Whose {
     }
 }
 
-/// A value over all seeds.
+/// Mean, minimum and maximum of a value over all seeds.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Spread {
     pub(super) mean: f64,
@@ -35,7 +35,7 @@ pub(super) struct Spread {
 }
 
 impl Spread {
-    /// Mean of the values that are present; `None` if no value is.
+    /// Returns the spread of the values that are present; `None` if no value is present.
     fn of(values: impl Iterator<Item = Option<f64>>) -> Option<Spread> {
         let values: Vec<f64> = values.flatten().collect();
         let first = *values.first()?;

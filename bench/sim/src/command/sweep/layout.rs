@@ -2,7 +2,7 @@
 //! of a plot, and the settings whose values make separate plots.
 //!
 //! The numeric setting with the most values is on the horizontal axis. The other settings make lines, up to the number
-//! of colours of a plot; if there are more lines, the first of these settings divide the results into parts.
+//! of colours of a plot. If there are more lines, the first of these settings divide the results into parts.
 //! Architectures come last, so that they stay in one plot for as long as possible.
 
 use super::file::SETTINGS;
@@ -20,9 +20,9 @@ pub(super) const PARTS_MAX: usize = 6;
 pub(super) struct Layout {
     /// Setting on the horizontal axis; `None` if no numeric setting has several values.
     pub(super) across: Option<usize>,
-    /// Settings of which each combination of values is a line.
+    /// Settings whose values make the lines: one line for each combination of values.
     pub(super) lines: Vec<usize>,
-    /// Settings of which each combination of values is a part of the page.
+    /// Settings whose values make the parts of the page: one part for each combination of values.
     pub(super) parts: Vec<usize>,
 }
 
@@ -60,7 +60,7 @@ impl Layout {
     }
 }
 
-/// The values of some settings.
+/// Returns the values that a combination has for these settings.
 pub(super) fn values(combination: &Combination, settings: &[usize]) -> Vec<Cell> {
     settings.iter().map(|setting| combination.settings[*setting].clone()).collect()
 }

@@ -49,7 +49,7 @@ impl Drop for Progress {
 struct Left {
     /// Number of points that an earlier run has done.
     there: u64,
-    /// Number of points done when the number last changed, and the time of that change.
+    /// Number of finished points when it last changed. The next field is the time of that change.
     seen: u64,
     at: Duration,
 }

@@ -9,7 +9,7 @@ use crate::page::{Page, Section, Table, figure};
 use crate::sheet::Cell;
 use std::collections::BTreeSet;
 
-/// Maximum number of rows of the page's tables, for browsers.
+/// Maximum number of rows of the page's tables, so that browsers can show the page.
 const ROWS_MAX: usize = 500;
 /// Maximum number of values of a setting, of workloads, or of seeds that are listed one by one.
 const TOLD_MAX: usize = 12;

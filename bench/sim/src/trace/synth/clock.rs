@@ -6,7 +6,7 @@
 
 const HOUR_MS: u64 = 3_600_000;
 
-/// The shortest span with a curve: a day without one quiet hour at its end.
+/// Shortest span with a curve: an hour less than a day, because a trace of one day may end with a quiet hour.
 const SPAN_MS_MIN: u64 = 23 * HOUR_MS;
 
 /// Lowest speed in thousandths, so that the clock also advances in an hour without arrivals.
@@ -28,7 +28,8 @@ impl Hours {
         self.0[(at_ms / HOUR_MS % 24) as usize] += 1;
     }
 
-    /// The curve of a trace whose jobs arrive from the first time to the last; flat if the trace is shorter than a day.
+    /// Returns the curve of a trace with arrivals from `first_ms` to `last_ms`. It is flat if the trace is shorter than
+    /// a day.
     pub(super) fn curve(&self, first_ms: u64, last_ms: u64) -> Curve {
         let all: u64 = self.0.iter().sum();
         let span_ms = last_ms - first_ms;
@@ -64,7 +65,8 @@ impl Curve {
             + u128::from(at_ms % HOUR_MS) * u128::from(self.speeds[hour])
     }
 
-    /// Advance of the clock in an interval that begins at this time, and is much shorter than an hour.
+    /// Returns how far the clock advances in `for_ms` from this time on. The interval must be much shorter than an
+    /// hour.
     pub(super) fn goes(&self, from_ms: u64, for_ms: u64) -> u128 {
         u128::from(for_ms) * u128::from(self.speeds[(from_ms / HOUR_MS % 24) as usize])
     }

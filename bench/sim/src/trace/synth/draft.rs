@@ -11,7 +11,7 @@ use omega_workload::{Arrival, RunTime};
 pub(super) enum Gap {
     /// Real milliseconds. Short gaps are between jobs submitted by a program, and do not depend on the time of day.
     Short(u64),
-    /// Time on the clock of the daily curve.
+    /// Microseconds on the clock of the daily curve.
     Long(u128),
 }
 
@@ -54,7 +54,7 @@ pub(super) struct Drafter<'a> {
     pub(super) lost: &'a mut Lost,
 }
 
-/// Makes the rows of a job. The first row arrives `gap` after the previous one.
+/// Makes the rows of a job. The first row arrives `gap` after the last row of the previous job.
 pub(super) fn rows(arrival: &Arrival, gap: Gap, drafter: Drafter<'_>) -> Vec<Draft> {
     let Drafter { lives, chance, lost } = drafter;
     let job = &arrival.job;

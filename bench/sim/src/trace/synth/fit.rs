@@ -21,8 +21,8 @@ const RUN_ROWS: usize = 64;
 /// Number of runs in the sample: 65,536 rows in about 20 MB, which is more rows than most traces have.
 const RUNS_MAX: usize = 1024;
 
-/// A gap is short if it is at most the mean gap divided by this. With random arrivals a tenth of the gaps are this
-/// short, too few to blur the daily curve. If a program submits jobs one after the other, nearly all gaps are.
+/// A gap is short if it is at most the mean gap divided by this. With random arrivals, a tenth of the gaps are short,
+/// which is too few to blur the daily curve. If a program submits jobs one after the other, nearly all gaps are short.
 const SHORT: u64 = 8;
 
 /// Maximum number of rows in the sample of jobs that are present at the start.
@@ -96,8 +96,8 @@ impl Fit {
             machine_events: 0,
             endless: 0,
         };
-        // The time before the first job is not a gap. If it was drawn like one, it could be anywhere in the new trace,
-        // or missing.
+        // The time before the first job is not counted as a gap. Otherwise it could be drawn anywhere in the new trace,
+        // or not at all.
         let (mut run, mut last_ms) = (Vec::new(), look.info.first_ms);
         while let Some(event) = stream.next_event()? {
             let Event::Job(job) = event else {

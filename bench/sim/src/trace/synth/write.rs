@@ -52,7 +52,7 @@ impl Files {
         Ok(Files { machines, jobs })
     }
 
-    /// Removes the files if they are incomplete.
+    /// Removes the incomplete files.
     pub(super) fn remove(&self) {
         for file in [&self.machines, &self.jobs] {
             // A missing file need not be removed.
@@ -62,7 +62,8 @@ impl Files {
 }
 
 impl Scale {
-    /// Creates the scale from the jobs per machine in thousandths, and the ratio of the numbers of machines.
+    /// Creates the scale: `permille` thousandths of the jobs per machine, on `machines` instead of `instead_of`
+    /// machines.
     pub(super) fn new(permille: u64, machines: u64, instead_of: usize) -> Scale {
         let more = u128::from(permille) * u128::from(machines);
         Scale { more: more.max(1), of: 1000 * instead_of.max(1) as u128 }
@@ -101,7 +102,7 @@ pub(super) fn write(
     Ok(drawn)
 }
 
-/// Writes the machines. The numbers of copies of the trace's machines differ by at most one.
+/// Writes copies of the trace's machines. The numbers of copies of two machines differ by at most one.
 fn write_machines(file: &Path, machines: &[Machine], kinds: &Kinds, count: u64) -> io::Result<()> {
     let mut output = Output::create(file)?;
     output.write_all(machines_header(kinds).as_bytes())?;
@@ -138,8 +139,8 @@ fn write_jobs(
         return Ok(());
     }
     let mut draws = Draws::new(&fit.runs.kept);
-    // Reading of the clock at the trace's own rate of arrivals, and the time at which the new trace reaches that
-    // reading.
+    // `shown` is the reading of the daily clock at the trace's own rate of arrivals. `at_ms` is the time at which the
+    // new trace reaches that reading.
     let (mut shown, mut at_ms) = (0_u128, made.first_ms);
     let first = fit.curve.shows(made.first_ms);
     loop {
@@ -155,7 +156,7 @@ fn write_jobs(
             rows.push(at_ms, made.scale.times(u128::from(at_ms)) as u64, row)?;
         }
         if draws.is_over() && shown == 0 {
-            // All jobs of the trace arrive at one time, so time would never advance.
+            // All jobs of the trace arrive at the same time, so the new trace's time would never advance.
             return Ok(());
         }
     }
