@@ -69,20 +69,20 @@ fn scores() -> [Plugin; 7] {
             Ok(LeastAllocated::new(&resources.find(kinds)?))
         })
         .alias("NodeResourcesLeastAllocated")
-        .about("Prefers machines with more free resources: spreads load."),
+        .about("Prefers machines with more free resources, to spread load."),
         score("most_allocated", |resources: &Resources, kinds| {
             Ok(MostAllocated::new(&resources.find(kinds)?))
         })
         .alias("NodeResourcesMostAllocated")
-        .about("Prefers machines with less free resources: packs."),
+        .about("Prefers machines with fewer free resources, to pack tasks."),
         score("balanced", |_: &NoArguments, _| Ok(Balanced))
             .about("Prefers machines where equal shares of processor and memory stay free."),
         score("packed_devices", |_: &NoArguments, _| Ok(PackedDevices))
-            .about("Tasks with devices prefer machines with few free devices, other tasks machines without devices."),
+            .about("Tasks with devices prefer machines with few free devices. Other tasks prefer machines without devices."),
         score("preferred_affinity", |_: &NoArguments, _| Ok(PreferredAffinity))
             .about("Prefers machines that match the task's preferred affinity."),
         score("spread_wishes", |_: &NoArguments, _| Ok(SpreadWishes))
-            .about("Prefers domains with few tasks that a soft spread of the task counts."),
+            .about("Prefers domains with few of the tasks that the soft spreads of the task select."),
         score("avoid_marked", |_: &NoArguments, _| Ok(AvoidMarked))
             .about("Avoids machines with `PreferNoSchedule` taints that the task does not tolerate."),
     ]

@@ -39,11 +39,11 @@ pub(super) fn filters() -> [Plugin; 7] {
         })
         .alias("NodeResourcesFit")
         .about(
-            "The machine has enough of every requested kind; the cell also checks the ignored ones.",
+            "The machine has enough of every requested kind that is not ignored. The cell still checks all kinds.",
         ),
         filter("pod_topology_spread", |_: &NoArguments, _| Ok(PodTopologySpread))
             .alias("PodTopologySpread")
-            .about("With the task, the skew of each required spread stays within its maximum."),
+            .about("If the machine gets the task, the skew of each required spread stays within its maximum."),
         filter("inter_pod_affinity", |_: &NoArguments, _| Ok(InterPodAffinity::default()))
             .alias("InterPodAffinity")
             .about("Required affinities and anti-affinities hold, also those of running tasks."),
@@ -54,7 +54,9 @@ pub(super) fn volumes() -> [Plugin; 4] {
     [
         Plugin::volumes::<NoArguments>("volume_restrictions", Aspect::Restrictions)
             .alias("VolumeRestrictions")
-            .about("No other task uses the task's volumes against their access modes."),
+            .about(
+                "No other task uses the task's volumes in a way that their access modes forbid.",
+            ),
         Plugin::volumes::<NoArguments>("volume_limits", Aspect::Limits)
             .alias("NodeVolumeLimits")
             .about("The machine stays within each driver's limit of attached volumes."),
@@ -77,16 +79,16 @@ pub(super) fn scores() -> [Plugin; 7] {
             .about("Prefers machines that match the preferred affinity of the task or of the profile."),
         relative("pod_topology_spread", |_: &NoArguments, _| Ok(PodTopologySpread))
             .alias("PodTopologySpread")
-            .about("Prefers domains with few tasks that the task's soft spreads count."),
+            .about("Prefers domains with few of the tasks that the soft spreads of the task select."),
         relative("inter_pod_affinity", |neighbours: &Neighbours, _| Ok(neighbours.plugin()))
             .alias("InterPodAffinity")
             .about("Prefers machines that meet preferred affinities of the task and of running tasks."),
         score("node_resources_fit", |fit: &Fit, kinds| fit.plugin(kinds))
             .alias("NodeResourcesFit")
-            .about("Scores the machine's allocation with the task, by a strategy."),
+            .about("Scores the allocation that the machine would have with the task, by `strategy`."),
         score("balanced_allocation", |balance: &Balance, kinds| balance.plugin(kinds))
             .alias("NodeResourcesBalancedAllocation")
-            .about("Prefers machines whose kinds are evenly allocated with the task."),
+            .about("Prefers machines whose kinds would be evenly allocated with the task."),
         score("image_locality", |_: &NoArguments, _| Ok(ImageLocality))
             .alias("ImageLocality")
             .about("Prefers machines that already have the task's images."),
