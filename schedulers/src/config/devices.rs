@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 pub(super) fn plugin() -> Plugin {
     score("device_fragments", |args: &Expected, _| args.shapes().map(DeviceFragments::new))
-        .about("Prefers machines where device capacity that the next task cannot use grows least.")
+        .about("Prefers machines where the task least increases the free device capacity that the expected next task cannot use.")
 }
 
 /// The arguments of `device_fragments`.

@@ -31,7 +31,7 @@ pub(super) fn filters() -> [Plugin; 7] {
             .about("The machine matches the required affinity of the task and of the profile."),
         filter("node_ports", |_: &NoArguments, _| Ok(NodePorts))
             .alias("NodePorts")
-            .about("No task on the machine has one of the task's ports, and its range has enough free ports."),
+            .about("No other task on the machine has one of the task's ports, and the machine's port range has enough free ports."),
         filter("node_resources_fit", |ignored: &Ignored, kinds| {
             let Ignored { ignored, ignored_groups } = ignored.clone();
             let args = FitArgs { ignored, ignored_groups, ..FitArgs::default() };
@@ -43,7 +43,7 @@ pub(super) fn filters() -> [Plugin; 7] {
         ),
         filter("pod_topology_spread", |_: &NoArguments, _| Ok(PodTopologySpread))
             .alias("PodTopologySpread")
-            .about("If the machine gets the task, the skew of each required spread stays within its maximum."),
+            .about("After the placement, the skew of each required spread is within its maximum."),
         filter("inter_pod_affinity", |_: &NoArguments, _| Ok(InterPodAffinity::default()))
             .alias("InterPodAffinity")
             .about("Required affinities and anti-affinities hold, also those of running tasks."),
@@ -79,16 +79,16 @@ pub(super) fn scores() -> [Plugin; 7] {
             .about("Prefers machines that match the preferred affinity of the task or of the profile."),
         relative("pod_topology_spread", |_: &NoArguments, _| Ok(PodTopologySpread))
             .alias("PodTopologySpread")
-            .about("Prefers domains with few of the tasks that the soft spreads of the task select."),
+            .about("Prefers domains with few tasks that are selected by a soft spread of the task to place."),
         relative("inter_pod_affinity", |neighbours: &Neighbours, _| Ok(neighbours.plugin()))
             .alias("InterPodAffinity")
-            .about("Prefers machines that meet preferred affinities of the task and of running tasks."),
+            .about("Prefers machines that meet preferred affinities of the task and of running tasks. With `of_those_preferring`, those of running tasks count only if the task has some itself."),
         score("node_resources_fit", |fit: &Fit, kinds| fit.plugin(kinds))
             .alias("NodeResourcesFit")
-            .about("Scores the allocation that the machine would have with the task, by `strategy`."),
+            .about("Scores the machine's allocation after the placement, by a strategy."),
         score("balanced_allocation", |balance: &Balance, kinds| balance.plugin(kinds))
             .alias("NodeResourcesBalancedAllocation")
-            .about("Prefers machines whose kinds would be evenly allocated with the task."),
+            .about("Prefers machines where the task makes the allocated shares of the resource kinds more even."),
         score("image_locality", |_: &NoArguments, _| Ok(ImageLocality))
             .alias("ImageLocality")
             .about("Prefers machines that already have the task's images."),

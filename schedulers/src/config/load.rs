@@ -17,7 +17,7 @@ pub(super) fn plugins() -> [Plugin; 2] {
         filter("load_limit", |limits: &Limits, kinds| {
             Ok(LoadLimit::new(HalfLife::seconds(limits.half_life_seconds), &limits.find(kinds)?))
         })
-        .about("If the machine gets the task, its measured use stays within the percentage for services or batch jobs."),
+        .about("The task would not raise the machine's measured use above the percentage set for services or for batch jobs."),
         score("load_aware", |args: &Aware, kinds| {
             let weights = find_all(&args.kinds, kinds)?;
             Ok(LoadAware::new(HalfLife::seconds(args.half_life_seconds), &weights))

@@ -18,7 +18,7 @@ pub(super) fn plugins() -> [Plugin; 2] {
         Plugin::around(Point::Order, "shortest_first", make, Profile::with_order)
             .describe::<Steps>()
             .about(
-                "The shortest job is first; a bounded number of younger jobs overtakes each job.",
+                "The shortest job is first, but only a limited number of younger jobs can overtake a job.",
             ),
     ]
 }
