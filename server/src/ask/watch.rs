@@ -153,17 +153,17 @@ impl Watch<'_> {
         };
         let states = [(failed, "failed"), (killed, "killed")].into_iter().filter(|(n, _)| *n > 0);
         let states = states.map(|(tasks, state)| format!("{tasks} {state}")).collect::<Vec<_>>();
-        match states.is_empty() {
-            true => Ok(()),
-            false => Err(AskError::NotDone {
-                name: self.args.name.clone(),
-                why: format!(
-                    "some tasks did not finish ({}): run `omega job history {}` to see why",
-                    states.join(", "),
-                    clean_name(&self.args.name)
-                ),
-            }),
+        if states.is_empty() {
+            return Ok(());
         }
+        Err(AskError::NotDone {
+            name: self.args.name.clone(),
+            why: format!(
+                "some tasks did not finish ({}): run `omega job history {}` to see why",
+                states.join(", "),
+                clean_name(&self.args.name)
+            ),
+        })
     }
 
     fn is_over(&self) -> bool {
