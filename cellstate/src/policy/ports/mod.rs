@@ -122,6 +122,14 @@ impl Ports {
         need.any == 0 || self.on(row).free(range_of(facts, row), need) >= need.any as i64
     }
 
+    /// Writes the ports in a row, if there are any.
+    fn write_taken(&self, slot: u32, delta: &mut Delta) {
+        if let Some(RowPorts { fixed, given, .. }) = self.rows.get(&slot) {
+            let taken = TakenPorts { fixed: fixed.clone(), given: given.clone() };
+            delta.policies.ports.taken.push((slot, taken));
+        }
+    }
+
     /// Chooses the ports of a task that is placed on the machine in a row.
     pub(crate) fn choose(&self, task: TaskId, row: usize, need: &Need, facts: &Facts) -> Vec<u16> {
         let Some(need) = &need.ports else { return Vec::new() };
@@ -171,13 +179,11 @@ impl Policy for Ports {
         has_ports(group)
     }
 
+    /// Inlined, because it runs for each changed row, and nearly always finds no ports.
+    #[inline]
     fn write_row(&self, slot: u32, delta: &mut Delta) {
-        if self.rows.is_empty() {
-            return;
-        }
-        if let Some(RowPorts { fixed, given, .. }) = self.rows.get(&slot) {
-            let taken = TakenPorts { fixed: fixed.clone(), given: given.clone() };
-            delta.policies.ports.taken.push((slot, taken));
+        if !self.rows.is_empty() {
+            self.write_taken(slot, delta);
         }
     }
 
