@@ -99,7 +99,7 @@ pub(crate) struct Fault {
 }
 
 impl Fault {
-    fn new((line, column): (usize, usize), field: String, why: String) -> Fault {
+    fn new(line: usize, column: usize, field: String, why: String) -> Fault {
         let field = if field == "." { String::new() } else { field };
         Fault { line, column, field, why }
     }
@@ -120,12 +120,11 @@ fn json<T: DeserializeOwned>(text: &str) -> Result<T, Fault> {
     let mut deserializer = serde_json::Deserializer::from_str(text);
     let read: Result<T, _> = serde_path_to_error::deserialize(&mut deserializer);
     let of_json = |field: String, error: &serde_json::Error| {
-        let place = (error.line(), error.column());
         let why = error.to_string();
         // The message ends with the place, which is reported separately.
         let why = why.split(" at line ").next().unwrap_or_default();
         let why = in_plain_words(why, "an object");
-        Fault::new(place, field, why)
+        Fault::new(error.line(), error.column(), field, why)
     };
     let value = read.map_err(|error| of_json(error.path().to_string(), error.inner()))?;
     deserializer.end().map_err(|error| of_json(String::new(), &error))?;
@@ -140,7 +139,8 @@ pub(crate) fn toml<T: DeserializeOwned>(text: &str) -> Result<T, Fault> {
         if why == "must be a list, not a table" {
             why += &format!(": write [[{field}]]");
         }
-        Fault::new(place(text, start), field, why)
+        let (line, column) = place(text, start);
+        Fault::new(line, column, field, why)
     };
     let document =
         toml::Deserializer::parse(text).map_err(|error| of_toml(String::new(), &error))?;
