@@ -35,6 +35,7 @@ impl Cell {
         let owner = self.jobs.intern_owner(&job.scheduler);
         let tenant = self.tenants.intern(&job.tenant);
         let kinds = self.kinds.count();
+        self.count_ports_for(&job);
         let job = Arc::new(job);
         let mut groups = SmallVec::with_capacity(job.groups.len());
         let mut made = Vec::new();

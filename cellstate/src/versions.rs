@@ -170,6 +170,7 @@ impl Cell {
         validate::job(&composed, GroupCounts::Resized, &self.kinds)?;
         let begun = self.begin();
         self.note(|| Event::of_job(id, EventKind::NewVersion { number }));
+        self.count_ports_for(&composed);
         self.jobs.unlist_attributes(id);
         if let Some(job) = self.jobs.get_mut(id) {
             job.begin_versions();

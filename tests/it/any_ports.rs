@@ -1,8 +1,8 @@
 //! Ports that the cell chooses: no port twice on a machine, also if schedulers race; freed when a task leaves; kept by
-//! snapshots and rejected gangs.
+//! snapshots and rejected gangs. Requested ports are counted only if they are needed.
 
 use crate::small::{LONG, cell, job, placed, report, run, scheduler, submit, task};
-use omega_cellstate::{Cell, CellHandle, SharedCell, View};
+use omega_cellstate::{Cell, CellHandle, PortColumns, SharedCell, View};
 use omega_core::{
     Claim, Command, ConflictCheck, Granularity, Job, JobId, Machine, Port, PortRange, Reason,
     Rejection, TaskReport, Text, Transaction,
@@ -117,6 +117,38 @@ fn two_schedulers_that_race_get_different_ports() {
     assert_eq!(conflict, Some(Reason::NoPorts));
     let given = [JobId(0), JobId(1)].map(|id| ports(&cell, id));
     assert_ne!(given[0], given[1]);
+    cell.read(Cell::audit).unwrap();
+}
+
+#[test]
+fn requested_ports_are_counted_once_a_job_asks_for_chosen_ones() {
+    let cell = cell(&[100, 100]);
+    set_range(&cell, 0, 9000, 9001);
+    let [placed, open] =
+        [("a", 9000), ("b", 9001)].map(|(name, number)| submit(&cell, with_fixed(name, number)));
+    let (id, number) = cell.register("a".into()).unwrap();
+    let mut view = View::new(id, number);
+    let claim = |view: &mut View, job, index| {
+        view.sync(&cell).unwrap();
+        let spec = cell.read(|cell| cell.job(job).unwrap().clone());
+        let group = view.compile(job, &spec, 0);
+        view.claim(task(job, index), view.machine_id(0), group)
+    };
+    claim(&mut view, placed, 0).unwrap();
+    assert!(cell.commit(&view.take_transaction()).unwrap().is_complete());
+    claim(&mut view, open, 0).unwrap();
+    assert_eq!(view.delta().policies.ports, PortColumns::default(), "none was chosen yet");
+
+    let web = submit(&cell, with_any("web", 1, &["http"]));
+    assert_eq!(claim(&mut view, web, 0), Err(Reason::NoPorts), "both ports are requested");
+    let ports = &view.delta().policies.ports;
+    assert!(ports.counted);
+    let [(0, taken)] = &ports.taken[..] else { panic!("{ports:?}") };
+    assert_eq!(taken.fixed, [9000], "the ports of tasks that were placed before");
+    view.drop_claims(1);
+    claim(&mut view, web, 0).unwrap();
+    assert!(cell.commit(&view.take_transaction()).unwrap().is_complete());
+    assert_eq!(self::ports(&cell, web), [9001]);
     cell.read(Cell::audit).unwrap();
 }
 

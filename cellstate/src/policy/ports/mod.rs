@@ -8,57 +8,34 @@
 //! The search for free ports begins at a position that depends on the task, so that the ports of tasks that end are
 //! rarely given to the next task at once.
 //!
-//! Invariant: the ports in a row are those of the placed tasks on its machine. Rows without ports have no entry.
+//! The cell counts ports only from the first job on for which it chooses any. Until then, requested ports cost nothing
+//! here, neither in the cell nor in deltas and views.
+//!
+//! Invariant: if ports are counted, the ports in a row are those of the placed tasks on its machine. Rows without ports
+//! have no entry.
 
+mod need;
 mod row;
 mod view;
 
-use super::{Applying, Columns, Context, Ledger, Mirror, Placement, Policy, RowsAgain};
+pub(crate) use need::PortNeed;
+
+use super::set::Listed;
+use super::{Applying, Columns, Context, Ledger, Mirror, Placement, Policy, Restoring, RowsAgain};
 use crate::audit::AuditError;
+use crate::cell::{Cell, Change};
 use crate::delta::Delta;
 use crate::facts::{Facts, Need};
+use crate::image::ImageError;
 use crate::map::FastMap;
 use crate::sparse::Sparse;
+use need::has_ports;
 use omega_core::{Job, MachineId, PortRange, Reason, TaskGroup, TaskId};
 use row::RowPorts;
 
 /// The distance between the positions of the first tasks of two successive jobs. It is prime, so that many jobs begin at
 /// different positions.
 const JOB_STRIDE: u64 = 127;
-
-/// The ports that a task needs.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct PortNeed {
-    /// Requested numbers, ascending. A number occurs once for each port that has it.
-    fixed: Vec<u16>,
-    /// Number of ports that the cell chooses.
-    any: usize,
-}
-
-impl PortNeed {
-    /// The ports that a group needs; `None` for nearly all groups.
-    pub(crate) fn of(group: &TaskGroup) -> Option<Box<PortNeed>> {
-        if !has_ports(group) {
-            return None;
-        }
-        let mut fixed: Vec<u16> = group.rules.ports.iter().map(|port| port.number).collect();
-        fixed.sort_unstable();
-        Some(Box::new(PortNeed { fixed, any: group.any_ports.len() }))
-    }
-}
-
-fn has_ports(group: &TaskGroup) -> bool {
-    !group.any_ports.is_empty() || !group.rules.ports.is_empty()
-}
-
-impl Need {
-    /// Number of ports that the cell chooses for each task.
-    #[inline]
-    #[must_use]
-    pub fn any_ports(&self) -> usize {
-        self.ports.as_ref().map_or(0, |ports| ports.any)
-    }
-}
 
 /// The ports of a job's tasks that the cell chose, by task index.
 ///
@@ -96,6 +73,8 @@ impl TaskPorts {
 /// The ports of tasks by row. See the module documentation.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Ports {
+    /// Whether ports are counted, because a job asked for ports that the cell chooses.
+    counted: bool,
     rows: FastMap<u32, RowPorts>,
 }
 
@@ -155,6 +134,14 @@ fn range_of(facts: &Facts, row: usize) -> PortRange {
 }
 
 impl Ledger for Ports {
+    fn is_checking(&self, _: &Facts) -> bool {
+        self.counted
+    }
+
+    fn is_counting(&self) -> bool {
+        self.counted
+    }
+
     fn check(&self, at: &Placement<'_>, context: &Context<'_>) -> Result<(), Reason> {
         let Some(need) = &at.need.ports else { return Ok(()) };
         self.judge(at.row, need, context.facts)
@@ -179,12 +166,27 @@ impl Policy for Ports {
         has_ports(group)
     }
 
-    /// Inlined, because it runs for each changed row, and nearly always finds no ports.
-    #[inline]
     fn write_row(&self, slot: u32, delta: &mut Delta) {
-        if !self.rows.is_empty() {
-            self.write_taken(slot, delta);
+        self.write_taken(slot, delta);
+    }
+
+    /// Writes the ports in all rows. Does nothing if the delta has them already.
+    fn write_change(&self, delta: &mut Delta) {
+        if delta.policies.ports.counted {
+            return;
         }
+        delta.policies.ports.counted = true;
+        delta.policies.ports.taken.clear();
+        (0..delta.rows as u32).for_each(|slot| self.write_taken(slot, delta));
+    }
+
+    fn write_whole(&self, delta: &mut Delta) {
+        delta.policies.ports.counted = self.counted;
+    }
+
+    fn restore(&mut self, restoring: Restoring<'_>) -> Result<(), ImageError> {
+        self.counted = restoring.image.jobs.iter().any(|job| has_any_ports(&job.spec));
+        Ok(())
     }
 
     fn audit(&self, recount: &Ports) -> Result<(), AuditError> {
@@ -192,21 +194,57 @@ impl Policy for Ports {
         let wrong = rows.filter(|row| self.rows.get(row) != recount.rows.get(row)).min();
         wrong.map_or(Ok(()), |slot| Err(AuditError::Ports(MachineId { slot, incarnation: 0 })))
     }
+
+    fn uncounted(&self) -> Ports {
+        Ports { counted: self.counted, ..Ports::default() }
+    }
+}
+
+/// Whether the cell chooses ports for some tasks of a job.
+fn has_any_ports(job: &Job) -> bool {
+    job.groups.iter().any(|group| !group.any_ports.is_empty())
+}
+
+impl Cell {
+    /// Begins to count the ports of placed tasks if this new or changed job is the first for which the cell chooses
+    /// ports. The caller has begun a version.
+    pub(crate) fn count_ports_for(&mut self, job: &Job) {
+        if self.policies.ports.counted || !has_any_ports(job) {
+            return;
+        }
+        let mut ports = Ports { counted: true, ..Ports::default() };
+        for (_, job) in self.jobs.iter() {
+            for task in &job.tasks {
+                let Some(machine) = task.state.machine() else { continue };
+                if let Some(need) = &job.need(task).ports {
+                    ports.rows.entry(machine.slot).or_default().add(need, &[], 1);
+                }
+            }
+        }
+        self.policies.ports = ports;
+        self.log.push(Change::Policy(Ports::BIT));
+    }
 }
 
 impl Mirror for Ports {
     fn reset(&mut self) {
-        self.rows.clear();
+        *self = Ports::default();
     }
 
     fn apply(&mut self, applying: Applying<'_>) {
-        let Applying { delta, tally, .. } = applying;
-        let taken = &delta.policies.ports.taken;
-        if self.rows.is_empty() && taken.is_empty() {
+        let Applying { delta, tally, stale, .. } = applying;
+        let PortColumns { counted, taken } = &delta.policies.ports;
+        self.counted |= counted;
+        if !self.counted {
             return;
         }
-        let had = delta.slots.iter().filter_map(|slot| Some((*slot, self.rows.remove(slot)?)));
-        let had: Vec<(u32, RowPorts)> = had.collect();
+        *stale |= counted;
+        let had: Vec<(u32, RowPorts)> = if *counted {
+            self.rows.drain().collect()
+        } else {
+            let changed = delta.slots.iter();
+            changed.filter_map(|slot| Some((*slot, self.rows.remove(slot)?))).collect()
+        };
         for (slot, TakenPorts { fixed, given }) in taken {
             let row = RowPorts { fixed: fixed.clone(), given: given.clone(), unknown: 0 };
             self.rows.insert(*slot, row);
@@ -221,7 +259,11 @@ impl Mirror for Ports {
 /// The columns of this policy in a delta.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PortColumns {
-    /// Ports in changed rows, by row. In a changed row that is not listed, no task has a port.
+    /// Whether the cell has begun to count ports. Set in a full delta if the cell counts ports. Set in another delta if
+    /// the cell has begun since; all rows then count as changed.
+    pub counted: bool,
+    /// Ports in changed rows, by row. In a changed row that is not listed, no task has a port. Empty while the cell does
+    /// not count ports.
     pub taken: Vec<(u32, TakenPorts)>,
 }
 
@@ -236,11 +278,17 @@ pub struct TakenPorts {
 
 impl Columns for PortColumns {
     fn clear(&mut self) {
+        self.counted = false;
         self.taken.clear();
     }
 
     fn append(&mut self, later: PortColumns, again: &RowsAgain<'_>) {
-        again.forget_in(&mut self.taken);
+        if later.counted {
+            self.counted = true;
+            self.taken.clear();
+        } else {
+            again.forget_in(&mut self.taken);
+        }
         self.taken.extend(later.taken);
     }
 }

@@ -1,6 +1,6 @@
 //! The ports of one machine that its tasks have.
 
-use super::PortNeed;
+use super::need::PortNeed;
 use omega_core::PortRange;
 
 /// The ports of the tasks on one machine. Both lists ascend.

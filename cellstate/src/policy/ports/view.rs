@@ -1,6 +1,6 @@
 //! Ports in a view.
 
-use super::PortNeed;
+use super::need::PortNeed;
 use crate::facts::Need;
 use crate::view::{BLOCK, Block, View};
 use omega_core::Reason;

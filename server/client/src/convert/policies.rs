@@ -44,6 +44,7 @@ pub(super) fn put(policies: &PolicyColumns, message: &mut proto::Delta) {
         fixed: wide(&taken.fixed),
         given: wide(&taken.given),
     };
+    message.ports_counted = ports.counted;
     message.taken_ports = ports.taken.iter().map(taken).collect();
 }
 
@@ -73,7 +74,7 @@ pub(super) fn get(message: &mut proto::Delta, rows: usize) -> Result<PolicyColum
         },
         peaks: PeakColumns { calendars, batch },
         tasks_per_machine: TenantCounts { counts },
-        ports: PortColumns { taken },
+        ports: PortColumns { counted: message.ports_counted, taken },
     })
 }
 

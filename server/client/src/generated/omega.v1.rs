@@ -1266,9 +1266,14 @@ pub struct Delta {
     /// without an entry for a row has no task there.
     #[prost(message, repeated, tag = "41")]
     pub tenant_counts: ::prost::alloc::vec::Vec<TenantCount>,
-    /// Ports of the tasks in the rows of `slots`, in the order of `slots`. Tasks in a row without an entry have none.
+    /// Ports of the tasks in the rows of `slots`, in the order of `slots`. Tasks in a row without an entry have none. Empty
+    /// until a job asks for ports that the cell chooses.
     #[prost(message, repeated, tag = "42")]
     pub taken_ports: ::prost::alloc::vec::Vec<TakenPorts>,
+    /// Set in a delta with `full` if the cell counts ports. Set in another delta if the cell has begun to count them;
+    /// `taken_ports` then has the ports of all rows, not only of those in `slots`.
+    #[prost(bool, tag = "43")]
+    pub ports_counted: bool,
 }
 /// The ports of the tasks on a machine.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]

@@ -1,0 +1,38 @@
+//! The ports that the tasks of a group need.
+
+use crate::facts::Need;
+use omega_core::TaskGroup;
+
+/// The ports that a task needs.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct PortNeed {
+    /// Requested numbers, ascending. A number occurs once for each port that has it.
+    pub(super) fixed: Vec<u16>,
+    /// Number of ports that the cell chooses.
+    pub(super) any: usize,
+}
+
+impl PortNeed {
+    /// The ports that a group needs; `None` for nearly all groups.
+    pub(crate) fn of(group: &TaskGroup) -> Option<Box<PortNeed>> {
+        if !has_ports(group) {
+            return None;
+        }
+        let mut fixed: Vec<u16> = group.rules.ports.iter().map(|port| port.number).collect();
+        fixed.sort_unstable();
+        Some(Box::new(PortNeed { fixed, any: group.any_ports.len() }))
+    }
+}
+
+pub(super) fn has_ports(group: &TaskGroup) -> bool {
+    !group.any_ports.is_empty() || !group.rules.ports.is_empty()
+}
+
+impl Need {
+    /// Number of ports that the cell chooses for each task.
+    #[inline]
+    #[must_use]
+    pub fn any_ports(&self) -> usize {
+        self.ports.as_ref().map_or(0, |ports| ports.any)
+    }
+}
