@@ -1,6 +1,6 @@
-//! Each failpoint of the store, switched on in turn: it is reached, and after a restart nothing
-//! acknowledged is lost. First with a leader and a follower that needs its snapshots, then on each of
-//! three voters, of which one after the other is cut off until it needs a snapshot.
+//! Each failpoint of the store, switched on in turn: it is reached, and after a restart nothing acknowledged is lost.
+//! The first test has a leader and a follower that needs its snapshots; the second has three voters, which are cut off
+//! in turn until they need a snapshot.
 //!
 //! `cargo test -p omega-tests --features failpoints --test failpoints`
 
@@ -196,7 +196,7 @@ fn at_each_failpoint_nothing_acknowledged_is_lost() {
     for point in FAILPOINTS {
         let reached = hits.lock().unwrap().get(point).copied().unwrap_or(0);
         let mut restarts = Vec::new();
-        // At the first time that the run reaches the failpoint, and after half of the times.
+        // The failpoint acts when it is first reached, or after half as many times as were counted.
         for before in [0, reached / 2] {
             for action in ["panic", "return"] {
                 if action == "return" && FAILPOINTS_WITHOUT_ANSWER.contains(&point) {
@@ -219,7 +219,7 @@ fn at_each_failpoint_nothing_acknowledged_is_lost() {
 /// the entries that it lacks.
 const CUT: u64 = 240;
 
-/// Rounds until it comes back.
+/// Rounds after a cut, in which the replica is connected again.
 const BACK: u64 = 120;
 
 /// Runs three replicas with failpoints in one of them. Returns the number of restarts.
@@ -270,11 +270,11 @@ fn at_each_failpoint_two_others_go_on_and_the_struck_one_comes_back() {
     assert!(by_point.values().all(|reached| *reached > 0), "never reached: {by_point:?}");
 }
 
-/// Switches a failpoint on in one replica, at the first time that it is reached, and after half of the times. Returns
-/// the number of restarts of each run.
+/// Runs three replicas with a failpoint in one of them, which acts when it is first reached or after half of the
+/// `reached` times. Returns the number of restarts of each run.
 fn strike(point: &str, struck: usize, reached: u64) -> Vec<u64> {
     let mut restarts = Vec::new();
-    // Until then a run equals the one that counted, so the failpoint is reached as often.
+    // Until the failpoint acts, a run equals the run in which hits were counted, so the failpoint is reached as often.
     for before in [0, reached / 2].into_iter().filter(|_| reached > 0) {
         for action in ["panic", "return"] {
             if action == "return" && FAILPOINTS_WITHOUT_ANSWER.contains(&point) {

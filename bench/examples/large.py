@@ -15,7 +15,7 @@ import random
 import sys
 
 HOUR_S = 3600
-# The mean of `tasks` below. If two jobs are so many seconds apart, one task arrives per second.
+# Mean of `tasks` below. If a job arrives every TASKS_MEAN seconds, one task arrives per second on average.
 TASKS_MEAN = 10.8
 
 
@@ -39,7 +39,8 @@ def million_run_s():
     return dice.uniform(HOUR_S, 2 * HOUR_S)
 
 
-# Numbers of machines, of services and of their tasks; batch tasks per second; hours; and the run time of a batch task.
+# For each cell: the number of machines; the number of services, and of the tasks of each; batch tasks per second; the
+# length in hours; and the run time of a batch task.
 CELLS = {
     "month": (12_500, (600, 200), 10, 720, month_run_s),
     "million": (1_000_000, (10_000, 100), 2_800, 1, million_run_s),

@@ -221,7 +221,7 @@ fn setup(policy: &Policy, workload: &Workload) -> Vec<Command> {
     };
     commands.push(Command::SetQuota { tenant: "ads".into(), limit: all(15) });
     commands.push(Command::SetQuota { tenant: "guests".into(), limit: all(40) });
-    // In the second half hour, two racks are reserved for one tenant.
+    // From the thirtieth to the sixtieth minute, two racks are reserved for one tenant.
     commands.push(Command::Reserve(Reservation {
         name: "crawl".into(),
         machines: racks(3..5),

@@ -1,7 +1,7 @@
 //! Commands of `omega-bench`: measurements of the shipped code, compared with bare loops.
 //!
-//! The table is measured with the released program, its allocator and its optimisations. `table` starts `memory` as a
-//! separate process for the memory figures, and subtracts the resident set of a smaller cell.
+//! The measurements run in a program with the allocator and the optimisations of a release. For the memory figures,
+//! `table` starts `memory` as a separate process, and subtracts the resident set of a smaller cell.
 
 use crate::{measure, replay};
 use clap::Subcommand;

@@ -1,5 +1,5 @@
-//! A small version of the example with all kinds of clients on one cell. Each client places its jobs, and at the end of
-//! the run the cell's rules are checked by counting again.
+//! A small version of the example with all kinds of clients on one cell. Each client places its jobs. At the end of the
+//! run, the cell's audit counts tasks and resources again, and checks the cell's rules.
 
 #![allow(clippy::unwrap_used, reason = "all of it is tests, helpers too")]
 

@@ -43,8 +43,8 @@ type Judged = (ConflictCheck, Granularity);
 // --- The workload ------------------------------------------------------------------------------
 
 /// Jobs of a generated day. Most are batch jobs that arrive in pairs, each pair at its own time. At every fourth time,
-/// two services arrive instead, one after the other; since they are two, each pair still begins with an even number.
-/// Ends of tasks are between arrivals.
+/// two services arrive instead, one after the other. As they are two, the first job of each later pair still has an
+/// even job number, and the pair's jobs belong to different schedulers. Ends of tasks are between arrivals.
 fn workload(seed: u64) -> Workload {
     let options =
         SynthOptions { machines: MACHINES, seed, span_hours: 24, utilisation_percent: 30 };
@@ -252,7 +252,7 @@ const JUDGED: [Judged; 4] = [
 
 // --- The tests ---------------------------------------------------------------------------------
 
-/// Checks that both runs did the intended work, and equally often.
+/// Checks that both runs did the intended work, with equal numbers of placements and transactions.
 fn check_work(live: &RunReport, simulated: &Outcome) {
     let all = live.all_schedulers();
     let of = |of: fn(&omega_sim::scenario::SchedulerReport) -> u64| {

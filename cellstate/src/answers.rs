@@ -57,7 +57,8 @@ impl Answers {
     /// Returns the cached result of a transaction, if there is one.
     ///
     /// # Errors
-    /// The number was used for a different transaction, is older than the cache, or is fenced.
+    /// The number was used for a different transaction, is older than the cache, or belongs to a former owner of the
+    /// scheduler's name.
     pub(crate) fn find(
         &self,
         txn: &Transaction,
@@ -164,7 +165,7 @@ fn put_all(txn: &Transaction, bytes: &mut Vec<u8>) {
 }
 
 /// Appends the fields that later versions of the format added, if they are set. A transaction without these fields
-/// keeps its digest. The appended part begins with a job number that no job has.
+/// keeps its digest. The appended part begins with a job number that no job has, so it differs from any claim.
 fn put_later(txn: &Transaction, bytes: &mut Vec<u8>) {
     for (claim, index) in txn.claims.iter().zip(0..) {
         if claim.take == Take::WithOptional {

@@ -1,7 +1,7 @@
 //! Attributes by which rules select tasks, and an index by attribute.
 //!
-//! Without an index, each new rule would be compared with every job, and each new job with every rule: with thousands of
-//! both, as in a cluster whose services each have a rule of their own, this would take longer than all else.
+//! Without an index, each new rule would be compared with every job, and each new job with every rule: with thousands
+//! of both, as in a cluster whose services each have a rule of their own, this would take longer than all else.
 
 use crate::map::FastMap;
 use omega_core::{Labels, Operator, Port, Requirement, Text};
@@ -24,8 +24,8 @@ impl Attribute {
         labels.iter().map(label).chain(ports.iter().map(port))
     }
 
-    /// The attributes of which a task must have one to meet a requirement. `None` if tasks without any of a limited
-    /// number of attributes can meet it, too.
+    /// The attributes of which a task must have at least one to meet a requirement. `None` if the requirement does not
+    /// list its allowed values (operator `In`).
     pub(crate) fn any_of(requirement: &Requirement) -> Option<Vec<Attribute>> {
         let Requirement { key, operator: Operator::In, values } = requirement else { return None };
         Some(values.iter().map(|value| Attribute::Label(key.clone(), value.clone())).collect())
@@ -61,7 +61,7 @@ impl<T: Copy + Ord> ByAttribute<T> {
         self.0.get(attribute).into_iter().flatten().copied()
     }
 
-    /// Of several sets of attributes, the one with the fewest ids.
+    /// Returns the set whose attributes have the fewest ids in total; `None` if there are no sets.
     pub(crate) fn rarest(&self, sets: Vec<Vec<Attribute>>) -> Option<Vec<Attribute>> {
         let count = |attribute: &Attribute| self.0.get(attribute).map_or(0, BTreeSet::len);
         sets.into_iter().min_by_key(|set| set.iter().map(count).sum::<usize>())

@@ -95,8 +95,8 @@ pub(crate) struct Counters {
 
 /// The cell state. See the module documentation.
 ///
-/// Commits run on several processors. A commit fetches the cache lines that it writes from the processor of the
-/// previous commit. So the fields that every commit writes come first, and share a few cache lines.
+/// Commits run on several processors. A commit must fetch the cache lines that it will write from the processor that
+/// ran the previous commit. So the fields that every commit writes come first, and share a few cache lines.
 #[derive(Clone, Debug)]
 #[repr(C, align(128))]
 pub struct Cell {
@@ -244,7 +244,8 @@ impl Cell {
     }
 
     /// Places a pending task on a machine. `judge` must have accepted it, and an allocation that differs from the
-    /// group's request must have been recorded. Ports are chosen, unless they were recorded, too.
+    /// group's request must have been recorded. This function chooses the task's ports, unless they are already
+    /// recorded.
     pub(crate) fn place(parts: Parts<'_>, id: TaskId, machine: MachineId, grant: Grant) {
         let Parts { job, machines, tenants, policies, facts, now_ms } = parts;
         let task = &mut job.tasks[id.index as usize];
@@ -462,7 +463,7 @@ impl Cell {
         self.jobs.get(id).map(|record| &record.spec)
     }
 
-    /// The id that the next job will get. A job with a lower id that does not exist has ended and was forgotten.
+    /// The id that the next job will get. A lower id without a job belongs to a job that has ended and was forgotten.
     #[must_use]
     pub fn next_job(&self) -> JobId {
         self.jobs.next_id()
@@ -510,7 +511,7 @@ impl Cell {
         self.machines.core_counts()
     }
 
-    /// The cell's time at which a task was placed; 0 if the task is not placed.
+    /// The cell's time at which a task was placed; 0 if it is not placed, and `None` if it does not exist.
     #[must_use]
     pub fn task_placed_ms(&self, id: TaskId) -> Option<u64> {
         self.jobs.task(id).map(|(_, task)| task.placed_ms)

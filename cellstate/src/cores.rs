@@ -16,7 +16,8 @@ use omega_core::{CorePlace, CoreRequest, NodeCores};
 pub struct CoresLeft([i16; NUMA_NODES_MAX]);
 
 impl CoresLeft {
-    /// All exclusive cores of a machine, none of them allocated. Validation keeps each node's number below 16 bits.
+    /// All exclusive cores of a machine, none of them allocated. Validation ensures that each node's number of cores
+    /// fits in 16 bits.
     #[must_use]
     pub fn all(numa: &NodeCores) -> CoresLeft {
         CoresLeft(std::array::from_fn(|node| numa.of(node) as i16))

@@ -50,7 +50,7 @@ pub struct Share {
 }
 
 impl Share {
-    /// The only part of one: all jobs.
+    /// The share of a scheduler with one worker: all jobs.
     pub const ALL: Share = Share { index: 0, of: 1 };
 
     /// Whether a job belongs to this part.

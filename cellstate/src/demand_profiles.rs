@@ -16,8 +16,8 @@
 //! is free, the task fits, because the new sum exceeds the machine at no point of the day. The rise is at least the
 //! lowest and at most the highest point of the task's profile. So for most machines the check need not read the sum.
 //!
-//! Invariant: only constant claims change `free` plus the highest point of the sum. So tasks with profiles may come and
-//! go in any order, and no amount is lost.
+//! Invariant: `free` and the highest point of the sum together are the amount above the constant claims. So tasks with
+//! profiles may come and go in any order, and no amount is lost.
 
 use crate::cell::Cell;
 use crate::map::FastMap;
@@ -34,7 +34,7 @@ const GRAINS: [usize; 4] = [24, 48, 96, DEMAND_POINTS_MAX];
 /// The demand profiles of a task group, prepared for addition.
 #[derive(Clone, Debug)]
 pub struct DemandProfiles {
-    /// The group's request, with the profile's lowest point for each kind that has a profile.
+    /// The group's request; for each kind that has a profile, the profile's lowest point instead.
     least: SmallVec<[i64; 4]>,
     each: Vec<(KindId, Vec<i64>)>,
 }
@@ -375,8 +375,8 @@ mod tests {
                 on[index] += sign;
                 prop_assert_eq!(sums.shift(3, (&[request], &one), sign)[0], moved);
                 let now = sums.get(3).cloned().unwrap_or_default();
-                // The sum is removed with its last task. A removed sum counts as lower, unless the remaining demand was
-                // zero.
+                // The sum is removed with its last task. A removed sum counts as lower, even if the demand of this task
+                // was zero.
                 let gone = now.kinds.is_empty() && goes;
                 prop_assert_eq!(now.is_lower_somewhere(&before), lower || gone);
                 reference = after;

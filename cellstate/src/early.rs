@@ -31,7 +31,8 @@ impl Cell {
             }
         }
         if txn.base > self.version {
-            // The view may be of a replica that has applied more entries, so the base version may exist there.
+            // The view may come from a replica that has applied more entries. Its base version may exist although it is
+            // unknown here, so nothing is certain.
             return None;
         }
         self.will_be_refused(txn).then(|| Ok(self.refusal(txn)))

@@ -97,7 +97,7 @@ impl Need {
         self.rules.is_some()
     }
 
-    /// Whether tasks of the group have a preference for or against other tasks near them, or require some.
+    /// Whether tasks of the group prefer, avoid or require other tasks near them.
     #[must_use]
     pub fn draws(&self) -> bool {
         let draws = |rules: &GroupRules| !rules.pulls.is_empty() || !rules.sought.is_empty();

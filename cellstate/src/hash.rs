@@ -141,8 +141,8 @@ impl StateHasher {
 
     /// Hashes a machine, and the measured use from its load report.
     ///
-    /// The other fields of the report are not hashed: no outcome depends on them, and logs and snapshots from before
-    /// they existed keep their hashes. The reference model compares these fields.
+    /// The other fields of the report are not hashed: no outcome depends on them, and the hashes of logs and snapshots
+    /// that are older than these fields stay valid. The reference model compares these fields.
     fn machine(&mut self, row: &MachineImage, load: Option<&Amounts>) {
         (row.status, row.incarnation, row.sequence, &row.machine, load).hash(self);
     }

@@ -1,8 +1,8 @@
 //! Owners of scheduler names, and the fencing of former owners.
 //!
 //! A process that seems dead may only be paused. If it resumes after another process has taken its scheduler's name,
-//! both processes number their transactions from one point. So whenever a name changes owners, its transaction numbers
-//! skip far ahead, and new transactions below the skip are rejected:
+//! both processes assign the same transaction numbers. So whenever a name changes owners, its transaction numbers skip
+//! far ahead, and new transactions below the skip are rejected:
 //!
 //! ```text
 //!   numbers   0 ── first owner ── next ─ ─ ─ skipped ─ ─ ─ floor ── second owner ── next ──▶

@@ -39,7 +39,7 @@ pub(crate) struct JobRecord {
     pub(crate) spec: Arc<Job>,
     /// The latest versions of the job, oldest first; empty if it was never updated.
     pub(crate) versions: Vec<JobVersion>,
-    /// Number of the name of the job's scheduler. Deltas select jobs by it.
+    /// The number that stands for the name of the job's scheduler. Deltas select jobs by it.
     pub(crate) owner: OwnerId,
     pub(crate) tenant: u32,
     /// The groups of the job. The usual single group is stored inline, so that a claim reads the whole job from one
@@ -283,7 +283,8 @@ impl Jobs {
 
 /// Jobs by attribute.
 impl Jobs {
-    /// Unfinished jobs among which all are that have tasks which a rule counts, in ascending order.
+    /// The jobs that may have tasks which a rule counts, in ascending order. Every unfinished job with such tasks is
+    /// included.
     pub(crate) fn candidates(&mut self, tracked: &Tracked) -> Vec<JobId> {
         if let Some(job) = tracked.job() {
             return vec![job];
@@ -308,12 +309,12 @@ impl Jobs {
         index
     }
 
-    /// Whether the index by attribute, if there is one, equals a new one.
+    /// Whether the index by attribute, if there is one, equals a newly built one.
     pub(crate) fn attributes_are_right(&self) -> bool {
         self.by_attribute.as_ref().is_none_or(|index| *index == self.index_attributes())
     }
 
-    /// Lists a job whose groups are new by their attributes.
+    /// Adds a job with new groups to the index, under the attributes of these groups.
     pub(crate) fn list_attributes(&mut self, id: JobId) {
         let Some(mut index) = self.by_attribute.take() else { return };
         if let Some(job) = self.get(id).filter(|job| !job.groups.is_empty()) {

@@ -67,8 +67,8 @@ impl Cell {
         self.count_tasks(&tasks, id.row(), -1);
         self.facts.set_machine(id.row(), Some(Arc::new(machine)));
         self.count_tasks(&tasks, id.row(), 1);
-        // Logged because of views that counted a claim of their own in the old domain: the cell counts it in the new
-        // one.
+        // Logged for views that have counted a claim of their own in the old domain: the cell counts this claim in the
+        // new domain.
         self.log.extend(left.into_iter().map(|(id, domain)| Change::Count(id, domain)));
         self.log.push(Change::Machine(id.slot));
         self.touch(id.row());

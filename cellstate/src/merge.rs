@@ -1,7 +1,8 @@
 //! Merging of two deltas.
 //!
 //! A view applies each list of a delta in order. Later entries replace earlier ones, and entries about removed objects
-//! are ignored. So two deltas are merged by appending each list of the later delta to that list of the earlier one.
+//! are ignored. So two deltas are merged by appending each list of the later delta to the same list of the earlier
+//! delta.
 
 use crate::delta::Delta;
 use crate::policy::{Columns, RowsAgain};

@@ -125,7 +125,7 @@ mod list {
         CopiesTaken,
         /// A command is answered when it is proposed.
         AnsweredWhenProposed,
-        /// Results go to the requester of the entry with that index, whatever its term.
+        /// Results go to the requester of the entry with the same index, even if its term differs.
         ResolvedByIndex,
         /// A read is answered without a read index.
         ReadWithoutIndex,

@@ -97,7 +97,7 @@ fn needs_alike(one: &TaskGroup, other: &TaskGroup) -> bool {
             payload: _,
             version: _,
             per_machine: _,
-            // Only rules about other tasks and plugins read these fields. Plugins read them from the group itself.
+            // Only plugins and rules about other tasks read these fields. Plugins read them from the group itself.
             labels: _,
             images: _,
             volumes: _,

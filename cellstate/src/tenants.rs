@@ -273,7 +273,7 @@ impl Tenants {
     /// already be counted.
     ///
     /// The branches of both tenants below their nearest common ancestor are compared. The claimant's branch must be
-    /// within its guarantee. The victim's branch must exceed its own guarantee while it has the task.
+    /// within its guarantee. The victim's branch, with the task counted, must exceed its own guarantee.
     pub(crate) fn may_reclaim(&self, claimant: Claimant, victim: &Borrower<'_>) -> bool {
         let Some((ours, theirs)) = self.branches(claimant.tenant, victim.tenant) else {
             return false;

@@ -55,7 +55,8 @@ impl Cell {
         self.jobs.get(id).map_or(&[], |job| &job.versions)
     }
 
-    /// The position, among the groups that a job has now, of the group with this name in the job's newest version.
+    /// Finds the group with this name in the job's newest version, and returns its position among the job's present
+    /// groups.
     #[must_use]
     pub fn target_group(&self, id: JobId, name: &str) -> Option<usize> {
         self.jobs.get(id)?.target_group(name)
@@ -72,7 +73,7 @@ impl JobRecord {
         self.versions.last().map_or(&self.spec, |version| &version.spec)
     }
 
-    /// The position, among the groups that the job has now, of the group with this name in the newest version.
+    /// Finds the group with this name in the newest version, and returns its position among the job's present groups.
     pub(crate) fn target_group(&self, name: &str) -> Option<usize> {
         let wanted = self.target().groups.iter().find(|group| *group.name == *name)?;
         self.spec.groups.iter().position(|group| is_same(group, wanted))
@@ -318,7 +319,7 @@ fn check_version(job: &JobRecord, given: Option<u32>) -> Result<(), Rejection> {
 }
 
 /// Returns the job after an update, and the positions of its new groups. To keep the list of groups short, a new group
-/// replaces one of a forgotten version that has no tasks and is not part of the update.
+/// replaces a group of a forgotten version, if that group has no unfinished tasks and is not part of the update.
 fn compose(job: &JobRecord, spec: &Job, number: u32) -> (Job, Vec<usize>) {
     let mut groups = job.spec.groups.clone();
     let mut made = Vec::new();

@@ -49,7 +49,7 @@ pub struct ResourceKind {
     pub name: String,
     /// Unit of the kind's amounts.
     pub unit: Unit,
-    /// Whether a task that gets less of the kind only runs slower. Only such kinds may be overcommitted.
+    /// Whether a task that gets less of the kind still runs, but more slowly. Only such kinds may be overcommitted.
     pub compressible: bool,
 }
 

@@ -36,6 +36,6 @@ pub struct EvictionCap {
     /// Maximum number of evictions in the span.
     pub count: u32,
     /// Length of the span, in milliseconds of the time that [`Command::Expire`](crate::Command::Expire) sets. Without
-    /// this command, no time passes in the cell, so it allows only the first `count` evictions.
+    /// this command, no time passes in the cell, so the limit allows only the first `count` evictions.
     pub per_ms: u32,
 }

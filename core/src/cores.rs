@@ -1,7 +1,7 @@
 //! Exclusive cores: a machine's cores by NUMA node, and requests for cores.
 //!
-//! A core is one core of the kind `cpu`; on most machines this is a hardware thread. Exclusive cores are also claimed
-//! as `cpu`, so that other tasks cannot claim them as shared ones.
+//! A core is 1,000 thousandths of the kind `cpu`; on most machines this is a hardware thread. Exclusive cores are also
+//! claimed as `cpu`, so that other tasks cannot claim them as shared ones.
 
 use crate::amounts::{Amounts, Kinds};
 use crate::limits::NUMA_NODES_MAX;

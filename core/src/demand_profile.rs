@@ -11,7 +11,8 @@ use crate::amounts::KindId;
 use crate::limits::DEMAND_POINTS_MAX;
 use serde::{Deserialize, Serialize};
 
-/// Amount of one kind that a task claims in each part of the day. The parts are of equal length; each is a point.
+/// Amount of one kind that a task claims in each part of the day. The parts are of equal length; the amount in each
+/// part is a point.
 ///
 /// The number of points must divide [`DEMAND_POINTS_MAX`], so that any two demand profiles can be added point by point.
 /// The highest point must equal the group's request, because quotas, agents and scores ignore demand profiles and use

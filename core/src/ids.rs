@@ -114,8 +114,8 @@ impl fmt::Display for MachineId {
     }
 }
 
-/// Id of a task: its job, and its index in the job. The cell assigns indexes as tasks are created, from 0 over all
-/// groups of the job, and never reuses an index.
+/// Id of a task: its job, and its index in the job. The cell assigns indexes as tasks are created, in one sequence from
+/// 0 for all groups of the job, and never reuses an index.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]

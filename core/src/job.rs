@@ -56,8 +56,8 @@ pub struct Job {
     pub groups: Vec<TaskGroup>,
     /// If the job is a gang: the minimum number of its tasks, over all groups, that are placed together.
     ///
-    /// If fewer tasks of the gang than this have not ended, their number is the minimum. So the last tasks of a gang
-    /// can be placed again.
+    /// If fewer tasks than this are unfinished, the minimum is the number of unfinished tasks. So the last tasks of a
+    /// gang can be placed again.
     pub gang_min: Option<u32>,
     /// Gang timeout, in milliseconds of [`Command::Expire`](crate::Command::Expire). Without it, one transaction must
     /// place the gang.
@@ -131,14 +131,14 @@ pub struct TaskGroup {
     /// Tasks with different volume claims need different groups.
     #[serde(default)]
     pub volumes: Vec<Text>,
-    /// Grace period, in milliseconds: time that a stopped task has to end before its machine kills it. With 0, a
-    /// stopped task is killed at once.
+    /// Grace period, in milliseconds: the time from a task's stop until its machine kills it, in which the task can end
+    /// by itself. With 0, a stopped task is killed at once.
     ///
     /// The cell gives the task's resources to the next task at once. That task then waits on the machine until the
     /// resources are free.
     pub grace_ms: u32,
-    /// Demand profiles for amounts that vary over the day, ascending by kind. `request` must have the highest point of
-    /// each profile.
+    /// Demand profiles for amounts that vary over the day, ascending by kind. For each kind with a profile, `request`
+    /// must equal the highest point of the profile.
     pub demand_profiles: Vec<DemandProfile>,
     /// Optional resources of each task. They are claimed in addition to the request on a machine where they are free.
     pub optional: Option<OptionalResources>,
@@ -352,7 +352,7 @@ pub enum TaskRule {
     },
     /// For each term, the task's domain already has a task that *all* terms select.
     ///
-    /// The rule is also met if no task that all terms select is placed anywhere, and they select this task.
+    /// The rule is also met if all terms select this task itself, and no task that they all select is placed anywhere.
     /// (Kubernetes: required pod affinity. The terms of one rule belong together; two separate rules are evaluated
     /// independently.)
     Affinity(Vec<Near>),
@@ -385,7 +385,7 @@ pub enum TaskRule {
     /// In a domain with a task of this group, at most `count` selected tasks may be placed. The order in which tasks
     /// are placed does not matter.
     ///
-    /// This task counts if it is selected. With 0, the rule equals [`TaskRule::AntiAffinity`].
+    /// This task counts if it is selected. A count of 0 is rejected; use [`TaskRule::AntiAffinity`] instead.
     MaxColocated {
         /// Selector of the counted tasks.
         of: TaskSelector,
@@ -414,8 +414,8 @@ pub struct Near {
 /// An even spread of tasks over domains. (Kubernetes: topology spread constraint.)
 ///
 /// The spread considers only machines that the fields below do not exclude. They must also have a domain at the level
-/// of each hard spread of the group, or of each soft spread of the group if this spread is soft. Other machines, with
-/// their domains and tasks, are ignored.
+/// of each of the group's spreads of this type, hard or soft. Other machines, with their domains and tasks, are
+/// ignored.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Spread {
     /// Selector of the counted tasks.
@@ -439,8 +439,8 @@ pub struct Spread {
 }
 
 impl Spread {
-    /// Returns a hard spread with a maximum skew, over the machines that meet the group's required affinity. It is for
-    /// a group whose own tasks the selector `of` matches.
+    /// Returns a hard spread with a maximum skew, over the machines that meet the group's required affinity. Use it
+    /// only for a group whose own tasks match the selector `of`.
     #[must_use]
     pub fn new(of: TaskSelector, level: TopologyLevel, skew_max: u32) -> Spread {
         Spread {

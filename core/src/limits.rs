@@ -12,8 +12,8 @@ pub const KINDS_MAX: usize = 16;
 /// which the vectorised scores use.
 pub const AMOUNT_MAX: u64 = 1 << 50;
 
-/// Largest capacity of a cluster resource, limit and guarantee. This value also means unlimited. The sum of all claims
-/// up to this value, plus one more claim, fits in 63 bits.
+/// Largest capacity of a cluster resource, and largest limit or guarantee of a tenant. This value also means unlimited.
+/// The sum of all claims up to this value, plus one more claim, fits in 63 bits.
 pub const QUOTA_MAX: u64 = i64::MAX as u64 / 2;
 
 /// Maximum number of machines in a cell: ten times as many as in the largest cell that Borg reports.
@@ -54,7 +54,7 @@ pub const WEIGHT_MAX: u32 = 100;
 /// Largest weight of a tenant. The ratio of two weights is thus at most a thousand to one.
 pub const TENANT_WEIGHT_MAX: u32 = 1000;
 
-/// Maximum depth of the tenant tree. Companies have fewer levels, and a claim can be checked against all levels.
+/// Maximum depth of the tenant tree. Companies have fewer levels, and a claim can be checked quickly against so few.
 pub const TENANT_DEPTH_MAX: usize = 8;
 
 /// Maximum number of schedulers that may ever register in a cell.
@@ -78,8 +78,8 @@ pub const NUMBERS_SKIPPED: u64 = 1 << 32;
 /// Maximum distance of a transaction's number from its scheduler's next number in the cell's record.
 ///
 /// Transactions that the pre-check rejects leave no record. So a scheduler's numbers may be ahead of the record, but
-/// only hours of rejections bring them this far. With this bound, it takes 2^40 transactions to use up the numbers of a
-/// name.
+/// only hours of rejections bring them this far. With this bound, it takes at least 2^40 transactions to use up the
+/// 2^64 numbers of a name.
 pub const NUMBERS_AHEAD_MAX: u64 = 1 << 24;
 
 /// Shortest lease of a scheduler's name: longer than several elections and their retries take.
@@ -141,8 +141,8 @@ pub const PEAK_CALENDARS_MAX: usize = 64;
 /// Maximum number of peaks in one calendar: one for each hour of the day.
 pub const PEAKS_MAX: usize = 24;
 
-/// Maximum number of points in a demand profile: one for every five minutes, as fine as load is usually measured over
-/// days. This number has many divisors, so that a profile can have any usual number of points.
+/// Maximum number of points in a demand profile: one for every five minutes, the usual interval of load measurements
+/// over several days. This number has many divisors, so that a profile can have any usual number of points.
 pub const DEMAND_POINTS_MAX: usize = 288;
 
 /// Maximum number of labels of one machine or one task group.

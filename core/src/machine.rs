@@ -165,7 +165,7 @@ impl fmt::Display for TopologyLevel {
 
 /// Overcommit of a machine: how much of its capacity may be claimed, in percent per kind. The default is 100.
 ///
-/// Invariant: values from [`Overcommit::with`] have no trailing 100, so that equal factors are equal values.
+/// Invariant: values from [`Overcommit::with`] have no trailing 100, so that equal overcommits compare equal.
 ///
 /// The list is boxed, because few of a cell's many machines are overcommitted.
 #[allow(clippy::box_collection, reason = "8 bytes a machine instead of 24")]

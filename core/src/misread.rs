@@ -1,9 +1,9 @@
-//! Errors of readers of documents (TOML, JSON, YAML) in plain words.
+//! Errors of TOML, JSON and YAML parsers in plain words.
 //!
-//! Such readers name types of Rust: "invalid type: integer `80`, expected struct PortFile".
+//! The parsers name types of Rust: "invalid type: integer `80`, expected struct PortFile".
 
-/// Returns an error's text in the words of those who write documents. `map` is the format's word for named values, with
-/// its article, such as `a table`. Texts of another form are returned as they are.
+/// Returns a parser's error text in plain words. `map` is the format's word for a map with its article, for example
+/// `a table`. In texts of another form, only `unknown variant` is replaced.
 #[must_use]
 pub fn in_plain_words(said: &str, map: &str) -> String {
     let found = |kind: &str| Some(said.strip_prefix(kind)?.split_once(", expected "));
@@ -15,7 +15,7 @@ pub fn in_plain_words(said: &str, map: &str) -> String {
     format!("must be {}, not {}", wanted(expected, map), value(given, map))
 }
 
-/// The value that a document has.
+/// Words for the value that a document has.
 fn value(given: &str, map: &str) -> String {
     let (kind, literal) = given.split_once([' ', '`']).unwrap_or((given, ""));
     let literal = literal.rsplit('`').find(|part| !part.is_empty() && !part.starts_with(" as "));
@@ -31,7 +31,7 @@ fn value(given: &str, map: &str) -> String {
     }
 }
 
-/// The value that a document should have.
+/// Words for the value that a document should have.
 fn wanted(expected: &str, map: &str) -> String {
     let whole = |most: u64| format!("a whole number from 0 to {most}");
     match expected {

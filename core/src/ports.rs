@@ -33,8 +33,8 @@ impl PortRange {
         }
     }
 
-    /// All ports in ascending order, beginning with the port at a position and continuing with the first after the
-    /// last. Positions count from 0, and again from 0 after the last port.
+    /// All ports of the range: from the port at this position up to the last port, then from the first port on.
+    /// Positions count from 0, and again from 0 after the last port.
     pub fn from_position(self, position: u64) -> impl Iterator<Item = u16> {
         let count = self.count();
         let start = if count == 0 { 0 } else { (position % u64::from(count)) as u32 };

@@ -106,9 +106,9 @@ pub enum Probe {
         /// The path, which begins with `/`.
         path: Text,
     },
-    /// Connects to the port of the group with this name. Otherwise like [`Probe::Tcp`].
+    /// Connects to the group's port of this name. Otherwise like [`Probe::Tcp`].
     NamedTcp(Text),
-    /// Sends an HTTP GET request to the port of the group with a name. Otherwise like [`Probe::Http`].
+    /// Sends an HTTP GET request to the group's port of the given name. Otherwise like [`Probe::Http`].
     NamedHttp {
         /// Name of the port.
         port: Text,

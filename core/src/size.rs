@@ -17,7 +17,7 @@ const FIELD: usize = 2;
 /// Number of bytes for a field's number and for a length below 2^28.
 const NESTED: usize = FIELD + 4;
 
-/// Maximum number of bytes of an encoded number. A negative number, or a number with 64 bits, has as many.
+/// Maximum number of bytes of an encoded number. Negative numbers and 64-bit numbers can take this many.
 const VARINT_MAX: usize = 10;
 
 /// Returns an upper bound of a value's bytes as a message of the API.

@@ -7,8 +7,8 @@
 //! ```text
 //!              company  limit 1,000 cores
 //!             /       \
-//!      search          ads                 guaranteed 600 and 400: each may use up to 1,000 while
-//!     /      \                             the other leaves it idle, and the other can have it back
+//!      search          ads                 guaranteed 600 and 400: each may use up to 1,000 by
+//!     /      \                             borrowing idle cores, which the other can take back
 //!  crawl    index
 //! ```
 //!

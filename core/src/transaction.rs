@@ -187,7 +187,7 @@ pub enum Reason {
     /// Another task in the domain depends on the task to be released or evicted, and no other task there could take its
     /// role (see [`TaskRule::RuntimeAffinity`](crate::TaskRule::RuntimeAffinity)).
     ///
-    /// Release the dependent task too, or place another task in the domain on which it can depend.
+    /// Release the dependent task, too, or place another task in the domain that can take this role.
     RuntimeAffinityNeeded,
     /// The task to be evicted and the most important claim on its machine are in the same band of precedence (see
     /// [`Policy::bands`](crate::Policy::bands)).

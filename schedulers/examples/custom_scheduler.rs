@@ -17,7 +17,7 @@ struct ByName {
 }
 
 impl ByName {
-    /// Step one, look: brings the view up to date, which costs only what changed, and reads the changes.
+    /// Step one, look: brings the view up to date, at a cost proportional to the changes, and reads the changes.
     fn look(&mut self, cell: &impl CellHandle) -> Result<(), HandleError> {
         self.view.sync(cell)?;
         let delta = self.view.delta();
@@ -48,7 +48,7 @@ impl ByName {
         Ok(())
     }
 
-    /// Step two, decide: chooses the first machine by name on which the cell's own check accepts the task: labels,
+    /// Step two, decide: for each task, chooses the first machine by name that passes the cell's own check of labels,
     /// taints, resources, devices, ports and spread. The claim is applied to the view at once, so the next task's
     /// decision includes it.
     fn decide(&mut self) {

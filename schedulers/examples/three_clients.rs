@@ -111,8 +111,8 @@ pub(crate) fn run() -> Result<String, Box<dyn Error>> {
         // resources first.
         offers.step(&cell, now)?;
         for (framework, thinks) in frameworks.iter().zip([1, 3]) {
-            // The second framework answers only every third round. Meanwhile, offers whose resources others claim are
-            // withdrawn from it.
+            // The second framework answers only every third round. Meanwhile, it loses offers whose resources are
+            // claimed by other clients.
             if round % thinks == 0 {
                 answer(&mut offers, framework.clone()?, now)?;
             }

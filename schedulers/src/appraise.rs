@@ -15,7 +15,7 @@ use omega_cellstate::{BLOCK, GroupRef, View};
 pub struct Appraisal {
     /// Rejected machines, ascending by row.
     pub refused: Vec<Refusal>,
-    /// Rows of the feasible machines, ascending. The other lists are in the same order.
+    /// Rows of the feasible machines, ascending. `scores` and `totals` are in the same order.
     pub feasible: Vec<u32>,
     /// Scores of each score plugin of the profile for the feasible machines.
     pub scores: Vec<ScoreAccount>,

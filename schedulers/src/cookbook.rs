@@ -258,7 +258,7 @@
 //!
 //! # Exclusive cores
 //!
-//! Three ranks of five cores of one NUMA node each, on a machine with two nodes of eight.
+//! Three ranks that each request five cores of one NUMA node, on a machine with two nodes of eight cores each.
 //!
 //! ```
 //! use omega_cellstate::{Cell, SharedCell};

@@ -4,8 +4,9 @@
 //! share, divided by the user's weight, is served next (Ghodsi et al., NSDI 2011). So no user gains by requesting more
 //! than it needs, and none prefers another's allocation.
 //!
-//! Shares are integers in units of 2^-40, rounded down, so that results do not depend on the order of sums. In the
-//! largest cell, one unit is a thousandth of a core. Equal shares are ordered by id.
+//! Shares are integers in units of 2^-40 of the cell, rounded down, so that results do not depend on the order of
+//! additions. In the largest cell, one unit of CPU is a thousandth of a core. Callers order users with equal shares,
+//! for example by id.
 
 use omega_cellstate::{Cell, View};
 use omega_core::limits::TENANT_WEIGHT_MAX;
@@ -140,7 +141,8 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// The example of the paper: 9 processors and 18 units of memory, and tasks of <1, 4> and <3, 1>.
+    /// The example of Ghodsi et al.: 9 processors and 18 units of memory. Each task of one user needs 1 processor and 4
+    /// units of memory; each task of the other user needs 3 processors and 1 unit.
     #[test]
     fn the_example_of_the_paper_comes_out() {
         let totals = Totals(vec![9, 18]);

@@ -25,7 +25,7 @@ impl Events {
     /// Resources were freed: a machine grew, or a task left it.
     pub const ROOM_FREED: Events = Events(1 << 3);
     /// Free resources of a machine changed and may have shrunk. Only plugins that reject machines with too much free
-    /// depend on this event.
+    /// room depend on this event.
     pub const ROOM_TAKEN: Events = Events(1 << 4);
     /// A task of a followed job was placed. A scheduler follows its own jobs; if it preempts, it follows all jobs.
     pub const TASK_PLACED: Events = Events(1 << 5);
@@ -73,7 +73,7 @@ impl Events {
     );
 
     /// Returns the events that may change the result of a plugin with these inputs. Does not include
-    /// [`Events::ROOM_TAKEN`]: a plugin that rejects machines with too much free must add it.
+    /// [`Events::ROOM_TAKEN`]: a plugin that rejects machines with too much free room must add it.
     #[must_use]
     pub fn of(reads: Reads) -> Events {
         let mut events = Events::MACHINE_ADDED;
@@ -185,7 +185,7 @@ impl Heard {
         self.count
     }
 
-    /// Whether one of these events occurred after the given count.
+    /// Whether one of these events was recorded after the `note` call with number `count`.
     pub(crate) fn any_since(&self, events: Events, count: u64) -> bool {
         events.kinds().any(|kind| self.last[kind] > count)
     }

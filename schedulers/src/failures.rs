@@ -24,7 +24,7 @@ const CLASSES_MAX: usize = 64;
 struct Failed {
     class: Class,
     by: Refusers,
-    /// Whether `by` comes from a search of all machines.
+    /// Whether the rejecting plugins in `by` were found by a search of all machines.
     exact: bool,
     /// The cell's time at the search, if a filter reads the time; otherwise 0.
     moment: u64,

@@ -106,7 +106,7 @@ pub trait Filter: Send + Sync {
     fn reads(&self) -> Reads;
 
     /// Events after which the filter may accept machines that it rejected. Called when a job found no machine; only
-    /// these events wake the job. A filter that rejects machines for having too much free must add
+    /// these events wake the job. A filter that rejects machines with too much free room must add
     /// [`Events::ROOM_TAKEN`].
     fn wakes_on(&self) -> Events {
         Events::of(self.reads())
@@ -152,7 +152,7 @@ pub trait Filter: Send + Sync {
         Judged::NOTHING
     }
 
-    /// Enables the columns of the view that the score reads (see [`crate::Profile::prepare`]).
+    /// Enables the columns of the view that the filter reads (see [`crate::Profile::prepare`]).
     fn keep(&self, _view: &mut View) {}
 }
 
@@ -171,7 +171,7 @@ pub trait Score: Send + Sync {
         true
     }
 
-    /// Enables the columns of the view that the filter reads (see [`crate::Profile::prepare`]).
+    /// Enables the columns of the view that the score reads (see [`crate::Profile::prepare`]).
     fn keep(&self, _view: &mut View) {}
 
     /// Writes the score of each machine in `among`, from 0 to [`SCORE_MAX`]; other entries are

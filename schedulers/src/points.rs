@@ -153,7 +153,7 @@ pub trait Permit: Send + Sync {
     fn name(&self) -> &'static str;
 
     /// Decides whether the claim may continue. `waiting` has the tasks that already wait. A plugin may allow or reject
-    /// them here, and may keep a clone to do so at any time.
+    /// these tasks here, or at any later time by a clone of `waiting` that it keeps.
     fn permit(&mut self, claimed: &Claimed<'_>, waiting: &Waiting) -> Permission;
 }
 

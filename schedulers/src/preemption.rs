@@ -305,8 +305,8 @@ impl Preemptor<'_> {
     }
 
     /// Computes the result of [`Preemptor::put_back`] from sums of amounts. The possible victims are the tasks on the
-    /// machine from position `first` on. Unless `exact`, the result is known only if the task would not fit even
-    /// without all of them.
+    /// machine from position `first` on. If `exact` is false, the result is known only if the task would not fit even
+    /// after the eviction of all possible victims.
     fn by_sums<const N: usize>(
         &self,
         view: &View,
@@ -490,8 +490,9 @@ impl<const N: usize> Room<N> {
 /// Returns the least harmful candidate; `None` if there are none.
 ///
 /// These criteria decide, in this order: the fewest broken budgets; the lowest precedence of the most important victim;
-/// the lowest sum of precedences, each counted from the minimum precedence; the fewest victims; the youngest victim;
-/// the first candidate. For age, the oldest victim of the highest precedence counts.
+/// the lowest sum of precedences, each counted from the minimum precedence; the fewest victims; the youngest decisive
+/// victim; the first candidate. The decisive victim of a candidate is the oldest of its victims with the highest
+/// precedence.
 #[must_use]
 pub fn best(candidates: &[Candidate]) -> Option<&Candidate> {
     candidates.iter().min_by_key(|candidate| harm(candidate))

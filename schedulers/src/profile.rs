@@ -31,7 +31,7 @@ pub struct Profile {
     relative: Vec<(Box<dyn RelativeScore>, i32)>,
     /// The plugins before and after the decision.
     pub(crate) chain: Chain,
-    /// Volumes that the volume plugins of a profile file work on.
+    /// Volumes that the volume plugins use. The plugins come from a profile file.
     #[cfg(feature = "profiles")]
     pub(crate) volumes: Volumes,
     /// Time for which jobs wait for machines that they prefer.
@@ -56,8 +56,9 @@ impl std::fmt::Debug for Profile {
     }
 }
 
-/// Returns the cell's own filters, the cheapest first. If `judged` covers some rules about other tasks, each of these
-/// rules has its own filter; otherwise one filter checks all of them.
+/// Returns the cell's own filters, the cheapest first. If `judged` covers some rules about other tasks, each family of
+/// these rules has its own filter, so that the caller can leave out the covered ones; otherwise one filter checks all
+/// of the rules.
 fn own_filters(judged: Judged) -> Vec<Box<dyn Filter>> {
     let mut own: Vec<Box<dyn Filter>> = vec![
         Box::new(CellWide),
@@ -314,8 +315,8 @@ pub struct Active<'a> {
     meter: Option<&'a dyn Meter>,
 }
 
-/// Filters and scores of a profile that apply to some tasks, one bit each by position. Scores of two decisions are
-/// comparable if these sets are equal.
+/// The sets of a profile's filters and scores that apply to the tasks of a decision. A bit stands for the position in
+/// the profile. Scores of two decisions are comparable if these sets are equal.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Asked {
     filters: u128,
@@ -329,7 +330,7 @@ fn bit(position: usize) -> u128 {
 }
 
 impl<'a> Active<'a> {
-    /// The machines in `among` of a block on which the tasks may run.
+    /// Returns the machines of a block, out of `among`, on which the tasks may run.
     #[must_use]
     pub fn feasible(&self, tasks: &Tasks<'_>, block: Block<'_>, among: u64) -> u64 {
         let mut word = among;

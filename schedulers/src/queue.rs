@@ -332,8 +332,8 @@ impl Queue {
         self.refused.get(&id).copied().unwrap_or_default().by
     }
 
-    /// Whether an event that was recorded after the count `news` may help jobs with this rejection. Always true if the
-    /// rejection waits for time.
+    /// Whether an event that was recorded after the `note` call with number `news` may help jobs with this rejection.
+    /// Always true if these jobs are to be retried after some time.
     fn is_woken(&self, by: Refusers, news: u64) -> bool {
         let events = by.events();
         events.meets(Events::TIME) || self.heard.any_since(events, news)
@@ -398,8 +398,8 @@ impl Queue {
         let Some(pending) = entry.pending.get_mut(group) else { return };
         while tasks.len() < limit {
             let Some(index) = pending.pop() else { break };
-            // An entry may be stale: it may be left from before another scheduler placed the task, which is then listed
-            // twice, or it may be in a wrong group. Stale entries are skipped.
+            // An entry is stale if another scheduler has placed the task since it was listed, or if it is in a wrong
+            // group. A placed task that became pending again is listed twice. Stale entries are skipped.
             let note = &mut entry.tasks[index as usize];
             if note.mark == TaskMark::Waiting && usize::from(note.group) == group {
                 note.mark = TaskMark::Taken;

@@ -47,7 +47,7 @@ pub fn first_refusals(
 pub struct Refusers {
     /// Filters of the profile, one bit each by position. Filters beyond the 64th are in `others`.
     filters: u64,
-    /// Events that wake the job if one of these filters may help.
+    /// Events that wake the job if `may_help` returns true for one of these filters.
     filter_events: Events,
     /// Events that wake the `PostFilter` plugins.
     maker_events: Events,

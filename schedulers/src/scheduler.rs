@@ -80,7 +80,7 @@ pub struct Scheduler {
     queue: Queue,
     finder: Finder,
     course: Course,
-    /// Parts of jobs in the open transaction.
+    /// The decisions for jobs with tasks in the open transaction.
     turns: Turns,
     /// Jobs that wait for machines that they prefer.
     waits: Waits,
@@ -257,8 +257,8 @@ impl Scheduler {
         self.profile.chain.admit.iter_mut().try_for_each(|plugin| plugin.admit(queued, view))
     }
 
-    /// Ends the turn of a job without claims in the transaction. A job that lacked room is recorded, because its room
-    /// may be free again if the cell rejects claims.
+    /// Ends the turn of a job without claims in the transaction. A job that lacked room is recorded, because it may
+    /// find room if the cell rejects claims.
     fn missed_out(&mut self, decided: &Decided, now: Nanos) {
         let verdict = match decided.verdict() {
             // Nothing was tried, so it is unknown which events may help, and the job waits for any event.

@@ -3,7 +3,7 @@
 //! A search walks the view's blocks from a starting point and collects feasible machines with their scores. To find the
 //! best machine, it collects all of them; to find a good machine fast, it collects a few. If schedulers examine the
 //! same machines in the same order, their claims conflict. So each scheduler starts at a random position in its own
-//! *home shard* (Omega's randomised search; Borg's relaxed randomisation; shards after ParSync, ATC'21).
+//! *home shard*. Random starts come from Omega and Borg, and shards come from ParSync (ATC'21).
 //!
 //! Blocks without enough room are skipped by their bounds in the view, 64 blocks at a time. A scan without a result
 //! tightens the bounds, so a task that fits on hardly any machine costs about a microsecond in a cell of a hundred
@@ -32,8 +32,8 @@ pub enum Search {
     },
     /// `Full` in small cells and `Indexed` in large ones.
     Adaptive,
-    /// Like `Indexed`, until the feasible machines are this percentage of all machines, and at least 100. 0 chooses the
-    /// percentage by the size of the cell. The search stops at the end of a block. (Kubernetes'
+    /// Like `Indexed`, until this percentage of all machines, and at least 100 machines, are found feasible. If the
+    /// percentage is 0, the size of the cell determines it. The search stops at the end of a block. (Kubernetes'
     /// `percentageOfNodesToScore`.)
     Percentage(u8),
 }

@@ -44,7 +44,8 @@ pub(crate) struct Shares {
     nodes: Vec<Node>,
     by_name: BTreeMap<Text, NodeId>,
     totals: Totals,
-    /// Free resources: the totals minus the tenants' usage and minus the scheduler's own later claims.
+    /// Free resources: the totals minus the tenants' usage at the last sync, and minus the scheduler's own claims that
+    /// this usage does not include.
     free: Sums,
     /// Value of the view's machine-change counter when the totals were computed.
     counted: Option<u64>,
@@ -121,7 +122,7 @@ impl Shares {
     /// The job with the next turn.
     pub(crate) fn first(&self) -> Option<JobId> {
         if !self.told {
-            // The cell has no tenants, so all shares are equal, and the order within tenants also applies between them.
+            // The cell reported no tenant, so all shares are equal, and all jobs are in one common order.
             let firsts = self.nodes.iter().filter_map(|node| node.jobs.first());
             return firsts.min().map(|job| job.id);
         }

@@ -96,7 +96,7 @@ impl Waiting {
         self.shared().raised |= events;
     }
 
-    /// Whether this is the last handle, so that the scheduler has been dropped.
+    /// Whether this is the last handle. Then the scheduler has been dropped.
     pub(crate) fn is_alone(&self) -> bool {
         Arc::strong_count(&self.shared) == 1
     }

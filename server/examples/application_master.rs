@@ -41,7 +41,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let registered = register(&address, Recover::Drop)?;
     let machines = registered.application.machines()?;
     println!("{} machines, {} of them alive", machines.len(), alive(&machines));
-    // The application is killed. In this example it only loses its state.
+    // The application is killed after three frames. This example only drops its state.
     render(registered, 3)?;
 
     println!("-- the second process");

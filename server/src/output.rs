@@ -16,7 +16,7 @@ pub(crate) enum OutputError {
     /// Two outputs, or an input and an output, are the same file. Name two files.
     #[error("{}: two outputs name this file: give each its own", file.display())]
     Twice { file: PathBuf },
-    /// Standard output cannot be written. Make room on its disk, or close it.
+    /// Standard output cannot be written. If it is a file, make room on its disk; or close standard output.
     #[error("cannot write to standard output: {0}")]
     Stdout(io::Error),
     /// The operating system does not let the process handle signals. Start the process in an environment that allows

@@ -367,8 +367,9 @@ fn tried(
 /// Default time limit of a search.
 const TIME: Duration = Duration::from_secs(30);
 
-/// Parts of the time at which annealing ends, and at which the whole search ends.
+/// Fraction of the time limit after which annealing ends.
 const ANNEALING: f64 = 0.8;
+/// Fraction of the time limit after which the whole search ends.
 const ALL: f64 = 1.0;
 
 /// Clock of a search. Ctrl-C sets it to the end.

@@ -18,8 +18,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Input of a run, and its options. Without an input, a synthetic cell and a day of work for it,
-/// after the published statistics of a large cluster.
+/// Input of a run, and its options. Without an input, the run uses a synthetic cell and a day of jobs that follow the
+/// published statistics of a large cluster.
 #[derive(Debug, Args)]
 #[command(
     after_help = "Examples:\n  omega run --synthetic 2000 --hours 4 --report report.html\n  \

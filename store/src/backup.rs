@@ -60,7 +60,8 @@ pub enum BackupError {
     /// Pieces of the backup are missing. Take the backup again.
     #[error("{}: a piece was damaged during the transfer: make the backup again", .0.display())]
     Pieces(PathBuf),
-    /// The id of the old cell was given for the restored cell. Choose another generation of the id.
+    /// The restored cell would get the id of the old cell or of an earlier one, because its generation is not higher.
+    /// Choose a higher generation.
     #[error(
         "the backup is of the cell {0}, and the restored cell needs another id, because replicas \
          of the old cell could return: give --cell-generation {1} or more"

@@ -75,7 +75,7 @@ pub enum CodecError {
     /// The bytes were damaged, or are from another source.
     #[error("the encoded data is damaged: {0}")]
     Malformed(Malformed),
-    /// More bytes follow the command, so they are damaged, or the framing is wrong.
+    /// More bytes follow the command, so the data is damaged, or its framing is wrong.
     #[error("the encoded data is damaged: it has {bytes} bytes after its end")]
     Trailing {
         /// Number of bytes that follow.

@@ -165,7 +165,8 @@ fn has_name(file: &File) -> io::Result<bool> {
 #[derive(Debug)]
 struct RealFile {
     file: File,
-    /// Whether the file had a name when it was opened. Some file systems do not count names.
+    /// Whether the file had a name when it was opened. Some file systems do not count links, so their files seem to
+    /// have no name.
     had_name: bool,
 }
 

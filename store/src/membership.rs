@@ -338,8 +338,8 @@ impl MembershipChange {
         })
     }
 
-    /// Converts the change to the types of raft-rs. Those types have no addresses. So a change that sets addresses is
-    /// also encoded in its context.
+    /// Converts the change to the types of raft-rs. Those types have no addresses. So the field `context` of a change
+    /// that sets addresses contains the whole encoded change.
     pub(crate) fn to_raft(&self) -> ConfChangeV2 {
         let single = |step: &MemberStep| {
             let (kind, id) = match step {

@@ -1,5 +1,6 @@
-//! Ports that the cell chooses: no port twice on a machine, also if schedulers race; freed when a task leaves; kept by
-//! snapshots and rejected gangs. Requested ports are counted only if they are needed.
+//! Ports that the cell chooses. A machine never has a port twice, even if schedulers race; the ports of a task are
+//! freed when it leaves; and snapshots and rejected gangs change no port. Requested ports are counted
+//! only once a job asks for ports that the cell chooses.
 
 use crate::small::{LONG, cell, job, placed, report, run, scheduler, submit, task};
 use omega_cellstate::{Cell, CellHandle, PortColumns, SharedCell, View};

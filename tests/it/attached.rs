@@ -31,7 +31,7 @@ async fn error_of(address: &str, report: proto::AgentReport) -> ApiError {
     }
 }
 
-/// An internal error would be sent again, and to an operator who cannot know its cause.
+/// After an internal error, the agent would send the report again, and an operator would not know the cause.
 #[tokio::test]
 async fn a_report_that_is_too_long_is_the_agents_error() {
     let folder = tempfile::tempdir().unwrap();

@@ -69,7 +69,7 @@ fn what_would_begin_beyond_the_window_has_no_plan_yet() {
     tell_time(&cell, 401);
     run(&mut scheduler, &cell, 3 * LONG);
     assert_eq!(scheduler.planned(), [(wide, 1000)]);
-    // The other machine must stay free of tasks that run past that time.
+    // The other machine must stay free of tasks that run past the planned start of the gang.
     let long = submit(&cell, runs(job("long", 1, 4), 1000));
     run(&mut scheduler, &cell, 4 * LONG);
     assert_eq!(placed(&cell, long), 0);
@@ -235,8 +235,8 @@ fn what_became_of_plans_is_counted() {
 
 // --- The reference model ------------------------------------------------------------------------
 
-/// A gang: number of tasks, cores and memory of each, estimated run time, the time by which it ends earlier, whether it
-/// has priority, and the delay after the previous gang's arrival.
+/// A gang: number of tasks, cores and memory of each, estimated run time, how much earlier than estimated the gang
+/// ends, whether it has priority, and the delay after the previous gang's arrival.
 type Gang = (u32, u64, u64, Option<u64>, u64, bool, u64);
 
 fn gangs() -> impl Strategy<Value = Vec<Gang>> {

@@ -81,7 +81,7 @@ fn victims_are_looked_for_outside_the_band() {
     assert_eq!(jobs.iter().map(|id| placed(&cell, *id)).collect::<Vec<_>>(), [1, 1, 0, 0]);
     let again = run_seen(&mut scheduler, &cell, LONG + 1);
     assert_eq!((again.decisions, again.evictions), (0, 0), "it waits for something to change");
-    // Without the band, some tasks may be evicted again, so the scheduler is woken.
+    // Without the band, the eviction of more tasks is permitted, so the scheduler is woken.
     set(&cell, &[], None);
     run(&mut scheduler, &cell, 2 * LONG);
     assert_eq!((placed(&cell, high), placed(&cell, jobs[0])), (3, 0));

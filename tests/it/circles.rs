@@ -35,7 +35,7 @@ struct File {
     used: Vec<Vec<String>>,
 }
 
-/// Whether a file has tests, or what only tests use.
+/// Whether a file contains tests or code that only tests use, according to its path.
 fn is_test(name: &str) -> bool {
     let is = |part: &str| {
         matches!(part, "test" | "tests" | "random" | "reference" | "testing" | "fixtures")

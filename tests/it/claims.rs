@@ -1,5 +1,5 @@
-//! Views with their own claims. Through every sync, and whenever the result arrives, a claim is subtracted from the
-//! view exactly once, until it is rejected or part of the cell.
+//! Views with their own claims. Until a claim is rejected or part of the cell, it is subtracted from its view exactly
+//! once, no matter when the view is synced and when the result of the claim arrives.
 
 use crate::histories::seeds;
 use crate::views::{World, assert_equal_views};
@@ -239,7 +239,7 @@ fn a_claim_whose_machine_moved_counts_where_the_machine_went() {
 }
 
 /// Over a network, results arrive before deltas. If there are no other schedulers, a view that has not synced its own
-/// commits nevertheless has exactly the free amounts.
+/// commits nevertheless has exactly the cell's free amounts.
 #[test]
 fn a_view_that_lags_behind_its_own_commits_sees_no_room_that_is_gone() {
     for seed in seeds(300) {

@@ -56,7 +56,8 @@ fn race(days: &[u64], nights: &[u64]) -> [usize; 2] {
 #[test]
 fn services_in_anti_phase_share_what_neither_peak_would_leave() {
     for _ in 0..20 {
-        // By day 3n + m <= 10, and by night n + 3m <= 10, so at most five tasks run at the same time.
+        // With `d` tasks of the one service and `n` of the other, 3d + n <= 10 by day and d + 3n <= 10 by night, so at
+        // most five tasks run at the same time.
         let [days, nights] = race(&[3, 1], &[1, 3]);
         assert!(days + nights >= 4 && 3 * days + nights <= 10 && days + 3 * nights <= 10);
         assert!(3 * (days + nights) > 10, "more than the peaks would allow");

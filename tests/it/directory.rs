@@ -78,7 +78,7 @@ fn a_directory_on_rocksdb_is_what_it_was_made() {
     make_and_open(&Identity { engine: EngineKind::RocksDb, ..identity() });
 }
 
-/// The directory records its engine: a request for another engine gets an error that names it.
+/// The directory records its engine: a request for another engine gets an error that names the recorded one.
 #[cfg(feature = "rocksdb")]
 #[test]
 fn a_directory_on_rocksdb_is_opened_with_its_engine_or_refused() {

@@ -218,7 +218,7 @@ fn a_job_that_no_eviction_helps_costs_one_pass() {
     run(&mut scheduler, &cell, 0);
     submit(&cell, important("high", 1, 1));
     step(&mut scheduler, &cell, 0);
-    // The filter is called once for the search, and once to find victims.
+    // For each block of machines, the filter is called once for the search, and once to find victims.
     assert_eq!(asked.load(Ordering::Relaxed), 2 * machines / BLOCK);
 }
 
@@ -282,7 +282,7 @@ fn the_plugin_tries_as_many_machines_as_it_is_to() {
         let high = submit(&copy, important("high", 1, 1));
         let seen = run_seen(&mut scheduler, &copy, 0);
         assert_eq!(placed(&copy, high), 1);
-        // If another task is evicted instead, it then evicts that victim.
+        // If a task of `low` is evicted instead, this task then evicts the one of `lowest`.
         missed += usize::from(seen.evictions > 1);
     }
     assert!(missed > 0, "all looked at every machine");

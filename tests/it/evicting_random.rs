@@ -149,7 +149,8 @@ fn scheduler(cell: &SharedCell, (seed, index): (u64, u32), takes: &str, of: u32)
     Scheduler::new(cell, profile, settings).unwrap()
 }
 
-/// Machines that would accept a task without all their less important tasks, tested on copies of the cell.
+/// Rows of the machines that would accept a task if all their less important tasks were removed, tested on copies of
+/// the cell.
 fn rows_after_eviction(cell: &SharedCell, view: &mut View, id: (JobId, usize)) -> Vec<usize> {
     let job = cell.read(|cell| cell.job(id.0).unwrap().clone());
     let helps = |row: &usize| {

@@ -49,8 +49,8 @@ fn hear(replica: &mut Replica, message: Message) -> omega_store::replica::Output
     output
 }
 
-/// The former leader may have proposed it, and nobody else will answer. That is so if it leads again, too: what it had not
-/// proposed is gone.
+/// The former leader may have proposed the request, and no other replica will answer it. This also holds if the former
+/// leader leads again, because it has dropped the requests that it had not proposed.
 #[test]
 fn a_forwarded_request_is_unknown_once_another_term_begins() {
     for next in [3, 2] {
@@ -72,7 +72,7 @@ fn a_forwarded_request_is_unknown_once_another_term_begins() {
     }
 }
 
-/// It is for a leader of the term, which this replica may have been in its last life.
+/// The acknowledgement is for the leader of its term, which this replica may have been before a restart.
 #[test]
 fn an_acknowledgement_to_a_follower_is_no_contradiction() {
     let mut node = node::Node::new(follower(), node::Settings::default());
@@ -81,7 +81,7 @@ fn an_acknowledgement_to_a_follower_is_no_contradiction() {
     node.receive(&late).unwrap();
 }
 
-/// A follower's request for a read index has one small entry, and a leader keeps it until it knows that it still leads.
+/// A follower's request for a read index has one small entry, which the leader keeps until its leadership is confirmed.
 #[test]
 fn a_request_for_a_read_index_that_is_no_such_request_is_refused() {
     let entry = |bytes: usize| Entry {

@@ -1,5 +1,6 @@
 //! Allocations that differ from the request. Optional resources are used if they are free, and delay no task; resizes
-//! are included in the usage; and if several schedulers grow tasks, the cell decides one by one.
+//! are included in the usage; and if several schedulers grow tasks, the cell accepts or rejects these resizes one by
+//! one.
 
 use crate::small::{LONG, cell, job, placed, report, rows, run, scheduler, submit, task};
 use omega_cellstate::{Cell, CellHandle, Delta, Interest, SharedCell, View};
@@ -123,7 +124,7 @@ fn a_task_whose_demand_varies_holds_all_day_what_it_is_resized_to() {
     assert_eq!((placed(&cell, day), placed(&cell, night)), (1, 1), "4 at each point");
     let free = || cell.read(|cell| cell.machine(MachineId::first(0)).unwrap().free[0] / 1000);
     assert_eq!(free(), 0);
-    // With 2 cores all day, 3 and 5 are left, which is too little by night.
+    // With 2 cores all day, both tasks together would use 3 cores by day, but 5 by night, more than the machine has.
     assert_eq!(resize(&cell, "by-hand", task(day, 0), 2), Some(Reason::NoRoom(KindId::CPU)));
     assert_eq!(resize(&cell, "by-hand", task(day, 0), 1), None);
     assert_eq!(free(), 0, "3 are needed by night beside it");

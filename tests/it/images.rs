@@ -130,7 +130,8 @@ fn about_a_job(dice: &mut Dice, number: u64, cell: &Cell) -> Command {
 const JOBS: usize = 3000;
 const MACHINES: usize = 1500;
 
-/// Time for which ended jobs are kept. It is over at the first steps, which remove a few jobs at a time.
+/// Time for which ended jobs are kept. From the first steps on, the cell's time advances slowly beyond it, so that each
+/// step removes only a few jobs.
 const KEEP_MS: u64 = 10_000;
 
 /// The capture has many pieces; some are copied in order, and some before they change.
@@ -210,7 +211,7 @@ fn a_view_of_another_lineage_starts_anew() {
         cell.apply(Command::RegisterScheduler { name: "late".into() }).unwrap();
         view.sync(&cell).unwrap();
         assert!(view.delta().full, "seed {seed}: and back");
-        // Two cells restored from one image have equal numbers of trackers, so a view may be synced from one cell, then
+        // Two cells restored from one image number their trackers equally, so a view may be synced from one cell, then
         // from the other.
         let references = [(); 2].map(|()| SharedCell::new(restored(&cell.read(Cell::image), seed)));
         let mut delta = Delta::default();
@@ -448,7 +449,7 @@ fn mix_up(image: &mut Image, dice: &mut Dice) {
     }
 }
 
-/// Numbers of jobs may be far apart; a gap between them costs almost nothing.
+/// The ids of jobs may be far apart; a gap between them costs almost nothing.
 #[test]
 fn a_cell_that_has_seen_many_jobs_is_restored() {
     let mut cell = small_cell();

@@ -116,7 +116,7 @@ impl World {
         Some((small::task(id, self.dice.below(TASKS as usize) as u32), job))
     }
 
-    /// Starts a task by adoption, without the view's scheduler.
+    /// Places a task by adoption, in which the view's scheduler takes no part.
     fn adopt(&mut self) {
         let Some((task, _)) = self.some_task() else { return };
         let row = self.some_row();
@@ -204,7 +204,7 @@ impl World {
         self.sync();
     }
 
-    /// Whether a claim is on a removed machine. Such a claim is not counted, even if another machine has the row.
+    /// Whether a claim is on a removed machine. Such a claim is not counted, even if another machine now has its row.
     fn any_lost(&self) -> bool {
         let claims = (0..self.view.open_claims()).filter_map(|i| self.view.open_claim(i));
         claims.into_iter().any(|(_, machine, _)| self.machine(machine.row()) != machine)

@@ -61,8 +61,8 @@ fn refuse_a_second(engine: EngineKind) {
     opened(&path).open_log().unwrap();
 }
 
-/// Opens a directory that this process has just closed. If another test is starting a process at that moment, the child
-/// process has the lock, too, until it executes another program.
+/// Opens a directory that this process has just closed. If another test has forked a process at that moment, the child
+/// process shares the lock until it executes its program.
 fn opened(path: &Path) -> Directory {
     for _ in 0..1000 {
         match Directory::open(Arc::new(RealDisk), path, Expected::default()) {

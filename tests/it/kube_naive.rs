@@ -246,7 +246,8 @@ pub(crate) fn spread(
     Some(sum.round() as i64)
 }
 
-/// Scores for the most free resources, or (`least`) for the fewest.
+/// Scores of the resource kinds for the usage with the new task, each with its weight. `points` computes a score from
+/// usage and capacity.
 pub(crate) fn fit(
     world: &World,
     group: &TaskGroup,

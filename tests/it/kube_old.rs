@@ -1,5 +1,5 @@
-//! Plugins of earlier versions of kube-scheduler: labels that machines have or lack, machines that avoid some jobs, and
-//! the tasks of a job in one domain.
+//! Plugins of earlier versions of kube-scheduler: they check labels that machines must have or lack, respect machines
+//! that avoid some jobs, and keep the tasks of a job in one domain.
 
 use crate::histories::seeds;
 use crate::small::{self, add_machine, amounts, rows, run, submit};

@@ -1,4 +1,4 @@
-//! Views with placements: a view without some tasks equals a view of the cell after their release.
+//! Views that contain the placed tasks: such a view minus some tasks equals a view of the cell after their release.
 
 use crate::histories::seeds;
 use crate::views::{World, assert_equal_views};

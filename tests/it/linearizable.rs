@@ -14,7 +14,7 @@ use omega_tests::cluster::checker::{Asked, Fate, History};
 use omega_tests::cluster::run_with_history;
 use std::collections::BTreeSet;
 
-/// Number of commands that are examined together, because a set of commands has one bit for each.
+/// Maximum number of commands that are examined together. It is limited because a set of commands has one bit for each.
 const WINDOW: usize = 100;
 
 /// Number of commands after which the search of a history is abandoned.
@@ -71,8 +71,8 @@ fn operation(asked: &Asked) -> Option<Operation> {
     Some(Operation { command, invoked: asked.invoked, answered })
 }
 
-/// The first commands of a history. A command that was answered after the last of these was sent need not be applied
-/// yet.
+/// The first commands of a history. If a command was answered only after the last of these was sent, its answer is
+/// removed, because the command need not be applied yet.
 fn beginning(history: &History) -> Vec<Operation> {
     let mut all: Vec<Operation> = history.asked.iter().filter_map(operation).collect();
     all.sort_by_key(|one| one.invoked);

@@ -132,7 +132,7 @@ fn a_leader_that_saves_no_snapshot_turns_commits_away_until_it_can() {
     assert_eq!(trio.restarts, 0);
 }
 
-/// A follower whose disk is full starts no election, so it gets no message that its leader has stepped down.
+/// A follower whose disk is full requests no votes, so no reply shows it that its leader has stepped down.
 #[test]
 fn a_follower_whose_disk_is_full_gives_up_a_leader_that_is_silent() {
     let mut trio = Trio::new();

@@ -123,8 +123,8 @@ fn a_bit_that_flips_is_found_or_does_no_harm() {
     }
 }
 
-/// If the marker is missing, data written after the last sync but one may be taken for a torn write. The possible loss
-/// is then recorded until the log is as long again.
+/// If the last marker is missing, the records of the last sync may be taken for a torn write. The possible loss is then
+/// recorded until the log reaches its former end.
 #[test]
 fn without_a_marker_only_the_last_writes_can_be_lost() {
     let mut lost = 0;
@@ -158,7 +158,7 @@ fn assert_known_to_be_missing(case: &Case, disk: &SimulatedDisk, what: &str) {
     }
 }
 
-/// A possible loss is recorded until the log is as long again, or an operator clears it.
+/// A possible loss is recorded until the log reaches its former end, or an operator clears it.
 #[test]
 fn a_torn_end_is_in_doubt_until_the_log_goes_as_far() {
     let entry = |index, term| Entry {
@@ -332,7 +332,8 @@ fn damage_after_the_opening_is_found_by_the_read() {
     assert!(error.to_string().contains("was damaged"), "{error}");
 }
 
-/// With this bug, everything after a damaged record is silently lost. The simulation does not find it.
+/// With the bug `CorruptMiddleCut`, everything after a damaged record is silently lost. The simulation does not find
+/// this bug.
 #[test]
 fn damage_inside_a_log_is_no_torn_end() {
     let lost = |bug| {

@@ -22,10 +22,10 @@
 //! - `volumes.rs`, `volumes_reference.rs`: tasks with volumes, and the list of volumes against a naive one.
 //! - `reassign.rs`: machine reassignment against a checker of the contest.
 //! - `rebalance.rs`, `rebalance_reference.rs`, `rebalance_annealed.rs`, `rebalance_retries.rs`,
-//!   `rebalance_objectives.rs`: rebalancing, computed
-//!   by hand and naively; plans by annealing, and on cells that lose replies.
+//!   `rebalance_objectives.rs`: rebalancing, computed by hand and naively; plans by annealing, and on cells that lose
+//!   replies.
 //! - `waits.rs`: delay scheduling, and transactions that wait for more claims.
-//! - `wakes.rs`: waking only the jobs that an event may help leaves none unscheduled.
+//! - `wakes.rs`: an event wakes only the jobs that it may help, and yet no job stays unscheduled.
 //! - `failures.rs`: the cache of unschedulable classes.
 //! - `pool.rs`, `examples.rs`: the loop on threads; the examples of `omega-schedulers`.
 //! - `runtime_affinity.rs`: removals by one scheduler of tasks that another one's tasks need.
@@ -45,7 +45,7 @@
 //! - `fuzz.rs`: random bytes in every decoder.
 //! - `log.rs`, `log_rot.rs`, `log_bound.rs`: logs after power failures, on failing and full disks, with
 //!   damaged files, and without snapshots.
-//! - `torn_ends.rs`: starts on a log that may have lost its end, by who votes.
+//! - `torn_ends.rs`: starts on a log that may have lost its end, with one voter or several.
 //! - `rocks.rs`: the log in RocksDB, damaged in every file (with the feature `rocksdb`).
 //! - `model/`: a model of the commit protocol, in every order of events.
 //! - `retries.rs`: which requests the pre-check rejects, and which it never does.

@@ -105,7 +105,7 @@ fn every_command_comes_out_as_it_went_in() {
         assert_eq!(convert::kinds(list).expect("they were kinds"), kinds);
         let mut cell = omega_cellstate::Cell::new(kinds);
         for command in commands {
-            // Encoding may change a command that the cell rejects, because an empty name is omitted.
+            // Encoding omits empty names, so it may change a command that has one. The cell rejects such commands.
             let Ok(outcome) = cell.apply(command.clone()) else { continue };
             match &command {
                 Command::SubmitJob(job) => {

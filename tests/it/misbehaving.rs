@@ -216,7 +216,8 @@ fn nothing_that_a_scheduler_sends_breaks_a_rule() {
     assert!(refused > 500 && taken > 500, "{refused} refused, {taken} taken");
 }
 
-/// Checks that the correct schedulers place all tasks that fit. First, jobs end whose rules might exclude other tasks.
+/// Checks that the correct schedulers place all tasks that fit, after ending the jobs whose rules might exclude other
+/// tasks.
 fn still_serves(cell: &Watched, schedulers: &mut [Scheduler], seed: u64) {
     let choosy = |job: &Job| job.groups.iter().any(|group| !group.rules.tasks.is_empty());
     let choosy: Vec<_> = cell.read(|cell| {
@@ -240,8 +241,8 @@ fn still_serves(cell: &Watched, schedulers: &mut [Scheduler], seed: u64) {
         let late = cell.read(|cell| cell.job_by_name(&format!("late {takes}")).unwrap());
         let placed =
             || cell.read(|cell| cell.tasks(late).filter(|(_, s)| s.machine().is_some()).count());
-        // A job in the unschedulable queue is retried within an hour, and a job that failed then waits until the others
-        // were tried.
+        // A job in the unschedulable queue is retried within an hour. If it cannot be placed then, it waits until the
+        // others were tried.
         for round in 0..200 {
             let now = (1 + round / 50) * hour + round % 50;
             scheduler.step(cell, now, &mut Unobserved).unwrap();

@@ -127,7 +127,7 @@ impl SchedulingService for Misleading {
     ) -> Result<Response<Self::CommitStreamStream>, Status> {
         let mut requests = request.into_inner();
         let mut came = Vec::new();
-        // The stream is not accepted yet, so the sender is still waiting for this.
+        // The stream is accepted only after this loop. Until then, the sender is waiting for its acceptance.
         while came.len() < self.together {
             came.push(requests.message().await?.expect("it has something to say"));
         }

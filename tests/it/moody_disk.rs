@@ -164,7 +164,7 @@ fn replicas_agree_on_disks_that_are_slow_now_and_then() {
     let mut dice = Dice::new(7);
     for number in 0..120 {
         if dice.below(4) == 0 {
-            // The disk is either fast, or slower than a replica's thread waits.
+            // The disk is either fast, or so slow that a replica's thread does not wait for it.
             let temper = [0, 0, 7][dice.below(3)];
             replicas.disks[dice.below(3)].sync_ms.store(temper, Ordering::Relaxed);
         }
@@ -198,8 +198,8 @@ fn a_disk_that_was_full_is_written_again() {
                     Answer::Outcome(outcome) => known += usize::from(outcome.is_ok()),
                     // If all disks are full, no leader can be elected either.
                     Answer::Again(Again::Full | Again::Leaderless) => break,
-                    // The request waits for space, and may be carried out later: a replica with a full disk still
-                    // follows its last leader after that has stepped down.
+                    // The request waits for space, and may be carried out later: a replica with a full disk follows its
+                    // last leader even after this leader has stepped down.
                     Answer::Unknown if replicas.running.iter().any(leads) => {}
                     Answer::Unknown => break,
                     answer => panic!("{answer:?}"),
@@ -274,8 +274,9 @@ fn a_full_disk_does_not_keep_an_operator_from_choosing_another_leader() {
     );
 }
 
-/// Both writers are tested. The replica's own thread hangs with the disk, and then sends nothing. After a slow write
-/// the log has its own thread, so the leader could continue to send heartbeats.
+/// Tested with both writers of the log. If the replica's own thread writes, it hangs with the disk, and sends nothing.
+/// After a slow write, a thread of the log writes; the leader then continues to send heartbeats, and must ask another
+/// replica to take over.
 #[test]
 fn a_leader_whose_disk_hangs_is_followed_by_another() {
     for slow_ms in [0, 20] {

@@ -198,7 +198,7 @@ fn who_took_more_gives_it_up_before_anybody_is_evicted() {
     crate::small::assert_settled(&mut scheduler, &cell, 5 * LONG);
 }
 
-/// Services of schedulers on several threads throttle the same batch tasks, and each task is throttled once.
+/// Schedulers on several threads throttle the same batch tasks for their services, and each task is throttled once.
 #[test]
 fn who_gives_way_to_several_at_once_gives_once() {
     let cell = cell(&[8; 4]);

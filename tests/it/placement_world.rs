@@ -144,8 +144,8 @@ impl World {
         }
     }
 
-    /// Removes all taints and devices, so that the next machine that gets some changes whether plugins apply to the
-    /// cell.
+    /// Removes all taints and devices. When a machine gets one again, plugins for taints or devices apply to the cell
+    /// again.
     pub(crate) fn make_plain(&mut self) {
         for row in 0..self.view.rows() {
             let machine = Machine::clone(self.view.machine(row).expect("no machine has left yet"));

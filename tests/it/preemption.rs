@@ -27,7 +27,7 @@ fn budget(dice: &mut Dice) -> Budget {
     }
 }
 
-/// Whether a task of a group fits on the machine in a row of a view if these tasks are removed, as far as a view knows.
+/// Whether a task of a group fits on the machine in this row without these tasks, as far as a view can check.
 fn fits_without(
     world: &World,
     before: &View,
@@ -43,9 +43,9 @@ fn fits_without(
         && view.quota_room(group, 1) > 0
 }
 
-/// Whether a task of a group gets its ports if these tasks are removed. A view does not know which task has which of the
-/// ports that the cell chose: each removed task frees as many ports of the range, but no port that another task
-/// requests.
+/// Whether a task of a group gets its ports if these tasks are removed. A view does not contain the owners of the ports
+/// that the cell chose. So a removed task frees as many ports of the range as it has, but no particular port that
+/// another task requests.
 fn ports_fit_without(
     world: &World,
     before: &View,
@@ -138,8 +138,8 @@ fn naive(
     (!gone.is_empty()).then_some(Candidate { row, victims: gone.into(), violations })
 }
 
-/// Those of the tasks whose eviction the cell rejects because other tasks have runtime affinity to them; of these, the
-/// most important.
+/// The tasks whose eviction the cell rejects because other tasks have runtime affinity to them; if only some of them
+/// must stay, these are the most important ones.
 fn needed(world: &World, gone: &[PlacedTask]) -> Vec<TaskId> {
     if gone.is_empty() {
         return Vec::new();

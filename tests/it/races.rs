@@ -130,7 +130,7 @@ fn schedulers_that_race_never_break_a_rule() {
                 .filter_map(|id| cell.read(|cell| cell.task(TaskId { job: *id, index: 0 })))
                 .filter_map(|state| Some(state.machine()?.row()))
                 .collect();
-            // Both tasks fit by then.
+            // In the end, both tasks are placed, because both fit.
             assert_eq!(rows.len(), 2, "{what}, round {round}");
             assert_eq!(ids.iter().map(|id| placed(&cell, *id)).sum::<usize>(), 2);
             let holds = match reason {

@@ -101,10 +101,10 @@ fn is_misplaced(cell: &Cell, task: TaskId, machine: MachineId) -> bool {
     job.groups[0].demand_profiles.clear();
     job.groups[0].rules.tasks.clear();
     job.groups[0].rules.ports.clear();
-    // A group with one task per machine must have a rule for that, so this is switched off.
+    // `per_machine` is switched off, because it requires a rule, and the rules are removed here.
     job.groups[0].per_machine = false;
     job.groups[0].version = Default::default();
-    // The group's program refers to some of these ports.
+    // The program is removed, because it may refer to ports that are removed here.
     job.groups[0].run = None;
     let id = match alone.apply(Command::SubmitJob(job)) {
         Ok(Outcome::Job(id)) => id,
@@ -267,8 +267,8 @@ pub(crate) fn naive_moves<'a>(
     sum + by_job.into_values().max().unwrap_or(0) * i128::from(objectives.job_moves)
 }
 
-/// By how much each rule is broken in each domain. Rules that name no domains have entries for missing domains and for
-/// machines that are in none.
+/// By how much each rule is broken in each domain. The entry without a domain is for machines that are in none, or, if
+/// a rule requires a number of domains, for the missing ones.
 fn naive_broken(cell: &Cell, rules: &[Rule]) -> BTreeMap<(usize, Text), usize> {
     let tasks = running(cell);
     let mut broken = BTreeMap::new();
@@ -347,7 +347,7 @@ fn is_of_the_cell_alone(fate: Fate) -> bool {
     matches!(fate, Fate::Refused(Reason::GangIncomplete | Reason::QuotaExceeded(_)))
 }
 
-/// Numbers of the attempts of a pass.
+/// Counts of a pass: steps, steps with two moves, steps that make room, and waves.
 #[derive(Debug, Default)]
 struct Tried {
     steps: usize,
@@ -356,7 +356,7 @@ struct Tried {
     waves: usize,
 }
 
-/// Runs a pass step by step, and compares with the naive computation after each.
+/// Runs a pass step by step, and compares its costs with the naive computation after each step.
 fn check(cell: &SharedCell, dice: &mut Dice, seed: u64) -> Tried {
     let settings = settings(dice);
     let (objectives, bounds) = (settings.objectives.clone(), settings.bounds);
@@ -411,7 +411,7 @@ fn check(cell: &SharedCell, dice: &mut Dice, seed: u64) -> Tried {
     tried
 }
 
-/// Checks many passes. Returns the sums of their attempts.
+/// Checks many passes. Returns the sums of their counts.
 fn check_all(count: u64, make: impl Fn(u64, &mut Dice) -> SharedCell) -> Tried {
     let mut all = Tried::default();
     for seed in seeds(count) {

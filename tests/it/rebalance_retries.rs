@@ -9,9 +9,9 @@ use omega_schedulers::rebalance::{
 };
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// A cell that first checks transactions which are sent together against the state before all of them, like the
-/// pre-check of a leader. It loses the replies of the first `lost` committed ones. Its next `down` batches get no
-/// reply.
+/// A cell that, like a leader with its pre-check, first checks each transaction of a batch against the state before the
+/// batch. It loses the replies to the first `lost` committed transactions, and executes nothing of its next `down`
+/// batches.
 struct Served<'a> {
     cell: &'a SharedCell,
     lost: AtomicUsize,

@@ -26,7 +26,8 @@ fn a_log_in_rocksdb_is_as_the_naive_one() {
 #[test]
 fn a_log_in_rocksdb_that_cannot_be_opened_says_why() {
     let folder = tempfile::tempdir().unwrap();
-    // The path contains words from RocksDB's lock error, by which other errors must not be mistaken for that one.
+    // The path contains words of RocksDB's lock error. Other errors that contain the path must not be taken for a lock
+    // error.
     let path = folder.path().join("lock hold by");
     assert!(matches!(RocksLog::open(&path, OWNER), Err(OpenError::Missing(_))));
     let log = RocksLog::create(&path, OWNER).unwrap();
@@ -178,7 +179,7 @@ fn a_record_that_rocksdb_would_read_for_ever_is_refused() {
     }
 }
 
-/// If a log is opened for writing, the same error is found before anything is changed.
+/// Whenever a damaged log is opened for writing, the damage is found before any file is changed.
 #[test]
 fn a_damaged_log_in_rocksdb_is_refused_as_often_as_it_is_opened() {
     let mut refused = 0;
@@ -265,7 +266,7 @@ fn who_only_looks_writes_nothing() {
     assert!(case.files() == before);
 }
 
-/// Long enough that RocksDB writes its tables, and begins new WALs.
+/// The log grows until RocksDB has written its tables and begun new WALs.
 #[test]
 fn a_log_in_rocksdb_outgrows_its_memory() {
     let folder = tempfile::tempdir().unwrap();

@@ -106,7 +106,7 @@ fn jobs_that_come_while_it_is_busy_are_placed_in_their_order() {
     let mut urgent = job("urgent", 1, 1);
     urgent.precedence = omega_core::Precedence(9);
     let urgent = submit(&cell.cell, urgent);
-    // The urgent job is first at the latest after the next sync.
+    // After the next sync at the latest, the urgent job comes first.
     for round in 1..=32 / 8 {
         scheduler.go_on(&cell, round, &mut Unobserved).unwrap();
     }

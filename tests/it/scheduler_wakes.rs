@@ -223,7 +223,8 @@ fn a_job_over_its_quota_has_no_turn_until_its_tenant_claims_less_or_may_claim_mo
         run(&mut scheduler, &cell, LONG);
         let before = if gang_min.is_some() { 0 } else { 1 };
         assert_eq!((placed(&cell, first), placed(&cell, second)), (3, before));
-        // The job is woken neither by time nor by free resources of other tasks' machines, because they do not help it.
+        // The job is woken neither by time nor by the resources that a task of another tenant frees, because its own
+        // quota is exhausted.
         report(&cell, task(free, 0), TaskReport::Finished);
         assert_eq!((2..20).map(|now| turns(&mut scheduler, &cell, now * LONG)).sum::<usize>(), 0);
         report(&cell, task(first, 0), TaskReport::Finished);

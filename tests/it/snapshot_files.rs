@@ -113,8 +113,8 @@ fn chunks_that_are_swapped_lost_or_repeated_are_noticed() {
     assert!(matches!(found, SnapshotDamage::ChunkLength { number: 1, found: 0, .. }), "{found}");
 }
 
-/// An image without the fields that the state hash leaves out, which are times and claims of load reports, and
-/// placement times.
+/// An image without the fields that the state hash leaves out: the times and claims in load reports, and the placement
+/// times of tasks.
 fn hashed(mut image: Image) -> Image {
     for (_, report) in &mut image.loads {
         (report.at_ms, report.claimed) = (0, Amounts::zero());
@@ -143,7 +143,8 @@ fn a_forged_snapshot_is_refused_or_sound() {
         match folder.load(&forged.clone().resized()) {
             Ok(image) => assert_eq!(hashed(image), hashed(rich_image()), "seed {seed}"),
             Err(LoadError::Corrupt { damage, .. }) => {
-                // The hash of a state that was forged is ignored, because a forger could change that, too.
+                // A forger could change the state hash, too, so the snapshot is also loaded with the hash of its forged
+                // state.
                 if let SnapshotDamage::State { found, .. } = *damage {
                     known += 1;
                     let _ = folder.load(&forged.with_word(48, found).resized());

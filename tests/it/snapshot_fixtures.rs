@@ -14,7 +14,7 @@ use xxhash_rust::xxh3::xxh3_128;
 /// The cell of all tests.
 pub(crate) const CELL: CellId = CellId(0xCE11);
 
-/// Number of bytes of a header before the membership; the next constant is that of a chunk's body.
+/// Number of bytes of a header before the membership; the next constant is the number of bytes of a chunk's body.
 pub(crate) const FIXED: usize = 124;
 pub(crate) const CHUNK: usize = 1 << 20;
 

@@ -318,7 +318,7 @@ fn what_is_guaranteed_is_reclaimed_from_a_full_limit_too() {
     assert_eq!((used(&cell, "red"), used(&cell, "blue")), (2, 4));
 }
 
-/// Only evictions within the exhausted limit help; they are found among many other borrowers.
+/// Only evictions within the exhausted limit help. The tasks to evict are found among those of many other borrowers.
 #[test]
 fn the_few_that_a_full_limit_holds_for_are_found() {
     let cell = cell(&[1; 200]);

@@ -1,6 +1,6 @@
 //! Starts of a replica whose log may have lost its end. If no other voter can tell the replica what is missing, it
-//! refuses to start; otherwise it starts in doubt. Committed membership changes in the log determine the voters, not
-//! those of the older snapshot.
+//! refuses to start; otherwise it starts in doubt. Committed membership changes in the log determine the voters, even
+//! if the older snapshot has other voters.
 
 use crate::log_rot::lose_markers;
 use omega_core::Kinds;
@@ -150,7 +150,8 @@ fn a_replica_that_others_can_help_starts_in_doubt() {
     }
 }
 
-/// Every entry is present, and the second copy has the term and the vote; the commit index is lost with the first copy.
+/// No entry is missing. The damaged last record has a term, a vote and the commit index; the second copy of the term
+/// and the vote (`log/segment/promise.rs`) is intact.
 #[test]
 fn the_last_voter_refuses_to_lose_its_term() {
     let (known, last) = (Known::Changes, Last::Term);

@@ -79,7 +79,7 @@ fn make(place: &Path) {
         for some in commands.chunks(7) {
             drop(cell.apply_all(some.to_vec()));
         }
-        // The last version has exactly one state.
+        // A registration begins a new version, so that the last version has exactly one state.
         cell.apply(Command::RegisterScheduler { name: "the last one".into() }).unwrap();
     });
     let options = ReplayOptions { which: Which::All, ..ReplayOptions::default() };

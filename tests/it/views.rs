@@ -226,7 +226,8 @@ fn a_view_synced_by_deltas_equals_a_fresh_one() {
             for (view, percent) in views.iter_mut().zip([100, 40, 8]) {
                 if world.dice.chance(percent) {
                     view.sync(&world.cell).unwrap();
-                    // A delta without changes, as it is sent over a network, has the same effect.
+                    // A delta without changes, as it is sent over a network, equals the delta of a sync that finds no
+                    // changes.
                     let told = view.delta().nothing_since();
                     view.sync(&world.cell).unwrap();
                     assert_eq!(*view.delta(), told, "seed {seed}");

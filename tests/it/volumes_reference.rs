@@ -110,7 +110,8 @@ impl Naive {
         Some(choices)
     }
 
-    /// Binds a claim to the only volume that is kept for it, or to the first one if it cannot wait.
+    /// Binds a claim to the volume that is kept for it. If several are kept, it is bound to the first, unless its class
+    /// binds late.
     fn take_kept(&mut self, name: &Text) {
         let Some(claim) = self.claims.get(name) else { return };
         let kept = self.volumes.values().filter(|v| v.claim.as_ref() == Some(name));

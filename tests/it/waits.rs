@@ -179,8 +179,8 @@ fn a_gang_waits_together() {
     assert_eq!(on, [Some(2), Some(3)]);
 }
 
-/// Random jobs arrive and end. A scheduler that steps only when something is due places as many as a scheduler that
-/// steps all the time. Once there is room, no job waits longer than the two waits together.
+/// Random jobs arrive and end. The scheduler steps only when something is due, and places all of them. Once there is
+/// room, no job waits longer than the sum of the delays for its preferred machine and for its rack.
 #[test]
 fn nobody_waits_longer_than_it_should() {
     for seed in 0..60 {

@@ -12,7 +12,7 @@ import tree_sitter_rust
 
 PARSER = tree_sitter.Parser(tree_sitter.Language(tree_sitter_rust.language()))
 
-# An operator and what replaces it. The second list is of operators whose operands need not be repeated.
+# Operators, each with its replacement. The second list has the operators of assignments.
 SWAPS = {
     "<": "<=", "<=": "<", ">": ">=", ">=": ">", "+": "-", "-": "+", "*": "/", "/": "*", "%": "/",
     "&": "|", "|": "&", "<<": ">>", ">>": "<<",
@@ -42,7 +42,8 @@ class Source:
     def __init__(self, path, text, first):
         self.path, self.bytes, self.next = path, text, first
         self.mutants, self.dropped = [], set()
-        # Of each node that mutates: its byte range, to functions that change its text.
+        # Maps the byte range and type of each node with mutants to their numbers and the functions that change the
+        # node's text.
         self.changes = {}
         self._walk(PARSER.parse(text).root_node)
 

@@ -15,19 +15,20 @@ import run
 
 ROOT = Path(__file__).resolve().parents[2]
 
-# Least part of the mutants that is caught or equivalent.
+# Minimum share of the mutants that must be caught or equivalent.
 GOAL = 0.95
 
-# What must not be wrong: commits, deltas, open claims, consensus, the log, permissions and limits.
+# Critical code: commits, deltas, open claims, consensus, the log, permissions and limits.
 PATHS = ["cellstate/src/commit/*.rs", "cellstate/src/delta.rs", "cellstate/src/view/claims.rs", "store/src/node/*.rs",
          "store/src/replica/*.rs", "store/src/log/*.rs", "store/src/log/segment/*.rs", "server/service/src/roles.rs",
          "server/service/src/limits.rs"]
 PACKAGES = ["omega-cellstate", "omega-store", "omega-service"]
 LIBRARIES = ["-p", "omega-cellstate", "-p", "omega-store", "-p", "omega-service", "-p", "omega-tests", "--lib", "--tests"]
-# Tests of processes take long, and only these concern permissions and limits.
+# Tests that run processes take long. Of them, only these test permissions and limits.
 SERVED = ["-p", "omega-server", "--features", "serve", "--test", "it"]
 SERVED_TESTS = ("secure::", "tenants::", "requests::", "floods::", "limits::", "bad_requests::")
-# They look for injected bugs themselves, or read the repository's text; plugins, profiles and rebalancing only use the cell.
+# Tests that are left out: some look for injected bugs themselves, or read the repository's text; those of plugins,
+# profiles and rebalancing only use the cell.
 LEAVE_OUT = ["planted::", "tidy::", "book::", "structure::", "supply_chain::", "documents::", "examples::", "fuzz::", "diagnosis::",
              "images::", "json_schema::", "kube_", "load::", "placement", "pool::", "profile", "reassign::", "rebalance",
              "scheduler", "volumes"]

@@ -13,7 +13,8 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
-# A mutant may loop, or fill memory or a disk: a test has ten times the time that it takes without, and these.
+# A mutant may loop, or fill memory or a disk. So a test gets ten times its time without a mutant, plus these seconds,
+# and at most these bytes of memory and of each file.
 LEAST_SECONDS = 20
 MEMORY_MAX = 4 << 30
 FILE_MAX = 1 << 30
@@ -67,7 +68,7 @@ class Runs:
     def __init__(self, tests, jobs):
         self.tests, self.jobs = list(tests), jobs
         self.seconds, self.reaching = {}, collections.defaultdict(set)
-        # How many mutants of a file a test has caught.
+        # Number of mutants of a file that a test has caught.
         self.caught = collections.Counter()
 
     def learn(self, longest):

@@ -89,7 +89,8 @@ impl Agenda {
         self.ends.pop(at_ms)
     }
 
-    /// Returns whether the cell must remove ended jobs now; if so, records that it did.
+    /// Returns whether the cell must remove ended jobs now. If so, records the present time as that of the last
+    /// removal.
     pub(super) fn expires(&mut self) -> bool {
         let is_due = self.now_ms >= self.expired_ms + EXPIRE_EACH_MS;
         if is_due {
@@ -98,7 +99,7 @@ impl Agenda {
         is_due
     }
 
-    /// Schedules the ends of placed tasks. Tasks of a job with equal run times end together.
+    /// Schedules the ends of placed tasks. Tasks of one job that have equal run times end together.
     pub(super) fn schedule_ends(&mut self, (version, tasks): Since) {
         let Agenda { runs, ends, now_ms, .. } = self;
         let end_of = |task: TaskId| {
@@ -107,7 +108,7 @@ impl Agenda {
         };
         for of_job in tasks.chunk_by(|(a, _), (b, _)| a.job == b.job) {
             let mut rest: Ending = of_job.to_vec();
-            // Usually these are all tasks, because most jobs have many tasks with one run time.
+            // Usually the first pass takes all tasks, because in most jobs all tasks have one run time.
             while let Some((first, _)) = rest.first() {
                 let at = end_of(*first);
                 let (now, later) = rest.into_iter().partition(|(task, _)| end_of(*task) == at);

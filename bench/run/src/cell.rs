@@ -94,7 +94,7 @@ impl RunCell {
 const IN_FLIGHT: usize = 16;
 
 impl RunCell {
-    /// Number of in-flight transactions from which a scheduler waits for answers.
+    /// Number of in-flight transactions at which a scheduler stops and waits for answers.
     pub(crate) fn commits_in_flight(&self) -> usize {
         match self {
             RunCell::Memory(_) => 1,

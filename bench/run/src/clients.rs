@@ -6,8 +6,8 @@
 //!   jobs for `asks`   ─▶ an application for each job     ── asks ─▶ front ─▶ cell
 //! ```
 //!
-//! Each frontend has a thread, which runs its clients and steps the frontend. Its commits are measured and reported to the
-//! feeder like those of a scheduler; neither the cell nor the report distinguishes the two.
+//! Each frontend has a thread, which runs its clients and steps the frontend. Its commits are measured and reported to
+//! the feeder like those of a scheduler; neither the cell nor the report distinguishes the two.
 
 mod asks;
 mod offers;
@@ -97,8 +97,8 @@ pub(super) fn jobs(arrivals: &[Arrival]) -> Vec<(&'static str, Vec<Job>)> {
     CLIENTS.into_iter().map(of).filter(|(_, jobs)| !jobs.is_empty()).collect()
 }
 
-/// Registers the frontends for these jobs. Cell handles are assigned round-robin. `meter` returns the meter of the
-/// frontend with this index.
+/// Registers the frontends for these jobs. Cell handles are assigned round-robin. `meter` takes the index of a frontend
+/// and returns its meter.
 pub(super) fn register(
     jobs: Vec<(&'static str, Vec<Job>)>,
     cells: &[RunCell],
@@ -228,7 +228,7 @@ impl<'a> Front<'a> {
         Did::Nothing
     }
 
-    /// Whether the frontend has not ended early.
+    /// Whether the frontend still runs; `false` if it ended early.
     pub(super) fn is_running(&self) -> bool {
         self.error.is_none()
     }

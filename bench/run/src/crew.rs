@@ -1,4 +1,4 @@
-//! Creation of a run's workers: schedulers by the options, and frontends by the workload.
+//! Creation of a run's workers: the schedulers that the options name, and the frontends that the workload needs.
 
 use super::cell::RunCell;
 use super::clients::{self, Fronted};
@@ -140,7 +140,7 @@ impl Crew {
         };
         let profile = match options.evict {
             Evict::AsProfilesSay => profile,
-            // A profile that already evicts keeps its arguments.
+            // A profile that already evicts stays as it is, with its plugin's arguments.
             Evict::Always if profile.post_filters().next().is_some() => profile,
             Evict::Always => profile.with_post_filter(DefaultPreemption::default()),
         };

@@ -17,7 +17,7 @@ pub(super) const PATIENCE: Duration = Duration::from_millis(2);
 /// Time that a round in lock step adds to the schedulers' clock: about that of a transaction with a few claims.
 const ROUND: Nanos = 10_000;
 
-/// Time that an idle round adds, in which a worker on a thread would sleep.
+/// Maximum time that a round adds if all workers are idle. Workers on threads would sleep meanwhile.
 const IDLE_ROUND: Nanos = 1_000_000;
 
 /// The schedulers and the frontends of a run that has ended.

@@ -16,7 +16,7 @@ pub enum RunError {
         /// The reason.
         why: Rejection,
     },
-    /// No machine has this name. Drain an existing machine.
+    /// The machine to drain does not exist. Name an existing machine.
     #[error("there is no machine {name:?}")]
     NoMachine {
         /// Name of the machine.
@@ -41,7 +41,7 @@ pub enum RunError {
         /// The reason.
         why: Box<ConfigError>,
     },
-    /// The cell did not answer a scheduler. The reason has the remedy.
+    /// The cell did not answer a scheduler. The error in `why` has the remedy.
     #[error("scheduler {name:?}: {why}")]
     Scheduler {
         /// Name of the scheduler.
@@ -49,8 +49,8 @@ pub enum RunError {
         /// The reason.
         why: HandleError,
     },
-    /// Lock step was requested together with disks or the wall clock, whose timing affects the order. Leave one of them
-    /// out.
+    /// Lock step was requested for a cell on disks, or for a pace by the wall clock. Their timing would change the
+    /// order of commits. Use a cell in memory and another pace, or no lock step.
     #[error("schedulers work in lock step only on a cell in memory, and not in trace time")]
     NoLockStep,
     /// The storage of the cell could not be created, does not answer, or is damaged.

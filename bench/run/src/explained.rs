@@ -85,8 +85,8 @@ pub struct AskedJob<'a> {
     pub waiting: Vec<usize>,
 }
 
-/// Explains why a job is pending in the cell behind a handle. A scheduler is made with the profile for the job's scheduler,
-/// or with a built-in profile. It registers as `explain`, reads the cell and places no task.
+/// Explains why a job is pending in the cell behind a handle. A scheduler is made with the profile for the job's
+/// scheduler, or with a built-in profile. It registers as `explain`, reads the cell and places no task.
 ///
 /// # Errors
 /// If the profile names something that the cell does not have, or the cell does not answer.
@@ -112,7 +112,7 @@ pub fn explain_at(
     Ok(WaitingJob { scheduler: takes, ..waiting_job(&mut scheduler, &asked) })
 }
 
-/// Explains a pending job by its scheduler.
+/// Explains a pending job, with the help of its scheduler if there is one.
 fn job(cell: &RunCell, scheduler: Option<&mut Scheduler>, name: String) -> WaitingJob {
     let id = cell.read(|cell| cell.job_by_name(&name));
     let Some((id, spec)) = id.and_then(|id| Some((id, cell.read(|c| c.job(id).cloned())?))) else {
@@ -161,7 +161,7 @@ fn gang(scheduler: &mut Scheduler, (id, job): (JobId, &Job)) -> Option<WaitingGa
     let needs = job.gang_min?;
     let have = scheduler.queue().placed_tasks(id);
     // The gang is incomplete. Either its placed tasks keep their machines until the other tasks are placed, or it has
-    // run and lost some tasks. In both cases the same number is missing.
+    // run and lost some tasks. In both cases, `needs` minus `have` tasks are missing.
     let holds =
         job.gang_timeout_ms.is_some() && have > 0 && !scheduler.queue().gang_suffices(id, 0);
     Some(WaitingGang { needs, have, room: scheduler.room_for(id), holds })

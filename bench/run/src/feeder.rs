@@ -24,7 +24,7 @@ use omega_cellstate::Cell;
 use omega_core::{Command, JobId, Machine, MachineId, Outcome, Rejection, TaskReport, Text};
 use omega_workload::{Arrival, MachineChange, Workload};
 
-/// The feeder: the parts of a run that its commands and messages change.
+/// The feeder: the state of a run that the feeder's commands and the workers' messages change.
 pub(crate) struct Feeder {
     cell: RunCell,
     name: String,
@@ -37,7 +37,7 @@ pub(crate) struct Feeder {
     samples: Samples,
     lane: Lane,
     messages: Receiver<Message>,
-    /// The error of a command that must succeed.
+    /// The first error of a command whose failure ends the run.
     failed: Option<RunError>,
     /// Whether tasks were evicted or commands answered since the schedulers were last woken.
     stirred: bool,
@@ -64,7 +64,7 @@ pub(crate) struct Fed {
 }
 
 impl Feeder {
-    /// Creates the feeder, and changes an empty cell to the workload's start.
+    /// Creates the feeder, and brings an empty cell to the initial state of the workload.
     pub(crate) fn new(
         cell: RunCell,
         workload: Workload,

@@ -8,8 +8,8 @@
 //!
 //! A cell in memory answers at once. Replicas answer after a disk sync. If the feeder waited for each answer, each time
 //! step of a trace would take one disk sync. So a separate thread sends all queued commands, in order, while the feeder
-//! continues. The result is the same, because the feeder waits for the answers before it considers the schedulers caught
-//! up.
+//! continues. The result is the same, because the feeder waits for the answers before it considers the schedulers
+//! caught up.
 
 use super::cell::RunCell;
 use super::kept::KeepError;
@@ -18,7 +18,7 @@ use crossbeam_channel::{Receiver, Sender, unbounded};
 use omega_core::Command;
 use std::thread::JoinHandle;
 
-/// Number of unanswered commands from which the feeder waits, which is a few batches of the replicas.
+/// Number of unanswered commands at which the feeder waits for answers: a few batches of the replicas.
 pub(super) const ON_THE_WAY_MAX: usize = 4096;
 
 /// A command and its purpose.

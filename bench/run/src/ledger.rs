@@ -29,7 +29,7 @@ pub(crate) struct Ledger {
     since: Option<HashMap<TaskId, u64>>,
     /// Time at which a task that was lost or evicted became pending again.
     again: HashMap<TaskId, u64>,
-    /// Number of tasks with equal requests.
+    /// For each distinct request, the number of tasks that have it.
     pub(super) requests: Requests,
 }
 
@@ -174,8 +174,8 @@ impl Ledger {
         }
     }
 
-    /// Records tasks that were evicted for placements of a scheduler. If precedence does not allow an eviction, it was
-    /// for a guarantee.
+    /// Records tasks that were evicted for placements of a scheduler. Evictions that precedence does not allow are
+    /// recorded as evictions for a guarantee.
     pub(super) fn evicted(
         &mut self,
         scheduler: usize,
@@ -345,7 +345,7 @@ mod tests {
         let leavers = Leavers { tasks: &[task(0, 1)], placed: &placed };
         ledger.evicted(0, &leavers, 7000, &cell);
         ledger.sample(&cell);
-        // The wait of a task that lost its machine begins at that time, not at its job's arrival.
+        // The wait of a task that lost its machine begins at the loss, here at 9 s, not at its job's arrival.
         ledger.lost(&[task(1, 0)], 9000);
         ledger.placed(0, &[(task(1, 0), machine)], 9500, |_, _| None);
         let mut scheduler = SchedulerReport::default();

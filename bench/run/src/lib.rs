@@ -138,7 +138,7 @@ fn run_to_the_end(
 /// Syncs interrupted schedulers with the cell, because the report takes pending jobs from their queues.
 fn look(workers: &mut [Worker<meter::Meter>], cells: &[RunCell], clock: &clock::RunClock) {
     for (worker, cell) in workers.iter_mut().zip(cells.iter().cycle()) {
-        // The checks that follow report a replica that no longer answers.
+        // If a replica no longer answers, a later check reports it.
         let _ = worker.scheduler.look(cell, clock.now());
     }
 }

@@ -10,7 +10,7 @@ pub(crate) enum Message {
     Committed(Committed),
     /// A worker has tried all its jobs as of a version of the cell.
     Idle { worker: usize, state: IdleState },
-    /// A worker has seen a version, and all its pending jobs wait for a time.
+    /// A worker has seen a version, and cannot try any of its pending jobs before a later time.
     Synced { worker: usize, version: Version },
     /// Commands of the feeder were answered.
     Done(Done),

@@ -28,7 +28,8 @@ pub(crate) struct Meter {
     pub(crate) claims: u64,
     pub(crate) conflicts: u64,
     pub(crate) reasons: Vec<(Reason, u64)>,
-    /// For each job, the last reason for which its claims were rejected, except for changes by other schedulers.
+    /// For each job, the last of these reasons for which a claim was rejected: an exceeded quota, an exhausted cluster
+    /// resource, or an incomplete gang.
     pub(crate) refused: HashMap<JobId, Reason>,
     pub(crate) deciding: Duration,
     pub(crate) wasted: Duration,
@@ -36,7 +37,7 @@ pub(crate) struct Meter {
     /// Time spent on decisions for the open transaction.
     open: Duration,
     told: Option<IdleState>,
-    /// The last reported version of a worker whose jobs are waiting for a time.
+    /// The version that the worker last reported while its jobs waited for a later time.
     synced: Version,
     /// Number of decisions since the last placement or the last change of the cell.
     unschedulable: u64,
@@ -74,8 +75,8 @@ impl Meter {
         }
     }
 
-    /// Whether no pending job is expected to be placed. Without this, a plugin that rejects claims for a time would
-    /// prevent the run's end.
+    /// Whether no pending job is expected to be placed. Many tries without success suffice, because a plugin that
+    /// rejects claims for some time would otherwise prevent the run's end.
     fn settled(&self, queue: &Queue) -> bool {
         queue.is_settled()
             || self.unschedulable >= TRIES_UNSCHEDULABLE * queue.waiting().len() as u64

@@ -7,11 +7,11 @@ use omega_schedulers::config::Profiles;
 use omega_schedulers::{Nanos, Search};
 use std::sync::Arc;
 
-/// Maximum distance of the clock from the schedulers at full pace. The clock waits for the schedulers while this many
-/// tasks are pending, or while four times as many have arrived or ended unseen by a scheduler. In small cells the limit
-/// is two tasks for five machines. With this window, every scheduler has work. The window is also small compared with
-/// the number of running tasks, so tasks are placed, and end, only slightly later than in the trace. (Without a limit,
-/// all jobs of a small workload would arrive before its first task ends.)
+/// Maximum lead of the clock over the schedulers at full pace, in tasks. The clock waits while this many tasks are
+/// pending, or while some scheduler has not yet seen four times as many arrivals and ends of tasks. In small cells the
+/// limit is two tasks for five machines. With this window, every scheduler has work. The window is also small compared
+/// with the number of running tasks, so tasks are placed, and end, only slightly later than in the trace. (Without a
+/// limit, all jobs of a small workload would arrive before its first task ends.)
 pub const WINDOW_MAX: usize = 4096;
 
 /// Names of clients that are not schedulers. Jobs for `offers` are placed by frameworks that get offers, one per

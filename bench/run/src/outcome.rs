@@ -131,7 +131,8 @@ fn resources(fed: &Fed, kinds: &Kinds) -> Vec<ResourceReport> {
     kinds.iter().filter_map(report).collect()
 }
 
-/// Whether machines have a limited amount of this kind; some kinds are only counted.
+/// Whether some machine has a limited amount of this kind. Claims of an unlimited kind are only counted, and not
+/// compared with a capacity.
 fn is_bounded(fed: &Fed, kind: omega_core::KindId) -> bool {
     let bounded = |m: MachineState<'_>| m.machine.capacity.get(kind) < AMOUNT_MAX;
     fed.cell.read(|cell| cell.machines().any(bounded))

@@ -1,4 +1,4 @@
-//! Runs that end although tasks are pending, reports on runs, and equal runs on disks.
+//! Runs that end although tasks are pending, reports on runs, and runs on disks with the workload of a run in memory.
 
 use super::kept::Keeper;
 use super::replicas::Durability;
@@ -33,7 +33,7 @@ impl Reserve for Never {
     fn unreserve(&mut self, _: &Claimed<'_>) {}
 }
 
-/// A small cell with an hour of work, whose services use this profile.
+/// Runs a small cell with an hour of work. `list` is TOML that is added to the profile of the services.
 fn run_with(list: &str) -> RunReport {
     let options = SynthOptions { machines: 20, seed: 1, span_hours: 1, utilisation_percent: 30 };
     let workload: Workload = synthesize(&options);
@@ -131,7 +131,7 @@ fn without_clocks(report: RunReport) -> String {
 #[test]
 fn workers_in_lock_step_give_one_report_for_a_seed() {
     let mut workload = restless();
-    // Frameworks and applications get their jobs, too.
+    // The workload also has jobs for the frontends: for frameworks and for applications.
     let last_ms = workload.arrivals.last().unwrap().at_ms;
     for (i, client) in (0..10).zip(CLIENTS.into_iter().cycle()) {
         let group = TaskGroup::new(2, Amounts::new([100, 1 << 20]));

@@ -4,14 +4,15 @@ use super::message::IdleState;
 use super::window::Window;
 use omega_core::Version;
 
-/// Gap in the workload's events before which waiting jobs are tried again with [`crate::Pace::Fastest`]. For shorter
-/// gaps, the workers would have to stop for the feeder too often. So a job may wait up to this much longer than with
-/// [`crate::Pace::InTurns`].
+/// Length of a gap between the workload's events above which, with [`crate::Pace::Fastest`], waiting jobs are tried
+/// again before the gap. Before shorter gaps, this would make the feeder and the workers wait for each other too often.
+/// So a job may wait up to this much longer than with [`crate::Pace::InTurns`].
 pub(super) const GAP_MS: u64 = 10_000;
 
-/// Longest wait of a job between an event that may help it and its next attempt (`Patience::backoff_max`). The schedulers'
-/// clock shows real time, in which hours of the workload pass in an instant. So the feeder skips the wait before the
-/// workload's clock passes the time of the attempt: a machine must not stay idle until the next arrival.
+/// Longest wait of a job between an event that may help it and its next attempt (`Patience::backoff_max`). The attempt
+/// is due by the schedulers' clock, which shows real time, while the workload's clock passes hours in an instant. So
+/// the feeder advances the schedulers' clock past this wait before the workload continues; otherwise a machine could
+/// stay idle until the next arrival.
 pub(super) const RETRY_MS: u64 = 1000;
 
 /// The progress of all workers. See the module documentation.
@@ -53,7 +54,7 @@ impl Watch {
         }
     }
 
-    /// Records a version that all workers must see before they can have tried everything.
+    /// Records a version that every worker must see before it counts as having tried all jobs.
     pub(super) fn must_see(&mut self, version: Version) {
         self.changed = self.changed.max(version);
     }
@@ -102,8 +103,8 @@ impl Watch {
         self.idle.iter().all(|idle| idle.version >= self.changed)
     }
 
-    /// Whether no pending task would be placed if the run continued. Jobs that failed many times are retried up to
-    /// [`RETRY_MS`] later.
+    /// Whether no pending task would be placed if the run continued. This includes the retries of jobs that failed many
+    /// times, which come up to [`RETRY_MS`] later.
     pub(super) fn are_settled(&self) -> bool {
         self.idle.iter().all(|idle| idle.settled)
     }

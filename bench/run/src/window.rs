@@ -20,7 +20,8 @@ const WAKE_EACH: u64 = 256;
 /// The window. See the module documentation.
 #[derive(Debug)]
 pub(super) struct Window {
-    /// Maximum number of pending tasks. Four times as many arrivals or ends may be unseen.
+    /// Maximum number of pending tasks. Up to four times as many arrivals and ends of tasks may not have been seen by
+    /// all workers.
     size: usize,
     /// Newest version that each worker has seen.
     seen: Vec<Version>,

@@ -28,9 +28,9 @@ const KINDS: [KindId; 2] = [KindId::CPU, KindId::MEMORY];
 pub enum Front {
     /// Each cell in turn
     InTurn,
-    /// Cell that would be emptiest with the job, by the higher of its requested shares of cpu and memory
+    /// Cell in which the higher of the requested shares of cpu and memory would be lowest with the job
     Emptiest,
-    /// First cell with enough free resources for the whole job; if there is none, the cell of `emptiest`
+    /// First cell with enough free resources for the whole job; if there is none, the cell that `emptiest` chooses
     First,
 }
 
@@ -58,7 +58,7 @@ struct Router {
     homes: HashMap<Text, usize>,
     /// Ends of the tasks that were sent: time, cell, and total request of the tasks.
     ends: BinaryHeap<Reverse<(u64, usize, [u128; 2])>>,
-    /// Number of jobs sent so far; the next field is the number of machines that joined later.
+    /// Number of jobs sent so far. The next field is the number of machines that were added after the start.
     sent: usize,
     joined: usize,
 }

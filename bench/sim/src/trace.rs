@@ -1,8 +1,8 @@
 //! Traces: statistics, and generation of longer or larger traces.
 //!
 //! [`info`] reads a stream once and describes machines, jobs and load; [`synth`] fits the distributions of one trace
-//! and writes another. Both use bounded memory, however long the trace: counts in histograms ([`values`]), load in time
-//! buckets that grow ([`load`]), and a sample of jobs.
+//! and writes another. Both use bounded memory, however long the trace is: they keep counts in histograms ([`values`]),
+//! the load in a bounded number of time buckets, which become wider ([`load`]), and a sample of the jobs.
 
 pub mod command;
 pub mod info;

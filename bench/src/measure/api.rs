@@ -35,7 +35,8 @@ const CLAIMS: usize = 10;
 /// Number of a client's transactions in flight.
 const ON_THE_WAY: usize = 64;
 
-/// Number of views that follow the cell concurrently, and number of placements per second at the same time.
+/// Number of views that follow the cell concurrently. The next constant is the number of placements per second
+/// meanwhile.
 const VIEWS: usize = 16;
 const PLACEMENTS_PER_SECOND: usize = 20_000;
 

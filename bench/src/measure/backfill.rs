@@ -1,5 +1,5 @@
-//! Question: what does backfill cost a scheduler without pending jobs, a scheduler with plans for wide jobs, and for
-//! each plan?
+//! Question: what does backfill cost a scheduler if no job is pending, or if pending wide jobs have plans, and what
+//! does each plan cost?
 
 use super::cells::{self, Made};
 use super::clock::{Figure, by_turns, timed};
@@ -13,7 +13,7 @@ pub(crate) const WORKLOAD: &str = "10,000 machines in use; gangs of 64 tasks of 
 
 const MACHINES: usize = 10_000;
 
-/// Number of pending gangs, and number of tasks of each.
+/// Number of pending gangs. The next constant is the number of tasks of each gang.
 const GANGS: usize = 16;
 const TASKS: u32 = 64;
 

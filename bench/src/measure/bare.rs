@@ -211,8 +211,8 @@ pub(crate) fn whole(columns: &mut Columns, placements: usize, each: usize, seed:
             }
             let window = window(&mut rng, blocks);
             for task in 0..each {
-                // If each task had a new window, the vector units would be idle. A batch of identical tasks needs only
-                // one window.
+                // All tasks of a round are identical, so one window suffices. A new window for each task would leave
+                // the vector units idle.
                 let row = columns.best_of((window + task) % blocks);
                 let taken = master.commit((round as u64, task as u32), row as u32);
                 assert!(taken, "the bare master has room");

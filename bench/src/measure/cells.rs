@@ -1,4 +1,4 @@
-//! Cells for measurements: machines with the sizes of a real cell's, partly allocated.
+//! Cells for measurements. Their machines have the sizes of a real cell's machines, and are partly allocated.
 
 use super::SEED;
 use omega_cellstate::{Cell, CellHandle, Interest, SharedCell, View};
@@ -54,7 +54,7 @@ impl Made {
     }
 }
 
-/// Machines with the sizes of a published cell's, and with labels for zone, rack and platform.
+/// Machines with the sizes of a published cell's machines, and with labels for zone, rack and platform.
 pub(crate) fn machines(count: usize) -> Vec<Machine> {
     let options =
         SynthOptions { machines: count as u32, seed: SEED, span_hours: 1, utilisation_percent: 1 };

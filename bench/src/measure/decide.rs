@@ -19,7 +19,7 @@ pub(crate) const WORKLOAD: &str =
 /// Number of feasible machines at which a bounded search stops.
 const FEASIBLE: u32 = 64;
 
-/// Number of machines for each machine that accepts the rare task.
+/// One machine in this many accepts the rare task.
 const RARE: usize = 1000;
 
 pub(crate) fn rows(options: &Options) -> Vec<Row> {

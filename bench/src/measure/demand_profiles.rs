@@ -1,8 +1,8 @@
 //! Question: what do demand profiles cost, for tasks with a demand profile and for other tasks?
 //!
-//! A commit adds a profile to those of the machine. A search that finds no room at a machine's peak checks the sum of
-//! its profiles. Tasks with constant demand run through the same code as tasks of a cell without profiles; compare
-//! those rows.
+//! A commit adds the task's profile to those of the machine. If a task does not fit on a machine at peak demand, the
+//! search checks the sum of the machine's profiles. Tasks with constant demand run through the same code as tasks of a
+//! cell without profiles; compare those rows.
 
 use super::cells::{self, Made};
 use super::clock::{Figure, by_turns, timed};

@@ -45,7 +45,8 @@ impl MachineScore for ByMachine {
     }
 }
 
-/// Rows for a score written in both ways, on all machines of a view.
+/// Rows for a score that is called once for 64 machines, and for the same score called for each machine, on all
+/// machines of a view.
 pub(crate) fn rows(options: &Options, view: &View, group: GroupRef) -> Vec<Row> {
     let scans = options.work(2000);
     let (columns, machines) = by_turns(

@@ -1,5 +1,5 @@
-//! Question: what does a gang cost that is placed by several transactions, compared with one transaction? And what do
-//! bands and an eviction limit cost other commits?
+//! Question: what does a gang cost if several transactions place it, compared with a gang placed by one transaction?
+//! And what do bands and an eviction limit cost other commits?
 
 use super::cells::{self, Made};
 use super::clock::{Figure, by_turns, timed};

@@ -28,8 +28,8 @@ const AT_WORK: u32 = 1000;
 /// Number of identical tasks that are placed by one decision.
 const BATCH: u32 = 1000;
 
-/// Kubernetes' default: scores, for each task, as many feasible machines as Kubernetes searches for in a cell of this
-/// size.
+/// Kubernetes' default: for each task, the search finds and scores as many feasible machines as Kubernetes does in a
+/// cell of this size.
 const DEFAULT: Placement = placement(Search::Percentage(0));
 
 /// The default with the score cache.
@@ -171,7 +171,7 @@ pub(crate) fn rows(options: &Options) -> Vec<Row> {
     rows.push(times.reach(Reach::AtMost(1.5)));
     let made = cell(100_000, 550..650);
     rows.push(run("100,000 machines, 60 % full, 5,000 scored", &made, &small(), DEFAULT));
-    // A smaller sample costs the same in cells of any size, so only one size is measured.
+    // A sample of 64 machines should cost the same in cells of any size, so a small cell and a large one are compared.
     let mut costs = Vec::new();
     for (size, made) in [("5,000", &cell(5000, 550..650)), ("100,000", &made)] {
         let figure = decisions(options, made, &small(), placement(Search::Adaptive));

@@ -50,7 +50,8 @@ pub(crate) fn print(build: &Build) {
     if build.view {
         let (id, number) = cell.register("viewer".into()).expect("a viewer registers");
         let mut view = View::new(id, number);
-        // The view is synced twice, because after the first sync it still has the data of that sync.
+        // After the first sync, the view still has the delta with the whole cell. The second sync replaces it by an
+        // empty one.
         for _ in 0..2 {
             view.sync(&cell).expect("a cell in this process answers");
         }

@@ -1,5 +1,5 @@
 //! Question: what do reservations cost a scheduler and the cell, used and unused? And what does it cost to order a
-//! queue by times?
+//! queue by run times and deadlines?
 
 use super::cells::{self, Made};
 use super::clock::{Figure, by_turns, timed};

@@ -1,4 +1,5 @@
-//! Question: what does it cost to limit the tasks on a task's machine or in its rack, and to have runtime affinity?
+//! Question: what does it cost if tasks limit the number of other tasks in their rack, or have runtime affinity to
+//! them?
 
 use super::cells::{self, Made};
 use super::clock::{Figure, by_turns, timed};
@@ -16,16 +17,16 @@ pub(crate) const WORKLOAD: &str = "10,000 machines in use, a database on one in 
 
 const MACHINES: usize = 10_000;
 
-/// Number of machines per machine that has a database.
+/// One machine in this many has a database.
 const APART: usize = 10;
 
 /// Feature that is enabled for a measurement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum On {
     Nothing,
-    /// The measured jobs have no rules, but other jobs have both kinds of rules.
+    /// The measured jobs have no rules, but other jobs have limits for databases and runtime affinity.
     Unused,
-    /// Each job accepts at most this many databases in its rack.
+    /// Each job limits the number of databases in its rack.
     Beside,
     /// Each job needs a database in its rack.
     RuntimeAffinity,
@@ -94,7 +95,8 @@ fn adopt(cell: &SharedCell, job: Job, rows: impl Iterator<Item = usize>) -> JobI
     id
 }
 
-/// A cell with databases, and with other jobs that have both kinds of rules.
+/// A cell with databases and, unless `on` is [`On::Nothing`], with other jobs that have limits for databases and
+/// runtime affinity.
 fn furnished(made: &Made, on: On) -> SharedCell {
     let cell = SharedCell::new(made.copy());
     let mut group = TaskGroup::new((MACHINES / APART) as u32, Amounts::new([1]));

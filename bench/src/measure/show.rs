@@ -1,4 +1,4 @@
-//! A table of at most 120 columns, or as Markdown.
+//! The table of figures, as text at most 120 characters wide, or as Markdown.
 
 use super::Options;
 use super::clock::Figure;

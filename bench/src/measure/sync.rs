@@ -98,8 +98,8 @@ fn random_slots(machines: usize, count: usize) -> Vec<u32> {
     (0..count).map(|_| rng.random_range(0..machines as u32)).collect()
 }
 
-/// Fixed cost and slope. The slope is that between the two largest numbers of changes; the fixed cost is from the small
-/// ones.
+/// Returns the fixed cost of a sync, and its cost per change. The cost per change is the slope from the third-largest
+/// to the largest number of changes; the fixed cost is the median of those that the three smallest numbers give.
 fn line(costs: &[(usize, Figure)]) -> (f64, f64) {
     let at = |i: usize| (costs[i].0 as f64, costs[i].1.cpu);
     let last = costs.len() - 1;

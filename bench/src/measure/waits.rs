@@ -1,5 +1,5 @@
-//! Question: what do loads in decisions, waits for preferred machines and held transactions cost, used and unused? And
-//! how many preferences are satisfied with and without a wait?
+//! Question: what does it cost to use machine loads in decisions, to wait for preferred machines, and to hold
+//! transactions back, with and without an effect? And how many preferences are satisfied with and without a wait?
 
 use super::cells::{self, Made};
 use super::clock::{Figure, by_turns, timed};

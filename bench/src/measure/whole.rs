@@ -155,7 +155,7 @@ fn worker(
                 if step.idle && scheduler.queue().pending_tasks() == 0 {
                     break;
                 }
-                // Waiting is not measured: if all jobs wait for a time, the time is advanced.
+                // Waiting is not measured: if every job waits for a later time, the clock is advanced.
                 now += if step.idle { 10_000_000 } else { 1000 };
             }
         });

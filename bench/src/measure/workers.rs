@@ -36,7 +36,8 @@ pub(crate) fn rows(options: &Options) -> Vec<Row> {
             Row::value(format!("claims refused, {name} profile, lock step"), Unit::Percent, steps);
         rows.push(row.limit("0-1 %").reach(Reach::AtMost(2.0)));
     }
-    // The difference to this run without home shards is the benefit of home shards.
+    // This run has no home shards. Its difference from the run of the batch profile above is the benefit of home
+    // shards.
     let steps = refused_in_step(
         (&made, tasks / WORKERS as usize / 4),
         settings(0).into_iter().map(homeless).collect(),
@@ -107,7 +108,7 @@ pub(crate) fn refused_in_step(
     profile: fn() -> Profile,
 ) -> f64 {
     let cell = SharedCell::new(made.copy());
-    // There are twice as many jobs as rounds, so that every worker always has a job.
+    // There are two jobs for each worker and round, so that every worker always has a job.
     let jobs = cells::small_jobs(0, 2 * rounds * WORKERS as usize, 1);
     cell.apply_all(jobs.map(Command::SubmitJob));
     let (decided, committed) = (Barrier::new(WORKERS as usize), Barrier::new(WORKERS as usize));

@@ -52,7 +52,7 @@ impl FileReport {
 pub(super) struct Found(Vec<Difference>);
 
 impl Found {
-    /// Records a field with a different value.
+    /// Records a field if its two values differ.
     pub(super) fn compare<T: PartialEq + Debug>(&mut self, field: &str, expected: &T, got: &T) {
         if expected != got {
             self.note(field, format!("{expected:?}"), format!("{got:?}"));

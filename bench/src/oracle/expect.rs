@@ -133,8 +133,8 @@ impl Expect {
             Some(Code::Unschedulable | Code::UnschedulableAndUnresolvable)
         );
         if self.pre_filter_nodes.is_none() && !refuses_all {
-            // In all other cases, every machine has a code. A recorded case that lacks the code of a machine is
-            // damaged.
+            // If the pre-filter neither selected machines nor rejected the pod, every machine has a code. A recorded
+            // case that lacks the code of a machine is damaged.
             let named = |name: &String| {
                 self.filter_rejected.contains_key(name) || self.feasible.contains(name)
             };
@@ -190,7 +190,8 @@ impl Expect {
                 appraise_relative(&world.view, score, group, &rows)
             }
         };
-        // A plugin that has no pre-score step is never skipped. If Omega skips the plugin, its scores are taken as 0.
+        // Kubernetes never skips a plugin that has no pre-score step. If Omega skips such a plugin, its scores are
+        // taken as 0.
         let zeros = || vec![0; rows.len()];
         let columns = match (columns, &self.pre_score) {
             (None, None) => Some(ScoreColumns { raw: zeros(), scores: zeros() }),

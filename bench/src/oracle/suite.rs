@@ -83,7 +83,7 @@ impl Suite {
         })
     }
 
-    /// Returns the suite with whose name an id or a file name begins.
+    /// Returns the suite whose name is a prefix of an id or of a file name.
     fn named(name: &str) -> Option<Suite> {
         Suite::ALL.iter().find(|(suite, _)| name.starts_with(suite)).map(|(_, suite)| *suite)
     }

@@ -34,7 +34,8 @@ fn a_changed_value_of_a_recording_is_a_difference() {
     for file in files {
         let lines = omega_workload::kube::input::read_text(&file).unwrap_or_default();
         let name = file.file_name().unwrap().to_string_lossy();
-        // Of the recordings with large worlds, one line has enough values for a minute of replays.
+        // A line with a large world has so many values that their replays take a minute, so only some shorter lines are
+        // used.
         let lines = lines.lines().filter(|line| line.len() < 40_000).step_by(150).take(3);
         lines.for_each(|line| check_changes(&name, line));
     }

@@ -134,7 +134,7 @@ fn preferred_neighbours_are_wishes_with_a_sign() {
         _ => panic!("{rule:?}"),
     });
     assert_eq!(weights.collect::<Vec<_>>(), [7, -9]);
-    // Terms without a label selector match no pod, and stay preferences.
+    // Terms without a label selector match no pod, but they, too, are converted to preferences.
     let workload = of(&wish(7, ""), &wish(9, ""));
     let labels = rules(&workload).tasks.iter().map(|rule| match rule {
         TaskRule::Prefer {
@@ -177,7 +177,7 @@ fn hostnames_that_two_nodes_share_are_labels() {
     assert_eq!(workload.notes, ["no pod fits, because there are no allocatable resources: 1 node"]);
 }
 
-/// Tenants whose pods an anti-affinity term with this content considers, and the notes.
+/// Tenants whose pods an anti-affinity term with this content considers, and the notes on its conversion.
 fn tenants(term: &str, namespaces: &[&str]) -> (Tenants, Vec<String>) {
     let spec = format!(
         r#""affinity":{{"podAntiAffinity":{{"requiredDuringSchedulingIgnoredDuringExecution":[

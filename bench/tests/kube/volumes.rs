@@ -224,8 +224,8 @@ fn a_run_places_pods_where_their_volumes_are() {
     let [a, b, c] = nodes();
     let local = |name: &str| claim(name, r#","storageClassName":"local""#);
     let objects = [a, b, c, LOCAL.into(), CLOUD.into(), DRIVER.into(), volume("pv0", "10Gi", "n2")];
-    // One pod gets the disk on n2. Of two pods whose volumes the cloud creates, n1 can attach one. One pod has no
-    // claim.
+    // One pod gets the disk on n2. The cloud would create volumes for two pods, but n1 can attach only one volume. The
+    // claim of one pod does not exist.
     let claims = [local("disk"), claim("one", ""), claim("two", "")];
     let pods = [("p", "disk"), ("q", "one"), ("r", "two"), ("s", "missing")];
     let pods = pods.map(|(pod, of)| claiming(pod, &[of]));

@@ -39,8 +39,8 @@ pub fn parse<T: Parser>(program: &str) -> Result<T, ExitCode> {
 /// Maximum width of help texts, in columns.
 const WIDTH_MAX: usize = 100;
 
-/// Wraps help texts at the width of the terminal. Without a terminal, the width is fixed, so that tests, pages and files
-/// always have the same text.
+/// Wraps help texts at the width of the terminal. Without a terminal, the width is fixed, so that tests, pages and
+/// files always have the same text.
 fn in_width(command: Command) -> Command {
     if std::io::stdout().is_terminal() {
         command.max_term_width(WIDTH_MAX)
@@ -81,7 +81,7 @@ fn error_in_line(root: &Command, words: &[String], error: &mut clap::Error) -> S
     format!("{sentence}{tips}; see {} --help", usage(&text).unwrap_or(place.path))
 }
 
-/// Replacements for the errors of Rust's own readers of numbers.
+/// Replacements for the error messages of Rust's number parsers.
 const NUMBERS: [(&str, &str); 5] = [
     ("invalid digit found in string", "must be a whole number"),
     ("cannot parse integer from empty string", "must be a whole number"),

@@ -18,8 +18,8 @@ const ENDINGS: [&str; 3] = [".gz", ".zst", ""];
 const TEXT_BYTES_MAX: u64 = 4 << 30;
 
 /// Length up to which a text may be any number of times as long as its file. A longer text may be at most
-/// [`EXPANSION_MAX`] times as long. Lists of a cluster compress to about a thirtieth. A damaged or hostile file of a
-/// few megabytes would otherwise fill the memory.
+/// [`EXPANSION_MAX`] times as long, so that a damaged or hostile file of a few megabytes cannot fill the memory. Lists
+/// of a cluster compress to about a thirtieth.
 const TEXT_BYTES_FREE: u64 = 64 << 20;
 const EXPANSION_MAX: u64 = 128;
 

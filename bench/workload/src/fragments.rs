@@ -1,4 +1,4 @@
-//! Fragmentation: the share of the free amounts on machines where tasks with such requests do not fit.
+//! Fragmentation: the share of the free amounts that is on machines where tasks with the counted requests do not fit.
 //!
 //! (Weng et al., "Beware of Fragmentation", ATC 2023, measure fragmentation of devices; here it is measured for any
 //! kind.)
@@ -17,7 +17,7 @@ const TOLD_MAX: usize = 256;
 /// A request: amounts, and devices.
 type Request = (Amounts, Option<DeviceRequest>);
 
-/// Number of tasks with equal requests.
+/// For each distinct request, the number of tasks that have it.
 #[derive(Clone, Debug, Default)]
 pub struct Requests(HashMap<Request, u64>);
 
@@ -42,9 +42,9 @@ impl Requests {
         requests
     }
 
-    /// Returns the fragmentation of each kind: the share of the free amount on machines where a task does not fit. It
-    /// is the mean over the tasks of the most frequent requests that request the kind. `None` for a kind of which
-    /// nothing is free, or which no task requests.
+    /// Returns the fragmentation of each kind: the share of its free amount that is on machines where a task does not
+    /// fit, as the mean over the tasks that request the kind. Only the most frequent requests are considered. The
+    /// fragmentation is `None` if nothing of the kind is free, or no task requests it.
     #[must_use]
     pub fn fragmented(&self, cell: &Cell) -> Vec<Option<f64>> {
         let requests = self.most_frequent();

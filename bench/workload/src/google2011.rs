@@ -1,11 +1,12 @@
 //! Google's cluster trace of May 2011: its first hour and a half as a replay, or ten days of its jobs.
 //!
 //! The folder has `machine_events_compact.csv.gz`, `tasks_replay.csv.gz` and `jobs_dev_days0-10.csv.gz`, all derived
-//! from the published tables. The replay is converted as follows ([`jobs`] describes the conversion of the list of jobs):
+//! from the published tables. The replay is converted as follows ([`jobs`] describes the conversion of the list of
+//! jobs):
 //!
-//! - **Scale.** The trace gives amounts as fractions of the largest machine. Here that machine has 64 cores,
-//!   256 GiB of memory and 16 TiB of disk. Requests are rounded up and capacities to the nearest unit, so
-//!   rounding never makes room.
+//! - **Scale.** The trace gives amounts as fractions of the largest machine. Here that machine has 64 cores, 256 GiB of
+//!   memory and 16 TiB of disk. Requests are rounded up. Capacities are rounded to the nearest unit, which changes only
+//!   those of memory, by less than a byte, so rounding never makes room for a task.
 //! - **Disk.** The trace does not give the machines' disks. Every machine gets 16 TiB, of which the initial
 //!   tasks need at most 2 %, so disk never affects a placement.
 //! - **Overcommit.** A request of the trace is a limit, and the cell was overcommitted: the initial tasks

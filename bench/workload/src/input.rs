@@ -35,7 +35,8 @@ pub struct InputArgs {
     #[arg(long, value_name = "NAME", alias = "list", requires = "trace")]
     #[serde(alias = "cell", alias = "list")]
     part: Option<String>,
-    /// Older name of --part. Commands that can use a served cell show this option with its address as the value.
+    /// Older name of --part. In the help of commands that can use a served cell, this option's value is the cell's
+    /// address.
     #[arg(long, value_name = "NAME", hide = true, conflicts_with = "part")]
     #[serde(skip)]
     cell: Option<String>,
@@ -102,7 +103,7 @@ fn alike<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Alike>, D::Error> 
     String::deserialize(from)?.parse().map(Some).map_err(serde::de::Error::custom)
 }
 
-/// Parses the table `file` of a file: paths by the names of the parts.
+/// Parses the table `file` of an input: the paths of a trace's files, by their names.
 fn named<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<NamedFile>, D::Error> {
     let named = BTreeMap::<String, PathBuf>::deserialize(from)?;
     Ok(named.into_iter().map(|(part, path)| NamedFile { part, path }).collect())
@@ -298,7 +299,7 @@ impl InputArgs {
     /// If arguments contradict each other, a file is missing or invalid, or there are no machines.
     pub fn load(&self, seed: u64) -> Result<Workload, InputError> {
         let mut workload = whole(&mut *self.reader(seed, Window::All, Machines::Needed)?)?;
-        // The tasks of a trace are where the trace had them.
+        // The tasks of a trace run on the trace's own machines, so only the tasks of other inputs can be misplaced.
         if self.trace.is_none() {
             workload.notes.extend(misplaced::notes(&workload));
         }

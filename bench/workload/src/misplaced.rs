@@ -1,12 +1,12 @@
-//! Running tasks whose placement a scheduler would not choose. They stay where they are, but the usual cause is an error
-//! in the input, so the user is told.
+//! Running tasks whose placement a scheduler would not choose. They stay where they are. The user is told, because the
+//! usual cause of such a placement is an error in the input.
 
 use crate::words::plural;
 use crate::{Arrival, Workload};
 use omega_core::{Amounts, Job, Kinds, Machine, TaskGroup, TaskRule, TaskSelector, TopologyLevel};
 use std::collections::HashSet;
 
-/// A number of faults of one kind, and the first of them.
+/// The number of faults of one kind, and the first of them.
 #[derive(Debug, Default)]
 struct Found {
     count: u64,
@@ -107,7 +107,7 @@ fn keeps_apart(group: &TaskGroup) -> bool {
     })
 }
 
-/// The first resource kind of which tasks use more than a machine has, with the amounts.
+/// The first resource kind of which a machine's tasks use more than the machine has, with both amounts.
 fn excess(machine: &Machine, used: &Amounts, kinds: &Kinds) -> Option<String> {
     kinds.iter().find_map(|(id, kind)| {
         let (used, has) = (used.get(id), machine.claimable(id));

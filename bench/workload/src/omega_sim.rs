@@ -243,7 +243,7 @@ mod tests {
         assert_eq!(error.to_string(), "d: there is no cell \"S\"; the cells are: M, L, L4");
     }
 
-    /// Numbers of jobs and of tasks of the jobs whose names have this prefix.
+    /// The number of jobs whose names have this prefix, and the number of their tasks.
     fn count(workload: &Workload, prefix: &str) -> (usize, u64) {
         let jobs = workload.arrivals.iter().map(|arrival| &arrival.job);
         let jobs: Vec<&Job> = jobs.filter(|job| job.name.starts_with(prefix)).collect();

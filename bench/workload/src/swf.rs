@@ -5,9 +5,9 @@
 //! only the present line is in memory.
 //!
 //! Logs of the archive were converted from the sites' own formats, and some are irregular. Irregularities that cannot
-//! change a result are accepted and counted in [`Log::notes`]. A negative number other than -1 is unknown, too. Fields
-//! after the eighteenth, which some sites append, and header lines without a number are ignored. Other irregularities
-//! are errors.
+//! change a result are accepted and counted in [`Log::notes`]. Negative numbers other than -1 are also read as unknown.
+//! Fields after the eighteenth, which some sites append, and header lines without a number are ignored. Other
+//! irregularities are errors.
 
 pub mod stream;
 
@@ -203,7 +203,7 @@ impl Log {
         let mut numbers = [None; FIELDS.len()];
         let mut negative = false;
         for (i, field) in text.split_ascii_whitespace().take(FIELDS.len()).enumerate() {
-            // Thousandths are exact for times, and more than enough for unused fields.
+            // Numbers are read in thousandths: times become milliseconds, and unused fields need no more.
             let number = read_number(field).map_err(|what| self.error(Some(FIELDS[i]), what))?;
             negative |= number.is_none() && field.trim_end_matches(['0', '.']) != "-1";
             numbers[i] = number;

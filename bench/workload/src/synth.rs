@@ -81,7 +81,7 @@ pub fn synthesize(options: &SynthOptions) -> Workload {
     }
 }
 
-/// Generates a workload whose jobs are completed when they are read; until then each is a draft of 64 bytes.
+/// Generates a workload whose jobs are built when they are read; until then each is a draft of 64 bytes.
 #[must_use]
 pub fn open(options: &SynthOptions) -> SynthStream {
     let options = SynthOptions {

@@ -247,7 +247,8 @@ impl Record {
     /// Splits the line into fields.
     fn split(&mut self) -> Result<(), &'static str> {
         self.line.push(b'\n');
-        // Removing quotes only makes the text shorter, and a line has at most one field more than it has bytes.
+        // The buffers are large enough: without quotes the text is not longer, and a line has at most one field more
+        // than bytes.
         let mut text = std::mem::take(&mut self.text).into_bytes();
         text.resize(self.line.len(), 0);
         self.ends.resize(self.line.len() + 1, 0);
@@ -450,7 +451,7 @@ mod tests {
         assert_eq!(read(line(LINE_BYTES_MAX).as_bytes()).1.unwrap().len(), 1);
         let error = "t.csv:2: the line is longer than 65536 bytes";
         check_error(line(LINE_BYTES_MAX + 1).as_bytes(), error);
-        // The length of an endless line is bounded, too.
+        // A far longer line is rejected, too: reading stops at the maximum length.
         check_error(line(64 * LINE_BYTES_MAX).as_bytes(), error);
     }
 

@@ -55,7 +55,7 @@ impl TraceFiles {
     /// The folder.
     ///
     /// # Errors
-    /// If there is no folder, although no path is given for this part.
+    /// If there is no folder. The message then asks for a folder, or for a path of this part.
     pub fn folder(&self, part: &str) -> Result<&Path, LoadError> {
         let missing = || {
             let message = format!(

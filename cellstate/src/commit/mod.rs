@@ -126,7 +126,7 @@ impl Cell {
         let mut first = Vec::new();
         for round in 0.. {
             self.judge_items(txn, &refused, scratch);
-            // Without such a policy the review is skipped, because it reads vector lengths that were just written, and
+            // The review is skipped if no policy needs it, because it reads vector lengths that were just written, and
             // the processor would stall.
             if scratch.met.is_empty() {
                 break;

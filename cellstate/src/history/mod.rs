@@ -83,7 +83,7 @@ pub enum EventKind {
     Failed,
     /// The task was lost together with its machine or its supervisor, and is pending again.
     Lost,
-    /// The task was stopped because its machine must be empty by a time, and is pending again.
+    /// The task was stopped because its machine must be empty by a set time, and is pending again.
     Moved,
     /// A scheduler released the task, to place it elsewhere.
     Released {
@@ -116,7 +116,8 @@ pub enum EventKind {
 }
 
 impl EventKind {
-    /// The event for a report that changes a task. A lost task whose agent stopped it on request was moved, not lost.
+    /// Returns the event for a report that changes a task. The report of a lost task gives [`EventKind::Moved`] if the
+    /// agent stopped the task on request.
     pub(crate) fn of_report(report: TaskReport, end: Option<&RunEnd>) -> EventKind {
         let is_stopped = end.is_some_and(|end| end.reason == EndReason::Stopped);
         match report {

@@ -1,8 +1,8 @@
 //! A ring of events, with linked lists of the events of each job and of each machine.
 //!
-//! Each event has the position of the previous event of its job, and that of its machine. Two maps have the position of
-//! the latest event of each job and machine. A list ends at a position below the oldest entry, because the event there
-//! was dropped.
+//! Each event has the positions of the previous event of its job and of the previous event of its machine. Two maps
+//! have the position of the latest event of each job and of each machine. A list ends at a position below the oldest
+//! entry, because the event there was dropped.
 
 use super::Event;
 use crate::map::FastMap;
@@ -18,8 +18,8 @@ struct Entry {
     before_of_machine: u64,
 }
 
-/// Upper bound of an event's bytes without those on its heap: one entry in the ring, and one in each map with spare
-/// room.
+/// Upper bound of an event's bytes without its heap data: one entry in the ring, and one in each map. Map entries count
+/// twice, because a map has spare room.
 const ENTRY_BYTES: usize =
     size_of::<Entry>() + 2 * (size_of::<(JobId, u64)>() + size_of::<(MachineId, u64)>());
 
@@ -112,7 +112,7 @@ mod tests {
     use crate::history::EventKind;
     use omega_core::TaskId;
 
-    /// Compares the lists of a ring with a search of the latest events, whatever was dropped.
+    /// Compares the lists of a ring with a search of all events that the ring still has, while old events are dropped.
     #[test]
     fn lists_are_what_a_search_finds() {
         let mut ring = Ring::new(20 * ENTRY_BYTES);

@@ -3,8 +3,8 @@
 //! ```text
 //!   begin_capture        copies sequence numbers, tenants and everything small at once
 //!   capture_more         copies descriptions and loads of machines, pages of jobs, reply caches and
-//!      │    ▲            the list of ended jobs, a few pieces at a time; a command in between that
-//!      │    └─────────   changes a piece not yet copied copies that piece first
+//!      │    ▲            the list of ended jobs, a few pieces at a time; before a command in between
+//!      │    └─────────   changes a piece that is not copied yet, it copies that piece
 //!      ▼
 //!   Captured::into_image the state as it was when the capture began
 //! ```
@@ -24,7 +24,7 @@ use std::collections::VecDeque;
 #[derive(Clone, Debug)]
 pub(crate) struct Capture {
     image: Image,
-    /// All rows below this one are copied. Of the later rows, those are copied that have a description in `image`.
+    /// All rows below this one are copied. Of the later rows, those with a description in `image` are copied.
     next_row: usize,
     /// The reply caches of all schedulers below this position are copied.
     next_scheduler: usize,
@@ -38,17 +38,17 @@ pub(crate) struct Capture {
 struct EndedCopy {
     /// Length of the list when the capture began.
     total: usize,
-    /// Number of jobs in the list whose end time was recorded when the capture began. For the others it came later.
+    /// Number of jobs in the list whose end time was already recorded when the capture began. The others got it later.
     noticed: usize,
     /// Number of jobs in the list that were forgotten since the capture began.
     dropped: usize,
 }
 
-/// Number of rows of machines per piece. So many rows take as long as a page of jobs, because each row increments a
+/// Number of machine rows per piece. This number of rows takes as long as a page of jobs, because each row increments a
 /// reference counter in distant memory.
 const ROWS_PIECE: usize = 512;
 
-/// Number of ended jobs per piece. So many take as long as a page of jobs.
+/// Number of ended jobs per piece. This number takes as long as a page of jobs.
 const ENDED_PIECE: usize = 1024;
 
 impl Capture {

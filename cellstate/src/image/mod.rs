@@ -76,7 +76,7 @@ pub struct Image {
     pub schedulers: Vec<SchedulerImage>,
 }
 
-/// A row of machines.
+/// A row of the machine table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MachineImage {
     /// Description of the machine; `None` if the row is empty.

@@ -28,8 +28,8 @@ use omega_core::{
 };
 use std::sync::Arc;
 
-/// Upper bound of restored versions. No cell reaches it by itself, and from there a cell can count on without an
-/// overflow.
+/// Upper bound of restored versions. No cell reaches it by itself, and a cell that is restored at this version can
+/// count further without an overflow.
 const VERSION_MAX: u64 = 1 << 62;
 
 /// Upper bound of restored incarnations. No row is reused so often by itself, and a row at the bound can be reused that
@@ -165,7 +165,8 @@ impl Cell {
                 return Err(twice("scheduler", &image.name));
             }
             let SchedulerImage { name, hold, floor, answers } = image;
-            // A name gets an owner only by a skip of its transaction numbers, so `floor` is above 0.
+            // Whenever a name gets an owner, its transaction numbers skip ahead, so the `floor` of an owned name is
+            // above 0.
             let lease_ms = LEASE_MS_MIN..=LEASE_MS_MAX;
             if hold.is_some_and(|hold| !lease_ms.contains(&hold.lease_ms) || floor == 0) {
                 return Err(ImageError::Hold(id));
@@ -303,7 +304,7 @@ impl Cell {
         let at = Placement { row, job: &job.spec, tenant, need, request, ports };
         let sum = self.machines.demand_profiles(row).map(|sum| &**sum);
         let free = self.machines.free(row).iter().zip(part.request);
-        // If a free amount were below this bound, a sum of claims could exceed 64 bits.
+        // A free amount below half of `i64::MIN` is rejected, because a sum of claims could then exceed 64 bits.
         let sums = free.map(|(free, request)| free.checked_sub(*request));
         if sums.into_iter().any(|sum| sum.is_none_or(|free| free < i64::MIN / 2))
             || !self.tenants.can_count(job.tenant, &charged)
@@ -406,7 +407,8 @@ fn restore_ports(
     Ok(())
 }
 
-/// Whether a job's tasks match its groups. If a group was resized, whether they could have matched before.
+/// Whether a job's tasks match its groups. After a resize, each group's count must be at least its number of unfinished
+/// tasks and at most its number of all tasks.
 fn tasks_match(spec: &Job, resized: bool, tasks: &[TaskRecord]) -> bool {
     if !resized {
         let counts = spec.groups.iter().enumerate();

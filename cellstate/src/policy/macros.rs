@@ -297,7 +297,7 @@ macro_rules! policies {
                 $(self.$name.write_head(delta);)+
             }
 
-            /// Writes the parts of these policies that their commands, or the passing of time, change.
+            /// Writes the parts of these policies that change by commands or by the passing of time.
             pub(crate) fn write_change(&self, some: PolicySet, delta: &mut Delta) {
                 $(if some.has(<$state as Listed>::BIT) {
                     self.$name.write_change(delta);

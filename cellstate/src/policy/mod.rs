@@ -166,7 +166,7 @@ pub(crate) trait Policy: Ledger {
     ) {
     }
 
-    /// Ends a transaction, which was committed or rejected as a whole.
+    /// Updates the policy after a transaction was committed, or was rejected as a whole.
     fn settle(_cell: &mut Cell, _review: &Review<'_>, _note: Self::Note) {}
 
     /// Applies a tenant's configuration. The caller has begun a version.
@@ -179,7 +179,7 @@ pub(crate) trait Policy: Ledger {
     /// Writes the parts that every delta has.
     fn write_head(&self, _delta: &mut Delta) {}
 
-    /// Writes the parts that the policy's commands, or the passing of time, change.
+    /// Writes the parts that change by the policy's commands or by the passing of time.
     fn write_change(&self, _delta: &mut Delta) {}
 
     /// Writes the parts that only a full delta has, apart from its rows.
@@ -225,7 +225,7 @@ pub(crate) trait Policy: Ledger {
     /// Adds the policy's part of a snapshot to the state hash, exactly like [`Policy::hash`] of the restored state.
     fn hash_image(_image: &Image, _into: &mut impl Hasher) {}
 
-    /// Compares the policy's sums with those of a recount, for which only placed tasks were counted.
+    /// Compares the policy's sums with those of a recount of all placed tasks.
     ///
     /// # Errors
     /// The sums differ.

@@ -1,8 +1,7 @@
 //! Runtime affinity: the check of releases and evictions that would break a placed task's affinity.
 //!
 //! The check runs after all items of a transaction, because other items may remove the dependent task, or place other
-//! tasks on which it can depend. If several tasks leave a domain, only as many of the last items are rejected as
-//! needed.
+//! tasks on which it can depend. If several tasks leave a domain, the last items are rejected, and no more than needed.
 
 use super::{Ledger, Policy};
 use crate::cell::Cell;

@@ -19,7 +19,8 @@ use std::ops::RangeInclusive;
 enum Of {
     Matched,
     Holders,
-    /// The matched tasks, in domains with a holder. A domain without a holder satisfies the bound.
+    /// The matched tasks, in domains with a holder (a placed task whose rule limits them). A domain without a holder
+    /// satisfies the bound.
     MatchedBesideHolders,
 }
 
@@ -199,8 +200,9 @@ impl RuleBook {
         }
     }
 
-    /// The lowest number of matched tasks over all domains. If so few tasks are placed that no domain can exceed it by
-    /// more than `free`, returns 0 without a search.
+    /// The lowest number of matched tasks over all domains; 0 if there are fewer than `domains_min` domains. If all
+    /// domains together have at most `free` matched tasks, returns 0 without a search: no domain can then exceed the
+    /// lowest number by more than `free`.
     fn fewest(&self, id: TrackerId, free: i64, domains_min: u32, sets: &MachineSets) -> i64 {
         let Some(tracker) = self.trackers.get(&id) else { return 0 };
         if tracker.total().matched as i64 <= free {
@@ -212,7 +214,8 @@ impl RuleBook {
     }
 
     /// Calls `each` with the bounds of a required affinity: at every level, the machine has a domain, and a matching
-    /// task is in it. If the group's tasks match themselves and no matching task is placed, the domains alone suffice.
+    /// task is in it. If the group's tasks match themselves and no matching task is placed, the machine needs only the
+    /// domains.
     fn affinity<'a, E>(
         &'a self,
         trackers: &[TrackerId],

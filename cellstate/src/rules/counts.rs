@@ -54,7 +54,7 @@ impl AddAssign<Step> for Count {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Counts {
     first: Page,
-    /// The other pages by number, from 1. No page in it is empty.
+    /// The other pages by number, from 1. None of them is empty.
     others: FastMap<u32, Page>,
 }
 

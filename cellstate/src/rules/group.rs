@@ -1,4 +1,4 @@
-//! The rules about other tasks of one group, compiled to trackers.
+//! One group's rules about other tasks, compiled to trackers.
 
 use super::TrackerId;
 
@@ -66,7 +66,7 @@ impl Check {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SpreadWish {
     pub(crate) tracker: TrackerId,
-    /// Number of tasks by which a domain may exceed the emptiest domain without a lower score.
+    /// Number of tasks by which a domain may exceed the emptiest domain before the domain's score falls.
     pub skew_max: u32,
     /// Whether each machine is a domain of its own.
     pub by_machine: bool,

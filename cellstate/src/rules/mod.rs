@@ -413,7 +413,7 @@ impl RuleBook {
         tracker.set(domain, count);
     }
 
-    /// Counts a placed task in its trackers if `sign` is 1, or removes a task that left from the counts if it is -1.
+    /// Counts a placed task in its trackers if `sign` is 1; subtracts a task that left if `sign` is -1.
     pub(crate) fn count_task(
         &mut self,
         rules: &GroupRules,

@@ -28,8 +28,8 @@ impl RuleBook {
         self.any_runtime_affinity() && rules.matched.iter().any(least)
     }
 
-    /// The domains of a row in which a placed task lacks its runtime affinity, and a task with these rules would count
-    /// for it.
+    /// The domains of a row in which the runtime affinity of a placed task is not met, and a task with these rules
+    /// would help to meet it.
     pub(crate) fn alone_without<'a>(
         &'a self,
         rules: &'a GroupRules,

@@ -54,7 +54,7 @@ impl<'a> Block<'a> {
         }
     }
 
-    /// For each machine, the share of its capacity of a kind that would be left after a request. `None` unless
+    /// The share of a kind's capacity that would be left on each machine after a request. `None` unless
     /// [`View::keep_inverse`] was called. The shares are zero if the cell does not have the kind.
     #[must_use]
     pub fn left_share(&self, kind: KindId, request: i64) -> Option<LeftShare<'a>> {

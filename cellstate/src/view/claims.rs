@@ -236,8 +236,8 @@ impl View {
     fn count_taken(&mut self, taken: &mut Taken, sign: i64) {
         let row = taken.machine.row();
         if sign < 0 {
-            // The cell chooses devices and cores by the same rule. The row that brings the commit has the cell's
-            // choice.
+            // The cell chooses devices and cores by the same rule. The delta that includes the commit has the cell's
+            // choice in the machine's row.
             taken.grant = self.rows.choose(row, &taken.need);
         }
         let Taken { task, job, need, grant, tenant, .. } = &*taken;

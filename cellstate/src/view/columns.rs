@@ -191,8 +191,8 @@ fn fits(most: &[i64], request: &[i64]) -> bool {
 /// Computes one bit for each row, set if the row has enough of every requested kind. Kinds that are not requested are
 /// skipped, as in the placement check.
 ///
-/// The computation is dispatched as a type, not as a closure. The body of a closure may not be inlined, and would then
-/// be compiled for narrow vectors.
+/// The computation is dispatched as a type, not as a closure. The compiler might not inline the body of a closure, and
+/// would then compile it for narrow vectors.
 struct Fit<'a> {
     lanes: &'a [i64],
     request: &'a [i64],

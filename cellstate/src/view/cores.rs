@@ -88,7 +88,7 @@ impl Cores {
 }
 
 impl View {
-    /// Whether some machine has exclusive cores, or had some before.
+    /// Whether some machine has exclusive cores, or once had some.
     #[must_use]
     pub fn any_cores(&self) -> bool {
         !self.rows.cores().is_empty()

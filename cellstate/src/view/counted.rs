@@ -2,7 +2,8 @@
 //!
 //! A disruption budget covers some tasks of a tenant. The number of evictions that it allows depends on how many of
 //! these tasks run. The owner of a budget requests the counts before the first sync. Each new job is compared with the
-//! sets once. After that, only tasks in a set cost work. So a decision reads two numbers and scans no jobs.
+//! sets once. After that, only changes of tasks in a set take work. So a decision reads two counts (placed and
+//! unfinished tasks) and scans no jobs.
 
 use super::View;
 use crate::delta::{Delta, TaskDelta};
@@ -127,7 +128,7 @@ impl Counted {
         let Some(job) = self.jobs.get_mut(&task.id.job) else { return };
         let index = task.id.index as usize;
         if job.tasks.len() <= index {
-            // The delta lists each task that a resize added, so the placeholders will be replaced.
+            // The delta lists each task that a resize of the group added, so these placeholders will be replaced.
             job.tasks.resize(index + 1, (0, Mark::Ended));
         }
         let now = (task.group, Mark::of(task.state));

@@ -1,4 +1,4 @@
-//! Updates of all parts of a view that count tasks, when a machine gets or loses a task.
+//! Updates of all task counters of a view, made when a machine gets or loses a task.
 
 use super::View;
 use super::compiled::GroupRef;

@@ -19,8 +19,9 @@ impl View {
         self.rows.demand_profiles(row)
     }
 
-    /// The amount of a kind that one more task of this need would take from the machine in a row. It is the request, or
-    /// with a demand profile the rise of the highest point of the machine's sum.
+    /// The amount of a kind that one more task of this need would take from the machine in a row. This amount is the
+    /// request; if the need has a demand profile for the kind, it is the rise of the highest point of the machine's
+    /// profile sum.
     #[must_use]
     pub fn taken(&self, row: usize, need: &Need, kind: KindId) -> i64 {
         let varying =
@@ -56,7 +57,8 @@ impl Block<'_> {
         if need.demand_profiles.is_none() {
             return fits;
         }
-        // The request is the highest point of the profile. Even if it does not fit, the profile may fit.
+        // The request is the highest point of the profile. The profile may fit although the request does not, because
+        // other tasks may have their highest points at other times.
         let has_room = |lane| self.view().has_room(self.first_row() + lane, need, request);
         fits | filter_bits(among & !fits, has_room)
     }

@@ -4,7 +4,8 @@
 //! its job's runtime estimate, and frees its allocation. The view's own claims without a result are included, because
 //! they are subtracted from the free amounts.
 //!
-//! Invariant: the amounts of a row's departures, except lifted ones, add up to the machine's claims in the view.
+//! Invariant: the amounts of a row's departures, except those marked `lifted`, add up to the machine's claims in the
+//! view.
 
 use super::View;
 use crate::delta::{Delta, Interest, TaskDelta};

@@ -4,7 +4,7 @@
 //! The amounts that a task gives up for a claim are added to the view's free amounts when the claim is made. They are
 //! subtracted again if the claim is dropped, or if the eviction or resize is rejected. If the eviction or resize is
 //! accepted, the amounts stay added until the sync that reaches the commit's version. Until then [`View::tasks_on`]
-//! still lists the task, and no other claim may use its room.
+//! still lists the task, and its room is for this claim only.
 
 use super::claims::Wish;
 use super::own_evictions::{Eviction, Gives, Victim};
@@ -71,15 +71,15 @@ impl View {
         claimed
     }
 
-    /// The precedence below which a task of this precedence may evict others. It is `precedence`, or the lowest
-    /// precedence of its band.
+    /// Returns a bound: a task of this precedence may evict tasks whose precedence is below it. The bound is the lowest
+    /// precedence of the task's band, or `precedence` if it is in no band.
     #[must_use]
     pub fn displaces_below(&self, precedence: Precedence) -> Precedence {
         self.evictions.displaces_below(precedence)
     }
 
-    /// The number of evictions that the cell's limit still allows; `None` if there is no limit. Evictions of own claims
-    /// that no sync has included yet are subtracted.
+    /// The number of evictions that the cell's limit still allows; `None` if there is no limit. Evictions for own
+    /// claims are subtracted until a sync includes them.
     #[must_use]
     pub fn evictions_left(&self) -> Option<usize> {
         self.evictions.left()
@@ -119,7 +119,7 @@ impl View {
         }
     }
 
-    /// Adds to a row's free amounts the part that a task gives up if `sign` is 1, or subtracts it again if it is -1.
+    /// If `sign` is 1, adds the part that a task gives up to a row's free amounts; if it is -1, subtracts it again.
     fn count_given(&mut self, row: usize, victim: Victim, sign: i64) {
         match victim.gives {
             Gives::Everything => self.count_placed(row, victim.task, sign),
@@ -127,7 +127,7 @@ impl View {
         }
     }
 
-    /// Puts back the tasks that the dropped claim of the task `of` evicted.
+    /// Puts back the tasks that were to make room for the dropped claim of the task `of`.
     pub(super) fn drop_evictions(&mut self, of: TaskId) {
         for eviction in self.evictions.remove_of(of) {
             self.return_victim(eviction);
@@ -147,9 +147,9 @@ impl View {
         (of(Gives::Everything).map(|victim| victim.task.id).collect(), resizes)
     }
 
-    /// Ends the evictions and resizes of a transaction that has a result. A task is counted again if its item was
-    /// rejected or not committed, or if the view's rows already include the item. Otherwise it stays uncounted until
-    /// its row arrives.
+    /// Ends the evictions and resizes of a transaction that has a result. The view's own change for a task is undone if
+    /// its item was rejected or not committed, or if the view's rows already include the item. Otherwise the change
+    /// stays until a sync brings the row.
     pub(super) fn end_evictions(&mut self, txn: &Transaction, commit: Option<&Commit>) {
         for eviction in self.evictions.end(txn, commit, self.session.version()) {
             self.return_victim(eviction);

@@ -1,7 +1,8 @@
 //! The machines of each job's tasks, for plugins that keep the tasks of a job apart or together.
 //!
-//! The cell counts tasks only for rules about other tasks. This index exists only in views, and counts the tasks of
-//! every received job by machine. Each change of a task and each claim updates it, so a decision need not count tasks.
+//! The cell counts tasks only for rules that relate tasks to each other. This index exists only in views, and counts
+//! the tasks of every received job by machine. Each change of a task and each claim updates it, so a decision need not
+//! count tasks.
 //!
 //! Invariant: a job's count in a row is the number of its tasks there at the last sync, plus the view's claims, minus
 //! its evictions.

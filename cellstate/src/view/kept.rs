@@ -1,7 +1,7 @@
 //! Columns and sets that plugins read, beyond those of the placement check.
 //!
-//! A plugin declares once which data its scores read. Every sync then updates these data, so a decision reads a column
-//! or a word instead of machine descriptions.
+//! A plugin declares once which data its scores read. Every sync then updates these data, so a decision reads a column,
+//! or the bits of a set, instead of machine descriptions.
 
 use super::{BLOCK, Block, View};
 use crate::delta::Delta;
@@ -12,8 +12,8 @@ use crate::sets::{SetId, SetKey};
 use omega_core::{KindId, Kinds, Machine, MachineSelector, Overcommit, TaintEffect, Text};
 use std::sync::Arc;
 
-/// Upper bound of kept capacities: the largest integer that bit operations can convert to a double. Only a capacity of
-/// about a pebibyte, multiplied by its overcommit, can exceed it.
+/// Upper bound of kept capacities: the largest integer that bit operations can convert to a double. A capacity is at
+/// most a pebibyte, 2^50, so only an overcommit of 400 % or more can exceed this bound.
 const CAPACITY_MAX: i64 = (1 << 52) - 1;
 
 /// The condition on the machines of a kept set.
@@ -184,8 +184,8 @@ fn inverse_capacity(machine: Option<&Machine>, kind: KindId) -> f32 {
 }
 
 impl View {
-    /// Makes the view keep the reciprocals of a kind's capacities, for scores of shares. Does nothing if the cell does
-    /// not have the kind.
+    /// Makes the view keep the reciprocals of a kind's capacities, for scores that compute shares of the capacity. Does
+    /// nothing if the cell does not have the kind.
     pub fn keep_inverse(&mut self, kind: KindId) {
         if kind.index() < self.kinds.count() {
             let View { kept, rows, facts, kinds, .. } = self;

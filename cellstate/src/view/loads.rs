@@ -119,8 +119,8 @@ impl View {
         self.loads.of(row)
     }
 
-    /// The cell's time at the last sync, in milliseconds. A served cell receives `Expire` every ten seconds. A remote
-    /// view gets the new time together with the next change.
+    /// The cell's time at the last sync, in milliseconds. In a served cell, `Expire` advances the time every ten
+    /// seconds. A remote view gets the new time together with the next change.
     #[must_use]
     pub fn now_ms(&self) -> u64 {
         self.session.now_ms()

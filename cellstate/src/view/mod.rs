@@ -85,8 +85,8 @@ use tenants::KnownTenants;
 
 /// A scheduler's private copy of the cell. See the module documentation.
 ///
-/// Each part owns its fields and does not use other parts. The view applies each delta and claim to all parts, in a
-/// fixed order, because some parts need the results of others.
+/// Each part owns its fields and never reads those of other parts. The view applies each delta and claim to all parts
+/// in a fixed order, and passes on the results that other parts need.
 #[derive(Debug)]
 pub struct View {
     session: Session,
@@ -98,7 +98,7 @@ pub struct View {
     /// Free amounts and other columns, including own claims.
     rows: Rows,
     tenants: KnownTenants,
-    /// The mirror of each policy, including own claims.
+    /// The view's copy of each policy's state, including own claims.
     policies: Mirrors,
     kept: Kept,
     loads: Loads,

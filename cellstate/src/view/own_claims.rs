@@ -35,7 +35,7 @@ pub(super) struct Taken {
     pub(super) version: Version,
     pub(super) task: TaskId,
     pub(super) machine: MachineId,
-    /// The job of the task, which has its kind, tenant and run time.
+    /// The task's job, which gives the kind, tenant and run time.
     pub(super) job: Arc<Job>,
     /// The position of the task's group in the job.
     pub(super) group: usize,

@@ -91,7 +91,7 @@ impl OwnEvictions {
         self.left = delta.evictions_left;
     }
 
-    /// The precedence below which a task of this precedence may evict others.
+    /// Returns a bound: a task of this precedence may evict tasks whose precedence is below it.
     pub(super) fn displaces_below(&self, precedence: Precedence) -> Precedence {
         band_of(&self.bands, precedence).map_or(precedence, |band| band.from)
     }

@@ -3,8 +3,8 @@
 //! A view that keeps placements receives the jobs of all schedulers. Between two syncs a scheduler can *lift* a placed
 //! task: remove it from its machine in this view only, to test which tasks would fit without it.
 //!
-//! Invariant: every lifted task is put back before the next sync, and before a claim that does not depend on it.
-//! [`View::lifted`] is the number of lifted tasks.
+//! Invariant: every lifted task is put back before the next sync, and before a claim that does not need the task's
+//! room. [`View::lifted`] is the number of lifted tasks.
 
 use super::counted::Counted;
 use super::counting::GroupOnRow;
@@ -360,7 +360,7 @@ impl View {
         let has_none = task.devices.is_empty() && cores.is_empty();
         let is_uncounted = !self.policies.count_tasks_of(&job, group);
         if self.facts.rules.is_empty() && has_none && is_flat && is_uncounted {
-            // No rule or policy counts the task, so only amounts change.
+            // No rule or policy counts the task, so only amounts and the job's own count change.
             self.indexes.count_of_job(task.id.job, row, sign);
             let request: SmallVec<[i64; 8]> = match &held {
                 Some(held) => SmallVec::from_slice(held),
@@ -393,8 +393,8 @@ impl View {
         group
     }
 
-    /// Whether the removal of a lifted task breaks the runtime affinity of another task in a row's domains. The cell
-    /// would then reject the release or eviction of the lifted task (see
+    /// Whether removing a lifted task breaks the runtime affinity of another task in the domains of the row's machine.
+    /// The cell would then reject the release or eviction of the lifted task (see
     /// [`TaskRule::RuntimeAffinity`](omega_core::TaskRule::RuntimeAffinity)).
     pub fn leaves_alone(&mut self, row: usize, task: PlacedTask) -> bool {
         if !self.any_runtime_affinity() {

@@ -1,4 +1,4 @@
-//! The reach of a group: the machines that delay scheduling lets it use at present.
+//! The reach of a group: the machines that the group may use at present under delay scheduling.
 //!
 //! A job may wait for its preferred machines. Its scheduler then records the present restriction in the compiled group,
 //! where filters and explanations read it. The placement check ignores the restriction.

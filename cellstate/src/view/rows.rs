@@ -180,7 +180,7 @@ impl Rows {
         }
     }
 
-    /// Records a change of a row that is not one of amounts, but may change decisions.
+    /// Records a change of a row that may change decisions although it changes no amount.
     pub(super) fn touch(&mut self, row: usize) {
         self.columns.touch(row);
     }
@@ -222,8 +222,8 @@ impl Rows {
         before != delta.incarnation
     }
 
-    /// Applies the free amounts, devices and cores of a delta. Returns how often more became free: each machine counts
-    /// once for its amounts, once for its devices, and so on.
+    /// Applies the free amounts, devices and cores of a delta. Returns the number of increases: a machine counts once
+    /// if more of its amounts is free, once if more of its devices is free, and so on.
     pub(super) fn apply(&mut self, delta: &Delta) -> u64 {
         let kinds = self.columns.kinds();
         let mut freed = self.apply_demand_profiles(delta);

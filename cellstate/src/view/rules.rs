@@ -35,8 +35,8 @@ impl View {
         need.rules.as_ref().is_some_and(|rules| self.facts.rules.may_be_runtime_affinity(rules))
     }
 
-    /// Whether a move of a task from one row to another preserves runtime affinity. The moved task must still serve
-    /// every task that would lack its runtime affinity without it.
+    /// Whether a move of a task from one row to another preserves runtime affinity. The moved task must still satisfy
+    /// the runtime affinity of every task that needs it.
     #[must_use]
     pub fn keeps_runtime_affinity(&self, need: &Need, (from, to): (usize, usize)) -> bool {
         let Some(rules) = &need.rules else { return true };
@@ -51,7 +51,7 @@ impl View {
         self.facts.rules.counter(wish.tracker).map(WishCounts)
     }
 
-    /// The attraction of machines for a task, in a form that is fast to evaluate on many machines.
+    /// The strength with which each machine attracts a task, in a form that is fast to evaluate on many machines.
     #[must_use]
     pub fn draws(&self, need: &Need) -> Draws<'_> {
         let mut draws = Draws::default();
@@ -88,15 +88,15 @@ impl WishCounts<'_> {
     }
 
     /// For each machine of a block, the number of tasks that the spread counts in the machine's domain; 0 if the
-    /// machine has no domain. Tasks on machines that the spread leaves out are not counted, unless each machine is a
-    /// domain.
+    /// machine has no domain. Tasks on machines that the spread leaves out are not counted, unless the spread's domains
+    /// are single machines.
     #[must_use]
     pub fn of_block(&self, block: Block<'_>) -> [u32; BLOCK] {
         self.0.column(block.index(), |count| count.matched)
     }
 }
 
-/// The attraction of machines for a task, by affinity to other tasks. See [`View::draws`].
+/// The strength with which each machine attracts a task, by affinity to other tasks. See [`View::draws`].
 #[derive(Clone, Debug, Default)]
 pub struct Draws<'a> {
     own: SmallVec<[(Counter<'a>, i32); 4]>,

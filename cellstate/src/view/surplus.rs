@@ -1,7 +1,7 @@
 //! Surplus: the part of a placed task's allocation beyond its request. Throttling takes the surplus from the task.
 //!
-//! A resize does not change a task's devices, but the amounts of an allocation include the devices. So a task with
-//! optional devices has no surplus.
+//! The amounts of an allocation include devices, but a resize cannot change a task's devices. So tasks whose group
+//! requests optional devices cannot be throttled, and have no surplus.
 
 use super::placements::Holding;
 use super::{PlacedTask, View};

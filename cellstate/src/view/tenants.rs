@@ -3,7 +3,7 @@
 //!
 //! Deltas contain tenants once some tenant of the cell has a configuration or a limit; until then a view has no
 //! tenants. The values of deltas are stored unchanged. In addition, the view stores the remainder of each tenant's
-//! limit: every decision compares the remainder for the job's tenant and for each tenant above it.
+//! limit: every decision compares the request with the remainder of the job's tenant and of each tenant above it.
 //!
 //! Invariant: `left` of a tenant with a limit is the limit, minus the use in the last delta, minus the view's claims
 //! that this use does not include, plus the amounts of lifted or evicted tasks. Claims and tasks of all tenants below
@@ -77,7 +77,7 @@ impl Known {
         }
     }
 
-    /// The first kind of which less is left than `tasks` tasks claim.
+    /// The first kind of which this many tasks claim more than is left.
     fn short(&self, need: &Need, tasks: i64) -> Option<usize> {
         let (left, request) = (self.left.as_slice(), need.request.as_slice());
         // A fast test for the usual case: enough of every kind is left.
@@ -221,7 +221,8 @@ impl KnownTenants {
         self.limits > 0
     }
 
-    /// Adds a task's claim on its machine and on cluster resources if `sign` is 1, or subtracts it if it is -1.
+    /// If `sign` is 1, takes a task's claim, on its machine and on cluster resources, from what is left to its tenant
+    /// and to each tenant above it; if it is -1, gives it back.
     #[inline]
     pub(super) fn count(&mut self, of: Option<TenantRef>, claim: TenantClaim<'_>, sign: i64) {
         if self.limited() && !self.syncs {
@@ -285,7 +286,7 @@ struct Short<'a> {
     claimed: i64,
 }
 
-/// The amount of a kind that a task claims: on its machine, plus of cluster resources.
+/// The amount of a kind that a task claims, from its machine and from cluster resources together.
 #[inline]
 fn claimed(need: &Need, kind: usize) -> i64 {
     let of_cell = need.cluster_request.as_ref().map(|request| request.get(KindId(kind as u8)));

@@ -21,8 +21,8 @@ pub use omega_client as client;
 #[cfg(feature = "store")]
 pub use omega_store as store;
 
-/// A cell that threads of this process share, the interface of schedulers to a cell, a private copy of the cell's
-/// state, and the errors of calls.
+/// A cell; `CellHandle`, the interface of schedulers to a cell, with its errors; `SharedCell`, which threads of this
+/// process share; and `View`, a private copy of the cell's state.
 pub use omega_cellstate::{Cell, CellHandle, HandleError, SharedCell, View};
 
 /// Amounts of resource kinds.

@@ -21,7 +21,7 @@ class Deltas:
         self._interest = interest
         self._method = _api.Method("SchedulingService", "Sync")
         self._since, self._lineage = 0, 0
-        # A short queue: if the scheduler is slow, the server merges deltas instead.
+        # The queue is short: if the scheduler is slow, the server merges deltas, and the client does not store them.
         self._queue: queue.Queue[Any] = queue.Queue(maxsize=64)
         self._stream: Any = None
         self._ended = threading.Event()

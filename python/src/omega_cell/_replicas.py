@@ -11,7 +11,7 @@ import grpc
 # Deltas and lists come in messages of at most 4 MiB.
 OPTIONS = [("grpc.max_receive_message_length", 8 << 20), ("grpc.enable_retries", 0)]
 
-# Timeout of one attempt; then another replica is tried. The server allows up to 60 s.
+# Timeout of one attempt; then another replica is tried. The server accepts timeouts up to 60 s.
 TRY_S = 5.0
 
 

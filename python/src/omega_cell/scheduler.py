@@ -265,7 +265,7 @@ class Scheduler:
             requests.append(request)
         self._requests[job] = requests
         if not known:
-            # All tasks of a new job are pending, except those in the columns of tasks; they are numbered group by group.
+            # Tasks of a new job are numbered group by group. All are pending, except those in the columns of tasks.
             groups = [at for at, group in enumerate(message.groups) for _ in range(group.count)]
             self._pending.update({(job, index): group for index, group in enumerate(groups)})
 

@@ -94,8 +94,8 @@ impl Walk<'_> {
         Some(enough.next().unwrap_or(first))
     }
 
-    /// Moves the tasks that a move would leave without dependencies. Dependents of the job in the old neighbourhood
-    /// move along, and so do tasks of jobs on which the job depends. Returns false if this is not possible.
+    /// Moves the tasks whose dependencies a move would break: dependents of the job in the old neighbourhood, and tasks
+    /// of jobs on which the job depends. Returns false if this is not possible.
     fn bring_partners(&mut self, task: usize, from: usize, to: usize) -> bool {
         let problem = self.state.problem;
         let job = problem.job[task] as usize;

@@ -187,8 +187,8 @@ impl State<'_> {
         i32::from(self.at[task] == initial) - i32::from(to == initial as usize)
     }
 
-    /// Returns the change of the cost of the largest number of moved tasks of any job. Each entry of `changes` is a job
-    /// and the change of its number of moved tasks.
+    /// Returns the change of the job-move cost, which depends on the largest number of moved tasks in one job. Each
+    /// entry of `changes` is a job and the change of its number of moved tasks.
     fn of_job_moves(&self, changes: [(u32, i32); 2]) -> f64 {
         let weight = self.problem.job_move;
         if weight == 0.0 {

@@ -4,7 +4,7 @@
 
 use crate::instance::{Balance, Instance, Job, Kind, Machine, MoveWeights, Task, Transience};
 
-/// Error in a model or an assignment. One line for the user.
+/// Error in a model or an assignment, shown to the user on one line.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ReadError {
     /// The file ends too early. Restore the missing part.
@@ -224,7 +224,7 @@ pub fn write_assignment(assignment: &[u32]) -> String {
 mod tests {
     use super::*;
 
-    /// Reading an assignment as a model fails: it declares no services, and then refers to one.
+    /// Reads an assignment as a model, which fails: its numbers declare no services, but then refer to one.
     #[test]
     fn a_reference_to_an_empty_list_says_so() {
         let error = read_model("0 0 0 1 1").unwrap_err();

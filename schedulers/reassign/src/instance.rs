@@ -82,7 +82,7 @@ pub struct Balance {
     pub target: i64,
     /// Units of `first` to which `target` refers; at least 1.
     pub per: i64,
-    /// Cost of each missing unit of `second`, multiplied by `per`.
+    /// Cost per missing unit of `second`, where the missing amount is first multiplied by `per`.
     pub weight: i64,
 }
 

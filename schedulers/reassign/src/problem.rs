@@ -23,7 +23,7 @@ const COST_MAX: i128 = 1 << 52;
 /// neighbourhood.
 const TABLE_MAX: usize = 1 << 30;
 
-/// Error in an instance. One line for the user.
+/// Error in an instance, shown to the user on one line.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ProblemError {
     /// A list has the wrong length. Make it as long as expected.
@@ -88,7 +88,7 @@ impl Lists {
     }
 }
 
-/// An instance as columns, checked and fixed during a search.
+/// A checked instance as columns. It does not change during a search.
 #[derive(Clone, Debug)]
 pub struct Problem {
     pub(crate) instance: Instance,
@@ -415,7 +415,7 @@ fn check_lists(instance: &Instance) -> Result<(), ProblemError> {
 
 /// Checks that no assignment can cost more than [`COST_MAX`].
 ///
-/// The cost is bounded as if one machine had all use, all machines were free, and all tasks were moved.
+/// The bound adds up three worst cases: one machine has all use, all machines are free, and all tasks are moved.
 fn check_costs(instance: &Instance) -> Result<(), ProblemError> {
     let wide = |value: i64| i128::from(value);
     let mut most = 0_i128;

@@ -57,7 +57,7 @@ struct Round {
 }
 
 /// The rounds. The first round decides which tasks share machines. Each later round starts colder, from the best
-/// assignment so far, and reduces costs that are small at first, such as the costs of moves.
+/// assignment so far, and reduces the smaller costs, such as those of moves.
 const ROUNDS: [Round; 3] = [
     Round { end: 0.85, hot: 8.0, cold: 2e-2 },
     Round { end: 0.93, hot: 2e-2, cold: 2e-4 },

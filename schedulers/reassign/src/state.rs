@@ -11,13 +11,13 @@ use crate::problem::{LANE, Lane, Problem, ProblemError};
 pub struct Costs {
     /// Cost of use above safety levels.
     pub load: i64,
-    /// Cost of free amounts for which another kind has too little free.
+    /// Cost of imbalance: too little of one kind is free for the free amount of another.
     pub balance: i64,
-    /// Cost of moved tasks, by task.
+    /// Cost of moves that depends on the task: the move costs of the moved tasks.
     pub task_moves: i64,
     /// Cost of the largest number of moved tasks of any job.
     pub job_moves: i64,
-    /// Cost of moved tasks, by their old and new machines.
+    /// Cost of moves that depends on the old and new machines of the moved tasks.
     pub machine_moves: i64,
 }
 

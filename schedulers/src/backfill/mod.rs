@@ -51,8 +51,8 @@ const INTERVAL_MS: u64 = 10_000;
 /// Name of the plugin in profiles.
 const NAME: &str = "backfill";
 
-/// Plans for the first pending jobs. Used as a filter, it accepts only the machines that the plans leave to other jobs.
-/// See the head of the file.
+/// Plans for the first pending jobs. Used as a filter, it accepts only machines that a job may use without delaying the
+/// plans of other jobs. See the head of the file.
 ///
 /// Clones share their plans, so each scheduler needs its own instance.
 #[derive(Clone)]

@@ -298,8 +298,8 @@ impl<'a> Search<'a> {
     /// Returns the next time at which the number of tasks that can begin on a machine may change; `None` if there is
     /// none.
     ///
-    /// Room changes when a task leaves, or a plan begins or ends. On a machine with plans, it also changes one run time
-    /// before each of these times, because tasks that begin from then on still run at the change.
+    /// Room changes when a task leaves, or a plan begins or ends. On a machine with plans, it may also change earlier,
+    /// by the job's expected run time: a task that begins from then on still runs at one of these times.
     fn next_change(&self, place: &Place, after_ms: u64, parts: &[Part]) -> Option<u64> {
         let times = place.timeline.as_ref()?.times();
         if !self.holds.contains_key(&place.row) {

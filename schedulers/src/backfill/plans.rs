@@ -38,9 +38,9 @@ pub struct BackfillFigures {
     pub backfilled: u64,
     /// Number of jobs that had a plan and then got all their machines.
     pub started: u64,
-    /// Number of those jobs that got their machines later than first planned.
+    /// Number of started jobs that got their machines later than first planned.
     pub late: u64,
-    /// Total delay of those late jobs, in milliseconds.
+    /// Total delay of all late jobs, in milliseconds.
     pub late_ms: u64,
 }
 
@@ -106,7 +106,7 @@ pub(crate) struct Plans {
 enum Bound {
     /// The plans of all other jobs.
     AllBut(JobId),
-    /// The plans of the first jobs, as many as given.
+    /// The plans of this many first jobs.
     First(usize),
 }
 

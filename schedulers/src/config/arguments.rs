@@ -88,12 +88,12 @@ impl Serialize for KindName {
 #[serde(deny_unknown_fields, expecting = "a table")]
 pub(super) struct NoArguments {}
 
-/// Kinds that count, with their weights.
+/// Kinds that a score uses, with their weights.
 #[derive(Clone, Debug, Deserialize)]
 #[cfg_attr(feature = "schema", derive(JsonSchema))]
 #[serde(deny_unknown_fields, expecting = "a table")]
 pub(super) struct Resources {
-    /// The kinds that count, each with a weight; the score is their weighted mean.
+    /// The kinds that the score uses, each with a weight; the score is their weighted mean.
     #[serde(default = "cpu_and_memory", deserialize_with = "few_kinds")]
     #[cfg_attr(feature = "schema", schemars(length(min = 1, max = SCORED_KINDS_MAX)))]
     kinds: Vec<KindWeight>,

@@ -17,8 +17,8 @@ pub(super) fn plugin() -> Plugin {
         .about("Tasks with preferred machines wait a bounded time for one of them, then for one in the same rack.")
 }
 
-/// Default wait for a preferred machine, in milliseconds. A machine with twenty tasks that run for a minute each has
-/// room for a new task every three seconds.
+/// Default wait for a preferred machine, in milliseconds. In this time, a machine with twenty tasks that run for a
+/// minute each gets room for a new task.
 fn machine_wait() -> u32 {
     3000
 }

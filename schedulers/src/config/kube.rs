@@ -142,7 +142,7 @@ struct Fit {
     /// Scoring strategy by usage.
     #[serde(default)]
     strategy: FitStrategy,
-    /// The kinds that count, each with a weight.
+    /// The kinds that the score uses, each with a weight.
     #[serde(default = "cpu_and_memory", deserialize_with = "different_kinds")]
     #[cfg_attr(feature = "schema", schemars(length(min = 1)))]
     kinds: Vec<KindWeight>,
@@ -262,7 +262,7 @@ impl Balance {
 #[serde(deny_unknown_fields, expecting = "a table")]
 #[cfg_attr(feature = "schema", schemars(rename = "neighbours"))]
 struct Neighbours {
-    /// Weight of a required affinity of a running task for the task to be placed.
+    /// Weight of a running task's required affinity that selects the task to be placed.
     #[serde(default = "one", deserialize_with = "up_to_a_hundred")]
     #[cfg_attr(feature = "schema", schemars(range(min = 0, max = 100)))]
     required_weight: u32,
@@ -311,7 +311,7 @@ struct Required {
     required: Vec<Labelled>,
 }
 
-/// Preferences for machines of all tasks of the profile, in addition to their own.
+/// Preferences of all tasks of the profile for machines, in addition to the tasks' own preferences.
 #[derive(Clone, Debug, Deserialize)]
 #[cfg_attr(feature = "schema", derive(JsonSchema))]
 #[serde(deny_unknown_fields, expecting = "a table")]

@@ -65,7 +65,7 @@ impl<'a> Reader<'a> {
         }
         self.one_order(table)?;
         let base = table.base.scores();
-        // The sum includes all scores of the base, even disabled ones, whose weights are small.
+        // The sum includes even the disabled scores of the base: their weights are too small to matter.
         let mut sum = base.iter().map(|(_, weight)| weight).sum();
         let mut added = Vec::with_capacity(table.score.len());
         for (index, ScoreTable { plugin, weight, .. }) in table.score.iter().enumerate() {

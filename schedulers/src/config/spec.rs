@@ -71,8 +71,7 @@ impl ProfileSpec {
     /// Binds the profile for a cell whose tasks may have volumes: the base `kube` then includes the filters for
     /// volumes.
     ///
-    /// A profile of [`ProfileSpec::bind`] has no such filters. Tasks with volume claims are then placed only by
-    /// profiles that ignore volumes.
+    /// A profile of [`ProfileSpec::bind`] has no such filters, and places tasks without regard to their volume claims.
     ///
     /// # Errors
     /// As for [`ProfileSpec::bind`].

@@ -38,7 +38,7 @@ fn hour() -> u32 {
 #[cfg_attr(feature = "schema", derive(JsonSchema))]
 #[serde(deny_unknown_fields)]
 struct Steps {
-    /// Span of a job's expected run time for which one younger job may overtake the job, in milliseconds.
+    /// Step in milliseconds: for each such step of its expected run time, a job may be overtaken by one younger job.
     #[serde(default = "minute")]
     #[cfg_attr(feature = "schema", schemars(range(min = 1)))]
     step_ms: u32,

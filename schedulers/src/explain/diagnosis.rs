@@ -34,12 +34,12 @@ pub struct Diagnosis {
     /// For each filter of the profile that applies to the task: its name, and the number of machines that it rejects. A
     /// machine is counted for the first filter that rejects it.
     pub removed: Vec<(&'static str, usize)>,
-    /// The machines nearest to feasible. Machines that lack only room come first, then machines with fewer other
-    /// obstacles. If these are equal, the machine with the smaller shortage comes first. A shortage is the largest
-    /// missing share of a requested amount.
+    /// The infeasible machines with the fewest obstacles other than room. Of two machines with equally many, the one
+    /// with the smaller shortage comes first. A shortage is the largest missing share of a requested amount.
     pub nearest: Vec<Miss>,
-    /// Single changes that would help. More room comes first, then the other changes by the number of machines that
-    /// each change makes feasible.
+    /// Single changes that would help. The remedy for a lack of room comes first ([`Remedy::Room`] or
+    /// [`Remedy::LargerMachine`]). The other changes are ordered by the number of machines that each makes feasible,
+    /// the largest number first.
     pub remedies: Vec<Remedy>,
 }
 

@@ -2,8 +2,8 @@
 //! would help.
 //!
 //! [`explain`] counts one reason for each machine, which is fast enough for a report of all pending jobs. [`diagnose`]
-//! finds *all* obstacles of each machine: if a machine has only one obstacle, its removal would make the machine
-//! feasible. Both return typed values; `text.rs` converts them to text.
+//! finds *all* obstacles of each machine: removing the only obstacle of a machine would make the machine feasible. Both
+//! return typed values; `text.rs` converts them to text.
 
 mod diagnosis;
 mod obstacle;
@@ -32,7 +32,8 @@ pub struct Explanation {
     /// Rejected machines by reason, the most frequent first. A machine that is short of several kinds is counted for
     /// each of them.
     pub refused: Vec<(Reason, usize)>,
-    /// For each filter of the profile beyond the cell's check: its name, and the number of machines that it rejects.
+    /// Filters that the profile adds to the cell's check: the name of each, and the number of machines that it rejects.
+    /// The filter that rejects the most comes first.
     pub filtered: Vec<(&'static str, usize)>,
 }
 
@@ -81,7 +82,7 @@ fn of_the_cell(tasks: &Tasks<'_>) -> Option<Reason> {
     exhausted.or_else(|| over.map(|lack| Reason::QuotaExceeded(lack.kind)))
 }
 
-/// Returns the kinds of which the machine in a row has too little free for a task.
+/// Returns the resource kinds that the machine in this row lacks: less is free than a task requests.
 fn short_kinds(tasks: &Tasks<'_>, row: usize) -> impl Iterator<Item = KindId> {
     let view = tasks.view;
     let requests = (0..).map(KindId).zip(&tasks.need.request);

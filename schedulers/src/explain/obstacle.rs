@@ -1,7 +1,7 @@
 //! All obstacles of a machine for a task, not only the first one.
 //!
-//! The obstacles are in the order of the cell's check and use the same data. A test compares both: a machine has no
-//! obstacle exactly if the cell's check and the profile accept the task there.
+//! The obstacles are in the order of the cell's check and use the same data. A test compares them with the check: a
+//! machine has no obstacle exactly if the cell's check and the profile accept the task there.
 
 use crate::plugin::{Filter, Tasks};
 use crate::plugins::{missing_of_cell, why_held_back, why_reserved};
@@ -16,7 +16,7 @@ pub enum Obstacle {
     Cell {
         /// The resource kind.
         kind: KindId,
-        /// Amount of the claim that is missing, in the kind's unit.
+        /// Amount that the cell lacks for the task's request, in the kind's unit.
         missing: u64,
     },
     /// A tenant's quota leaves too little for the task, on every machine.
@@ -31,14 +31,14 @@ pub enum Obstacle {
     Taints(Vec<Taint>),
     /// The machine is reserved. The text is a clause that gives the tenants and the time.
     Reserved(String),
-    /// Batch tasks have used up their share of the machine for this hour. The text is a clause with the end of the
-    /// peak.
+    /// Batch tasks have used up their share of the machine for this hour. The text is a clause that gives the end of
+    /// the peak hours.
     Peak(String),
     /// Too little of a kind is free.
     Room {
         /// The resource kind.
         kind: KindId,
-        /// Amount of the request that is missing, in the kind's unit.
+        /// Amount that the machine lacks for the task's request, in the kind's unit.
         missing: u64,
     },
     /// Too few devices have enough free capacity.
@@ -53,8 +53,8 @@ pub enum Obstacle {
     },
     /// A rule about other tasks rejects the machine. Only the first violated rule of each family of rules is given.
     Rule(Reason),
-    /// A filter of the profile, beyond the cell's check, rejects the machine. Filters are called only for machines that
-    /// the cell's check accepts, so this is always the only obstacle.
+    /// A filter that the profile adds to the cell's check rejects the machine. Filters are called only for machines
+    /// that the cell's check accepts, so this is always the only obstacle.
     Filter(&'static str),
     /// A filter of the profile rejects the machine and gives a reason.
     Told {

@@ -101,8 +101,8 @@ pub enum Remedy {
         /// Shortage that the nearest machine would have if it were empty.
         shortage: Shortage,
     },
-    /// Removal of an obstacle that is the only one of some machines: the task tolerates their taints or does not
-    /// require their labels, or they stop draining.
+    /// Removal of the only obstacle of some machines. For example, the task tolerates their taints or no longer
+    /// requires their labels, or the machines stop draining.
     Lift {
         /// The obstacle, which is never a lack of room.
         obstacle: Obstacle,

@@ -58,7 +58,7 @@ pub fn describe_remedy(remedy: &Remedy, view: &View) -> String {
     }
 }
 
-/// Returns a clause for a change that removes an obstacle, for machines with no other obstacle.
+/// Returns a clause that describes the removal of an obstacle, the only obstacle of some machines.
 fn change(obstacle: &Obstacle, kinds: &Kinds) -> String {
     match obstacle {
         Obstacle::Draining => "if draining machines took tasks again".to_owned(),

@@ -15,7 +15,7 @@ use std::collections::BTreeSet;
 pub(crate) enum Reply {
     /// The cell checked the transaction.
     Judged(Commit),
-    /// The transaction was not checked and changed nothing, or the next sync brings its results.
+    /// The transaction was not checked and changed nothing, or it was checked and the next sync brings its results.
     Dropped(HandleError),
 }
 
@@ -26,7 +26,8 @@ pub(crate) struct Session {
     pub(crate) task_index: TaskIndex,
     pub(crate) totals: Totals,
     unknown: Option<Transaction>,
-    /// Jobs whose compiled data in the view is outdated. The data is kept while claims may be unanswered.
+    /// Jobs whose compiled data in the view is outdated. The data is kept until the cell has answered all claims of the
+    /// session.
     stale: BTreeSet<JobId>,
 }
 

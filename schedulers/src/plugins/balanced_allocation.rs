@@ -54,7 +54,7 @@ impl Score for BalancedAllocation {
     }
 }
 
-/// Writes the scores of a block by two kinds, with vector instructions.
+/// Computes the scores of a block for two kinds, with vector instructions.
 struct OfTwo<'a> {
     usages: (Usage<'a>, Usage<'a>),
     scores: &'a mut [i32; BLOCK],
@@ -78,8 +78,7 @@ fn gain(with: i32, without: i32) -> i32 {
     (50 + ((50 + with - without) >> 1)) * POINT
 }
 
-/// The points for a deviation, rounded down. The constant is 2^52: in the sum, the low bits of the double are the whole
-/// part.
+/// The points for a deviation, rounded down. After 2^52 is added, the low bits of the double are the integer.
 #[inline(always)]
 fn points(deviation: f64) -> i32 {
     let points = ((1.0 - deviation) * 100.0).floor() + 4_503_599_627_370_496.0;
@@ -105,7 +104,7 @@ fn of_two(a: &Usage<'_>, b: &Usage<'_>, lane: usize) -> i32 {
     gain(with, without)
 }
 
-/// The score by any number of kinds.
+/// The score for any number of kinds.
 fn of_all(usages: &[Usage<'_>], lane: usize) -> i32 {
     let there = || usages.iter().filter(|usage| usage.capacity[lane] > 0);
     let with = there().map(|usage| share(usage.with(lane), usage.capacity[lane]));

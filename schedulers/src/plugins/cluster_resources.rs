@@ -17,7 +17,7 @@ impl Filter for CellWide {
         "cluster_resources"
     }
 
-    /// A claim on any machine reduces the amount.
+    /// A claim on any machine reduces the amount of the cluster resource that is left.
     fn reads(&self) -> Reads {
         Reads::OTHER_MACHINES
     }

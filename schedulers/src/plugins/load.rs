@@ -53,8 +53,8 @@ impl HalfLife {
         }
     }
 
-    /// Weights of the load reports of some machines of a block. If all reports have one time, the weight is computed
-    /// once.
+    /// Weights of the load reports of some machines of a block. If all reports have the same time, the weight is
+    /// computed only once.
     fn weights(self, now_ms: u64, at_ms: &[u64; BLOCK], among: u64) -> [i64; BLOCK] {
         let mut weights = [0; BLOCK];
         let (mut last, mut weight) = (NEVER, 0);

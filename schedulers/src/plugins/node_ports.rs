@@ -19,7 +19,7 @@ impl Filter for NodePorts {
         Reads::DESCRIPTION | Reads::OTHER_MACHINES
     }
 
-    /// Ports that the cell chose become free with the amounts of a task that leaves.
+    /// When a task leaves a machine, the ports that the cell chose for it become free together with its resources.
     fn wakes_on(&self) -> Events {
         Events::of(self.reads()) | Events::of(Reads::AMOUNTS)
     }

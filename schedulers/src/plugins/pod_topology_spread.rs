@@ -93,7 +93,7 @@ fn weight(
     libm::log((domains + 2) as f64)
 }
 
-/// Number of domains with counted machines.
+/// Number of domains of the machines in `placed`.
 fn domains(counts: &WishCounts<'_>, feasible: Feasible<'_>, placed: &[u64]) -> usize {
     let mut seen: Vec<u64> = Vec::new();
     for ((block, _), word) in feasible.blocks().zip(placed) {
@@ -120,12 +120,12 @@ struct Spread<'a> {
 struct Spreads<'a> {
     feasible: Feasible<'a>,
     spreads: SmallVec<[Spread<'a>; 4]>,
-    /// Counted machines of each feasible block.
+    /// For each block of `feasible`, the feasible machines that have a domain for each soft spread.
     placed: Vec<u64>,
 }
 
 impl Spreads<'_> {
-    /// Whether each feasible machine is counted, in the order of the machines.
+    /// For each feasible machine, in the order of the machines: whether it has a domain for each soft spread.
     fn takes_part(&self) -> impl Iterator<Item = bool> + '_ {
         let blocks = self.feasible.blocks().zip(&self.placed);
         blocks

@@ -2,9 +2,10 @@
 //! less than its own.
 //!
 //! The cell checks the same rule at commit (see [`TenantConfig`](omega_core::TenantConfig)): it compares the branches
-//! below the nearest common ancestor. This plugin only chooses the cheapest machine. The cheapest machine is the one
-//! whose most important victim is the least important; of several such machines, the one with the fewest victims.
-//! Uncommitted claims count as used, and uncommitted evictions as freed, as at commit.
+//! of the tenant tree that contain the two tenants, just below the tenants' nearest common ancestor. This plugin only
+//! chooses the cheapest machine. The cheapest machine is the one whose most important victim is the least important; of
+//! several such machines, the one with the fewest victims. Uncommitted claims count as used, and uncommitted evictions
+//! as freed, as at commit.
 
 use crate::events::Events;
 use crate::plugin::Tasks;

@@ -18,8 +18,9 @@ impl Filter for Reservations {
     }
 
     /// Events after which a reservation may accept more tasks. One is the end of a reservation. Another is a change of
-    /// the tenant tree, which may change a reservation's tenants; views receive the tree with quotas. Passing time
-    /// alone only makes a reservation reject more.
+    /// the tenant tree, which may change a reservation's tenants; it counts as a change of quotas, because views
+    /// receive the tree together with the quotas. As time passes without an event, a reservation only rejects more
+    /// tasks.
     fn wakes_on(&self) -> Events {
         let changed = Events::MACHINE_ADDED | Events::MACHINE_CHANGED;
         changed | Events::RESERVATIONS_CHANGED | Events::QUOTA_CHANGED

@@ -177,9 +177,9 @@ fn average<const N: usize>(shares: &[(LeftShare<'_>, f32); N], lane: usize, bett
     })
 }
 
-/// The score of a share, rounded to the nearest integer. The constant is 2^23: in the sum, the low bits of the float
-/// are the whole part. These operations give equal results on every platform, and unlike a conversion they are done for
-/// many lanes at once.
+/// The score of a share, rounded to the nearest integer. After 2^23 is added, the low bits of the float are this
+/// integer. These operations give equal results on every platform, and unlike a conversion they are done for many lanes
+/// at once.
 #[inline(always)]
 fn score_of(share: f32) -> i32 {
     let scaled = share.clamp(0.0, 1.0) * SCORE_MAX as f32 + 8_388_608.0;

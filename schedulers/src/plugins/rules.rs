@@ -19,7 +19,7 @@ impl Filter for TaskRules {
         Reads::DESCRIPTION | Reads::OTHER_MACHINES
     }
 
-    /// Ports that the cell chose become free with the amounts of a task that leaves.
+    /// When a task leaves a machine, the ports that the cell chose for it become free together with its resources.
     fn wakes_on(&self) -> Events {
         Events::of(self.reads()) | Events::of(Reads::AMOUNTS)
     }
@@ -77,8 +77,8 @@ impl Filter for TaskLimits {
     }
 }
 
-/// Returns the machines in `among` that lack the label of a level, if this is the first reason for which a family of
-/// rules rejects them.
+/// Returns the machines in `among` that a family of rules rejects because they lack the label of a topology level. A
+/// machine that breaks another rule first is not included.
 pub(super) fn lacks_place(
     tasks: &Tasks<'_>,
     block: Block<'_>,

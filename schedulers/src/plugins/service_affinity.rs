@@ -146,7 +146,8 @@ impl Ranking for Spread<'_> {
         raw.iter_mut().zip(counts).for_each(|(raw, count)| *raw = i64::from(count));
     }
 
-    /// Doubles are computed in Kubernetes' order. A machine without the label gets no points for it.
+    /// Computes with doubles in the order of operations of Kubernetes, so that rounding is equal. A machine without a
+    /// label gets no points for this label.
     fn normalize(&self, raw: &[i64], scores: &mut [i32]) {
         let total: i64 = raw.iter().sum();
         let mut points = vec![0.0; raw.len()];

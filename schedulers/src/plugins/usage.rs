@@ -98,11 +98,11 @@ impl Usage<'_> {
     }
 }
 
-/// 2^52: if it is added to a smaller number, the low bits of the double are the whole part of that number.
+/// 2^52. If it is added to a smaller number, the low bits of the sum are this number, rounded to an integer.
 const TWO_TO_52: f64 = 4_503_599_627_370_496.0;
 
-/// Converts an amount from 0 to below 2^52 to a double, which is composed of bits. A conversion of 64-bit integers
-/// would not be compiled to vector instructions for older processors.
+/// Converts an amount from 0 to below 2^52 to a double by bit operations. A conversion of 64-bit integers would not be
+/// compiled to vector instructions for older processors.
 #[inline(always)]
 pub(super) fn double(amount: i64) -> f64 {
     f64::from_bits(amount as u64 | TWO_TO_52.to_bits()) - TWO_TO_52
@@ -127,7 +127,7 @@ mod tests {
         fn percent_is_the_integer_quotient(whole in 1i64..1 << 52, part in any::<i64>(), k in 0i64..=100) {
             let part = part.rem_euclid(whole + 1);
             prop_assert_eq!(percent(part, whole), part * 100 / whole);
-            // Test values close to a quotient without remainder.
+            // These values are close to a whole percentage, where a wrong rounding would show.
             let exact = whole / 100 * k;
             for part in [exact - 1, exact, exact + 1] {
                 let part = part.clamp(0, whole);

@@ -19,7 +19,7 @@ use omega_core::{Job, JobId, TaskId, Text};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// Filter: one aspect of the tasks' volumes does not exclude the machine.
+/// Filter for one aspect of volumes: the tasks' volumes do not exclude the machine in this aspect.
 #[derive(Clone, Debug)]
 pub struct VolumeFilter {
     aspect: Aspect,

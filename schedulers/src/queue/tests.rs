@@ -125,7 +125,7 @@ fn a_task_that_two_lists_name_is_taken_once_and_of_its_own_group() {
     let task = |index| TaskId { job: JobId(0), index };
     // The queue assumed that task 1 is of the second group; it is of the first.
     queue.set_task(&change(task(1), TaskState::Pending));
-    // Another scheduler placed task 0, which was then lost.
+    // Task 0 stops being pending, as if another scheduler had placed it, and then becomes pending again.
     queue.set_task(&change(task(0), TaskState::Finished));
     queue.set_task(&change(task(0), TaskState::Pending));
     let mut tasks = Vec::new();

@@ -282,7 +282,7 @@ impl Account {
         self.costs.machine_moves += i128::from(self.between.cost(m.from, m.to) * MOVE) * sign;
     }
 
-    /// Sets the cost of the moved tasks of the job with the most moves, and returns the former cost.
+    /// Sets the cost of job moves ([`Costs::job_moves`]), and returns the former cost.
     pub(super) fn job_moves(&mut self, most: i128) -> i128 {
         std::mem::replace(&mut self.costs.job_moves, most)
     }
@@ -322,7 +322,8 @@ fn capacities(view: &mut View, kinds: usize) -> Vec<i64> {
     rows.flat_map(|row| (0..kinds as u8).map(move |kind| of(row, kind))).collect()
 }
 
-/// Returns the additional cost of moving a task for each running job, from costs that are given by job names.
+/// Returns the additional cost of moving a task, for each running job that `costs` names. `costs` gives these costs by
+/// the names of the jobs.
 fn of_jobs(view: &View, costs: &BTreeMap<Text, u32>) -> HashMap<JobId, i64, FixedState> {
     let mut known = HashMap::default();
     if costs.is_empty() {

@@ -1,10 +1,10 @@
 //! Conversion of a cell to an instance of machine reassignment, which annealing solves. The tasks then move towards the
 //! solution, and each of these moves is checked like any other.
 //!
-//! The instance has the cell's load, balance and move costs, its capacities, and the limits on moves. For each task it
-//! has the machines that the task may use, and anti-affinity between tasks of a job on a machine. Other tasks stay on
-//! their machines: those with any other rule of the cell or of the objectives, and those with devices, exclusive cores,
-//! demand profiles or cluster resources.
+//! The instance has the cell's load, balance and move costs, its capacities, the limits on moves, and the machines that
+//! each task may use. It can also express that tasks of a job must not share a machine. Tasks with any other rule of
+//! the cell or of the objectives stay on their machines; so do tasks with devices, exclusive cores, demand profiles or
+//! cluster resources.
 //!
 //! Amounts are rounded to a millionth of a mean machine, up for tasks and down for machines. So every assignment of the
 //! instance fits in the cell.
@@ -21,11 +21,12 @@ use std::collections::{BTreeMap, HashMap};
 /// Base-2 logarithm of the number of units in a mean machine: the instance counts each kind in such units.
 const UNIT_BITS: u32 = 20;
 
-/// Cost in the instance for a millionth of a mean machine. It is so large that rounding hardly changes ratios of units.
+/// Cost in the instance for a millionth of a mean machine. It is so large that rounding hardly changes the ratios
+/// between the costs of different kinds.
 const SCALE: f64 = 1600.0;
 
-/// Factor of [`SCALE`] that is applied to the two numbers of a balance's ratio. The rest of [`SCALE`] is applied to the
-/// balance's weight.
+/// One of two factors whose product is [`SCALE`]. This one multiplies the two numbers of a balance's ratio, and the
+/// other one multiplies the balance's weight.
 const RATIO: f64 = 16.0;
 
 /// Maximum number of machines for which the instance has costs of moves between each two machines.
@@ -87,8 +88,8 @@ impl Dense {
     }
 }
 
-/// Makes those moves that are possible and reduce the objective. A move is tried alone, and then together with a move
-/// of another task off its target machine.
+/// Makes those moves that are possible and reduce the objective. A move is first tried alone, and then together with a
+/// move that takes another task off the target machine of the first.
 pub(super) fn follow(search: &mut Search<'_>, mut left: Vec<Proposed>) {
     loop {
         let before = left.len();
@@ -256,8 +257,8 @@ impl Units {
     }
 }
 
-/// Returns the machines, with the capacities that are not used by tasks that stay. Machines that accept no tasks have
-/// no capacity for others.
+/// Returns the machines, with the capacities that are not used by tasks that stay. A machine that accepts no tasks has
+/// no capacity in the instance.
 fn machines(
     search: &mut Search<'_>,
     units: &Units,
@@ -323,8 +324,8 @@ fn add_tasks(
                 .get(usize::from(task.group))
                 .is_some_and(|group| !group.rules.tasks.is_empty())
         });
-        // The groups of a job with anti-affinity become a separate job of the instance. The cell's limit on moves per
-        // job still counts all groups of the job, because the limit is checked when moves are made.
+        // Those groups of a job that have anti-affinity become a separate job of the instance. The cell's limit on
+        // moves per job still counts all groups of the job, because the limit is checked when moves are made.
         let next = jobs.len() as u32;
         let job = *jobs.entry((task.id.job, apart)).or_insert_with(|| {
             let sharing =

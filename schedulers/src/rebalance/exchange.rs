@@ -1,8 +1,8 @@
 //! Moves of two tasks that depend on each other: an exchange of machines, and a move that makes room for another.
 //!
-//! Each pair is one transaction, which the cell applies completely or not at all. If a kind is transient, an exchange
-//! needs room on both machines at once. In that case, a task that needs the room of another task moves in the next
-//! wave.
+//! Each pair is one transaction, which the cell applies completely or not at all. If a kind is transient, a moving task
+//! occupies its amount of the kind on both machines, so an exchange needs room on both machines at once. In that case,
+//! a task that needs the room of another task moves in the next wave.
 
 use super::account::Proposed;
 use super::aims::demand::Change;

@@ -16,13 +16,14 @@
 //! A scheduler named `rebalance` considers all jobs, whichever scheduler placed them, and uses the filters of one
 //! profile.
 //!
-//! - [`objective`]: the terms, with [`aims`] for single machines, kinds and jobs; `valuation.rs`: the cost of one machine;
-//!   `account.rs`: the sums, updated with each move.
-//! - [`plan`]: the result of a pass; `budget.rs`, `hold.rs`: moves that are forbidden, or have to wait for the next
-//!   wave.
-//! - `dense.rs`: the cell as an instance of machine reassignment, for annealing.
-//! - `sweep.rs`, `search.rs`, `exchange.rs`: the order of the tasks, the machines for one task, moves of two tasks.
-//! - [`carry`]: the application of a wave; `pursue.rs`: that of a plan, through failures and conflicts.
+//! - [`objective`] has the terms, and [`aims`] the objectives for single machines, kinds and jobs. `valuation.rs`
+//!   computes the cost of one machine. `account.rs` has the sums, which are updated with each move.
+//! - [`plan`] is the result of a pass. `budget.rs` has the bounds of a pass, and `hold.rs` the room that is still
+//!   occupied until the next wave.
+//! - `dense.rs` converts the cell to an instance of machine reassignment, for annealing.
+//! - `sweep.rs` determines the order of the tasks, `search.rs` finds a machine for one task, and `exchange.rs` moves
+//!   two tasks together.
+//! - [`carry`] applies a wave. `pursue.rs` applies a plan, and makes new plans after conflicts.
 
 mod account;
 pub mod aims;

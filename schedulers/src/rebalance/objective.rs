@@ -9,12 +9,12 @@
 //! | misplaced | a million for each task on a machine that would not accept it now, even with enough room |
 //! | load, of each kind | the claimed amount of a machine above its safety level |
 //! | balance | the free amount of one kind without an equal part, or a fixed ratio, of another on the same machine |
-//! | fragments | machines that are neither full nor empty: 4 f (1 - f) million for a claimed part f, a million if it is half |
+//! | fragments | machines neither full nor empty: 4 f (1 - f) million for a claimed part f, so a million for a half |
 //! | crowding | ten thousand for each pair of tasks of one job in one domain |
 //! | in use | a million, or the machine's own cost, for each machine on which something is claimed |
-//! | moves | ten thousand for each moved task, and its largest part of a mean machine |
+//! | moves | for each moved task, ten thousand plus the largest part of a mean machine that it requests of any kind |
 //! | job moves | ten thousand for each moved task of the job with the most |
-//! | machine moves | the cost of each move by its two machines |
+//! | machine moves | for each move, the cost that is given for its two machines |
 //!
 //! Load, balance and the two costs of moves are those of the machine reassignment problem (ROADEF/EURO challenge 2012).
 //! All but crowding and the costs of moves are sums over machines, and each summand depends on one machine alone, so a
@@ -35,8 +35,8 @@ pub const MACHINE: i64 = 1_000_000;
 /// Cost of each pair of tasks of one job in one domain.
 pub const PAIR: i64 = 10_000;
 
-/// Cost of each moved task, added to its part of a mean machine. Also the cost of each moved task of the job with the
-/// most moves.
+/// Fixed cost of each moved task, in addition to the part of a mean machine that it requests. Also the cost of each
+/// moved task of the job with the most moves.
 pub const MOVE: i64 = 10_000;
 
 /// The largest weight. Up to this weight, the weighted cost of a machine stays below 2^60.
@@ -254,11 +254,11 @@ pub struct Costs {
     pub in_use: i128,
     /// Pairs of tasks of a job in one domain.
     pub crowding: i128,
-    /// Moves, each with its part of a mean machine.
+    /// Moved tasks, each with a fixed cost and the part of a mean machine that it requests.
     pub moves: i128,
     /// Moved tasks of the job with the most moves.
     pub job_moves: i128,
-    /// Moves by their pairs of machines.
+    /// Moves, each with the cost that is given for its two machines.
     pub machine_moves: i128,
 }
 

@@ -29,7 +29,7 @@ pub struct Move {
 pub enum Why {
     /// The move reduces the objective; this term has the largest part in the gain.
     Gain(Term),
-    /// The step makes room for a task of the next step.
+    /// The step makes room for a task that moves in the next wave.
     MakesRoom,
 }
 

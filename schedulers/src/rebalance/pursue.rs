@@ -15,8 +15,8 @@ const STEPS_LEAST: u64 = 100_000;
 pub struct Pursuit<'a> {
     /// Maximum number of new plans. A new plan is made if the plan before it had conflicts.
     ///
-    /// A new plan does not anneal. It examines no more pairs of a task and a machine than the first plan did, or than a
-    /// lower bound if that is larger.
+    /// A new plan does not anneal. It may examine as many pairs of a task and a machine as the first plan did, and in
+    /// any case 100,000.
     pub replans: usize,
     /// Called when the cell did not answer, with the number of failures of the current wave so far. Waits, and returns
     /// whether to try again.

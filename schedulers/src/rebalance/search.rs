@@ -4,7 +4,7 @@
 //!   task ─▶ lift it ─▶ filters: words of 64 machines ─▶ cheapest of those that were looked at ─▶ put it back
 //!                                                                  │ a gain
 //!                                                                  ▼
-//!                              lift, claim (the judge), count anew; not smaller: all of it back
+//!                              lift, claim (the view's check), compute the costs; no gain: undo all
 //! ```
 //! The profile's filters and the view's check decide where a task may run, with the task taken off its machine. Only
 //! gains are computed here.
@@ -54,7 +54,7 @@ struct Found {
     best: Option<(usize, i64)>,
     /// Number of feasible machines.
     feasible: usize,
-    /// Number of feasible machines without room for the task before the next wave.
+    /// Number of feasible machines on which moved tasks still occupy the task's room until the next wave.
     held: usize,
     /// Number of further machines that would be feasible, but to which a rule of the objectives forbids the move.
     ruled: usize,
@@ -353,7 +353,7 @@ impl<'a> Search<'a> {
     }
 
     /// Counts moves: their costs, and the domains of their tasks. Reverses this if `sign` is -1. Returns the former
-    /// cost of the job with the most moves.
+    /// cost of job moves ([`Costs::job_moves`]).
     fn count_moves(&mut self, moves: &[Proposed], sign: i128) -> i128 {
         let mut most = self.account.costs().job_moves;
         for m in moves {

@@ -208,7 +208,8 @@ impl Objective {
     /// Returns an upper bound of how much the weighted cost of a machine can fall when a task with this request
     /// arrives.
     ///
-    /// The task takes at most its request of a free kind that is out of balance, and it may fill a half-empty machine.
+    /// The cost can fall for two reasons: the task may fill a half-empty machine, and it takes away free amounts that
+    /// were out of balance, at most its request.
     pub(super) fn arrival_gain_max(&self, request: &[i64]) -> i64 {
         let mut most = MACHINE * i64::from(self.objectives.fragments);
         if self.objectives.balance > 0 {

@@ -77,7 +77,8 @@ impl Course {
         self.late = false;
     }
 
-    /// Whether an answer is settled so late that the turns of jobs that lacked the transaction's room have ended.
+    /// Whether the result being settled arrived after the results of later transactions. Then the jobs that lacked the
+    /// room of this transaction have already ended their turns.
     pub(super) fn is_late(&self) -> bool {
         self.late
     }

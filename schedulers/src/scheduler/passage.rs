@@ -3,7 +3,7 @@
 //!
 //! ```text
 //!   decision ─▶ reserve ─▶ permit ─┬─▶ pre-bind ─▶ the transaction ─▶ post-bind, or unreserve
-//!                                  └─▶ held ─▶ let go, in any later step
+//!                                  └─▶ held ─▶ continued or undone, in any later step
 //! ```
 //!
 //! Each stage handles all claims of a decision before the next stage, so that no machine is prepared for a gang that
@@ -47,7 +47,7 @@ impl Bound {
         Claimed { view, task: self.task, machine: self.machine, job, group }
     }
 
-    /// Returns the claim as a waiting task, without plugins and without a timeout.
+    /// Returns the claim as a waiting task that waits for no plugin and has no timeout.
     fn waits(&self) -> WaitingTask {
         let plugins = SmallVec::new();
         WaitingTask { task: self.task, machine: self.machine, until: Nanos::MAX, plugins }
@@ -118,9 +118,8 @@ struct Way {
 }
 
 impl Way {
-    /// Rejects the remaining claims. The gang is retried after the events that the first rejection waits for. If no
-    /// claim was rejected before, the gang is too small because it lost other tasks; then it is retried after its
-    /// backoff.
+    /// Rejects the remaining claims. The gang is retried after the events that the first rejection names. If no claim
+    /// was rejected before, the gang is too small because it lost other tasks; then it is retried after its backoff.
     fn refuse_rest(&mut self) {
         let first = self.refused.first().map(|(_, (refusal, _))| *refusal);
         let no = (first.unwrap_or(Refused(Events::TIME)), GANG);
@@ -136,7 +135,8 @@ impl Way {
 }
 
 impl Scheduler {
-    /// Calls the plugins for the open claims of a job, from the claim `first` on.
+    /// Calls the plugins for the claims of a job that are in no transaction yet: the open claims of the view from
+    /// position `first` on.
     #[inline(never)]
     pub(super) fn pass(
         &mut self,
@@ -163,8 +163,8 @@ impl Scheduler {
         self.hold(decided.job, spec, way.held);
     }
 
-    /// Calls the plugins of one point for each remaining claim. If this makes a gang too small, the whole gang is
-    /// rejected.
+    /// Calls the plugins of one extension point for each remaining claim. If this makes a gang too small, the whole
+    /// gang is rejected.
     fn stage(
         &mut self,
         way: &mut Way,
@@ -249,7 +249,7 @@ impl Scheduler {
             return;
         }
         let mut claims = Vec::with_capacity(held.len());
-        // The newest claims are held first, because the view finds the newest claims first.
+        // The newest claims are held first, because the view searches its open claims from the newest to the oldest.
         for (claim, waits) in held.into_iter().rev() {
             self.view.hold_claim(claim.task);
             self.queue.hold(claim.task);
@@ -260,7 +260,7 @@ impl Scheduler {
         self.permits.parts.push(Part { job, spec: spec.clone(), claims });
     }
 
-    /// Undoes rejected claims, open or waiting, on the view.
+    /// Undoes rejected claims, whether or not they waited for permits, and removes them from the view.
     fn give_back(
         &mut self,
         spec: &Arc<Job>,
@@ -374,7 +374,7 @@ impl Scheduler {
                 self.give_back(&part.spec, &lost, observer);
                 self.hear_of_own(lost.iter().map(|(claim, _)| claim.machine.slot), now);
                 self.queue.wake(part.job);
-                // The gang may have become smaller, so that its remaining claims suffice now.
+                // The gang may need fewer claims now, so its remaining claims may be enough to continue.
                 self.permits.waiting.look_again();
             }
             if !part.claims.is_empty() {

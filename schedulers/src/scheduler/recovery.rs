@@ -50,7 +50,7 @@ impl SetAside {
     }
 }
 
-/// Prepares an empty view with everything that a profile reads.
+/// Prepares an empty view, so that its syncs bring all data that the profile reads.
 pub(super) fn first_view(view: View, profile: &Profile, settings: &Settings) -> View {
     let interest = Interest::JobsOf(settings.takes.clone(), settings.share);
     let mut view = view.with_interest(interest);

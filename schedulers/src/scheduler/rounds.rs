@@ -11,8 +11,8 @@ const SMALL_TOGETHER: usize = 8;
 
 impl Scheduler {
     /// Asks a cell to wake this scheduler when a round may have something to do. Returns true if the caller has to step
-    /// only after such a call and at [`Step::until`]. Returns false if the handle cannot wake schedulers, or if permits
-    /// come from other threads.
+    /// only after a call of `wake`, and at [`Step::until`]. Returns false if the handle cannot wake schedulers, or if
+    /// permits come from other threads.
     pub fn watch(&self, cell: &(impl CellHandle + ?Sized), wake: Wake) -> bool {
         !self.permits.is_shared() && cell.watch(self.view.interest(), wake)
     }

@@ -10,8 +10,8 @@ use std::sync::Arc;
 impl Scheduler {
     /// Claims machines for tasks of a group within its present locality level.
     ///
-    /// Returns the number of placed tasks, and whether the placement of the group ends with this. If true, all tasks
-    /// are placed, or the other tasks wait for preferred machines.
+    /// Returns the number of placed tasks, and whether the group is finished for now: all tasks are placed, or the
+    /// other tasks wait for preferred machines.
     pub(super) fn place_within_reach(
         &mut self,
         id: JobId,
@@ -26,7 +26,7 @@ impl Scheduler {
         let Some(next) = tasks.get(placed) else { return (placed, true) };
         self.view.set_reach(group, Reach::Anywhere);
         if !self.has_room(*next, group) {
-            // No room is skipped: the job waits for room like any other.
+            // Machines that are not preferred have no room either, so the job waits for room like any other job.
             return (placed, false);
         }
         self.waits.begin(id, now);

@@ -14,7 +14,7 @@ type BySize = BTreeMap<u64, BTreeSet<Text>>;
 /// The free volumes of a class, indexed by the machines that reach them.
 #[derive(Debug, Default)]
 pub(super) struct Free {
-    /// Volumes by the key and the value of a label that each machine that reaches them has.
+    /// Volumes by the key and the value of a label. All machines that reach a volume have such a label.
     by_label: BTreeMap<Text, BTreeMap<Text, BySize>>,
     others: BySize,
 }

@@ -196,7 +196,7 @@ impl<'a> Resolved<'a> {
         far.map_or(Ok(()), |(claim, ..)| refuse(claim, VolumeReason::OutOfReach))
     }
 
-    /// Returns the sources of volumes for the unbound claims, if the task were placed on a machine.
+    /// Returns the sources from which the unbound claims would get volumes if the task were placed on a machine.
     pub(super) fn choices(
         &self,
         machine: &Machine,
@@ -263,8 +263,8 @@ impl<'a> Resolved<'a> {
                 return refuse(name, VolumeReason::UsedByTask);
             }
             let elsewhere = claim.machines.keys().any(|used_on| used_on != machine);
-            // In a mirror, the task may be placed: the controller that attaches volumes waits until the other machine
-            // has released the volume.
+            // In a mirror, the task may be placed although another machine uses the volume: the controller that
+            // attaches volumes waits until that machine has released it.
             let waits = self.catalog.mirrored.is_some();
             if others && elsewhere && modes.is_for_one_machine() && !waits {
                 return refuse(name, VolumeReason::UsedElsewhere);

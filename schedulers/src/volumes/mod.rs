@@ -164,7 +164,7 @@ impl Volumes {
         self.catalog.read().resolve(claims, None).obstacle_everywhere()
     }
 
-    /// Returns the bits of `among` whose machines have no obstacle of one aspect for a task with these claims.
+    /// Returns the bits of `among` whose machines pass the check of one aspect for a task with these claims.
     pub(crate) fn allows<'a>(
         &self,
         (claims, aspect): (&[Text], Aspect),
@@ -212,7 +212,8 @@ impl Volumes {
         self.change_if(|catalog| catalog.runs(task, claims, machine));
     }
 
-    /// Records that a task no longer runs. A reservation that the task has made since then is not affected.
+    /// Records that a task no longer runs. If the task has reserved claims since it ran, the reservation is not
+    /// affected.
     pub fn left(&self, task: TaskId) {
         self.change_if(|catalog| catalog.left(task));
     }

@@ -5,8 +5,8 @@
 //!                  └── unreserve ─▶ gone
 //! ```
 //!
-//! A running task is reported twice: by its scheduler, and by the cell's delta. A delta may also report a task as
-//! pending that is already reserved. So `left` ends only a use that `runs` has begun.
+//! A running task is reported twice: by its scheduler, and by the cell's delta. If a task has just reserved its claims,
+//! a delta may still report the task as pending. So `left` ends only a use that `runs` has begun.
 
 use super::catalog::{Catalog, Held};
 use super::judge::{Choice, VolumeObstacle};

@@ -1,8 +1,8 @@
-//! Events for the thread of a supervisor that makes decisions.
+//! Events for the decision thread of a supervisor.
 
 use std::sync::mpsc::Sender;
 
-/// An event for the thread that makes decisions.
+/// An event for the decision thread.
 #[derive(Debug)]
 pub(crate) enum Happened {
     /// At least one child has ended.

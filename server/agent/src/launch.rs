@@ -26,7 +26,8 @@ pub(crate) const NOT_STARTED: &str = "not-started";
 
 /// Replaces this process with the program of a task. Returns only if this fails.
 pub(crate) fn program(folder: &Path) -> io::Result<()> {
-    // Created now, because the user of the task may not write to the folder. The program does not inherit it.
+    // The file is created now, because the task's user may not write to the folder. The program does not inherit the
+    // open file.
     let mut reason = fs::File::create(folder.join(NOT_STARTED))?;
     let done = read_spec(folder).and_then(|spec| {
         let command = spec.command.clone();

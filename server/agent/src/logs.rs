@@ -64,8 +64,9 @@ pub(crate) struct Writer {
     stream: LogStream,
     bytes_max: u64,
     file: File,
-    /// Bytes of the present file, and the position of its first byte.
+    /// Number of bytes in the present file.
     length: u64,
+    /// Position of the first byte of the present file.
     from: u64,
 }
 

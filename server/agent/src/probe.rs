@@ -55,7 +55,7 @@ fn test(check: &HealthCheck, events: &Sender<Happened>) -> bool {
         Probe::Http { port, path } => {
             status(*port, path, timeout).is_ok_and(|status| (200..400).contains(&status))
         }
-        // The agent replaces names by the numbers of the task's ports.
+        // This never happens, because the agent has replaced the names by the numbers of the task's ports.
         Probe::NamedTcp(_) | Probe::NamedHttp { .. } => false,
         Probe::Command(_) => {
             let (answer, answered) = mpsc::channel();

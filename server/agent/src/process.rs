@@ -269,7 +269,7 @@ impl Driver for ProcessDriver {
                 Cgroup::at(cgroup).remove();
             }
             let _ = fs::remove_dir_all(running.folder.join(spec::WORK));
-            // A task that ended before a poll found it running was started nevertheless.
+            // The task ended before any poll found it running. It was started, so its start is reported, too.
             if !running.is_started && !matches!(exit, Exit::NotStarted(_)) {
                 self.events.push(Event::Started(id.clone()));
             }

@@ -182,8 +182,8 @@ impl Running {
         }
     }
 
-    /// Whether the task runs, or ran before its program was restarted. A restart proves that the task ran only if it
-    /// has no health check: a program with a check may never have been ready.
+    /// Whether the task runs, or ran before its program was restarted. Without a health check, a restart proves that
+    /// the task ran. A program with a health check may never have been ready.
     pub(crate) fn has_run(&self, status: &StatusFile) -> bool {
         status.ready || (status.restarts > 0 && self.spec.health.is_none())
     }

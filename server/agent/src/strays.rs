@@ -116,7 +116,7 @@ impl Task<'_> {
         self.end_once()
     }
 
-    /// Kills the remaining processes of the task, once. Returns the processes that were found before.
+    /// Kills the remaining processes of the task, once. Returns the processes that it found.
     pub(crate) fn end_once(self) -> Vec<i32> {
         if let Some(cgroup) = self.cgroup {
             Cgroup::at(cgroup).kill();

@@ -314,7 +314,7 @@ impl Supervisor {
         }
     }
 
-    /// Returns the reason why the last stage could not become the program. `None` if the exit code is another one, or
+    /// Returns the reason why the last stage could not become the program. `None` if `code` is not [`CANNOT_START`], or
     /// if the stage has recorded no reason.
     fn not_started(&self, code: i32) -> Option<Exit> {
         if code != i32::from(CANNOT_START) {

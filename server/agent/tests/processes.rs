@@ -159,7 +159,7 @@ fn a_task_that_ignores_the_signal_is_killed_after_its_grace() {
 fn what_a_task_leaves_behind_is_killed_with_it() {
     let folder = tempfile::tempdir().unwrap();
     let mut driver = driver(folder.path());
-    // This process is in another session and has another parent, so it would outlive its process group.
+    // The script starts processes in other sessions, which a kill of the program's process group would not end.
     let script = "setsid sh -c 'trap \"\" TERM HUP; sleep 1000 & echo away; wait' & \
                   setsid sleep 1000 & sleep 1000 & wait";
     driver.start(&shell("parent", script)).unwrap();

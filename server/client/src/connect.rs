@@ -152,7 +152,7 @@ impl Connections {
         // These codes may mean that the connection broke. With any other code, the replica has answered.
         let may_never_work = match error.code {
             ErrorCode::OutcomeUnknown | ErrorCode::Unreachable => tries < self.count(),
-            // No retry follows this error, so its cause is looked up after any number of failures.
+            // No retry follows this error, so its cause is always looked up.
             ErrorCode::Internal => true,
             _ => false,
         };

@@ -72,7 +72,7 @@ define_codes! {
     UnknownTask = "UNKNOWN_TASK", NotFound;
     /// The task cannot be adopted, because it is not pending.
     TaskNotPending = "TASK_NOT_PENDING", FailedPrecondition;
-    /// The machine has no devices with enough left for the task to be adopted.
+    /// The machine has no devices with enough free capacity for the task that is to be adopted.
     NoDevicesLeft = "NO_DEVICES_LEFT", FailedPrecondition;
     /// The task has left the machine, or has ended.
     TaskNotThere = "TASK_NOT_THERE", FailedPrecondition;
@@ -121,9 +121,9 @@ define_codes! {
     BadMachine = "BAD_MACHINE", InvalidArgument;
     /// The cores of a machine's NUMA nodes cannot change while a task has exclusive cores.
     CoresInUse = "CORES_IN_USE", FailedPrecondition;
-    /// The machine has too few cores left for the exclusive cores of the task to be adopted.
+    /// The machine has fewer free cores than the exclusive cores of the task that is to be adopted.
     NoCoresLeft = "NO_CORES_LEFT", FailedPrecondition;
-    /// The range of the machine has too few free ports for the task to be adopted.
+    /// The port range of the machine has too few free ports for the task that is to be adopted.
     NoPortsLeft = "NO_PORTS_LEFT", FailedPrecondition;
     /// The calendar of peak hours is invalid. Choose other machines, times or shares.
     BadPeaks = "BAD_PEAKS", InvalidArgument;

@@ -34,7 +34,7 @@ const SETTINGS: u8 = 0x4;
 enum Spoken {
     Tls,
     Plain,
-    /// HTTP/1, in which a cell only serves its web page.
+    /// HTTP/1, which a cell uses only for its web page.
     Web,
 }
 

@@ -1,5 +1,5 @@
-//! Measures the program against the double of the API server: processor time per bound pod, the time to the first binding,
-//! and overcommitted nodes.
+//! Measures the program with a simulated API server: processor time per bound pod, the time to the first binding, and
+//! overcommitted nodes.
 //!
 //! `cargo build --release -p omega-kube && cargo run --release -p omega-kube --example measure`
 

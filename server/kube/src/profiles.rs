@@ -147,7 +147,8 @@ fn document(text: &str) -> Result<Value, String> {
         _ => text,
     };
     serde_saphyr::from_str(text).map_err(|why| {
-        // The first line has the place. Below it, the library shows the lines, and its own functions as remedies.
+        // Only the first line of the message is used: the others quote the file. Its remedies are cut off, because they
+        // name functions and options of the library.
         let why = why.to_string();
         let line = why.lines().next().unwrap_or_default().trim_start_matches("error: ");
         let line = line.split("; use from_").next().unwrap_or(line);

@@ -10,7 +10,8 @@ use std::collections::BTreeMap;
 /// Counters of all schedulers.
 #[derive(Debug, Default)]
 pub(crate) struct Counters {
-    /// The lock is taken to add a group or to copy all. There is at most one entry for each registered scheduler.
+    /// The lock is taken to count a group of transactions, or to copy all counters. There is at most one entry for each
+    /// registered scheduler.
     all: Mutex<BTreeMap<SchedulerId, SchedulerCounters>>,
 }
 

@@ -222,7 +222,7 @@ impl DeltaStream {
     /// Waits for changes. Returns the time since which the reader's state is stale; `None` if only the cell's time has
     /// advanced.
     async fn wait(&mut self) -> Result<Option<Instant>, ApiError> {
-        // A change that was made while the delta was sent may be as old as the delta.
+        // If a change was made while the delta was sent, the reader's state may be stale since the delta was built.
         let was_overtaken = self.versions.has_changed().unwrap_or(false);
         let made = self.sending.take().map(|sending| sending.made);
         let Self { host, versions, now_ms, .. } = self;

@@ -159,7 +159,7 @@ impl Explanations {
     }
 }
 
-/// Builds the question from a request, on the present state.
+/// Builds the question from a request and the present state.
 fn question(host: &Host, request: proto::ExplainJobRequest) -> Result<Question, ApiError> {
     let proto::ExplainJobRequest { job, group, profile } = request;
     host.read(|cell| {

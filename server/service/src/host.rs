@@ -34,10 +34,10 @@ const CATCH_UP: Duration = Duration::from_secs(1);
 /// largest cells need.
 const IMAGE_MAX: Duration = Duration::from_secs(10);
 
-/// Time for which a membership change is retried. A leader counts the voters that respond once per election timeout.
-/// Shortly after a count, it may therefore still reject a change for lack of a quorum.
+/// Time for which a membership change is retried. Once per election timeout, a leader counts the voters that have
+/// responded since its last count. Shortly after a count, it may therefore still reject a change for lack of a quorum.
 const QUORUM_WAIT: Duration = Duration::from_secs(1);
-/// Pause between two attempts of a membership change: some heartbeats.
+/// Pause between two attempts of a membership change: some intervals of heartbeats.
 const QUORUM_PAUSE: Duration = Duration::from_millis(100);
 
 /// Interval at which the publishing thread checks whether it should end, while nothing changes.

@@ -80,7 +80,7 @@ struct Cursor {
     task: u32,
 }
 
-/// The next position, and the message to send before it, if any.
+/// The message to send next, if any, and the position after it.
 struct Step {
     place: Place,
     told: Option<Told>,

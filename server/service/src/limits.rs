@@ -115,7 +115,7 @@ impl Limits {
     }
 }
 
-/// Number of tracked callers at which callers whose burst has refilled are dropped.
+/// Number of tracked callers above which idle callers are dropped, once their burst has refilled.
 const CALLERS_MAX: usize = 4096;
 
 /// Retry delay for a caller that got no slot: several times the duration of most calls.
@@ -308,7 +308,7 @@ fn full(why: &str, pause: Duration) -> ApiError {
 /// A token bucket. Tokens are nanoseconds, so that nothing is lost to rounding.
 #[derive(Debug)]
 struct Bucket {
-    /// Time at which the bucket would have been empty if it filled without bound.
+    /// Time at which the bucket was or will be empty. It has a token for each nanosecond since then, at most `burst`.
     empty_at: Instant,
     /// Cost of one call, as the time to refill it.
     cost: Duration,

@@ -29,8 +29,8 @@ use std::time::{Duration, Instant};
 /// as a full round of turns, unless there are very many connections.
 pub(crate) const HELD_MAX: Duration = Duration::from_secs(1);
 
-/// Maximum number of calls that arrive with one read of a connection. A read has room for some hundred small calls, and
-/// a connection may have no more streams (`connection_streams`).
+/// Number of calls that one read of a connection is expected to bring at most: about as many small calls as fit in a
+/// read, and as many streams as a connection may have by default (`connection_streams`).
 const PIECE_CALLS: usize = 128;
 
 /// Slots of calls. Clones share them.
@@ -295,7 +295,7 @@ mod tests {
     }
 
     proptest! {
-        /// In random sequences, no connection waits while a slot is free and no connection has the turn.
+        /// In random sequences, whenever a slot is free and no connection has the turn, no connection waits.
         #[test]
         fn nobody_waits_unschedulable(steps in proptest::collection::vec((0..4_u8, 0..6_usize), 1..200)) {
             let lane = Lane::new(8);

@@ -16,7 +16,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 use usage::Usage;
 
-/// The log, and the report.
+/// Arguments: the log to read, and the report to print.
 #[derive(Debug, Args)]
 #[command(
     after_help = "Examples:\n  omega accounting r1\n  omega accounting r1 --last 24h --per tenant\n  \

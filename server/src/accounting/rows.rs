@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::ops::Range;
 
-/// One row for each of these in an hour.
+/// The subject of a row: each hour has one row for each job, or one for each tenant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(super) enum Per {
     /// A job.

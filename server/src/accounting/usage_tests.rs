@@ -66,7 +66,7 @@ fn compare(seed: u64, window: Range<u64>) -> BTreeMap<Key, Sums> {
     usage.observe(&cell);
     let (mut old, mut then) = (tasks(&cell), cell.now_ms());
     for step in 0..200 {
-        // Random histories rarely advance the time.
+        // Random histories rarely advance the time, so every third step does.
         let command = match step % 3 {
             0 => omega_core::Command::Expire { now_ms: then + seed % 23 },
             _ => generator.next(&reference),

@@ -110,7 +110,7 @@ pub(crate) enum AgentError {
     /// The request for the cell's resource kinds failed. Start the cell.
     #[error(transparent)]
     Ask(#[from] AskError),
-    /// The operating system has no threads or signals left.
+    /// The operating system refused a resource, such as a thread or a file.
     #[error("the operating system refused a thread, a file or another resource: {0}")]
     System(#[from] io::Error),
     /// The folder cannot be used. Choose another one, or correct its permissions.

@@ -1,4 +1,4 @@
-//! The agent's note in each task's folder. A restarted agent reads the note to find the task of the cell to which a
+//! The agent's note in each task's folder. A restarted agent reads the note to learn to which of the cell's tasks a
 //! running process belongs.
 
 use omega_agent::FoundTask;
@@ -16,7 +16,7 @@ pub(super) struct Note {
     pub(super) machine: MachineId,
     request: Amounts,
     devices: Vec<u32>,
-    /// Number of cores of each node.
+    /// Number of the task's exclusive cores on each NUMA node.
     cores: Vec<u32>,
     /// Numbers of the task's ports; empty in notes of older agents.
     #[serde(default)]

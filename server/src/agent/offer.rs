@@ -29,7 +29,8 @@ pub(super) fn machine(args: &AgentArgs, found: &Found, kinds: &Kinds) -> Machine
     machine
 }
 
-/// The cores of each NUMA node that tasks may use exclusively; none if less cpu is offered than the machine has.
+/// Per NUMA node, the number of cores that tasks may use exclusively; none if the agent offers less cpu than the
+/// machine has.
 fn nodes(found: &Found, cpu_millis: u64) -> NodeCores {
     let counts = found.nodes.iter().take(NUMA_NODES_MAX);
     let counts = counts.map(|cores| (cores.len() as u64).min(CORES_PER_NODE_MAX.into()) as u16);

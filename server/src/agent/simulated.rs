@@ -16,11 +16,13 @@ use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
-/// Maximum number of concurrent registrations. It is high enough to fill the entries of a log.
+/// Maximum number of concurrent registrations. Concurrent registrations share log entries, and this number is enough to
+/// fill them.
 const REGISTER_AT_ONCE: usize = 128;
 
-/// Machines per rack, and number of zones.
+/// Machines per rack.
 const RACK: u32 = 40;
+/// Number of zones.
 const ZONES: u32 = 3;
 
 /// Default cores and gibibytes of memory of a machine.

@@ -109,8 +109,8 @@ impl Simulation {
         self.changed.insert(key.0);
     }
 
-    /// Begins the termination of a task. The termination takes from 20 to 119 percent of the grace period. Above 100
-    /// percent, the cell kills the task first.
+    /// Begins the termination of a task. The termination takes from 20 to 119 percent of the grace period. A task that
+    /// would take more than 100 percent is killed by the cell before it ends.
     pub(super) fn end(&mut self, key: (MachineId, TaskId), grace_ms: u32, now_ms: u64) {
         let percent = 20 + (self.chance(key) >> 16) % 100;
         let at = now_ms.saturating_add(u64::from(grace_ms) * percent / 100);

@@ -98,7 +98,7 @@ pub(super) async fn run(args: &AgentArgs, ready: Ready) -> Result<(), AgentError
 enum Ended {
     /// The machine was removed from the cell, or another agent manages it.
     Detached,
-    /// The connection has ended, together with its runtime.
+    /// The connection to the cell has ended, because its runtime has stopped.
     Agent,
 }
 
@@ -122,8 +122,8 @@ struct Worker {
     limits: Limits,
     /// Tasks by their name in the driver, which is also the name of their folder.
     tasks: BTreeMap<String, Held>,
-    /// Tasks to start later: after the end of their earlier run on this machine, and after the delay that follows a
-    /// loss.
+    /// Tasks to start later: after their earlier run on this machine has ended, and after the delay that follows the
+    /// loss of their supervisor.
     waiting: BTreeMap<String, Task>,
     losses: Losses,
     /// The last reported load.
@@ -215,7 +215,7 @@ impl Worker {
         !self.tasks.is_empty() || !self.waiting.is_empty()
     }
 
-    /// Kills tasks of an earlier machine with this name. The cell has placed these tasks elsewhere since then.
+    /// Kills tasks of a removed machine that had this name. The cell has since placed them elsewhere.
     fn end_those_of_others(&mut self, id: MachineId) {
         for (name, held) in &mut self.tasks {
             if held.note.machine != id {
@@ -233,7 +233,8 @@ impl Worker {
                 let waiting = self.waiting.remove(&name);
                 let Some(held) = self.tasks.get_mut(&name) else {
                     if let Some(waiting) = waiting.filter(|_| grace_ms > 0) {
-                        // The start of the task was delayed after a loss, so nothing has to be stopped.
+                        // The task does not run: its start is delayed, because its supervisor was lost. So nothing has
+                        // to be stopped.
                         self.agent.report(waiting.machine, task, TaskReport::Finished);
                     }
                     return;

@@ -26,7 +26,7 @@ pub(crate) fn named(text: &str) -> Result<Named, String> {
 }
 
 impl Named {
-    /// The amount, with its place in errors and its kind. The place consists of the flag and the kind.
+    /// The text that names the amount in error messages (the flag and the kind), the kind, and the amount.
     pub(crate) fn by(&self, flag: &str) -> (String, String, &Amount) {
         (format!("{flag} {}", self.kind), self.kind.clone(), &self.amount)
     }
@@ -53,7 +53,7 @@ pub(crate) struct AmountArgs {
 }
 
 impl AmountArgs {
-    /// The given amounts, each with its place in errors and the name of its kind.
+    /// The given amounts. Each comes with the text that names it in error messages, and with the name of its kind.
     pub(crate) fn named(&self) -> Vec<(String, String, &Amount)> {
         let short = [
             ("cpu", &self.cpu),

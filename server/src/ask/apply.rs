@@ -19,7 +19,7 @@ use omega_workload::words::plural;
 use serde::Serialize;
 use std::path::PathBuf;
 
-/// The file, and how far to go.
+/// Arguments: the file, and whether to apply it, to print the changes only, or also to wait.
 #[derive(Debug, Args)]
 pub(crate) struct ApplyArgs {
     /// File with a job, or with several jobs as `[[job]]` (TOML or JSON; docs/cli.md describes the fields). `-` is

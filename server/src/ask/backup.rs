@@ -50,8 +50,8 @@ pub(crate) struct BackupShape {
     bytes: u64,
     machines: usize,
     jobs: usize,
-    /// State hash that any replica of the cell has after the same log entry. The version does not identify this entry,
-    /// because some entries change the state without a new version.
+    /// State hash of the backup. Every replica of the cell has this hash after the last log entry that the backup
+    /// includes. The version does not identify that entry, because some entries change the state without a new version.
     state_hash: String,
 }
 

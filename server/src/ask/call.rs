@@ -35,8 +35,7 @@ pub(super) struct Caller {
     connections: Connections,
     cell: String,
     timeout: Duration,
-    /// Whether no message about a failed connection is needed, because it was printed already, or is reported
-    /// elsewhere.
+    /// Whether a failed connection was already reported to the user, or is reported elsewhere.
     has_told: AtomicBool,
 }
 
@@ -132,7 +131,7 @@ impl Caller {
             let others = tries + 1 < self.connections.count() as u32;
             let mut why = self.connections.explain(&connection, why, tries as usize).await;
             if why.code == ErrorCode::Tls && others {
-                // The certificates may be right for another replica.
+                // TLS fails with this replica, but may succeed with another one.
                 self.connections.leave(&connection);
                 tries += 1;
                 continue;

@@ -1,4 +1,4 @@
-//! `omega cell`: identity and use of a cell.
+//! `omega cell`: identity of a cell, and usage of its resources.
 
 use super::shape::{self, ByKind, MemberShape};
 use super::show::{self, Align, columns, facts};

@@ -59,14 +59,15 @@ pub(crate) enum AskError {
          `omega quota clear` to remove all limits"
     )]
     NoLimit,
-    /// The transaction number is too far ahead. Choose a number near the next one, so that earlier results are kept.
+    /// The transaction number is so far ahead that unused numbers from `next` on would expire. Choose a number from
+    /// `next` to `most`.
     #[error("--id {number}: must be from {next}, the next number, to {most}")]
     NumberAhead {
         /// The given value.
         number: u64,
         /// The next number.
         next: u64,
-        /// The highest number with which the earlier results are kept.
+        /// The highest number after which `next` is still usable.
         most: u64,
     },
     /// Some items conflicted. A conflict is a result, which is printed, but the request was not fulfilled.
@@ -134,7 +135,7 @@ pub(crate) enum AskError {
     /// The underlying error.
     #[error(transparent)]
     Output(#[from] OutputError),
-    /// The operating system has no threads left.
+    /// The operating system refused a thread or another resource.
     #[error("the operating system refused a thread or another resource: {0}")]
     System(io::Error),
     /// The cell rejects the request. The message has the remedy, and the code is for programs.

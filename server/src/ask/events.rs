@@ -16,10 +16,10 @@ use serde::Serialize;
 /// Number of events that `task get` and `machine get` print.
 pub(super) const FEW: u32 = 10;
 
-/// Number of latest events of a job among which a failure is searched.
+/// Number of a job's latest events in which a failure is looked for.
 const FAILURES_AMONG: u32 = 100;
 
-/// The job, and how many events.
+/// Arguments: the job, and the number of its events.
 #[derive(Debug, Args)]
 pub(crate) struct HistoryArgs {
     /// Name of the job.

@@ -33,7 +33,7 @@ pub(crate) struct ExplainArgs {
     ask: AskArgs,
 }
 
-/// Options of a served cell from the environment, for commands with options of their own.
+/// Options for calling a served cell, read from the environment, for commands that have no flags for them.
 #[derive(Debug, Parser)]
 struct Environment {
     #[command(flatten)]

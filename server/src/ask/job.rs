@@ -539,7 +539,7 @@ mod tests {
         let groups_in_change = vec![group(2, 1000, 0), group(0, 500, 1), group(1, 2000, 2)];
         let table = "GROUP  COUNT  VERSIONS                      EACH\nmain       3  2 (version 0), 1 (version 2)  2 cpu\n";
         assert_eq!(shown(groups_in_change, group(3, 2000, 0)), table);
-        // Back at the first version, which is the older one.
+        // The job has returned to its first version, which is older than the other.
         let groups_after = vec![group(3, 1000, 0), group(0, 2000, 1)];
         let table = "GROUP  COUNT  EACH\nmain       3  1 cpu\n";
         assert_eq!(shown(groups_after, group(3, 1000, 0)), table);

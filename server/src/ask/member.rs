@@ -143,7 +143,8 @@ impl Asked {
     }
 }
 
-/// Time since the last contact below which a replica counts as reachable: several heartbeats of raft.
+/// Limit of the time since the last contact: a replica with a more recent contact counts as reachable. The limit is
+/// several heartbeats of raft.
 const HEARD_MS: u64 = 2000;
 
 /// Time since the last contact with a replica, in words.
@@ -186,7 +187,7 @@ fn change(ask: &AskArgs, steps: Vec<Step>) -> Result<(), AskError> {
     let told = caller.call(&request, |channel, request| async move {
         CellServiceClient::new(channel).change_members(request).await
     })?;
-    // The comparison does not include the leader and the reachability of replicas.
+    // The response names no leader, and does not show which replicas are reachable.
     let now = by_leader(&caller)?.unwrap_or_default();
     let mut changed = proto::Members { all: told.members, ..now.clone() };
     for member in &mut changed.all {

@@ -112,7 +112,7 @@ impl AskArgs {
     }
 }
 
-/// Requests the resource kinds of a cell, with a timeout of many elections.
+/// Requests the resource kinds of a cell. The timeout is many times as long as an election takes.
 ///
 /// # Errors
 /// If the address is not valid, or no replica answers.
@@ -120,5 +120,5 @@ pub(crate) fn kinds_of(address: &Address) -> Result<Kinds, AskError> {
     Caller::new(address, KINDS_PATIENCE)?.kinds()
 }
 
-/// Timeout of the request for a cell's kinds: many times an election.
+/// Timeout of the request for a cell's kinds: many times as long as an election takes.
 const KINDS_PATIENCE: Duration = Duration::from_secs(30);

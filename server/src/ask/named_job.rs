@@ -23,7 +23,7 @@ pub(super) fn find(
     Ok(told.job.ok_or(Malformed::Missing("job"))?)
 }
 
-/// The description that a job follows.
+/// The description that the job's tasks follow, or will follow once an update has ended.
 ///
 /// # Errors
 /// If the message has no description.

@@ -95,7 +95,8 @@ impl PortsFile {
     /// The ports of the group.
     ///
     /// # Errors
-    /// If a number is a text other than `any`, or a port that the cell chooses has no name, or a protocol or address.
+    /// If a number is a text other than `any`, or if a port that the cell chooses lacks a name, or has a protocol or an
+    /// address.
     pub(super) fn ports(&self, at: impl Fn(&str) -> String) -> Result<GroupPorts, AskError> {
         let mut ports = GroupPorts::default();
         for (index, port) in self.0.iter().enumerate() {

@@ -1,6 +1,6 @@
 //! The values that commands print. Their fields do not change incompatibly, and docs/cli.md describes them.
 //!
-//! Amounts are integers in the kind's smallest unit, by the kind's name. No key is ever left out.
+//! Amounts are maps from a kind's name to an integer in the kind's smallest unit. No key is ever left out.
 
 use super::AskError;
 use super::pairs::taint_text;
@@ -216,8 +216,8 @@ pub(super) struct TaskShape {
     pub(super) ports: BTreeMap<String, u32>,
     /// Allocation of the task on its machine; `null` if it equals the request of the task's group.
     pub(super) allocated: Option<ByKind<u64>>,
-    /// Number of failures after which the task was placed again, and of restarts on the same machine. Losses of the task's
-    /// supervisor count, too.
+    /// Number of failures after which the task was placed again, and of restarts on the same machine. Losses of the
+    /// task's supervisor count, too.
     pub(super) restarts: u32,
     /// Time at which the task got its machine, in milliseconds since 1970; 0 for a task without a machine.
     pub(super) placed_ms: u64,
@@ -462,7 +462,7 @@ impl TenantShape {
     pub(super) fn new(kinds: &Kinds, told: proto::TenantStatus) -> TenantShape {
         let limit = |quota: proto::Quota| {
             let limit = by_kind(kinds, &convert::amounts(quota.limit));
-            // The maximum also stands for an unlimited kind.
+            // `QUOTA_MAX` means that the kind has no limit.
             let told = |(kind, most)| (kind, (most < QUOTA_MAX).then_some(most));
             limit.into_iter().map(told).collect()
         };

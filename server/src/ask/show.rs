@@ -17,7 +17,7 @@ pub(crate) enum Format {
     /// Text in columns, with units such as GiB.
     Table,
     /// Table with more columns.
-    // Only lists with further columns show this format: see `with_wide`. For other commands it equals `table`.
+    // Only the help of lists that have further columns names this format: see `with_wide`. Elsewhere it equals `table`.
     #[value(hide = true)]
     Wide,
     /// Only the names, one per line.

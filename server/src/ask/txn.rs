@@ -1,11 +1,12 @@
 //! `omega txn`: results of past transactions, and transactions by hand.
 //!
 //! A transaction by hand is sent under the name of a scheduler that no process owns. If a process takes the name
-//! meanwhile, the registration of that process skips numbers, so the transaction by hand is fenced.
+//! meanwhile, its registration skips transaction numbers, and the cell then rejects the number of the transaction by
+//! hand.
 //!
 //! The bytes of a transaction depend on the file, on `--id` and on the ids of the names. So the same file with the same
-//! number gives the same transaction. The transaction is sent as a retry, which the pre-check never rejects. So its
-//! result is kept even if nothing was committed.
+//! number gives the same transaction. The transaction is sent as a retry. The leader's pre-check, which leaves no
+//! record, never rejects a retry. So the result is kept even if nothing was committed.
 
 use super::call::{Caller, Page};
 use super::shape::ListShape;

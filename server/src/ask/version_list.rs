@@ -16,7 +16,7 @@ pub(super) struct Version {
     pub(super) job: Job,
 }
 
-/// The latest earlier version with the content of the version at this position.
+/// The number of the latest version before this position that has the same content.
 pub(super) fn content_of(all: &[Version], at: usize) -> Option<u32> {
     all[..at].iter().rev().find(|earlier| earlier.job == all[at].job).map(|earlier| earlier.number)
 }

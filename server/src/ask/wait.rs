@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 const LOOK: Duration = Duration::from_millis(200);
 
 /// Time without a change after which a service with failed tasks will probably not become complete. Failures of tasks
-/// that came with the version are reported at once.
+/// that the awaited version has added are reported at once.
 const STUCK_AFTER: Duration = Duration::from_secs(30);
 
 /// Whether a command waits for the job.

@@ -52,7 +52,7 @@ struct ChangeShape {
 /// Prints changes until the requested event.
 ///
 /// # Errors
-/// If a task has failed by then, or one of a batch job was killed, as with `--wait`.
+/// If a task has failed before that event, or if a task of a batch job was killed, as with `--wait`.
 pub(super) fn run(args: &WatchArgs) -> Result<(), AskError> {
     let caller = args.ask.caller()?;
     let kind = target(&find(&caller, by_name(&args.name))?)?.kind;

@@ -33,7 +33,7 @@ pub(crate) enum DevError {
         /// Last line of its output.
         why: String,
     },
-    /// The operating system has no processes left.
+    /// The operating system cannot start another process.
     #[error("cannot start a process: {0}")]
     Process(io::Error),
 }

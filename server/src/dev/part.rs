@@ -23,7 +23,7 @@ const HEAD_BYTES: u64 = 1 << 20;
 /// Maximum number of bytes at the end of an output in which to search for its last line.
 const TAIL_BYTES: u64 = 4096;
 
-/// A process of the cell. It is ended when this is dropped.
+/// A process of the cell. Dropping this value ends the process.
 pub(super) struct Part {
     name: String,
     child: Child,

@@ -17,7 +17,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 pub(super) use unknown::{Known, unknown};
 
-/// Maximum percentage of a pair: ten times as much of one resource kind is free as of the other.
+/// Maximum `percent` of a pair: ten times as large a share of one resource kind should be free as of the other.
 pub(super) const PAIR_PERCENT_MAX: u32 = 1000;
 
 /// A file of objectives. Its purpose gives the default of each objective.
@@ -51,26 +51,28 @@ struct AimsFile {
     move_of: BTreeMap<Text, u32>,
     /// Path, relative to this file, of a table with costs of moves between two machines.
     between: Option<PathBuf>,
-    /// Use of jobs over time.
+    /// Resource usage of jobs over time.
     #[serde(default)]
     demand: Vec<DemandEntry>,
     /// Rules that no move may break.
     #[serde(default)]
     rule: Vec<RuleEntry>,
-    /// Path, relative to this file, of a table with limits on the tasks of one job beside tasks of another job.
+    /// Path, relative to this file, of a table of limits: how many tasks of one job may be on one machine, or in one
+    /// domain, with tasks of another job.
     rules: Option<PathBuf>,
 }
 
-/// A pair of resource kinds of which free amounts should be on the same machines.
+/// A pair of resource kinds that should be free on the same machines.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct PairEntry {
     free: String,
     beside: String,
-    /// Desired free amount of `beside`, in percent of the free amount of `free`, both relative to a mean machine. The
-    /// default is 100.
+    /// Desired free amount of the kind `beside`, in percent of the free amount of the kind `free`. Both amounts are
+    /// compared as shares of a mean machine's amount. The default is 100.
     percent: Option<u32>,
-    /// Desired free amount of `beside` for each amount `per` of `free`, in place of `percent`.
+    /// In place of `percent`: this amount of the kind `beside` should be free for each free amount `per` of the kind
+    /// `free`.
     want: Option<String>,
     per: Option<String>,
 }

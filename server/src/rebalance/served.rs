@@ -58,7 +58,7 @@ pub(super) fn kept(args: &RebalanceArgs, from: &Path) -> Result<RebalanceReport,
     tried(args, cell, name, settings)
 }
 
-/// Options of a served cell from the environment, for commands with options of their own.
+/// Options for calling a served cell, read from the environment, for commands that have no flags for them.
 #[derive(Debug, Parser)]
 struct Environment {
     #[command(flatten)]

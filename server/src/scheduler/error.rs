@@ -34,7 +34,7 @@ pub(crate) enum SchedulerError {
         /// Error in the file, with its place.
         why: ConfigError,
     },
-    /// The profile file has no profile for the scheduler. Name one after the scheduler.
+    /// The profile file has no profile for the scheduler. Add a profile with the scheduler's name.
     #[error("{}: has no profile for the scheduler {name:?}: add a [[profile]] with this name", file.display())]
     NoProfile {
         /// Path of the file.
@@ -67,7 +67,7 @@ pub(crate) enum SchedulerError {
     /// The underlying error.
     #[error(transparent)]
     Output(#[from] OutputError),
-    /// The operating system has no threads or signals left.
+    /// The operating system refused a thread, a signal handler or another resource.
     #[error("the operating system refused a thread or another resource: {0}")]
     System(io::Error),
 }

@@ -73,7 +73,7 @@ pub(crate) struct SchedulerArgs {
     log: LogArgs,
 }
 
-/// Reads the time without a message after which a process loses its lease.
+/// Parses the duration of a lease: a process that sends no message for this long loses its lease.
 pub(crate) fn lease(text: &str) -> Result<Duration, String> {
     let time = duration(text)?;
     let bounds = [LEASE_MS_MIN, LEASE_MS_MAX].map(|ms| Duration::from_millis(ms.into()));
@@ -174,7 +174,7 @@ fn place<O: Observer + Send>(
     let workers = schedulers.len();
     let ended = std::thread::scope(|scope| {
         let pool = Pool::start(scope, cell, &clock, schedulers);
-        // All workers are stopped if one has ended, because the jobs of this worker would not be placed.
+        // If one worker has ended, all are stopped: otherwise, the jobs of the ended worker would stay pending.
         while pool.running() == workers && cell.lost().is_none() && !end.came_within(LOOK) {}
         pool.stop()
     });

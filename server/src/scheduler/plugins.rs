@@ -1,4 +1,4 @@
-//! Time in plugins, and machines rejected by filters, measured in one of some dozens of searches.
+//! Time in plugins, and machines rejected by filters. Only one search in several dozen is measured.
 
 use omega_schedulers::{Meter, Nanos, Work};
 use omega_service::openmetrics::{Figure, MetricWriter};

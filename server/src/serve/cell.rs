@@ -179,7 +179,7 @@ fn run(
 /// A random number.
 pub(crate) fn rand_id() -> u128 {
     use std::hash::{BuildHasher, RandomState};
-    // The keys of the standard library's hash maps are random numbers from the operating system.
+    // `RandomState` gets random keys from the operating system, so its hashes are random numbers.
     let half = |salt: u32| u128::from(RandomState::new().hash_one((std::process::id(), salt)));
     half(0) << 64 | half(1)
 }

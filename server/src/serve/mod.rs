@@ -98,7 +98,7 @@ pub(crate) enum ServeError {
         /// Remedy for the reason.
         remedy: Remedy,
     },
-    /// The operating system has no threads or signals left.
+    /// The operating system refused a thread, a signal handler or another resource.
     #[error("the operating system refused a thread or another resource: {0}")]
     System(io::Error),
 }

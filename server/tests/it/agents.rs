@@ -292,7 +292,7 @@ fn a_killed_scheduler_is_followed_by_another_of_its_name() {
     let mut jobs = Vec::new();
     for round in 0..5 {
         jobs.extend((0..20).map(|job| cell.submit(&batch(&format!("{round}-{job}"), 20, 10_000))));
-        // Decisions that the scheduler has not received yet are lost with it.
+        // The scheduler is killed. Results of its commits that it has not received yet are lost.
         drop(scheduler);
         scheduler = cell.scheduler();
     }
@@ -348,7 +348,7 @@ fn who_knows_a_follower_finds_the_leader() {
     let url = three.url(follower);
     let first = submit(&runtime, &url, &service("first", 4));
     until(|| job(&runtime, &url, first).running == 4);
-    // They know the next leader, or a replica that they know names it.
+    // The agent and the scheduler already know the next leader, or learn it from a replica that they know.
     three.kill(leader);
     let second = submit(&runtime, &url, &service("second", 4));
     until(|| job(&runtime, &url, second).running == 4);

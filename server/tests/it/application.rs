@@ -143,7 +143,8 @@ fn containers_run_end_and_are_released() {
     });
 }
 
-/// The child process, which requests containers until it is killed. If the variable is not set, this test does nothing.
+/// The child process, which requests containers until it is killed. Without the environment variable that the parent
+/// sets, this test does nothing.
 #[test]
 fn a_process_of_its_own() {
     let Ok(cell) = std::env::var("OMEGA_TEST_APPLICATION") else { return };

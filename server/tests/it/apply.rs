@@ -1,4 +1,4 @@
-//! Jobs as files: deleted, printed as they were read, and applied.
+//! Jobs in files, which are submitted, printed as they were read, and applied again; and the names of deleted jobs.
 
 use crate::agents::until;
 use crate::commands::Served;

@@ -62,7 +62,7 @@ fn a_full_disk_is_told_and_what_was_answered_is_kept() {
     let refused = loop {
         match submit(&runtime, &channel, format!("j{kept}")) {
             Ok(_) => kept += 1,
-            // It is only known when there is room again whether the last job was accepted.
+            // Whether the last job was accepted is known only once there is room again.
             Err(error)
                 if error.code == ErrorCode::OutcomeUnknown || error.code == ErrorCode::Late => {}
             Err(error) => break error,

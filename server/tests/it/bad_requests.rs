@@ -1,20 +1,20 @@
-//! Transactions that are impossible, settings that make no sense, and systems without resources, each with the error that
-//! it gets. None of them changes the cell.
+//! Transactions that are impossible, settings that make no sense, and systems without resources, each with the error
+//! that it gets. None of them changes the cell.
 //!
-//! The following table lists which test covers which bad input that a server can get. The numbers are those of the list
-//! from which the tests were written:
+//! The following table lists which test covers which bad input that a server can get. The numbers only count the
+//! inputs; the words describe each group of them:
 //!
 //! | input | test |
 //! |---|---|
 //! | 1-6, 10 bytes | `requests.rs`: `bytes_that_mean_nothing_change_nothing` |
 //! | 7 data that decompresses to more | `requests.rs`: `what_is_compressed_is_not_opened` |
-//! | 8, 9, 13-17, 19-26, 31-33 transactions and amounts | here; every answer in random histories, `tests/it/histories.rs` |
+//! | 8, 9, 13-17, 19-26, 31-33 transactions and amounts | here; all answers: `tests/it/histories.rs` |
 //! | 11, 12 invalid amounts | the API has none; `bad_choices.rs` for files |
 //! | 18, 27, 29, 30, 34, 36, 37 changes in between, quotas, gangs, labels, words | `bad_choices.rs` |
 //! | 28, 41-51 roles and certificates | `secure.rs` |
 //! | 35, 38, 39 names, deadlines, pages | `requests.rs` |
 //! | 40, 54, 55 watches, silent connections, resets | `requests.rs` |
-//! | 52, 53 messages that peers may not send | `secure.rs`: `peers_show_who_they_are`; `store/src/node/check.rs`, `tests/src/fuzz` |
+//! | 52, 53 bad peer messages | `secure.rs`: `peers_show_who_they_are`; `store/src/node/check.rs`, `tests/src/fuzz` |
 //! | 56 a replica without the others | `fire.rs` |
 //! | 57-71 disks and files | `tests/it/directory.rs`, `log_rot.rs`, `nth_failure.rs`, `moody_disk.rs`; `served.rs` |
 //! | 63, 64, 66 real disks: read only, full, one that hangs | `bad_disks.rs`, `fire.rs` |
@@ -214,7 +214,8 @@ fn transactions_that_cannot_be_are_refused_with_a_reason() {
     ];
     for ((what, mut request, expected), number) in cases.into_iter().zip(n..) {
         request.number = number;
-        // The result of a check is recorded.
+        // The pre-check, which leaves no record, never rejects releases, or claims that conflict only with each other.
+        // The log rejects these, and their recorded result changes the hash.
         let takes_a_judge = !request.releases.is_empty() || request.granularity == all;
         assert_eq!(cell.commit(request), expected, "{what}");
         if !takes_a_judge {

@@ -109,8 +109,8 @@ fn until(mut is_so: impl FnMut() -> bool) {
     }
 }
 
-/// Time of day of this computer plus half a day, which the cell's time exceeds because the server's clock was a day
-/// ahead.
+/// This computer's time of day plus half a day. The cell's time is later than this, because the server's clock was a
+/// day ahead.
 fn ahead_of_us_ms() -> u64 {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
     now.as_millis() as u64 + 12 * HOUR_MS

@@ -562,7 +562,7 @@ fn addresses_that_are_not_for_commands_are_told_with_the_remedy() {
     }
 }
 
-/// Both processes try for a while, and then end, or go on for ever.
+/// Agents and schedulers keep trying to reach the cell, but report the failure at once.
 #[test]
 fn processes_tell_at_once_that_they_cannot_reach_the_cell() {
     let dir = folder(&[]);

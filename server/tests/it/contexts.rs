@@ -1,4 +1,5 @@
-//! Contexts, which are named cells in a file of the user; and the output of a noun without its verb.
+//! Contexts, which are named cells in a file of the user; and the output of commands without a subcommand, such as
+//! `omega job`.
 
 use crate::commands::Served;
 use crate::process::{Said, folder, omega};

@@ -1,4 +1,4 @@
-//! Exclusive cores by commands: cores of machines, of jobs, and those allocated to tasks; and rejected requests.
+//! Commands that set and show the exclusive cores of machines, jobs and tasks, and requests that are rejected.
 
 use crate::commands::Served;
 use serde_json::json;

@@ -1,4 +1,4 @@
-//! `omega dev` where something else is in its way.
+//! `omega dev` when another process uses one of its ports, or a file is in the place of its folder.
 
 use crate::process::{Said, folder, omega};
 use crate::quickstart::free_base;
@@ -8,7 +8,7 @@ use std::path::Path;
 /// Runs `omega dev`, which must not start.
 fn fails(dir: &Path, arguments: &[String]) -> String {
     let mut command = omega(dir);
-    // It would otherwise be a setting of the replicas.
+    // `omega dev` must remove these variables; otherwise, the replicas would read them as settings.
     command.env("OMEGA_SERVE_CONFIG", "missing.toml").env("OMEGA_PEERS", "9=h:1");
     let said: Said = command.arg("dev").args(arguments).output().expect("omega starts").into();
     assert_eq!((said.code, said.stdout.as_str()), (Some(2), ""), "{}", said.stderr);

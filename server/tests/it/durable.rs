@@ -1,4 +1,4 @@
-//! Durable cells of runs: in one directory, in three, and in the output of `omega log`.
+//! Durable cells of runs, in one directory or in three, and the output of `omega log` about them.
 
 use crate::outcome::Outcome;
 use crate::process::{Said, listing, omega, say};
@@ -66,8 +66,8 @@ fn a_durable_run_places_what_a_run_in_memory_does_and_can_be_replayed() {
     assert!(replicas[0]["syncs"].as_u64().unwrap() > 0);
     assert!(durable.table.contains("\nfdatasync "), "{}", durable.table);
 
-    // A replica records that entries are committed together with later entries, so this record is missing for the last
-    // ones.
+    // A replica records only with later entries that earlier ones are committed. For the last entries, this record is
+    // missing, so `--all` is needed.
     let all = ["log", "replay", "cell", "--audit-every", "500", "--all"];
     let replay = answer(dir.path(), &all);
     assert_eq!(value(&replay, "machines"), "100");

@@ -88,7 +88,7 @@ fn operators_are_heard_while_far_too_much_is_asked() {
     assert_eq!(seen.operator_failed, 0, "{told}");
     assert!(seen.operator_ms.0.is_finite(), "no operator was answered: {told}");
     assert_eq!(told.machines_lost, 0, "agents were not heard: {told}");
-    // Other schedulers' benchmarks give a server this much memory; it uses a fifth of it.
+    // This limit is the memory that other schedulers' benchmarks give a server. Our server uses a fifth of it.
     assert!(seen.resident_mib < 512.0, "{told}");
     // Callers are mostly slowed down instead of rejected: less than half of the calls are rejected.
     assert!(told.hostile.answered > 0.0 && told.hostile.refused < told.hostile.offered / 2.0);

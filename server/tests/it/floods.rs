@@ -77,7 +77,7 @@ fn small_header_blocks_that_mean_much_are_refused() {
     let length = value.len() - 127;
     let length = [0x7f, (length % 128) as u8 | 128, (length / 128) as u8];
     let entry = [&b"\x40\x01a"[..], &length[..], &value[..]].concat();
-    // The block refers 12,000 times to the newest entry of the table, which is 47 MB.
+    // The block refers 12,000 times to the newest entry of the table, so its headers would take 47 MB in all.
     let first = [&REQUEST[..], &entry[..], &[0xbe; 12_000]].concat();
     let later = [&REQUEST[..], &[0xbe; 16_000]].concat();
     let blocks = std::iter::once(first).chain(std::iter::repeat_n(later, 2000));

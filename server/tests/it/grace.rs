@@ -94,7 +94,8 @@ fn who_comes_in_the_place_of_another_waits_until_that_has_ended_or_its_grace_is_
     let high = cell.submit(&service("high", 3, 10, 300));
     box4.stops(low);
     until(|| cell.job(high).placed == 1);
-    // A task that fits next to both starts at once, although it was submitted later; so the other task still waits.
+    // A task that fits beside the ending task and the waiting one starts at once, although it was submitted later. The
+    // waiting task still waits.
     cell.submit(&service("small", 1, 20, 0));
     box4.starts("small");
     box4.ends(low);

@@ -2,7 +2,7 @@
 //!
 //! - `commands.rs`: commands for a served cell; `quickstart.rs`: the commands of the quickstart
 //!   page.
-//! - `apply.rs`: jobs as files, and services that are updated from one version to the next.
+//! - `apply.rs`: jobs in files, and services that are updated from one version to the next.
 //! - `runs.rs`: every kind of input and run, and the invariants of each result.
 //! - `traces.rs`: the published traces; skipped if they are not on this computer.
 //! - `bad_input.rs`: one-line errors for bad input, without changed files.
@@ -14,7 +14,7 @@
 //! - `served.rs`: cells that are served, and replicas that are killed.
 //! - `fire.rs`: linearizability while replicas are killed, paused, partitioned or overloaded.
 //! - `clocks.rs`: clocks of a server, its agents and its schedulers that jump by hours.
-//! - `secure.rs`: the allowed calls of each role's certificate; `certificates.rs` makes them.
+//! - `secure.rs`: the calls that each role's certificate allows; `certificates.rs` makes the certificates.
 //! - `revoked.rs`: certificates that are revoked while the cell is served.
 //! - `tenants.rs`: the jobs that each role may read and change, of its own and of others.
 //! - `web.rs`: the web page, and access to it; `browser.rs` opens it in a browser, and is skipped
@@ -27,8 +27,8 @@
 //! - `spans.rs`: traces of commits.
 //! - `top.rs`: the output of `omega top`.
 //! - `txn.rs`: transactions by hand, and recorded results of transactions.
-//! - `updates.rs`: services that are updated under load, rolled back, and evacuated; `update_faults.rs`: while leaders
-//!   and agents are killed.
+//! - `updates.rs`: services that are updated under load, rolled back, and evacuated; `update_faults.rs`: updates while
+//!   leaders and agents are killed.
 //! - `upgrades.rs`: every verb rejects files of a newer version, and replicas of two versions
 //!   report why they cannot communicate.
 //! - `requests.rs`: invalid messages, and callers with excessive requests.

@@ -33,7 +33,7 @@ impl Cell {
         Cell { dir, runtime, clients: clients.to_vec(), peers: peers.to_vec() }
     }
 
-    /// Returns `ID=ADDRESS` of a replica; the address for its peers has the port with this index.
+    /// Returns `ID=ADDRESS` of a replica for `--peers`. `port` is an index into the ports for peers.
     fn peer(&self, id: usize, port: usize) -> String {
         format!("{id}=127.0.0.1:{}", self.peers[port])
     }

@@ -83,7 +83,8 @@ fn sample(line: &str) -> Sample {
     (name.to_owned(), labels.collect(), value.parse().unwrap())
 }
 
-/// Checks that each line occurs once, that there is a help text, and that buckets grow up to the count.
+/// Checks that each line occurs once, that there is a help text, and that the values of buckets never decrease and end
+/// with the count.
 fn check(name: &str, Family { kind, help, samples }: &Family) {
     assert!(!help.is_empty() && !kind.is_empty(), "{name}");
     let lines: BTreeSet<String> =
@@ -176,7 +177,7 @@ fn sum(families: &BTreeMap<String, Family>, name: &str) -> f64 {
     families[name].samples.iter().map(|(_, _, value)| value).sum()
 }
 
-/// Number of jobs on which a decision was made, by the histogram of their waits.
+/// Number of jobs on which a decision was made, read from the histogram of their waits.
 fn heard(families: &BTreeMap<String, Family>) -> f64 {
     let waits = families.get("omega_worker_job_wait_seconds");
     let samples = waits.iter().flat_map(|family| &family.samples);

@@ -5,7 +5,7 @@ use crate::commands::Served;
 use crate::programs::{Cell, documented};
 use std::collections::BTreeSet;
 
-/// The web service of the page, in a folder of the test and as the present user.
+/// The web service of `docs/run-programs.md`, in a folder of the test and run by the current user.
 fn web_of_the_page() -> String {
     let page = include_str!("../../../docs/run-programs.md");
     let (_, section) = page.split_once("## The program of a group").expect("the page has it");
@@ -77,7 +77,7 @@ fn placed(cell: &Served, job: &str) -> u64 {
     cell.json(&format!("job get {job}"))["tasks"]["placed"].as_u64().unwrap()
 }
 
-/// The numbers of the port with a name that a job's tasks have, in ascending order, with those that have none at the end.
+/// The numbers of the port with this name on each task of a job, ascending. Tasks without such a port come last.
 fn ports(cell: &Served, job: &str, name: &str) -> Vec<Option<u64>> {
     let listed = cell.json(&format!("task list --job {job}"));
     let tasks = listed["items"].as_array().unwrap().iter();

@@ -1,7 +1,7 @@
 //! Real programs on a served cell: agents on this computer run processes, and are killed and restarted.
 //!
-//! The agents run without control groups, which not every computer allows; `server/agent/src/cgroup.rs` tests control
-//! groups.
+//! The agents run without control groups, because not every computer allows them; `server/agent/src/cgroup.rs` tests
+//! control groups.
 
 use crate::agents::{start, until};
 use crate::commands::Served;
@@ -177,7 +177,7 @@ fn what_a_program_was_allocated_is_in_the_log() {
         }
         assert_eq!((sum(&rows, 4), sum(&rows, 5), sum(&rows, 6)), (1.0, 1.0, 0.0), "{rows:?}");
         assert!(rows.iter().all(|row| row[2] == "nap"), "{rows:?}");
-        // Two seconds, short of two ticks of the cell's time.
+        // Half a core for two seconds. The recorded time may be shorter, because the cell's time advances in steps.
         let (cpu, memory) = (sum(&rows, 7), sum(&rows, 8));
         let of_cpu = cpu * f64::from(16 << 20);
         assert!(cpu >= 0.5 && (memory - of_cpu).abs() < 20_000.0, "{rows:?}");
@@ -292,7 +292,7 @@ fn a_task_that_kills_its_supervisor_is_delayed_and_leaves_nothing() {
     until(|| !is_an_argument(cell.served.path()));
 }
 
-/// Whether any process has the mark of a stray below this folder in its arguments.
+/// Whether any process has an argument `stray=PATH` with a path in this folder.
 fn is_an_argument(folder: &Path) -> bool {
     let mark = format!("stray={}", folder.display());
     let all = std::fs::read_dir("/proc").unwrap().flatten();

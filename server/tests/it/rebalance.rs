@@ -1,5 +1,5 @@
-//! `omega rebalance`: better machines for running tasks of a workload, of a durable cell and of a served cell; and bad
-//! input.
+//! `omega rebalance`: moves of running tasks to better machines, in a workload, a durable cell and a served cell; and
+//! bad input.
 
 use crate::commands::Served;
 use crate::process::{Said, folder, listing, say};
@@ -248,8 +248,8 @@ fn an_instance_of_the_contest_is_searched_and_its_solution_is_written() {
     let said = rebalance(dir.path(), &[&files[..], &["--trail", "trail.csv"]].concat());
     assert_eq!((said.code, said.stderr.as_str()), (Some(0), ""));
     let total = said.stdout.lines().find(|line| line.contains("total")).unwrap();
-    // At the start the cost is 20, for two units of load. Afterwards it is 2: 1 for a move of the service, 1 for the pair
-    // of machines.
+    // At the start the cost is 20: 10 for each of the two units of load above the safety capacity. Afterwards it is 2:
+    // 1 for a move of the service, 1 for the pair of machines.
     let words: Vec<&str> = total.split_whitespace().collect();
     assert_eq!(words, ["total", "20", "2"]);
     let best = std::fs::read_to_string(dir.path().join("best.txt")).unwrap();

@@ -1,4 +1,4 @@
-//! Cluster resources: a cell that is bootstrapped with a resource kind for one, jobs that claim it, and the output
+//! Cluster resources: a cell that is bootstrapped with a kind of cluster resource, jobs that claim it, and the output
 //! about it.
 
 use crate::agents::until;

@@ -71,7 +71,7 @@ fn a_revoked_certificate_opens_nothing_from_then_on() {
     let left: f64 = left.unwrap_or_else(|| panic!("{text}")).parse().unwrap();
     let year = 365.0 * 24.0 * 3600.0;
     assert!((year - 3600.0..=year).contains(&left), "{left}");
-    // An unreadable list changes nothing, but the removal of the list does.
+    // An unreadable list changes nothing, but a newer list without certificates takes effect.
     std::fs::write(guarded.path().join("revoked.pem"), "nothing").unwrap();
     assert!(guarded.describe(guarded.of("reader-eve")).is_err());
     revoke(guarded.path(), 3, &[]);

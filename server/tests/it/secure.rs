@@ -195,7 +195,8 @@ fn wrong_certificates_open_nothing() {
     ];
     for (what, tls) in unheard {
         let status = guarded.describe(guarded.channel(&tls)).unwrap_err();
-        // The error of a broken connection depends on when the connection breaks; a server would have sent a reason.
+        // The error of a broken connection depends on when the connection breaks. If the server had received the call,
+        // its error would contain a reason.
         let unheard = matches!(status.code(), Code::Unavailable | Code::Unknown | Code::Cancelled);
         assert!(unheard && status.details().is_empty(), "{what}: {status:?}");
     }

@@ -100,7 +100,7 @@ impl Three {
         format!("http://127.0.0.1:{}", self.clients[id - 1])
     }
 
-    /// The leader, by the knowledge of a replica.
+    /// The leader, according to the first replica that reports a running one.
     pub(crate) fn leader(&self, runtime: &Runtime) -> usize {
         loop {
             for id in self.replicas.keys() {
@@ -124,7 +124,7 @@ pub(crate) async fn describe(url: String) -> Result<proto::DescribeCellResponse,
     Ok(client.describe_cell(proto::DescribeCellRequest {}).await?.into_inner())
 }
 
-/// Repeats a call until it succeeds, because leaders change. Every call may be sent again.
+/// Repeats a call until it succeeds, because leaders change. The call must be safe to repeat.
 pub(crate) fn insist<T>(mut call: impl FnMut() -> Result<T, ApiError>) -> T {
     let began = Instant::now();
     loop {
@@ -380,7 +380,7 @@ fn bad_settings_are_told_before_anything_starts() {
     let said = say(dir.path(), &["serve", "--config=good.toml", "--check-config"]);
     assert_eq!(said.code, Some(0), "{}", said.stderr);
     assert!(said.stdout.contains("by one replica"), "{}", said.stdout);
-    // A lower total also lowers its part that is the default.
+    // A lower total of connections also lowers the default limit of the connections of each client.
     let shown = ["limits    calls 7, operator-calls 256", "connections 9, connections-each 9"];
     for limit in shown {
         assert!(said.stdout.contains(limit), "{limit}: {}", said.stdout);

@@ -123,7 +123,7 @@ fn tasks(runtime: &Runtime, url: &str, job: u64) -> Vec<proto::TaskStatus> {
     told.tasks
 }
 
-/// The process that owns each scheduler name, by the leader at this address.
+/// The process that owns each scheduler name, according to the leader at this address.
 fn holders(runtime: &Runtime, url: &str) -> BTreeMap<String, proto::Holder> {
     let told = insist(|| {
         runtime.block_on(async {
@@ -364,7 +364,8 @@ fn leases_outlive_the_leader() {
         let next = three.leader(&runtime);
         let job = submit(&runtime, &three.url(next), &format!("round-{round}"), large(10));
         until(|| placed(&runtime, &three.url(next), job) == 10);
-        // The new leader knows all owners, and learns of this process with its next renewal.
+        // The new leader knows the owners of all names, but the process of an owner only after that process renews its
+        // leases.
         let own = || holders(&runtime, &three.url(three.leader(&runtime)));
         until(|| is_of(own().get("default"), &active));
         three.start(leader, &[]);

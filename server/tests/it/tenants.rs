@@ -1,4 +1,5 @@
-//! Jobs that each role may see and change: its own, those of another name, and those of another tenant, over real TLS.
+//! Jobs that each role may see and change, over real TLS: a job of its own, a job with another name in its tenant, and
+//! a job of another tenant.
 
 use crate::certificates::issue;
 use crate::secure::Guarded;

@@ -1,4 +1,4 @@
-//! The published traces, completely. The tests are skipped if the data is missing.
+//! Replays of the complete published traces. The tests are skipped if the data is missing.
 
 use crate::outcome::{Outcome, run};
 use crate::process::data;

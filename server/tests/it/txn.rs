@@ -98,7 +98,7 @@ fn the_same_file_under_the_same_number_has_the_same_answer() {
     cell.ok("machine add -f machines.toml");
     let said = cell.fails(1, "txn commit -f other.toml --as ann --id 7");
     assert!(said.ends_with("[ID_REUSED]\n"), "{said}");
-    // A number may be skipped; the next one then follows it.
+    // Numbers may be skipped: the next number is one more than the last used number.
     let (next, _) = refused(&cell, "txn commit -f three.toml --as ann -o json");
     assert_eq!(serde_json::from_str::<Value>(&next).unwrap()["number"], 8);
     let listed = cell.ok("txn list");
@@ -224,7 +224,7 @@ fn a_name_that_a_process_holds_is_not_used_by_hand() {
     assert_eq!((said.code, said.stdout.as_str()), (Some(1), ""), "{}", said.stderr);
     assert!(said.stderr.ends_with("[LEASE_HELD]\n"), "{}", said.stderr);
     remote.end_leases().unwrap();
-    // The numbers below the jump belong to no process.
+    // The numbers that were skipped when the owner of the name changed belong to no process.
     let said = ask("txn commit -f three.toml --as ann --id 3");
     assert!(said.stderr.ends_with("[FENCED]\n"), "{}", said.stderr);
     let said = ask("txn commit -f three.toml --as ann");

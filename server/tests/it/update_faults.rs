@@ -1,4 +1,5 @@
-//! A rolling update of real web servers under load, while leaders, and with them the controller, and agents are killed.
+//! A rolling update of real web servers under load, while agents and leaders, which run the update controller, are
+//! killed.
 
 use crate::agents::{start, until};
 use crate::commands::say_at;
@@ -50,7 +51,7 @@ impl World {
         serde_json::from_str(&self.ok("job get web -o json")).unwrap()
     }
 
-    /// Tasks that run, of the version that the job has.
+    /// Number of running tasks of the job's current version.
     fn updated(&self) -> u64 {
         let job = self.job();
         let count = |name: &str| job[name].as_u64().unwrap();
@@ -77,7 +78,7 @@ fn running(folder: &Path, cell: &str) -> Vec<String> {
     tasks.iter().filter(runs).filter_map(|task| Some(task["task"].as_str()?.to_owned())).collect()
 }
 
-/// Requests to all running tasks until it is told to stop.
+/// Requests to all running tasks, which are repeated until `stop` is set.
 struct Load {
     stop: Arc<AtomicBool>,
     asked: Arc<AtomicU64>,
@@ -108,7 +109,7 @@ impl Load {
         until(|| self.asked.load(Ordering::Relaxed) > before + 5);
     }
 
-    /// Ends it, and returns the failed requests.
+    /// Ends the load, and returns the failed requests.
     fn end(self) -> Vec<String> {
         self.stop.store(true, Ordering::Relaxed);
         self.thread.join().unwrap()
@@ -144,7 +145,7 @@ fn an_update_ends_without_a_failed_request_while_leaders_and_agents_are_killed()
     world.kill_leader();
     for (at, name) in ["one", "two"].into_iter().enumerate() {
         until(|| world.updated() > at as u64);
-        // Dropped is killed by SIGKILL.
+        // Dropping an agent kills it by SIGKILL.
         drop(agents.remove(0));
         agents.push(world.agent(name));
     }

@@ -78,7 +78,8 @@ pub(crate) fn python() -> Option<String> {
     }
 }
 
-/// A request to a running task. `None` if the task or its port is gone before the request begins.
+/// Sends a request to a running task, and returns the body of its answer. Fails if the task or its port is gone, or the
+/// answer's status is not 200.
 pub(crate) fn request(folder: &Path, task: &str) -> Result<String, String> {
     let (_, index) = task.rsplit_once('/').expect("a task has an index");
     let file = folder.join(format!("port-{index}"));

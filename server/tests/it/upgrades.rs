@@ -30,7 +30,7 @@ fn newer(file: &Path) {
     std::fs::write(file, bytes).unwrap();
 }
 
-/// Name of the only file of a folder that is in use.
+/// Name of the only file in a folder, apart from temporary files.
 fn only(dir: &Path) -> String {
     let mut names = listing(dir);
     names.retain(|name| !name.ends_with(".tmp"));

@@ -94,7 +94,7 @@ fn the_help_of_each_verb_has_an_example() {
 /// Maximum width of help texts without a terminal.
 const WIDTH_MAX: usize = 100;
 
-/// Options from which a command shows them under headings of their own.
+/// Number of options from which on the help of a command groups them under headings.
 const GROUPED_FROM: usize = 20;
 
 #[test]

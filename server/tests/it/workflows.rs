@@ -1,4 +1,4 @@
-//! Workflows of the code host, and manifests of examples: they must be YAML, and refer to files that exist.
+//! CI workflows, and manifests of examples: they must be YAML, and refer to files that exist.
 
 use serde_json::Value;
 use std::path::{Path, PathBuf};

@@ -128,7 +128,8 @@ pub struct HardState {
 }
 
 impl HardState {
-    /// Returns this state with the higher of both terms, and with a vote in that term. The commit index is unchanged.
+    /// Returns this state with the higher of both terms, and with the vote that either state has in that term. The
+    /// commit index is unchanged.
     #[must_use]
     pub fn joined(self, other: HardState) -> HardState {
         match self.term.cmp(&other.term) {
@@ -234,7 +235,8 @@ pub trait LogEngine: fmt::Debug + Send {
     /// The batch does not follow the log's end (see [`Batch::check`]).
     fn append(&mut self, batch: &Batch) -> Result<(), WriteError>;
 
-    /// Makes all appended batches durable. Called after one or more appends, as rarely as waiting requests allow.
+    /// Makes all appended batches durable. Called after one or more appends: several appends may share a sync, but
+    /// requests wait for it.
     ///
     /// # Errors
     /// The disk fails. Batches that were not synced may then be durable or lost.

@@ -9,7 +9,7 @@ use crate::log::{LogIndex, Position, ReplicaId, Term};
 use crate::membership::{ChangeError, MemberStep, MembershipChange};
 use raft::{INVALID_ID, StateRole};
 
-/// Number of entries that a learner may lack when it is promoted: few enough to be replicated at once.
+/// Number of entries that a learner may lack when it is promoted: so few that they are replicated almost immediately.
 const BEHIND_MAX: u64 = 64;
 
 impl Node {

@@ -176,8 +176,8 @@ fn check_entries(before: Position, entries: &[Entry], term: Term) -> Result<(), 
     Ok(())
 }
 
-/// Checks that the last entry of a snapshot does not contradict this log. Without this check, raft-rs would accept a
-/// snapshot that ends at the commit index as newer.
+/// Checks that the last entry of a snapshot does not contradict this log. Without this check, raft-rs would take a
+/// snapshot that ends at the commit index for a newer one.
 fn check_snapshot(message: &Message, raw: &RawNode<Window>) -> Result<(), MessageError> {
     let log = &raw.raft.raft_log;
     let Some(Position { index, term: offered }) = message.snapshot.as_ref().map(|one| one.position)
@@ -197,7 +197,7 @@ fn check_committed(message: &Message, raw: &RawNode<Window>) -> Result<(), Messa
     let log = &raw.raft.raft_log;
     let committed = LogIndex(log.committed);
     if message.at.index < committed {
-        // raft-rs then answers with the committed index, and appends nothing.
+        // If entries begin before the commit index, raft-rs only replies with this index, and appends nothing.
         return Ok(());
     }
     let offered = message.entries.iter().map(|entry| entry.position);

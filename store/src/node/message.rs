@@ -32,7 +32,7 @@ pub struct Message {
     pub reject: bool,
     /// If entries were rejected, an index at which the logs may match.
     pub hint: LogIndex,
-    /// Index from which on the sender needs a snapshot; 0 if it needs none.
+    /// Minimum index of the snapshot that the sender needs; 0 if it needs none.
     pub wants_snapshot: LogIndex,
     /// Bytes that the receiver returns with its reply.
     pub context: Bytes,

@@ -511,7 +511,7 @@ impl Node {
         }
         let committed = ready.take_committed_entries();
         effects.committed = committed.iter().map(convert::from_raft).collect();
-        // A new commit index alone is not written until the next write.
+        // A new commit index alone causes no write; it is written with the next one.
         if ready.must_sync() {
             self.written = number;
             self.hard_state_written = batch.hard_state.unwrap_or(self.hard_state_written);
@@ -538,7 +538,7 @@ impl Node {
         assert_eq!(position.index.0, metadata.index, "raft accepts the last offer");
         self.membership.clone_from(&offer.membership);
         self.raw.mut_store().restart(position);
-        // Entries that the snapshot includes, or that another leader replaced before it, are not missing.
+        // Entries up to the snapshot's end are not missing: the snapshot includes them, or entries that replaced them.
         self.doubt.take_if(|doubt| doubt.index <= position.index);
         self.raw.mut_store().offer(position, offer.membership.clone());
         effects.install = Some(offer);

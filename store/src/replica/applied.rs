@@ -11,10 +11,11 @@ use parking_lot::{Condvar, Mutex, MutexGuard};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Bytes that each entry counts in addition to its content, so that empty entries lead to compaction, too.
+/// Bytes that are added to the content of each entry when the log's size is counted, so that empty entries lead to
+/// compaction, too.
 const ENTRY_COST: u64 = 32;
 
-/// Number of pieces of a state that are copied each time the lock is taken, as for a snapshot.
+/// Number of pieces of a state that are copied each time the lock is taken: as many as a snapshot copies at each step.
 const PIECES: usize = 4;
 
 /// Pause between checks whether another capture has ended, about as long as copying some pieces takes.

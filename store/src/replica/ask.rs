@@ -36,7 +36,7 @@ pub enum Ask {
     /// Applies a command.
     Command(Command),
     /// Applies a command that was sent before with an unknown outcome. The first copy may still arrive, so the
-    /// pre-check never rejects a retry, and the log decides.
+    /// pre-check never rejects a retry. Its outcome is determined when its log entry is applied.
     Retry(Command),
     /// Waits until this replica has applied everything that any replica had acknowledged before. The request is sent to
     /// the replica whose state is read, not to the leader.

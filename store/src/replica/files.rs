@@ -106,7 +106,7 @@ pub enum FileDone {
     Offered(ReplicaId, Offer),
     /// A piece to send to another replica.
     Read(ReplicaId, Position, Piece),
-    /// The snapshot that this replica requested does not exist.
+    /// The snapshot that the replica with this id requested does not exist.
     Gone(ReplicaId, Position),
     /// The position of a snapshot that is being received, and the number of the next piece to request.
     Wanted(Position, u64),
@@ -186,7 +186,7 @@ impl FileWorker {
 
     fn receive(&mut self, offer: Offer) -> FileDone {
         failpoint!("snapshot-receive", FileDone::Failed(offer.position));
-        // The file of another snapshot that is being received must be closed first.
+        // If another snapshot is being received, its file must be closed before a new one is begun.
         self.incoming = None;
         match self.snapshots.receive(offer) {
             Ok(incoming) => {

@@ -24,7 +24,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Pause before a request without a reply is sent again: a tenth of an election.
+/// Pause before a request without a reply is sent again: a tenth of the shortest election timeout.
 pub(super) const PAUSE: Duration = Duration::from_millis(50);
 
 /// Number of attempts before the caller gets an error. They take ten seconds in all, enough for many elections.
@@ -192,8 +192,8 @@ impl ReplicatedCell {
         Err(if doubt { AskError::Unknown } else { AskError::Unavailable(last) })
     }
 
-    /// Waits until this replica has applied a change that was answered. If the replica is isolated, the wait ends after
-    /// a while, and the caller's next sync has an older version.
+    /// Waits until this replica has applied a change whose outcome is known. If the replica is isolated, the wait ends
+    /// after a while, and the caller's next sync may lack the change.
     pub(super) fn catch_up_with(&self, outcome: &Outcome) {
         let known = match outcome {
             Outcome::Commit(Commit { version, .. }) | Outcome::Done(version) => {
@@ -208,7 +208,7 @@ impl ReplicatedCell {
             _ => true,
         };
         if !known {
-            // If there is no leader, the caller's next sync has an older version, as for an isolated replica.
+            // If there is no leader, the caller's next sync may lack the change, as on an isolated replica.
             let _ = self.catch_up_with_all();
         }
     }

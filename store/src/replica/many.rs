@@ -2,7 +2,7 @@
 //!
 //! All commands are sent before the first reply is awaited, so they share entries and syncs. Their order is preserved,
 //! for two reasons. A leader accepts the requests of a replica in the order of their numbers. And a command that was
-//! not done is sent again only if no later command was accepted, or may have been accepted.
+//! not done is sent again only if it is certain that no later command was accepted.
 
 use super::ask::{Again, Answer, Ask};
 use super::handle::{AskError, PAUSE, ReplicatedCell, TRIES};

@@ -109,7 +109,7 @@ pub struct Replica {
     /// Reads that have requested an index from the leader, each with the tick at which it began.
     asked: BTreeMap<AskId, u64>,
     ticks: u64,
-    /// The clock's time in the last time command that this replica proposed on its own.
+    /// Clock reading in the last command by which this replica set the cell's time on its own.
     told_ms: u64,
     full: bool,
     /// Tick of the last message from a leader.
@@ -378,7 +378,7 @@ impl Replica {
     }
 
     /// Whether this replica has a full disk, and its leader has been silent for longer than an election takes. Such a
-    /// replica starts no election, so it would otherwise wait for a leader that has stepped down.
+    /// replica starts no election, so without this check it would wait for a leader that has stepped down.
     fn has_silent_leader(&self) -> bool {
         let patience = 2 * self.settings.node.election_ticks as u64;
         self.full && !self.leadership.is_leader && self.ticks >= self.heard + patience
@@ -392,8 +392,8 @@ impl Replica {
         self.watch.safe(self.node.safe());
     }
 
-    /// Reports whether the log's disk is full. While it is, this replica accepts only leadership transfers, transfers
-    /// leadership on its own, and starts no election.
+    /// Reports whether the log's disk is full. While it is full, a leader accepts only requests for leadership
+    /// transfers, and itself asks another replica to take over; any other replica starts no election.
     pub fn log_full(&mut self, full: bool) {
         self.full = full;
     }

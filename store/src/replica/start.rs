@@ -139,9 +139,8 @@ pub fn start(directory: Directory, settings: Settings) -> Result<Started, StartE
 /// synced. Returns the position up to which entries may be missing; `None` if no entries are missing.
 ///
 /// # Errors
-/// The replica seems to be the only voter, so no other voter can have the missing entries. This is also an error if
-/// only a term and a vote are missing: the commit index was lost with them, so a change that added another voter may be
-/// committed.
+/// The replica seems to be the only voter, so no other voter can have the missing entries. It is also an error if only
+/// a term and a vote are missing, because the lost commit index may have covered a change that added another voter.
 fn begin_in_doubt(
     log: &mut dyn LogEngine,
     node: &node::Start,
@@ -189,7 +188,8 @@ fn snapshots_of(directory: &Directory) -> Result<Arc<Snapshots>, StartError> {
 }
 
 /// Returns the entries after a snapshot. If the log does not contain the snapshot's position, the snapshot came from
-/// another replica, and the power failed before the log was restarted after it. In this case, the log is restarted now.
+/// another replica, and the power failed before the log was restarted at that position. In this case, the log is
+/// restarted now.
 fn entries_after(
     log: &mut dyn LogEngine,
     base: Position,

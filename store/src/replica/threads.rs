@@ -1,4 +1,4 @@
-//! A replica in production: a thread that decides, one for writes to a slow disk, and one for snapshots.
+//! The threads of a replica in production: one handles events, one writes to a slow disk, and one handles snapshots.
 //!
 //! ```text
 //!   clients, peers, clock ──events──▶ ┌─────────┐ ──writes──▶ ┌───────────┐

@@ -2,7 +2,8 @@
 //
 //	main HOST:PORT
 //
-// The code of the package omega/v1 is generated from server/client/proto: the function go_example of .ci/steps has the commands.
+// The code of the package omega/v1 is generated from server/client/proto: the function go_example of .ci/steps has the
+// commands.
 package main
 
 import (
@@ -20,8 +21,8 @@ import (
 	omega "omega/v1"
 )
 
-// Debian's gRPC has the codec of the first version of Go's protobuf, and its generator the messages of the second. With
-// gRPC as a Go module this codec is not needed.
+// Debian's gRPC has the codec of the first version of Go's protobuf, but Debian's code generator writes messages of the
+// second version. With gRPC as a Go module this codec is not needed.
 type codec struct{}
 
 func (codec) Marshal(message interface{}) ([]byte, error) {
@@ -46,7 +47,7 @@ func main() {
 }
 
 func run(address string) error {
-	// Without TLS and tokens, as `omega serve` is on a local address.
+	// Neither TLS nor tokens, because `omega serve` uses none on a local address.
 	connection, err := grpc.Dial(address, grpc.WithInsecure(), grpc.WithDefaultCallOptions(grpc.ForceCodec(codec{})))
 	if err != nil {
 		return err

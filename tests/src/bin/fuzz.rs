@@ -16,7 +16,7 @@ const USAGE: &str = "usage: fuzz [--target NAME] (--seconds N | --rounds N | --s
 const MEMORY_MAX: usize = 32 << 20;
 const MEMORY_A_BYTE: usize = 64;
 
-/// Maximum memory in bytes of a million machines, which a single word of some files may request.
+/// Maximum memory in bytes for files in which a single word may specify a million machines.
 const MACHINES_MEMORY_MAX: usize = 1 << 30;
 
 /// Duration after which a round is considered to hang.

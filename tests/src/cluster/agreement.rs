@@ -61,7 +61,7 @@ impl World {
     }
 
     /// Whether all running members have the same membership. If only the leader knows of a promotion and is lost, the
-    /// others have the former voters, of whom they may be only half.
+    /// membership of the others lists the former voters, and the others may be only half of these.
     pub(super) fn members_agree(&self) -> bool {
         let members = self.members();
         let running = members.iter().filter_map(|host| self.hosts[*host].running.as_ref());
@@ -99,7 +99,7 @@ impl World {
     }
 
     /// Whether a replica is down, permanently or not, when all faults are over. In this case the operator confirms that
-    /// torn logs are only torn.
+    /// logs with a torn end have no other damage.
     pub(super) fn is_one_lost(&self) -> bool {
         self.calm && self.hosts.iter().any(|host| host.gone || host.kept_down)
     }

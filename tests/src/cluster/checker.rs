@@ -11,7 +11,7 @@
 //! 4. A command sent after the answer to another command comes after that one in the log.
 //! 5. A read includes every command answered before the read was sent. Neither a read nor a rejection
 //!    includes a command sent after its answer.
-//! 6. Every agreed command was sent by a client, equally often.
+//! 6. Every agreed command was sent by a client, at least as often as it was agreed.
 
 use super::truth::{Done, Truth};
 use omega_cellstate::Cell;
@@ -278,7 +278,7 @@ fn check_reads(reads: &[Read], placed: &[(&Asked, usize)], done: &[Done]) -> Res
     Ok(())
 }
 
-/// Checks that clients have sent each agreed command, equally often.
+/// Checks that clients have sent each agreed command, at least as often as it was agreed.
 fn check_asked(history: &History, done: &[Done]) -> Result<(), String> {
     let mut asked: BTreeMap<Vec<u8>, usize> = BTreeMap::new();
     for one in history.asked.iter().filter(|one| one.fate != Fate::NotDone) {

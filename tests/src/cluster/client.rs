@@ -15,7 +15,7 @@ use omega_core::{
 use omega_store::log::ReplicaId;
 use omega_store::replica::{Answer, Applied, Ask, AskId};
 
-/// Numbers of tries, of which one is chosen for each call, after which the client gives up.
+/// Numbers of tries after which a client gives up. One of them is chosen for each call.
 const TRIES: [usize; 4] = [1, 3, 12, 12];
 
 /// The call whose answer a client waits for.

@@ -63,8 +63,8 @@ impl World {
             (key.0, key.1) == (host, life) && *asker == Asker::Operator
         };
         if self.calm && self.waiting.iter().any(by_operator) {
-            // The operator's connection breaks. The operator does not notice this while there are faults, so that runs
-            // of injected bugs do not change.
+            // The operator's connection breaks. While there are faults, the simulated operator does not notice this,
+            // because the known runs of injected bugs would change otherwise.
             self.operator.cut_off();
         }
         // Clients that wait for this replica's answers get none, and their requests time out.

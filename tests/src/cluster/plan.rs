@@ -139,8 +139,8 @@ impl Plan {
         }
     }
 
-    /// Draws further settings from a separate generator, so that the runs of injected bugs do not change: wrong clocks,
-    /// longer pauses, a majority that returns alone, and minutes of faults with few requests.
+    /// Draws further settings: wrong clocks, longer pauses, a majority that returns alone, and minutes of faults with
+    /// few requests. They come from a separate generator, so that the runs of injected bugs do not change.
     pub fn extend(&mut self, dice: &mut Dice) {
         self.pause_max = *dice.pick(&[2_000_000, 2_000_000, 10_000_000]);
         self.clocks =
@@ -153,7 +153,7 @@ impl Plan {
         }
     }
 
-    /// Weight of a kind of fault.
+    /// Sets the weight of a kind of fault.
     pub fn set_weight(&mut self, fault: Fault, weight: usize) {
         let found = self.weights.iter_mut().find(|(kind, _)| *kind == fault);
         found.into_iter().for_each(|(_, known)| *known = weight);

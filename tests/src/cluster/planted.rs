@@ -4,7 +4,7 @@
 
 pub use on::{Proof, plan_for, prove, run_with, seeds_of};
 
-/// Runs code without the injected bug, for the replicas' reference.
+/// Runs code without the injected bug, such as the reference with which replicas are compared.
 pub(super) fn sober<T>(run: impl FnOnce() -> T) -> T {
     omega_cellstate::planted::sober(run)
 }

@@ -20,7 +20,8 @@ pub struct Report {
     pub recovery_max: Micros,
     /// The seed with the longest recovery.
     pub slowest: u64,
-    /// Longest time until a majority alone had answered all clients.
+    /// Longest time from the end of the faults until a majority, without the other replicas, had answered enough calls
+    /// of clients.
     pub majority_max: Micros,
     /// A hash of all events, which is equal for two runs of a seed.
     pub digest: u64,

@@ -36,7 +36,7 @@ pub struct Truth {
     entries: Vec<Entry>,
     /// Number of entries from one state hash to the next.
     between: u64,
-    /// The state hashes after those entries, and that of the initial state.
+    /// State hashes of the initial state and after every `between` entries.
     hashes: BTreeMap<LogIndex, u64>,
     /// The fingerprint of all outcomes after each entry, from the first replica that applied it.
     fingerprints: HashMap<LogIndex, u64>,
@@ -187,7 +187,8 @@ impl Truth {
         }
     }
 
-    /// Compares the state of a replica that has applied all entries. It must be called when no further entries are written.
+    /// Compares the state of a replica that has applied all entries. It must be called when no further entries are
+    /// written.
     ///
     /// # Errors
     /// If the states differ.

@@ -89,8 +89,8 @@ impl Content {
         }
     }
 
-    /// For a write that was not synced: keeps it, loses it, truncates it anywhere, or keeps some of its sectors. If it
-    /// is lost, the file may nevertheless have its length.
+    /// For a write that was not synced: keeps it, loses it, truncates it anywhere, or keeps some of its sectors. Even
+    /// if it is lost, the file may get the length that the write would give it.
     fn settle_write(&mut self, offset: usize, bytes: &[u8], dice: &mut Dice) {
         match dice.below(6) {
             0 | 1 => write_to(&mut self.safe, offset, bytes),

@@ -32,7 +32,7 @@ pub enum Operation {
     Name,
     /// A sync of a folder fails, and nothing was synced.
     FolderSync,
-    /// Any operation except a read begins, and then the power fails. All operations fail until
+    /// The power fails during any operation except a read. All operations fail from then on until
     /// [`super::SimulatedDisk::crash`].
     PowerCut,
 }

@@ -1,15 +1,16 @@
-//! A folder on a real disk, which fails on demand and loses unsynced data for real processes. No root rights are needed.
+//! A folder on a real disk, which fails on demand and loses unsynced data for real processes. No root rights are
+//! needed.
 //!
 //! ```text
 //!   process ──write, sync, rename──▶ interposed.so ──▶ file system
 //!                                        └──▶ journal: what was there before, what is safe now
-//!   kill -9, then cut_power(): of each file's and each folder's changes that were not synced, the last ones are undone
+//!   kill -9, then cut_power(): undoes the last unsynced changes of each file and each folder
 //! ```
 //!
-//! Killing a process loses nothing, because the kernel still has its writes. So the library (`interposed.c`, compiled by
-//! the test) records what each change replaces, and [`InterposedDisk::cut_power`] undoes changes, but only those that POSIX
-//! allows to be lost: a sync of a file makes its content durable, and only a sync of its folder makes its name durable.
-//! For each file the last unsynced writes are lost, and the first of these may be lost in part.
+//! Killing a process loses nothing, because the kernel still has its writes. So the library (`interposed.c`, compiled
+//! by the test) records what each change replaces, and [`InterposedDisk::cut_power`] undoes changes, but only those
+//! that POSIX allows to be lost: a sync of a file makes its content durable, and only a sync of its folder makes its
+//! name durable. For each file the last unsynced writes are lost, and the first of these may be lost in part.
 
 use crate::random::Dice;
 use std::collections::BTreeMap;
@@ -83,7 +84,8 @@ struct Record {
 }
 
 impl InterposedDisk {
-    /// Creates a disk in the new folder `folder`, with its state and library in the new folder `state` on the same file system.
+    /// Creates a disk in the new folder `folder`, with its state and library in the new folder `state` on the same file
+    /// system.
     ///
     /// # Errors
     /// If a folder cannot be created, or the C compiler (`cc`) fails.
@@ -218,7 +220,7 @@ pub(crate) fn compile(code: &str, folder: &Path, name: &str) -> io::Result<PathB
     library.canonicalize()
 }
 
-/// Restores what a change of a file replaced, except for its first `torn` bytes.
+/// Restores what a change of a file replaced, except for the first `torn` bytes of the change.
 fn undo_content(file: &File, record: &Record, torn: u64) -> io::Result<()> {
     if record.kind == Kind::Size {
         file.set_len(record.old_size)?;

@@ -248,7 +248,8 @@ impl State {
         Ok(self.crashes)
     }
 
-    /// Counts a change of names. The result says also whether the change is made without a result.
+    /// Counts a change of names. The returned fate shows whether the caller gets a result, or the power fails with the
+    /// change made.
     fn name(&mut self, operation: Operation) -> io::Result<Fate> {
         match self.faults.next(operation)? {
             Fate::Fails => Err(injected()),

@@ -72,7 +72,7 @@ impl Replicas {
     /// Sends a transaction. It is marked as a retry if it was sent before.
     ///
     /// # Errors
-    /// If the reply is not possible for a transaction.
+    /// If the reply is one that a transaction cannot get.
     pub fn commit(&self, at: usize, txn: &Transaction, retry: bool) -> Result<Fate, String> {
         let mut client = SchedulingServiceClient::new(self.channel(at));
         let mut request = proto::CommitRequest::from(txn);

@@ -184,7 +184,8 @@ impl Processes {
         self.disks.get(&id).into_iter().for_each(Disk::thaw);
     }
 
-    /// Sets the clock of a replica to this many seconds ahead of this computer's, or behind it if the number is negative.
+    /// Sets the clock of a replica to this many seconds ahead of this computer's, or behind it if the number is
+    /// negative.
     ///
     /// # Errors
     /// If the replica has no separate clock.
@@ -193,7 +194,7 @@ impl Processes {
         clock.set(ahead_s)
     }
 
-    /// Passes the commands to the watchdog by which it cleans up if this process ends now.
+    /// Passes to the watchdog the commands for the cleanup that is necessary if this process ends now.
     fn tell_watchdog(&mut self) {
         let (thaw, unmount): (Vec<String>, Vec<String>) =
             self.disks.values().map(Disk::last_will).unzip();

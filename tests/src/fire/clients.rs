@@ -18,14 +18,14 @@ use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64;
 use std::time::Duration;
 
-/// Number of attempts after which a client gives up, which last for many elections.
+/// Number of attempts after which a client gives up. Together they take longer than many elections.
 const TRIES: usize = 200;
 
 /// Pause before a retry.
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// Longest pause after a reply, in milliseconds. With it, a run of seconds has enough operations, but can be checked in
-/// seconds.
+/// Longest pause after a reply, in milliseconds. A run of some seconds then has enough operations, but so few that they
+/// can be checked in seconds.
 const REST_MS: u64 = 10;
 
 /// Maximum number of items of a transaction; it is large enough that many transactions conflict.
@@ -144,7 +144,8 @@ impl<'a> Scheduler<'a> {
             match fate {
                 Fate::Answered(answer) => return Ok(Fate::Answered(answer)),
                 Fate::Unknown => known = Fate::Unknown,
-                // If the outcome is unknown, it stays unknown.
+                // If an earlier attempt may have been executed, the outcome stays unknown, although this attempt was
+                // not executed.
                 Fate::NotDone => {}
             }
             if gives_up || self.notes.has_ended() {

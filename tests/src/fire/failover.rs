@@ -48,7 +48,8 @@ const PEACE: Duration = Duration::from_secs(3);
 /// Longest wait for a reply.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// A reply that arrives this soon after the failure was already in flight, because an election takes ten times as long.
+/// A reply that arrives this soon after the failure must have been in flight before it, because an election takes ten
+/// times as long.
 const GRACE: Duration = Duration::from_millis(50);
 
 /// Duration of one outage.
@@ -154,7 +155,8 @@ impl Clock {
                 cell.wire(id, lost, Wire::Held);
             }),
         }
-        // A reply that was in flight to the client before the failure does not come from the other replicas.
+        // A reply that was in flight before the failure is not counted, because it does not come from the other
+        // replicas.
         self.answered.store(0, Ordering::Relaxed);
         self.mark.store(self.now() + GRACE.as_nanos() as u64, Ordering::Relaxed);
         let elected = self.elected(replicas, lost, from)?;

@@ -10,8 +10,9 @@
 //! `cluster` simulates replicas in one thread, determined by a seed. This module runs the shipped program with real
 //! sockets, clocks and disks, so a run cannot be repeated exactly. The checks are those of `cluster`.
 //!
-//! In reading order: this file, [`cell`], [`disk`], [`watchdog`], [`proxy`], [`nemesis`], [`notes`], [`clients`], [`verdict`]. The
-//! binary `fire` measures the same processes with [`failover`], [`overload`], [`programs`] and [`standing`].
+//! In reading order: this file, [`cell`], [`disk`], [`watchdog`], [`proxy`], [`nemesis`], [`notes`], [`clients`],
+//! [`verdict`]. The binary `fire` measures the same processes with [`failover`], [`overload`], [`programs`] and
+//! [`standing`].
 
 pub mod ask;
 pub mod cell;
@@ -112,7 +113,8 @@ impl fmt::Display for Recorded {
     }
 }
 
-/// Runs a plan, and returns the records of clients and replicas. Replicas were only compared with each other.
+/// Runs a plan, and returns the records of clients and replicas. The replicas are only compared with each other; the
+/// records are not checked.
 ///
 /// # Errors
 /// The error, with the path of the replicas' folders, which are kept.

@@ -1,7 +1,7 @@
 //! Measures `omega agent` with real programs: many short tasks, an idle agent, and an agent that is started again.
 //!
 //! Three replicas, a scheduler and an agent run on this machine. The agent has no control groups, and offers more cores
-//! than there are, so that the tasks that run at a time are a parameter.
+//! than there are, so that a constant determines how many tasks run at a time.
 
 use super::ask::Replicas;
 use super::cell::Processes;
@@ -16,11 +16,11 @@ use std::time::{Duration, Instant};
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
 
-/// Short tasks, and those that run at a time.
+/// Number of short tasks; the next constant is the number of those that run at a time.
 const SHORT: u32 = 10_000;
 const AT_ONCE: u32 = 64;
 
-/// Tasks that an agent finds again.
+/// Number of tasks that a restarted agent finds again.
 const LONG: u32 = 1000;
 
 /// Interval at which a job is looked at.
@@ -40,7 +40,7 @@ pub struct Measured {
     pub first_task: Duration,
     /// From the submission of `SHORT` tasks of 10 ms until the cell knows that all have finished.
     pub short_tasks: Duration,
-    /// Starting and awaiting as many programs without a cell.
+    /// Time to start and await `SHORT` programs of 10 ms without a cell.
     pub forks: Duration,
     /// An agent without tasks.
     pub idle: Used,
@@ -50,7 +50,7 @@ pub struct Measured {
     pub found_again: Duration,
 }
 
-/// A process that ends with this value.
+/// A process that is killed when this value is dropped.
 struct Running(Child);
 
 impl Drop for Running {
@@ -184,7 +184,7 @@ fn start(command: &mut Command) -> Result<Running, String> {
     if line.is_empty() { Err("a process ended at once".to_owned()) } else { Ok(child) }
 }
 
-/// Time to start and await as many programs as there are short tasks, as many at a time.
+/// Time to start and await as many programs as there are short tasks, with `AT_ONCE` at a time.
 fn forks() -> std::io::Result<Duration> {
     let began = Instant::now();
     let mut running = std::collections::VecDeque::new();

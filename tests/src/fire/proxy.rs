@@ -34,8 +34,8 @@ pub struct Relay {
     state: Arc<State>,
 }
 
-/// State shared by the threads of a relay. The values are read independently of each other; if one is stale, a piece of
-/// data is delayed or passed on.
+/// State shared by the threads of a relay. The values are read independently of each other; if one is stale, at most a
+/// single piece of data is wrongly delayed or passed on.
 #[derive(Debug)]
 struct State {
     kind: AtomicU8,

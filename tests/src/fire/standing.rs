@@ -120,7 +120,8 @@ pub fn idle(program: &Path, place: &Path) -> Result<Vec<Used>, String> {
 pub fn cpu(process: u32) -> Result<Duration, String> {
     let stat = std::fs::read_to_string(format!("/proc/{process}/stat"));
     let stat = stat.map_err(|error| error.to_string())?;
-    // The fields are counted from after the name, which is in brackets; the first of these is the third of the file.
+    // Only the fields after the name, which is in brackets, are counted; the first of them is the third field of the
+    // file.
     let fields = stat.rsplit(')').next().unwrap_or_default();
     let times = fields.split_whitespace().skip(11).take(2);
     let ticks: u64 = times.filter_map(|time| time.parse::<u64>().ok()).sum();

@@ -1,7 +1,8 @@
 //! Watchdog that cleans up after a killed test: its processes, hanging disks, and mounts.
 //!
-//! A test that runs too long is killed, and its values are not dropped. So a shell reads from a pipe which cleanup
-//! commands are needed at present. When the pipe is closed for any reason, the shell runs these commands and ends.
+//! A test that runs too long is killed, and its values are not dropped. So a shell receives, through a pipe, the
+//! cleanup commands that are needed at present. When the pipe is closed for any reason, the shell runs these commands
+//! and ends.
 
 use std::io::Write;
 use std::process::{Child, ChildStdin, Command, Stdio};

@@ -1,4 +1,4 @@
-//! Random commands, as they are written.
+//! Random commands, and their encoding as a leader writes them to its log.
 
 use crate::history;
 use omega_core::Command;

@@ -25,12 +25,13 @@ const SMALL: SegmentOptions = SegmentOptions { segment_bytes: 8 << 10, reused_ma
 const FOLDER: &str = "/replica";
 const AT: Position = Position { index: LogIndex(9), term: Term(2) };
 
-/// Size of a segment's header in bytes; the next constants are those of its used part and of a record's head.
+/// Size of a segment's header in bytes; the next constants are the sizes of its used part and of a record's head.
 const HEADER: usize = 4096;
 const USED: usize = 56;
 const HEAD: usize = 24;
 
-/// Number of bytes of a snapshot's header before the membership; the next constant is that at the end of the file.
+/// Number of bytes of a snapshot's header before the membership; the next constant is the number of bytes at the end of
+/// the file.
 const FIXED: usize = 124;
 const TRAILER: usize = 16;
 

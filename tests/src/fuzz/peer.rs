@@ -34,7 +34,7 @@ const KINDS: [MessageKind; 13] = [
     MessageKind::ReadIndexIs,
 ];
 
-/// A message of any kind. It contains a few fixed commands, because their encoding has separate tests.
+/// A message of any kind. Its commands are only a few fixed ones, because the encoding of commands has separate tests.
 #[must_use]
 pub fn random_message(seed: u64) -> PeerMessage {
     let group = TaskGroup::new(3, Amounts::new([100, 1 << 20]));

@@ -25,7 +25,8 @@ impl Generator {
         self.give_nodes(&mut machine, old.as_deref());
         self.give_range(&mut machine);
         if let Some(old) = old {
-            // Devices that are in use must remain. Otherwise only one property changes in half of the cases.
+            // Devices that are in use must remain, so most updates do not change them. In half of the cases, only
+            // labels change.
             machine.devices = if self.dice.chance(60) { old.devices } else { machine.devices };
             if self.dice.chance(50) {
                 machine = Machine { labels: machine.labels, ..Machine::clone(&old) };
@@ -40,7 +41,7 @@ impl Generator {
     fn machine(&mut self, name: Text) -> Machine {
         let mut capacity = self.amounts(14);
         if self.dice.chance(80) {
-            // The machine has room for a few tasks of every kind.
+            // In every resource kind, the machine has room for a few tasks.
             for kind in 0..self.kinds.count() as u8 {
                 let amount = capacity.get(KindId(kind)) + 3;
                 capacity.set(KindId(kind), amount);

@@ -55,7 +55,8 @@ impl Reference {
             conflicts.into_iter().map(|(item, reason)| Conflict { item, reason }).collect();
         let commit = Commit { version: self.version, conflicts };
         let scheduler = &mut self.schedulers[txn.id.scheduler.0 as usize];
-        // The results are at places by number, and each place has only its last result.
+        // The place of a result is its transaction's number modulo the number of places. A new result replaces the
+        // earlier one there.
         let place = |number: u64| number % ANSWERS_PER_SCHEDULER as u64;
         scheduler.answers.retain(|other, _| place(*other) != place(txn.id.number));
         scheduler.answers.insert(txn.id.number, Arc::new((txn.clone(), commit.clone())));
@@ -92,7 +93,8 @@ impl Reference {
         }
     }
 
-    /// Checks the transaction from the start again, until at the end neither a gang nor an eviction must be rejected.
+    /// Checks the transaction in rounds, each from the start, until a round ends without a gang or an eviction to
+    /// reject.
     fn judge_transaction(&self, txn: &Transaction) -> (Reference, Refused) {
         let mut early = Refused::new();
         let mut first: Option<Refused> = None;
@@ -224,8 +226,8 @@ impl Reference {
         late
     }
 
-    /// Tasks that were removed but are needed by other tasks' runtime affinity: in each domain, the last ones, as many
-    /// as are missing. With `all`, every task that any such rule might concern.
+    /// Removed tasks that other tasks need by runtime affinity: in each domain, as many of the last ones in the
+    /// transaction as are missing there. With `all`, every task that any such rule might concern.
     fn runtime_affinity_needed(
         &self,
         txn: &Transaction,

@@ -1,4 +1,4 @@
-//! Allocations of tasks: by a resize, with optional resources, or the group's request.
+//! Allocations of tasks: the amounts of a resize, the request with optional resources, or the request alone.
 
 use super::{Reference, ReferenceJob, ReferenceTask};
 use omega_core::{Amounts, DeviceRequest, KindId, Reason, Resize, Take, TaskGroup};

@@ -62,8 +62,8 @@ impl Reference {
         let (request, devices) = taken(group, take);
         let more: Vec<_> = request.iter().map(|(kind, more)| (kind, i128::from(more))).collect();
         self.judge_peaks(of.id, row, &more)?;
-        // An allocation with optional resources is constant all day. If the group has none, the demand profile of the
-        // group applies.
+        // An allocation with optional resources is constant all day. If the group has no optional resources, its demand
+        // profile applies.
         let claimed = match take {
             Take::WithOptional if group.optional.is_some() => TaskGroup::new(1, request.clone()),
             Take::WithOptional | Take::Request => group.clone(),
@@ -124,8 +124,8 @@ impl Reference {
         Ok(chosen.fold(DeviceSet::default(), |set, (_, device)| set.with(*device)))
     }
 
-    /// Chooses cores one by one, each from the node with the fewest left; or all cores from the node with the fewest
-    /// that suffice. Of equal nodes, the one with the lowest number is chosen.
+    /// Chooses cores one by one, each from the node with the fewest free cores; or, if all must be on one node, from
+    /// the one with the fewest among the nodes with enough. Of equal nodes, the one with the lowest number is chosen.
     pub(super) fn choose_cores(
         &self,
         asked: Option<CoreRequest>,

@@ -1,13 +1,13 @@
 //! The naive reference model: a cell without any running sum.
 //!
 //! It stores machines, jobs and the states of tasks, and scans all of them for each query. It is written from the
-//! documentation of `omega-core`, shares no code with `omega-cellstate`, and undoes by restoring a copy. If both agree
-//! on thousands of random histories, errors in the fast one are unlikely.
+//! documentation of `omega-core`, shares no code with `omega-cellstate`, and undoes changes by restoring a copy. If the
+//! model and the cell agree on thousands of random histories, errors in the cell are unlikely.
 //!
 //! Where the documentation leaves a choice, the model decides as follows:
 //! - The row of a removed machine goes to the next machine, the most recently vacated row first.
-//! - A command other than a transaction raises a machine's sequence number by one if it changed the capacity or the free
-//!   amounts, however many tasks it moved; a load report does not.
+//! - A command other than a transaction raises a machine's sequence number by one if it changed the capacity or the
+//!   free amounts, however many tasks it moved; a load report does not.
 //! - A command that requests the present state (draining a draining machine, killing an ended job) succeeds without a
 //!   new version; setting a quota or a policy always starts one.
 //! - A task whose machine lacks the label of a level is not counted at that level.

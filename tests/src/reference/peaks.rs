@@ -81,7 +81,7 @@ impl Reference {
         Ok(())
     }
 
-    /// Kinds of which a task's allocation would grow, ascending, with the amounts.
+    /// Kinds in which a task's allocation would grow, in ascending order, each with its growth.
     pub(super) fn growth(&self, task: TaskId, to: &Amounts) -> Vec<(KindId, i128)> {
         let held = self.task(task).map(|(job, task)| job.holds(task)).unwrap_or_default();
         let kinds = (0..self.kinds.count() as u8).map(KindId);

@@ -19,7 +19,8 @@ impl Reference {
         if own.any(|port| given.contains(&port.number)) { Err(Reason::PortTaken) } else { Ok(()) }
     }
 
-    /// Chooses the ports of a task one by one, each the first that no task has and no port of its group has.
+    /// Chooses the ports of a task one by one. Each is the first port that neither a task on the machine nor the task's
+    /// own group has or requests.
     pub(super) fn choose_ports(&self, id: TaskId, row: usize) -> Result<Vec<u16>, Reason> {
         let Some((job, task)) = self.task(id) else { return Ok(Vec::new()) };
         let group = &job.spec.groups[task.group];

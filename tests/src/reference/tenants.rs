@@ -180,8 +180,8 @@ impl Reference {
         rooms.into_iter().min()
     }
 
-    /// Whether the guarantee of a tenant, with its claims on one machine, allows it to evict a task of equal or higher
-    /// precedence. The whole transaction has been applied to the model before.
+    /// Whether a tenant may, by its guarantee, evict a task of equal or higher precedence for its claims on one
+    /// machine. `before` is the model without the transaction; `self` includes the whole transaction.
     pub(super) fn may_reclaim(
         &self,
         claims: &[&Claim],

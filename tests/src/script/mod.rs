@@ -25,12 +25,12 @@
 //! | `update M ...`, `drain M`, `resume M`, `remove M` | |
 //! | `policy over=cpu:200 band=0..9 evictions=2/100`, `quota T cpu=4`, `quota T none` | |
 //! | `tenant T parent=all cpu=4 weight=2 per-machine=3` | amounts are guaranteed |
-//! | `reserve R rack=a for=T,U from=10 until=20`, `unreserve R` | other keys are labels, `name` the machine's |
+//! | `reserve R rack=a for=T,U from=10 until=20`, `unreserve R` | other keys are labels; `name` is a machine's name |
 //! | `job J tasks=2 cpu=1 ...` | see `parse.rs` for its keys |
 //! | `resize J 3`, `kill J`, `report J/0 finished`, `expire 100` | |
 //! | `a: sync` | scheduler `a` looks at the cell |
 //! | `a: claim J/0 M`, `a: claim J/0 M with-wants` | puts it into `a`'s next transaction |
-//! | `a: release J/0`, `a: evict J/0`, `a: resize J/0 cpu=2` | likewise |
+//! | `a: release J/0`, `a: evict J/0`, `a: resize J/0 cpu=2` | puts it into `a`'s next transaction |
 //! | `a: commit`, with `all-or-nothing` and `sequence` | submits it |
 //! | `a: retry`, `a: retry other` | submits the last one again, or another with its number |
 //! | `show` | prints the machines and their tasks |

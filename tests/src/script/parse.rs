@@ -2,20 +2,21 @@
 //!
 //! | key of a job | means |
 //! |---|---|
-//! | `tasks=2 cpu=1 mem=1` | how many tasks, and what each claims |
-//! | `optional=cpu:2 optional=devices:1` | what each takes on top where it is free |
-//! | `of-cell=cpu:2` | what each claims of the cell as a whole |
-//! | `tenant=t precedence=5 gang=2 hold=30 restarts=1 devices=1` | whole devices |
-//! | `runs=10` | for how long a task is expected to run |
-//! | `demand_profile=cpu:4,1,1` | what it claims in each part of the day; its highest point is requested |
-//! | `label=app:web` | what other jobs select its tasks by |
+//! | `tasks=2 cpu=1 mem=1` | number of tasks, and amounts that each claims |
+//! | `optional=cpu:2 optional=devices:1` | optional resources of each, taken where they are free |
+//! | `of-cell=cpu:2` | cluster resources that each claims |
+//! | `tenant=t precedence=5 restarts=1 devices=1` | tenant, precedence, restarts, whole devices |
+//! | `gang=2 hold=30` | minimum size of the gang, and its timeout in ms |
+//! | `runs=10` | expected run time of a task, in ms |
+//! | `demand_profile=cpu:4,1,1` | amounts in each part of the day; the highest is requested |
+//! | `label=app:web` | label by which other jobs select its tasks |
 //! | `port=80`, `port=10.0.0.1:80` | a TCP port, on every address or on one |
-//! | `require=disk:ssd`, `tolerate=old` | machines that it needs, taints that it puts up with |
-//! | `apart=zone`, `apart-from=app:web@zone` | anti-affinity in the job; to others |
-//! | `near=app:web@zone` | affinity |
-//! | `beside=app:web:2@zone` | at most so many of those where it is |
-//! | `runtime_affinity=app:web@zone` | one of those as long as it runs |
-//! | `max=1@zone`, `share=50@zone`, `spread=1@zone` | most per domain, most percent, most skew |
+//! | `require=disk:ssd`, `tolerate=old` | label of the machines that it needs, taint that it tolerates |
+//! | `apart=zone`, `apart-from=app:web@zone` | anti-affinity within the job, and to other tasks |
+//! | `near=app:web@zone` | affinity to the selected tasks |
+//! | `beside=app:web:2@zone` | at most two of the selected tasks in its domain |
+//! | `runtime_affinity=app:web@zone` | a selected task in its domain as long as it runs |
+//! | `max=1@zone`, `share=50@zone`, `spread=1@zone` | maximum number, percentage and skew per domain |
 //!
 //! The level `machine` means that each machine is a domain.
 

@@ -1,5 +1,5 @@
-//! Applications, one per job. Each requests all its containers at once, near the machines that the job prefers if there
-//! are any, and requests lost containers again.
+//! Applications, one per job. Each requests all its containers at once, near the machines that its job prefers, if any.
+//! It requests lost containers again.
 
 use super::{Client, Round, Watched};
 use crate::cell::RunCell;
@@ -73,7 +73,7 @@ impl Asks {
         Ok(Asks { front, coming: jobs.into(), applications: Vec::new(), rounds: 0 })
     }
 
-    /// Joins the applications whose jobs have arrived.
+    /// Registers an application with the frontend for each job that has arrived.
     fn join(&mut self, now: Nanos) {
         while let Some(job) = self.coming.front()
             && let Ok(id) = self.front.join(&job.name, now)
@@ -138,8 +138,8 @@ impl Client for Asks {
     }
 }
 
-/// The requests for a group: one for the number of containers, and one for each machine that the group prefers by name,
-/// with the same number.
+/// The requests for a group: one for any machine, and one for each machine that the group prefers by name. Each is for
+/// all containers that the group lacks.
 fn asks_of(group: &TaskGroup, lacking: u32) -> Vec<Ask> {
     let ask = |at| Ask::new(group.name.clone(), at, lacking);
     let preferred = group.rules.affinity.preferred.iter().flat_map(|one| &one.machines.names);

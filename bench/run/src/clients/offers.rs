@@ -26,8 +26,8 @@ struct Thinker {
     /// Pairs of a job and a machine that the cell rejected for a reason other than lack of resources, such as a rule.
     avoided: HashSet<(JobId, MachineId)>,
     is_suppressed: bool,
-    /// The newest job that the framework knows. The next field has the number of its pending tasks after its last
-    /// answer.
+    /// The newest job that the framework knows. The next field is the number of the framework's tasks that were pending
+    /// after its last answer to offers.
     seen: Option<JobId>,
     waiting: usize,
 }
@@ -118,8 +118,8 @@ impl Thinker {
                 front.accept(self.id, &[offer.id], &launches, refuse).is_ok()
             };
             if !answered {
-                // The frontend's view rejects one of the launches on this machine. The machine's next offer is tried
-                // again without these jobs.
+                // The frontend's view rejects one of these launches. Later offers of this machine are tried without the
+                // jobs of all of them.
                 self.avoided.extend(launches.iter().map(|one| (one.task.job, one.machine)));
                 let _ = front.decline(self.id, &[offer.id], refuse);
             }

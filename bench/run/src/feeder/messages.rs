@@ -48,7 +48,8 @@ impl Feeder {
         self.counts.committed(&committed);
         let Committed { version, placed, evicted, .. } = committed;
         if !evicted.is_empty() {
-            // The schedulers may not have received the evicted tasks' jobs yet, so they have not tried them.
+            // Before a scheduler sees this version, it does not know that the evicted tasks are pending, so it has not
+            // tried them.
             self.watch.must_see(version);
             self.stirred = true;
         }

@@ -34,7 +34,7 @@ impl Axis {
             Unit::Count | Unit::Amount => 1.0,
         };
         let least = if unit == Unit::Count { 1.0 } else { 0.0 };
-        // With four steps there is room between labels even in the lowest plot.
+        // With four steps there is room between the labels even in a plot of the smallest height.
         let step = round_step(max / 4.0).max(least);
         let steps = (max / step - 1e-9).ceil().max(1.0);
         let high = steps * step;

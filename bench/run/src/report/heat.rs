@@ -12,7 +12,8 @@ use super::text::{clean, clip};
 use super::{MachineHeat, RunReport};
 use serde::Serialize;
 
-/// Number of colours: nothing claimed, ten steps, more than the capacity, and no such resource.
+/// Number of colours: one for machines without claims, ten for tenths of the capacity, one for claims above the
+/// capacity, and one for machines without the resource.
 const SHADES: usize = 13;
 const SHADE_OVER: usize = 11;
 const SHADE_NONE: usize = 12;

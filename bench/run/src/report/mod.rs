@@ -75,7 +75,7 @@ pub struct RunReport {
     pub unplaced: Vec<Unplaced>,
     /// Samples over the run, evenly spaced in the workload's time.
     pub series: Vec<Sample>,
-    /// The machines at the end, by row.
+    /// The machines at the end, in the cell's order.
     pub heat: Vec<MachineHeat>,
 }
 
@@ -114,8 +114,7 @@ pub struct SchedulerReport {
     pub evictions_for_guarantees: u64,
     /// Total run time of the evicted tasks before their evictions, in seconds of the workload's time.
     pub lost_work_s: f64,
-    /// Share of the placed tasks' preferences for machines that were satisfied, by weight; `None` if there were no
-    /// preferences.
+    /// Satisfied share of the placed tasks' preferences for machines, by weight; `None` if there were no preferences.
     pub preferences_met: Option<f64>,
 }
 
@@ -152,7 +151,7 @@ pub struct TenantReport {
     pub evicted_for_guarantees: u64,
     /// Total run time of the evicted tasks before their evictions, in seconds of the workload's time.
     pub lost_work_s: f64,
-    /// Share of the tenant's preferences for machines that were satisfied, by weight; `None` if there were no
+    /// Satisfied share of the preferences for machines of the tenant's tasks, by weight; `None` if there were no
     /// preferences.
     pub preferences_met: Option<f64>,
     /// Dominant share at each sample of the series. Only the first eight tenants have it; for others the list is empty.
@@ -202,12 +201,12 @@ pub struct ResourceReport {
     pub used_at_end: f64,
     /// Largest claimed share of all samples.
     pub used_at_peak: f64,
-    /// Share of this kind's free amount at the end that a task cannot use, as the mean over all tasks of the run that
-    /// request the kind. `None` if nothing is free, or no task requests the kind.
+    /// Unusable share of this kind's free amount at the end: the part on machines where a task does not fit, as the
+    /// mean over the run's tasks that request the kind. `None` if nothing is free, or no task requests the kind.
     pub fragmented: Option<f64>,
 }
 
-/// Tasks that were not placed for one reason.
+/// Tasks that are pending for the same reason.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Unplaced {
     /// The reason that excludes most machines, in words.
@@ -244,7 +243,7 @@ pub struct Sample {
 pub struct MachineHeat {
     /// Name of the machine.
     pub name: String,
-    /// The machine's zone, or its value of the first label by which the cell groups machines; empty if it has neither.
+    /// The machine's zone, or else its GPU model or platform, by its labels; empty if it has none of these labels.
     pub place: String,
     /// Claimed share of the machine's capacity by resource kind; `None` for kinds that it does not have.
     pub used: Vec<Option<f64>>,

@@ -10,7 +10,7 @@ use super::text::clip;
 use super::{RunReport, Sample, TenantReport, tenants};
 use serde::Serialize;
 
-/// Maximum number of points of a line: the pixels of the widest plot, with two pixels for each point.
+/// Maximum number of points of a line: one for every two pixels of the widest plot.
 const POINTS_MAX: usize = 600;
 /// Minimum interval for a rate in seconds. In shorter intervals, the resolution of the clock would be visible.
 const RATE_WALL_S_MIN: f64 = 1e-3;

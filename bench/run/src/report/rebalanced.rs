@@ -74,7 +74,7 @@ pub struct FactLine {
 /// Moves for one reason.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct ReasonLine {
-    /// Reason of the moves: the term that improves most, or that another task needs the room.
+    /// Reason of the moves: the name of the term that improves most, or the fact that the next step needs the room.
     pub reason: String,
     /// Number of moves.
     pub moves: usize,
@@ -157,8 +157,8 @@ pub enum Detail {
     All,
 }
 
-/// Maximum number of moves that are printed unless all are requested; also the maximum number of tasks that are not
-/// moved. Each list fills a screen.
+/// Maximum number of printed moves, and of printed tasks that are not moved, unless all are requested. Each list then
+/// fits on a screen.
 const LINES: usize = 20;
 
 /// Converts the report to indented JSON with a final line break.

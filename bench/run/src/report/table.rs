@@ -212,7 +212,7 @@ mod tests {
     use crate::report::testing::{example, hostile};
     use crate::report::{ResourceReport, RunReport};
 
-    /// A report with fixed numbers. The example's numbers come from sines, which differ between systems.
+    /// A report with constant numbers. `example` computes its numbers with sines, whose results differ between systems.
     fn fixed() -> RunReport {
         let batch = SchedulerReport {
             name: "batch".into(),

@@ -5,7 +5,7 @@
 
 use std::iter::repeat_n;
 
-/// Number of characters in a line of the table, which every common terminal has.
+/// Number of characters in a line of the table. Every common terminal is at least this wide.
 pub(super) const WIDTH: usize = 100;
 
 /// Alignment of a column.

@@ -29,13 +29,15 @@ pub struct WaitingJob {
     pub tasks: u64,
     /// Number of pending tasks of the job.
     pub waiting: usize,
-    /// The last reason for which the cell rejected the job's claims, except for changes by other schedulers.
+    /// The last of these reasons for which the cell rejected a claim of the job: an exceeded quota, an exhausted
+    /// cluster resource, or an incomplete gang.
     pub refused: Option<String>,
     /// State of the gang; `None` if the job is not a gang.
     pub gang: Option<WaitingGang>,
     /// Groups of the job with pending tasks.
     pub groups: Vec<WaitingGroup>,
-    /// Whether no process has the lease of the scheduler's name, in a served cell.
+    /// In a served cell, whether no process has the lease of the scheduler's name. Then the scheduler does not run,
+    /// unless it runs without a lease.
     pub unattended: bool,
 }
 
@@ -111,7 +113,8 @@ pub struct Lack {
 /// A change that would help.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Help {
-    /// Kind of the change: `room` to become free, a `larger_machine`, or a restriction to `lift`.
+    /// Kind of the change: `room` if more of a machine becomes free, `larger_machine` if a larger machine is added,
+    /// `lift` if a restriction is lifted.
     pub what: Cow<'static, str>,
     /// If the change is about room, the machine that lacks least.
     pub machine: Option<String>,

@@ -43,9 +43,10 @@ pub struct Asked {
     pub question: Question,
     /// Objectives to meet.
     pub objectives: Vec<Objective>,
-    /// The largest number to try: of machines, or of thousandths of the load.
+    /// Largest size to try: a number of machines, or of thousandths of the load.
     pub most: u64,
-    /// Largest difference between the two sizes that enclose the answer, as a share of the answer; at least one unit.
+    /// Largest difference between the two sizes that enclose the answer, as a share of the answer. A difference of one
+    /// machine, or of one thousandth of the load, always suffices.
     pub precision: f64,
 }
 

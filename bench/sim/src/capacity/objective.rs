@@ -159,7 +159,7 @@ impl Objective {
     }
 }
 
-/// Rounds off the digits of the binary representation.
+/// Rounds to six decimal digits, which removes the error of binary fractions.
 fn round(number: f64) -> f64 {
     (number * 1e6).round() / 1e6
 }

@@ -14,7 +14,7 @@ pub struct Probe {
     pub machines: usize,
     /// Number of jobs.
     pub jobs: usize,
-    /// Value for each objective; infinite if never reached, and null in JSON.
+    /// Value for each objective; infinite if it was never reached, which JSON shows as `null`.
     pub figures: Vec<f64>,
     /// Whether all objectives are met.
     pub holds: bool,

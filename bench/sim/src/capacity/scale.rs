@@ -14,8 +14,8 @@ type Sort<'a> = (&'a Amounts, &'a Overcommit, &'a [Taint], u8);
 
 /// Returns the workload with this number of machines, with the proportions of the sorts kept as nearly as possible.
 ///
-/// If the number is smaller, machines of each sort are removed in proportion; if it is larger, copies are added. Tasks of a removed machine are
-/// placed again.
+/// If the number is smaller, machines of each sort are removed in proportion; if it is larger, copies are added. Tasks
+/// of a removed machine are placed again.
 #[must_use]
 pub fn machines(workload: &Workload, count: usize) -> Workload {
     machines_moved(workload, count).0
@@ -93,14 +93,14 @@ fn shares(sorts: &[Vec<usize>], count: usize, all: usize) -> Vec<usize> {
 }
 
 /// Returns the workload with this many thousandths of its jobs. A smaller load leaves out jobs evenly over the list. A
-/// larger load adds copies that arrive up to five minutes after their originals and do not run yet. Jobs that are
-/// present from the start and never end stay at the start.
+/// larger load adds copies, which arrive up to five minutes after their originals, with all tasks pending. Copies of
+/// jobs that are present from the start and never end are present from the start, too.
 #[must_use]
 pub fn load(workload: &Workload, thousandths: u64) -> Workload {
     let wanted = (u128::from(thousandths) << 32) / 1000;
     let mut arrivals: Vec<Arrival> = Vec::new();
     for (number, arrival) in workload.arrivals.iter().enumerate() {
-        // Multiples of the golden ratio are spread evenly over the circle, whatever their number.
+        // The fractional parts of multiples of the golden ratio are spread evenly from 0 to 1, whatever their number.
         let at = (number as u64).wrapping_mul(GOLDEN) >> 32;
         let repeats =
             (0..).take_while(|again| (u128::from(*again) << 32) + u128::from(at) < wanted);

@@ -20,7 +20,7 @@ pub struct FgdArgs {
     /// Folder of the openb trace; for a comparison, it also has the table of published results
     #[arg(long, value_name = "DIR", required_unless_present = "tasks")]
     data: Option<PathBuf>,
-    /// List of tasks in the folder of --data, such as `default` or `cpu050`, or `all` lists
+    /// List of tasks in the folder of --data, such as `default` or `cpu050`; `all` means every list
     #[arg(long, value_name = "NAME", default_value = "default", conflicts_with = "tasks")]
     list: String,
     /// File with a list of tasks, instead of a list in the folder of --data
@@ -203,7 +203,8 @@ fn push(
 mod tests {
     use super::*;
 
-    /// Rows for two runs whose devices are allocated to 90 and 92 percent at the end, compared with published means.
+    /// Rows for two runs, compared with published means. One ends with 90, the other with 92 percent of the devices
+    /// allocated.
     fn rows(published: Option<[f64; LOADS_PERCENT.len()]>) -> (u32, String) {
         let run = |used| [Point { used, fragment: 2.0 }; LOADS_PERCENT.len()];
         let mut sheet = Sheet::new(&COLUMNS);

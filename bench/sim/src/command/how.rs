@@ -35,7 +35,7 @@ pub struct HowArgs {
     #[arg(long, value_name = "SECONDS", default_value_t = 0.005, value_parser = seconds,
         allow_negative_numbers = true)]
     pub(super) t_task_service: f64,
-    /// Rule by which a claim conflicts.
+    /// Rule that decides whether a claim conflicts.
     #[arg(long, value_enum, default_value = "fit")]
     pub(super) check: CheckArg,
     /// Effect of a conflict on the other claims of the transaction.

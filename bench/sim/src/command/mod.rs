@@ -1,4 +1,4 @@
-//! Commands of `omega-sim`: one file below for each, with its arguments, output and exit codes.
+//! Commands of `omega-sim`. Each has a file in this folder, with its arguments, output and exit codes.
 
 mod capacity;
 mod compat;

@@ -1,4 +1,4 @@
-//! `omega-sim paper`: the figures of the Omega paper, repeated; a report with plots.
+//! `omega-sim paper`: reproduces figures of the Omega paper, and writes a report with plots.
 
 use super::SimError;
 use super::folder::write_report;

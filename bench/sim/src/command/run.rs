@@ -1,4 +1,4 @@
-//! `omega-sim run`: a workload on the shipped cell under an architecture.
+//! `omega-sim run`: simulates a workload on Omega's own cell, with one of the scheduler architectures.
 
 use super::SimError;
 use super::how::{EndArgs, HowArgs, name};
@@ -124,7 +124,7 @@ struct CellSums {
     jobs: u64,
     whole: u64,
     tasks: u64,
-    /// Sum over the completely placed jobs of the seconds from submission to placement.
+    /// Seconds from submission to placement, summed over the completely placed jobs.
     placed_s: f64,
     cpu: f64,
     cpu_used: f64,

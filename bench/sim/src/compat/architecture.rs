@@ -10,7 +10,7 @@ pub enum Architecture {
     Monolithic,
     /// Resource offers, one at a time.
     TwoLevel,
-    /// Each scheduler on a copy of the whole cell.
+    /// Each scheduler decides on its own copy of the whole cell.
     SharedState(Judgement),
 }
 

@@ -107,7 +107,7 @@ pub fn run_point(point: &Point, lists: &JobLists) -> Outcome {
     }
 }
 
-/// Runs a point with these jobs. The schedulers of the point's architecture must have queues.
+/// Runs a point with these jobs. The point's architecture must not be two-level, because each scheduler gets a queue.
 ///
 /// # Panics
 /// If a list of the point is not among the lists.
@@ -173,7 +173,7 @@ const UNDISTURBED: Judgement =
     Judgement { check: ConflictCheck::ResourceFit, granularity: Granularity::Incremental };
 
 /// Returns the schedulers of a point: first those for batch jobs, then the one for service jobs. A single scheduler is
-/// treated as the one for service jobs, so it leaves out machines.
+/// treated as the one for service jobs, so it, too, leaves out the machines of the point's `pickiness`.
 fn schedulers(point: &Point) -> (Vec<Scheduler>, Vec<CellPlacer>) {
     let left_out = (point.pickiness * f64::from(point.machines)).floor() as u32;
     let scheduler = Scheduler { batch: point.batch_decides, service: point.service_decides };

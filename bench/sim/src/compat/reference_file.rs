@@ -15,7 +15,7 @@ const SCHEDULERS_MAX: u64 = 1 << 10;
 /// Maximum product of machines and schedulers. Each scheduler has an ordered list of all machines, and the bound limits
 /// these lists to a gigabyte in total.
 const ORDERS_MAX: u64 = 1 << 28;
-/// The longest run, in seconds: ten years. The cell is sampled every second.
+/// The longest run, in seconds: ten years. It is limited because the cell is sampled every second of a run.
 const RUN_MAX_S: f64 = 10.0 * 366.0 * 86_400.0;
 
 /// Description of the run.

@@ -22,8 +22,8 @@ pub const ALLOWED: &str = "two-level rows are compared by shape: no conflicts; a
     busyness and transactions within 5 %, jobs and tasks within 1 %, waits within 25 %; where jobs are left over or more \
     than 20 are abandoned, all within a factor of 4, and abandoned and queued jobs together";
 
-/// Figures that may replace each other. A job that fails often may be abandoned shortly before the end, or may still be
-/// queued at the end.
+/// Figures of which only the sum is compared in an overloaded run. Small causes decide whether a job that fails often
+/// is abandoned shortly before the end, or is still queued at the end.
 const UNPLACED: [Figure; 2] = [Figure::Abandoned, Figure::LeftInQueue];
 
 /// Returns whether the run of a row is overloaded: the offers do not suffice for all jobs.

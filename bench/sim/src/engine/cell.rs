@@ -24,7 +24,7 @@ pub enum Access {
 /// Result of an attempt.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Attempt {
-    /// Tasks with a machine.
+    /// Number of tasks for which the attempt claimed a machine.
     pub claimed: u32,
     /// Number of claims that were committed.
     pub taken: u32,
@@ -50,7 +50,7 @@ pub struct Running {
 pub struct Ended {
     /// Number of ended tasks.
     pub tasks: u32,
-    /// Seconds until the next tasks of the run end; `None` if no others will end.
+    /// Seconds until the next tasks of the same commit end; `None` if no others will end.
     pub again_s: Option<f64>,
 }
 
@@ -82,10 +82,10 @@ pub trait Cell {
     /// Ends a scheduler's decision: places tasks of the job on its copy, and commits them.
     fn attempt(&mut self, scheduler: usize, job: usize, tasks: u32, access: Access) -> Attempt;
 
-    /// Seconds from the start of a run until its first task ends; `None` if its tasks do not end.
+    /// Seconds from the start of a commit's tasks until the first of them ends; `None` if the tasks do not end.
     fn runs_for(&self, run: Taken) -> Option<f64>;
 
-    /// Ends the tasks of a run that are due to end now.
+    /// Ends those tasks of a commit that are due to end now.
     fn end(&mut self, run: Taken) -> Ended;
 
     /// Applies the machine change with this number. Returns the tasks that lost their machines. By default, nothing

@@ -102,8 +102,8 @@ pub struct Plan<'a> {
     pub changes: &'a [f64],
     /// End of the run in seconds. The first event after this time is still processed.
     pub end_s: f64,
-    /// Whether the use of the cell is sampled every second. Samples are events, so a run with samples always has a next
-    /// event.
+    /// Whether the use of the cell is sampled every second. Samples are events, so a run with samples has events until
+    /// its end, even without jobs.
     pub survey: Survey,
 }
 

@@ -70,7 +70,7 @@ enum Event {
 struct Out<O> {
     scheduler: u32,
     held: O,
-    /// Runs of the tasks placed in the offer. The runs start when the offer is answered.
+    /// Numbers of the commits that placed tasks in the offer. The tasks start when the offer is answered.
     placed: Vec<Taken>,
 }
 
@@ -148,7 +148,7 @@ impl<C: OfferCell> Run<'_, C> {
         self.gather();
     }
 
-    /// Schedules the end of a run's tasks.
+    /// Schedules the end of the tasks that one commit started.
     fn begin_run(&mut self, run: Option<Taken>) {
         let ends = run.and_then(|run| Some((run, self.cell.runs_for(run)?)));
         if let Some((run, seconds)) = ends {

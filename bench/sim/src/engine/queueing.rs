@@ -78,7 +78,7 @@ impl<C: Cell> Run<'_, C> {
         }
     }
 
-    /// Schedules the end of a run's tasks.
+    /// Schedules the end of the tasks that one commit started.
     fn begin_run(&mut self, run: Option<super::Taken>) {
         let ends = run.and_then(|run| Some((run, self.cell.runs_for(run)?)));
         if let Some((run, seconds)) = ends {

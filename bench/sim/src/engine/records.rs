@@ -86,8 +86,8 @@ impl Records {
         book.unplaced > 0
     }
 
-    /// Records that tasks of a job lost their machine. Returns whether the job must be queued for these tasks. It must
-    /// not if it has other pending tasks, because it then was abandoned or is already queued.
+    /// Records that tasks of a job lost their machine. Returns whether the job must be queued for these tasks. A job
+    /// with other pending tasks is not queued again: it is already queued, or was abandoned.
     pub(crate) fn lose(&mut self, lost: super::Lost) -> bool {
         self.jobs[lost.job as usize].unplaced = lost.waiting + lost.tasks;
         self.lost += u64::from(lost.tasks);

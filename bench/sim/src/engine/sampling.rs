@@ -1,8 +1,9 @@
 //! Batch sampling with late binding, as in Sparrow, without cell state.
 //!
 //! A scheduler probes a few random machines for each task of a job, and each of these machines adds the job to its
-//! queue. Tasks are bound late: a machine with free resources takes the next task of the first job in its queue that
-//! fits. When all tasks of a job have started, its remaining probes are dropped. Messages take no time here.
+//! queue. Tasks are bound late: a machine with free resources goes through the jobs in its queue, and starts a task of
+//! the first job whose tasks fit. When all tasks of a job have started, its remaining probes are dropped. Messages take
+//! no time here.
 
 use super::agenda::Next;
 use super::{Agenda, Cell, Plan, RETRY_S, Records, Taken};
@@ -49,7 +50,7 @@ struct SchedulerState {
     deciding: Option<(u32, f64)>,
 }
 
-/// Placeholder for the machine of tasks that ran before the start, because that machine is not recorded.
+/// Entry of `places` for tasks that already ran when their job arrived: the event loop does not know their machines.
 const NOWHERE: u32 = u32::MAX;
 
 struct Run<'a, C> {
@@ -60,7 +61,7 @@ struct Run<'a, C> {
     desks: Vec<SchedulerState>,
     /// The queue of each machine, with the jobs that probed it.
     asked: Vec<VecDeque<u32>>,
-    /// The machine of each run, by the number of the run.
+    /// Machine of the tasks of each commit, by the commit's number.
     places: Vec<u32>,
     books: Records,
 }

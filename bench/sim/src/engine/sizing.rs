@@ -20,7 +20,7 @@ pub struct SizedCell<C, S> {
     sizing: S,
     /// Speed-up of each job's tasks; 1 if the job has its requested number.
     speeds: Vec<f64>,
-    /// Speed-up of each run, by the number of the run.
+    /// Speed-up of the tasks of each commit, by the commit's number.
     of_runs: Vec<f64>,
     /// Allocated share of the processors at each sample.
     looks: RefCell<Vec<f32>>,

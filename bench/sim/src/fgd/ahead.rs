@@ -8,20 +8,21 @@
 //! one task can use the device, the sum over N has a closed form:
 //!
 //! ```text
-//!              free part · (1 − p)                        p      0    1/50   1/10   1/2
-//!  idle  = ∑  ─────────────────────        of a device:  1      1    0.49   0.15   0.02
-//!         devices  (1 − p) + m · p
+//!               free part · (1 − p)
+//!  idle  =  ∑  ─────────────────────
+//!        devices  (1 − p) + m · p
 //! ```
 //!
-//! With m = 1 the idle part is nearly the expected fragment.
+//! With m = 50, a device has the weight 1 for p = 0, 0.49 for p = 1/50, 0.15 for p = 1/10, and 0.02 for p = 1/2. With
+//! m = 1, the weight is 1 − p, and the idle part is nearly the expected fragment.
 //!
 //! **Memory and rare shapes are included.** Exhausted memory makes devices unusable, just like exhausted
 //! processors. The gradient policy ignores memory; a fifth of the gain over it comes from including memory.
 //! With memory there are so many shapes that no shape is frequent, so rare shapes are not left out.
 //!
-//! **Scores are whole percent.** Many alternatives in a full cell differ by less than one percent, which is 40 thousandths
-//! of a device. Of machines with equal scores, the first in a fixed order is chosen, so machines are filled one after
-//! another, and others stay empty. Without rounding a fifth of the gain is lost.
+//! **Scores are whole percent.** Many alternatives in a full cell differ by less than one percent, which is 40
+//! thousandths of a device. Of machines with equal scores, the first in a fixed order is chosen, so machines are filled
+//! one after another, and others stay empty. Without rounding a fifth of the gain is lost.
 
 use super::machine::{DeviceMachine, Shape};
 

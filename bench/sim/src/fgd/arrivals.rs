@@ -1,8 +1,8 @@
 //! Random orders of tasks and machines.
 //!
-//! The list of tasks is shuffled, then shortened, or extended by random tasks, to the requested load. The machines'
-//! names get a separate order, as in the published program. Scores are often equal, so a policy would otherwise prefer
-//! the models that come first in the list.
+//! The list of tasks is shuffled, then shortened, or extended by random tasks, to the requested load. The machines get
+//! a random order of their own, by which policies choose between equal scores; the published program shuffles their
+//! names. In the order of the list, a policy would often prefer the device models that come first.
 
 use super::machine::Shape;
 use rand::{Rng, SeedableRng};

@@ -122,7 +122,7 @@ impl DeviceMachine {
     }
 }
 
-/// Size class of a task by its number of devices. All tasks that share a device are in one class.
+/// Size class of a task: its number of devices, or 0 if it requests only a part of each device.
 fn size(shape: &Shape) -> usize {
     if shape.device_milli < WHOLE { 0 } else { usize::from(shape.devices) }
 }

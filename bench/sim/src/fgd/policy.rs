@@ -167,8 +167,8 @@ fn dot_product(machine: &DeviceMachine, shape: &Shape) -> i64 {
 }
 
 /// Score of the clustering policy: 75 if the machine has only tasks of this size, 50 if it also has others, 25 if it is
-/// empty, 0 if it has only others. Devices in use add up to 25. For a task without devices, all machines have equal
-/// scores.
+/// empty, 0 if it has only others. The score rises by up to 25 with the part of eight devices that is in use; devices
+/// that the machine lacks count as used. For a task without devices, all machines have equal scores.
 fn clustering(machine: &DeviceMachine, shape: &Shape) -> i64 {
     if shape.devices == 0 {
         return 0;

@@ -77,7 +77,7 @@ pub fn run(input: &Input, shapes: &Shapes, run: Run) -> [Point; LOADS_PERCENT.le
             next += 1;
         }
     }
-    // A run may end below its last load by a part of a device, so the remaining points are filled with its final state.
+    // A run may end slightly below its last load, by less than one device, so the remaining points get its final state.
     points[next..].fill(point(&machines, shapes, used, capacity_milli));
     points
 }

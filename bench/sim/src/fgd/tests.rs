@@ -49,12 +49,12 @@ fn scores_are_those_that_are_worked_out_by_hand() {
     assert_eq!(score(Policy::DotProd, &used, &half, &[]), 98);
     // 1 - (24/128 + 1200/8000) / 2
     assert_eq!(score(Policy::BestFit, &used, &half, &[]), 83);
-    // Three machines: one with a device in use of which 70 % is left, one with an unused device, and one without
-    // devices in use.
+    // Three cases: the task fits on a device in use, of which 70 % is left; it needs the unused device; or no device is
+    // in use.
     assert_eq!(score(Policy::GpuPacking, &used, &half, &[]), 93);
     assert_eq!(score(Policy::GpuPacking, &used, &shape(1, 1, 1000), &[]), 49);
     assert_eq!(score(Policy::GpuPacking, &machine(&[1000, 1000]), &half, &[]), 31);
-    // 25 * 6300 / 8000 = 19, because only sharing tasks were placed on the machine.
+    // 75, because the machine has only tasks that share devices, plus 25 * 6300 / 8000 = 19.
     assert_eq!(score(Policy::GpuClustering, &used, &half, &[]), 94);
     assert_eq!(score(Policy::GpuClustering, &used, &shape(1, 1, 1000), &[]), 19);
     assert_eq!(score(Policy::GpuClustering, &machine(&[1000]), &half, &[]), 46);
@@ -94,12 +94,14 @@ fn the_gradient_takes_the_device_that_leaves_least_unusable() {
             unreachable!("nothing is left to chance")
         })
     };
-    // If 900 becomes 600, the rest is useful to both shapes. If 600 became 300, it would not be.
+    // On the device with 900 free, 600 remain, which are useful to both shapes; on the one with 600, only 300 would
+    // remain.
     assert_eq!(devices(Policy::BestFit), DeviceChoice::default().with(1));
     assert_eq!(devices(Policy::Fgd), DeviceChoice::default().with(0));
     // No part is a fragment before the placement or after it, so the score is 100 * sigmoid(0).
     assert_eq!(score(Policy::Fgd, &machine, &list[0], &list), 50);
-    // If the machine's only device has 600 left, half of the rest is a fragment for half of the tasks: -150.
+    // On a machine whose only device has 600 free, 300 remain. Half of the tasks cannot use them, so the expected
+    // fragment grows by 150.
     assert_eq!(score(Policy::Fgd, &self::machine(&[600]), &list[0], &list), 46);
 }
 
@@ -312,8 +314,8 @@ fn one_seed_of_the_default_list_is_near_the_published_means() {
 #[test]
 fn looking_ahead_packs_more_than_the_gradient() {
     let Some(dir) = data() else { return };
-    // The policy gains least, relative to the deviation, if all tasks share devices. If these tasks were spread over
-    // whole devices, the policy would lose five points.
+    // The policy's gain is smallest, relative to the differences between seeds, if all tasks share devices. If it
+    // spread these tasks over unused devices, it would even lose five percent of the devices.
     for list in ["default", "gpushare100"] {
         let input = Input::read(&machines_file(&dir), &tasks_file(&dir, list)).unwrap();
         let shapes = Shapes::of(&input.tasks);

@@ -96,7 +96,7 @@ fn plots(ending: &str, cell: &str, all: &[Found]) -> [(String, Plot); 2] {
     [(format!("fig14-conflicts{ending}"), conflicts), (format!("fig14-busyness{ending}"), busy)]
 }
 
-/// Ratio of conflicts of one mode over all decision times, because few transactions conflict at a single decision time.
+/// Sum of a mode's conflict ratios at all decision times, because few transactions conflict at a single one.
 fn over_times(all: &[Found], mode: usize) -> f64 {
     of_mode(all, mode).iter().map(|found| found.service.conflicts).sum()
 }

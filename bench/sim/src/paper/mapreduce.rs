@@ -21,10 +21,11 @@ mod assumed {
     /// Requested numbers of workers, each with the cumulative share of the jobs. The paper names these peaks, but not
     /// the share of the jobs at each.
     pub(super) const ASKED: [(f64, u32); 4] = [(0.4, 5), (0.75, 11), (0.95, 200), (1.0, 1000)];
-    /// Activities per requested worker are lognormal, with this mean and standard deviation of the logarithm. With
-    /// unlimited resources, 60 % of the jobs have more activities than workers, and one in five has at least 3.5 times
-    /// as many. So the gains with unlimited resources are an input, taken from the paper; the result is the part of
-    /// these gains that a cell and a rule allow.
+    /// Mean and standard deviation of the logarithm of a job's activities (map and reduce tasks that can run at one
+    /// time) per requested worker. Their distribution is lognormal. With unlimited resources, 60 % of the jobs have
+    /// more activities than workers, and one in five has at least 3.5 times as many. So the gains with unlimited
+    /// resources are an input, taken from the paper; the result is the part of these gains that a cell and a rule
+    /// allow.
     pub(super) const ACTIVITIES: (f64, f64) = (0.29, 1.144);
 }
 

@@ -13,7 +13,7 @@ pub(super) enum Workers {
     AsAsked,
     /// As many workers as the job has activities for, but not more than fit.
     MaxParallelism,
-    /// As many workers as the job has activities for, but only up to this percentage of the cell in use.
+    /// As many workers as the job has activities for, but only until this percentage of the cell is in use.
     GlobalCap(u8),
     /// As many workers as the job has activities for, up to this multiple of the requested number.
     RelativeSize(u32),

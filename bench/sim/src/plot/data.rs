@@ -117,13 +117,13 @@ impl Axis {
         Axis { label: label.into(), ..Axis::default() }
     }
 
-    /// Creates a linear axis.
+    /// Creates a logarithmic axis.
     #[must_use]
     pub fn log(label: impl Into<String>) -> Axis {
         Axis { scale: Scale::Log, ..Axis::linear(label) }
     }
 
-    /// Creates a logarithmic axis.
+    /// Creates a linear axis of shares.
     #[must_use]
     pub fn share(label: impl Into<String>) -> Axis {
         Axis { unit: Unit::Share, ..Axis::linear(label) }
@@ -131,13 +131,13 @@ impl Axis {
 }
 
 impl Line {
-    /// Creates an axis of shares.
+    /// Creates a solid line with a colour of its own.
     #[must_use]
     pub fn new(name: impl Into<String>, points: Vec<(f64, f64)>) -> Line {
         Line { name: name.into(), points, ..Line::default() }
     }
 
-    /// Creates a solid line with a colour of its own.
+    /// Returns the line with a range for each point.
     #[must_use]
     pub fn spread(self, spread: Vec<(f64, f64)>) -> Line {
         Line { spread, ..self }

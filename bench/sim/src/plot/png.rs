@@ -57,7 +57,7 @@ fn draw(shape: &Shape, face: Option<&Face>, pixels: &mut Pixmap) {
                 Align::End => -width * zoom,
             };
             let Some(path) = outline.finish() else { return };
-            // Fonts have their origin on the baseline, with the vertical axis upwards.
+            // A font's vertical axis points upwards from the baseline, so the letters are flipped.
             let turn = if *turned { Transform::from_rotate(-90.0) } else { Transform::identity() };
             let place = Transform::from_scale(zoom, -zoom)
                 .post_translate(start, 0.0)

@@ -36,8 +36,8 @@ pub(super) struct Group {
     pub(super) machines: Vec<u32>,
 }
 
-/// Growth of the journal after which it is truncated if copies exist. Truncation examines the copy of every scheduler,
-/// so it should be rare.
+/// Number of entries by which the journal grows before it is truncated, while copies exist. Truncation examines the
+/// copy of every scheduler, so it should be rare. (Without copies, the journal is cleared after each attempt.)
 const JOURNAL_CUT: usize = 4096;
 
 /// A cell of identical machines, with its schedulers' copies.
@@ -208,8 +208,8 @@ impl<'a> ReferenceCell<'a> {
         let row = &self.rows[claim.machine as usize];
         match self.judgement.check {
             ConflictCheck::ResourceFit => !row.fits(self.capacity, request),
-            // If one claim on a machine conflicts, the other claims on that machine conflict, too. Otherwise the second
-            // of two claims could match the sequence number that another scheduler's claim has set.
+            // If one claim on a machine conflicts, the transaction's later claims on it conflict, too. Without this
+            // rule, the second of two claims could match the sequence number that another scheduler's claim has set.
             ConflictCheck::SequenceNumber => {
                 row.sequence != claim.seen.sequence || self.conflicted.contains(&claim.machine)
             }
@@ -239,7 +239,7 @@ impl<'a> ReferenceCell<'a> {
         self.claims.truncate(taken);
     }
 
-    /// Undoes the first claims of the transaction.
+    /// Undoes the first `claims` claims of the transaction.
     fn give_back(&mut self, claims: usize, request: Request) {
         for at in 0..claims {
             let machine = self.claims[at].machine;

@@ -1,4 +1,4 @@
-//! The cell of the reference simulator, exact in its arithmetic and its peculiarities.
+//! The cell of the reference simulator, reproduced exactly, with its arithmetic and its peculiarities.
 //!
 //! Amounts are floats that are added and subtracted; placement is random first fit with Java's generator. So published
 //! figures are reproduced digit by digit. The shipped cell places tasks differently.

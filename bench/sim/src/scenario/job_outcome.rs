@@ -9,8 +9,8 @@ use omega_core::JobKind;
 pub struct JobOutcome {
     /// Kind of the job.
     pub kind: JobKind,
-    /// Whether the job arrived during the run with tasks to place. Other jobs were present from the start, and did not
-    /// wait.
+    /// Whether the job arrived during the run with tasks to place. Other jobs did not wait: they were present from the
+    /// start, or all their tasks already ran when they arrived.
     pub came: bool,
     /// Seconds from submission to the first attempt; infinite if there was no attempt.
     pub wait_s: f64,

@@ -60,7 +60,7 @@ pub fn simulate(workload: &Workload, settings: &ScenarioSettings) -> Result<Outc
     simulate_from(workload, settings, &Start::default())
 }
 
-/// Simulates a workload on a cell whose initial state has more than machines.
+/// Simulates a workload on a cell that has the quotas and draining machines of `start`.
 ///
 /// # Panics
 /// As [`simulate`].

@@ -41,11 +41,11 @@ pub struct SchedulerReport {
     pub jobs_tried: u64,
     /// Jobs that were placed completely.
     pub jobs_placed: u64,
-    /// Share of the time spent deciding.
+    /// Share of the run's time that the scheduler spent on decisions.
     pub busy: f64,
-    /// Share of the time spent on decisions that met no conflict.
+    /// Share of the run's time that the scheduler spent on decisions without a conflict.
     pub useful: f64,
-    /// Share of the time spent on decisions that met a conflict.
+    /// Share of the run's time that the scheduler spent on decisions with a conflict.
     pub wasted: f64,
     /// Transactions without a conflict.
     pub succeeded: u64,
@@ -89,8 +89,7 @@ pub struct TenantReport {
     pub share_mean: f64,
     /// Largest dominant share of the tenant during the run.
     pub share_peak: f64,
-    /// Fraction of the machine preferences of placed tasks that were met, by weight; `None` without
-    /// preferences.
+    /// Satisfied share of the placed tasks' preferences for machines, by weight; `None` if there were no preferences.
     pub preferences_met: Option<f64>,
 }
 
@@ -119,8 +118,8 @@ pub struct Report {
     pub memory_used: f64,
     /// The mean share of the processors that was locked in offers.
     pub cpu_locked: f64,
-    /// Fragmentation of each resource kind at the end: the share of the free amount on machines where a task does not
-    /// fit. It is the mean over all tasks that request the kind.
+    /// Fragmentation of each resource kind at the end: the share of its free amount that is on machines where a task
+    /// does not fit, as the mean over the tasks that request the kind.
     #[serde(default)]
     pub fragmented: BTreeMap<String, f64>,
     /// Number of times that a task lost its machine because the machine was removed, and became pending again.
@@ -200,7 +199,7 @@ impl Report {
 }
 
 impl TenantReport {
-    /// All tenants of a run with accounting.
+    /// Reports on all tenants of a run, from its records and its accounting.
     pub(super) fn all(
         roll: &SubmitIndex,
         books: &Records,

@@ -68,7 +68,7 @@ pub(super) fn is_found(arrival: &Arrival) -> bool {
     arrival.at_ms == 0 && arrival.run == RunTime::Forever
 }
 
-/// Returns the number of the next scheduler in turn, out of `of`.
+/// Returns the number of the next scheduler in turn, of `of` schedulers.
 fn turn(next: &mut u32, of: u32) -> u32 {
     let turn = *next % of;
     *next = turn + 1;

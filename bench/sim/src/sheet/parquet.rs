@@ -1,7 +1,7 @@
 //! A table as Parquet, with typed columns for statistics programs.
 //!
 //! A column has the same type whatever its values are, even if it has no values. The file has one row group. It is not
-//! compressed, because a dictionary already reduces the repeated settings to a few bits each.
+//! compressed, because a dictionary already reduces repeated values to a few bits each.
 
 use super::{Cell, Sheet};
 use parquet::data_type::{ByteArray, ByteArrayType, DataType, DoubleType, Int64Type};
@@ -38,7 +38,8 @@ impl Kind {
 }
 
 impl Sheet {
-    /// Encodes the table as a Parquet file whose columns have these kinds. `remarks` are added to the file's metadata, by name.
+    /// Encodes the table as a Parquet file whose columns have these kinds. `remarks` are added to the file's metadata,
+    /// by name.
     ///
     /// # Errors
     /// If a cell does not match the kind of its column, or the number of kinds is wrong.

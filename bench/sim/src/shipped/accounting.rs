@@ -31,7 +31,7 @@ pub(super) struct Accounting {
     totals: Option<Totals>,
     /// Figures by tenant. Until the accounting is closed, `share_mean` is a sum.
     tenants: BTreeMap<Text, Got>,
-    /// Number of tasks with equal requests.
+    /// For each distinct request, the number of tasks that have it.
     requests: Requests,
 }
 
@@ -61,8 +61,7 @@ impl Accounting {
         job.groups.iter().for_each(|group| self.requests.note(group));
     }
 
-    /// Returns the fragmentation of each resource kind: the share of the free amount on machines where a task that
-    /// requests the kind does not fit.
+    /// Returns the fragmentation of each resource kind by name (see [`Requests::fragmented`]).
     pub(super) fn fragmented(&self, cell: &Cell) -> BTreeMap<String, f64> {
         let shares = self.requests.fragmented(cell);
         let kinds = cell.kinds().iter().zip(shares);

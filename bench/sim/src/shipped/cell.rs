@@ -53,7 +53,7 @@ pub enum ShippedError {
     /// A profile names something that the cell does not have. Correct the profile.
     #[error("the profiles are invalid: {0}")]
     Profile(ConfigError),
-    /// The input has no machines. Name machines on which it runs.
+    /// The input has no machines. Specify machines for the run.
     #[error(
         "the input has no machines: give them with --on, such as --on 2000,cpu=64,memory=256Gi"
     )]
@@ -115,7 +115,7 @@ pub(super) struct Group {
     /// Task, machine, and run time in milliseconds.
     pub(super) tasks: VecDeque<(TaskId, MachineId, u64)>,
     elapsed_ms: u64,
-    /// Time from the start of the group to the next end of a task; the maximum if no task will end.
+    /// Time from the start of the group to the next end of a task; `u64::MAX` if no task will end.
     pub(super) next_ms: u64,
     pub(super) job: usize,
     pub(super) scheduler: usize,
@@ -263,8 +263,8 @@ impl<'a> ShippedCell<'a> {
         Some(self.known(number)?.pending.len())
     }
 
-    /// Lets a scheduler place these jobs before the run begins. `jobs` must be in ascending order. The plan's
-    /// schedulers place all other jobs.
+    /// Lets a scheduler place these jobs before the run begins. `jobs` must be in ascending order. All other jobs are
+    /// placed during the run, by the schedulers of the event loop.
     pub fn place_first(&mut self, scheduler: usize, jobs: &[u32]) {
         for &job in jobs {
             self.arrive(job as usize);
@@ -319,8 +319,8 @@ impl<'a> ShippedCell<'a> {
         std::mem::take(&mut self.ledger).close()
     }
 
-    /// Returns the fragmentation of each resource kind by name: the share of the free amount on machines where a task
-    /// does not fit. It is the mean over all tasks that request the kind.
+    /// Returns the fragmentation of each resource kind by name: the share of its free amount that is on machines where
+    /// a task does not fit, as the mean over the tasks that request the kind.
     #[must_use]
     pub fn fragmented(&self) -> BTreeMap<String, f64> {
         self.cell.read(|cell| self.ledger.fragmented(cell))
@@ -487,7 +487,8 @@ impl Cell for ShippedCell<'_> {
     fn end(&mut self, run: Taken) -> Ended {
         let group = &mut self.groups[run.0 as usize];
         let Some(known) = &mut self.known[group.job] else {
-            // The group's tasks lost their machines and ran elsewhere, and their job has ended.
+            // The group's tasks lost their machines and ran elsewhere, and their job has ended. So the group's number
+            // is free.
             self.groups_free.push(run.0);
             return Ended::default();
         };

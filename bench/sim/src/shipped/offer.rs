@@ -25,7 +25,7 @@ impl OfferCell for ShippedCell<'_> {
         offer.left
     }
 
-    /// Commits placements at once: no other scheduler sees them before the reply, and they cannot conflict.
+    /// Commits placements immediately. They cannot conflict, and no other scheduler sees them before the reply.
     fn place_in(
         &mut self,
         offer: &mut WholeCell,

@@ -163,7 +163,7 @@ impl CellPlacer {
         for step in 0..self.parts.len() {
             let at = (self.fresh + self.parts.len() - step) % self.parts.len();
             let Part { view, profile, placer } = &mut self.parts[at];
-            // A part that was never synced has no machines yet.
+            // A part that was never synced has no machines yet, so nothing can be claimed in it.
             let compiled = view.compile(id, job, group);
             let how = (&*profile, self.placement);
             placed += placer.place(view, how, (compiled, &tasks[placed..]), &mut self.rng);
@@ -174,7 +174,7 @@ impl CellPlacer {
         placed
     }
 
-    /// Claims this machine for a task, if the task passes the cell's check in the view as last synced.
+    /// Claims this machine for a task, if the task passes the cell's check in the most recently synced view.
     pub(super) fn claim_on(
         &mut self,
         job: &Arc<Job>,

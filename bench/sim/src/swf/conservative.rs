@@ -5,7 +5,7 @@
 //! to its earliest possible start and never to a later one. So no job starts after its first reservation.
 //!
 //! A job can only move to a time at which processors became free. So a pass over the queue considers only the slots
-//! that became free in this pass or since the last one, and no time after the last end of these slots. Most passes
+//! that became free during the pass or since the previous one, and no time after their latest end. Most passes
 //! therefore end after a few steps.
 
 use super::profile::{Gap, Limits, Profile, Slot};
@@ -93,7 +93,7 @@ impl<'a> Conservative<'a> {
 
 impl Policy for Conservative<'_> {
     fn submitted(&mut self, place: Place, now_ms: u64) {
-        // Jobs submitted earlier are moved first.
+        // Jobs that already have reservations move forward before the new job gets its reservation.
         self.move_up(now_ms);
         let start_ms = self.profile.earliest(now_ms, self.gap(place));
         self.profile.take(self.slot(place, start_ms));

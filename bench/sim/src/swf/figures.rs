@@ -5,7 +5,7 @@ use super::trace::{SimJob, Trace};
 /// Lower bound of the run time in a slowdown, as in the literature; without it, short jobs would dominate the mean.
 const TAU_MS: u64 = 10_000;
 
-/// A job is wide if it needs at least this fraction of the machine: a quarter.
+/// A job is wide if it needs at least a quarter (1 / `WIDE`) of the machine.
 const WIDE: u64 = 4;
 
 /// The figures of one schedule. Times are in seconds.

@@ -1,8 +1,8 @@
 //! Batch queues on logs of real machines, simulated under classic policies.
 //!
-//! A log ([`omega_workload::swf`]) is a list of gangs: each job requests a number of processors that start together, for
-//! a time up to its user's estimate. As in the literature with which the figures are compared, a machine is only a number
-//! of processors.
+//! A log ([`omega_workload::swf`]) is a list of gangs: each job requests a number of processors at the same time, for
+//! at most the run time that its user estimated. As in the literature with which the figures are compared, a machine is
+//! only a number of processors.
 //!
 //! ```text
 //!  log ─▶ Trace: jobs in order of submission, and jobs left out

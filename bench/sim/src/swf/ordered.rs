@@ -11,8 +11,8 @@
 //! counted. EASY does not define the order of jobs with equal ends. On logs with round estimates the order changes the
 //! mean wait: [`Ties`] has the orders, [docs/swf.md] the measurements.
 //!
-//! If a job could not be backfilled, less time and fewer processors are left for it later. So it cannot be backfilled
-//! while no job ends and the reservation stays. Until then only new jobs are examined, which makes long queues cheap.
+//! While no job ends and the reservation stays, the time and the processors for backfilling only shrink, so a job that
+//! could not be backfilled still cannot be. Until then only new jobs are examined, which makes long queues cheap.
 //!
 //! [docs/swf.md]: ../../../../docs/swf.md
 

@@ -50,8 +50,8 @@ pub struct Gap {
 pub struct Limits {
     /// Time before which the gap must start.
     pub before_ms: u64,
-    /// Start of the slot that the caller already has. That slot is at least as long as the gap, so all processors count
-    /// as free from this time on.
+    /// Start of the slot that the caller already has, which is at least as long as the gap; `u64::MAX` without a slot.
+    /// A gap that starts earlier also ends before the slot does, so from this time on the slot's processors suffice.
     pub own_ms: u64,
 }
 

@@ -83,7 +83,7 @@ fn naive_conservative(jobs: &[SimJob]) -> Vec<u64> {
     reserved.into_iter().map(|start| start.expect("all jobs came")).collect()
 }
 
-/// Number of free processors in each millisecond from now on, without those of running and of reserved jobs.
+/// Number of processors in each millisecond that neither running jobs nor reservations take.
 fn calendar(jobs: &[SimJob], reserved: &[Option<u64>], started: &[bool], now: u64) -> Vec<u64> {
     let mut free = vec![PROCESSORS; 4 * HORIZON];
     for (i, job) in jobs.iter().enumerate() {
@@ -233,7 +233,8 @@ proptest! {
     }
 }
 
-/// Two shapes: one machine with all processors, and as many machines as processors with one each.
+/// Shapes of the cell: one machine with all processors, one machine for each processor, and machines with four
+/// processors.
 const SHAPES: [Machines; 3] = [
     Machines { count: 1, cores: PROCESSORS },
     Machines { count: PROCESSORS, cores: 1 },
@@ -308,7 +309,7 @@ fn easy_backfills_by_time_or_by_what_is_left_over() {
         processors,
         waited_ms: None,
     };
-    // Until 10, 5 of 8 processors are in use. The first job needs 6, so 2 are left over at 10.
+    // Until time 10, 5 of the 8 processors are in use. The first pending job needs 6, so it leaves 2 over at time 10.
     let queue =
         [job(0, 10, 5), job(1, 10, 6), job(2, 8, 3), job(2, 9, 3), job(3, 99, 1), job(3, 99, 2)];
     let starts = ordered(&queue, Order::Submission, Backfill::Easy);
@@ -316,8 +317,9 @@ fn easy_backfills_by_time_or_by_what_is_left_over() {
     assert_eq!(ordered(&queue, Order::Submission, Backfill::None), [0, 10, 20, 20, 20, 28]);
 }
 
-/// Of 8 processors, two jobs that end together use 1 and 6; the first pending job needs 2, and one is free. If the
-/// small job is counted first, 0 processors are left over for a long job; if the large one is, 5.
+/// Two running jobs that end together use 1 and 6 of 8 processors, so one is free. The first pending job needs 2. If
+/// the end of the small job is counted first, 1 + 1 - 2 = 0 processors are left over for a long job; if that of the
+/// large job is, 1 + 6 - 2 = 5.
 #[test]
 fn the_order_of_equal_ends_decides_what_is_left_over() {
     let job = |submit_ms, requested_ms, processors| SimJob {

@@ -44,7 +44,7 @@ pub struct Info {
     pub first_ms: u64,
     /// Arrivals per hour, from the first arrival after the start to the last.
     pub jobs_per_hour: f64,
-    /// Percentiles of jobs and tasks by quantity.
+    /// Percentiles of each quantity of jobs and of tasks.
     pub values: Vec<ValuesInfo>,
     /// Requested load of each resource kind.
     pub load: Vec<LoadInfo>,

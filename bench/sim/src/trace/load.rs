@@ -1,11 +1,11 @@
 //! An amount over time, in bounded memory, for a span that is not known in advance.
 //!
-//! The past has 1,024 equal buckets. When the time exceeds them, neighbours are merged and the buckets become
-//! twice as wide, so the span always has between 512 and 1,024 buckets. The future, in which running tasks will
-//! end, has 512 buckets for each doubling of the span. The later a bucket is, the wider it is. When the past's
-//! buckets double, the next 512 of the future become the later half of the past. So only the times of changes
-//! within a bucket are lost. The means of buckets are exact, because each bucket also stores the weight of its
-//! changes.
+//! The past has 1,024 equal buckets. When the time exceeds them, neighbours are merged and the buckets become twice as
+//! wide, so the span always has between 512 and 1,024 buckets. The future, in which running tasks will end, has 512
+//! buckets for each doubling of the span. The later a bucket is, the wider it is. When the width of the past's buckets
+//! doubles, the next 512 buckets of the future, which have that width, become the later half of the past. So only the
+//! times of changes within a bucket are lost. The means of buckets are exact, because each bucket also stores the
+//! weight of its changes.
 //!
 //! ```text
 //!   past: 1024 buckets of width w          | 512 of 2w       | 512 of 4w ...
@@ -14,8 +14,8 @@
 
 use omega_core::limits::AMOUNT_MAX;
 
-/// Half of the number of past buckets, and the number of future buckets for each doubling of the span. A plot with a
-/// thousand points is finer than needed.
+/// Half of the number of past buckets, and the number of future buckets for each doubling of the span. The past's 512
+/// to 1,024 buckets are more points than a plot needs.
 const HALF: usize = 512;
 
 /// Changes within one bucket.
@@ -74,7 +74,7 @@ impl Load {
         bucket.area = bucket.area.saturating_add(by.saturating_mul(i128::from(end_ms - at_ms)));
     }
 
-    /// Advances the time. The changes before `now_ms` are then in the equal buckets of the past.
+    /// Advances the time. The changes before `now_ms` are then in the past's buckets, which are equally wide.
     pub fn advance(&mut self, now_ms: u64) {
         let now_ms = now_ms.min(AMOUNT_MAX);
         while now_ms / self.width_ms >= 2 * HALF as u64 {
@@ -101,8 +101,8 @@ impl Load {
         if buckets < 2 * HALF as u64 {
             return (buckets as usize, (buckets + 1) * self.width_ms);
         }
-        // The buckets of the N-th doubling of the span are 2^N times as wide. Between 512 and 1,024 buckets of that
-        // width precede a time in this doubling.
+        // The buckets of the N-th doubling of the span are 2^N times as wide as those of the past. Counted in that
+        // width from the start, a time in this doubling is in a bucket from 512 to 1,023.
         let doubled = (buckets / HALF as u64).ilog2();
         let width_ms = self.width_ms << doubled;
         let within = at_ms / width_ms;

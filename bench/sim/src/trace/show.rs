@@ -5,8 +5,8 @@ use omega_core::{JobKind, KindId, Kinds};
 use omega_workload::words::plural;
 use std::fmt::Write;
 
-/// A trace begins late if its first arrival is later than this fraction of its span: one in fifty. The first arrival of
-/// such a trace is printed.
+/// A trace begins late if its first arrival is after a fiftieth (1 / `LATE`) of its span. The first arrival of such a
+/// trace is printed.
 const LATE: u64 = 50;
 
 /// Formats the statistics as `omega-sim trace info` prints them.

@@ -75,7 +75,7 @@ pub struct Report {
     pub original: Info,
     /// Statistics of the generated trace, as read back from its tables.
     pub made: Info,
-    /// Each fitted distribution, in the source and in the generated trace, over the rows of their tables of jobs.
+    /// Each fitted distribution over the rows of the table of jobs, for the source and for the generated trace.
     pub fit: Vec<marginals::Pair>,
     /// Notes on properties that the generated trace lacks.
     pub notes: Vec<String>,

@@ -80,14 +80,14 @@ fn the_real_traces_have_the_published_loads() {
     if let Some(dir) = data("google2011") {
         let told = info::read(&mut *google(&dir).unwrap()).unwrap();
         assert_eq!((told.tasks.all, told.tasks_placed), (190_926, 132_969));
-        // 113.5 % of the CPU and 93.3 % of the memory are in use at the start.
+        // At the start, tasks request 113.5 % of the CPU and 93.3 % of the memory; the means are similar.
         let share = |i: usize| told.load[i].mean_share.unwrap();
         assert!((1.1..1.4).contains(&share(0)) && (0.9..1.3).contains(&share(1)));
     }
     if let Some(dir) = data("openb") {
         let told = info::read(&mut *openb(&dir).unwrap()).unwrap();
         let gpu = told.load.iter().find(|load| load.kind == "gpu").unwrap();
-        // The complete list requests 98 % of the devices.
+        // All jobs of the trace together request 98 % of the devices.
         assert!((0.97..0.99).contains(&gpu.peak_share.unwrap()), "{:?}", gpu.peak_share);
     }
     if let Some(dir) = data("omega-sim") {

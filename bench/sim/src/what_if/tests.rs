@@ -22,7 +22,7 @@ fn machine(cell: &Cell, name: &str) -> MachineId {
     cell.machine_by_name(name).expect("it was registered")
 }
 
-/// Submits a job of two-core tasks. Each is placed on a machine, or pending for `None`.
+/// Submits a job of two-core tasks. Each task is placed on its machine in `on`, or is pending if that is `None`.
 fn job(cell: &mut Cell, job: Job, on: &[Option<&str>]) -> JobId {
     let Ok(Outcome::Job(id)) = cell.apply(Command::SubmitJob(job)) else { panic!("it is refused") };
     for (index, name) in (0..).zip(on) {

@@ -45,7 +45,8 @@ fn report(architecture: ArchitectureKind) -> Report {
     run(&settings(architecture)).report
 }
 
-/// Totals over schedulers whose names begin with a prefix: conflicts, mean waits, and abandoned jobs.
+/// Figures of the schedulers whose names begin with a prefix: number of conflicts, mean wait of their jobs, and number
+/// of abandoned jobs.
 fn sum(report: &Report, names: &str) -> (u64, f64, u64) {
     let mine = || report.schedulers.iter().filter(|scheduler| scheduler.name.starts_with(names));
     let jobs: u64 = mine().map(|scheduler| scheduler.jobs).sum();

@@ -34,7 +34,7 @@ fn capacity(tables: &[String], more: &[&str]) -> (String, String, Option<i32>) {
     (text(&output.stdout), text(&output.stderr), output.status.code())
 }
 
-/// Returns the JSON result, and a function that finds a probe in it.
+/// Runs the command. Returns its JSON result.
 fn json(tables: &[String], more: &[&str]) -> Value {
     let more: Vec<&str> = more.iter().copied().chain(["-o", "json", "--precision", "0"]).collect();
     let (printed, complained, code) = capacity(tables, &more);

@@ -1,4 +1,4 @@
-//! The published runs repeated: two files completely, and some rows of the others in each test run.
+//! Repetition of the published runs: each test run repeats two files completely, and some rows of the others.
 
 use crate::support::{data, omega_sim, text};
 use omega_sim::compat::{Got, JobList, JobLists, ReferenceFile, run_point};

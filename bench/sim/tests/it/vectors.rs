@@ -18,7 +18,8 @@ fn four_jobs_that_come_together_end_when_the_last_task_of_the_last_one_does() {
     // seconds.
     let in_order = |jobs: [u32; 4]| Case::new(jobs.map(|i| (0.0, i, f64::from(i))));
     assert_eq!(run(&in_order([1, 2, 3, 4]), 1, Access::Live).now_s, 14.0 + 4.0);
-    // The reference's heap returns these four jobs in another order, and its test expects the end that results from it.
+    // The reference's heap returns these four jobs in another order, and the reference's test expects the end time that
+    // this order gives.
     assert_eq!(run(&in_order([1, 4, 2, 3]), 1, Access::Live).now_s, 17.0);
 }
 
@@ -102,8 +103,8 @@ impl Sizing for Rule {
 
 #[test]
 fn a_job_of_twice_the_tasks_is_over_in_half_the_time() {
-    // Either two tasks of eight seconds each, whose decision takes 1 + 2 seconds, or four tasks of four seconds, whose
-    // decision takes 1 + 4 seconds.
+    // The job requests two tasks of eight seconds each, whose decision takes 1 + 2 seconds. If it gets four tasks, each
+    // runs for four seconds, and the decision takes 1 + 4 seconds.
     let case = Case::new([(0.0, 2, 8.0)]);
     let run = |rule| {
         let mut cell = SizedCell::new(case.cell(1, FINE), Rule(rule), 1);

@@ -6,8 +6,8 @@
 //!   subscription is the tenant. Machines of the category `Interactive` are services, all others are batch, and
 //!   a deployment with both has two jobs.
 //! - **Time** is that of the table. Machines created at 0 existed before, so they are present at the start.
-//! - **Lifetime.** Times are whole steps of five minutes, so a life of that many steps is drawn up to a step
-//!   longer. If a machine was deleted at the last time of the table, it was still alive then, and runs forever.
+//! - **Lifetime.** Times are whole steps of five minutes, so the run time is the recorded lifetime plus a random part
+//!   of a step. If a machine was deleted at the last time of the table, it was still alive then, and runs forever.
 //! - **Sizes.** The second version of the table has classes such as `>24` cores. A class is read as its lower
 //!   bound.
 

@@ -34,7 +34,7 @@ pub(super) fn hint(error: &clap::Error, place: &Place<'_>) -> Option<String> {
     }
 }
 
-/// The remedy for a word that lacks its flag, or for a flag of an argument that has no flag.
+/// The remedy for a value without its flag, or for a flag in place of a positional argument.
 fn argument(word: &str, place: &Place<'_>) -> Option<String> {
     if let Some(flag) = word.strip_prefix("--") {
         let names: Vec<&str> = place.command.get_positionals().map(name).collect();

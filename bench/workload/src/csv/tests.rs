@@ -181,7 +181,7 @@ fn faults_of_machines_are_told_in_one_line() {
     }
 }
 
-/// The error for a sign in a value of a requirement.
+/// The error for an operator character in a value of a requirement.
 macro_rules! in_a_value {
     ($text:literal, $sign:literal) => {
         concat!(

@@ -116,7 +116,7 @@ pub fn read_text(file: &Path) -> Result<String, Fault> {
 pub(super) fn parse(text: &str) -> Result<Input, Fault> {
     let mut source = Source { text, offset: 0, line: 1 };
     let mut input = Input::default();
-    // A number is JSON, and gets the error for a document of another type.
+    // A number is valid JSON, so it is rejected later, as a document of the wrong type.
     let begins_json = |c: char| matches!(c, '{' | '[' | '"') || c.is_ascii_digit();
     if text.trim_start().chars().next().is_some_and(|first| !begins_json(first)) {
         return Err(Fault {
@@ -169,7 +169,7 @@ const KINDS: [&str; 8] = [
     "PodDisruptionBudget",
 ];
 
-/// Whether a document of this kind is a list of objects of one kind that is read, or of any objects (`List`).
+/// Whether a document of this kind is a list: of objects of any kind (`List`), or of objects of one of [`KINDS`].
 fn is_list(kind: &str) -> bool {
     kind.strip_suffix("List").is_some_and(|of| of.is_empty() || KINDS.contains(&of))
 }

@@ -182,7 +182,8 @@ fn key(pod: &Pod) -> JobKey<'_> {
     JobKey {
         namespace: namespace(pod),
         owner: match owner {
-            // The controller of static pods is their node, so such pods have nothing else in common.
+            // The controller of static pods is their node. They have nothing else in common, so each of them is a job
+            // by itself.
             Some(owner) if owner.kind != "Node" => (&owner.kind, &owner.name),
             _ => ("", &pod.metadata.name),
         },

@@ -10,8 +10,8 @@ use std::fmt;
 /// Number of billionths in a whole.
 const NANOS: i128 = 1_000_000_000;
 
-/// Number of digits that are read exactly. If there are more, the number is rounded up. A number of 20 digits fits in
-/// 128 bits even with the 60 bits of `Ei`. Amounts of 63 bits have at most 19 digits.
+/// Number of digits that are read exactly; a longer number is rounded up. Amounts of 63 bits have at most 19 digits. A
+/// number of 20 digits still fits in 128 bits after multiplication by `Ei`, which is 2^60.
 const DIGITS_MAX: u32 = 20;
 
 /// An amount in billionths, capped near 10^29.
@@ -38,7 +38,8 @@ pub enum Factor {
     Two(u32),
 }
 
-/// The parts of a quantity's text: `-1.5Gi` is negative, with the whole part `1`, the fraction `5`, and a factor.
+/// The parts of a quantity's text: `-1.5Gi` has a minus sign, the whole part `1`, the fraction `5`, and the suffix `Gi`
+/// with its factor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Text<'a> {
     /// Whether the text begins with a minus sign.
@@ -78,7 +79,7 @@ impl Text<'_> {
 }
 
 impl Quantity {
-    /// Parses a quantity as Kubernetes does. Kubernetes reads `Ki` as 0 KiB.
+    /// Parses a quantity as Kubernetes does. A suffix without digits, such as `Ki`, is 0.
     ///
     /// # Errors
     /// If the text is empty, or its suffix is unknown.
@@ -190,13 +191,14 @@ fn scale(mantissa: i128, power: i64) -> i128 {
     }
 }
 
-/// The quotient by a positive number, rounded away from zero.
+/// Returns `value` divided by the positive number `by`, rounded away from zero.
 fn divide_away_from_zero(value: i128, by: i128) -> i128 {
     value / by + if value % by == 0 { 0 } else { value.signum() }
 }
 
 impl<'de> Deserialize<'de> for Quantity {
-    /// Parses a text or a number. Negative quantities are rejected here, because the error can name the field.
+    /// Parses a text or a number. Negative quantities are rejected here, because only here can the error name the
+    /// field.
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Quantity, D::Error> {
         deserializer.deserialize_any(QuantityVisitor)
     }

@@ -71,7 +71,7 @@ pub fn tolerates(spec: &PodSpec, taint: &Taint) -> bool {
     tolerations(spec, &mut Remarks::new()).iter().any(|toleration| toleration.covers(taint))
 }
 
-/// The pod's tolerations, except numeric ones.
+/// The pod's tolerations, except those that compare numbers (operators `Gt` and `Lt`).
 fn tolerations(spec: &PodSpec, remarks: &mut Remarks) -> Vec<Toleration> {
     let mut tolerations = Vec::new();
     for toleration in &spec.tolerations {
@@ -127,8 +127,8 @@ fn ports(spec: &PodSpec) -> Vec<Port> {
     ports
 }
 
-/// Converts a topology spread constraint. As in Kubernetes, a constraint without a label selector counts no pod; if its
-/// selector is empty, it counts only the pod itself.
+/// Converts a topology spread constraint. As in Kubernetes, a constraint without a label selector counts no pod, and
+/// one with an empty label selector counts only the pod itself.
 fn spread(constraint: &SpreadConstraint, pod: &Pod, around: &Surroundings) -> TaskRule {
     let mut selector = labels_or_nothing(constraint.selector.as_ref());
     if constraint.selector.is_some() {
@@ -186,8 +186,8 @@ fn neighbours(pod: &Pod, around: &Surroundings, remarks: &mut Remarks) -> Vec<Ta
 
 /// Preferred affinity and anti-affinity of the pod.
 ///
-/// A term without a label selector matches no pod, but it is kept as a preference. The reason is that a scheduler may
-/// consider the preferences of running pods only for pods that have a preference.
+/// A term without a label selector matches no pod, but it is kept as a preference, because a scheduler may ignore the
+/// preferences of running pods when it places a pod that has no preference itself.
 fn wishes(pod: &Pod, around: &Surroundings, remarks: &mut Remarks) -> Vec<TaskRule> {
     let affinity = &pod.spec.affinity;
     let near = affinity.pod.preferred.iter().map(|wish| (&wish.term, wish.weight));

@@ -52,9 +52,9 @@ pub fn labels_or_nothing(selector: Option<&Labels>) -> LabelSelector {
     }
 }
 
-/// Restricts a selector to pods whose values of these keys equal the pod's own (`In`), or differ from them (`NotIn`).
-/// Keys that the pod lacks are ignored. The API server also writes this restriction into the selector, so the selector
-/// may already have it.
+/// Restricts a selector by the labels of one pod (`own`): for each of these keys, a selected pod must have the same
+/// value (`In`), or must not have it (`NotIn`). Keys that are missing in `own` are ignored. The API server also writes
+/// this restriction into the selector, so the selector may already have it.
 pub(super) fn narrow(
     selector: &mut LabelSelector,
     keys: &[String],
@@ -114,7 +114,7 @@ pub(super) struct Namespaces {
 }
 
 impl Namespaces {
-    /// Creates the namespaces of a file, and of the file's pods.
+    /// Creates the namespaces that a file describes or that its pods name.
     pub(super) fn new<'a>(
         objects: &'a [Namespace],
         others: impl IntoIterator<Item = &'a str>,

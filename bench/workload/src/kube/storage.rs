@@ -1,7 +1,7 @@
 //! Conversion of single storage objects, for a cluster that is watched rather than read from a file.
 //!
-//! Claims are named with their namespace, like `shop/data`. A claim without a class has no class, because in a live
-//! cluster the API server writes the default class into the claim.
+//! Claims are named with their namespace, like `shop/data`. A claim that names no class gets no default class here,
+//! because the API server of a live cluster has already written the default class into the claim.
 
 use super::api::{
     CsiNode, CsiStorageCapacity, LabelSelector, PersistentVolume, PersistentVolumeClaim,

@@ -71,7 +71,7 @@ pub(super) fn of_built_in_drivers(input: &Input) -> usize {
     input.volumes.iter().filter(built_in).count()
 }
 
-/// The claims of a pod, by their names with the namespace.
+/// The names of a pod's claims, each with the namespace.
 pub(super) fn claims(namespace: &str, pod: &str, spec: &PodSpec) -> Vec<Text> {
     let names = spec.volumes.iter().filter_map(|volume| match &volume.claim {
         Some(claim) => Some(claim.name.clone()),
@@ -180,8 +180,8 @@ fn in_place(labels: Vec<Requirement>) -> MachineSelector {
     MachineSelector { labels, names: Vec::new() }
 }
 
-/// The requirements on machines by a volume's labels, as alternatives; empty if there are no such labels. Each label
-/// allows the values separated by `__`. A machine without the label is assumed to match.
+/// The requirements on machines by a volume's labels, as alternatives; empty if there are no such labels. The value of
+/// each label lists the allowed values, separated by `__`. A machine without the label is assumed to match.
 fn places(metadata: &Metadata) -> Vec<Vec<Requirement>> {
     let absent = |key: &str| Requirement {
         key: key.into(),

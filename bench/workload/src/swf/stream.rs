@@ -278,7 +278,7 @@ mod tests {
 
     #[test]
     fn the_real_logs_have_the_published_counts() {
-        // Published counts that are lower leave out jobs with a run time of zero seconds.
+        // Some published counts are lower, because they leave out jobs with a run time of zero seconds.
         let Some(dir) = data("swf") else { return };
         let logs = [
             ("KTH-SP2-1996-2.1-cln", 28_475, 100),

@@ -21,25 +21,25 @@ use super::options::SynthOptions;
 use super::sizes::{CPU_MILLIS, DISK_BYTES, MEMORY_BYTES, cpu_of};
 use omega_core::{JobKind, Machine};
 
-/// Share of all requested CPU that the initial jobs request, in percent. Together with later service jobs, it stays
-/// below 80 %, the paper's upper end for service jobs.
+/// Share of all requested CPU that the initial jobs request, in percent. With the later service jobs, the share stays
+/// below 80 %, the Omega paper's maximum for service jobs.
 const PREFILL_PERCENT: u64 = 74;
 /// One in this many later jobs is a service job. Including the initial jobs, about one in twenty jobs is a service job,
-/// which agrees with the paper's "more than 80 % are batch".
+/// which agrees with the Omega paper's "more than 80 % are batch".
 const SERVICE_ONE_IN: u64 = 50;
-/// Number of machines for each job whose tasks need most of a large machine.
+/// Number of machines per demanding job, whose tasks need most of a large machine each.
 const DEMANDING_PER_MACHINES: u64 = 500;
 /// Longest run time: a day.
 const RUN_MS_MAX: u64 = 86_400_000;
 /// Largest request of a task, in thousandths of the largest machine. Of the trace's tasks, 99.9 % request less, and
 /// most machines have room for this request.
 const TASK_MOST: [u64; 3] = [375, 450, 450];
-/// Largest request of a task in jobs with more tasks than a twelfth of the machines (1,000 in the trace). In the trace,
-/// too, large jobs have no large tasks. Besides, one job should not determine how full the cell is.
+/// Largest request of a task in jobs whose task count exceeds a twelfth of the machine count (1,000 in the trace). In
+/// the trace, too, large jobs have no large tasks. Besides, one job should not determine how full the cell is.
 const LARGE_JOB_TASK_MOST: [u64; 3] = [125, 160, 160];
 const LARGE_JOB: u64 = 12;
-/// Weight of a task's CPU in the draw of its memory. The logarithms of the two then have a correlation of 0.5, because
-/// the squares of the two weights add up to 1.
+/// Weight of a task's CPU in the draw of its memory. `MEMORY_ALONE` is the weight of the independent part. The squares
+/// of both weights add up to 1, so the logarithms of CPU and memory have a correlation of 0.5.
 const CPU_TO_MEMORY: f64 = 0.5;
 const MEMORY_ALONE: f64 = 0.866;
 

@@ -89,8 +89,8 @@ impl Writer {
         }
     }
 
-    /// Returns rules that a job with this many tasks can satisfy. For one task per machine, there must be enough
-    /// machines.
+    /// Returns rules that a job with this many tasks can satisfy. A rule that needs many machines, such as one task per
+    /// machine, is returned only if there are enough.
     fn service_rules(&mut self, count: u32) -> PlacementRules {
         let count = u64::from(count);
         let mut rules = PlacementRules::default();

@@ -14,7 +14,7 @@ pub struct SynthOptions {
 }
 
 impl Default for SynthOptions {
-    /// A day on 10,000 machines. Tasks request 78 % of the CPU, which is the upper end of the paper's cells.
+    /// A day on 10,000 machines. Tasks request 78 % of the CPU, the highest share among the cells of the Omega paper.
     fn default() -> SynthOptions {
         SynthOptions { machines: 10_000, seed: 1, span_hours: 24, utilisation_percent: 78 }
     }

@@ -33,7 +33,7 @@ impl Ledger for Evictions {
 
 impl Policy for Evictions {
     type Mirror = ();
-    /// Number of evictions in the transaction that only a guarantee allows.
+    /// Number of the transaction's evictions that only a tenant's guarantee allows.
     type Note = u32;
 
     fn concerns(_: &Job, _: &TaskGroup) -> bool {
@@ -143,7 +143,7 @@ impl EvictionLog {
 /// The columns of evictions in a delta.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct EvictionColumns {
-    /// Whether evictions may now be accepted that would have been rejected before.
+    /// Whether evictions that would have been rejected before may be accepted now.
     pub refilled: bool,
 }
 
@@ -171,7 +171,7 @@ impl Cell {
         self.policies.evictions.counts
     }
 
-    /// Counts accepted evictions. `reclaimed` is the number of those that only a guarantee allows.
+    /// Counts accepted evictions. `reclaimed` is the number of those that only a tenant's guarantee allows.
     fn count_evictions(&mut self, taken: u32, reclaimed: u32) {
         let Evictions { log, counts } = &mut self.policies.evictions;
         counts.by_guarantee += u64::from(reclaimed);

@@ -162,7 +162,7 @@ impl Peaks {
         more > 0 && self.held_of(row, share.kind) + more > share_of(row, share, facts)
     }
 
-    /// The first kind of which batch tasks would exceed their share of the machine in a row with `more` added to their
+    /// The first kind of which batch tasks would exceed their share of a row's machine if `more` were added to their
     /// allocations. `None` if there is none, or if the job is no batch job.
     #[inline]
     fn over_peak(
@@ -423,8 +423,8 @@ impl Columns for PeakColumns {
     }
 }
 
-/// Counts since this process started: batch tasks that shrank or left on machines where batch tasks exceeded their
-/// share, and batch tasks that grew on machines of a calendar. They are not part of the cell's state.
+/// Counts of batch tasks since this process started: those that shrank or left while batch tasks exceeded their share
+/// of the machine, and those that grew on a machine of a calendar. The counts are not part of the cell's state.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PeakCounts {
     /// Tasks whose allocation shrank.
@@ -496,7 +496,7 @@ impl Cell {
         Ok(Outcome::Done(version))
     }
 
-    /// Changes the calendars. Batch allocations are summed from the first calendar until the last one is removed.
+    /// Changes the calendars. Batch allocations are summed only while there is a calendar.
     fn change_peaks(&mut self, change: impl FnOnce(&mut Peaks, &mut Facts)) {
         let peaks = &mut self.policies.peaks;
         let before = peaks.is_empty();

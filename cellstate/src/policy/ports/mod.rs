@@ -1,9 +1,9 @@
 //! Ports that the cell chooses for tasks (see [`TaskGroup::any_ports`](omega_core::TaskGroup::any_ports)).
 //!
 //! The cell chooses when it places a task, so schedulers need no numbers: they only check that enough of the machine's
-//! range is free. Numbers that tasks request are taken, too. Conversely, a task is not placed where the cell gave a port
-//! that the task requests to another task. Requested ports among each other are checked by `rules/`, which knows their
-//! protocols and addresses; here they are only numbers.
+//! range is free. Numbers that tasks request are taken, too. Conversely, a task that requests a port is not placed
+//! where the cell gave this port to another task. Conflicts among requested ports are checked by `rules/`, which knows
+//! their protocols and addresses; here they are only numbers.
 //!
 //! The search for free ports begins at a position that depends on the task, so that the ports of tasks that end are
 //! rarely given to the next task at once.
@@ -33,8 +33,8 @@ use need::has_ports;
 use omega_core::{Job, MachineId, PortRange, Reason, TaskGroup, TaskId};
 use row::RowPorts;
 
-/// The distance between the positions of the first tasks of two successive jobs. It is prime, so that many jobs begin at
-/// different positions.
+/// The distance between the positions of the first tasks of two successive jobs. It is prime, so that many jobs begin
+/// at different positions.
 const JOB_STRIDE: u64 = 127;
 
 /// The ports of a job's tasks that the cell chose, by task index.
@@ -95,7 +95,7 @@ impl Ports {
         if has_room { Ok(()) } else { Err(Reason::NoPorts) }
     }
 
-    /// Whether the range of the machine in a row has free ports for those that the cell would choose.
+    /// Whether the port range of a row's machine has enough free ports for the cell to choose.
     pub(crate) fn has_room(&self, row: usize, need: &Need, facts: &Facts) -> bool {
         let Some(need) = &need.ports else { return true };
         need.any == 0 || self.on(row).free(range_of(facts, row), need) >= need.any as i64
@@ -249,8 +249,8 @@ impl Mirror for Ports {
             let row = RowPorts { fixed: fixed.clone(), given: given.clone(), unknown: 0 };
             self.rows.insert(*slot, row);
         }
-        // Counted as freed because a task that requested nothing else frees no amounts, but makes room for another task
-        // with ports.
+        // Rows with fewer ports count as freed: a task that requested only ports frees no amounts, but makes room for
+        // another task with ports.
         let fewer = had.iter().filter(|(slot, had)| self.on(*slot as usize).count() < had.count());
         tally.freed += fewer.count() as u64;
     }

@@ -11,8 +11,8 @@ pub(super) struct RowPorts {
     pub(super) fixed: Vec<u16>,
     /// Numbers that the cell chose.
     pub(super) given: Vec<u16>,
-    /// In a view, the number of ports that the cell will choose for the view's own claims. Negative if own evictions
-    /// free more. Always 0 in a cell.
+    /// In a view, the number of ports that the cell will choose for the view's own claims. Negative if the view's
+    /// evictions free more ports than its claims need. Always 0 in a cell.
     pub(super) unknown: i64,
 }
 
@@ -31,7 +31,7 @@ impl RowPorts {
         self.given.binary_search(&port).is_err() && self.fixed.binary_search(&port).is_err()
     }
 
-    /// Whether the cell chose a port that the task requests.
+    /// Whether the cell gave another task a port that this task requests.
     pub(super) fn takes_fixed_of(&self, need: &PortNeed) -> bool {
         !self.given.is_empty()
             && need.fixed.iter().any(|port| self.given.binary_search(port).is_ok())

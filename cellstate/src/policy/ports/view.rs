@@ -6,8 +6,7 @@ use crate::view::{BLOCK, Block, View};
 use omega_core::Reason;
 
 impl View {
-    /// Whether some machine may lack ports for tasks with this need, apart from ports that tasks request from each
-    /// other.
+    /// Whether some machine may lack ports for tasks with this need, even without conflicts among requested ports.
     #[must_use]
     pub fn any_ports_concern(&self, need: &Need) -> bool {
         let any_given = || self.mirrors().ports.rows.values().any(|row| !row.given.is_empty());

@@ -12,7 +12,7 @@
 //!
 //! Invariants:
 //! - Reservations ascend by unique name.
-//! - `by_start` has the position in the list of each reservation, ordered by start time.
+//! - `by_start` has each reservation's position in the list, ordered by start time.
 
 mod view;
 
@@ -37,8 +37,8 @@ pub(crate) struct Reservations {
     by_start: Vec<usize>,
 }
 
-/// The time before the start or end of a reservation during which the cell should receive `Expire` often. It is several
-/// times the usual interval of `Expire`.
+/// The lead time before a reservation starts or ends: from then on, the cell should receive `Expire` often. It is
+/// several times the usual interval of `Expire`.
 const SOON_MS: u64 = 30_000;
 
 /// The time at which a task starts, and its expected run time if the job has an estimate.
@@ -73,7 +73,7 @@ impl Reservations {
         self.met(stay).any(|(reservation, _)| !reservation.admits(line().into_iter()))
     }
 
-    /// The reservations that overlap with the run of this task, for whichever tenants they are, ordered by start time.
+    /// The reservations, for any tenants, that overlap with the run of this task, ordered by start time.
     fn met(&self, stay: Stay) -> impl Iterator<Item = &(Reservation, SetId)> {
         let by_start = self.by_start.iter().map(|at| &self.all[*at]);
         let Stay { now_ms, run_ms } = stay;

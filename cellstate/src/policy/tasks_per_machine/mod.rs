@@ -194,8 +194,8 @@ impl Mirror for TasksPerMachine {
 /// The columns of this policy in a delta. The maximum itself is in the tenant's configuration.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TenantCounts {
-    /// For each changed row, by row, the count of each tenant with a maximum. A tenant that is not listed for a changed
-    /// row has no task there.
+    /// The counts of tenants with a maximum in each changed row, ordered by row. A tenant that is not listed for a
+    /// changed row has no task there.
     pub counts: Vec<(u32, TenantCount)>,
 }
 

@@ -42,7 +42,7 @@ pub struct Frontend {
     next_member: u32,
     pub(super) open_offers: OpenOffers,
     pub(super) turns: u64,
-    /// Framework that accepted each task, until the cell has checked the claim.
+    /// The framework that launched each task. An entry is removed when the cell has checked the task's claim.
     pub(super) accepted: BTreeMap<TaskId, FrameworkId>,
     /// Events that the next successful step returns.
     pub(super) events: Vec<Event>,
@@ -126,7 +126,7 @@ impl Frontend {
         Ok(std::mem::take(&mut self.events))
     }
 
-    /// Reports the results of a transaction to the frameworks that accepted its tasks.
+    /// Reports the results of a transaction to the frameworks that launched its tasks.
     fn settle(&mut self, txn: &Transaction, reply: Reply) -> Result<(), HandleError> {
         for (index, claim) in txn.claims.iter().enumerate() {
             let (task, machine) = (claim.task, claim.machine);
@@ -144,7 +144,7 @@ impl Frontend {
                     Happened::NotLaunched { task, machine, why }
                 }
             };
-            // The framework may have been deregistered since it accepted the task.
+            // The framework may have been deregistered since it launched the task.
             if let Some(framework) = self.accepted.remove(&task)
                 && self.members.contains_key(&framework)
             {
@@ -185,8 +185,8 @@ impl Frontend {
         }
     }
 
-    /// Returns the offer of a machine to withdraw next, and the reason; `None` if all offers of the machine are valid.
-    /// If resources are short, this is the newest offer.
+    /// Returns the next offer to withdraw from those of a machine, and the reason; `None` if all offers of the machine
+    /// are valid. If resources are short, this is the newest offer.
     fn broken(&self, slot: u32) -> Option<(OfferId, Withdrawn)> {
         let on = self.open_offers.on(slot)?;
         let newest = *on.offers.last()?;
@@ -260,7 +260,8 @@ impl Frontend {
         entry.flat_map(move |entry| entry.waiting(group)).map(move |index| TaskId { job, index })
     }
 
-    /// Weighted dominant share of a framework. It counts the use of the framework's tenant, and the open offers to it.
+    /// Weighted dominant share of a framework. It counts the resources that the framework's tenant uses, and the open
+    /// offers to all frameworks of this tenant.
     #[must_use]
     pub fn share(&self, framework: FrameworkId) -> Option<Share> {
         self.members.get(&framework).map(|member| self.share_of(&member.framework))

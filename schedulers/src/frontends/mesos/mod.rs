@@ -52,8 +52,8 @@ pub use messages::{
     Offer, OfferError, OfferId, Portion, Refuse, RegisterError, Settings, Withdrawn,
 };
 
-/// Maximum number of frameworks of a frontend, because each offer compares the shares of all frameworks. Mesos masters
-/// run with hundreds of frameworks.
+/// Maximum number of frameworks of a frontend. It is limited because each offer compares the shares of all frameworks.
+/// Mesos masters run with hundreds of frameworks.
 pub const FRAMEWORKS_MAX: usize = 1024;
 
 /// Maximum number of open offers of one machine. With more offers, each could be smaller than a task needs.

@@ -127,7 +127,7 @@ impl Reference {
             for offer in self.out.iter().filter(|offer| ids.contains(&offer.framework)) {
                 (0..2).for_each(|kind| has[kind] += offer.amounts[kind]);
             }
-            // Fractions of both kinds, over their common denominator.
+            // The larger of the shares of CPU and memory, as a numerator over their common denominator.
             let [cpu, memory] = CAPACITY;
             ((has[0] * memory).max(has[1] * cpu), framework.weight)
         };

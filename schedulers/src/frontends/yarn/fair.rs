@@ -17,7 +17,7 @@ pub(super) struct Turns {
 }
 
 impl Turns {
-    /// Adds an application to a queue, at the positions that their present shares give them.
+    /// Adds an application to a queue. The present shares of both determine their positions.
     pub(super) fn put(
         &mut self,
         (queue, queue_share): (&Text, Share),

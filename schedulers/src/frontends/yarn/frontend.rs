@@ -105,7 +105,7 @@ impl Frontend {
         self.weights.insert(tenant, weight);
     }
 
-    /// Joins the application whose job has this name, and returns the job's id.
+    /// Registers the application whose job has this name, and returns the job's id.
     ///
     /// If the application restarts, its containers are kept; [`Frontend::containers_of`] lists them.
     ///

@@ -51,8 +51,8 @@ impl Frontend {
         Ok(answer)
     }
 
-    /// Checks a heartbeat. Returns the changed tables, or `None` if the heartbeat has no requests, like most
-    /// heartbeats.
+    /// Checks a heartbeat. Returns the request tables that the application will have; `None` if the heartbeat has no
+    /// requests, which is the usual case.
     fn check(
         &self,
         id: JobId,

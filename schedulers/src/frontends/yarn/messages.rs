@@ -191,8 +191,8 @@ pub enum HeartbeatError {
     /// The job has no group of this name.
     #[error("the job has no group {0:?}")]
     NoGroup(Text),
-    /// Containers are requested on machines or racks without a total. Add a request for `Anywhere`, which may forbid
-    /// relaxing.
+    /// Containers of the group are requested on machines or in racks, but their total number is not requested. Add a
+    /// request for `Anywhere`, which may forbid relaxing.
     #[error("containers of group {group:?} are requested at places, but without a total number: \
          add a request for `Anywhere`", group = .group)]
     NoTotal {
@@ -243,10 +243,11 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// Returns settings with racks by the label `rack`, and with ten minutes without a heartbeat, as in YARN.
+    /// Returns settings in which the label `rack` names the rack of a machine, and an application may be silent for ten
+    /// minutes, as in YARN.
     ///
-    /// A request waits 40 rounds for a machine, as many as YARN's default in heartbeats, and another 40 rounds for a
-    /// rack.
+    /// A request waits 40 rounds for a requested machine, and another 40 rounds for a requested rack. (YARN's default
+    /// for the first wait is 40 heartbeats.)
     pub fn new(name: impl Into<Text>) -> Settings {
         Settings {
             name: name.into(),
@@ -282,7 +283,7 @@ pub struct Counters {
     pub released: u64,
     /// Containers that have ended in any way.
     pub completed: u64,
-    /// Rounds in which a request skipped machines with room that were not requested, summed over all requests.
+    /// Rounds in which a request skipped machines that had room but were not requested, summed over all requests.
     pub passed_up: u64,
     /// Total waiting time of all allocated containers, in nanoseconds of the caller's clock. The wait of a container
     /// begins with the application's first request for its group and priority.

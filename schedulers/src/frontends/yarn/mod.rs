@@ -59,5 +59,6 @@ pub use messages::{
 pub const APPLICATIONS_MAX: usize = 10_000;
 
 /// Maximum number of machines, racks and groups that one application may request or blacklist at a time. This suffices:
-/// even a large file has fewer blocks, and most cells have fewer machines.
+/// most cells have fewer machines, and an application that reads even a large file needs fewer requests, one for each
+/// block of the file.
 pub const LINES_MAX: usize = 1 << 16;

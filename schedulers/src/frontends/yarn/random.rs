@@ -1,5 +1,5 @@
-//! Random histories of requests, checked from the side of the applications, and a comparison of several turns at once
-//! with single turns.
+//! Random histories of requests, checked against a record of what each application requested and received. A second
+//! test compares several turns at once with single turns.
 
 use super::*;
 use crate::dominant::Weight;

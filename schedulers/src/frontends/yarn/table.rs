@@ -38,7 +38,7 @@ pub(super) struct Table {
     has_total: bool,
     machines: BTreeMap<Text, u32>,
     racks: BTreeMap<Text, (u32, Relax)>,
-    /// Number of rounds in which machines with room that were not requested were skipped.
+    /// Number of rounds that skipped machines which had room but were not requested.
     pub(super) passed_up: u32,
     /// Time at which the total was last raised from 0.
     pub(super) since: Nanos,

@@ -329,7 +329,7 @@ fn queues_and_applications_share_by_what_they_need_most() {
     }
     front.step(&cell, 1).unwrap();
     let counts = jobs.map(|job| front.containers_of(job).count());
-    // Queue `b` has twice the weight, and memory is its dominant resource: 24 tasks of 10 use all the memory.
+    // Queue `b` has twice the weight. Its dominant resource is memory: each of its tasks has 10 of 240 units.
     assert_eq!(counts, [5, 5, 19]);
     assert_eq!(front.share(jobs[0]), front.share(jobs[1]));
 }

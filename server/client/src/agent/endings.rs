@@ -4,7 +4,7 @@
 //! ```text
 //!                told to stop            it has ended, or its grace is over (then: kill)
 //!   running ───────────────────▶ ending ────────────────────────────────────────────────▶ gone
-//!                                   ▲ its room is taken still
+//!                                   ▲ its room is still taken
 //!   told to start ──▶ waiting ──────┘ until it fits beside what runs and what ends ──▶ started
 //! ```
 //!

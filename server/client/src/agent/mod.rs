@@ -288,7 +288,7 @@ impl Agent {
     }
 
     /// Registers a machine under its name, with the label [`AGENT`], and manages it from then on. If the cell already
-    /// has the machine, its tasks and its taints are kept, because operators and the cell set taints.
+    /// has the machine, its tasks are kept. Its taints are kept, too, because operators and the cell set them.
     ///
     /// # Errors
     /// The cell rejects the machine, or no replica answers for half a minute.

@@ -87,8 +87,8 @@ impl Records {
         }
     }
 
-    /// Records a task's outcome. Returns whether the outcome must be reported to the cell. It need not be if the task
-    /// was stopped, or if its end was reported before.
+    /// Records a task's outcome. Returns whether the outcome must be reported to the cell. No report is needed if the
+    /// task was stopped, or if its end was reported before.
     pub(super) fn report(&mut self, reported: &Reported) -> bool {
         let place = (reported.machine, reported.task);
         let Some((phase, _)) = self.tasks.get_mut(&place) else { return false };

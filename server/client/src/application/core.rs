@@ -87,7 +87,8 @@ struct Record {
     state: ContainerState,
     machine: Option<Text>,
     is_released: bool,
-    /// Whether this is a former process's container that must end first, without callbacks.
+    /// Whether this is a container of a former process that must end, without callbacks, before the registration
+    /// returns.
     is_dropped: bool,
     /// Number of times that the last call got no answer.
     tries: u32,
@@ -129,7 +130,7 @@ pub(super) struct Core {
     /// Containers of a former process by name; `None` once the full state was received.
     left: Option<BTreeMap<Text, Left>>,
     records: BTreeMap<Text, Record>,
-    /// Number of containers of a former process that must end first.
+    /// Number of containers of a former process that must end before the registration returns.
     dropped: usize,
     ids: BTreeMap<u64, Text>,
     due: BTreeSet<(u64, Text)>,

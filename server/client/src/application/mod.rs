@@ -3,7 +3,7 @@
 //!
 //! ```text
 //!   your application ── create, release ──▶ Application ── SubmitJob, KillJob ──▶ any replica
-//!        ▲    ▲                                 │  core: what each container should be, and is
+//!        ▲    ▲                                 │  core: the wanted and the present state of each container
 //!        │    └── callbacks, one thread ◀───────┤
 //!        └─────── events ◀──────────────────────┘ ◀════════ WatchJobs ═══════════ any replica
 //! ```

@@ -2,8 +2,8 @@
 //!
 //! One lock protects both. It is never taken during a callback or a send that may block. A callback must be able to
 //! create containers, so nothing in this file waits for space in the list of events. Instead, the stream is read only
-//! while there is space. So the number of pending events is bounded by that space, by the calls in flight, and by the
-//! number of containers.
+//! while there is space. So the number of pending events is bounded by the sum of that space, the number of calls in
+//! flight, and the number of containers.
 
 use super::core::{Answer, Call, Core, Found};
 use super::words::{Change, Completed, ContainerSpec, ContainerState, Event};
@@ -242,8 +242,8 @@ impl State {
         self.filled.notify_all();
     }
 
-    /// Waits until the cell has sent its state, and until the containers that must end first have ended. Returns the
-    /// recovered containers.
+    /// Waits until the cell has sent its state, and until the containers of a former process that are to be dropped
+    /// have ended. Returns the recovered containers.
     pub(super) fn await_recovered(&self, until: Instant) -> Result<Vec<Arc<Slot>>, ApiError> {
         let mut inner = self.inner.lock();
         loop {

@@ -24,7 +24,8 @@ pub struct ApplicationSettings {
 
 impl ApplicationSettings {
     /// Settings for the tenant and the scheduler `default`, with precedence 0, up to a hundred thousand containers, and
-    /// up to 64 calls at once. This number of calls is enough to fill log entries, and is far below the server's limit.
+    /// up to 64 calls at once. These are enough calls for the cell to write many of them in one log entry, and far
+    /// fewer than the server's limit.
     pub fn new(name: impl Into<Text>) -> ApplicationSettings {
         ApplicationSettings {
             name: name.into(),
@@ -117,7 +118,8 @@ pub enum Ended {
     Killed,
     /// The application released the container.
     Released,
-    /// The cell no longer has the container's job, because the cell forgot the job or is another cell.
+    /// The cell no longer has the container's job, because it forgot the job, or because another cell has the address
+    /// now.
     Lost,
     /// The cell rejected the container.
     Refused(ApiError),

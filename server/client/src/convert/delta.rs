@@ -248,7 +248,7 @@ fn read_holdings(
     Ok(())
 }
 
-/// Converts values for some of `count` tasks, which are given by position, in ascending order.
+/// Converts values for some of `tasks` tasks. Each value comes with its task's position; the positions must ascend.
 fn by_position<T>(
     list: impl Iterator<Item = (u32, Result<T, Malformed>)>,
     tasks: u64,

@@ -64,7 +64,7 @@ pub fn named_port_in(port: proto::NamedPort) -> Result<NamedPort, Malformed> {
     Ok(NamedPort { name: port.name.into(), number })
 }
 
-/// The messages of the ports that the cell chose for a task, with the names of its group.
+/// The messages of the ports that the cell chose for a task. The names of the ports come from the task's group.
 #[must_use]
 pub fn chosen_ports(group: &TaskGroup, chosen: &[u16]) -> Vec<proto::NamedPort> {
     let named = |(name, number): (&Text, &u16)| proto::NamedPort {

@@ -194,7 +194,7 @@ impl Line {
     fn answer(&mut self, answer: CommitStreamResponse) -> bool {
         let Some(first) = self.waiting.front() else { return false };
         if first.txn.id.number != answer.number {
-            // The replica has violated the order, so a new stream must be opened.
+            // The replica has not answered in the order of sending, so a new stream must be opened.
             return false;
         }
         let result = match answer.answer {

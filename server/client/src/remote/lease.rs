@@ -43,7 +43,8 @@ pub struct LeaseSettings {
 }
 
 impl Default for LeaseSettings {
-    /// The lease lasts ten seconds, because an election after the loss of a leader takes two seconds.
+    /// The lease lasts ten seconds, and is renewed three times in this time. An election after the loss of a leader
+    /// takes two seconds. So the lease survives an election even if one renewal is lost.
     fn default() -> LeaseSettings {
         let process = format!("process {}", std::process::id());
         LeaseSettings { lease: Duration::from_secs(10), process }

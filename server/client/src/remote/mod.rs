@@ -8,9 +8,10 @@
 //! ```
 //!
 //! The replica pushes changes, so a sync only reads the deltas that have arrived, without a request. Commits use one
-//! stream for all transactions of a scheduler in flight. When a connection breaks, both streams continue at the next
-//! replica. Deltas continue from the last received version. Unanswered transactions are sent again with unchanged ids
-//! and marked as sent, so that none is applied twice. The scheduler gets an error only if this fails for ten seconds.
+//! stream, which has all of a scheduler's transactions in flight. When a connection breaks, both streams continue at
+//! the next replica. Deltas continue from the last received version. Unanswered transactions are sent again with
+//! unchanged ids and marked as sent, so that none is applied twice. The scheduler gets an error only if this fails for
+//! ten seconds.
 //!
 //! With leases (`lease.rs`), the network thread renews the leases of this process.
 

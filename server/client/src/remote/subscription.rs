@@ -20,8 +20,9 @@ use tokio::sync::mpsc;
 /// Maximum number of deltas that wait to be read.
 const DELTAS_MAX: usize = 64;
 
-/// Interval at which a stream checks whether commits have left its replica. If nothing arrives on a stream, there may
-/// be no changes, or the replica may have stopped; only commits without a reply show that it has stopped.
+/// Interval at which a stream checks whether the client has left the replica. If nothing arrives on a stream, there may
+/// be no changes, or the replica may have stopped. Only commits without a reply show that it has stopped; then the
+/// client leaves it.
 const LOOK: Duration = Duration::from_millis(250);
 
 /// Maximum time for which a sync waits for the version that its scheduler requires.

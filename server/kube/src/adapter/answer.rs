@@ -59,7 +59,7 @@ pub enum Action {
     Nominate(Nominee, u64),
     /// Delete a victim at this time.
     Evict(Eviction, u64),
-    /// Write the volume that was chosen for a claim at this time.
+    /// At this time, write the volume that was chosen for a claim.
     Claim(ClaimChoice, u64),
     /// Write a condition into the status of a group of pods at this time.
     Group(GroupCondition, u64),

@@ -1,8 +1,8 @@
 //! Closed nodes: nodes that accept no further pods, because the node itself or a pod on it could not be read.
 //!
-//! The requests of a bound pod are unknown if only its head could be read, or if the cell rejects it. Its node might be
-//! full, so the node is closed until the pod is gone or can be read. A node that could not be read keeps its last form,
-//! and is closed, too.
+//! The requests of a bound pod are unknown if the pod could only be read in part, or if the cell rejects it. Its node
+//! might be full, so the node is closed until the pod is gone or can be read. A node that could only be read in part
+//! keeps its last description, and is closed, too.
 
 use super::place::node_of;
 use super::{Adapter, Effect, PodName, Remark, State};

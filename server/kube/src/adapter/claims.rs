@@ -6,8 +6,8 @@
 //!
 //! ```text
 //!   decided ─▶ selected-node of the claim, or claimRef of the volume ─┬─▶ the controller binds ─▶ binding of the pod
-//!                                                                     └─▶ annotation removed, claim gone, or ten minutes
-//!                                                                         over ─▶ decided anew
+//!                                                                     └─▶ annotation removed, claim gone, or ten
+//!                                                                         minutes over ─▶ decided anew
 //! ```
 //!
 //! As with kube-scheduler, a claim with a node in `selected-node` restricts its pods to this node, until its
@@ -166,7 +166,8 @@ impl Adapter {
         if !here && waiting.seen.contains(claim) {
             return Step::Failed("the provisioner removed the annotation of the chosen node");
         }
-        // Another of our pods has already written its choice for this claim, and this pod uses that choice.
+        // Nothing is written if another of our pods has already written its choice for this claim. Then this pod uses
+        // that choice.
         let writes = !shared && waiting.written.insert(claim.clone());
         match need {
             Need::Decision => {

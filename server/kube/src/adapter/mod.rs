@@ -1,4 +1,4 @@
-//! The step machine between the API server and the cell. It does no I/O and reads no clock.
+//! The state machine between the API server and the cell. It does no I/O and reads no clock.
 //!
 //! Events of watches become commands of the cell. A claim that the cell accepted becomes a [`Binding`]. The pod is
 //! *assumed* on its node until the watch reports it as bound, so no other pod gets its room. [`answer`] has the rules
@@ -62,7 +62,7 @@ struct Entry {
     tried: String,
 }
 
-/// The step machine. See the head of the file.
+/// The state machine. See the head of the file.
 pub struct Adapter {
     cell: SharedCell,
     converter: Converter,
@@ -73,7 +73,7 @@ pub struct Adapter {
     names: BTreeMap<MachineId, String>,
     /// Names of the pods on each node. The node itself need not exist.
     on_node: BTreeMap<String, BTreeSet<PodName>>,
-    /// Jobs that keep room on a node, each with the pod for which it does.
+    /// Jobs that keep room on a node, each with the pod that gets the room.
     rooms: BTreeMap<JobId, PodName>,
     budgets: Budgets,
     storage: Storage,
@@ -82,8 +82,9 @@ pub struct Adapter {
     leads: bool,
     /// Whether this process reports to users why pods are held. Only the leader does.
     tells: bool,
-    /// Id of the adapter in the cell, and the number of its last transaction.
+    /// Id of the adapter in the cell.
     scheduler: SchedulerId,
+    /// Number of the adapter's last transaction.
     transactions: u64,
     /// Nodes that accept no pods, because the node or the requests of a pod on it are not known.
     blind: Blind,

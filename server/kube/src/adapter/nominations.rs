@@ -1,9 +1,9 @@
 //! Nominations: room that is kept on a node for a pod until the victims of its preemption are gone.
 //!
-//! The room is a separate job, placed on the node in addition to the victims. So more is allocated on the machine than
-//! on the node, and no worker takes the room that the victims leave. The pod itself stays pending. If another node gets
-//! enough room first, the pod is placed there, as with kube-scheduler. When the victims are gone, a transaction checks
-//! everything again and replaces the room by the pod.
+//! The room is a separate job, placed on the node in addition to the victims. So the cell's machine has more allocated
+//! than the real node, and no worker takes the room that the victims leave. The pod itself stays pending. If another
+//! node gets enough room first, the pod is placed there, as with kube-scheduler. When the victims are gone, a
+//! transaction checks everything again and replaces the room by the pod.
 //!
 //! | nomination | room | victims |
 //! |---|---|---|

@@ -1,4 +1,4 @@
-//! Mirror of the storage objects. From it the list of volumes is made, in which workers make reservations.
+//! Mirror of the storage objects. The list of volumes, in which workers make reservations, is made from it.
 //!
 //! Pods with claims are held until all kinds of objects are listed. Before that, the limits of nodes are not known, and
 //! a decision could be wrong. Other pods are not held.
@@ -307,8 +307,8 @@ impl Adapter {
         }
     }
 
-    /// Records that a bound pod's job uses its claims on a node, for other jobs that use these claims. Workers record
-    /// this for their own jobs.
+    /// Records that a bound pod's job uses its claims on a node, so that other jobs with these claims are checked
+    /// against this use. Workers record this for their own jobs.
     pub(super) fn note_use(&self, task: TaskId, job: &Job, node: &str) {
         let claims = job.groups.first().map(|group| group.volumes.as_slice()).unwrap_or_default();
         if !claims.is_empty() && *job.scheduler == *PLACED {

@@ -102,8 +102,8 @@ pub struct Response {
 }
 
 impl Response {
-    /// Returns the message of a `Status` object. If the body is no `Status`, returns its text: the server's request
-    /// limit rejects with plain text.
+    /// Returns the message of a `Status` object. If the body is no `Status`, returns its text: a server that limits its
+    /// requests rejects with plain text.
     #[must_use]
     pub fn message(&self) -> String {
         #[derive(serde::Deserialize)]

@@ -304,7 +304,7 @@ impl Engine {
                 Effect::Tell(name, remark) => {
                     let pod = self.adapter.as_ref().and_then(|adapter| adapter.pod(&name));
                     let notice = pod.map(|pod| Notice::remark(pod, remark));
-                    // Every process has this effect, so only the leader writes the Event.
+                    // Remarks about watched pods arise in every process, so only the leader writes the Events.
                     notice
                         .filter(|_| self.leads)
                         .into_iter()

@@ -35,17 +35,17 @@ pub enum Input {
     Groups(Event<PodGroup>),
     /// The server does not serve groups of pods.
     GroupsAbsent,
-    /// The outcome of a written condition of a group.
+    /// The outcome of writing a condition of a group.
     GroupShown(GroupCondition, Done),
-    /// The outcome of a written choice of a volume.
+    /// The outcome of writing the choice of a volume.
     Chosen(ClaimChoice, Done),
     /// The preempter's answer about a pod.
     Proposed(PodName, Option<Proposal>),
-    /// The outcome of a change of a nominated node.
+    /// The outcome of changing a nominated node.
     Nominated(Nominee, Done),
-    /// The outcome of a victim's deletion.
+    /// The outcome of deleting a victim.
     Evicted(Eviction, Done),
-    /// The reason why a pod is pending was computed, in words.
+    /// The reason why a pod is pending, in words.
     Explained(PodName, String),
     /// A change of an object was left out, because it was too long to be read.
     LeftOut,
@@ -71,7 +71,7 @@ impl<T: Send> Sink<T> for Into<T> {
     }
 
     async fn left_out(&mut self) {
-        // If the engine has stopped, this count is not needed.
+        // If the engine has stopped, it need not count this change.
         let _ = self.queue.send(Input::LeftOut).await;
     }
 }

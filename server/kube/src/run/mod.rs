@@ -92,7 +92,7 @@ pub struct Options {
     pub workers: u32,
     /// Maximum number of bindings in flight.
     pub in_flight: u32,
-    /// Use that is made of decisions.
+    /// Use of the decisions: carried out, or only compared.
     pub mode: Mode,
     /// Whether pods of lower priority are deleted for pods that fit on no node.
     pub preemption: Choice,

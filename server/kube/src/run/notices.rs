@@ -103,7 +103,7 @@ impl Notice {
             Kind::Remark(remark) => words(remark),
         };
         let nanos = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-        // The number keeps the names of two Events with equal times different.
+        // Because of the number, the names of two Events differ even if their times are equal.
         let unique = format!("{}.{:x}", name.name, nanos.as_nanos() + u128::from(number));
         json!({"apiVersion": "events.k8s.io/v1", "kind": "Event",
             "metadata": {"name": unique, "namespace": name.namespace},
@@ -215,8 +215,8 @@ impl Notices {
         let _ = self.asks.try_send(Ask::Explain(pod, job));
     }
 
-    /// Passes a reason that is already known through the explainer, so that the rate limit applies to it. Returns
-    /// `false` if the explainer's queue is full.
+    /// Sends an already known reason through the explainer, so that the rate limit applies to it. Returns `false` if
+    /// the explainer's queue is full.
     pub fn say(&self, pod: PodName, why: String) -> bool {
         self.asks.try_send(Ask::Say(pod, why)).is_ok()
     }

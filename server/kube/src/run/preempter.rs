@@ -1,8 +1,8 @@
 //! The preempter: proposes victims for pods that fit on no node, as kube-scheduler's `DefaultPreemption` does.
 //!
-//! The preempter has its own thread and its own view. So the views of workers need no placements, and workers do not
-//! wait for proposals. It makes one proposal at a time, so two proposals never race. The adapter checks each proposal
-//! against the cell before any pod is deleted ([`crate::adapter::preempt`]).
+//! The preempter has its own thread, and its own view with placements. So the views of workers need no placements, and
+//! workers do not wait for proposals. The preempter makes one proposal at a time, so two proposals never race. The
+//! adapter checks each proposal against the cell before any pod is deleted ([`crate::adapter::preempt`]).
 
 use super::input::Input;
 use crate::adapter::budgets::Budgets;

@@ -68,8 +68,8 @@ pub fn message(explanation: &Explanation, kinds: &Kinds) -> String {
     format!("0/{nodes} nodes are available: {}.", parts.join(", "))
 }
 
-/// Returns the words for a reason. Returns `None` for a nominal kind of resource, which Kubernetes does not have; the
-/// reason for the real kind is enough.
+/// Returns the words for a reason. Returns `None` for a nominal kind such as `cpu (nominal)`, which exists only in the
+/// cell, for scores: the reason for the real kind `cpu` is enough.
 fn words(reason: Reason, kinds: &Kinds) -> Option<String> {
     let text = match reason {
         Reason::NoRoom(kind) => {
@@ -100,7 +100,7 @@ fn words(reason: Reason, kinds: &Kinds) -> Option<String> {
     Some(text.into())
 }
 
-/// Returns the message for a claim because of which a pod fits on no node.
+/// Returns the message for a volume claim that keeps a pod from every node.
 fn of_claim(nodes: usize, obstacle: &VolumeObstacle) -> String {
     let claim = obstacle.claim.rsplit('/').next().unwrap_or_default();
     let why = match obstacle.reason {

@@ -1,4 +1,4 @@
-//! Lines of a watch that are too long to be read completely: finds the object that such a line is about.
+//! Search for the object that a line of a watch is about, if the line is too long to be read completely.
 
 use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, Visitor};
 use std::fmt;

@@ -7,7 +7,7 @@
 //! | the watch ends, breaks or takes too long | watch again from the version of the last event or bookmark |
 //! | 410, as a status or as an ERROR event | list again |
 //! | the list exceeds the limit of objects or bytes | list again, after a growing delay; the mirror stays as it was |
-//! | a line that is longer than any object | leave the line out; the mirror keeps the object's last form |
+//! | a line that is longer than an object can be | leave the line out; the mirror keeps the object's last form |
 //! | 429, 5xx, no connection | the same step again, after `Retry-After` or a growing delay |
 
 mod list;
@@ -47,7 +47,7 @@ impl<T> Event<T> {
 /// A resource.
 #[derive(Clone, Copy, Debug)]
 pub struct Resource {
-    /// The path of its list in all namespaces.
+    /// The path of the list of the resource's objects in all namespaces.
     pub path: &'static str,
     /// Field selector of the objects; empty for all objects.
     pub fields: &'static str,
@@ -211,7 +211,7 @@ where
             }
             Err(Failure::NoWatchList) => keeper.watch_list = false,
             Err(why @ Failure::Objects(_)) => {
-                // Only a new list can show that there are fewer objects again.
+                // The list exceeds its limit. Only a new list can show that there are fewer objects again.
                 keeper.version.clear();
                 tracing::error!(resource = resource.path, %why, "not all objects are known");
                 tokio::time::sleep(delay(&why, failures)).await;

@@ -108,7 +108,7 @@ fn field(text: &str, path: &str) -> Option<Value> {
     serde_json::from_str(place).ok()
 }
 
-/// Returns the object if its name and namespace are valid, because they become part of request paths; otherwise `None`.
+/// Returns the object if its name and namespace are valid; otherwise `None`. Both become part of request paths.
 fn named<T: Object>(mut object: T) -> Option<T> {
     let Metadata { name, namespace, .. } = object.metadata();
     if is_name(name) && (namespace.is_empty() || is_name(namespace)) {

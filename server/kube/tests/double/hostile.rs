@@ -8,21 +8,21 @@ use tokio::sync::mpsc;
 /// An answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Hostile {
-    /// A line of a watch without an end.
+    /// A watch with a line that has no end.
     EndlessLine,
     /// A list whose body has no end.
     EndlessBody,
     /// Pages of pods, each with a token for the next.
     EndlessPages,
-    /// New pods of a watch without an end.
+    /// A watch that reports new pods without end.
     EndlessPods,
     /// Bytes that are no JSON.
     Garbage,
-    /// A watch whose first and last events are longer than any object: a new pod `long`, and its deletion.
+    /// A watch whose first and last events are longer than an object can be: a new pod `long`, and its deletion.
     LongLines,
-    /// Objects in objects, 200,000 deep, and a label as deep.
+    /// An object that is nested 200,000 deep, and an object with a label that is nested as deep.
     Nested,
-    /// 429 with a wait of half an eternity.
+    /// Status 429 with a `Retry-After` of 2^64 - 1 seconds.
     Throttled,
 }
 
@@ -83,7 +83,7 @@ fn pod(index: u32) -> String {
     format!(r#"{{"metadata":{{"name":"p{index}","namespace":"t","resourceVersion":"{index}"}}}}"#)
 }
 
-/// Returns a body that begins with a text, and goes on with numbered ones.
+/// Returns a body that begins with a text, and continues with numbered texts without end.
 fn endless(
     head: String,
     mut next: impl FnMut(u32) -> String + Send + 'static,

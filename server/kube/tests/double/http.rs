@@ -31,7 +31,7 @@ pub(crate) struct Faults {
     pub(crate) lost_requests: u32,
     /// Bindings that get the answer 500, and are not carried out.
     pub(crate) failing: u32,
-    /// Bindings that get a conflict, although a later GET shows the pod without one.
+    /// Bindings that get a conflict and are not carried out, so that a later GET shows the pod unbound.
     pub(crate) conflicting: u32,
     /// Delay of the events of watches.
     pub(crate) watch_delay: Duration,
@@ -197,7 +197,7 @@ impl Server {
         answer
     }
 
-    /// Returns the hostile answer to a list or watch of pods. Calls that get it are of the agent `struck`.
+    /// Returns the hostile answer to a list or watch of pods. Calls that get it are recorded with the agent `struck`.
     fn hostile(
         &self,
         head: &http::request::Parts,

@@ -159,7 +159,7 @@ impl Double {
         self.call_as(method, path, "application/strategic-merge-patch+json", body)
     }
 
-    /// Answers a call that is not a watch, whose body has this type.
+    /// Answers a call with a body of this content type. The call is not a watch.
     pub(crate) fn call_as(
         &mut self,
         method: &str,

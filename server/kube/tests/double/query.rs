@@ -37,8 +37,8 @@ impl Query {
         self.0.get(key).map(String::as_str).filter(|value| !value.is_empty())
     }
 
-    /// Returns a parameter that is a boolean, read as the real server reads it: any value but `false` and `0` is true, and
-    /// so is no value.
+    /// Returns a boolean parameter, read as the real server reads it: `false` and `0` are false, all other values are
+    /// true, and so is a parameter with an empty value.
     pub(crate) fn has(&self, key: &str) -> bool {
         self.0.get(key).is_some_and(|value| value != "0" && !value.eq_ignore_ascii_case("false"))
     }

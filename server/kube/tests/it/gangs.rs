@@ -146,13 +146,13 @@ fn a_nominated_pod_that_joins_a_gang_gives_its_room_up() {
     ["a", "b"].iter().for_each(|pod| pair.create_with(pod, &important(1000)));
     pair.deliver();
     assert_eq!(settle(&mut pair), 3);
-    // The group has its minimum, so another pod of it is single and may preempt.
+    // The group has its minimum, so a further pod counts as a single pod, and may preempt.
     pair.create_with("c", &important(2000));
     pair.deliver();
     assert_eq!(settle(&mut pair), 0);
     assert_eq!(pair.preempt(), [Verdict::Nominated]);
     assert_eq!(settle(&mut pair), 0);
-    // Now the group lacks a pod again, and the nominated pod is its gang.
+    // Now the group lacks a pod again, and its gang consists of the nominated pod only.
     pair.delete("a");
     pair.deliver();
     assert!(pair.adapter.gang_of(&name("c")).is_some());

@@ -1,4 +1,4 @@
-//! Servers that are broken or hostile: the program stays bounded in memory, and goes on once they answer as they should.
+//! Servers that are broken or hostile: the program's memory stays bounded, and it continues once they answer correctly.
 
 use crate::double::hostile::Hostile;
 use crate::double::http::Server;
@@ -28,7 +28,7 @@ fn memory(program: &Program) -> u64 {
     kib.expect("a number") / 1024
 }
 
-/// Has a program meet hostile answers, then good ones.
+/// Sends hostile answers to a program, and later good ones, with which it must bind the pod.
 fn survives(hostile: Hostile, strikes: usize, most_mib: u64) {
     block_on(async {
         let server = server(2).await;

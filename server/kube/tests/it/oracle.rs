@@ -14,7 +14,7 @@ use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::{BufRead, BufReader};
 
-/// Returns every so many of the cases of a suite; `None` if the data is missing.
+/// Returns one in `every` cases of a suite, or all if so requested; `None` if the data is missing.
 fn cases(suite: &str, every: usize) -> Option<Vec<Value>> {
     let file = data().join("kube-oracle").join(format!("{suite}.jsonl.gz"));
     let Ok(opened) = File::open(&file) else {
@@ -37,7 +37,7 @@ fn amounts(short: &Value) -> Value {
     )
 }
 
-/// Copies the fields that have the same names in the short form.
+/// Copies the fields whose names are the same in a recorded case and in the API.
 fn copy(into: &mut Value, from: &Value, fields: &[&str]) {
     for field in fields {
         if let Some(value) = from.get(field) {

@@ -51,7 +51,7 @@ impl Pair {
         Pair::of(server, workers)
     }
 
-    /// Creates a pair whose adapter lists this server first.
+    /// Creates a pair of this server and an adapter that begins with the server's lists.
     pub(crate) fn of(server: Double, workers: u32) -> Pair {
         let objects: Vec<_> = server.all(NODES).map(|value| node(value)).collect();
         let pods: Vec<_> = server.all(PODS).map(|value| pod(value)).collect();
@@ -253,7 +253,7 @@ impl Pair {
         last.map_or(0, |change| change.version)
     }
 
-    /// Loses the watches, and lists instead.
+    /// Skips the events that the watches have not delivered, and lists all objects instead.
     pub(crate) fn relist(&mut self) {
         self.delivered = self.server.changes.len();
         let nodes: Vec<_> = self.server.all(NODES).map(|value| node(value)).collect();

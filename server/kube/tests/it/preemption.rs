@@ -28,7 +28,7 @@ fn bind_all(pair: &mut Pair) {
     pair.deliver();
 }
 
-/// Requests victims for the pods that fit on no node, and deletes them.
+/// Requests victims for the pods that fit on no node, and deletes the victims.
 fn preempt(pair: &mut Pair) -> Vec<Verdict> {
     pair.deliver();
     assert!(pair.decide().is_empty());
@@ -210,7 +210,7 @@ fn a_nomination_by_another_scheduler_takes_room_until_its_pod_is_bound_or_gone()
 
 #[test]
 fn a_restart_in_the_middle_goes_on_with_the_nomination_or_begins_again() {
-    // The restart is after the deletion of the victim was requested.
+    // The program restarts after it has requested the deletion of the victim.
     let mut pair = full(1);
     pair.create_ranked("high", 3000, 10);
     preempt(&mut pair);
@@ -224,7 +224,7 @@ fn a_restart_in_the_middle_goes_on_with_the_nomination_or_begins_again() {
     let bindings = pair.carry_out();
     assert_eq!(bindings.iter().map(|one| one.pod.name.as_str()).collect::<Vec<_>>(), ["high"]);
     assert_eq!(pair.send(&bindings[0]), Answer::Bound);
-    // The restart is before the deletion was requested: the status names the node, and the victim still runs.
+    // The program restarts before it requests the deletion: the status names the node, and the victim still runs.
     let mut pair = full(1);
     pair.create_ranked("high", 3000, 10);
     let status = json!({"status": {"nominatedNodeName": "n0"}});

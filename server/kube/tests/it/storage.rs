@@ -3,7 +3,7 @@
 use crate::double::{Double, VOLUMES, text};
 use serde_json::{Value, json};
 
-/// Creates an object, in its own name.
+/// Creates an object under the name that it contains.
 pub(crate) fn make(server: &mut Double, path: &str, object: &Value) {
     let answer = server.call("POST", path, object);
     assert_eq!(answer.status, 201, "{}", answer.body);

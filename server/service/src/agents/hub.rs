@@ -347,7 +347,8 @@ fn note_failed(monitor: &mut Monitor, cell: &Cell, failed: Vec<Step>, now_ms: u6
     }
 }
 
-/// Registers machines with agents at the monitor, and removes machines without one.
+/// Adds those changed machines that have an agent to the monitor. Machines that have left the cell are no longer
+/// monitored.
 fn note_all(
     monitor: &mut Monitor,
     cell: &Cell,

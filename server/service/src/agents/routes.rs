@@ -318,7 +318,7 @@ mod tests {
         confirmations: Vec<(TaskId, MachineId, Version)>,
         /// Allocation of a task at each stream's agent.
         holds: BTreeMap<(StreamId, MachineId, TaskId), Amounts>,
-        /// Number of transactions so far.
+        /// Number of transactions so far, each of which resizes tasks.
         resizes: u64,
         names: u32,
     }

@@ -14,7 +14,7 @@
 //!
 //! An expired lease is not ended before another process requests the name: a scheduler that was paused for a minute
 //! without a standby continues as if nothing had happened. All names of a process are released together. Otherwise, a
-//! standby with other workers would leave some of the old names owned.
+//! standby that requests only some of the names would leave the others owned by the old process.
 
 mod table;
 

@@ -129,7 +129,7 @@ impl Lead {
         }
     }
 
-    /// Reads the changes since the last step, and opens the jobs that they concern.
+    /// Reads the changes since the last step, and adds the jobs that they concern to those that each step examines.
     fn read_changes(&mut self, cell: &Cell) {
         if self.since == cell.version() && self.since != Version(0) {
             return;
@@ -176,7 +176,8 @@ impl Lead {
         }
     }
 
-    /// Opens the jobs with one task on each machine, and the jobs with tasks on an evacuated machine.
+    /// Adds the jobs with one task on each machine, and the jobs with tasks on an evacuated machine, to those that each
+    /// step examines.
     fn machines_changed(&mut self, cell: &Cell, slot: Option<u32>) {
         for id in &self.per_machine {
             self.open.entry(*id).or_default();

@@ -46,7 +46,7 @@ pub(super) enum Next {
     },
 }
 
-/// A task of a job that has not ended.
+/// A task that has not ended.
 #[derive(Clone, Copy, Debug)]
 struct Living {
     index: u32,
@@ -92,7 +92,7 @@ enum State {
     Open,
 }
 
-/// The tasks of a job that have not ended.
+/// Those tasks of a job that have not ended.
 fn living(cell: &Cell, job: JobId) -> Vec<Living> {
     let tasks = cell.tasks(job).filter(|(_, state)| !state.ended());
     let living = tasks.filter_map(|(id, state)| {
@@ -211,7 +211,7 @@ impl Plan<'_> {
         })
     }
 
-    /// Whether a task in a group that is new in this version has failed or ended.
+    /// Whether this version has a new or changed group of which a task has failed or ended.
     fn has_failed(&self, version: u32) -> bool {
         let Some(job) = self.cell.job(self.id) else { return false };
         self.cell.tasks(self.id).any(|(id, state)| {

@@ -25,7 +25,7 @@ pub(super) struct GroupChange {
     pub(super) from: u32,
     /// Number of tasks after the change.
     pub(super) to: u32,
-    /// Fields of the group that differ, so that its tasks are replaced.
+    /// Fields of the group that differ. If there are any, the tasks of the group are replaced.
     pub(super) fields: Vec<String>,
 }
 

@@ -1,4 +1,4 @@
-//! Conversion of a job to a file: `omega job get -o toml` prints the file, and `omega job submit` reads it completely.
+//! Conversion of a job to a file, which `omega job get -o toml` prints, and `omega job submit` reads without loss.
 
 use super::{
     CoresFile, DevicesFile, GroupFile, JobFile, KindFile, PlaceFile, PreemptionFile, TimeFile,

@@ -39,8 +39,8 @@ fn any(name: &Text) -> PortFile {
 }
 
 impl PortsFile {
-    /// The ports by name, if a table can express them. It has no protocols and addresses, and is read in the order of
-    /// names.
+    /// The ports by name. Returns `None` if a table by name cannot express them, because ports have a protocol or an
+    /// address, lack a name, or are not in the order of their names.
     fn by_name(&self) -> Option<BTreeMap<&str, &PortRef>> {
         let is_plain =
             |port: &PortFile| port.protocol == ProtocolFile::Tcp && port.address.is_none();

@@ -22,7 +22,7 @@ type Known = BTreeMap<String, (Instant, Option<String>)>;
 /// The background thread that explains jobs, and the reasons that it found.
 #[derive(Debug)]
 pub(super) struct Reasons {
-    /// Locked for one look-up.
+    /// Locked to fill in known reasons or to store one, but not while a job is explained.
     known: Arc<Mutex<Known>>,
     to: SyncSender<String>,
 }

@@ -16,7 +16,7 @@ use std::path::Path;
 /// Largest safety level in percent: ten times the capacity of a machine.
 const SAFETY_MAX: u32 = 1000;
 
-/// Largest cost of a machine in use, in percent of a mean machine.
+/// Largest cost of a machine in use, in percent of the cost of a mean machine.
 const IN_USE_MAX: u32 = 10_000;
 
 /// Set of machines.
@@ -86,7 +86,7 @@ impl LoadEntry {
     }
 }
 
-/// Use of a job over time.
+/// Resource usage of a job over time.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct DemandEntry {

@@ -44,7 +44,8 @@ impl RuleEntry {
     }
 }
 
-/// Converts the rules in an objectives file. `table` is the file with limits beside other jobs.
+/// Converts the rules in an objectives file. `table` is the file that limits how many tasks of a job may be in one
+/// domain with tasks of another job.
 pub(super) fn rules(
     entries: &[RuleEntry],
     table: Option<&Path>,

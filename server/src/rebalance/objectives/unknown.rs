@@ -50,8 +50,8 @@ impl Known {
     }
 }
 
-/// The notes, one for each field with unknown names. The table `between` and `move-of` may have names that the cell lacks,
-/// because they are often exported for more than one cell.
+/// The notes, one for each field with unknown names. Unknown names in the table `between` and in `move-of` give no
+/// note, because these are often exported for more than one cell.
 pub(in crate::rebalance) fn unknown(objectives: &Objectives, known: &Known) -> Vec<String> {
     let no_job = |name: &&Text| known.jobs.as_ref().is_some_and(|jobs| !jobs.contains(*name));
     let no_level = |level: &TopologyLevel| match level {

@@ -35,7 +35,8 @@ fn is_endless(bytes: &[u8]) -> bool {
     bytes.chunks(BLOCK).any(|block| {
         let mut rest = block;
         while let Some(([_, _, _, _, low, high, kind], content)) = rest.split_first_chunk() {
-            // Kinds of records that occur only in recycled files: parts of a record, timestamps, and the previous file.
+            // Kinds of records that occur only in recycled files: whole or partial records, sizes of timestamps, and
+            // data about the previous file.
             if matches!(kind, 5..=8 | 11 | 131) {
                 return true;
             }

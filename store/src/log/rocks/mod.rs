@@ -20,7 +20,7 @@
 //! - The state contains the number of batches written, and `SYNCED` the number of synced ones. If the state has fewer
 //!   than `SYNCED`, the log lost its end and is rejected. `SYNCED` is written after each sync and is not synced itself.
 //!   So at worst its number is too low, and then RocksDB's recovery decides alone.
-//! - No file would make RocksDB read it forever: see `endless.rs`.
+//! - A file that RocksDB would read forever is rejected: see `endless.rs`.
 //! - Every entry from the base to the last one is read and checked. Each has the checksum of the entry before it, so no
 //!   entry in between can be missing or outdated.
 //!

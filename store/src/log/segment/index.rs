@@ -50,7 +50,7 @@ impl Index {
         Some((at(&self.segments, index)?, self.slot(index)?))
     }
 
-    /// The segment of the first entry after this index, which must be at least `before`.
+    /// The segment of the first entry after this index. The index must be at least `before`.
     pub(super) fn segment_after(&self, index: LogIndex) -> Option<u64> {
         self.find(index.next()).map(|(segment, _)| segment)
     }

@@ -19,8 +19,8 @@
 //! synced, and so never acknowledged; then its remains are a torn tail. Or it was synced and damaged since; then the
 //! log must not be used without it. The record was synced if
 //!
-//! - an intact record or marker behind it contains a synced number of at least `k`, or has a number of at most `k`
-//!   itself (which only manual changes of the file cause); or
+//! - an intact record or marker behind it contains a synced number of at least `k`, or its own number is at most `k`
+//!   (only after manual changes of the file); or
 //! - it is in a segment before the last used one, because such a segment is synced before the next one is used.
 //!
 //! Otherwise the tail is truncated: everything in it that could be mistaken for a record is overwritten with zeros, and
@@ -31,8 +31,9 @@
 //! *Doubt*: the very last records may be damaged while nothing behind them proves that they were synced. This happens
 //! if the power failed before the marker was written, or if one fault damaged both. Then it is unknown whether the
 //! records were torn, or damaged later. So every sync also writes a second copy of its promise, into the block of the
-//! header (`promise.rs`). [`LogEngine::doubt`] returns the promise that the log may have lost, and the replica does not
-//! vote against it. The copy is kept until the log again reaches that promise.
+//! header (`promise.rs`). [`LogEngine::doubt`] returns the promise that the log may have lost, and the replica's votes
+//! name its position, so that no candidate with a shorter log counts them. The copy is kept until the log again reaches
+//! that promise.
 //!
 //! Damaged headers, missing segments, and shortened files are always detected.
 //!
@@ -546,7 +547,7 @@ impl LogEngine for SegmentLog {
         self.index = Index::after(base);
         self.hard_state = hard_state;
         self.first_segment = first_segment;
-        // Entries that the snapshot includes, or that another leader replaced before it, are not missing.
+        // Entries up to the snapshot's end are not missing: the snapshot includes them, or entries that replaced them.
         if let Some(doubt) = self.doubt.as_mut().filter(|doubt| doubt.last.index <= base.index) {
             doubt.last = base;
         }

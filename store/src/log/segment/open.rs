@@ -242,8 +242,8 @@ impl Opening {
         Err(OpenError::BadSegment(room::path_of(&self.folder, highest)))
     }
 
-    /// Returns the error for a segment that is expected but missing. If the next segment's first record is damaged,
-    /// this is an error of the next segment.
+    /// Returns the error for a segment that is expected but missing. If the next segment was used and its first record
+    /// is damaged, returns the error for that record instead.
     fn missing(&mut self, sequence: u64) -> Result<OpenError, OpenError> {
         let bytes = self.bytes(sequence + 1)?;
         let salt = self.segment(sequence + 1)?.salt;

@@ -37,7 +37,7 @@ impl SegmentLog {
     fn stretch(&self, from: LogIndex, bytes_max: usize) -> Option<(u64, Vec<(Position, Slot)>)> {
         let (segment, slot) = self.index.find(from)?;
         let mut found = Vec::new();
-        // The entries share the memory of one read. So a read has at most about twice the size of its entries.
+        // The entries share the memory of one read, so this read is limited to about twice the size of the entries.
         let span_max = (bytes_max as u64).saturating_mul(2).saturating_add(GAP);
         let (mut index, mut slot, mut bytes) = (from, slot, 0);
         let (found_from, mut end) = (slot.offset, u64::from(slot.offset));

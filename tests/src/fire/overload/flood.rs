@@ -21,7 +21,8 @@ const CONNECTIONS: usize = 6;
 /// Number of tasks of each scheduler.
 const TASKS: u32 = 256;
 
-/// Maximum number of open calls of the clients. With more, the clients' memory would be measured.
+/// Maximum number of open calls of the clients. With more, the memory of the clients would determine the result, not
+/// the server.
 const OPEN_MAX: usize = 20_000;
 
 /// Counters of calls.

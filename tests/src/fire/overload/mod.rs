@@ -46,7 +46,7 @@ pub struct Done {
     pub offered: f64,
     /// Replies per second.
     pub answered: f64,
-    /// Number of calls per second that were rejected.
+    /// Replies per second of the server's processor time.
     pub per_core: f64,
     /// Rejected calls per second.
     pub refused: f64,

@@ -1,4 +1,5 @@
-//! The processes of an overload, which are a server that requires certificates and agents; and their processors.
+//! The processes of an overload, and their processors. The processes are agents, and a server that requires
+//! certificates.
 
 use crate::fire::watchdog;
 use crate::ports;

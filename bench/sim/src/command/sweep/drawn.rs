@@ -58,7 +58,7 @@ pub(super) const FIGURES: [Shown; 3] = [
     },
 ];
 
-/// The lines of the plots of a part of the points.
+/// The lines of the plots for one part of a sweep, and the settings that they show.
 pub(super) struct Drawn<'a> {
     /// Setting of the horizontal axis.
     pub(super) across: usize,

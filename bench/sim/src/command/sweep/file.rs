@@ -40,7 +40,7 @@ impl<T: Clone> Values<T> {
     }
 }
 
-/// Conversion of a setting's value to a cell of the results.
+/// Conversion of a setting's value to a cell of the result table.
 trait Shown {
     /// Kind of all values of this type.
     const KIND: Kind;

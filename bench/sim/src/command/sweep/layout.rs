@@ -1,9 +1,10 @@
 //! Layout of a sweep's plots. It selects the setting on the horizontal axis, the settings whose values make the lines
 //! of a plot, and the settings whose values make separate plots.
 //!
-//! The numeric setting with the most values is on the horizontal axis. The other settings make lines, up to the number
-//! of colours of a plot. If there are more lines, the first of these settings divide the results into parts.
-//! Architectures come last, so that they stay in one plot for as long as possible.
+//! The numeric setting with the most values is on the horizontal axis. The other settings make lines, at most as many
+//! as a plot has colours. If all combinations of their values were more lines than that, the first of these settings
+//! make separate parts of the results instead. Architectures come last, so that they stay in one plot for as long as
+//! possible.
 
 use super::file::SETTINGS;
 use super::groups::Combination;
@@ -12,7 +13,7 @@ use std::collections::BTreeSet;
 
 /// Maximum number of lines of a plot: the number of colours.
 pub(super) const LINES_MAX: usize = 8;
-/// Maximum number of parts of a page: 36 plots.
+/// Maximum number of parts of a page. A part has at most six plots, so a page has at most 36.
 pub(super) const PARTS_MAX: usize = 6;
 
 /// Roles of the settings, by their numbers in [`SETTINGS`].
@@ -42,7 +43,8 @@ impl Layout {
     fn by(values: &[usize], kinds: &[Kind]) -> Layout {
         let swept: Vec<usize> = (0..values.len()).filter(|setting| values[*setting] > 1).collect();
         let numbers = swept.iter().copied().filter(|setting| kinds[*setting] != Kind::Text);
-        // Of settings with equally many values, the first is chosen: `max_by_key` returns the last.
+        // Of settings with equally many values, the first is chosen, because `max_by_key` returns the last in the
+        // reversed order.
         let across = numbers.rev().max_by_key(|setting| values[*setting]);
         let mut others: Vec<usize> = swept.into_iter().filter(|it| Some(*it) != across).collect();
         if others.first() == Some(&0) {

@@ -56,7 +56,8 @@ fn lead(done: &[Done], combinations: usize) -> String {
         count if count == combinations => format!("{count} points, all with seed"),
         count => format!("{count} points, {combinations} combinations of settings by seeds"),
     };
-    // Hours are rounded to hundredths, because a run of a trace ends at its last arrival.
+    // Hours are rounded to hundredths, because a run of a trace ends at its last arrival, which is seldom at a full
+    // hour.
     let hours = |it: &Done| ((it.report.seconds / 36.0).round() / 100.0).to_string();
     format!(
         "{points} {}, simulated by omega-sim {}. The workload: {}, on {} machines; a run ends after {} h.",

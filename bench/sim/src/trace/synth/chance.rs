@@ -25,7 +25,7 @@ impl Chance {
     }
 }
 
-/// A uniform random sample of a stream of any length, of bounded size.
+/// A uniform random sample, of bounded size, of a stream of any length.
 pub(super) struct Sample<T> {
     pub(super) kept: Vec<T>,
     seen: u64,
@@ -52,7 +52,7 @@ impl<T> Sample<T> {
     }
 }
 
-/// Draws from a list without end; all items are drawn once before any is drawn again.
+/// Endless draws from a list; all items are drawn once before any is drawn again.
 pub(super) struct Draws<'a, T> {
     of: &'a [T],
     order: Vec<usize>,

@@ -62,8 +62,8 @@ impl Files {
 }
 
 impl Scale {
-    /// Creates the scale: `permille` thousandths of the jobs per machine, on `machines` instead of `instead_of`
-    /// machines.
+    /// Creates the scale of a trace that has `permille` thousandths of the source's jobs per machine, and `machines`
+    /// machines where the source has `instead_of`.
     pub(super) fn new(permille: u64, machines: u64, instead_of: usize) -> Scale {
         let more = u128::from(permille) * u128::from(machines);
         Scale { more: more.max(1), of: 1000 * instead_of.max(1) as u128 }

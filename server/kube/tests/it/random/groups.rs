@@ -75,7 +75,7 @@ impl World {
         pods.filter(move |pod| text(pod, "/spec/schedulingGroup/podGroupName") == of.name())
     }
 
-    /// Panics if a pod was decided on whose group has fewer placed pods than its minimum then.
+    /// Panics if a pod was placed although its group now has fewer placed pods than its minimum.
     pub(super) fn check_group_of(&self, pod: &PodName) {
         let adapter = &self.pair.adapter;
         let group_of =

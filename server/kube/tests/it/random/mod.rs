@@ -1,8 +1,8 @@
 //! Random histories: lost and late requests, throttling, relists, deleted and recreated pods, nodes that come and go,
 //! foreign bindings, groups of pods, volume claims and their controllers.
 //!
-//! No pod is bound twice, none is lost, and none waits for what is there. Without foreign bindings no node is overcommitted.
-//! A group is bound together or not at all, and pods with claims go where their volumes are.
+//! No pod is bound twice or lost, and none waits although it could run. Without foreign bindings, no node is
+//! overcommitted. A group is bound together or not at all, and pods with claims are bound where their volumes are.
 
 mod groups;
 mod starved;
@@ -20,8 +20,9 @@ use std::sync::Arc;
 const NODES: u32 = 4;
 const PODS: u32 = 24;
 
-/// Rounds without faults at the end of a history. A worker tries a pod that found no node again after five minutes at the latest,
-/// and a round is longer, so each pod is tried in each round. A preemption takes two: the nomination, and the binding.
+/// Number of rounds without faults at the end of a history. A pod that found no node is retried after at most five
+/// minutes. A round lasts longer, so each pod is tried in each round. A preemption takes two rounds: one for the
+/// nomination, and one for the binding.
 const RESTS: u32 = 30;
 
 fn name(pod: &Value) -> PodName {
@@ -40,7 +41,8 @@ fn run(seed: u64, kind: Kind) -> u64 {
     let server = &world.pair.server;
     assert!(server.bound().values().all(|times| *times == 1), "seed {seed}: bound twice");
     let unbound = server.all(POD_LIST).filter(|pod| pod["spec"].get("nodeName").is_none());
-    // What is unbound is pending for want of room, or held because its group is: nothing is lost, parked or assumed for ever.
+    // An unbound pod is pending because there is no room, or held because its group is missing or has too few pods. No
+    // pod is lost, parked or assumed for ever.
     for pod in unbound {
         let state = world.pair.adapter.state(&name(pod));
         let waits = match state {
@@ -66,11 +68,11 @@ fn setting(name: &str) -> Option<u64> {
 
 /// Seeds that once failed.
 const FAILED: [(u64, Kind); 3] = [
-    // The room of a nominated pod was kept although the pod had become one of a gang, which found no room.
+    // The room of a nominated pod was still kept after the pod had joined a gang, and the gang found no room.
     (2_078_300_483, Kind::Grouped),
-    // A claim was tied to a node on which its chosen disk was gone and no volume is created.
+    // A claim was tied to a node although its chosen disk there was gone, and no volume can be created there.
     (2_078_302_159, Kind::Claiming),
-    // A decision that had no request yet was checked when its group had changed.
+    // The test checked a decision too late: it had no request yet, and meanwhile its group had changed.
     (2_078_400_776, Kind::Both),
 ];
 
@@ -116,7 +118,7 @@ fn workers_overcommit_no_node_when_pods_exceed_the_room() {
         let mut pair = Pair::new(10, workers);
         (0..400).for_each(|pod| pair.create(&format!("p{pod}"), 500));
         pair.deliver();
-        // Each decides from its own view before any other has seen the commits.
+        // Each worker decides from its own view, before it has seen the commits of the others.
         let mut bindings = Vec::new();
         for worker in 0..workers as usize {
             bindings.extend(pair.step(worker).0);

@@ -1,4 +1,5 @@
-//! Pods that wait at rest, although there is what they need. Computed from the objects of the server only.
+//! Pods that still wait when nothing changes any more, although what they need is free. They are computed from the
+//! server's objects only.
 
 use super::groups::Group;
 use super::storage::{attachments, claims_of, find, has_space, host, limit, number, wanted};
@@ -20,7 +21,7 @@ fn is_bound(pod: &Value) -> bool {
 }
 
 impl World {
-    /// Returns the pods and groups that wait without need.
+    /// Returns the pods and groups that wait although they could run.
     pub(super) fn starved(&self) -> Vec<String> {
         let unbound = self.pair.server.all(PODS).filter(|pod| !is_bound(pod));
         let alone = unbound.filter(|pod| self.is_alone(pod));
@@ -30,7 +31,7 @@ impl World {
         pods.chain(groups.map(Group::name)).collect()
     }
 
-    /// Whether a pod is of no group, or of one that is there and has enough bound pods.
+    /// Whether a pod has no group, or its group exists and has enough bound pods.
     fn is_alone(&self, pod: &Value) -> bool {
         let name = text(pod, "/spec/schedulingGroup/podGroupName");
         let Some(group) = World::groups().find(|group| group.name() == name) else { return true };
@@ -41,7 +42,8 @@ impl World {
         self.members(group).filter(|pod| is_bound(pod)).count()
     }
 
-    /// Whether a node has room for a pod, also after the deletion of less important ones, and its volumes.
+    /// Whether a node has room for a pod and its volumes. If the pod has neither a group nor claims, pods of lower
+    /// priority do not count, because it may preempt them.
     fn could_run(&self, pod: &Value) -> bool {
         let grouped = !text(pod, "/spec/schedulingGroup/podGroupName").is_empty();
         let preempts = claims_of(pod).next().is_none() && !grouped;
@@ -50,7 +52,7 @@ impl World {
         free.iter().any(|(node, free)| *free >= milli(pod) && self.reaches(pod, node))
     }
 
-    /// Whether as many pods of a group find room as it lacks. Groups with claims are not judged.
+    /// Whether there is room for the pods that a group still lacks. Groups with claims are not checked.
     fn could_run_together(&self, group: Group) -> bool {
         let (Some(min), bound) = (group.min(), self.bound_of(group)) else { return false };
         let waiting: Vec<_> = self.members(group).filter(|pod| !is_bound(pod)).collect();
@@ -64,7 +66,7 @@ impl World {
         places.sum::<i64>() >= missing as i64
     }
 
-    /// Returns what the nodes have beside the pods of at least a priority.
+    /// Returns the amounts that would be free on the nodes without the bound pods of a priority lower than `below`.
     fn free_without(&self, below: i64) -> Free {
         let server = &self.pair.server;
         let nodes =

@@ -12,19 +12,19 @@ use std::sync::Arc;
 
 const CLAIMS: u32 = 10;
 
-/// Disks, by their nodes.
+/// The number of the node of each disk.
 const DISKS: [u32; 4] = [0, 0, 1, 2];
 
 const ATTACHMENTS: &str = "/apis/storage.k8s.io/v1/volumeattachments";
 
 const DRIVER: &str = "csi.example.com";
 
-/// The number of volumes of the driver that a node takes, by its number.
+/// Maximum number of the driver's volumes on the node with this number; `None` without a limit.
 pub(super) fn limit(node: u32) -> Option<u32> {
     [Some(2), Some(3), None, Some(1)][node as usize]
 }
 
-/// Whether the driver has room for a volume on a node, if it tells.
+/// Whether the driver has room for a volume on a node. It matters only if the driver reports its room.
 pub(super) fn has_space(node: u32) -> bool {
     node != 3
 }
@@ -32,7 +32,7 @@ pub(super) fn has_space(node: u32) -> bool {
 /// The state of the controllers.
 #[derive(Debug, Default)]
 pub(super) struct Controllers {
-    /// Whether the driver tells where it has room.
+    /// Whether the driver reports on which nodes it has room.
     pub(super) measured: bool,
     /// Number of volumes made so far.
     made: u32,
@@ -53,7 +53,7 @@ pub(super) fn number(node: &str) -> u32 {
     node.trim_start_matches('n').parse().expect("a node")
 }
 
-/// The claim with a name.
+/// The object of a resource with this name.
 pub(super) fn find<'a>(server: &'a Double, resource: &str, name: &str) -> Option<&'a Arc<Value>> {
     server.all(resource).find(|known| text(known, "/metadata/name") == name)
 }
@@ -64,7 +64,7 @@ pub(super) fn host(volume: &Value) -> &str {
     text(volume, terms)
 }
 
-/// A disk of a node. It is of no driver, so it counts towards no limit.
+/// Creates a disk of a node. No driver manages the disk, so it counts towards no limit.
 fn make_disk(server: &mut Double, name: &str, node: &str) {
     let object = json!({"metadata": {"name": name}, "spec": {"capacity": {"storage": "1Gi"},
         "accessModes": ["ReadWriteOnce", "ReadWriteOncePod"], "storageClassName": "local",
@@ -74,7 +74,7 @@ fn make_disk(server: &mut Double, name: &str, node: &str) {
     make(server, VOLUMES, &object);
 }
 
-/// The class of a claim: it follows from the name.
+/// The class of the claim with this number.
 fn class_of(claim: u32) -> &'static str {
     ["early", "late", "local"][claim as usize % 3]
 }
@@ -149,7 +149,8 @@ impl World {
         });
     }
 
-    /// Deletes a claim that no pod names; the server keeps the others until then.
+    /// Deletes a claim, unless a pod names it or its volume is attached. A real server, too, keeps a claim as long as a
+    /// pod names it.
     fn delete_claim(&mut self, name: &str) {
         let server = &mut self.pair.server;
         let Some(object) = find(server, CLAIM_LIST, name).cloned() else { return };
@@ -244,7 +245,8 @@ impl World {
         assert!(class != "local" || choice.volume.is_some(), "{choice:?}");
     }
 
-    /// Panics if a pod was bound away from its volumes, or to a node with too many, or beside another user of its claim.
+    /// Panics if a pod was bound to a node that does not reach its volumes or has too many volumes, or if the pod
+    /// shares a claim that only one pod may use.
     pub(super) fn check_volumes(&self, binding: &Binding) {
         let (server, node) = (&self.pair.server, binding.node.as_str());
         let pod = find(server, POD_LIST, &binding.pod.name).expect("it was bound");
@@ -266,12 +268,12 @@ impl World {
         let attached = attached.map(|one| pair_of(one));
         let on: BTreeSet<_> = wanted(server).chain(attached).filter(|(at, _)| at == node).collect();
         let limit = limit(number(node)).unwrap_or(u32::MAX) as usize;
-        // A pod without claims adds nothing to what others left.
+        // A pod without claims adds no volumes, so its node may have too many because of other pods.
         assert!(on.len() <= limit || claims_of(pod).next().is_none(), "{node} has {on:?}");
     }
 }
 
-/// More than there are volumes of pods.
+/// Number of rounds in which the controllers attach and detach one volume each: more than there are volumes of pods.
 const PODS_AND_CLAIMS: u32 = 20;
 
 /// Node and volume of an attachment.

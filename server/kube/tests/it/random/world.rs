@@ -18,13 +18,13 @@ use std::sync::Arc;
 /// The pods of a history.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// Each is alone.
+    /// No pod has a group or claims.
     Single,
-    /// Many are of groups.
+    /// Many belong to groups.
     Grouped,
     /// Many have volume claims.
     Claiming,
-    /// Many are of groups and have volume claims.
+    /// Many belong to groups and have volume claims.
     Both,
 }
 
@@ -64,7 +64,7 @@ impl World {
             now_ms: 0,
             actions: Vec::new(),
             late: Vec::new(),
-            // The checks of volumes know what other schedulers must not do.
+            // The checks of volumes assume that no other scheduler binds pods.
             foreign: seed % 2 == 1 && !claims,
             ranked: seed % 4 > 1,
             kind,
@@ -171,8 +171,8 @@ impl World {
         }
     }
 
-    /// Notes decisions that are new, and checks them. A decision may have no request for a long time, if its pod waits for a
-    /// claim of another pod, and its group may change until then.
+    /// Records new decisions, and checks them at once. If a pod waits for a claim of another pod, its decision has no
+    /// request for a long time, and meanwhile its group may change.
     fn note_decisions(&mut self) {
         for index in 0..PODS {
             let pod = PodName { namespace: "t".into(), name: format!("p{index}") };
