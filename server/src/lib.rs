@@ -86,7 +86,7 @@ enum Command {
     /// Run a workload on a cell in this process, and report the result.
     ///
     /// Give at most one input: --trace, --cluster, or --machines with --jobs. Without an input, Omega generates a
-    /// synthetic cell, and jobs for it after the published statistics of a large cluster.
+    /// synthetic cell, and jobs for it that follow the published statistics of a large cluster.
     Run(run::RunArgs),
     /// Run a workload, and explain the jobs that are pending at its end, or explain a job of a served cell.
     ///

@@ -79,8 +79,8 @@ struct RunArgs {
     /// Maximum number of bindings that are being sent at the same time, from 1 to 64.
     #[arg(long, value_name = "N", default_value_t = 32, value_parser = clap::value_parser!(u32).range(1..=64))]
     in_flight: u32,
-    /// Write nothing: decide, and compare each decision with the node that the scheduler now in charge of the pod
-    /// chooses (the metric omega_kube_dry_run_total). Name that scheduler with --scheduler-name.
+    /// Write nothing: decide, and compare each decision with the node that the pod's present scheduler chooses (the
+    /// metric omega_kube_dry_run_total). Name that scheduler with --scheduler-name.
     #[arg(long)]
     dry_run: bool,
     /// Delete pods of lower priority for pods that fit on no node, as kube-scheduler does.

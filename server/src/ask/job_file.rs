@@ -104,14 +104,14 @@ struct GroupFile {
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(with = "BTreeMap<String, NumberOrText>")]
     request: BTreeMap<String, Amount>,
-    /// Demand profiles by resource kind: amounts for equal parts of the day, whose number divides 288. The highest
-    /// amount is the request of the kind.
+    /// Demand profiles by resource kind: one amount for each of N equal parts of the day. N divides 288, the number of
+    /// five-minute steps in a day. The highest amount is the request of the kind.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(with = "BTreeMap<String, Vec<NumberOrText>>")]
     demand_profiles: BTreeMap<String, Vec<Amount>>,
     /// Devices (GPUs) of each task. They set the request of `gpu`, unless it is given.
     devices: Option<DevicesFile>,
-    /// Exclusive cores of each task. The requested `cpu` is at least as much.
+    /// Exclusive cores of each task. They set the request of `cpu`, unless it is given.
     cores: Option<CoresFile>,
     /// Optional resources of each task by kind, added to the request if they are free.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
@@ -130,7 +130,7 @@ struct GroupFile {
     /// Restarts of a failed task; above 65535, unlimited.
     #[serde(default)]
     restarts: u32,
-    /// Grace period: `30s`, at most `1h`. A task that still runs so long after a stop is killed.
+    /// Grace period: `30s`, at most `1h`. If a stopped task still runs after this time, it is killed.
     #[schemars(with = "Option<String>")]
     grace: Option<TimeFile>,
     /// Names of the container images.

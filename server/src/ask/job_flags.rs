@@ -57,8 +57,8 @@ pub(super) struct JobFlags {
     /// Place the job as a gang: at least this number of tasks together, or none [default: no gang].
     #[arg(long, help_heading = PLACEMENT, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     gang: Option<u32>,
-    /// Let several transactions place the gang, which keeps its places for this time until it is complete: 30s, 5m, at
-    /// most 1h [default: one transaction must place the gang].
+    /// Let several transactions place the gang. While it is incomplete, it keeps its places for at most this time: 30s,
+    /// 5m, at most 1h [default: one transaction must place the gang].
     #[arg(long, help_heading = PLACEMENT, value_name = "TIME", requires = "gang", value_parser = crate::duration::duration)]
     gang_timeout: Option<Duration>,
     /// Label of each task. May be repeated.

@@ -35,8 +35,7 @@ pub(super) struct MachineFile {
     /// Number of devices (GPUs). It sets the capacity of `gpu`, unless that is given.
     #[serde(default)]
     pub(super) devices: u8,
-    /// Exclusive cores of each NUMA node. The capacity `cpu` is at least as much, unless `capacity`
-    /// says more.
+    /// Exclusive cores of each NUMA node. They set the capacity of `cpu`, unless that is given.
     #[serde(default)]
     pub(super) numa: Vec<u16>,
     /// Range from which the cell chooses ports for tasks: `20000-31999`, which is also the default, or `none`.

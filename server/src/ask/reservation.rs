@@ -49,7 +49,7 @@ pub(crate) struct CreateArgs {
     /// Reserve this machine. May be repeated.
     #[arg(long = "machine", id = "machines_named", value_name = "NAME")]
     machines: Vec<String>,
-    /// Tenant that may use the machines, as may all tenants below it. May be repeated.
+    /// Tenant that may use the machines, together with all tenants below it. May be repeated.
     #[arg(long = "tenant", value_name = "NAME", required = true)]
     tenants: Vec<String>,
     /// Start: a time from now such as 2h (0s is now), or @1764000000 in seconds since 1970.

@@ -6,7 +6,7 @@ pub struct ResourceKind {
     pub name: ::prost::alloc::string::String,
     #[prost(enumeration = "Unit", tag = "2")]
     pub unit: i32,
-    /// Whether a task that gets less of the kind only runs slower. Only such kinds may be overcommitted.
+    /// Whether a task can run with less of the kind and is merely slower then. Only such kinds may be overcommitted.
     #[prost(bool, tag = "3")]
     pub compressible: bool,
 }
@@ -314,7 +314,7 @@ pub struct RestartPolicy {
     #[prost(uint32, tag = "2")]
     pub delay_ms: u32,
 }
-/// A health check of a running program. After this number of failures in a row, the program is killed and has failed.
+/// A health check of a running program. After `failures` failures in a row, the program is killed and has failed.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct HealthCheck {
     #[prost(uint32, tag = "4")]
@@ -362,7 +362,7 @@ pub struct HttpProbe {
     pub port_name: ::prost::alloc::string::String,
 }
 /// Amount of a kind that a task claims in each part of the day. The parts are equally long, and their number divides
-/// 288.
+/// 288, so each part is a multiple of five minutes.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct DemandProfile {
     #[prost(uint32, tag = "1")]
@@ -525,7 +525,7 @@ pub struct TopologyLevel {
     #[prost(string, tag = "1")]
     pub label: ::prost::alloc::string::String,
 }
-/// Selected tasks, and the level of the domains.
+/// The tasks that a rule is about, and the level of the topology in whose domains the rule applies.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct Near {
     #[prost(message, optional, tag = "1")]
@@ -1238,14 +1238,14 @@ pub struct Delta {
     #[prost(message, optional, tag = "32")]
     pub reservations: ::core::option::Option<Reservations>,
     /// Demand profiles of the tasks in the rows of `slots`. A row without an entry has no such tasks. `free` is the amount
-    /// above the highest point of their sum, so only schedulers of jobs with demand profiles need them.
+    /// that is left at the highest point of their sum, so only schedulers of jobs with demand profiles need them.
     #[prost(message, repeated, tag = "33")]
     pub demand_profiles: ::prost::alloc::vec::Vec<DemandProfileSum>,
     /// by position, ascending
     #[prost(message, repeated, tag = "34")]
     pub allocations: ::prost::alloc::vec::Vec<Allocation>,
-    /// Exclusive cores: free ones in the rows of `slots` whose machines have such cores, and those of tasks. Both are
-    /// given by position, ascending.
+    /// Exclusive cores: `cores` has the free cores of the machines in `slots` that have such cores, and `task_cores` has
+    /// the cores of tasks. Both lists are in ascending order of position.
     #[prost(message, repeated, tag = "37")]
     pub cores: ::prost::alloc::vec::Vec<CoresLeft>,
     #[prost(message, repeated, tag = "38")]
@@ -1430,15 +1430,15 @@ pub struct TrackerKey {
     /// taints that these tolerations cover. A list that is not given restricts nothing.
     #[prost(message, optional, tag = "3")]
     pub among: ::core::option::Option<CountingMachines>,
-    /// Bound for the counted tasks in a domain with a task that has the rule. If it is absent, no counted task may be
-    /// placed there.
+    /// Bound on the number of counted tasks in a domain with a task that has the rule. If it is absent, no counted task
+    /// may be placed there.
     #[prost(oneof = "tracker_key::Beside", tags = "4, 5")]
     pub beside: ::core::option::Option<tracker_key::Beside>,
 }
 /// Nested message and enum types in `TrackerKey`.
 pub mod tracker_key {
-    /// Bound for the counted tasks in a domain with a task that has the rule. If it is absent, no counted task may be
-    /// placed there.
+    /// Bound on the number of counted tasks in a domain with a task that has the rule. If it is absent, no counted task
+    /// may be placed there.
     #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Oneof)]
     pub enum Beside {
         /// at most this many may run there
@@ -2029,8 +2029,8 @@ pub mod scheduling_service_client {
             self.inner.unary(req, path, codec).await
         }
         /// Ends all leases of a process at once, so that no standby has to wait until they expire. A process ends its own
-        /// leases by its number. Those of a process that hangs and still renews its leases are ended by a name and the name's
-        /// mark.
+        /// leases by giving its `holder`. If a process hangs but still renews its leases, another caller ends them by giving
+        /// one of the names and the mark of its owner.
         pub async fn end_leases(
             &mut self,
             request: impl tonic::IntoRequest<super::EndLeasesRequest>,
@@ -2244,8 +2244,8 @@ pub mod scheduling_service_server {
             request: tonic::Request<super::RenewRequest>,
         ) -> std::result::Result<tonic::Response<super::RenewResponse>, tonic::Status>;
         /// Ends all leases of a process at once, so that no standby has to wait until they expire. A process ends its own
-        /// leases by its number. Those of a process that hangs and still renews its leases are ended by a name and the name's
-        /// mark.
+        /// leases by giving its `holder`. If a process hangs but still renews its leases, another caller ends them by giving
+        /// one of the names and the mark of its owner.
         async fn end_leases(
             &self,
             request: tonic::Request<super::EndLeasesRequest>,
@@ -3200,7 +3200,7 @@ pub struct TaskStatus {
     /// last end of its program, if one was reported and is kept
     #[prost(message, optional, tag = "12")]
     pub last_end: ::core::option::Option<RunEnd>,
-    /// its ports with a name: those that the cell chose, then those that its group requests
+    /// its named ports: those that the cell chose, then those that its group requests
     #[prost(message, repeated, tag = "13")]
     pub ports: ::prost::alloc::vec::Vec<NamedPort>,
 }
@@ -3714,8 +3714,8 @@ pub struct Member {
     /// its address for clients, if known
     #[prost(string, tag = "3")]
     pub client_address: ::prost::alloc::string::String,
-    /// Time since the answering replica received a message from this one. Absent if it has received none, or cannot know
-    /// because it is not the leader, and only the leader receives messages from all.
+    /// Time since the answering replica received a message from this replica. Absent if it received none, or if it is not
+    /// the leader: only the leader receives messages from all replicas.
     #[prost(uint64, optional, tag = "5")]
     pub silent_ms: ::core::option::Option<u64>,
     /// its address for other replicas, as host:port; empty: from their settings
@@ -3931,7 +3931,7 @@ pub struct ExplainedCount {
     #[prost(uint64, tag = "2")]
     pub machines: u64,
 }
-/// Machines that lack equal things.
+/// Infeasible machines that all have the same `lacks`.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct ExplainedMiss {
     #[prost(uint64, tag = "1")]
@@ -5375,7 +5375,7 @@ pub mod machine_service_client {
                 .insert(GrpcMethod::new("omega.v1.MachineService", "RegisterMachine"));
             self.inner.unary(req, path, codec).await
         }
-        /// Stops or resumes the placement of tasks on a machine. Tasks that the machine has stay.
+        /// Stops or resumes the placement of tasks on a machine. Tasks that are already on the machine stay.
         pub async fn drain_machine(
             &mut self,
             request: impl tonic::IntoRequest<super::DrainMachineRequest>,
@@ -5672,7 +5672,7 @@ pub mod machine_service_server {
             tonic::Response<super::RegisterMachineResponse>,
             tonic::Status,
         >;
-        /// Stops or resumes the placement of tasks on a machine. Tasks that the machine has stay.
+        /// Stops or resumes the placement of tasks on a machine. Tasks that are already on the machine stay.
         async fn drain_machine(
             &self,
             request: tonic::Request<super::DrainMachineRequest>,
@@ -6560,7 +6560,7 @@ pub mod task_service_client {
             self.inner.unary(req, path, codec).await
         }
         /// Reads the output of a task, which its agent keeps. Only the leader can do this, because agents are attached to it.
-        /// For roles of the job's tenant, and operators.
+        /// Only operators and roles of the job's tenant may call it.
         pub async fn read_task_log(
             &mut self,
             request: impl tonic::IntoRequest<super::ReadTaskLogRequest>,
@@ -6616,7 +6616,7 @@ pub mod task_service_server {
             tonic::Status,
         >;
         /// Reads the output of a task, which its agent keeps. Only the leader can do this, because agents are attached to it.
-        /// For roles of the job's tenant, and operators.
+        /// Only operators and roles of the job's tenant may call it.
         async fn read_task_log(
             &self,
             request: tonic::Request<super::ReadTaskLogRequest>,
@@ -8370,7 +8370,7 @@ pub struct StartTask {
     /// before it has ended.
     #[prost(uint32, tag = "11")]
     pub grace_ms: u32,
-    /// Number of exclusive cores on each NUMA node, of which the agent chooses the cores. Empty if the task has none.
+    /// Number of exclusive cores on each NUMA node; the agent chooses the cores. Empty if the task has none.
     #[prost(uint32, repeated, tag = "12")]
     pub cores: ::prost::alloc::vec::Vec<u32>,
     /// Position of the task's program in `AgentDirectives.programs`, from 1; 0 if no program is sent.
