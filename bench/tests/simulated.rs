@@ -268,7 +268,9 @@ fn check_work(live: &RunReport, simulated: &Outcome) {
 
 #[test]
 fn a_live_run_and_a_simulated_one_end_in_the_same_state() {
-    for seed in 1..=4 {
+    // `OMEGA_SEEDS_TIMES` multiplies the number of workloads.
+    let times = std::env::var("OMEGA_SEEDS_TIMES").map_or(1, |times| times.parse().unwrap());
+    for seed in 1..=times {
         let workload = workload(seed);
         for judged in JUDGED {
             println!("seed {seed}, {judged:?}");

@@ -65,6 +65,7 @@
 //!   transfer to a peer.
 //! - `chaos.rs`, `linearizable.rs`, `corrupted_histories.rs`, `planted.rs`: whole cells of replicas under
 //!   faults; checks of their histories; and injected bugs that must be found (with the feature `planted`).
+//! - `wrong_clocks.rs`: the clocks of the test kit.
 //! - `supply_chain.rs`: sources, licenses and accepted advisories of the dependencies.
 //! - `book.rs`, `tidy.rs`, `structure.rs`: the documentation as a book, and the repository's own rules.
 
@@ -175,3 +176,4 @@ mod wakes;
 mod watches;
 mod wire;
 mod wishes;
+mod wrong_clocks;

@@ -164,3 +164,10 @@ fn contest_instances_cost_what_is_published_and_improve() {
         assert!(i128::from(found.costs.total()) < start, "{name}: {}", found.costs.total());
     }
 }
+
+/// Reads an assignment as a model, which fails: its numbers declare no services, but then refer to one.
+#[test]
+fn a_reference_to_an_empty_list_says_so() {
+    let error = contest::read_model("0 0 0 1 1").unwrap_err();
+    assert!(matches!(error, contest::ReadError::Empty { line: 1, .. }), "{error}");
+}

@@ -124,7 +124,7 @@ fn a_watcher_is_woken_for_each_change_and_finds_it() {
     assert!(remote.watch(view.interest(), std::sync::Arc::new(move || _ = wake.send(()))));
     view.sync(&remote).unwrap();
     for name in ["a", "b", "c"] {
-        served.cell.apply(machine(name)).unwrap();
+        served.apply(machine(name));
         // An advance of the time may wake the reader, too.
         while view.machine_by_name(name).is_none() {
             woken.recv().unwrap();

@@ -219,15 +219,3 @@ pub fn write_assignment(assignment: &[u32]) -> String {
     let words: Vec<String> = assignment.iter().map(u32::to_string).collect();
     words.join(" ") + "\n"
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// Reads an assignment as a model, which fails: its numbers declare no services, but then refer to one.
-    #[test]
-    fn a_reference_to_an_empty_list_says_so() {
-        let error = read_model("0 0 0 1 1").unwrap_err();
-        assert!(matches!(error, ReadError::Empty { line: 1, .. }), "{error}");
-    }
-}

@@ -25,7 +25,7 @@
 mod agreement;
 pub mod checker;
 pub mod client;
-mod clock;
+pub mod clock;
 pub mod damage;
 mod digest;
 mod faults;
@@ -60,7 +60,7 @@ use std::collections::BTreeMap;
 use truth::{ENTRIES_BETWEEN, Truth};
 
 /// Duration of a tick.
-const TICK: Micros = 50_000;
+pub const TICK: Micros = 50_000;
 
 /// Time in microseconds for which a client waits for an answer.
 const PATIENCE: Micros = 800_000;

@@ -79,7 +79,7 @@ const FAILED: [(u64, Kind); 3] = [
 fn run_all(kind: Kind) {
     let (from, count) = match setting("OMEGA_KUBE_SEED") {
         Some(seed) => (seed, 1),
-        None => (setting("OMEGA_SEEDS_FROM").unwrap_or(0), setting("OMEGA_SEEDS").unwrap_or(400)),
+        None => (setting("OMEGA_SEEDS_FROM").unwrap_or(0), setting("OMEGA_SEEDS").unwrap_or(100)),
     };
     let bound: u64 = (from..from + count).map(|seed| run(seed, kind)).sum();
     assert!(bound >= count, "the histories bind pods");
