@@ -8,9 +8,9 @@
 //!
 //! A machine with a task's data is usually busy only briefly, and running a task far from its data costs more than a
 //! short wait. So for a while a job does not use free room on other machines. The wait begins when a task could be
-//! placed, but on no preferred machine. While no machine has room, no wait begins. The [YARN
-//! frontend](crate::frontends::yarn) has the same rule, counted in rounds instead of time. All tasks of a job share one
-//! wait, which keeps the job's total wait bounded. The scheduler wakes the job when the wait ends.
+//! placed, but on no preferred machine. While no machine has room, no wait begins. The
+//! frontend `yarn` has the same rule, counted in rounds instead of time. All tasks of a job share one wait, which keeps
+//! the job's total wait bounded. The scheduler wakes the job when the wait ends.
 //!
 //! The filter reads the locality level that the scheduler stored with the group: see [`Reach`].
 

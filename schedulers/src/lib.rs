@@ -44,8 +44,8 @@
 //! [`plugins`], [`profile`], [`search`], [`place`], [`delay`], [`backfill`](mod@backfill),
 //! [`preemption`], [`disruption`], [`events`], [`refusals`], [`queue`], [`points`], [`meter`],
 //! [`waiting`], [`volumes`], [`scheduler`], [`pool`], [`appraise`](mod@appraise),
-//! [`explain`](mod@explain), [`rebalance`], [`peaks`], `config`; for resource offers and resource
-//! requests, [`dominant`], [`mesos`], [`yarn`]. The [`cookbook`] has an example of each policy.
+//! [`explain`](mod@explain), `rebalance`, [`peaks`], `config`; for resource offers and resource
+//! requests, [`dominant`], `mesos`, `yarn`. The [`cookbook`] has an example of each policy.
 
 pub mod appraise;
 pub mod backfill;
@@ -61,6 +61,7 @@ pub mod dominant;
 pub mod events;
 pub mod explain;
 mod failures;
+#[cfg(feature = "frontends")]
 mod frontends;
 pub mod lock_step;
 pub mod meter;
@@ -76,6 +77,7 @@ pub mod profile;
 pub mod queue;
 mod rank;
 mod reads;
+#[cfg(feature = "rebalance")]
 pub mod rebalance;
 pub mod refusals;
 pub mod relative;
@@ -93,6 +95,7 @@ pub use backfill::{Backfill, BackfillFigures};
 pub use delay::{Delay, WaitFigures};
 pub use events::Events;
 pub use explain::{Diagnosis, Explanation, diagnose, explain};
+#[cfg(feature = "frontends")]
 pub use frontends::{mesos, yarn};
 pub use lock_step::{LockStep, Round};
 pub use meter::{Meter, Work};

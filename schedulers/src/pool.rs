@@ -9,11 +9,13 @@
 
 use crate::queue::Nanos;
 use crate::scheduler::{Observer, Scheduler, Step};
-use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, TrySendError, bounded};
 use omega_cellstate::{CellHandle, HandleError, Wake};
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
+use std::sync::mpsc::{
+    Receiver, RecvTimeoutError, SyncSender, TryRecvError, TrySendError, sync_channel,
+};
 use std::thread::{Scope, ScopedJoinHandle};
 use std::time::Duration;
 
@@ -36,7 +38,7 @@ const WATCHED: Duration = Duration::from_millis(250);
 pub struct Pool<'scope, O> {
     workers: Vec<ScopedJoinHandle<'scope, Worker<O>>>,
     /// The only owners of the channels. Once they are dropped, the workers end.
-    wakers: Vec<Arc<Sender<()>>>,
+    wakers: Vec<Arc<SyncSender<()>>>,
 }
 
 /// A worker: a scheduler and its observer.
@@ -71,7 +73,7 @@ impl<'scope, O: Observer + Send + 'scope> Pool<'scope, O> {
     ) -> Pool<'scope, O> {
         let mut pool = Pool { workers: Vec::new(), wakers: Vec::new() };
         for (cell, scheduler, observer) in schedulers {
-            let (waker, sleep) = bounded(1);
+            let (waker, sleep) = sync_channel(1);
             let worker = Worker { scheduler, observer, error: None };
             let waker = Arc::new(waker);
             let is_woken = worker.scheduler.watch(cell, wake(&waker));
@@ -114,7 +116,7 @@ impl<'scope, O: Observer + Send + 'scope> Pool<'scope, O> {
 }
 
 /// Returns a callback that wakes a worker. Once the pool is dropped, the callback does nothing.
-fn wake(waker: &Arc<Sender<()>>) -> Wake {
+fn wake(waker: &Arc<SyncSender<()>>) -> Wake {
     let waker = Arc::downgrade(waker);
     Arc::new(move || {
         // A full channel means that the worker has a pending wake-up, and looks for work anyway.
@@ -152,8 +154,8 @@ fn run<O: Observer>(
         let told = match nap {
             Some(nap) => sleep.woken.recv_timeout(nap),
             None => sleep.woken.try_recv().map_err(|error| match error {
-                crossbeam_channel::TryRecvError::Empty => RecvTimeoutError::Timeout,
-                crossbeam_channel::TryRecvError::Disconnected => RecvTimeoutError::Disconnected,
+                TryRecvError::Empty => RecvTimeoutError::Timeout,
+                TryRecvError::Disconnected => RecvTimeoutError::Disconnected,
             }),
         };
         if told == Err(RecvTimeoutError::Disconnected) {
