@@ -123,7 +123,13 @@ impl AuditLog {
 }
 
 fn append(path: &Path) -> io::Result<File> {
-    OpenOptions::new().read(true).append(true).create(true).mode(0o600).open(path)
+    let file = OpenOptions::new().read(true).append(true).create(true).mode(0o600).open(path)?;
+    // The last line is read, and a pipe would never give it.
+    if !file.metadata()?.is_file() {
+        let say = "it is not a regular file: an audit log is read again to continue it";
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, say));
+    }
+    Ok(file)
 }
 
 /// Returns the path of the log file with this number. Number 0 is the newest file.

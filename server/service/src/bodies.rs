@@ -10,6 +10,7 @@
 use crate::held::{Held, Holder};
 use crate::limits::Place;
 use crate::roles::Nature;
+use crate::slots::InProgress;
 use http::Response;
 use http_body::{Body as _, Frame, SizeHint};
 use omega_client::{ApiError, ErrorCode};
@@ -167,14 +168,17 @@ pub(crate) struct Outgoing {
     /// Account of a stream's reader. The stream makes its next message only when the account has room. `None` for a
     /// complete reply.
     waits: Option<Holder>,
+    /// The call's slot, which streams keep until they end.
     _place: Option<Place>,
+    /// Until the body ends, its connection counts as used.
+    _call: InProgress,
 }
 
 impl Outgoing {
     /// The body of a stream. The stream keeps its slot until it ends.
-    pub(crate) fn stream(body: Body, holder: Holder, place: Place) -> Outgoing {
+    pub(crate) fn stream(body: Body, holder: Holder, place: Place, call: InProgress) -> Outgoing {
         let (rest, held) = (Bytes::new(), holder.nothing());
-        Outgoing { body, rest, held, waits: Some(holder), _place: Some(place) }
+        Outgoing { body, rest, held, waits: Some(holder), _place: Some(place), _call: call }
     }
 
     /// Wraps a complete reply, so that its bytes are counted until the client has read them. The reply does not keep
@@ -187,6 +191,7 @@ impl Outgoing {
         response: Response<Body>,
         holder: &Holder,
         nature: Nature,
+        call: InProgress,
     ) -> Result<Response<Body>, ApiError> {
         let (head, mut body) = response.into_parts();
         let mut held = holder.nothing();
@@ -209,7 +214,7 @@ impl Outgoing {
             return Err(full());
         }
         held.add(rest.len());
-        let answer = Outgoing { body, rest, held, waits: None, _place: None };
+        let answer = Outgoing { body, rest, held, waits: None, _place: None, _call: call };
         Ok(Response::from_parts(head, Body::new(answer)))
     }
 }

@@ -1,27 +1,26 @@
 //! New connections: their number, handshake and caller identity.
 //!
-//! Each connection takes a slot of the listener and a slot of its address. If either has no free slot, the connection
-//! is closed. Within five seconds (`Limits::handshake`), a connection must complete the TLS handshake, if the listener
-//! uses TLS, and begin HTTP/2. On the listener of the web page, it must send its headers instead (`web/listen.rs`). So
-//! silent or slow connections do not keep their slots.
+//! Each connection takes a slot (`slots.rs`). Within five seconds (`Limits::handshake`), a connection must complete the
+//! TLS handshake, if the listener uses TLS, and begin HTTP/2. On the listener of the web page, it must send its headers
+//! instead (`web/listen.rs`). A connection ends if it has no call in progress for `Limits::idle`, or if a new connection
+//! needs its slot. So silent or slow connections do not keep their slots.
 //!
 //! When few slots for calls are left, the server delays reading from connections: see `slowdown.rs`.
 
 use crate::identity::Caller;
 use crate::limits::{Limits, Places as Calls};
+use crate::slots::{Slot, SlotLimits, Slots, Usage};
 use crate::slowdown::Slowdown;
 use crate::tls::{Certificates, Language};
-use parking_lot::Mutex;
-use std::collections::HashMap;
 use std::io;
-use std::net::IpAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadBuf};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc;
+use tokio::time::{MissedTickBehavior, interval};
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 use tokio_stream::wrappers::ReceiverStream;
@@ -29,6 +28,9 @@ use tonic::transport::server::Connected;
 
 /// Pause when the system has no file descriptors left, so that a connection may end meanwhile.
 const PAUSE: Duration = Duration::from_millis(50);
+
+/// Interval at which idle connections are looked for.
+const SWEEP: Duration = Duration::from_secs(1);
 
 /// First bytes of every HTTP/2 connection.
 const PREFACE: &[u8; 24] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
@@ -45,43 +47,6 @@ pub enum Door {
         /// The cell that a caller's certificate must name.
         cell: Arc<str>,
     },
-}
-
-/// Connection slots of a listener. Clones share them.
-#[derive(Clone, Debug, Default)]
-struct Places(Arc<Mutex<HashMap<IpAddr, usize>>>);
-
-/// A slot, released when dropped.
-#[derive(Debug)]
-struct Place {
-    of: IpAddr,
-    places: Places,
-}
-
-impl Places {
-    fn take(&self, of: IpAddr, limits: &Limits) -> Option<Place> {
-        let mut taken = self.0.lock();
-        // The map has at most one entry for each connection.
-        let all: usize = taken.values().sum();
-        let each = taken.get(&of).copied().unwrap_or(0);
-        if all >= limits.connections as usize || each >= limits.connections_each as usize {
-            return None;
-        }
-        taken.insert(of, each + 1);
-        Some(Place { of, places: self.clone() })
-    }
-}
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        let mut taken = self.places.0.lock();
-        if let Some(count) = taken.get_mut(&self.of) {
-            *count -= 1;
-            if *count == 0 {
-                taken.remove(&self.of);
-            }
-        }
-    }
 }
 
 /// Returns the accepted connections, after their handshake.
@@ -132,26 +97,43 @@ async fn accept(
     threshold: Threshold,
     ready: mpsc::Sender<io::Result<Connection>>,
 ) {
-    let places = Places::default();
+    let Limits { connections, connections_each, idle, handshake, .. } = threshold.limits;
+    let all = connections as usize;
+    let slots = Slots::new(SlotLimits { all, each: connections_each as usize });
+    let mut sweeps = interval(SWEEP);
+    sweeps.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         let accepted = tokio::select! {
             accepted = listener.accept() => accepted,
+            _ = sweeps.tick() => {
+                let ended = slots.end_idle(idle, Instant::now());
+                if ended > 0 {
+                    tracing::debug!(ended, "idle connections were closed");
+                }
+                continue;
+            }
             () = ready.closed() => return,
         };
         let Ok((socket, address)) = accepted else {
             tokio::time::sleep(PAUSE).await;
             continue;
         };
-        let Some(place) = places.take(address.ip(), &threshold.limits) else {
+        let Some(mut slot) = slots.take(address.ip(), Instant::now()) else {
             tracing::debug!(%address, "too many connections");
             continue;
         };
         let (threshold, ready) = (threshold.clone(), ready.clone());
         tokio::spawn(async move {
-            let max = threshold.limits.handshake;
-            match tokio::time::timeout(max, begin(socket, place, threshold)).await {
+            let begun = tokio::select! {
+                begun = tokio::time::timeout(handshake, begin(socket, threshold)) => begun,
+                () = slot.lost() => {
+                    tracing::debug!(%address, "a newer connection took the slot of a handshake");
+                    return;
+                }
+            };
+            match begun {
                 // The receiver of connections may be gone.
-                Ok(Ok(connection)) => drop(ready.send(Ok(connection)).await),
+                Ok(Ok(begun)) => drop(ready.send(Ok(Connection { begun, slot })).await),
                 Ok(Err(why)) => tracing::debug!(%address, %why, "a connection was refused"),
                 Err(_) => tracing::debug!(%address, "a connection took too long to start"),
             }
@@ -161,9 +143,8 @@ async fn accept(
 
 async fn begin(
     socket: TcpStream,
-    place: Place,
     Threshold { door, anyone, language, calls, .. }: Threshold,
-) -> io::Result<Connection> {
+) -> io::Result<Begun> {
     socket.set_nodelay(true)?;
     let (mut stream, caller) = match door {
         Door::Open => (Stream::Open(socket), anyone),
@@ -180,26 +161,32 @@ async fn begin(
     let patience = calls.map(|calls| Slowdown::new(calls, caller.clone()));
     if language == Language::Http1 {
         let first = PREFACE.len();
-        return Ok(Connection { stream, first, caller, patience, _place: place });
+        return Ok(Begun { stream, first, caller, patience });
     }
     let mut first = [0; PREFACE.len()];
     stream.read_exact(&mut first).await?;
     if first != *PREFACE {
         return Err(io::Error::new(io::ErrorKind::InvalidData, "the client does not use HTTP/2"));
     }
-    Ok(Connection { stream, first: 0, caller, patience, _place: place })
+    Ok(Begun { stream, first: 0, caller, patience })
 }
 
-/// A connection after its handshake.
+/// A connection after its handshake. It ends when it loses its slot.
 #[derive(Debug)]
 pub(crate) struct Connection {
+    begun: Begun,
+    slot: Slot,
+}
+
+/// Result of a handshake.
+#[derive(Debug)]
+struct Begun {
     stream: Stream,
     /// Number of bytes of the preface that were passed on. The whole preface was read during the handshake.
     first: usize,
     caller: Arc<Caller>,
     /// Slowdown of the connection, if any.
     patience: Option<Slowdown>,
-    _place: Place,
 }
 
 #[derive(Debug)]
@@ -208,18 +195,35 @@ enum Stream {
     Tls(Box<TlsStream<TcpStream>>),
 }
 
+/// The caller of a connection, and the use of the connection.
+#[derive(Clone, Debug)]
+pub(crate) struct Visitor {
+    pub(crate) caller: Arc<Caller>,
+    pub(crate) usage: Usage,
+}
+
 impl Connection {
-    /// The caller.
-    pub(crate) fn caller(&self) -> &Arc<Caller> {
-        &self.caller
+    pub(crate) fn visitor(&self) -> Visitor {
+        Visitor { caller: self.begun.caller.clone(), usage: self.slot.usage().clone() }
+    }
+
+    /// The stream, unless the connection has lost its slot.
+    ///
+    /// An error, and not an end of the stream, so that the transport drops the connection without waiting for its client
+    /// to read.
+    fn stream(&mut self, cx: &mut Context<'_>) -> io::Result<Pin<&mut Stream>> {
+        match self.slot.poll_lost(cx) {
+            Poll::Pending => Ok(Pin::new(&mut self.begun.stream)),
+            Poll::Ready(()) => Err(io::ErrorKind::ConnectionAborted.into()),
+        }
     }
 }
 
 impl Connected for Connection {
-    type ConnectInfo = Arc<Caller>;
+    type ConnectInfo = Visitor;
 
-    fn connect_info(&self) -> Arc<Caller> {
-        self.caller.clone()
+    fn connect_info(&self) -> Visitor {
+        self.visitor()
     }
 }
 
@@ -229,9 +233,10 @@ impl AsyncRead for Connection {
         cx: &mut Context<'_>,
         buf: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        let rest = &PREFACE[self.first..];
+        self.stream(cx)?;
+        let Begun { stream, patience, first, .. } = &mut self.begun;
+        let rest = &PREFACE[*first..];
         if rest.is_empty() {
-            let Connection { stream, patience, .. } = &mut *self;
             let Some(patience) = patience else { return Pin::new(stream).poll_read(cx, buf) };
             ready!(patience.poll(cx));
             let read = Pin::new(stream).poll_read(cx, buf);
@@ -242,7 +247,7 @@ impl AsyncRead for Connection {
         }
         let handed = rest.len().min(buf.remaining());
         buf.put_slice(&rest[..handed]);
-        self.first += handed;
+        *first += handed;
         Poll::Ready(Ok(()))
     }
 }
@@ -262,25 +267,43 @@ impl AsyncRead for Stream {
 
 impl AsyncWrite for Connection {
     fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        self.stream(cx)?.poll_write(cx, buf)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.stream(cx)?.poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.stream(cx)?.poll_shutdown(cx)
+    }
+}
+
+impl AsyncWrite for Stream {
+    fn poll_write(
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,
         buf: &[u8],
     ) -> Poll<io::Result<usize>> {
-        match &mut self.get_mut().stream {
+        match self.get_mut() {
             Stream::Open(socket) => Pin::new(socket).poll_write(cx, buf),
             Stream::Tls(tls) => Pin::new(tls).poll_write(cx, buf),
         }
     }
 
     fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        match &mut self.get_mut().stream {
+        match self.get_mut() {
             Stream::Open(socket) => Pin::new(socket).poll_flush(cx),
             Stream::Tls(tls) => Pin::new(tls).poll_flush(cx),
         }
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        match &mut self.get_mut().stream {
+        match self.get_mut() {
             Stream::Open(socket) => Pin::new(socket).poll_shutdown(cx),
             Stream::Tls(tls) => Pin::new(tls).poll_shutdown(cx),
         }

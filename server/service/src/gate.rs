@@ -5,6 +5,7 @@
 
 use crate::audit::{AuditLog, Audited};
 use crate::bodies::{self, Incoming, Messages, Outgoing};
+use crate::connection::Visitor;
 use crate::held::{Held, Holder};
 use crate::identity::Caller;
 use crate::limits::Places;
@@ -86,10 +87,10 @@ impl<S> Gate<S> {
     }
 }
 
-/// Returns the caller of a request, or an error if the connection has no caller.
-fn caller(request: &Request<Body>) -> Result<Arc<Caller>, ApiError> {
+/// Takes the visitor from a request, or returns an error if the connection has none.
+fn visitor(request: &mut Request<Body>) -> Result<Visitor, ApiError> {
     let nobody = || ApiError::new(ErrorCode::Unauthenticated, "the caller is not identified");
-    request.extensions().get::<Arc<Caller>>().cloned().ok_or_else(nobody)
+    request.extensions_mut().remove::<Visitor>().ok_or_else(nobody)
 }
 
 type Answer = Pin<Box<dyn Future<Output = Result<Response<Body>, Infallible>> + Send>>;
@@ -108,9 +109,9 @@ where
         self.inner.poll_ready(cx)
     }
 
-    fn call(&mut self, request: Request<Body>) -> Answer {
-        let caller = match caller(&request) {
-            Ok(caller) => caller,
+    fn call(&mut self, mut request: Request<Body>) -> Answer {
+        let Visitor { caller, usage } = match visitor(&mut request) {
+            Ok(visitor) => visitor,
             Err(error) => return refused(error),
         };
         let checked = roles::check(&caller, request.uri().path());
@@ -139,7 +140,9 @@ where
             Ok(place) => place,
             Err(error) => return refused(error),
         };
+        let call = usage.begin();
         let (mut request, sent) = self.timed(request, rule, &holder);
+        request.extensions_mut().insert(caller);
         if let Some(audited) = audited.clone() {
             request.extensions_mut().insert(audited);
         }
@@ -153,10 +156,10 @@ where
             }
             drop(sent);
             if rule.nature.is_stream() {
-                let stream = |body| Body::new(Outgoing::stream(body, holder, place));
+                let stream = |body| Body::new(Outgoing::stream(body, holder, place, call));
                 return Ok(response.map(stream));
             }
-            let answer = Outgoing::answer(response, &holder, rule.nature).await;
+            let answer = Outgoing::answer(response, &holder, rule.nature, call).await;
             Ok(answer.unwrap_or_else(|error| Status::from(error).into_http()))
         })
     }

@@ -19,7 +19,7 @@
 //! `commit_log.rs`, `transactions.rs`, `traces.rs`, `jobs.rs`, `jobs_watch.rs`, `explain.rs`, `machines.rs`,
 //! `tasks.rs`, `tenants.rs`, `cell.rs`, `backup.rs`, `statistics.rs`, `summary.rs`, `submit_index.rs`, `counters.rs`,
 //! `agents/`, `updates/`, `responses.rs`, `names.rs`, `history.rs`, `peers/`, `identity.rs`, `roles.rs`, `grants.rs`, `reach.rs`, `limits.rs`, `turns.rs`,
-//! `slowdown.rs`, `audit.rs`, `gate.rs`, `bodies.rs`, `held.rs`, `tls.rs`, `connection.rs`, `server.rs`,
+//! `slowdown.rs`, `audit.rs`, `gate.rs`, `bodies.rs`, `held.rs`, `tls.rs`, `slots.rs`, `connection.rs`, `server.rs`,
 //! `openmetrics.rs`, `metrics.rs`, `web/`.
 
 pub mod agents;
@@ -57,6 +57,7 @@ pub mod roles;
 mod scheduling;
 mod server;
 mod service;
+mod slots;
 mod slowdown;
 mod snapshots;
 mod statistics;
@@ -91,6 +92,6 @@ pub use scheduling::Scheduling;
 pub use server::{Entrance, Extras, serve_clients, serve_peers};
 pub use tasks::Tasks;
 pub use tenants::Tenants;
-pub use tls::{Certificates, TlsBytes, TlsError, TlsFiles, read_key};
+pub use tls::{Certificates, TlsBytes, TlsError, TlsFiles, check_key, read_key};
 pub use traces::{TraceSettings, Traces};
 pub use web::{MakeText, Web, serve_metrics, serve_web};

@@ -54,6 +54,8 @@ pub struct Limits {
     pub held_bytes: u64,
     /// Time for a connection's TLS handshake and first HTTP/2 frame, or for a browser's headers.
     pub handshake: Duration,
+    /// Time for which a connection may have no call in progress.
+    pub idle: Duration,
     /// Time limits of calls.
     pub deadlines: Deadlines,
 }
@@ -103,6 +105,8 @@ impl Default for Limits {
             held_bytes_each: 64 << 20,
             held_bytes: 512 << 20,
             handshake: Duration::from_secs(5),
+            // Clients reconnect by themselves, so this is only long enough to make that rare.
+            idle: Duration::from_secs(300),
             deadlines: Deadlines::default(),
         }
     }

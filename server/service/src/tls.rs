@@ -120,8 +120,15 @@ impl TlsFiles {
     }
 }
 
+/// Reads a regular file. A named pipe would wait for ever, and any pipe could be read only once.
 fn read(file: &Path) -> Result<Vec<u8>, TlsError> {
-    std::fs::read(file).map_err(|why| TlsError::File { file: file.to_owned(), why })
+    let regular = std::fs::metadata(file).and_then(|about| {
+        let say = "it is not a regular file: give one, because it is read again when it changes";
+        let is_regular = about.is_file() || about.is_dir();
+        if is_regular { Ok(()) } else { Err(io::Error::new(io::ErrorKind::InvalidInput, say)) }
+    });
+    let read = regular.and_then(|()| std::fs::read(file));
+    read.map_err(|why| TlsError::File { file: file.to_owned(), why })
 }
 
 /// Reads a key that only its owner may read.
@@ -129,11 +136,20 @@ fn read(file: &Path) -> Result<Vec<u8>, TlsError> {
 /// # Errors
 /// If the file cannot be read, or users other than the owner may read it.
 pub fn read_key(file: &Path) -> Result<Vec<u8>, TlsError> {
+    check_key(file)?;
+    read(file)
+}
+
+/// Checks that only its owner may read a key.
+///
+/// # Errors
+/// If there is no such file, or users other than the owner may read it.
+pub fn check_key(file: &Path) -> Result<(), TlsError> {
     let told = std::fs::metadata(file);
     let told = told.map_err(|why| TlsError::File { file: file.to_owned(), why })?;
     let mode = told.permissions().mode() & 0o777;
     match mode & 0o077 {
-        0 => read(file),
+        0 => Ok(()),
         _ => Err(TlsError::Mode { file: file.to_owned(), mode }),
     }
 }

@@ -75,6 +75,9 @@ pub(super) struct GivenLimits {
         value_name = "SECONDS"
     )]
     handshake_seconds: Option<NonZeroU32>,
+    /// Seconds for which a connection may have no call or stream in progress [default: 300].
+    #[arg(long = "limit-idle-seconds", env = "OMEGA_LIMIT_IDLE_SECONDS", value_name = "SECONDS")]
+    idle_seconds: Option<NonZeroU32>,
     /// Deadline in seconds of a call that sets none [default: 5].
     #[arg(long = "limit-call-seconds", env = "OMEGA_LIMIT_CALL_SECONDS", value_name = "SECONDS")]
     call_seconds: Option<NonZeroU32>,
@@ -136,6 +139,7 @@ impl GivenLimits {
             message_bytes: self.message_bytes.or(other.message_bytes),
             tenant_tasks: self.tenant_tasks.or(other.tenant_tasks),
             handshake_seconds: self.handshake_seconds.or(other.handshake_seconds),
+            idle_seconds: self.idle_seconds.or(other.idle_seconds),
             call_seconds: self.call_seconds.or(other.call_seconds),
             call_seconds_max: self.call_seconds_max.or(other.call_seconds_max),
         }
@@ -171,6 +175,7 @@ impl GivenLimits {
             message_bytes: of(self.message_bytes, usual.message_bytes),
             tenant_tasks: of(self.tenant_tasks, usual.tenant_tasks),
             handshake: seconds(self.handshake_seconds, usual.handshake),
+            idle: seconds(self.idle_seconds, usual.idle),
             deadlines: Deadlines { usual: deadline, max },
             ..usual
         };
@@ -195,6 +200,7 @@ fn check(limits: &Limits) -> Result<(), LimitsError> {
         ("header-bytes", limits.header_bytes.into(), HEADER_BYTES_MIN, HEADER_BYTES_MAX),
         ("message-bytes", limits.message_bytes.into(), MESSAGE_BYTES_MIN, MESSAGE_BYTES_MAX),
         ("handshake-seconds", limits.handshake.as_secs(), 1, SECONDS_MAX),
+        ("idle-seconds", limits.idle.as_secs(), 1, SECONDS_MAX),
         ("call-seconds-max", max.as_secs(), 1, SECONDS_MAX),
     ];
     for (name, given, min, max) in ranges {
@@ -208,7 +214,7 @@ fn check(limits: &Limits) -> Result<(), LimitsError> {
 /// All limits, in the form of the file.
 pub(super) fn describe(limits: &Limits) -> String {
     let Deadlines { usual, max } = limits.deadlines;
-    let all: [(&str, u64); 16] = [
+    let all: [(&str, u64); 17] = [
         ("calls", limits.calls.into()),
         ("operator-calls", limits.operator_calls.into()),
         ("streams", limits.streams.into()),
@@ -223,6 +229,7 @@ pub(super) fn describe(limits: &Limits) -> String {
         ("message-bytes", limits.message_bytes.into()),
         ("tenant-tasks", limits.tenant_tasks.into()),
         ("handshake-seconds", limits.handshake.as_secs()),
+        ("idle-seconds", limits.idle.as_secs()),
         ("call-seconds", usual.as_secs()),
         ("call-seconds-max", max.as_secs()),
     ];

@@ -12,6 +12,21 @@ use std::time::Duration;
 use tokio::runtime::Runtime;
 use tokio::task::JoinSet;
 
+/// Opens a watch on a connection of its own, as soon as the caller's rate allows it.
+async fn watch(url: &str) -> tonic::Streaming<proto::WatchJobsResponse> {
+    let mut client = JobServiceClient::connect(url.to_owned()).await.unwrap();
+    loop {
+        let request = proto::WatchJobsRequest { name_prefix: String::new() };
+        match client.watch_jobs(request).await {
+            Ok(watch) => return watch.into_inner(),
+            Err(status) => {
+                let pause = ApiError::from(status).retry_after.expect("only the rate is exceeded");
+                tokio::time::sleep(pause).await;
+            }
+        }
+    }
+}
+
 #[test]
 fn the_limits_that_were_set_hold() {
     let dir = folder(&[("omega.toml", "memory = true\n[limits]\nmessage-bytes = 65536\n")]);
@@ -52,10 +67,10 @@ fn the_limits_that_were_set_hold() {
     assert_eq!(refused.code, ErrorCode::Limit);
     assert!(refused.retry_after.is_some_and(|pause| pause <= Duration::from_secs(1)));
 
-    // One connection more than the maximum is opened, and is closed at once; earlier connections are closed one by one.
-    let connect = || TcpStream::connect(("127.0.0.1", port)).unwrap();
-    let held: Vec<TcpStream> = std::iter::repeat_with(connect).take(16).collect();
-    let mut more = connect();
+    // If all connections have calls, one connection more than the maximum is opened, and is closed at once; idle
+    // connections give way.
+    let held: Vec<_> = (0..16).map(|_| runtime.block_on(watch(&url))).collect();
+    let mut more = TcpStream::connect(("127.0.0.1", port)).unwrap();
     more.set_read_timeout(Some(Duration::from_secs(4))).unwrap();
     let closed = match more.read(&mut [0]) {
         Ok(read) => read == 0,

@@ -33,6 +33,7 @@
 //!   report why they cannot communicate.
 //! - `requests.rs`: invalid messages, and callers with excessive requests.
 //! - `floods.rs`: endless headers, and a thousand watches at the same time.
+//! - `idle.rs`: connections without calls.
 //! - `bad_requests.rs`: invalid transactions and settings, exhausted systems, and a list of the
 //!   tests of bad input.
 //! - `limits.rs`: limits on requests, set by an operator.
@@ -75,6 +76,7 @@ mod fire;
 mod floods;
 mod grace;
 mod http;
+mod idle;
 mod limits;
 mod members;
 mod metrics;

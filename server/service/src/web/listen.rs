@@ -2,9 +2,10 @@
 //!
 //! Headers must be short and arrive within five seconds (`Limits::handshake`). Request bodies are not read.
 
-use crate::connection::{Connection, Door, incoming_http1};
+use crate::connection::{Connection, Door, Visitor, incoming_http1};
 use crate::identity::Caller;
 use crate::limits::{HEADER_BYTES_MIN, Limits};
+use crate::slots::InProgress;
 use axum::Router;
 use axum::extract::Request;
 use axum::response::Response;
@@ -60,10 +61,10 @@ async fn speak(
     limits: Limits,
     mut ended: watch::Receiver<bool>,
 ) {
-    let caller = connection.caller().clone();
+    let Visitor { caller, usage } = connection.visitor();
     let service = tower::service_fn(move |mut request: Request<Incoming>| {
         request.extensions_mut().insert(caller.clone());
-        answer(routes.clone(), request)
+        answer(routes.clone(), request, usage.begin())
     });
     let mut builder = http1::Builder::new();
     builder
@@ -84,6 +85,10 @@ async fn speak(
     let _ = speaking.await;
 }
 
-async fn answer(mut routes: Router, request: Request<Incoming>) -> Result<Response, Infallible> {
+async fn answer(
+    mut routes: Router,
+    request: Request<Incoming>,
+    _call: InProgress,
+) -> Result<Response, Infallible> {
     ServiceExt::<Request<Incoming>>::ready(&mut routes).await?.call(request).await
 }
