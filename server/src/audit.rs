@@ -3,6 +3,7 @@
 use crate::output::{self, OutputError};
 use clap::{Args, Subcommand};
 use omega_service::audit::{VerifyError, verify, verify_files};
+use omega_workload::readable;
 use std::path::PathBuf;
 
 /// Operations on audit logs.
@@ -49,6 +50,10 @@ impl AuditError {
 /// Runs the command.
 pub(crate) fn run(command: &AuditCommand) -> Result<(), AuditError> {
     let AuditCommand::Verify(VerifyArgs { files }) = command;
+    for file in files {
+        let read = |why| VerifyError::Read { file: file.clone(), why };
+        readable::check(file).map_err(read)?;
+    }
     let lines = match files.as_slice() {
         [log] => verify(log)?,
         several => verify_files(several)?,

@@ -3,7 +3,8 @@
 use crate::context::{self, Context, ContextError};
 use clap::Args;
 use omega_client::{Address, Tls};
-use omega_service::read_key;
+use omega_service::check_key;
+use omega_workload::readable;
 use std::path::{Path, PathBuf};
 
 /// The cell at the other end. Any of its replicas will do.
@@ -50,11 +51,12 @@ impl std::fmt::Debug for Pem {
 }
 
 fn pem(file: &str) -> Result<Pem, String> {
-    std::fs::read(file).map(Pem).map_err(|why| why.to_string())
+    readable::read(Path::new(file)).map(Pem).map_err(|why| why.to_string())
 }
 
 fn key(file: &str) -> Result<Pem, String> {
-    read_key(Path::new(file)).map(Pem).map_err(|why| why.to_string())
+    check_key(Path::new(file)).map_err(|why| why.to_string())?;
+    pem(file)
 }
 
 /// Address of the cell if neither a flag nor a context gives one: the address at which `omega dev` and `omega serve`

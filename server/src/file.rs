@@ -3,6 +3,7 @@
 //! Unknown fields are errors, which are reported with their place.
 
 use omega_core::misread::in_plain_words;
+use omega_workload::readable;
 use serde::de::DeserializeOwned;
 use std::fmt;
 use std::io::{self, Read};
@@ -78,7 +79,7 @@ pub(crate) fn text(file: &Path) -> Result<String, FileError> {
     let mut text = String::new();
     let read = match file.to_str() {
         Some("-") => io::stdin().lock().take(BYTES_MAX + 1).read_to_string(&mut text),
-        _ => std::fs::File::open(file)
+        _ => readable::open(file)
             .and_then(|opened| opened.take(BYTES_MAX + 1).read_to_string(&mut text)),
     };
     read.map_err(|why| FileError::Read { file: file.to_owned(), why })?;

@@ -66,6 +66,12 @@ impl Disk for ReadOnlyDisk {
             }
             None if gone => Err(io::ErrorKind::NotFound.into()),
             _ => {
+                if has_no_end(path) {
+                    return Err(io::Error::new(
+                        io::ErrorKind::InvalidInput,
+                        "it is not a regular file",
+                    ));
+                }
                 let mut below = lock(File::open(path)?)?;
                 let seen = below.length()?;
                 let over = changes
@@ -172,6 +178,11 @@ impl DiskFile for ReadOnlyFile {
     fn sync(&mut self) -> io::Result<()> {
         Ok(())
     }
+}
+
+/// Whether this is a pipe, a device or a socket, of which a read may wait or go on for ever.
+fn has_no_end(path: &Path) -> bool {
+    std::fs::metadata(path).is_ok_and(|about| !about.is_file() && !about.is_dir())
 }
 
 #[cfg(test)]

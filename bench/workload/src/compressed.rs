@@ -3,10 +3,10 @@
 //! A file may consist of several members or frames in sequence, as parallel compressors write them. Data that is
 //! damaged or cut off is an error, never an early end.
 
+use crate::readable;
 use flate2::bufread::MultiGzDecoder;
 use ruzstd::decoding::errors::{FrameDecoderError, ReadFrameHeaderError};
 use ruzstd::decoding::{BlockDecodingStrategy, FrameDecoder};
-use std::fs::File;
 use std::io::{self, BufRead, BufReader, ErrorKind, Read};
 use std::path::{Path, PathBuf};
 
@@ -31,7 +31,7 @@ const ZSTD_SKIPPABLE: [u8; 3] = [0x2a, 0x4d, 0x18];
 
 /// Opens a file, and decompresses it if it is compressed.
 pub(crate) fn open_input(file: &Path) -> io::Result<Box<dyn BufRead>> {
-    decompress(BufReader::new(File::open(file)?))
+    decompress(BufReader::new(readable::open(file)?))
 }
 
 /// Returns the path of a file: of `name.csv`, `name.csv.gz` or `name.csv.zst`, whichever exists. If none of them

@@ -21,6 +21,7 @@ mod misplaced;
 pub mod omega_sim;
 pub mod openb;
 pub mod profiles;
+pub mod readable;
 pub mod stream;
 pub mod swf;
 pub mod synth;

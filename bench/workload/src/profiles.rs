@@ -3,7 +3,7 @@
 //! All errors are reported before the run. Errors of the file itself are reported before the input is read. Errors that
 //! depend on the cell's kinds are reported after that.
 
-use crate::SCHEDULERS;
+use crate::{SCHEDULERS, readable};
 use omega_core::Kinds;
 use omega_schedulers::config::{ConfigError, ProfileSpec, Profiles, Registry};
 use std::io::{self, Read};
@@ -57,23 +57,24 @@ pub enum ProfileError {
     },
 }
 
-/// Reads a file with profiles for any schedulers.
-pub fn read(file: &Path) -> Result<Profiles, ProfileError> {
+/// Reads a file with profiles for any schedulers. Returns its text and its profiles.
+pub fn read(file: &Path) -> Result<(String, Profiles), ProfileError> {
     let owned = || file.to_path_buf();
     let mut text = String::new();
-    let opened = std::fs::File::open(file);
+    let opened = readable::open(file);
     let read = opened.and_then(|opened| opened.take(BYTES_MAX + 1).read_to_string(&mut text));
     read.map_err(|why| ProfileError::Read { file: owned(), why })?;
     if text.len() as u64 > BYTES_MAX {
         return Err(ProfileError::TooLarge { file: owned() });
     }
-    Profiles::parse(&text, &Registry::built_in())
-        .map_err(|why| ProfileError::Content { file: owned(), why })
+    let profiles = Profiles::parse(&text, &Registry::built_in())
+        .map_err(|why| ProfileError::Content { file: owned(), why })?;
+    Ok((text, profiles))
 }
 
 /// Reads a file with profiles for schedulers of a run.
 pub fn load(file: &Path) -> Result<Profiles, ProfileError> {
-    let profiles = read(file)?;
+    let (_, profiles) = read(file)?;
     let is_unknown = |(_, profile): &(usize, &ProfileSpec)| !SCHEDULERS.contains(&profile.name());
     if let Some((index, profile)) = profiles.iter().enumerate().find(is_unknown) {
         let ((line, column), name) = (profile.place(), profile.name().to_owned());

@@ -10,7 +10,7 @@ use omega_kube::run::lease::Candidate;
 use omega_kube::run::notices::{Choice, Written};
 use omega_kube::run::{Options, run};
 use omega_kube::watch;
-use omega_workload::command_line;
+use omega_workload::{command_line, readable};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -222,7 +222,7 @@ async fn schedule(args: RunArgs) -> Result<(), String> {
     let profiles = match &args.config {
         None => args.scheduler_name.into_iter().map(KubeProfile::new).collect(),
         Some(path) => {
-            let text = std::fs::read_to_string(path).map_err(|why| why.to_string());
+            let text = readable::read_text(path).map_err(|why| why.to_string());
             let read = text.and_then(|text| profiles::parse(&text));
             read.map_err(|why| format!("--config {}: {why}", path.display()))?
         }

@@ -13,7 +13,7 @@ use omega_client::proto::job_service_client::JobServiceClient;
 use omega_core::{Job, Precedence};
 use omega_run::report::waiting::{WaitingJob, render_job};
 use omega_workload::command_line::argument_error;
-use omega_workload::profiles::{self, ProfileError};
+use omega_workload::profiles;
 use std::path::{Path, PathBuf};
 
 /// The job.
@@ -135,7 +135,6 @@ pub(super) fn explained(
 /// The text of a profile file. Errors that do not depend on the cell are reported here, with the file's name and the
 /// place in the file.
 fn profile(file: &Path) -> Result<String, AskError> {
-    profiles::read(file)?;
-    let read = |why| ProfileError::Read { file: file.to_owned(), why };
-    Ok(std::fs::read_to_string(file).map_err(read)?)
+    let (text, _) = profiles::read(file)?;
+    Ok(text)
 }

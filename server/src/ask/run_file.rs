@@ -7,6 +7,7 @@ use super::job_file::TimeFile;
 use super::ports_file::{NumberOrText, PortRef};
 use omega_core::limits::PAYLOAD_BYTES_MAX;
 use omega_core::{EnvVar, HealthCheck, NamedPort, Payload, Probe, RestartPolicy, Run, Text};
+use omega_workload::readable;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -184,7 +185,7 @@ pub(super) fn payload(
         (None, Some(path)) => {
             let read = || {
                 let mut bytes = Vec::new();
-                let file = std::fs::File::open(path)?;
+                let file = readable::open(path)?;
                 file.take(PAYLOAD_BYTES_MAX as u64 + 1).read_to_end(&mut bytes)?;
                 Ok::<_, std::io::Error>(bytes)
             };

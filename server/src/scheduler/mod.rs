@@ -26,6 +26,7 @@ use omega_core::TransactionError;
 use omega_core::limits::{LEASE_MS_MAX, LEASE_MS_MIN};
 use omega_schedulers::config::{Profiles, Registry};
 use omega_schedulers::{Clock, Nanos, Observer, Pool, Profile, Scheduler, Settings};
+use omega_workload::readable;
 use omega_workload::words::plural;
 use std::io;
 use std::ops::ControlFlow;
@@ -222,7 +223,7 @@ fn schedulers(
 }
 
 fn read(file: &Path) -> Result<Profiles, SchedulerError> {
-    let text = std::fs::read_to_string(file)
+    let text = readable::read_text(file)
         .map_err(|why| SchedulerError::File { file: file.to_owned(), why })?;
     Profiles::parse(&text, &Registry::built_in())
         .map_err(|why| SchedulerError::Profile { file: file.to_owned(), why })

@@ -15,6 +15,7 @@ use omega_service::{Limits, MonitorSettings, SlowCommit, TraceSettings};
 use omega_store::CellId;
 use omega_store::log::ReplicaId;
 use omega_store::membership::is_address;
+use omega_workload::readable;
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
 use std::net::{SocketAddr, ToSocketAddrs};
@@ -375,7 +376,7 @@ impl Given {
     /// Settings of a file.
     fn read(file: &Path) -> Result<Given, SettingsError> {
         let wrong = |why: String| SettingsError::File { file: file.to_owned(), why };
-        let text = std::fs::read_to_string(file).map_err(|why| wrong(why.to_string()))?;
+        let text = readable::read_text(file).map_err(|why| wrong(why.to_string()))?;
         let read = crate::file::toml(text.trim_start_matches('\u{feff}'));
         read.map_err(|fault| wrong(fault.to_string()))
     }

@@ -43,7 +43,7 @@
 //! - `grace.rs`: grace periods of stopped tasks, and tasks that wait for their resources.
 //! - `application.rs`: applications that request containers, and recover them.
 //! - `standby.rs`: schedulers that are killed, paused or stopped, and their standbys.
-//! - `outputs.rs`: files, pipes and terminals as outputs.
+//! - `outputs.rs`: files, pipes and terminals as outputs; `pipes.rs`: pipes and devices as inputs.
 //! - `power_cuts.rs`: failing and full disks, and power cuts, by an interposed library.
 //! - `peaks.rs`: calendars of peaks by command, and a peak controller with a scheduler.
 //!
@@ -83,6 +83,7 @@ mod metrics;
 mod outcome;
 mod outputs;
 mod peaks;
+mod pipes;
 mod ports;
 mod power_cuts;
 mod process;

@@ -6,6 +6,7 @@ use super::error::ConfigError;
 use super::exec::{Exec, Identity};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use omega_workload::readable;
 use serde::Deserialize;
 use std::path::{Path, PathBuf};
 
@@ -203,7 +204,7 @@ impl Config {
 }
 
 fn read(path: &Path) -> Result<Vec<u8>, ConfigError> {
-    std::fs::read(path).map_err(|source| ConfigError::Read { path: path.to_owned(), source })
+    readable::read(path).map_err(|source| ConfigError::Read { path: path.to_owned(), source })
 }
 
 fn fault(path: &Path, message: String) -> ConfigError {

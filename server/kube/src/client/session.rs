@@ -4,6 +4,7 @@ use super::config::{Auth, Config};
 use super::error::ConfigError;
 use super::tls;
 use http::HeaderValue;
+use omega_workload::readable;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 use tokio_rustls::TlsConnector;
@@ -31,7 +32,7 @@ impl Session {
             Auth::Token(token) => bearer = Some(format!("Bearer {token}")),
             Auth::Basic(pair) => bearer = Some(format!("Basic {pair}")),
             Auth::TokenFile(path) => {
-                let read = std::fs::read_to_string(path);
+                let read = readable::read_text(path);
                 let fault = |source| ConfigError::Read { path: path.clone(), source };
                 bearer = Some(format!("Bearer {}", read.map_err(fault)?.trim()));
                 until = Some(Instant::now() + TOKEN_FILE_INTERVAL);

@@ -3,8 +3,8 @@
 use crate::command::how::{CheckArg, GranularityArg, HowArgs, is_end, is_seconds, name};
 use crate::scenario::{ArchitectureKind, ScenarioSettings};
 use crate::sheet::{Cell, Kind};
-use omega_workload::LoadError;
 use omega_workload::input::{InputArgs, InputError};
+use omega_workload::{LoadError, readable};
 use serde::{Deserialize, Serialize};
 use std::path::Path;
 
@@ -201,8 +201,7 @@ impl Point {
 /// Reads and checks a file.
 pub(super) fn read(file: &Path) -> Result<(String, SweepFile), LoadError> {
     let fault = |message: String| LoadError::new(file, message);
-    let text =
-        std::fs::read_to_string(file).map_err(|why| fault(format!("cannot be read: {why}")))?;
+    let text = readable::read_text(file).map_err(|why| fault(format!("cannot be read: {why}")))?;
     let sweep: SweepFile = toml::from_str(&text).map_err(|why| {
         let line = why.span().map(|span| 1 + text[..span.start].matches('\n').count() as u64);
         LoadError { line, ..fault(why.message().replace('\n', " ")) }
