@@ -76,6 +76,7 @@ mod sets;
 mod shapes;
 mod shared;
 mod sparse;
+mod task_places;
 mod tenants;
 mod texts;
 mod validate;

@@ -11,6 +11,7 @@ use crate::image::MachineImage;
 use crate::judge::{MachineStatus, Spot};
 use crate::load::LoadReport;
 use crate::map::FastMap;
+use crate::task_places::TaskPlaces;
 use omega_core::{
     DeviceRequest, DeviceSet, KindId, Kinds, Machine, MachineId, NodeCores, Overcommit, Policy,
     SequenceNumber, TaskId, Text,
@@ -37,6 +38,8 @@ pub(crate) struct Machines {
     cores: FastMap<u32, CoresLeft>,
     core_counts: CoreCounts,
     loads: FastMap<u32, LoadReport>,
+    /// Positions in the long lists of tasks.
+    places: TaskPlaces,
     vacant: Vec<u32>,
     by_name: FastMap<Text, u32>,
 }
@@ -74,6 +77,7 @@ impl Machines {
             cores: FastMap::default(),
             core_counts: CoreCounts::default(),
             loads: FastMap::default(),
+            places: TaskPlaces::default(),
             vacant: Vec::new(),
             by_name: FastMap::default(),
         }
@@ -291,7 +295,7 @@ impl Machines {
         if part.has_pieces() {
             self.take_pieces(slot, part);
         }
-        self.rows[slot].tasks.push(task);
+        self.places.push(slot, &mut self.rows[slot].tasks, task);
     }
 
     #[inline(never)]
@@ -351,10 +355,8 @@ impl Machines {
         if part.has_pieces() {
             self.give_back_pieces(slot, part);
         }
-        let tasks = &mut self.rows[slot].tasks;
-        // The search starts at the end, because undo and preemption remove the newest tasks.
-        let position = tasks.iter().rposition(|other| *other == task);
-        tasks.swap_remove(position.expect("a placed task is listed on its machine"));
+        let was_listed = self.places.remove(slot, &mut self.rows[slot].tasks, task);
+        assert!(was_listed, "a placed task is listed on its machine");
     }
 }
 
