@@ -5,7 +5,7 @@ use crate::cores::TaskCores;
 use crate::devices::Devices;
 use crate::facts::{Trackers, member};
 use crate::held::Held;
-use crate::history::{Event, EventKind};
+use crate::history::{Event, EventKind, TASKS_NOTED_MAX};
 use crate::jobs::{GroupRecord, JobRecord, TaskRecord};
 use crate::judge::Grant;
 use crate::policy::ports::TaskPorts;
@@ -175,9 +175,9 @@ impl Cell {
         self.kill_tasks(id, living.into_iter());
     }
 
-    /// Records a kill event for each of these tasks.
+    /// Records a kill event for each of these tasks, or for the first ones of very many.
     pub(crate) fn note_killed(&mut self, job: JobId, indexes: &[u32]) {
-        for index in indexes.iter().copied() {
+        for index in indexes.iter().copied().take(TASKS_NOTED_MAX) {
             let task = TaskId { job, index };
             let machine = self.task(task).and_then(TaskState::machine);
             self.note(|| Event { machine, ..Event::of_task(task, EventKind::Killed) });

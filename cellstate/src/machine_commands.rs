@@ -3,7 +3,7 @@
 use crate::bounds::too_many;
 use crate::cell::{Cell, Change};
 use crate::devices::Devices;
-use crate::history::{Event, EventKind};
+use crate::history::{Event, EventKind, TASKS_NOTED_MAX};
 use crate::judge::MachineStatus;
 use crate::load::{LoadReport, claimed};
 use crate::machines::claimable;
@@ -101,6 +101,8 @@ impl Cell {
         let tasks = self.machines.row(id.row()).tasks.clone();
         for task in &tasks {
             self.lose_task(*task, id.row());
+        }
+        for task in tasks.iter().take(TASKS_NOTED_MAX) {
             self.note(|| Event::of_task(*task, EventKind::Lost).on(id));
         }
         self.note(|| Event::of_machine(id, EventKind::Removed(machine.name.clone())));

@@ -101,3 +101,36 @@ fn successors(scratch: &Scratch) -> BTreeMap<u32, JobId> {
     }
     successors
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use omega_core::{Amounts, Command, Job, Kinds, Outcome, TaskGroup};
+
+    fn submit(cell: &mut Cell, name: &str, tasks: u32) -> JobId {
+        let job = Job::batch(name, TaskGroup::new(tasks, Amounts::new([1])));
+        match cell.apply(Command::SubmitJob(job)) {
+            Ok(Outcome::Job(id)) => id,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// The number of kill events of a job.
+    fn killed(cell: &Cell, job: JobId) -> usize {
+        cell.job_events(job).filter(|event| event.kind == EventKind::Killed).count()
+    }
+
+    #[test]
+    fn many_tasks_that_end_at_once_leave_the_events_of_others() {
+        let mut cell = Cell::new(Kinds::standard());
+        cell.keep_history(1 << 20);
+        let other = submit(&mut cell, "other", 1);
+        cell.apply(Command::KillJob { job: other }).unwrap();
+        let job = submit(&mut cell, "large", 50_000);
+        let group = cell.job(job).unwrap().groups[0].name.clone();
+        cell.apply(Command::ResizeGroup { job, group, count: 1 }).unwrap();
+        assert_eq!((killed(&cell, other), killed(&cell, job)), (1, super::super::TASKS_NOTED_MAX));
+        assert!(cell.job_events(job).any(|event| matches!(event.kind, EventKind::Resized { .. })));
+        assert_eq!(cell.job_events(other).count(), 3, "submitted, killed, ended");
+    }
+}
