@@ -48,11 +48,13 @@ pub trait Driver: Send + fmt::Debug {
     fn logs(&self, task: &str) -> Option<PathBuf>;
 }
 
-/// A running task that was started before this process began.
+/// A task that was started before this process began.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FoundTask {
     /// Description of the task.
     pub spec: TaskSpec,
+    /// Whether an event [`Event::Started`] of the task was due before. If not, it follows once the task runs.
+    pub is_started: bool,
     /// Whether the task was stopped and has not ended yet.
     pub is_ending: bool,
     /// Number of restarts of the task's program so far.

@@ -45,7 +45,8 @@ pub(crate) fn probe(folder: &Path) -> io::Result<()> {
     let spec = read_spec(folder)?;
     let Some(Probe::Command(words)) = spec.health.as_ref().map(|health| &health.probe) else {
         return Err(io::Error::other(
-            "the task has no command for its health check: only the supervisor starts this program",
+            "the task has no command for its health check: do not start this program by hand, \
+             because the task's supervisor starts it",
         ));
     };
     let mut words = words.iter().map(ToString::to_string);
@@ -56,8 +57,8 @@ pub(crate) fn probe(folder: &Path) -> io::Result<()> {
 fn read_spec(folder: &Path) -> io::Result<TaskSpec> {
     spec::read(folder, SPEC)?.ok_or_else(|| {
         io::Error::other(
-            "the folder contains no description of a task: only the agent starts \
-         this program",
+            "the folder contains no description of a task: do not start this program by hand, \
+             because the task's supervisor starts it",
         )
     })
 }

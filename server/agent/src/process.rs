@@ -121,7 +121,7 @@ impl ProcessDriver {
         let errors = File::create(folder.join("supervisor.log")).map_err(file_error(&folder))?;
         let [program, first @ ..] = &*self.settings.supervisor else {
             return Err(DriverError::Refused(
-                "the settings of the driver name no program for the supervisor".to_owned(),
+                "the driver's setting `supervisor` is empty: must begin with a program".to_owned(),
             ));
         };
         let mut command = Command::new(program);
@@ -195,13 +195,17 @@ impl Driver for ProcessDriver {
                 over.push((changed, id));
                 continue;
             }
-            let StatusFile { ending: is_ending, restarts, .. } = running.status();
+            let status = running.status();
+            // A task that is alive may wait for its first health check.
+            running.is_started = running.look() != Life::Alive || running.has_run(&status);
+            let StatusFile { ending: is_ending, restarts, .. } = status;
             running.restarts = restarts;
             if is_ending {
                 let grace = Duration::from_millis(running.spec.grace_ms.into());
                 running.kill_at = Some(Instant::now() + grace + self.settings.patience);
             }
-            found.push(FoundTask { spec: running.spec.clone(), is_ending, restarts });
+            let (spec, is_started) = (running.spec.clone(), running.is_started);
+            found.push(FoundTask { spec, is_started, is_ending, restarts });
             self.tasks.insert(id, running);
         }
         self.record();

@@ -70,7 +70,8 @@ struct Supervisor {
 pub(crate) fn run(folder: &Path) -> io::Result<()> {
     let spec: TaskSpec = spec::read(folder, SPEC)?.ok_or_else(|| {
         io::Error::other(
-            "the folder contains no description of a task: only the agent starts this program",
+            "the folder contains no description of a task: do not start this program by hand, \
+             because the agent starts it",
         )
     })?;
     let (events, happened) = mpsc::channel();

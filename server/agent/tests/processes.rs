@@ -221,6 +221,36 @@ fn a_task_that_kills_its_supervisor_leaves_nothing() {
 }
 
 #[test]
+fn a_task_that_was_never_healthy_is_found_as_not_started() {
+    let folder = tempfile::tempdir().unwrap();
+    let is_healthy = folder.path().join("healthy");
+    let test = vec!["/bin/sh".into(), "-c".into(), format!("test -e {}", is_healthy.display())];
+    let health = HealthCheck {
+        probe: Probe::Command(test.into_iter().map(|word: String| word.as_str().into()).collect()),
+        interval_ms: 50,
+        timeout_ms: 5000,
+        failures: 1,
+        start_period_ms: 600_000,
+    };
+    let mut first = driver(folder.path());
+    let spec =
+        TaskSpec { health: Some(health), ..shell("slow", "echo up; while :; do sleep 0.05; done") };
+    first.start(&spec).unwrap();
+    said(&first, "slow", "up");
+    drop(first);
+    let mut second = driver(folder.path());
+    assert!(second.find().unwrap().iter().all(|task| !task.is_started));
+    assert_eq!(second.poll(), []);
+    File::create(&is_healthy).unwrap();
+    assert_eq!(next(&mut second), Event::Started("slow".to_owned()));
+    drop(second);
+    let mut third = driver(folder.path());
+    assert!(third.find().unwrap().iter().all(|task| task.is_started));
+    third.kill("slow");
+    assert_eq!(next(&mut third), Event::Ended("slow".to_owned(), Exit::Stopped));
+}
+
+#[test]
 fn a_task_that_forges_its_end_leaves_nothing() {
     let folder = tempfile::tempdir().unwrap();
     let mut driver = driver(folder.path());

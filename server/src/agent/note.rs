@@ -65,6 +65,7 @@ impl Note {
             cores: self.cores,
             ports: self.ports,
             grace_ms,
+            is_running: found.is_started,
             // The remaining grace period is known only to the supervisor. The full period is an upper bound.
             kill_in_ms: found.is_ending.then_some(grace_ms),
         }

@@ -167,7 +167,8 @@ impl Endings {
 
     /// Records a task of an earlier agent process that still runs or is being stopped.
     pub(super) fn found(&mut self, found: Found, now_ms: u64) {
-        let Found { task, machine, request, devices, cores, ports, grace_ms, kill_in_ms } = found;
+        let Found { task, machine, request, devices, cores, ports, grace_ms, kill_in_ms, .. } =
+            found;
         let here = self.machines.entry(machine).or_default();
         let part = Part { request, devices, cores, ports, grace_ms };
         match kill_in_ms {
@@ -405,6 +406,7 @@ mod tests {
                 cores: Vec::new(),
                 ports: Vec::new(),
                 grace_ms: 1000,
+                is_running: true,
                 kill_in_ms,
             };
             records.found(&found);

@@ -192,6 +192,8 @@ pub struct Found {
     pub ports: Vec<u16>,
     /// Grace period: maximum time from the stop to the end, in milliseconds.
     pub grace_ms: u32,
+    /// Whether the task runs already. If not, report [`TaskReport::Started`] once it runs.
+    pub is_running: bool,
     /// If the task was already stopped, the rest of its grace period in milliseconds.
     pub kill_in_ms: Option<u32>,
 }

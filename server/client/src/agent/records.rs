@@ -79,11 +79,11 @@ impl Records {
         follows
     }
 
-    /// Records a running task that was started before this process began.
+    /// Records a task that was started before this process began.
     pub(super) fn found(&mut self, found: &Found) {
         if found.kill_in_ms.is_none() {
-            let held = (Phase::Running, found.request.clone());
-            self.tasks.insert((found.machine, found.task), held);
+            let phase = if found.is_running { Phase::Running } else { Phase::Ordered };
+            self.tasks.insert((found.machine, found.task), (phase, found.request.clone()));
         }
     }
 
@@ -220,6 +220,28 @@ mod tests {
         );
         assert_eq!(records.hear(stop(0)), Follows::default());
         assert!(!records.report(&said(0, TaskReport::Finished)), "it concerns nobody");
+    }
+
+    #[test]
+    fn a_found_task_that_does_not_run_yet_is_reported_once_it_runs() {
+        let found = |index, is_running| Found {
+            task: id(index),
+            machine: HERE,
+            request: Amounts::default(),
+            devices: Vec::new(),
+            cores: Vec::new(),
+            ports: Vec::new(),
+            grace_ms: 0,
+            is_running,
+            kill_in_ms: None,
+        };
+        let mut records = Records::default();
+        records.found(&found(0, true));
+        records.found(&found(1, false));
+        let follows = records.hear(whole(vec![(task(0), false), (task(1), false)]));
+        assert_eq!(follows.reports, [said(0, TaskReport::Started)]);
+        assert_eq!(follows.orders, [], "both were started before");
+        assert!(records.report(&said(1, TaskReport::Started)));
     }
 
     #[test]
