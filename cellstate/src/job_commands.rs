@@ -20,7 +20,7 @@ use smallvec::SmallVec;
 use std::sync::Arc;
 
 impl Cell {
-    pub(crate) fn submit_job(&mut self, job: Job) -> Result<Outcome, Rejection> {
+    pub(crate) fn submit_job(&mut self, mut job: Job) -> Result<Outcome, Rejection> {
         validate::job(&job, GroupCounts::AsSubmitted, &self.kinds)?;
         if self.jobs.by_name(&job.name).is_some() {
             return Err(Rejection::NameTaken(job.name));
@@ -35,6 +35,8 @@ impl Cell {
         let owner = self.jobs.intern_owner(&job.scheduler);
         let tenant = self.tenants.intern(&job.tenant);
         let kinds = self.kinds.count();
+        job.tenant = self.tenants.name(tenant).clone();
+        self.jobs.share_parts(&mut job);
         self.count_ports_for(&job);
         let job = Arc::new(job);
         let mut groups = SmallVec::with_capacity(job.groups.len());
@@ -47,7 +49,7 @@ impl Cell {
             made.extend(new);
         }
         let counts = job.groups.iter().enumerate();
-        let tasks: SmallVec<[TaskRecord; 2]> = counts
+        let tasks: SmallVec<[TaskRecord; 1]> = counts
             .flat_map(|(i, group)| (0..group.count).map(move |_| TaskRecord::pending(i)))
             .collect();
         self.jobs.push(JobRecord {

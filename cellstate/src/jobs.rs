@@ -15,6 +15,7 @@ use crate::image::JobImage;
 use crate::map::FastMap;
 use crate::policy::gangs::GangHold;
 use crate::policy::ports::TaskPorts;
+use crate::recent_groups::RecentGroups;
 use crate::rules::Tracked;
 use crate::versions::JobVersion;
 use omega_core::{DeviceSet, Job, JobId, TaskId, TaskState, Text};
@@ -45,7 +46,7 @@ pub(crate) struct JobRecord {
     /// The groups of the job. The usual single group is stored inline, so that a claim reads the whole job from one
     /// place.
     pub(crate) groups: SmallVec<[GroupRecord; 1]>,
-    pub(crate) tasks: SmallVec<[TaskRecord; 2]>,
+    pub(crate) tasks: SmallVec<[TaskRecord; 1]>,
     /// Whether a group was ever resized. If so, tasks are not numbered group by group.
     pub(crate) resized: bool,
     /// The number of placed tasks.
@@ -133,6 +134,7 @@ pub(crate) struct Jobs {
     owners: FastMap<Text, OwnerId>,
     /// The unfinished jobs by the attributes of their tasks. Made when a rule first selects tasks by an attribute.
     by_attribute: Option<ByAttribute<JobId>>,
+    recent_groups: RecentGroups,
     saving: Option<Box<Saving>>,
 }
 
@@ -163,6 +165,14 @@ impl Jobs {
     pub(crate) fn intern_owner(&mut self, name: &Text) -> OwnerId {
         let next = OwnerId(self.owners.len() as u32);
         *self.owners.entry(name.clone()).or_insert(next)
+    }
+
+    /// Lets a new job share its scheduler's name and its groups with other jobs.
+    pub(crate) fn share_parts(&mut self, job: &mut Job) {
+        if let Some((name, _)) = self.owners.get_key_value(&job.scheduler) {
+            job.scheduler = name.clone();
+        }
+        job.groups.iter_mut().for_each(|group| self.recent_groups.share(group));
     }
 
     /// The number of a scheduler's name, if it has one.

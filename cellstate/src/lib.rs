@@ -71,6 +71,7 @@ mod missed_deadline;
 pub mod planted;
 mod policy;
 mod programs;
+mod recent_groups;
 mod rules;
 mod sets;
 mod shapes;

@@ -38,7 +38,8 @@ impl Shapes {
         let group = &job.groups[index];
         let policies = PolicySet::concerning(job, group);
         let is_alike = |shape: &&Shape| {
-            shape.need.policies == policies && needs_alike(&shape.job.groups[shape.index], group)
+            let known = &shape.job.groups[shape.index];
+            shape.need.policies == policies && (known.is_same(group) || needs_alike(known, group))
         };
         self.known.iter().find(is_alike).map(|shape| &shape.need)
     }

@@ -99,6 +99,11 @@ impl Tenants {
         id
     }
 
+    /// The name of a tenant.
+    pub(crate) fn name(&self, tenant: u32) -> &Text {
+        &self.list[tenant as usize].terms.name
+    }
+
     /// The number of a tenant, if it was ever named.
     pub(crate) fn id(&self, name: &str) -> Option<u32> {
         self.by_name.get(name).copied()

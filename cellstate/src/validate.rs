@@ -11,8 +11,8 @@ use omega_core::limits::{
 };
 use omega_core::{
     Amounts, CoreRequest, DAY_MS, DeviceRequest, Job, JobKind, KindId, Kinds, Labels, Machine,
-    MachineSelector, Peak, PeakCalendar, Policy, Rejection, Reservation, TaskGroup, TaskRule,
-    TaskSelector, TenantConfig, Text, TopologyLevel, UpdateRules, bytes_at_most,
+    MachineSelector, Peak, PeakCalendar, Policy, Rejection, Reservation, SharedGroup, TaskGroup,
+    TaskRule, TaskSelector, TenantConfig, Text, TopologyLevel, UpdateRules, bytes_at_most,
 };
 
 fn labels(what: &str, labels: &Labels) -> Result<(), Rejection> {
@@ -306,8 +306,9 @@ pub(crate) fn job(job: &Job, counts: GroupCounts, kinds: &Kinds) -> Result<(), R
         update_rules(job, rules)?;
     }
     for (i, group) in job.groups.iter().enumerate() {
-        let is_twice =
-            |earlier: &TaskGroup| (&earlier.name, earlier.version) == (&group.name, group.version);
+        let is_twice = |earlier: &SharedGroup| {
+            (&earlier.name, earlier.version) == (&group.name, group.version)
+        };
         if job.groups[..i].iter().any(is_twice) {
             return bad(format!(
                 "job {:?} has two groups {:?}: give each group its own name",

@@ -18,7 +18,9 @@ use crate::history::{Event, EventKind};
 use crate::jobs::{GroupRecord, JobRecord, TaskRecord};
 use crate::validate::{self, GroupCounts};
 use omega_core::limits::{TASKS_PER_JOB_MAX, TRANSACTION_ITEMS_MAX, VERSIONS_PER_JOB};
-use omega_core::{Job, JobId, JobKind, Outcome, Rejection, RollStep, TaskGroup, TaskId, Text};
+use omega_core::{
+    Job, JobId, JobKind, Outcome, Rejection, RollStep, SharedGroup, TaskGroup, TaskId, Text,
+};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -101,7 +103,7 @@ impl JobRecord {
         };
         let ascends =
             |pair: &[JobVersion]| pair[0].number < pair[1].number && pair[0].at_ms <= pair[1].at_ms;
-        let is_known = |group: &TaskGroup| self.target_group(&group.name).is_some();
+        let is_known = |group: &SharedGroup| self.target_group(&group.name).is_some();
         self.versions.len() <= VERSIONS_PER_JOB
             && self.resized
             && self.versions.windows(2).all(ascends)
@@ -335,7 +337,8 @@ fn compose(job: &JobRecord, spec: &Job, number: u32) -> (Job, Vec<usize>) {
         if groups.iter().any(|group| is_same(group, wanted)) {
             continue;
         }
-        let new = TaskGroup { count: 0, version: number, ..wanted.clone() };
+        let mut new = wanted.clone();
+        (new.count, new.version) = (0, number);
         match is_free.iter().position(|free| *free) {
             Some(at) => {
                 is_free[at] = false;

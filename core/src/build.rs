@@ -17,10 +17,12 @@
 
 use crate::amounts::{Amounts, KindId};
 use crate::cores::{CorePlace, CoreRequest, NodeCores};
+use crate::group::{DeviceRequest, TaskGroup};
 use crate::ids::Precedence;
-use crate::job::{DeviceRequest, Job, JobKind, Port, TaskGroup, TaskRule};
+use crate::job::{Job, JobKind};
 use crate::limits::DEVICE_MILLI;
 use crate::machine::{Labels, Machine, Taint, Toleration};
+use crate::rules::{Port, TaskRule};
 use crate::selector::MachineSelector;
 use crate::text::Text;
 
@@ -33,7 +35,7 @@ impl Job {
     /// Adds a task group.
     #[must_use]
     pub fn with_group(mut self, group: TaskGroup) -> Job {
-        self.groups.push(group);
+        self.groups.push(group.into());
         self
     }
 
@@ -192,7 +194,7 @@ impl Machine {
         self
     }
 
-    /// Sets how many cores of each NUMA node tasks may have exclusively.
+    /// Sets for each NUMA node how many cores tasks may use exclusively.
     #[must_use]
     pub fn with_numa(mut self, cores: NodeCores) -> Machine {
         self.numa = cores;

@@ -318,18 +318,21 @@ pub enum Rejection {
     /// The task to adopt is not pending. Only pending tasks can be adopted.
     #[error("task {0} is not pending: only pending tasks can be adopted")]
     TaskNotPending(TaskId),
-    /// The machine has too few devices with enough capacity left for the task to adopt. Correct the machine's
-    /// description first.
+    /// The machine has too few devices with enough capacity left for the task to adopt. Correct the devices in the
+    /// machine's description first.
     #[error(
-        "machine {1} has too few free devices for task {0}: correct the machine's description first"
+        "task {0} cannot be adopted, because machine {1} has too few free devices for it: correct \
+         the devices in the machine's description first"
     )]
     NoDevicesLeft(TaskId, MachineId),
     /// The task is not on the reporting machine, because it has moved or ended since.
     #[error("task {0} is not on machine {1}")]
     TaskNotThere(TaskId, MachineId),
-    /// The amount is above 2^50, or its kind is not registered. Use a registered kind and a smaller amount.
+    /// The kind is not registered, or the amount is above its maximum. Use a registered kind and a smaller amount.
     #[error(
-        "{what}: the cell has no resource kind number {}, or the amount of this kind exceeds 2^50",
+        "{what}: either the cell has no resource kind number {}, or the amount of this kind is \
+         too large: use a kind of the cell, and at most 2^50 of it (2^62 - 1 in quotas and in \
+         capacities of cluster resources)",
         kind.0
     )]
     BadAmount {
@@ -407,11 +410,11 @@ pub enum Rejection {
     /// no task has exclusive cores.
     #[error("tasks on machine {0} have some of its cores exclusively: drain the machine first")]
     CoresInUse(MachineId),
-    /// The NUMA nodes of the machine have too few cores left for the task to adopt. Correct the machine's description
-    /// first.
+    /// The NUMA nodes of the machine have too few cores left for the task to adopt. Correct `numa` in the machine's
+    /// description first.
     #[error(
-        "machine {1} has too few free exclusive cores for task {0}: correct the machine's \
-         description first"
+        "task {0} cannot be adopted, because it needs more exclusive cores than machine {1} has \
+         free: correct `numa` in the machine's description first"
     )]
     NoCoresLeft(TaskId, MachineId),
     /// The calendar of peak hours is invalid, as the text explains. Choose other machines, times or shares.
@@ -434,7 +437,11 @@ pub enum Rejection {
         /// Version that the command requires.
         given: u32,
     },
-    /// The machine's range has too few free ports for the task to adopt. Correct the machine's description first.
-    #[error("machine {1} has too few free ports in its range for task {0}")]
+    /// The machine's port range has too few free ports for the task to adopt. Correct the range in the machine's
+    /// description first.
+    #[error(
+        "task {0} cannot be adopted, because the port range of machine {1} has too few free ports \
+         for it: correct the range in the machine's description first"
+    )]
     NoPortsLeft(TaskId, MachineId),
 }

@@ -21,9 +21,9 @@
 //! assert_eq!(request.get(KindId::CPU), 500);
 //! ```
 //!
-//! In reading order: [`ids`], [`amounts`], [`machine`], [`cores`], [`selector`], [`job`], [`run`], [`run_end`],
-//! [`demand_profile`], [`tenant`], [`bands`], [`reservation`], [`peaks`], [`transaction`], [`command`], [`build`],
-//! [`size`], [`limits`].
+//! In reading order: [`ids`], [`amounts`], [`machine`], [`cores`], [`selector`], [`rules`], [`run`], [`demand_profile`],
+//! [`group`], [`job`], [`run_end`], [`tenant`], [`bands`], [`reservation`], [`peaks`], [`transaction`], [`command`],
+//! [`build`], [`size`], [`limits`].
 
 pub mod amounts;
 pub mod bands;
@@ -31,6 +31,7 @@ pub mod build;
 pub mod command;
 pub mod cores;
 pub mod demand_profile;
+pub mod group;
 pub mod ids;
 pub mod job;
 pub mod limits;
@@ -41,9 +42,11 @@ pub mod peaks;
 pub mod ports;
 mod reason_text;
 pub mod reservation;
+pub mod rules;
 pub mod run;
 pub mod run_end;
 pub mod selector;
+mod shared_group;
 pub mod size;
 pub mod tenant;
 pub mod text;
@@ -55,14 +58,12 @@ pub use bands::{Band, EvictionCap};
 pub use command::{Command, Hold, Outcome, Policy, Rejection, TaskReport};
 pub use cores::{CorePlace, CoreRequest, NodeCores};
 pub use demand_profile::DemandProfile;
+pub use group::{DeviceRequest, OptionalResources, TaskGroup};
 pub use ids::{
     HolderId, JobId, MachineId, Precedence, SchedulerId, SequenceNumber, TaskId, TransactionId,
     Version,
 };
-pub use job::{
-    Affinity, DeviceRequest, Job, JobKind, Near, OptionalResources, PlacementRules, Port,
-    Preemption, Preferred, Protocol, Spread, TaskGroup, TaskRule, TaskState, WhenUnsatisfiable,
-};
+pub use job::{Job, JobKind, Preemption, TaskState};
 pub use machine::{
     DeviceSet, Image, Labels, Machine, Overcommit, Taint, TaintEffect, Toleration,
     TolerationOperator, TopologyLevel,
@@ -70,9 +71,13 @@ pub use machine::{
 pub use peaks::{DAY_MS, KindShare, Peak, PeakCalendar};
 pub use ports::{BadPortRange, PortRange};
 pub use reservation::Reservation;
+pub use rules::{
+    Affinity, Near, PlacementRules, Port, Preferred, Protocol, Spread, TaskRule, WhenUnsatisfiable,
+};
 pub use run::{EnvVar, HealthCheck, NamedPort, Payload, Probe, RestartPolicy, Run};
 pub use run_end::{EndReason, RunEnd};
 pub use selector::{LabelSelector, MachineSelector, Operator, Requirement, TaskSelector, Tenants};
+pub use shared_group::{Groups, SharedGroup};
 pub use size::bytes_at_most;
 pub use tenant::TenantConfig;
 pub use text::Text;

@@ -320,10 +320,11 @@ pub enum TransactionError {
     /// The transaction was not applied by this attempt. Sync to see whether an earlier attempt was applied.
     #[error("transaction {0} is rejected: another process now owns the name of its scheduler")]
     Fenced(TransactionId),
-    /// The number is too far above the scheduler's next one. Register again, and continue from the number in the reply.
+    /// The transaction's number is too far above its scheduler's next number. Register again, and continue with the
+    /// number in the response.
     #[error(
-        "transaction {0} is {NUMBERS_AHEAD_MAX} or more above its scheduler's next number: \
-         register again, and continue with the number in the response"
+        "the number of transaction {0} exceeds its scheduler's next number by {NUMBERS_AHEAD_MAX} \
+         or more: register again, and continue with the number in the response"
     )]
     NumberAhead(TransactionId),
 }

@@ -107,8 +107,8 @@ impl Scheduler {
         let reference = &world.reference;
         for row in 0..reference.rows().len() {
             let on_row = self.kept.iter().filter(|kept| kept.machine == reference.machine_id(row));
-            let claimed =
-                on_row.map(|kept| reference.jobs()[&kept.job].spec.groups[kept.group].clone());
+            let claimed = on_row
+                .map(|kept| TaskGroup::clone(&reference.jobs()[&kept.job].spec.groups[kept.group]));
             for (kind, expected) in (0..).map(KindId).zip(reference.free_with(row, claimed)) {
                 let free = i128::from(self.view.free(row, kind));
                 assert_eq!(free, expected, "seed {} {row}", world.seed);

@@ -183,7 +183,7 @@ fn job() -> Job {
         precedence: Precedence(200),
         preemption: Preemption::Never,
         kind: JobKind::Service,
-        groups: vec![group, TaskGroup::new(0, Amounts::zero())],
+        groups: vec![group.into(), TaskGroup::new(0, Amounts::zero()).into()].into(),
         gang_min: Some(7),
         gang_timeout_ms: Some(30_000),
         runtime_estimate_ms: Some(86_400_000),

@@ -50,7 +50,7 @@ fn a_gang_may_be_larger_than_a_transaction() {
     let tasks = TRANSACTION_ITEMS_MAX as u32 + 2000;
     let cell = cell(&[u64::from(tasks)]);
     let group = TaskGroup::new(tasks, omega_core::Amounts::new([1000]));
-    let gang = Job { groups: vec![group], ..gang("gang", tasks, 1000) };
+    let gang = Job { groups: [group.into()].into(), ..gang("gang", tasks, 1000) };
     let gang = submit(&cell, gang);
     let mut scheduler = scheduler(&cell, "default");
     run(&mut scheduler, &cell, 0);

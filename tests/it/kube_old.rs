@@ -148,7 +148,7 @@ fn a_label_that_the_task_requires_itself_decides() {
         names: Vec::new(),
     }]);
     let mut job = Job::batch("j", first);
-    job.groups.push(second);
+    job.groups.push(second.into());
     let id = submit(&cell, job);
     assert_eq!(run(&mut scheduler, &cell, 0), 2);
     let placed: Vec<u32> = rows(&cell, id).into_iter().flatten().collect();

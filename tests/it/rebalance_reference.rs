@@ -54,7 +54,7 @@ fn uses(cell: &Cell) -> Vec<Use<'_>> {
             let group = &cell.job(task.job).unwrap().groups[*group];
             match cell.task_held(*task) {
                 Some(held) => Cow::Owned(TaskGroup::new(1, held)),
-                None => Cow::Borrowed(group),
+                None => Cow::Borrowed(&**group),
             }
         };
         let groups: Vec<Cow<'_, TaskGroup>> = here.map(group).collect();
@@ -93,7 +93,7 @@ fn is_misplaced(cell: &Cell, task: TaskId, machine: MachineId) -> bool {
     job.name = "alone".into();
     (job.gang_min, job.gang_timeout_ms) = (None, None);
     job.tenant = "a tenant without a quota".into();
-    job.groups = vec![job.groups[group].clone()];
+    job.groups = [job.groups[group].clone()].into();
     job.groups[0].count = 1;
     job.groups[0].request = Amounts::zero();
     (job.groups[0].devices, job.groups[0].cores) = (None, None);
@@ -508,7 +508,7 @@ fn assert_fits_with_sources_held(cell: &Cell, wave: &[Step], transient: &[KindId
     for kind in transient.iter().map(|kind| kind.index()).filter(|k| *k < cell.kinds().count()) {
         for u in &uses {
             let to = wave.iter().flat_map(|step| &step.moves).filter(|m| m.to == u.id);
-            let come = to.map(|m| &cell.job(m.task.job).unwrap().groups[usize::from(m.group)]);
+            let come = to.map(|m| &*cell.job(m.task.job).unwrap().groups[usize::from(m.group)]);
             let come: Vec<Cow<'_, TaskGroup>> = come.map(Cow::Borrowed).collect();
             let wanted = claimed_together(&come, kind);
             let together = claimed_together(&[&u.groups[..], &come].concat(), kind);

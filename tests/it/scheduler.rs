@@ -132,7 +132,7 @@ fn resized_groups_are_followed_by_deltas_and_by_snapshots() {
         let mut two = job("two", 3, 1);
         let mut other = TaskGroup::new(2, Amounts::new([2000]));
         other.name = "other".into();
-        two.groups.push(other);
+        two.groups.push(other.into());
         let id = submit(&cell, two);
         let settings = Settings { claims_max: 2, ..Settings::new("default") };
         let mut scheduler = Scheduler::new(&cell, Profile::batch(), settings).unwrap();
@@ -161,7 +161,7 @@ fn a_group_without_room_does_not_keep_the_next_from_it() {
     let mut two = job("two", 2, 9);
     let mut small = TaskGroup::new(4, Amounts::new([1000]));
     small.name = "small".into();
-    two.groups.push(small);
+    two.groups.push(small.into());
     let id = submit(&cell, two);
     let settings = Settings { claims_max: 1, ..Settings::new("default") };
     let mut scheduler = Scheduler::new(&cell, Profile::batch(), settings).unwrap();

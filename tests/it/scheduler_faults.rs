@@ -190,7 +190,7 @@ impl Turmoil {
         if self.dice.chance(30) {
             let mut group = TaskGroup::new(self.dice.below(4) as u32, Amounts::new([500, 3]));
             group.name = "other".into();
-            job.groups.push(group);
+            job.groups.push(group.into());
         }
         if self.dice.chance(20) {
             job.gang_min = Some(job.groups[0].count);

@@ -110,7 +110,7 @@ fn another_group_that_grows() {
     let mut two = job("two", 1, 1);
     let mut wide = TaskGroup::new(1, Amounts::new([9000]));
     wide.name = "wide".into();
-    two.groups.push(wide);
+    two.groups.push(wide.into());
     let id = submit(&cell, two);
     let mut scheduler = scheduler(&cell, "default");
     run(&mut scheduler, &cell, 0);

@@ -90,7 +90,7 @@ impl History {
             let mut other = ruled_group(&mut self.dice);
             other.name = "other".into();
             other.count = 1 + self.dice.below(2) as u32;
-            job.groups.push(other);
+            job.groups.push(other.into());
         }
         if self.dice.chance(20) {
             job.gang_min = Some(1 + self.dice.below(job.task_count() as usize) as u32);

@@ -4,7 +4,8 @@ use super::kept::Keeper;
 use super::replicas::Durability;
 use super::{CLIENTS, Pace, RunError, RunOptions, Stop, Workers, run};
 use crate::report::RunReport;
-use omega_core::{Amounts, Job, JobKind, Kinds, Machine, TaskGroup};
+use omega_core::limits::AMOUNT_MAX;
+use omega_core::{Amounts, Groups, Job, JobKind, Kinds, Machine, TaskGroup};
 use omega_schedulers::config::{Plugin, Point, Profiles, Registry};
 use omega_schedulers::{Claimed, Events, Profile, Refused, Reserve};
 use omega_store::directory::EngineKind;
@@ -104,7 +105,7 @@ fn a_job_that_is_refused_on_its_way_ends_the_run_and_is_named() {
     let twice = workload.arrivals.last().unwrap().clone();
     let name = twice.job.name.clone();
     // A job without tasks, which every cell rejects.
-    workload.arrivals.push(Arrival { job: Job { groups: Vec::new(), ..twice.job }, ..twice });
+    workload.arrivals.push(Arrival { job: Job { groups: Groups::new(), ..twice.job }, ..twice });
     let alone = Durability { dir: None, replicas: 1, engine: EngineKind::Segment };
     let alone: Arc<dyn Keeper> = Arc::new(alone);
     for keeper in [None, Some(alone)] {
@@ -185,6 +186,21 @@ fn no_machine_stays_idle_until_the_next_arrival() {
             assert_eq!(ended, (11, 10, 0), "{workers:?}, {pace:?}");
         }
     }
+}
+
+#[test]
+fn a_kind_that_machines_have_without_limit_or_not_at_all_is_not_reported() {
+    let mut workload = restless();
+    workload.machine_events.clear();
+    workload.arrivals.clear();
+    let machine = |name: &str, memory| Machine::new(name, Amounts::new([4000, memory]));
+    let names = |machines: Vec<Machine>| -> Vec<String> {
+        let workload = Workload { machines, ..workload.clone() };
+        let report = run(workload, &RunOptions::default(), &mut |_| {}).unwrap();
+        report.resources.into_iter().map(|resource| resource.name).collect()
+    };
+    assert_eq!(names(vec![machine("a", AMOUNT_MAX), machine("b", 0)]), ["cpu"]);
+    assert_eq!(names(vec![machine("a", AMOUNT_MAX), machine("b", 1 << 30)]), ["cpu", "memory"]);
 }
 
 #[test]

@@ -11,7 +11,7 @@
 //! amounts of all its machines together would suffice. A waiting job is not moved to another cell. The choices
 //! of the front depend on the jobs alone, so each cell is simulated separately, with the jobs that it gets.
 
-use omega_core::{KindId, Machine, Text};
+use omega_core::{KindId, Machine, SharedGroup, Text};
 use omega_workload::stream::{Event, Head, Stream};
 use omega_workload::{Arrival, LoadError, MachineChange, RunTime};
 use std::cmp::Reverse;
@@ -28,7 +28,7 @@ const KINDS: [KindId; 2] = [KindId::CPU, KindId::MEMORY];
 pub enum Front {
     /// Each cell in turn
     InTurn,
-    /// Cell in which the higher of the requested shares of cpu and memory would be lowest with the job
+    /// Cell whose requested share of cpu or memory, whichever is higher, would be lowest with the job added
     Emptiest,
     /// First cell with enough free resources for the whole job; if there is none, the cell that `emptiest` chooses
     First,
@@ -156,9 +156,8 @@ impl Router {
 /// Total request of a job.
 fn requests(arrival: &Arrival) -> [u128; 2] {
     KINDS.map(|kind| {
-        let of = |group: &omega_core::TaskGroup| {
-            u128::from(group.request.get(kind)) * u128::from(group.count)
-        };
+        let of =
+            |group: &SharedGroup| u128::from(group.request.get(kind)) * u128::from(group.count);
         arrival.job.groups.iter().map(of).sum()
     })
 }

@@ -25,7 +25,9 @@ use crate::table::{Column, Row, Table};
 use crate::trace_files::TraceFiles;
 use crate::{Arrival, LoadError, RunTime, Workload};
 use omega_core::limits::{AMOUNT_MAX, TASKS_PER_JOB_MAX};
-use omega_core::{Amounts, Job, JobKind, Kinds, Machine, Precedence, Preemption, TaskGroup, Text};
+use omega_core::{
+    Amounts, Job, JobKind, Kinds, Machine, Precedence, Preemption, SharedGroup, TaskGroup, Text,
+};
 use std::collections::{HashMap, VecDeque};
 use vm::{STEP_MS, Vm, draw};
 
@@ -227,12 +229,12 @@ impl Clock {
         Ok(self.now_ms)
     }
 
-    /// Checks that a batch number has not occurred before.
+    /// Checks that the number of a new batch is above all earlier ones.
     fn check_new(&mut self, batch: u64) -> Result<(), String> {
         if batch < self.batch_min {
             return Err(format!(
-                "{batch} has already appeared at an earlier time: batches must be numbered \
-                 by arrival"
+                "{batch} is not above the numbers of earlier batches: number the batches by \
+                 arrival, and give all rows of a batch the same arrival_s"
             ));
         }
         self.batch_min = batch + 1;
@@ -303,7 +305,7 @@ fn job(mut batch: Vec<Vm>) -> JobEvent {
             precedence: Precedence(0),
             preemption: Preemption::default(),
             kind: batch[0].kind,
-            groups,
+            groups: groups.into_iter().map(SharedGroup::from).collect(),
             gang_min: None,
             gang_timeout_ms: None,
             runtime_estimate_ms: None,
@@ -426,8 +428,8 @@ mod tests {
             ),
             (
                 "0,1800,0,8,1,0,0,0\n1,2100,0,8,1,0,0,0",
-                "3: batch: 0 has already appeared at an earlier time: batches must be numbered by \
-                 arrival",
+                "3: batch: 0 is not above the numbers of earlier batches: number the batches by \
+                 arrival, and give all rows of a batch the same arrival_s",
             ),
             (
                 "0,1800,0,8,1,0,0",

@@ -80,11 +80,12 @@ fn placed(arrival: &Arrival) -> impl Iterator<Item = (u32, &TaskGroup, usize)> {
 
 fn group_of(job: &Job, index: u32) -> Option<&TaskGroup> {
     let mut left = index;
-    job.groups.iter().find(|group| {
+    let group = job.groups.iter().find(|group| {
         let is_here = left < group.count;
         left = left.saturating_sub(group.count);
         is_here
-    })
+    });
+    group.map(|group| &**group)
 }
 
 fn may_run(group: &TaskGroup, machine: &Machine) -> bool {

@@ -174,7 +174,7 @@ impl List {
                 precedence: Precedence(0),
                 preemption: Preemption::default(),
                 kind: self.kind,
-                groups: vec![group],
+                groups: [group.into()].into(),
                 gang_min: None,
                 gang_timeout_ms: None,
                 runtime_estimate_ms,

@@ -116,7 +116,7 @@ pub struct JobImage {
     /// Ports that the cell chose, ascending by task index.
     pub ports: Vec<(u32, Vec<u16>)>,
     /// Tasks of the job, by index.
-    pub tasks: SmallVec<[TaskRecord; 2]>,
+    pub tasks: SmallVec<[TaskRecord; 1]>,
 }
 
 impl JobImage {

@@ -181,7 +181,7 @@ impl Cell {
     }
 
     fn restore_job(&mut self, image: JobImage) -> Result<(), ImageError> {
-        let JobImage { id, spec, versions, resized, hold, held, cores, ports, tasks } = image;
+        let JobImage { id, mut spec, versions, resized, hold, held, cores, ports, tasks } = image;
         let counts = if resized { GroupCounts::Resized } else { GroupCounts::AsSubmitted };
         validate::job(&spec, counts, &self.kinds)?;
         if !tasks_match(&spec, resized, &tasks) {
@@ -191,6 +191,11 @@ impl Cell {
             return Err(twice("job", &spec.name));
         }
         let tenant = self.tenants.id(&spec.tenant).ok_or(ImageError::NoTenant(id))?;
+        // A description that was just decoded has no other owner.
+        if let Some(spec) = Arc::get_mut(&mut spec) {
+            spec.tenant = self.tenants.name(tenant).clone();
+            self.jobs.share_parts(spec);
+        }
         let alive = tasks.iter().filter(|task| !task.state.ended()).count() as u32;
         let placed = tasks.iter().filter(|task| task.state.machine().is_some()).count() as u32;
         // An ended job needs no trackers.

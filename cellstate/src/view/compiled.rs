@@ -174,7 +174,7 @@ impl View {
             return Some(known);
         }
         let mut with = Job::clone(job);
-        with.groups[index] = job.groups[index].with_optional()?;
+        with.groups[index] = job.groups[index].with_optional()?.into();
         Some(self.add_group(&source, Arc::new(with)))
     }
 

@@ -120,7 +120,7 @@ fn a_task_that_two_lists_name_is_taken_once_and_of_its_own_group() {
     let mut queue = Queue::default();
     let mut two = Job::clone(&job(0, 1));
     let second = TaskGroup { name: "second".into(), ..TaskGroup::new(1, Amounts::zero()) };
-    two.groups.push(second);
+    two.groups.push(second.into());
     queue.add_job(JobId(0), Arc::new(two));
     let task = |index| TaskId { job: JobId(0), index };
     // The queue assumed that task 1 is of the second group; it is of the first.

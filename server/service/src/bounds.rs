@@ -230,7 +230,7 @@ fn labelled(name: &str, labels: usize) -> Job {
         group
     };
     let mut job = Job::batch(name, group(0, labels % 200));
-    job.groups.extend((1..=labels / 200).map(|number| group(number, 200)));
+    job.groups.extend((1..=labels / 200).map(|number| group(number, 200).into()));
     job
 }
 

@@ -16,8 +16,8 @@ use super::rules_file::{PreferredFile, RuleFile, SelectorFile, TolerationFile, a
 use super::run_file::{self, RunFile};
 use omega_core::{
     Amounts, CorePlace, CoreRequest, DemandProfile, DeviceRequest, Job, JobKind, Kinds, Labels,
-    NamedPort, OptionalResources, Payload, PlacementRules, Precedence, Preemption, Run, TaskGroup,
-    TaskRule, TaskSelector, TopologyLevel, Unit,
+    NamedPort, OptionalResources, Payload, PlacementRules, Precedence, Preemption, Run,
+    SharedGroup, TaskGroup, TaskRule, TaskSelector, TopologyLevel, Unit,
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -275,7 +275,7 @@ impl JobFile {
     fn job_at(&self, kinds: &Kinds, file: &Path, place: &str) -> Result<Job, AskError> {
         let groups = self.group.iter().enumerate().map(|(index, group)| {
             let at = |field: &str| format!("{place}: group[{index}].{field}");
-            group.group(kinds, file, at)
+            Ok(SharedGroup::from(group.group(kinds, file, at)?))
         });
         Ok(Job {
             name: self.name.as_str().into(),
@@ -290,7 +290,7 @@ impl JobFile {
                 KindFile::Service => JobKind::Service,
                 KindFile::Batch => JobKind::Batch,
             },
-            groups: groups.collect::<Result<_, _>>()?,
+            groups: groups.collect::<Result<_, AskError>>()?,
             gang_min: self.gang_min,
             gang_timeout_ms: self.gang_timeout.map(|TimeFile(time)| millis(time)),
             runtime_estimate_ms: self.run_time.map(|TimeFile(time)| time.as_millis() as u64),

@@ -364,7 +364,7 @@ impl JobShape {
             version: told.version,
             outdated: told.outdated,
             age_ms: told.age_ms,
-            groups: shown.map(group).collect(),
+            groups: shown.map(|shown| group(shown)).collect(),
         })
     }
 }
@@ -411,7 +411,7 @@ impl GroupShape {
 /// Whether a job has a group, with any number of tasks.
 fn has(job: &Job, group: &TaskGroup) -> bool {
     let TaskGroup { count, version, .. } = *group;
-    job.groups.iter().any(|own| *group == TaskGroup { count, version, ..own.clone() })
+    job.groups.iter().any(|own| *group == TaskGroup { count, version, ..TaskGroup::clone(own) })
 }
 
 impl TasksShape {

@@ -3,7 +3,7 @@
 use super::Generator;
 use crate::reference::Reference;
 use omega_core::{
-    Amounts, Command, DemandProfile, DeviceRequest, Job, JobKind, LabelSelector, Labels,
+    Amounts, Command, DemandProfile, DeviceRequest, Groups, Job, JobKind, LabelSelector, Labels,
     MachineSelector, Near, Operator, Port, Precedence, Protocol, Requirement, Spread, TaskGroup,
     TaskRule, TaskSelector, Tenants, Toleration, TolerationOperator, TopologyLevel,
     WhenUnsatisfiable,
@@ -17,7 +17,7 @@ impl Generator {
             self.fresh_name("job")
         };
         let groups = 1 + usize::from(self.dice.chance(30));
-        let groups: Vec<TaskGroup> = (0..groups).map(|i| self.group(i)).collect();
+        let groups: Groups = (0..groups).map(|i| self.group(i).into()).collect();
         let mut job = Job::batch(name, TaskGroup::new(0, Default::default()));
         job.tenant = self.tenant();
         job.scheduler = (*self.dice.pick(&["first", "second"])).into();

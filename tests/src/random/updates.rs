@@ -82,7 +82,8 @@ fn change(dice: &mut Dice, spec: &mut Job) {
         4 => {
             let name = Text::from(*dice.pick(&["g0", "g1", "g2"]));
             let count = dice.below(3) as u32;
-            spec.groups.push(TaskGroup { name, ..TaskGroup::new(count, Amounts::zero()) });
+            let group = TaskGroup { name, ..TaskGroup::new(count, Amounts::zero()) };
+            spec.groups.push(group.into());
         }
         5 if spec.groups.len() > 1 => _ = spec.groups.swap_remove(dice.below(spec.groups.len())),
         _ => {

@@ -29,7 +29,7 @@ impl ReferenceJob {
     pub fn claims(&self, task: &ReferenceTask) -> TaskGroup {
         match &task.holds {
             Some(holds) => TaskGroup::new(1, holds.clone()),
-            None => self.spec.groups[task.group].clone(),
+            None => TaskGroup::clone(&self.spec.groups[task.group]),
         }
     }
 }

@@ -59,7 +59,7 @@ impl Reference {
         if self.jobs.values().any(|known| known.spec.name == job.name) {
             return Err(Rejection::NameTaken(job.name));
         }
-        let asks = job.groups.iter().map(|group| (group, u64::from(group.count)));
+        let asks = job.groups.iter().map(|group| (&**group, u64::from(group.count)));
         self.admit(&job.tenant, asks)?;
         let id = JobId(self.next_job);
         self.next_job += 1;
@@ -99,7 +99,7 @@ impl Reference {
         if count == old {
             return Ok(Outcome::Done(self.version));
         }
-        let asks = &job.spec.groups[group];
+        let asks = &*job.spec.groups[group];
         self.admit(&job.spec.tenant, [(asks, u64::from(count.saturating_sub(old)))])?;
         let job = self.jobs.get_mut(&id).ok_or(Rejection::UnknownJob(id))?;
         Arc::make_mut(&mut job.spec).groups[group].count = now;

@@ -66,7 +66,7 @@ impl Reference {
         // profile applies.
         let claimed = match take {
             Take::WithOptional if group.optional.is_some() => TaskGroup::new(1, request.clone()),
-            Take::WithOptional | Take::Request => group.clone(),
+            Take::WithOptional | Take::Request => TaskGroup::clone(group),
         };
         let left = self.free_with(row, [claimed]);
         for (kind, _) in request.iter() {

@@ -4,7 +4,8 @@ use super::validate;
 use super::{Reference, ReferenceJob, ReferenceTask};
 use omega_core::limits::{TASKS_PER_JOB_MAX, TRANSACTION_ITEMS_MAX, VERSIONS_PER_JOB};
 use omega_core::{
-    Job, JobId, JobKind, Outcome, Rejection, RollStep, TaskGroup, TaskId, TaskState, Text,
+    Job, JobId, JobKind, Outcome, Rejection, RollStep, SharedGroup, TaskGroup, TaskId, TaskState,
+    Text,
 };
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -75,8 +76,9 @@ impl Reference {
             if groups.iter().any(|group| plain(group) == plain(wanted)) {
                 continue;
             }
-            let new = TaskGroup { count: 0, version: number, ..wanted.clone() };
-            let is_free = |(at, group): &(usize, &TaskGroup)| {
+            let mut new = wanted.clone();
+            (new.count, new.version) = (0, number);
+            let is_free = |(at, group): &(usize, &SharedGroup)| {
                 group.version + (VERSIONS_PER_JOB as u32) <= number
                     && !job.alive_in(*at)
                     && spec.groups.iter().all(|wanted| plain(group) != plain(wanted))
@@ -121,8 +123,8 @@ impl Reference {
             return Err(validate::bad_job());
         }
         let groups = &job.spec.groups;
-        let added = adds.iter().map(|(at, count)| (&groups[*at], u64::from(*count)));
-        let removed = stops.iter().map(|index| &groups[job.tasks[*index].group]);
+        let added = adds.iter().map(|(at, count)| (&*groups[*at], u64::from(*count)));
+        let removed = stops.iter().map(|index| &*groups[job.tasks[*index].group]);
         self.admit_exchange(&job.spec.tenant, added.collect(), removed.collect())?;
         if more == 0 && stops.is_empty() {
             return Ok(Outcome::Done(self.version));

@@ -65,8 +65,9 @@ fn uses_volumes(job: &Job) -> bool {
 /// The group of a task of a job that was never resized; tasks are numbered group by group.
 fn group_of(job: &Job, index: u32) -> Option<&TaskGroup> {
     let mut before = 0;
-    job.groups.iter().find(|group| {
+    let group = job.groups.iter().find(|group| {
         before += group.count;
         index < before
-    })
+    });
+    group.map(|group| &**group)
 }

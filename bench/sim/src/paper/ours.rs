@@ -46,7 +46,7 @@ pub(super) fn workload(
                     precedence: Precedence(0),
                     preemption: Preemption::default(),
                     kind,
-                    groups: vec![TaskGroup::new(job.tasks, request)],
+                    groups: [TaskGroup::new(job.tasks, request).into()].into(),
                     gang_min: None,
                     gang_timeout_ms: None,
                     runtime_estimate_ms: None,

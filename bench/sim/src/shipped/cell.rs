@@ -12,8 +12,8 @@ use crate::engine::{Access, Attempt, Cell, Ended, Judgement, Lost, Running, Take
 use omega_cellstate::SharedCell;
 use omega_core::limits::TRANSACTION_ITEMS_MAX;
 use omega_core::{
-    Command, Job, JobId, KindId, Kinds, Machine, MachineId, Outcome, Policy, Rejection, TaskGroup,
-    TaskId, TaskReport, Text,
+    Command, Job, JobId, KindId, Kinds, Machine, MachineId, Outcome, Policy, Rejection,
+    SharedGroup, TaskId, TaskReport, Text,
 };
 use omega_schedulers::config::ConfigError;
 use omega_workload::{Arrival, LoadError, MachineEvent, RunTime};
@@ -90,7 +90,7 @@ impl Known {
     /// Index of the task group that a task belongs to.
     pub(super) fn group_of(&self, task: TaskId) -> usize {
         let mut first = 0;
-        let of = |group: &TaskGroup| {
+        let of = |group: &SharedGroup| {
             first += group.count;
             task.index < first
         };

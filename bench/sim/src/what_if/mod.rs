@@ -19,7 +19,7 @@ pub use compare::{Comparison, Side, Times};
 
 use crate::shipped::Start;
 use omega_cellstate::{Cell, MachineStatus};
-use omega_core::{Job, JobId, JobKind, TaskGroup, TaskState};
+use omega_core::{Groups, Job, JobId, JobKind, SharedGroup, TaskState};
 use omega_workload::volumes::VolumesAtStart;
 use omega_workload::{Arrival, RunTime, Workload};
 use std::collections::HashMap;
@@ -118,13 +118,16 @@ impl Left {
         for (task, state) in cell.tasks(id).filter(|(_, state)| !state.ended()) {
             by_group[cell.task_group(task)?].push(position(state));
         }
-        let with_tasks = |(group, tasks): (&TaskGroup, &Vec<Option<u32>>)| {
+        let with_tasks = |(group, tasks): (&SharedGroup, &Vec<Option<u32>>)| {
             // In the simulation, each task is allocated the request of its group.
             let count = tasks.len() as u32;
-            (count > 0).then(|| TaskGroup { count, optional: None, ..group.clone() })
+            (count > 0).then(|| {
+                let mut group = group.clone();
+                (group.count, group.optional) = (count, None);
+                group
+            })
         };
-        let groups: Vec<TaskGroup> =
-            job.groups.iter().zip(&by_group).filter_map(with_tasks).collect();
+        let groups: Groups = job.groups.iter().zip(&by_group).filter_map(with_tasks).collect();
         let tasks: Vec<Option<u32>> = by_group.into_iter().flatten().collect();
         if tasks.is_empty() {
             return None;

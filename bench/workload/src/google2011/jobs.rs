@@ -91,7 +91,7 @@ fn read(row: &Row<'_>, columns: &Columns) -> Result<Arrival, LoadError> {
             precedence: Precedence(0),
             preemption: Preemption::default(),
             kind: if is_service { JobKind::Service } else { JobKind::Batch },
-            groups: vec![TaskGroup::new(1, Amounts::zero())],
+            groups: [TaskGroup::new(1, Amounts::zero()).into()].into(),
             gang_min: None,
             gang_timeout_ms: None,
             runtime_estimate_ms: run_ms,

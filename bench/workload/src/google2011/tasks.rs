@@ -8,8 +8,8 @@ use crate::words::plural;
 use crate::{Arrival, LoadError, RunTime};
 use omega_core::limits::TASKS_PER_JOB_MAX;
 use omega_core::{
-    Amounts, Job, JobKind, LabelSelector, Labels, Precedence, Preemption, Requirement, TaskGroup,
-    TaskRule, TaskSelector, Tenants, Text, TopologyLevel,
+    Amounts, Job, JobKind, LabelSelector, Labels, Precedence, Preemption, Requirement, SharedGroup,
+    TaskGroup, TaskRule, TaskSelector, Tenants, Text, TopologyLevel,
 };
 use std::collections::{HashMap, VecDeque};
 use std::path::Path;
@@ -328,7 +328,7 @@ fn arrival(mut tasks: Vec<&Task>, part: Option<u32>, tenant: Text) -> Arrival {
             precedence: Precedence(i32::from(first.priority)),
             preemption: Preemption::default(),
             kind: if service { JobKind::Service } else { JobKind::Batch },
-            groups,
+            groups: groups.into_iter().map(SharedGroup::from).collect(),
             gang_min: None,
             gang_timeout_ms: None,
             runtime_estimate_ms: None,

@@ -9,8 +9,8 @@ use super::pod::{TERMINATING, namespace};
 use crate::{Arrival, RunTime};
 use omega_core::limits::GROUPS_PER_JOB_MAX;
 use omega_core::{
-    Job, JobKind, Labels, PlacementRules, Precedence, Preemption, Requirement, TaskGroup, TaskRule,
-    TaskSelector, Text,
+    Job, JobKind, Labels, PlacementRules, Precedence, Preemption, Requirement, SharedGroup,
+    TaskGroup, TaskRule, TaskSelector, Text,
 };
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -158,7 +158,7 @@ impl<'a> Draft<'a> {
             precedence: key.precedence,
             preemption: key.preemption,
             kind: key.kind,
-            groups: self.groups,
+            groups: self.groups.into_iter().map(SharedGroup::from).collect(),
             gang_min: None,
             gang_timeout_ms: None,
             runtime_estimate_ms: None,

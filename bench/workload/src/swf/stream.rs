@@ -42,7 +42,7 @@ pub fn find(data: &Path, name: Option<&str>) -> Result<PathBuf, LoadError> {
     let name = name.ok_or_else(|| {
         LoadError::new(
             data,
-            "is a folder: name a log in this folder with --cell, or give the \
+            "is a folder: name a log in this folder with --part, or give the \
              path of the log with --data",
         )
     })?;
@@ -175,7 +175,7 @@ fn event(job: &LoggedJob, first_ms: u64) -> JobEvent {
             precedence: Precedence(0),
             preemption: Preemption::default(),
             kind: JobKind::Batch,
-            groups: vec![TaskGroup::new(count, Amounts::new([1000]))],
+            groups: [TaskGroup::new(count, Amounts::new([1000])).into()].into(),
             gang_min: Some(count),
             gang_timeout_ms: None,
             runtime_estimate_ms: job.requested_ms,
@@ -269,7 +269,7 @@ mod tests {
         let error = message(dir.path().parent().unwrap(), find(dir.path(), None));
         assert!(
             error.ends_with(
-                ": is a folder: name a log in this folder with --cell, or give the \
+                ": is a folder: name a log in this folder with --part, or give the \
                  path of the log with --data"
             ),
             "{error}"

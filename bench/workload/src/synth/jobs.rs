@@ -79,7 +79,7 @@ impl Writer {
                 precedence: Precedence(precedence),
                 preemption: Preemption::default(),
                 kind: draft.kind,
-                groups: vec![group],
+                groups: [group.into()].into(),
                 gang_min: None,
                 gang_timeout_ms: None,
                 runtime_estimate_ms: None,

@@ -1,7 +1,7 @@
 //! Conversion of jobs, their groups, and the states of their tasks.
 
 use super::machine::{label_list, labels};
-use super::{Malformed, all, amounts, narrow, values, variant};
+use super::{Malformed, amounts, narrow, values, variant};
 use crate::proto;
 use omega_core::{
     CorePlace, CoreRequest, DemandProfile, DeviceRequest, Job, JobKind, KindId, MachineId,
@@ -52,7 +52,7 @@ impl From<&Job> for proto::Job {
             precedence: job.precedence.0,
             preemption: preemption.into(),
             kind: kind.into(),
-            groups: job.groups.iter().map(Into::into).collect(),
+            groups: job.groups.iter().map(|group| (&**group).into()).collect(),
             gang_min: job.gang_min,
             gang_timeout_ms: job.gang_timeout_ms,
             runtime_estimate_ms: job.runtime_estimate_ms,
@@ -107,6 +107,7 @@ impl TryFrom<proto::Job> for Job {
             Given::Unspecified | Given::LowerPrecedence => Preemption::LowerPrecedence,
             Given::Never => Preemption::Never,
         };
+        let groups = job.groups.into_iter().map(|group| Ok(TaskGroup::try_from(group)?.into()));
         Ok(Job {
             name: job.name.into(),
             tenant: named(job.tenant, "default"),
@@ -114,7 +115,7 @@ impl TryFrom<proto::Job> for Job {
             precedence: Precedence(job.precedence),
             preemption,
             kind,
-            groups: all(job.groups)?,
+            groups: groups.collect::<Result<_, Malformed>>()?,
             gang_min: job.gang_min,
             gang_timeout_ms: job.gang_timeout_ms,
             runtime_estimate_ms: job.runtime_estimate_ms,

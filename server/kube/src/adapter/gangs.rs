@@ -16,7 +16,7 @@ use super::preempt::Done;
 use super::types::Hold;
 use super::{Adapter, Effect, PodName, State, scheduler_of};
 use omega_core::limits::GROUPS_PER_JOB_MAX;
-use omega_core::{Command, Job, JobId, MachineId, Outcome, TaskGroup, TaskId, TaskState, Text};
+use omega_core::{Command, Job, JobId, MachineId, Outcome, SharedGroup, TaskId, TaskState, Text};
 use omega_workload::kube::api::{Pod, PodGroup};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -287,7 +287,7 @@ impl Adapter {
     /// Returns the job of a gang, and its pods in the order of the job's tasks. Returns `None` if the pods have more
     /// different specifications than a job may have groups.
     fn gang(&self, ready: &[PodName], missing: u32) -> Option<(Job, Vec<PodName>)> {
-        let mut kinds: Vec<(TaskGroup, Vec<PodName>)> = Vec::new();
+        let mut kinds: Vec<(SharedGroup, Vec<PodName>)> = Vec::new();
         let mut whole: Option<Job> = None;
         for name in ready {
             let pod = &self.pods.get(name)?.pod;
@@ -309,9 +309,10 @@ impl Adapter {
         }
         let mut job = whole?;
         let mut pods = Vec::with_capacity(ready.len());
-        for (index, (group, of_kind)) in kinds.into_iter().enumerate() {
+        for (index, (mut group, of_kind)) in kinds.into_iter().enumerate() {
             let count = u32::try_from(of_kind.len()).unwrap_or(u32::MAX);
-            job.groups.push(TaskGroup { name: format!("kind{index}").into(), count, ..group });
+            (group.name, group.count) = (format!("kind{index}").into(), count);
+            job.groups.push(group);
             pods.extend(of_kind);
         }
         job.gang_min = Some(missing);

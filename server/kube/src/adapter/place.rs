@@ -2,7 +2,7 @@
 
 use super::types::Hold;
 use super::{Adapter, Effect, Entry, PodName, State};
-use omega_core::{Command, Job, JobId, MachineId, Outcome, PlacementRules, TaskGroup, TaskId};
+use omega_core::{Command, Job, JobId, MachineId, Outcome, PlacementRules, TaskId};
 use omega_workload::kube::api::Pod;
 use std::sync::Arc;
 
@@ -153,8 +153,9 @@ impl Adapter {
         // The cell rejects the job, probably because of the pod's rules. The pod uses resources in any case, so it is
         // placed without rules.
         let Some(group) = job.groups.first() else { return };
-        let bare = TaskGroup { rules: PlacementRules::default(), ..group.clone() };
-        self.replace(name, Some((Job { groups: vec![bare], ..job }, Some(machine))));
+        let mut bare = group.clone();
+        bare.rules = PlacementRules::default();
+        self.replace(name, Some((Job { groups: [bare].into(), ..job }, Some(machine))));
     }
 
     /// Returns the job of a pod that is already placed.

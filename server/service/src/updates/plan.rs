@@ -12,8 +12,8 @@
 use omega_cellstate::{Cell, MachineStatus};
 use omega_client::agent::DRAIN_BY;
 use omega_core::{
-    GroupGrowth, Job, JobId, JobKind, Machine, MachineId, OnFailure, RollStep, Taint, TaintEffect,
-    TaskGroup, TaskState, UpdateRules,
+    GroupGrowth, Job, JobId, JobKind, Machine, MachineId, OnFailure, RollStep, SharedGroup, Taint,
+    TaintEffect, TaskGroup, TaskState, UpdateRules,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -133,7 +133,7 @@ impl Plan<'_> {
         }
         for task in &self.living {
             let name = self.cell.job(self.id).and_then(|job| job.groups.get(task.group));
-            let is_wanted = |group: &TaskGroup| name.is_some_and(|of| of.name == group.name);
+            let is_wanted = |group: &SharedGroup| name.is_some_and(|of| of.name == group.name);
             if !self.target.groups.iter().any(is_wanted) {
                 step.stops.push(task.index);
             }

@@ -145,7 +145,7 @@ fn the_last_task_is_replaced_without_ending_the_job() {
     let rules = UpdateRules { max_unavailable: 1, max_surge: 0, ..UpdateRules::default() };
     let mut world = World::new(Job { update: Some(rules), ..Job::service("web", group(1, "one")) });
     world.settle();
-    world.update(|job| job.groups[0] = group(1, "two"));
+    world.update(|job| job.groups[0] = group(1, "two").into());
     assert_eq!(world.settle(), Next::Settled);
     assert_eq!(world.programs(), ["two"]);
 }
@@ -155,7 +155,7 @@ fn a_group_that_is_gone_ends_and_a_new_one_begins() {
     let job = Job::service("web", group(2, "one")).with_group(group(2, "old").named("old"));
     let mut world = World::new(job);
     world.settle();
-    world.update(|job| job.groups[1] = group(1, "new").named("new"));
+    world.update(|job| job.groups[1] = group(1, "new").named("new").into());
     assert_eq!(world.settle(), Next::Settled);
     assert_eq!(world.programs(), ["one", "one", "new"]);
 }
@@ -167,7 +167,7 @@ fn a_failure_stops_the_update_or_takes_it_back() {
         let job = Job { update: Some(rules), ..Job::service("web", group(3, "one")) };
         let mut world = World { bad: "two", ..World::new(job) };
         world.settle();
-        world.update(|job| job.groups[0] = group(3, "two"));
+        world.update(|job| job.groups[0] = group(3, "two").into());
         let next = world.settle();
         assert_eq!(world.programs(), ["one"; 3], "what ran before runs on");
         let version = world.cell.job_version(world.id);
@@ -288,7 +288,7 @@ proptest! {
                     }
                 }
                 Event::Update(program, count) => {
-                    world.update(|job| job.groups[0] = group(count, &format!("p{program}")));
+                    world.update(|job| job.groups[0] = group(count, &format!("p{program}")).into());
                 }
                 Event::Control => {
                     let wanted = world.cell.job_target(world.id).unwrap().task_count() as usize;

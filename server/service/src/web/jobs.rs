@@ -10,7 +10,7 @@ use crate::summary::Counts;
 use axum::extract::State;
 use omega_cellstate::Cell;
 use omega_client::{ApiError, ErrorCode};
-use omega_core::{Job, JobId, JobKind};
+use omega_core::{Job, JobId, JobKind, SharedGroup};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -195,7 +195,7 @@ fn groups(cell: &Cell, (id, job): (JobId, &Job)) -> Vec<GroupShape> {
             cell.kinds().iter().map(|(id, kind)| (kind.name.clone(), group.request.get(id)));
         asked.filter(|(_, amount)| *amount > 0).collect()
     };
-    let one = |(group, counts): (&omega_core::TaskGroup, Counts)| GroupShape {
+    let one = |(group, counts): (&SharedGroup, Counts)| GroupShape {
         name: group.name.to_string(),
         count: group.count,
         request: amounts(group),

@@ -2,7 +2,7 @@
 
 use crate::ask::job_file::JobFile;
 use crate::ask::show::clean_name;
-use omega_core::{Job, Kinds, TaskGroup};
+use omega_core::{Groups, Job, Kinds, SharedGroup, TaskGroup};
 use omega_workload::words::plural;
 use serde::Serialize;
 use serde_json::{Map, Value};
@@ -32,12 +32,13 @@ pub(super) struct GroupChange {
 impl Difference {
     /// The difference between a description and the previous one, if there was one.
     pub(in crate::ask) fn of(kinds: &Kinds, before: Option<&Job>, after: &Job) -> Difference {
-        let old = |name: &str| before?.groups.iter().find(|group| *group.name == *name);
+        let old = |name: &str| Some(&**before?.groups.iter().find(|group| *group.name == *name)?);
         let new = after.groups.iter().map(|group| change(kinds, old(&group.name), Some(group)));
-        let is_gone = |group: &&TaskGroup| after.groups.iter().all(|kept| kept.name != group.name);
+        let is_gone =
+            |group: &&SharedGroup| after.groups.iter().all(|kept| kept.name != group.name);
         let gone = before.into_iter().flat_map(|job| &job.groups).filter(is_gone);
         let gone = gone.map(|group| change(kinds, Some(group), None));
-        let without_groups = |job: &Job| Job { groups: Vec::new(), ..job.clone() };
+        let without_groups = |job: &Job| Job { groups: Groups::new(), ..job.clone() };
         let fields = before.map(|before| {
             let [before, after] = [before, after].map(|job| fields_of(kinds, &without_groups(job)));
             differing(&before, &after)

@@ -117,10 +117,9 @@ macro_rules! swept {
         }
 
         impl Lists {
-            /// Number of combinations.
-            fn count(&self) -> usize {
-                let counts = [$(self.$name.as_ref().map_or(1, |values| values.list().len()),)*];
-                counts.into_iter().fold(1, usize::saturating_mul)
+            /// The numbers of values of the settings, in order.
+            fn counts(&self) -> Vec<usize> {
+                vec![$(self.$name.as_ref().map_or(1, |values| values.list().len()),)*]
             }
 
             /// All combinations; the last setting changes fastest.
@@ -216,20 +215,16 @@ pub(super) fn read(file: &Path) -> Result<(String, SweepFile), LoadError> {
         let message = "must be more than 0 hours, and at most 8760";
         return Err(LoadError { field: Some("end".into()), ..fault(message.into()) });
     }
-    match sweep.sweep.count() {
-        0 => {
-            return Err(fault(
-                "[sweep]: a list is empty, so the sweep has no points: give each \
-             list at least one value"
-                    .into(),
-            ));
-        }
-        points if points > POINTS_MAX => {
-            return Err(fault(format!(
-                "[sweep]: the lists give {points} points: a sweep may have at most {POINTS_MAX}"
-            )));
-        }
-        _ => {}
+    let counts = sweep.sweep.counts();
+    if let Some(empty) = counts.iter().position(|count| *count == 0) {
+        let message = "has an empty list, so the sweep has no points: list at least one value";
+        return Err(LoadError { field: Some(SETTINGS[empty].0.into()), ..fault(message.into()) });
+    }
+    let points = counts.into_iter().fold(1, usize::saturating_mul);
+    if points > POINTS_MAX {
+        return Err(fault(format!(
+            "[sweep]: the lists give {points} points: a sweep may have at most {POINTS_MAX}"
+        )));
     }
     if let Some((name, what)) = sweep.sweep.points().iter().find_map(Point::fault) {
         return Err(LoadError { field: Some(name.into()), ..fault(what.into()) });
