@@ -23,6 +23,7 @@ use omega_schedulers::config::{Profiles, Registry};
 use omega_workload::synth::{SynthOptions, synthesize};
 use omega_workload::{Arrival, RunTime, Workload, google2011};
 use std::error::Error;
+use std::ops::DerefMut;
 use std::path::Path;
 
 /// Machines in a rack.
@@ -114,7 +115,7 @@ fn racks(numbers: std::ops::Range<usize>) -> MachineSelector {
 fn service_rules(arrival: &mut Arrival, i: usize) {
     let Arrival { job, placed, .. } = arrival;
     job.tenant = "production".into();
-    for group in &mut job.groups {
+    for group in job.groups.iter_mut().map(DerefMut::deref_mut) {
         group.grace_ms = 30_000;
         let cores = u16::try_from(group.request.get(KindId::CPU) / 1000).unwrap_or(0);
         if i % 4 == 2 && cores > 0 && placed.is_empty() {

@@ -17,8 +17,9 @@ pub enum BenchCommand {
     Table(measure::Options),
     /// Replay recorded answers of kube-scheduler v1.36.2, and print where Omega's answers differ.
     ///
-    /// Reasons are not compared, because the two programs word them differently. docs/oracle.md describes
-    /// the files. The exit code is 1 if an answer differs, and 2 if a file cannot be read.
+    /// The texts that explain why a node or pod is rejected are not compared, because the two programs word them
+    /// differently. docs/oracle.md describes the files. The exit code is 1 if an answer differs, and 2 if a file cannot
+    /// be read.
     #[command(after_help = "Example:\n  omega-bench oracle fit.jsonl.gz spread.jsonl.gz")]
     Oracle(replay::Options),
     /// Build a cell in memory, and print the memory that it takes.

@@ -9,7 +9,7 @@ use std::path::PathBuf;
 /// Operations on audit logs.
 #[derive(Debug, Subcommand)]
 pub(crate) enum AuditCommand {
-    /// Check that no line was changed, removed or inserted. The exit code is 1 if one was.
+    /// Check that no line was changed, removed or inserted. If the check fails, the exit code is 1.
     #[command(
         after_help = "Examples:\n  omega audit verify audit.log\n  omega audit verify copy.2 copy.1 copy\n\n\
         The removal of lines at the end, or of the whole log, cannot be detected: compare the log with a copy of its lines on another machine."
@@ -20,8 +20,8 @@ pub(crate) enum AuditCommand {
 /// The log.
 #[derive(Debug, Args)]
 pub(crate) struct VerifyArgs {
-    /// Audit log, which is checked with its older files FILE.1 to FILE.9; or several files, oldest first. The first
-    /// line is trusted.
+    /// Audit log, which is checked with its older files FILE.1 to FILE.9; or several files, oldest first. Lines that
+    /// are missing before the first line cannot be detected.
     #[arg(value_name = "FILE", required = true)]
     files: Vec<PathBuf>,
 }

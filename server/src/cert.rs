@@ -94,8 +94,8 @@ pub(crate) enum CertError {
     /// The role or name is not valid. Correct it.
     #[error(
         "{0:?} must be ROLE/NAME, where ROLE is operator, reader, submitter, application, scheduler, \
-         agent or replica, and NAME has only letters, digits and ._~- (of a replica its number); a \
-         submitter and an application need --tenant (see docs/security.md)"
+         agent or replica, and NAME has only letters, digits and ._~- (the NAME of a replica is its \
+         number); a submitter and an application need --tenant (see docs/security.md)"
     )]
     Whom(String),
     /// The certificate cannot be made. Correct the name, or make another authority.

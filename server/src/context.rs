@@ -82,9 +82,11 @@ pub(crate) enum ContextError {
         /// The error.
         why: String,
     },
-    /// The folder of the contexts file cannot be determined, because none of the variables in the message is set. Set
-    /// one of them.
-    #[error("the file of contexts has no place: set OMEGA_CONFIG, XDG_CONFIG_HOME or HOME")]
+    /// The path of the file of contexts is unknown, because none of the variables in the message is set. Set one of
+    /// them.
+    #[error(
+        "the path of the file of contexts is unknown: set OMEGA_CONFIG, XDG_CONFIG_HOME or HOME"
+    )]
     NoHome,
 }
 

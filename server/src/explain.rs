@@ -68,7 +68,7 @@ pub(crate) fn explain(args: &ExplainArgs) -> Result<(), Error> {
         let job = args
             .job
             .as_deref()
-            .ok_or(Error::Arguments("--cell explains one job: name a job of the cell"))?;
+            .ok_or(Error::Arguments("JOB is missing: with --cell, give the name of one job"))?;
         return served(cell, job, args);
     }
     let outputs: Vec<&Path> = args.output.json.iter().map(PathBuf::as_path).collect();

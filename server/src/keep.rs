@@ -29,8 +29,7 @@ pub(crate) struct KeepArgs {
     /// Maximum number of tasks throttled or restored in a pass.
     #[arg(long, value_name = "N", default_value_t = 256, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     changes: u32,
-    /// If another process owns the name, wait until the name is free, and then take over. Without this option, the
-    /// command then fails.
+    /// If another process owns the name, wait until the name is free and take it over, instead of failing.
     #[arg(long)]
     standby: bool,
     /// Duration of the lease on the name, from 1s to 60s. A standby takes over if the lease is not renewed in that

@@ -88,7 +88,7 @@ enum Command {
     /// Give at most one input: --trace, --cluster, or --machines with --jobs. Without an input, Omega generates a
     /// synthetic cell, and jobs for it that follow the published statistics of a large cluster.
     Run(run::RunArgs),
-    /// Run a workload, and explain the jobs that are pending at its end, or explain a job of a served cell.
+    /// Explain why jobs are pending: at the end of a workload that is run here, or in a served cell.
     ///
     /// Give at most one input: --cell, --trace, --cluster, or --machines with --jobs. Without an input, Omega generates
     /// a synthetic cell and jobs for it. With --cell, only JOB, --profile and the output options apply.
@@ -96,14 +96,14 @@ enum Command {
     /// Find better machines for the tasks of a cell, and print the gain of each move.
     ///
     /// Give at most one input: --cell for a served cell, --from for a backup or a stopped replica, --roadef, --trace,
-    /// --cluster, or --machines with --jobs. Without an input, Omega generates a synthetic cell. Only --apply changes
-    /// anything, and only a served cell; all other inputs are copies. The exit code is 1 if the cell does not answer.
+    /// --cluster, or --machines with --jobs. Without an input, Omega generates a synthetic cell. All inputs are only
+    /// read, except that --apply moves tasks of a served cell. The exit code is 1 if the cell does not answer.
     #[command(alias = "improve")]
     Rebalance(Box<rebalance::RebalanceArgs>),
     /// Demonstrate conflicts between schedulers in four short scenes on a small cell.
     ///
-    /// In each scene, one or two schedulers place jobs on six machines. The placements and the numbers of accepted and
-    /// rejected claims are printed at once.
+    /// In each scene, one or two schedulers place jobs on six machines. The scene then prints the placements, and the
+    /// numbers of accepted and rejected claims.
     Demo(demo::DemoArgs),
     #[command(flatten)]
     Program(programs::Program),

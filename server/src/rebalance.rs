@@ -51,7 +51,7 @@ pub(crate) struct RebalanceArgs {
     /// --out, --trail and --quiet apply to it.
     #[arg(long, num_args = 2, value_names = ["MODEL", "ASSIGNMENT"], group = "source", help_heading = "Input")]
     roadef: Vec<PathBuf>,
-    /// Include entries in the directory of --from that are not known to be committed.
+    /// Include log entries of the --from directory that are not known to be committed.
     #[arg(long, help_heading = "Input")]
     all: bool,
     /// Time at which the cell of a workload is rebalanced [default: start if tasks run at the start, or end if none
@@ -72,7 +72,7 @@ enum MomentArg {
     Start,
     /// End of the run.
     End,
-    /// End of the run, as if no task had ended by itself.
+    /// End of a run in which no task ends by itself.
     EndOfAll,
 }
 
@@ -110,7 +110,7 @@ struct PassArgs {
     #[arg(long, value_name = "KIND=PERCENT,...", value_delimiter = ',', value_parser = pair)]
     safety: Vec<(String, u32)>,
     /// Weight of a term of the objective: misplaced, load, load.KIND, balance, fragments, in-use, crowding, moves,
-    /// job-moves or machine-moves [default: the weights of the purpose].
+    /// job-moves or machine-moves; docs/rebalance.md describes them [default: the weights of the purpose].
     #[arg(long, value_name = "TERM=N,...", value_delimiter = ',', value_parser = pair)]
     weight: Vec<(String, u32)>,
     /// Label whose values are the domains over which jobs are spread [default: machines].
@@ -132,9 +132,8 @@ struct PassArgs {
     /// Move only tasks of jobs of this kind [default: both kinds].
     #[arg(long, value_enum, value_name = "KIND")]
     only: Option<OnlyArg>,
-    /// Time limit of the search, which then begins with simulated annealing. Without this option there is no annealing,
-    /// and the search ends when it finds nothing better, or after 30s. With --roadef the default is 30s; with --steps
-    /// there is no time limit by default.
+    /// Time limit of the search. This option also turns on simulated annealing, which --roadef always uses. Without
+    /// annealing, the search ends as soon as it finds nothing better [default: 30s, or no limit if --steps is given].
     #[arg(long, help_heading = SEARCH, value_name = "TIME", value_parser = duration)]
     time: Option<Duration>,
     /// Number of parallel annealing searches, each on a thread [default: one for each processor].
@@ -288,8 +287,8 @@ fn pair(text: &str) -> Result<(String, u32), String> {
 pub(crate) fn rebalance(args: &RebalanceArgs) -> Result<(), Error> {
     if args.output.apply && args.input.served().is_none() {
         return Err(Error::Arguments(
-            "--apply is only for --cell: all other inputs are copies of a cell, to which no move \
-             can be applied",
+            "--apply is only for --cell: all other inputs are only read, so no move can be applied \
+             to them",
         ));
     }
     if args.all && args.from.is_none() {

@@ -33,13 +33,14 @@ pub(crate) struct RestoreArgs {
     /// Backup file, or a snapshot file of a lost replica.
     #[arg(value_name = "FILE")]
     file: PathBuf,
-    /// Folder of the new replica; it must not exist, or be empty.
+    /// Folder of the new replica. It must be empty, or not exist yet.
     #[arg(long, value_name = "DIR")]
     dir: PathBuf,
     /// Name of the new cell; required if it has several replicas. It may be the name of the old cell.
     #[arg(long, env = "OMEGA_CELL_NAME", value_name = "NAME")]
     cell_name: Option<String>,
-    /// Number of times the cell was restored, including this time. Give the same number to `omega serve`.
+    /// Number of times the cell was restored, including this time. 0 is valid only for a single replica, or if
+    /// --cell-name differs from the name of the old cell. Give the same number to `omega serve`.
     #[arg(long, env = "OMEGA_CELL_GENERATION", value_name = "N", default_value_t = 0)]
     cell_generation: u32,
     /// Id of this replica; required with --peers.

@@ -109,8 +109,8 @@ pub(crate) struct HowArgs {
     #[arg(long, value_name = "N", allow_negative_numbers = true, default_value_t = 100,
           value_parser = clap::value_parser!(u32).range(1..=10_000))]
     claims: u32,
-    /// Time, at most 1s, for which an idle scheduler keeps a transaction open, so that jobs that arrive soon share one
-    /// commit.
+    /// Time, at most 1s, for which a scheduler without other work delays a commit, so that jobs that arrive meanwhile
+    /// share it.
     #[arg(long, value_name = "TIME", default_value = "0ms", value_parser = hold)]
     hold: Duration,
     /// File with the schedulers' profiles; docs/profiles.md describes it [default: the ready-made profiles].
@@ -145,7 +145,7 @@ enum SearchArg {
     Adaptive,
     /// All machines.
     Full,
-    /// Machines from a random one on, until 64 machines that fit are found.
+    /// Machines in order, beginning at a random one, until 64 machines that fit are found.
     Sampled,
     /// All machines, except groups of machines none of which can fit.
     Indexed,
@@ -189,8 +189,8 @@ pub(crate) enum Error {
     #[error(transparent)]
     Input(#[from] InputError),
     #[error(
-        "there is no job {job:?} in {input}: leave out the name to have one job explained for \
-         each reason"
+        "there is no job {job:?} in {input}: leave out the name to explain one job for each reason \
+         why tasks are pending"
     )]
     NoJob { job: String, input: String },
     #[error("{input}: {why}")]

@@ -44,9 +44,9 @@ pub(crate) enum Verb {
     /// Run a complete cell on this machine, to try it out. Ctrl-C ends it.
     ///
     /// The replicas, a scheduler and an agent of simulated machines are processes of their own; their output is in
-    /// files in the folder of the cell. A temporary folder is deleted at the end, a folder of --dir is kept.
+    /// files in the folder of the cell. Without --dir, this folder is temporary, and is deleted at the end.
     Dev(dev::DevArgs),
-    /// Run a scheduler process for a served cell.
+    /// Run a scheduler process for a cell that `omega serve` runs.
     ///
     /// The exit code is 75 if another process owns the scheduler's name.
     Scheduler(scheduler::SchedulerArgs),
@@ -121,7 +121,7 @@ pub(crate) enum Verb {
         after_help = "Examples:\n  omega member list\n  omega member add 4 db4.example:7601"
     )]
     Member(ask::member::MemberCommand),
-    /// List the schedulers of a cell and the processes that own their names, and revoke names.
+    /// List the schedulers of a cell with the process that owns each name, and revoke the leases of a process.
     #[command(subcommand, after_help = "Examples:\n  omega lease list\n  omega lease revoke web")]
     Lease(ask::lease::LeaseCommand),
     /// Show the results of past transactions, and commit transactions from a file.

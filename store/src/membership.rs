@@ -92,8 +92,8 @@ pub enum ChangeError {
     Behind(ReplicaId),
     /// Too few of the new voters respond. Make sure that they run first.
     #[error(
-        "only {answering} of the {voters} voters after the change respond, which is no majority: \
-         start the others first"
+        "after the change, {voters} replicas would have a vote, but only {answering} of them \
+         respond, which is no majority: start the others first"
     )]
     NoQuorum {
         /// Number of voters after the change.

@@ -54,7 +54,8 @@ fn table() -> String {
         let quoted: Vec<String> = names.map(|name| format!("`{name}`")).collect();
         let names = quoted.join(", ");
         if plugin.presence() == Presence::Always {
-            always.push(names);
+            let aliases = quoted[1..].iter().map(|alias| format!(" (alias {alias})"));
+            always.push(quoted[0].clone() + &aliases.collect::<String>());
             continue;
         }
         let arguments = arguments(&schema, plugin.point(), plugin.name());

@@ -434,8 +434,8 @@ fn a_queue_has_one_order() {
     let list = |name| format!("[[profile.order]]\nplugin = '{name}'\nargs = {{ prefix = '' }}\n");
     let file = format!("[[profile]]\nname = 'p'\nbase = 'batch'\n{}{}", list("one"), list("two"));
     let error = Profiles::parse(&file, &registry).unwrap_err().to_string();
-    let expected = "8:10: profile[0].order[1].plugin: the queue already has the order \"one\" in \
-         line 5: leave out one of these orders";
+    let expected = "8:10: profile[0].order[1].plugin: a profile can have only one order, and line 5 \
+         already gives \"one\": leave out one of them";
     assert_eq!(error, expected);
     let schema = schema(&registry);
     assert!(!allows(&schema, &schema, &as_json(&file).unwrap()));
@@ -466,21 +466,21 @@ fn arguments_that_make_no_sense_are_refused() {
         check_refused(
             affinity,
             &label(operator, "values = []"),
-            (at, "is invalid in [0]: values: must have at least one"),
+            (at, "has an invalid entry [0]: values: must have at least one"),
         );
     }
     for values in ["values = []", "values = ['x']", "values = ['1', '2']"] {
-        let why = "is invalid in [0]: values: must be one whole number";
+        let why = "has an invalid entry [0]: values: must be one whole number";
         check_refused(affinity, &label("gt", values), (at, why));
         check_refused(affinity, &label("lt", values), (at, why));
     }
     for operator in ["exists", "does_not_exist"] {
-        let why = "is invalid in [0]: values: must be empty for the operators `exists` and \
+        let why = "has an invalid entry [0]: values: must be empty for the operators `exists` and \
              `does_not_exist`";
         check_refused(affinity, &label(operator, "values = ['x']"), (at, why));
     }
     let empty = label("exists", "values = []").replace("'k'", "''");
-    check_refused(affinity, &empty, (at, "is invalid in [0]: key: must not be empty"));
+    check_refused(affinity, &empty, (at, "has an invalid entry [0]: key: must not be empty"));
     // Each of the two points accepts only the arguments that it uses.
     check_refused(affinity, "preferred = []", ("preferred", "unknown field"));
     check_refused(("score", "node_affinity"), "required = []", ("required", "unknown field"));

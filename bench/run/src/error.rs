@@ -31,7 +31,7 @@ pub enum RunError {
         why: Rejection,
     },
     /// The cell rejected a command of `setup`. Correct the command.
-    #[error("the set-up of the cell: {0}")]
+    #[error("cannot set up the cell: {0}")]
     Setup(Rejection),
     /// A profile names something that the cell does not have. Correct the profile.
     #[error("profile {name:?}: {why}")]
@@ -51,12 +51,18 @@ pub enum RunError {
     },
     /// Lock step was requested for a cell on disks, or for a pace by the wall clock. Their timing would change the
     /// order of commits. Use a cell in memory and another pace, or no lock step.
-    #[error("schedulers work in lock step only on a cell in memory, and not in trace time")]
+    #[error(
+        "schedulers can decide in turn (--deterministic) only on a cell in memory and without \
+         --speed: leave out --deterministic, or --dir, --replicas and --speed"
+    )]
     NoLockStep,
     /// The storage of the cell could not be created, does not answer, or is damaged.
     #[error(transparent)]
     Kept(#[from] KeepError),
     /// The audit at the end found an error, which is a defect of Omega. Report it.
-    #[error("the cell is wrong after the run, please report it: {0}")]
+    #[error(
+        "the state of the cell is inconsistent after the run, which is a bug in Omega, please \
+         report it: {0}"
+    )]
     Audit(#[from] AuditError),
 }

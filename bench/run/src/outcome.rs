@@ -134,7 +134,7 @@ fn resources(fed: &Fed, kinds: &Kinds) -> Vec<ResourceReport> {
 /// Whether some machine has a limited amount of this kind. Claims of an unlimited kind are only counted, and not
 /// compared with a capacity.
 fn is_bounded(fed: &Fed, kind: omega_core::KindId) -> bool {
-    let bounded = |m: MachineState<'_>| m.machine.capacity.get(kind) < AMOUNT_MAX;
+    let bounded = |m: MachineState<'_>| (1..AMOUNT_MAX).contains(&m.machine.capacity.get(kind));
     fed.cell.read(|cell| cell.machines().any(bounded))
 }
 

@@ -78,10 +78,11 @@ pub enum ReplicaError {
     /// The replicas do not answer a command. The underlying error has the reason.
     #[error("the cell does not answer: {0}")]
     Silent(AskError),
-    /// A replica does not catch up with the others.
+    /// A replica did not catch up with the others. Repeat the run on a less busy computer.
     #[error(
-        "replica {id} has applied its log only up to entry {at}; the other replicas have \
-         applied entry {of}"
+        "replica {id} did not catch up within a minute after the run: it has applied its log up \
+         to entry {at}, and another replica up to entry {of}: repeat the run on a less busy \
+         computer, and report this if it happens again"
     )]
     Behind {
         /// Id of the replica.

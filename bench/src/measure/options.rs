@@ -25,8 +25,8 @@ pub struct Options {
     /// the disk that you want to measure [default: a folder in `target`].
     #[arg(long, value_name = "DIR")]
     pub(super) dir: Option<PathBuf>,
-    /// Folder whose subfolder `omega-sim` has the published runs of the reference simulator, for the group `sim`. If it
-    /// does not exist, the first rows of that group are skipped.
+    /// Folder whose subfolder `omega-sim` has the published runs of the Omega paper's simulator. The rows of the group
+    /// `sim` that need a missing file of this subfolder are skipped.
     #[arg(long, value_name = "DIR", env = "OMEGA_DATA", default_value = "../shared/data")]
     pub(super) data: PathBuf,
 }

@@ -35,7 +35,10 @@ pub enum AmountError {
         like: &'static str,
     },
     /// The amount is too large. Write a smaller one.
-    #[error("{text:?} is too large: a cell counts at most 2^50 bytes, or thousandths of a unit")]
+    #[error(
+        "{text:?} is too large: give at most 2^50 of the kind's smallest unit, which is a byte, a \
+         thousandth of a core or GPU, or one"
+    )]
     TooLarge {
         /// The text.
         text: String,

@@ -30,8 +30,10 @@ pub struct InputArgs {
     #[arg(long = "file", value_name = "NAME=PATH", requires = "trace")]
     #[serde(rename = "file", deserialize_with = "named")]
     named: Vec<NamedFile>,
-    /// Part of the trace. For openb: a task list such as cpu050 [default: default]. For omega-sim: M, L or L4
-    /// [default: M]. For google2011: `jobs`, the job arrivals of ten days. For swf: the name of the log in the folder.
+    /// Part of the trace. For google2011: `jobs` reads ten days of job arrivals [default: the tasks of the first hour
+    /// and a half]. For omega-sim: the cell M (2,000 machines), L (10,000 machines) or L4 (L with four times the batch
+    /// load) [default: M]. For openb: a task list such as cpu050 [default: default]. For swf: the name of the log;
+    /// required if --data is a folder.
     #[arg(long, value_name = "NAME", alias = "list", requires = "trace")]
     #[serde(alias = "cell", alias = "list")]
     part: Option<String>,
@@ -265,8 +267,8 @@ impl InputArgs {
         }
         if self.served().is_some() {
             return Err(InputError::Arguments(
-                "--cell is only for `omega rebalance` and `omega explain JOB`, or as an older name of \
-                 --part with --trace",
+                "--cell without --trace is only for `omega rebalance` and `omega explain JOB`; with \
+                 --trace, it is the older name of --part",
             ));
         }
         if self.on.is_some() && !matches!(self.trace, Some(Trace::Azure | Trace::Swf)) {

@@ -33,8 +33,8 @@ pub enum ReadError {
     /// A number refers to an entry of an empty list. Probably an assignment was given in place of the model: give the
     /// model first, then the assignment.
     #[error(
-        "line {line}: {field}: refers to an empty list: give the file of the model first, then \
-         that of the assignment"
+        "line {line}: {field}: refers to an empty list, probably because the files are in the \
+         wrong order: give the model first, then the assignment"
     )]
     Empty {
         /// Line of the word.

@@ -49,9 +49,10 @@ pub enum ProblemError {
     /// The cost of an assignment could be too large for exact sums. Use larger units or smaller weights.
     #[error("the cost of an assignment could exceed 2^52: use smaller weights or larger units")]
     Costs,
-    /// A table would be too large. Split the instance.
+    /// A table would be too large. Split the problem into smaller ones.
     #[error(
-        "{jobs} jobs times {columns} {of} exceed {TABLE_MAX} table entries: split the instance"
+        "the table of {jobs} jobs by {columns} {of} would have more than {TABLE_MAX} entries: \
+         split the problem into smaller ones"
     )]
     Table {
         /// Number of jobs.

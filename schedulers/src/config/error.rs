@@ -111,7 +111,8 @@ pub enum Fault {
     },
     /// The profile has two order plugins. Keep one of them.
     #[error(
-        "the queue already has the order {name:?} in line {line}: leave out one of these orders"
+        "a profile can have only one order, and line {line} already gives {name:?}: leave out one \
+         of them"
     )]
     SecondOrder {
         /// Name of the first order.
@@ -129,7 +130,10 @@ pub enum Fault {
         weight: i64,
     },
     /// The sum of the weights is too large. Choose smaller weights: only their ratios matter.
-    #[error("is {weight}: the sum of the weights of a profile must be at most {WEIGHT_SUM_MAX}")]
+    #[error(
+        "is {weight}, so the sum of the profile's weights exceeds {WEIGHT_SUM_MAX}, the maximum: \
+         use smaller weights, because only their ratios matter"
+    )]
     WeightTooLarge {
         /// The weight in the file.
         weight: i64,

@@ -79,10 +79,10 @@ pub(super) fn scores() -> [Plugin; 7] {
             .about("Prefers machines that match the preferred affinity of the task or of the profile."),
         relative("pod_topology_spread", |_: &NoArguments, _| Ok(PodTopologySpread))
             .alias("PodTopologySpread")
-            .about("Prefers domains with few tasks that are selected by a soft spread of the task to place."),
+            .about("Prefers domains with few of the tasks that the new task's soft spreads count."),
         relative("inter_pod_affinity", |neighbours: &Neighbours, _| Ok(neighbours.plugin()))
             .alias("InterPodAffinity")
-            .about("Prefers machines that meet preferred affinities of the task and of running tasks. With `of_those_preferring`, those of running tasks count only if the task has some itself."),
+            .about("Prefers machines that meet preferred affinities of the new task and of running tasks. With `of_those_preferring`, preferences of running tasks count only if the new task has preferences, too."),
         score("node_resources_fit", |fit: &Fit, kinds| fit.plugin(kinds))
             .alias("NodeResourcesFit")
             .about("Scores the machine's allocation after the placement, by a strategy."),
@@ -165,7 +165,7 @@ enum FitStrategy {
     RequestedToCapacityRatio(#[cfg_attr(feature = "schema", schemars(length(min = 1)))] Vec<Point>),
 }
 
-/// Point of a scoring function: a percentage in use, and its score.
+/// Point of a scoring function: a percentage of use, and its score.
 #[derive(Clone, Copy, Debug, Deserialize, serde::Serialize)]
 #[cfg_attr(feature = "schema", derive(JsonSchema))]
 #[serde(deny_unknown_fields, expecting = "a table such as { percent = 100, score = 10 }")]
@@ -184,7 +184,7 @@ fn ascending<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<Point>, D::Error>
     let out_of_bounds = |point: &&Point| point.percent > 100 || point.score > 10;
     if points.is_empty() {
         return Err(D::Error::custom(
-            "has no point: give at least one, which maps a percentage in \
+            "has no point: give at least one, which maps a percentage of \
              use to a score",
         ));
     }
@@ -390,7 +390,9 @@ fn some_labels<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<Label>, D::Erro
         ));
     }
     for (i, label) in labels.iter().enumerate() {
-        label.check().map_err(|why| D::Error::custom(format!("is invalid in [{i}]: {why}")))?;
+        label
+            .check()
+            .map_err(|why| D::Error::custom(format!("has an invalid entry [{i}]: {why}")))?;
     }
     Ok(labels)
 }

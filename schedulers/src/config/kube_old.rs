@@ -52,7 +52,7 @@ pub(super) fn scores() -> [Plugin; 4] {
             Ok(ServiceAffinity::spreading(apart.spread_by.0.clone()))
         })
         .alias("ServiceAffinity")
-        .about("Prefers machines whose values of the labels `spread_by` have few tasks of the job."),
+        .about("For each label of `spread_by`, prefers domains with few tasks of the job."),
     ]
 }
 

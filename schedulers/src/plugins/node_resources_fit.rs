@@ -77,7 +77,7 @@ pub struct NodeResourcesFit {
 enum Prefer {
     Empty,
     Full,
-    /// The points for each percentage in use, from 0 to 100.
+    /// The points for each percentage of use, from 0 to 100.
     Shape(Box<[i32; 101]>),
 }
 
@@ -127,7 +127,7 @@ impl Prefer {
     }
 }
 
-/// Returns the score, 0 to 100, for a percentage in use.
+/// Returns the score, 0 to 100, for a percentage of use.
 fn shape(points: &[ShapePoint], percent: i32) -> i32 {
     let place = |point: &ShapePoint| (i32::from(point.percent), i32::from(point.score) * 10);
     let after = points.iter().position(|point| percent <= i32::from(point.percent));

@@ -46,7 +46,8 @@ enum Command {
 /// The API server.
 #[derive(Args)]
 struct ServerArgs {
-    /// Kubeconfig file [default: the first that exists of KUBECONFIG, this pod's service account, and ~/.kube/config].
+    /// Kubeconfig file [default: the file that KUBECONFIG names, or else the service account of the pod that runs
+    /// omega-kube, or else ~/.kube/config].
     #[arg(long, value_name = "FILE")]
     kubeconfig: Option<PathBuf>,
     /// Context of the kubeconfig to use [default: its current context].
@@ -79,8 +80,8 @@ struct RunArgs {
     /// Maximum number of bindings that are being sent at the same time, from 1 to 64.
     #[arg(long, value_name = "N", default_value_t = 32, value_parser = clap::value_parser!(u32).range(1..=64))]
     in_flight: u32,
-    /// Write nothing: decide, and compare each decision with the node that the pod's present scheduler chooses (the
-    /// metric omega_kube_dry_run_total). Name that scheduler with --scheduler-name.
+    /// Write nothing. Compare each decision with the node chosen by the pod's present scheduler, and count the results
+    /// in the metric omega_kube_dry_run_total. Name the present scheduler with --scheduler-name.
     #[arg(long)]
     dry_run: bool,
     /// Delete pods of lower priority for pods that fit on no node, as kube-scheduler does.

@@ -43,20 +43,23 @@ pub(crate) fn rejection(cell: &Cell, rejection: &Rejection) -> ApiError {
         Rejection::NoDevicesLeft(id, at) => {
             let (task, machine) = (task(cell, *id), machine(cell, *at));
             format!(
-                "machine {machine} has too few free devices for task {task}: correct the machine's \
-                 description first"
+                "task {task} cannot be adopted, because machine {machine} has too few free devices \
+                 for it: correct the devices in the machine's description first"
             )
         }
         Rejection::NoCoresLeft(id, at) => {
             let (task, machine) = (task(cell, *id), machine(cell, *at));
             format!(
-                "machine {machine} has too few free exclusive cores for task {task}: correct the \
-                 machine's description first"
+                "task {task} cannot be adopted, because it needs more exclusive cores than machine \
+                 {machine} has free: correct `numa` in the machine's description first"
             )
         }
         Rejection::NoPortsLeft(id, at) => {
             let (task, machine) = (task(cell, *id), machine(cell, *at));
-            format!("machine {machine} has too few free ports in its range for task {task}")
+            format!(
+                "task {task} cannot be adopted, because the port range of machine {machine} has too \
+                 few free ports for it: correct the range in the machine's description first"
+            )
         }
         Rejection::DevicesInUse(id) => {
             format!(

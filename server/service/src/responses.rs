@@ -100,7 +100,7 @@ pub(crate) fn task(cell: &Cell, id: TaskId, state: TaskState) -> proto::TaskStat
         group: group.map(|group| group.name.to_string()).unwrap_or_default(),
         devices: devices.iter().map(|device| device as u32).collect(),
         cores: convert::node_list(&cell.task_cores(id)),
-        ports: group.filter(|_| machine.is_some()).map_or(Vec::new(), ports),
+        ports: group.filter(|_| machine.is_some()).map_or(Vec::new(), |group| ports(group)),
         allocated: cell.task_held(id).map(|held| every_kind(cell, &held)).unwrap_or_default(),
         ..proto::TaskStatus::default()
     }

@@ -42,7 +42,7 @@ pub(crate) struct AccountingArgs {
     /// Output format; docs/accounting.md describes the fields.
     #[arg(long, short, value_name = "FORMAT", value_enum, default_value_t = Format::Table)]
     output: Format,
-    /// Include entries that are not known to be committed.
+    /// Include log entries that are not known to be committed.
     #[arg(long)]
     all: bool,
 }

@@ -61,8 +61,8 @@ pub(crate) struct AgentArgs {
     /// Number of cores to offer [default: all of this machine; 64 for a simulated one].
     #[arg(long, value_name = "CORES", value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
     cpu: Option<u64>,
-    /// Number of cores of each NUMA node that tasks may have exclusively, such as 32,32 [default: those of this
-    /// machine; none for a simulated one].
+    /// For each NUMA node, the number of cores that tasks may use exclusively, such as 32,32 [default: all cores of
+    /// this machine; none if --cpu is lower, or for a simulated machine].
     #[arg(long, value_name = "CORES,CORES", value_parser = pairs::numa)]
     numa: Option<NodeCores>,
     /// Range from which the cell chooses ports for tasks, or `none` [default: 20000-31999].
@@ -71,13 +71,14 @@ pub(crate) struct AgentArgs {
     /// Memory to offer, in GiB [default: all of this machine; 256 for a simulated one].
     #[arg(long, value_name = "GIB", value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
     memory: Option<u64>,
-    /// Factor for the run time of batch tasks, which is the job's runtime estimate, or one minute without an estimate.
+    /// Factor for the run time of batch tasks: a task runs for this factor times the job's runtime estimate, or times
+    /// one minute if the job has no estimate.
     #[arg(long, help_heading = SIMULATION, value_name = "X", default_value_t = 1.0, value_parser = scale, requires = "simulate")]
     run_time_scale: f64,
-    /// Percentage of runs that fail.
+    /// Percentage of task runs that fail.
     #[arg(long, help_heading = SIMULATION, value_name = "PERCENT", default_value_t = 0, value_parser = clap::value_parser!(u8).range(0..=100), requires = "simulate")]
     fail: u8,
-    /// Seed for the choice of failed runs and the resource usage of tasks.
+    /// Seed for the choice of the task runs that fail, and for the resource usage of tasks.
     #[arg(long, help_heading = SIMULATION, value_name = "SEED", default_value_t = 1, requires = "simulate")]
     seed: u64,
     /// Interval of each machine's heartbeats, in seconds.

@@ -22,8 +22,8 @@ use std::path::PathBuf;
 /// Arguments: the file, and whether to apply it, to print the changes only, or also to wait.
 #[derive(Debug, Args)]
 pub(crate) struct ApplyArgs {
-    /// File with a job, or with several jobs as `[[job]]` (TOML or JSON; docs/cli.md describes the fields). `-` is
-    /// standard input.
+    /// File with one job, or with several: tables `[[job]]` in TOML, or an array `job` in JSON. docs/cli.md describes
+    /// the fields. `-` is standard input.
     #[arg(long, short, value_name = "FILE")]
     file: PathBuf,
     /// Print which tasks would be replaced, resized and kept, and change nothing.

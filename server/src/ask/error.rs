@@ -95,10 +95,10 @@ pub(crate) enum AskError {
         /// Name of the job.
         name: String,
     },
-    /// The update of a batch job changes more than its numbers of tasks. Delete the job first.
+    /// The update of a batch job changes more than the numbers of tasks of its groups. Delete the job first.
     #[error(
-        "job {name} is a batch job, and only the numbers of its tasks can be changed: run `omega \
-         job delete {name}`, then apply the file again"
+        "job {name} is a batch job, so only the number of tasks in each group can be changed: run \
+         `omega job delete {name}`, then apply the file again"
     )]
     BatchChange {
         /// Name of the job.

@@ -52,7 +52,8 @@ pub(crate) enum JobCommand {
     Submit(Box<SubmitArgs>),
     /// Create the jobs of a file, or update existing jobs to match it.
     ///
-    /// Tasks of services are replaced step by step. Of batch jobs, only the numbers of tasks can be changed.
+    /// Tasks of services are replaced step by step. In a batch job, only the number of tasks of each group can be
+    /// changed.
     #[command(after_help = "Examples:\n  \
         omega job apply -f web.toml --dry-run\n  \
         omega job apply -f web.toml --wait")]
@@ -79,7 +80,8 @@ pub(crate) enum JobCommand {
     /// End all tasks of a job, and remove the job, so that its name is free at once.
     #[command(mut_arg("name", named("job")), after_help = "Example:\n  omega job delete web")]
     Delete(NameArgs),
-    /// Print the state of each task of a job, and then every change, until the job has the state of --until.
+    /// Print the state of each task of a job, and then every change, until all tasks have reached the state given with
+    /// --until.
     ///
     /// The exit code is 1 if tasks have failed by then, or if tasks of a batch job were killed.
     #[command(
@@ -530,7 +532,10 @@ mod tests {
             ..TaskGroup::new(count, Amounts::new([cpu]))
         };
         let shown = |all: Vec<TaskGroup>, target| {
-            let job = Job { groups: all, ..Job::service("web", group(3, 0, 0)) };
+            let job = Job {
+                groups: all.into_iter().map(Into::into).collect(),
+                ..Job::service("web", group(3, 0, 0))
+            };
             let target = Job::service("web", target);
             let (job, target) = (Some((&job).into()), Some((&target).into()));
             let told = proto::JobStatus { job, target, version: 2, ..Default::default() };

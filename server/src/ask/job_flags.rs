@@ -46,37 +46,37 @@ pub(super) struct JobFlags {
     /// place this job [default: 0].
     #[arg(long, value_name = "N", allow_negative_numbers = true)]
     precedence: Option<i32>,
-    /// Expected run time of a task, such as 30s, 5m or 2h, for plugins that plan ahead; no task is ended after it
-    /// [default: unknown].
+    /// Expected run time of a task, such as 30s, 5m or 2h, for plugins that plan ahead; a task that runs longer is not
+    /// ended [default: unknown].
     #[arg(long, value_name = "TIME", value_parser = crate::duration::duration)]
     run_time: Option<Duration>,
-    /// Deadline, by which queues may be ordered: a time from now such as 2h, or @1764000000 in seconds since 1970. No
-    /// job is rejected or ended because of its deadline [default: none].
+    /// Deadline of the job, for schedulers that sort their queue by deadline: a time from now such as 2h, or
+    /// @1764000000 in seconds since 1970. No job is rejected or ended because of its deadline [default: none].
     #[arg(long, value_name = "TIME", value_parser = Moment::parse)]
     deadline: Option<Moment>,
     /// Place the job as a gang: at least this number of tasks together, or none [default: no gang].
     #[arg(long, help_heading = PLACEMENT, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     gang: Option<u32>,
-    /// Let several transactions place the gang. While it is incomplete, it keeps its places for at most this time: 30s,
-    /// 5m, at most 1h [default: one transaction must place the gang].
+    /// Let several transactions place the gang. If the gang is still incomplete after this time, such as 5m (at most
+    /// 1h), its placed tasks give up their machines [default: one transaction must place the gang].
     #[arg(long, help_heading = PLACEMENT, value_name = "TIME", requires = "gang", value_parser = crate::duration::duration)]
     gang_timeout: Option<Duration>,
     /// Label of each task. May be repeated.
     #[arg(long = "label", value_name = "KEY=VALUE", value_parser = pairs::label)]
     labels: Vec<(String, String)>,
-    /// Label that a machine must have. May be repeated: all are required.
+    /// Label that a machine must have. May be repeated: a machine must have all the labels.
     #[arg(long, help_heading = PLACEMENT, value_name = "KEY=VALUE", value_parser = pairs::label)]
     require: Vec<(String, String)>,
     /// Spread the tasks evenly over the values of a machine label, such as rack:1: the numbers of tasks in two racks
     /// differ by at most SKEW. May be repeated.
     #[arg(long, help_heading = PLACEMENT, value_name = "LABEL:SKEW", value_parser = pairs::level_and_skew)]
     spread: Vec<(TopologyLevel, u32)>,
-    /// Place at most one task of the job on each `machine`, or on the machines with the same value of a label, such as
-    /// rack. May be repeated.
+    /// Keep the tasks of the job apart: `machine` allows one task on each machine; the key of a machine label, such as
+    /// rack, allows one task for each value of the label. May be repeated.
     #[arg(long, help_heading = PLACEMENT, value_name = "LEVEL", value_parser = pairs::level)]
     anti_affinity: Vec<TopologyLevel>,
-    /// Port of each task: NAME=any for a free one that the cell chooses, or NAME=NUMBER. The program
-    /// finds its number in OMEGA_PORT_NAME. May be repeated.
+    /// Port of each task: NAME=any for a free port that the cell chooses, or NAME=NUMBER. For http=any, the program
+    /// finds the number of the port in the variable OMEGA_PORT_HTTP. May be repeated.
     #[arg(long = "port", value_name = "NAME=PORT", value_parser = port)]
     ports: Vec<PortFlag>,
     /// Environment variable of the program. May be repeated.

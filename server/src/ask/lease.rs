@@ -15,10 +15,10 @@ pub(crate) enum LeaseCommand {
     /// List the schedulers, the process that owns each name, and the time until its lease expires.
     #[command(after_help = "Example:\n  omega lease list")]
     List(AskArgs),
-    /// Immediately revoke all names of the process that owns NAME.
+    /// Immediately revoke the leases of the process that owns NAME, on NAME and on its other scheduler names.
     ///
     /// Use this if the process hangs but still renews its lease. Later transactions of the process are rejected, and it
-    /// exits when it receives a rejection. A standby takes over the name; without one, the name is free.
+    /// exits when it receives a rejection. A standby takes over each name; a name without a standby is free.
     #[command(after_help = "Example:\n  omega lease revoke web")]
     Revoke {
         /// Name of a scheduler.

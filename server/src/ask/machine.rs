@@ -70,8 +70,9 @@ pub(crate) enum MachineCommand {
 /// The machine to drain.
 #[derive(Debug, Args)]
 pub(crate) struct DrainArgs {
-    /// Also move the tasks away. Tasks of services are first replaced on other machines. Tasks that are left after this
-    /// time, such as 10m, are stopped and placed elsewhere; 0s stops all at once [default: no task is moved].
+    /// Also move the tasks away within this time, such as 10m. Meanwhile, tasks of services are replaced on other
+    /// machines, and batch tasks keep running. Tasks that are left after this time are stopped and placed elsewhere; 0s
+    /// stops all at once [default: no task is moved].
     #[arg(long, value_name = "TIME", value_parser = crate::duration::duration)]
     deadline: Option<Duration>,
     #[command(flatten)]
@@ -91,7 +92,7 @@ pub(crate) struct RemoveArgs {
 /// Selection of machines.
 #[derive(Debug, Args)]
 pub(crate) struct ListArgs {
-    /// Only machines with this label. May be repeated: all are required.
+    /// Only machines with this label. May be repeated: a machine must have all the labels.
     #[arg(long = "label", short = 'l', value_name = "KEY=VALUE", value_parser = pairs::label)]
     labels: Vec<(String, String)>,
     /// Only machines in this state [default: all].
@@ -145,10 +146,11 @@ struct Described {
     /// Name of the machine; required unless --file is given.
     #[arg(value_name = "NAME", required_unless_present = "file")]
     name: Option<String>,
-    /// Number of devices (GPUs) in the machine; --gpu may be less than this number [default: 0].
+    /// Number of GPU devices in the machine. --gpu, the amount that tasks may claim, defaults to this number and may be
+    /// lower [default: 0].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(0..=32))]
     devices: Option<u8>,
-    /// Number of cores of each NUMA node that tasks can have exclusively, such as 16,16; --cpu defaults to their sum
+    /// For each NUMA node, the number of cores that tasks may use exclusively, such as 16,16; --cpu defaults to the sum
     /// [default: no exclusive cores].
     #[arg(long, value_name = "CORES,CORES", value_parser = pairs::numa)]
     numa: Option<NodeCores>,

@@ -29,9 +29,9 @@ pub(crate) enum MemberCommand {
     Promote(ReplicaArgs),
     /// Remove a replica from the cell. Its id cannot be used again.
     ///
-    /// The replica need not run. If it runs, it accepts no further requests; end its process. The cell rejects the
-    /// removal of the leader (see `omega member transfer`), of the last voter, and of a replica without which a
-    /// majority of the voters cannot be reached.
+    /// The replica need not be running. If it is, it accepts no requests after its removal: stop its process yourself.
+    /// The cell rejects the removal of the leader (see `omega member transfer`) and of the last voter, and any removal
+    /// after which the leader could not reach a majority of the remaining voters.
     #[command(after_help = "Example:\n  omega member remove 3")]
     Remove(ReplicaArgs),
     /// Transfer the leadership to another voter.
@@ -57,8 +57,8 @@ pub(crate) struct AddArgs {
     /// Id of the new replica, such as 4 or r4. It must be higher than all ids that the cell has had.
     #[arg(value_name = "REPLICA", value_parser = replica)]
     replica: u64,
-    /// Address at which the other replicas reach the new one (its --peer-listen) [default: its address in their
-    /// --peers].
+    /// Address at which the other replicas reach the --peer-listen address of the new one [default: the new one's
+    /// address in the other replicas' --peers].
     #[arg(value_name = "HOST:PORT")]
     address: Option<String>,
     #[command(flatten)]

@@ -83,7 +83,7 @@ fn named(kind: &'static str) -> impl FnOnce(Arg) -> Arg {
 pub(crate) struct CallArgs {
     #[command(flatten)]
     cell: CellArgs,
-    /// Maximum time for each request, at most 60s; the replicas are tried in turn until then.
+    /// Timeout of each request, 60s or less. It covers the attempts at all replicas, which are tried in turn.
     #[arg(long, env = "OMEGA_TIMEOUT", value_name = "TIME", default_value = "10s",
           value_parser = amount::timeout)]
     timeout: Duration,

@@ -45,15 +45,15 @@ pub(crate) struct SetArgs {
     /// Name of the calendar.
     #[arg(value_name = "NAME")]
     name: String,
-    /// Limit batch tasks on machines with this label. May be repeated: a machine must have all the labels. With
-    /// --machine, it must also be one of those.
+    /// Limit batch tasks on machines with this label. May be repeated: a machine must have all the labels. If --machine
+    /// is also given, the machine must be one of those that --machine names.
     #[arg(long = "label", value_name = "KEY=VALUE", value_parser = pairs::label)]
     labels: Vec<(String, String)>,
     /// Limit batch tasks on this machine. May be repeated.
     #[arg(long = "machine", id = "machines_named", value_name = "NAME")]
     machines: Vec<String>,
-    /// Start and end of a daily peak in UTC, and the maximum share of batch tasks in each resource kind, in percent of
-    /// a machine: 08:00-20:00,cpu=30,memory=50. May be repeated.
+    /// Start and end of a daily peak in UTC and, for each resource kind, the maximum percentage of a machine's capacity
+    /// that batch tasks may claim: 08:00-20:00,cpu=30,memory=50. May be repeated.
     #[arg(long = "peak", value_name = "FROM-UNTIL,KIND=PERCENT,...", required = true, value_parser = span)]
     peaks: Vec<Span>,
     #[command(flatten)]

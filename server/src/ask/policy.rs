@@ -54,8 +54,9 @@ pub(crate) struct SetArgs {
     /// Remove the limit of evictions.
     #[arg(long, conflicts_with = "evictions")]
     any_evictions: bool,
-    /// Maximum overcommit of a resource kind, in percent of the capacity, such as cpu=200. May be repeated. The given
-    /// maxima replace all maxima of the present policy.
+    /// Maximum overcommit of a resource kind on each machine: what tasks may claim in total, in percent of the
+    /// machine's capacity. cpu=200 is twice the capacity. May be repeated. The given maxima replace all maxima of the
+    /// present policy.
     #[arg(long, value_name = "KIND=PERCENT", value_parser = overcommit)]
     overcommit: Vec<(String, u32)>,
     /// Forbid overcommit of all kinds.

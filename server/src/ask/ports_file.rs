@@ -30,7 +30,7 @@ pub(super) struct PortFile {
     protocol: ProtocolFile,
     /// Address of the port; every address of the machine if absent.
     address: Option<String>,
-    /// Name of the port, for the variable OMEGA_PORT_NAME of the task's program.
+    /// Name of the port, such as http: the task's program then finds the number in the variable OMEGA_PORT_HTTP.
     name: Option<String>,
 }
 

@@ -20,24 +20,25 @@ pub(crate) enum QuotaCommand {
     /// Limit the resources that a tenant's placed tasks may claim together. Resource kinds that are not given are
     /// unlimited.
     ///
-    /// Tasks beyond the limit stay pending. Tasks that are already placed stay. To limit instead what a tenant's jobs
-    /// may request, placed or not, use `omega quota admit`.
+    /// Tasks beyond the limit stay pending. Tasks that are already placed stay. To limit what a tenant's jobs, placed
+    /// or not, may request, use `omega quota admit` instead.
     #[command(after_help = "Example:\n  omega quota set team-a --cpu 100 --memory 1TiB")]
     Set(Box<SetArgs>),
-    /// Set a tenant's guarantee, parent, weight and tasks per machine.
+    /// Set a tenant's guarantee, parent, weight and maximum number of tasks per machine.
     ///
-    /// The amounts are the guarantee: resources that the tenant can reclaim from others. Settings that are not given
-    /// return to their defaults: no guarantee, no parent, weight 1, any number of tasks per machine.
+    /// The guarantee is given by --cpu, --memory, --disk, --gpu and --amount: resources that the tenant can reclaim
+    /// from others. Settings that are not given return to their defaults: no guarantee, no parent, weight 1, any number
+    /// of tasks per machine.
     #[command(after_help = "Example:\n  omega quota guarantee team-a --parent research --cpu 60 \
         --weight 3")]
     Guarantee(Box<GuaranteeArgs>),
-    /// Limit the resources that a tenant's unfinished jobs may request together, placed or not.
+    /// Limit the resources that a tenant's unfinished jobs, placed or not, may request together.
     ///
     /// Jobs beyond this request limit are rejected at submission. Resource kinds that are not given are unlimited.
     /// Without amounts, the request limit is removed.
     #[command(after_help = "Example:\n  omega quota admit team-a --cpu 2000 --memory 4TiB")]
     Admit(Box<SetArgs>),
-    /// Remove the limit that `omega quota set` has set. The guarantee and the request limit stay.
+    /// Remove the limit that `omega quota set` has set. The guarantee and the limit of `omega quota admit` stay.
     #[command(after_help = "Example:\n  omega quota clear team-a")]
     Clear(ClearArgs),
 }
@@ -73,7 +74,7 @@ pub(crate) struct GuaranteeArgs {
     /// Parent tenant. Its limits apply to all tenants below it together [default: none].
     #[arg(long, value_name = "TENANT")]
     parent: Option<String>,
-    /// Share of the tenant, relative to the weights of tenants with the same parent.
+    /// Weight of the tenant's share of the resources, relative to tenants with the same parent.
     #[arg(long, value_name = "N", default_value_t = 1,
         value_parser = clap::value_parser!(u32).range(1..=i64::from(TENANT_WEIGHT_MAX)))]
     weight: u32,

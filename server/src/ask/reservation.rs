@@ -42,8 +42,8 @@ pub(crate) struct CreateArgs {
     /// Name of the reservation.
     #[arg(value_name = "NAME")]
     name: String,
-    /// Reserve machines with this label. May be repeated: a machine must have all the labels. With --machine, it must
-    /// also be one of those.
+    /// Reserve machines with this label. May be repeated: a machine must have all the labels. If --machine is also
+    /// given, the machine must be one of those that --machine names.
     #[arg(long = "label", value_name = "KEY=VALUE", value_parser = pairs::label)]
     labels: Vec<(String, String)>,
     /// Reserve this machine. May be repeated.

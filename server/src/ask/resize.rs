@@ -26,7 +26,7 @@ pub(crate) struct ResizeArgs {
     task: (String, u32),
     #[command(flatten)]
     amounts: AmountArgs,
-    /// Scheduler name under which the transaction is committed; no process may own this name.
+    /// Scheduler name under which the change is committed. It must be a name that no scheduler process owns.
     #[arg(long = "as", value_name = "NAME", default_value = "by-hand")]
     name: String,
     #[command(flatten)]
@@ -107,5 +107,5 @@ fn held(caller: &Caller, id: TaskId) -> Result<Amounts, AskError> {
     let job =
         Job::try_from(named_job::find(caller, by_id())?.job.ok_or(Malformed::Missing("job"))?)?;
     let group = job.groups.into_iter().find(|group| *group.name == *told.group);
-    Ok(group.map(|group| group.request).unwrap_or_default())
+    Ok(group.map(|group| group.request.clone()).unwrap_or_default())
 }

@@ -24,7 +24,7 @@ pub(crate) enum ResourceCommand {
 /// Resource and amount.
 #[derive(Debug, Args)]
 pub(crate) struct SetArgs {
-    /// Resource kind of the cell, such as one of `omega serve --kinds`.
+    /// Resource kind of the cell, for example one that `omega serve --kinds` defines.
     #[arg(value_name = "KIND")]
     kind: String,
     /// Total amount in the cell; 0 for none.

@@ -35,7 +35,7 @@ pub(crate) enum TxnCommand {
     /// List the results of past transactions, newest first.
     #[command(after_help = "Example:\n  omega txn list --scheduler default-0 --limit 20")]
     List(ListArgs),
-    /// Show the result of one transaction, which `omega txn list` lists.
+    /// Show the result of one of the transactions that `omega txn list` prints.
     #[command(after_help = "Example:\n  omega txn get default-0:17")]
     Get(GetArgs),
     /// Commit a transaction from a file, for example to move a task to another machine.
@@ -78,7 +78,7 @@ pub(crate) struct CommitArgs {
     /// File with the transaction (TOML or JSON; docs/cli.md describes the fields). `-` is standard input.
     #[arg(long, short, value_name = "FILE")]
     file: PathBuf,
-    /// Scheduler name under which the transaction is committed; no process may own this name.
+    /// Scheduler name under which the transaction is committed. It must be a name that no scheduler process owns.
     #[arg(long = "as", value_name = "NAME", default_value = "by-hand")]
     name: String,
     /// Number of the transaction. If the command is repeated with the same number and file, nothing changes, and the

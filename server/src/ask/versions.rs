@@ -16,8 +16,8 @@ pub(crate) struct RollbackArgs {
     /// Name of the service.
     #[arg(value_name = "NAME")]
     name: String,
-    /// Version to return to, as `omega job versions` prints it [default: the latest one that differs and was not rolled
-    /// back].
+    /// Version to return to, as `omega job versions` prints it [default: the latest version that differs from the
+    /// current one and was not rolled back].
     #[arg(long, value_name = "VERSION")]
     to: Option<u32>,
     #[command(flatten)]

@@ -23,7 +23,7 @@ pub(crate) struct WatchArgs {
     /// Name of the job.
     #[arg(value_name = "NAME")]
     name: String,
-    /// State of all tasks at which the command ends.
+    /// End when all tasks have reached this state.
     #[arg(long, value_enum, value_name = "WHEN", default_value_t = Until::Ended)]
     until: Until,
     #[command(flatten)]

@@ -36,7 +36,7 @@ pub(crate) struct AtArgs {
     /// Explain with the profiles of this file [default: the ready-made profiles].
     #[arg(long, value_name = "FILE.toml", requires = "explain")]
     profile: Option<PathBuf>,
-    /// Include entries at the end that are not known to be committed.
+    /// Include log entries at the end that are not known to be committed.
     #[arg(long)]
     all: bool,
 }

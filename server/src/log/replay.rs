@@ -21,7 +21,7 @@ pub(crate) struct ReplayArgs {
     /// Check the cell after every N versions, and not only at the end.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     audit_every: Option<u64>,
-    /// Include entries at the end that are not known to be committed.
+    /// Include log entries at the end that are not known to be committed.
     #[arg(long)]
     all: bool,
 }

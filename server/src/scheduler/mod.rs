@@ -53,15 +53,15 @@ pub(crate) struct SchedulerArgs {
     #[arg(long, value_name = "N", default_value_t = 1, allow_negative_numbers = true,
           value_parser = clap::value_parser!(u32).range(1..=64))]
     workers: u32,
-    /// File with the profile of this name; docs/profiles.md describes it [default: the ready-made profile].
+    /// File that contains a profile with the scheduler's name; docs/profiles.md describes it [default: the ready-made
+    /// profile of batch jobs].
     #[arg(long, value_name = "FILE.toml")]
     profile: Option<PathBuf>,
-    /// Time, at most 1s, for which an idle scheduler keeps a transaction open, so that jobs that arrive soon share one
-    /// commit.
+    /// Time, at most 1s, for which a scheduler without other work delays a commit, so that jobs that arrive meanwhile
+    /// share it.
     #[arg(long, value_name = "TIME", default_value = "0ms", value_parser = crate::run::hold)]
     hold: Duration,
-    /// If another process owns the name, wait until the name is free, and then take over. Without this option, the
-    /// command then fails.
+    /// If another process owns the name, wait until the name is free and take it over, instead of failing.
     #[arg(long)]
     standby: bool,
     /// Duration of the lease on the name, from 1s to 60s. A standby takes over if the lease is not renewed in that

@@ -27,7 +27,8 @@ pub(crate) enum CellError {
     /// The folder has no replica yet. Choose `--bootstrap` or `--join`.
     #[error(
         "{}: this folder contains no replica yet: for a new cell, start all its replicas once \
-         with --bootstrap; to join a running cell, also after the loss of a disk, start this replica with --join and an id that was never used", .0.display()
+         with --bootstrap; to join a running cell, or to replace a replica whose disk was lost, \
+         start this replica with --join and an id that was never used", .0.display()
     )]
     NoReplica(PathBuf),
     /// The underlying error.

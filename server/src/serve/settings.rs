@@ -50,7 +50,7 @@ pub(crate) struct Given {
     #[serde(default, deserialize_with = "resolved_in_file")]
     listen: Option<SocketAddr>,
     /// Address at which agents and schedulers connect to this replica while it leads [default: that of --listen; if
-    /// --listen is every address of the host, the host in --peers].
+    /// --listen has the host 0.0.0.0 or ::, the port of --listen on this replica's host in --peers].
     #[arg(long, help_heading = LISTENERS, env = "OMEGA_ADVERTISE", value_name = "HOST:PORT", value_parser = address)]
     #[serde(default, deserialize_with = "address_in_file")]
     advertise: Option<String>,
@@ -62,7 +62,7 @@ pub(crate) struct Given {
     /// Name of the cell, which must be the same for all its replicas; not needed for a single replica.
     #[arg(long, help_heading = REPLICAS, env = "OMEGA_CELL_NAME", value_name = "NAME")]
     cell_name: Option<String>,
-    /// Number of times the cell was restored from a backup, which must be the same for all its replicas [default: 0].
+    /// Number of times the cell was restored from a backup. All its replicas must have the same number [default: 0].
     #[arg(long, help_heading = REPLICAS, env = "OMEGA_CELL_GENERATION", value_name = "N")]
     cell_generation: Option<u32>,
     /// Id of this replica, such as 1, if the cell has several.
@@ -113,7 +113,7 @@ pub(crate) struct Given {
     /// Maximum number of machines marked unreachable in a second [default: 10].
     #[arg(long, help_heading = MACHINES, env = "OMEGA_EVICTION_RATE", value_name = "N")]
     eviction_rate: Option<NonZeroU32>,
-    /// Milliseconds from which a commit counts as slow, and is logged with its stages [default: 500].
+    /// Log commits that take this number of milliseconds or longer, with the time of each stage [default: 500].
     #[arg(long, help_heading = EVENTS, env = "OMEGA_SLOW_COMMIT", value_name = "MS")]
     slow_commit: Option<u32>,
     /// Level of log events on standard error: error, warn, info, debug or trace. Modules may have their own levels:
@@ -327,14 +327,14 @@ pub(crate) enum SettingsError {
     },
     /// Both a cell in memory and a folder or replicas are given. Choose one.
     #[error(
-        "a cell in memory has no folder and no replicas: leave out --memory, or the settings of \
-         folder and replicas"
+        "a cell in memory has no folder and no replicas: leave out --memory, or leave out --dir, \
+         --replica and --peers"
     )]
     MemoryAndMore,
     /// No storage for the cell is given. Give a folder, or choose a cell in memory.
     #[error(
-        "the cell has no place: give --dir DIR to keep it in a folder, or --memory to lose it \
-         when the process ends"
+        "--dir is missing: give --dir DIR to keep the cell in a folder, or --memory to keep it in \
+         memory until the process ends"
     )]
     NoPlace,
     /// A setting of a cell with several replicas is missing. Add it.

@@ -275,7 +275,7 @@ fn files_of_settings_are_read_as_people_write_them_or_told_with_the_line() {
         assert_eq!(said.code, Some(0), "{good:?}: {}", said.stderr);
     }
     let wrong = [
-        ("", "give --dir DIR to keep it in a folder"),
+        ("", "give --dir DIR to keep the cell in a folder"),
         ("dir = \"x\"\ndir = \"y\"\n", "line 2: duplicate key"),
         ("dir = \"x\"\nreplica = -1\n", "line 2: "),
         ("dir = \"x\"\nmachine-timeout = 0\n", "line 2: "),

@@ -500,8 +500,8 @@ fn what_is_wrong_is_told_in_one_line_before_anything_is_sent() {
         ("job list web", "(for one of them: omega job get web)"),
         ("job resize web --count 8", "(COUNT has no flag: omega job resize [NAME] [COUNT])"),
         ("get jobs", "(the object comes before the verb: omega job get)"),
-        ("run --cell 127.0.0.1:1", "--cell is only for `omega rebalance`"),
-        ("explain --cell 127.0.0.1:1", "name a job of the cell"),
+        ("run --cell 127.0.0.1:1", "--cell without --trace is only for `omega rebalance`"),
+        ("explain --cell 127.0.0.1:1", "give the name of one job"),
     ];
     for (line, expected) in cases {
         let said = cell.fails(2, line);

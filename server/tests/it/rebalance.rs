@@ -193,7 +193,7 @@ fn bad_input_ends_with_one_line() {
         (&["--objectives", "both.toml"], "both.toml: pair: give either percent, or want and per"),
         (&["--objectives", "want.toml"], "want.toml: pair.want: \"2x\" has an unknown unit"),
         (&["--objectives", "level.toml"], "machines.safety: is 1001; give at most 1000"),
-        (&["--objectives", "bent.toml"], "bent.toml: load.points: the line to point 3 is less"),
+        (&["--objectives", "bent.toml"], "bent.toml: load.points: the line to point 3 must be"),
         (&["--objectives", "dear.toml"], "dear.toml: move.cost: is 10001; give at most 10000"),
         (&["--objectives", "table.toml"], "between.csv:3: from: this pair has two costs"),
         (&["--objectives", "points.toml"], "demand.percent: of \"web\" has 0 points; give it 1 to"),

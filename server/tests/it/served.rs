@@ -341,7 +341,7 @@ fn bad_settings_are_told_before_anything_starts() {
         ("zero.toml", "dir = \"x\"\n[limits]\ncalls = 0\n"),
     ]);
     let cases = [
-        (vec!["serve"], "give --dir DIR to keep it in a folder"),
+        (vec!["serve"], "give --dir DIR to keep the cell in a folder"),
         (vec!["serve", "--memory", "--dir=x"], "leave out --memory"),
         (vec!["serve", "--config=none.toml"], "none.toml"),
         (vec!["serve", "--config=unknown.toml"], "line 3: unknown field `lissten`"),

@@ -60,7 +60,7 @@ pub enum HistoryError {
         oldest: Version,
     },
     /// The log does not reach this version. Request an earlier version, inspect a replica that is further ahead, or
-    /// include entries that are not known to be committed.
+    /// include log entries that are not known to be committed.
     #[error(
         "version {wanted} does not exist yet: after entry {last}, the last one, the cell is \
          at version {newest}"

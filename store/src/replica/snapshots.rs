@@ -208,7 +208,7 @@ impl Replica {
         } else {
             self.refuse(
                 message,
-                MessageError::Malformed("its snapshot differs from the received one"),
+                MessageError::Malformed("it offers another snapshot than this replica received"),
             )
         }
     }

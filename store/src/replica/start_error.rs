@@ -59,7 +59,9 @@ pub enum StartError {
     /// To continue without the write, set [`TornTail::Forgive`](super::TornTail::Forgive).
     #[error(
         "{}: the log ends at entry {last}, but entries up to {promised} may have been \
-         acknowledged: a loss of power interrupted their write, or they were damaged later, and no other replica has a copy: start with --accept-torn-log to continue without them", path.display()
+         acknowledged: either a loss of power interrupted their write, or they were written and \
+         damaged later; no other replica has a copy, so start with --accept-torn-log to give up \
+         these entries", path.display()
     )]
     TornTail {
         /// Path of the folder.

@@ -1,5 +1,6 @@
 //! Errors of snapshots, with one enum per operation.
 
+use super::write::PART_BYTES_MAX;
 use super::{FORMAT, MEMBERSHIP_BYTES_MAX};
 use crate::CellId;
 use crate::codec::CodecError;
@@ -21,10 +22,13 @@ pub enum SaveError {
          the replicas shorter addresses"
     )]
     Membership(usize),
-    /// A machine or job is larger than any command may be. Remove it.
-    #[error("a machine or job has {bytes} bytes, more than a command can contain: remove it")]
+    /// An object of the cell, such as a machine or job, is too large for a snapshot. Remove the largest one.
+    #[error(
+        "an object of the cell, such as a machine or job, has {bytes} bytes, but at most \
+         {PART_BYTES_MAX} are allowed: remove the largest machine or job"
+    )]
     TooLarge {
-        /// Size of the machine or job in bytes.
+        /// Size of the object in bytes.
         bytes: usize,
     },
     /// The state belongs to another cell than the folder, which is a defect of the program.
@@ -137,8 +141,8 @@ pub enum LoadError {
     },
     /// The file's name and its header contain different positions.
     #[error(
-        "{} is the snapshot at entry {} of term {}, which is not in its name: give the file its \
-         original name",
+        "{} contains the snapshot at entry {} of term {}, but the name of the file says otherwise: \
+         give the file its original name",
         path.display(), found.index, found.term
     )]
     OtherPosition {

@@ -34,8 +34,8 @@ pub struct CapacityArgs {
     /// Largest load to try, as a multiple of the load of the input.
     #[arg(long, value_name = "TIMES", default_value = "10", value_parser = thousandths)]
     load_most: u64,
-    /// Precision of the answer, as a share of it. The search ends when it has a size that meets the objectives, and one
-    /// at most this far from it that does not. 0 means one machine, or a thousandth of the load.
+    /// Precision of the answer, as a share of the answer. The search ends when a value that meets the objectives and a
+    /// value that misses them are at most this far apart. 0 means one machine, or a thousandth of the load.
     #[arg(long, value_name = "SHARE", default_value = "1%", value_parser = share)]
     precision: f64,
     /// Folder for a report with plots: report.html, report.md, and each plot as SVG and PNG [default: no report].

@@ -38,8 +38,9 @@ pub struct FgdArgs {
     /// Place each task on a random one of the K best machines, as concurrent schedulers do to avoid conflicts
     #[arg(long, value_name = "K", default_value = "1")]
     among: NonZeroUsize,
-    /// End with exit code 1 if a mean differs from the published mean by more than the tolerance, or if no mean was
-    /// published for a list and policy that are compared
+    /// End with exit code 1 if a mean differs from the published mean by more than 0.5 percentage points (random and
+    /// best-fit) or 1 percentage point (other policies), or if no mean was published for a list and policy that are
+    /// compared
     #[arg(long)]
     check: bool,
     /// Output format

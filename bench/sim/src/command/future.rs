@@ -49,7 +49,7 @@ struct ChangeArgs {
     #[arg(long, value_name = "NAME")]
     remove: Vec<String>,
     /// Load after the change, as a multiple of the present load. Below 1, some jobs are left out; above 1, copies of
-    /// some jobs arrive within five minutes [default: 1].
+    /// some jobs arrive in the first five minutes [default: 1].
     #[arg(long, value_name = "TIMES", value_parser = thousandths)]
     load: Option<u64>,
     /// Architecture after the change [default: that of --arch].

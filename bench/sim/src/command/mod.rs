@@ -31,7 +31,7 @@ pub enum SimCommand {
     /// At least one objective is required. Give at most one input: --trace, --cluster, or --machines with --jobs.
     /// Without an input, Omega generates a synthetic cell and jobs for it.
     Capacity(Box<capacity::CapacityArgs>),
-    /// Reproduce the runs of the published simulator, and compare the results row by row.
+    /// Reproduce published runs of the Omega paper's simulator, and compare the results row by row.
     ///
     /// The exit code is 0 if all rows are equal, 1 if one differs, and 2 if an input is invalid.
     Compat(compat::CompatArgs),
@@ -46,11 +46,11 @@ pub enum SimCommand {
     Run(Box<run::RunArgs>),
     /// Replay a log in the Standard Workload Format with the classic policies of batch queues.
     Swf(swf::SwfArgs),
-    /// Run the simulator with every combination of the values in a file.
+    /// Run the simulator with every combination of the values in a file. Each combination is called a point.
     Sweep(sweep::SweepArgs),
     /// Simulate two futures of a cell from its backup or a stopped replica: one unchanged, one with a change.
     ///
-    /// At least one change is required: --profile, or one of the options below `Changes`.
+    /// At least one of the options below `Changes` is required.
     WhatIf(Box<WhatIfArgs>),
     /// Run placement policies for tasks that share GPUs, and compare the results with published figures.
     ///

@@ -20,7 +20,7 @@ pub struct PaperArgs {
     /// Folder for the report, created if missing: report.html, report.md, and each plot as SVG and PNG.
     #[arg(long, value_name = "DIR", default_value = "paper")]
     out: PathBuf,
-    /// Folder with the job lists of the published simulator [default: lists are generated].
+    /// Folder with the job lists of the Omega paper's simulator [default: lists are generated].
     #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
     /// Folder of Google's trace of May 2011, which fig13 needs. Without it, `all` leaves out fig13.

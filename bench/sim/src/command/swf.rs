@@ -36,7 +36,7 @@ pub struct SwfArgs {
     /// Only for --policy omega: number of jobs whose starts are planned; 0 disables backfill
     #[arg(long, value_name = "N", default_value_t = 1)]
     depth: u16,
-    /// Only for --policy omega: processors of each machine, a divisor of the number of processors
+    /// Only for --policy omega: processors of each machine; must divide the number of processors in all
     #[arg(long, value_name = "N", default_value = "1")]
     cores: NonZeroU64,
     /// Number of processors in all [default: MaxProcs in the header of the log, or MaxNodes without it]

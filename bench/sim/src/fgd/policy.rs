@@ -16,7 +16,7 @@ const DEVICES_MILLI_MAX: i64 = 8_000;
 pub enum Policy {
     /// Random machine and GPU where the task fits
     Random,
-    /// Machine whose free amounts are least like the request, by their dot product
+    /// Machine with the smallest dot product of its free amounts and the request
     DotProd,
     /// Machine whose tasks request the same number of GPUs as this task
     GpuClustering,

@@ -52,7 +52,8 @@ pub enum Ties {
     Started,
     /// The job that was submitted first
     Submitted,
-    /// All of them together, even if the first few free enough processors; leaves the most processors for backfill
+    /// All at once, even if fewer would release enough processors for the first job of the queue; leaves the most
+    /// processors for backfill
     Together,
 }
 

@@ -19,10 +19,10 @@ pub enum TraceCommand {
     /// Give at most one input: --trace, --cluster, or --machines with --jobs. Without an input, the synthetic workload
     /// is described.
     Info(InfoArgs),
-    /// Generate a longer or larger trace with the distributions of an existing one.
+    /// Generate a longer or larger trace with the distributions of an example.
     ///
-    /// Give at most one input: --trace, --cluster, or --machines with --jobs. Without an input, the synthetic workload
-    /// is the example.
+    /// Give at most one input as the example: --trace, --cluster, or --machines with --jobs. Without an input, the
+    /// example is the synthetic workload.
     Synth(SynthArgs),
 }
 

@@ -445,7 +445,8 @@ fn tenants(tenants: HashMap<Text, TenantInfo>) -> TenantsInfo {
 impl RulesInfo {
     fn add(&mut self, arrival: &Arrival) {
         let groups = &arrival.job.groups;
-        let any = |has: &dyn Fn(&TaskGroup) -> bool| u64::from(groups.iter().any(has));
+        let any =
+            |has: &dyn Fn(&TaskGroup) -> bool| u64::from(groups.iter().any(|group| has(group)));
         self.gangs += u64::from(arrival.job.gang_min.is_some());
         self.machines += any(&|group| {
             let rules = &group.rules;

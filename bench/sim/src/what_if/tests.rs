@@ -34,8 +34,8 @@ fn job(cell: &mut Cell, job: Job, on: &[Option<&str>]) -> JobId {
     id
 }
 
-fn tasks(count: u32) -> TaskGroup {
-    TaskGroup::new(count, Amounts::new([2000, 1 << 30]))
+fn tasks(count: u32) -> omega_core::TaskGroup {
+    omega_core::TaskGroup::new(count, Amounts::new([2000, 1 << 30]))
 }
 
 fn service(name: &str, count: u32) -> Job {

@@ -120,8 +120,8 @@ fn a_bad_file_is_told_in_one_line() {
         ("[sweep]\nspeed = 3\n", "file.toml:2: unknown field `speed`"),
         (
             "[sweep]\nseed = []\n",
-            "file.toml: [sweep]: a list is empty, so the sweep has no \
-             points: give each list at least one value",
+            "file.toml: seed: has an empty list, so the sweep has no points: list at least one \
+             value",
         ),
         ("[sweep]\nbatch = 0\n", "file.toml: batch: must be at least 1"),
         ("[sweep]\nt_job_batch = [1, -1]\n", "file.toml: t_job_batch: must be a number of seconds"),

@@ -228,8 +228,8 @@ pub enum OfferError {
     /// The offer was withdrawn (an event reported this), or has already been answered. Remove it from the answer.
     #[error("offer {0} is no longer open, because it was withdrawn or answered: leave it out")]
     NotOut(OfferId),
-    /// The offer was made to another framework.
-    #[error("offer {0} belongs to another framework: name only offers to this framework")]
+    /// The offer was made to another framework. Use only offers made to this one.
+    #[error("offer {0} belongs to another framework: use only offers made to this framework")]
     Foreign(OfferId),
     /// The offer is named twice.
     #[error("offer {0} is named twice: name it once")]
@@ -242,9 +242,11 @@ pub enum AcceptError {
     /// A named offer cannot be used.
     #[error(transparent)]
     Offer(#[from] OfferError),
-    /// The task belongs to no job that names the framework's tenant, and the frontend as its scheduler.
+    /// The task is in no job of the framework's tenant that names the frontend as its scheduler. Remove it from the
+    /// acceptance.
     #[error(
-        "there is no task {0} among the jobs of this framework's tenant and this frontend: leave it out"
+        "task {0} is in no job of this framework's tenant that names this frontend as its \
+         scheduler: leave it out"
     )]
     UnknownTask(TaskId),
     /// The task has a machine, has been launched already, or has ended. Remove it from the acceptance.
@@ -289,7 +291,10 @@ pub enum AcceptError {
         machine: MachineId,
     },
     /// The cell's checks forbid the task on this machine. Launch the task on another machine.
-    #[error("task {task} may not run on that machine ({reason:?}): launch it on another one")]
+    #[error(
+        "task {task} cannot run on the machine chosen for it ({reason:?}): launch it on another \
+         machine"
+    )]
     Judged {
         /// Id of the task.
         task: TaskId,
@@ -297,7 +302,10 @@ pub enum AcceptError {
         reason: Reason,
     },
     /// The tasks do not fit into the open transaction. Call `step` first, or launch fewer tasks.
-    #[error("{tasks} more tasks do not fit into one transaction: call step first, or launch fewer")]
+    #[error(
+        "{tasks} more tasks do not fit into the open transaction: call `step` first, or launch \
+         fewer tasks"
+    )]
     TooMany {
         /// Number of tasks to launch.
         tasks: usize,

@@ -170,7 +170,7 @@ pub enum JoinError {
     /// The frontend has no job of this name: submit it with the frontend's name as its scheduler, then call `step`.
     #[error(
         "this frontend has no job {0:?}: submit the job with the frontend's name as its \
-         scheduler, then call step"
+         scheduler, then call `step`"
     )]
     UnknownJob(Text),
     /// The job has already joined: continue with heartbeats.

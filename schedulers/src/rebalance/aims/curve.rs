@@ -40,8 +40,8 @@ pub enum CurveError {
     /// The line to the point is less steep than the line before it. Remove the previous point, or raise the cost of
     /// this point.
     #[error(
-        "the line to point {0} is less steep than the line before it, but must not be: remove the previous point, or \
-         raise the cost of point {0}"
+        "the line to point {0} must be at least as steep as the line before it: remove the \
+         previous point, or raise the cost of point {0}"
     )]
     NotConvex(usize),
 }

@@ -79,8 +79,8 @@ pub struct Machine {
     /// number of accelerator devices, each of 1000 thousandths
     #[prost(uint32, tag = "7")]
     pub devices: u32,
-    /// Number of cores of each NUMA node that tasks may have exclusively. They are also part of the machine's `cpu`. At
-    /// most 8 nodes.
+    /// For each NUMA node, the number of cores that tasks may use exclusively. They are also part of the machine's
+    /// `cpu`. At most 8 nodes.
     #[prost(uint32, repeated, tag = "8")]
     pub numa: ::prost::alloc::vec::Vec<u32>,
     /// from which the cell chooses ports for tasks; absent: 20000 to 31999

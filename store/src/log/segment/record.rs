@@ -47,7 +47,7 @@ pub enum Damage {
     #[error("the record does not match its checksum")]
     Checksum,
     /// The record is intact, but has this number and not the expected one.
-    #[error("record {0} is in the place of this one")]
+    #[error("the record has the number {0} and not the expected one")]
     Number(u64),
     /// The record is intact, but does not follow from the state of the log.
     #[error("the record does not continue the records before it")]
