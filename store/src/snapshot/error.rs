@@ -1,7 +1,6 @@
 //! Errors of snapshots, with one enum per operation.
 
-use super::write::PART_BYTES_MAX;
-use super::{FORMAT, MEMBERSHIP_BYTES_MAX};
+use super::{FORMAT, MEMBERSHIP_BYTES_MAX, PART_BYTES_MAX};
 use crate::CellId;
 use crate::codec::CodecError;
 use crate::log::Position;

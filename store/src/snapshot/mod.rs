@@ -52,12 +52,16 @@ pub use transfer::{Incoming, Offer, Outgoing, Piece, Taken};
 use crate::CellId;
 use crate::log::Position;
 use bytes::Bytes;
+use omega_core::limits::COMMAND_BYTES_MAX;
 
 /// The format that this program writes.
 pub const FORMAT: u32 = 1;
 
 /// Maximum bytes of a membership, enough for more replicas than a cell may have.
 pub const MEMBERSHIP_BYTES_MAX: usize = 64 << 10;
+
+/// Maximum bytes of a part of the file. A command has far less, even with the data that the cell adds.
+const PART_BYTES_MAX: usize = 2 * COMMAND_BYTES_MAX;
 
 /// Number of snapshots that are kept: the newest one, and another in case the newest is damaged.
 pub const KEPT: usize = 2;

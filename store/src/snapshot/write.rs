@@ -1,17 +1,14 @@
 //! Writing a snapshot: parts into blocks, blocks into chunks, chunks into a file.
 
+use super::PART_BYTES_MAX;
 use super::error::is_full;
 use super::header::{CHUNK, FRAME, Header, chunk_checksum, salt};
 use crate::codec;
-use omega_core::limits::COMMAND_BYTES_MAX;
 use std::io;
 use xxhash_rust::xxh3::Xxh3;
 
 /// Size at which a block ends. It is so large that the size of its frame does not matter.
 const BLOCK: usize = 64 << 10;
-
-/// Maximum bytes of a part. A command has far less, even with the data that the cell adds.
-pub(super) const PART_BYTES_MAX: usize = 2 * COMMAND_BYTES_MAX;
 
 /// Maximum bytes of a block, including the part that ends it.
 pub(super) const BLOCK_BYTES_MAX: usize = BLOCK + PART_BYTES_MAX;
