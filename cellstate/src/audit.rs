@@ -45,7 +45,10 @@ pub enum AuditError {
     #[error("machine {0}: its free exclusive cores differ from a recount")]
     Cores(MachineId),
     /// The ports of the machine's tasks differ from a recount, or a task has other ports than its group requests.
-    #[error("machine {0}: the ports of its tasks differ from a recount")]
+    #[error(
+        "machine {0}: its recorded ports differ from a recount of its tasks' ports, or a task has \
+         other ports than its group requests"
+    )]
     Ports(MachineId),
     /// The sum of the demand profiles of the machine's tasks differs from a recount.
     #[error("machine {0}: the sum of its demand profiles differs from a recount")]

@@ -67,8 +67,8 @@ impl Cell {
         self.count_tasks(&tasks, id.row(), -1);
         self.facts.set_machine(id.row(), Some(Arc::new(machine)));
         self.count_tasks(&tasks, id.row(), 1);
-        // Logged for views that have counted a claim of their own in the old domain: the cell counts this claim in the
-        // new domain.
+        // A view may have counted a claim of its own in the old domain, while the cell counts it in the new domain. The
+        // view corrects its counters by these log entries.
         self.log.extend(left.into_iter().map(|(id, domain)| Change::Count(id, domain)));
         self.log.push(Change::Machine(id.slot));
         self.touch(id.row());

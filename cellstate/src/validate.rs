@@ -180,7 +180,7 @@ pub(crate) fn peaks(calendar: &PeakCalendar, kinds: &Kinds) -> Result<(), Reject
             return bad("has a peak beyond the end of the day: its times must be from 0 h to 24 h");
         }
         if from_ms == until_ms {
-            return bad("has an empty peak: for the whole day, use 0 h to 24 h");
+            return bad("has an empty peak, with equal times: for the whole day, use 0 h to 24 h");
         }
         if batch_max.is_empty() {
             return bad(
@@ -402,8 +402,8 @@ fn task_rule(group: &TaskGroup, rule: &TaskRule) -> Result<(), Rejection> {
             bad("has max_colocated 0: must be at least 1; use anti_affinity to allow no other task")
         }
         TaskRule::RuntimeAffinity(near) if near.tasks == TaskSelector::SameGroup => bad(
-            "has a runtime affinity to its own tasks, so its first task could never be placed: \
-             use affinity instead",
+            "has runtime_affinity to its own tasks, so its first task could never be placed: use the \
+             rule affinity instead",
         ),
         _ => Ok(()),
     }

@@ -323,8 +323,8 @@ pub enum TransactionError {
     /// The transaction's number is too far above its scheduler's next number. Register again, and continue with the
     /// number in the response.
     #[error(
-        "the number of transaction {0} exceeds its scheduler's next number by {NUMBERS_AHEAD_MAX} \
-         or more: register again, and continue with the number in the response"
+        "transaction {0} is numbered too far ahead, {NUMBERS_AHEAD_MAX} or more above its \
+         scheduler's next number: register again, and continue with the number in the response"
     )]
     NumberAhead(TransactionId),
 }

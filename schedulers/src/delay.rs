@@ -144,7 +144,7 @@ impl Profile {
     }
 }
 
-/// Counters of a scheduler with a [`Delay`]: results of the tasks' preferences.
+/// Counters of a scheduler with a [`Delay`]: whether tasks got preferred machines, and how long jobs waited for them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct WaitFigures {
     /// Tasks that were placed on a machine that they prefer.

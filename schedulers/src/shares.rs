@@ -369,7 +369,7 @@ impl Shares {
         (*parent, (*share, name.clone(), node))
     }
 
-    /// Records in the ancestors of a node that jobs are pending in it.
+    /// Marks a node, in all of its ancestors, as one with pending jobs.
     fn join(&mut self, mut node: NodeId) {
         while node != TOP {
             let (parent, entry) = self.entry(node);
@@ -382,7 +382,7 @@ impl Shares {
         }
     }
 
-    /// Records in the ancestors of a node that no job is pending in it.
+    /// Marks a node, in all of its ancestors, as one without pending jobs.
     fn leave(&mut self, mut node: NodeId) {
         while node != TOP {
             let (parent, entry) = self.entry(node);

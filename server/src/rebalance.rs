@@ -54,8 +54,8 @@ pub(crate) struct RebalanceArgs {
     /// Include log entries of the --from directory that are not known to be committed.
     #[arg(long, help_heading = "Input")]
     all: bool,
-    /// Time at which the cell of a workload is rebalanced [default: start if tasks run at the start, or end if none
-    /// does].
+    /// If the input is a workload: time in the workload at which its cell is rebalanced [default: start if tasks run at
+    /// the start, or end if none does].
     #[arg(long, value_enum, value_name = "MOMENT", help_heading = "Input")]
     at: Option<MomentArg>,
     #[command(flatten)]
@@ -119,7 +119,7 @@ struct PassArgs {
     /// Maximum number of tasks to move.
     #[arg(long, value_name = "N", default_value_t = 1000)]
     moves: u32,
-    /// Maximum number of tasks to move of one job [default: no limit].
+    /// Maximum number of moved tasks of each job [default: no limit].
     #[arg(long, value_name = "N")]
     moves_per_job: Option<u32>,
     /// Maximum number of waves; the moves of a wave may run at the same time.
@@ -132,8 +132,8 @@ struct PassArgs {
     /// Move only tasks of jobs of this kind [default: both kinds].
     #[arg(long, value_enum, value_name = "KIND")]
     only: Option<OnlyArg>,
-    /// Time limit of the search. This option also turns on simulated annealing, which --roadef always uses. Without
-    /// annealing, the search ends as soon as it finds nothing better [default: 30s, or no limit if --steps is given].
+    /// Time limit of the search. Simulated annealing is used only if this option or --roadef is given; otherwise, the
+    /// search ends as soon as it finds nothing better [default: 30s, or no limit if --steps is given].
     #[arg(long, help_heading = SEARCH, value_name = "TIME", value_parser = duration)]
     time: Option<Duration>,
     /// Number of parallel annealing searches, each on a thread [default: one for each processor].

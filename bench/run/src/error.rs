@@ -52,8 +52,8 @@ pub enum RunError {
     /// Lock step was requested for a cell on disks, or for a pace by the wall clock. Their timing would change the
     /// order of commits. Use a cell in memory and another pace, or no lock step.
     #[error(
-        "schedulers can decide in turn (--deterministic) only on a cell in memory and without \
-         --speed: leave out --deterministic, or --dir, --replicas and --speed"
+        "--deterministic is only possible with a cell in memory and without --speed: leave out \
+         --deterministic, or leave out all of --dir, --replicas and --speed"
     )]
     NoLockStep,
     /// The storage of the cell could not be created, does not answer, or is damaged.

@@ -107,7 +107,8 @@ fn a_trace_ten_times_as_long_takes_no_more_memory() {
     println!("trace info: {little} bytes for 20,000 jobs, {much} for 200,000");
     assert!(much < little * 11 / 10 + (1 << 20), "{little} bytes grew to {much}");
 
-    // Rows of a generated trace are written as they are drawn; only the sample of 65,536 rows is in memory.
+    // Each row of a generated trace is written as soon as it is generated. Only a sample of at most 65,536 rows, the
+    // jobs present at the start, is kept in memory.
     let make = |hours: u64| {
         let options = SynthOptions {
             out: dir.path().join(format!("out{hours}")),

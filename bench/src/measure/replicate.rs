@@ -155,7 +155,7 @@ impl Each<'_> {
         }
     }
 
-    /// Measures runs that alternate between replicas and memory.
+    /// Measures runs, in turn with a replicated cell and with a cell in memory.
     fn measure(&self, workers: usize, in_flight: usize) -> (Seen, Figure) {
         let mut load = Load::sampled(self.options.work(TASKS), workers, CLAIMS);
         // A cell in memory answers commits at once, so no transaction is in flight.

@@ -58,7 +58,10 @@ pub enum ImageError {
     )]
     Load(u32),
     /// A job's id is out of order, or not below the next job's id.
-    #[error("job {0} of the image is not in ascending order of ids, or not below the next id")]
+    #[error(
+        "the id of job {0} of the image is not above the previous job's id, or not below the id \
+         of the next new job"
+    )]
     JobOrder(JobId),
     /// A job's tasks do not match its groups.
     #[error("the tasks of job {0} of the image differ from the task counts of the job's groups")]

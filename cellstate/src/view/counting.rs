@@ -71,7 +71,8 @@ impl View {
         Counters { facts, rows, tenants, policies }
     }
 
-    /// Counts a task of a group in a row as placed if `sign` is -1, or as gone if it is 1.
+    /// Counts a task of a group on a machine as placed if `sign` is -1, or as gone if it is 1. The sign is that of the
+    /// change in free amounts.
     pub(super) fn count_group(&mut self, task: GroupOnRow<'_>, sign: i64) {
         let View { groups, indexes, facts, rows, tenants, policies, .. } = self;
         let compiled = groups.get(task.group);

@@ -22,7 +22,7 @@ pub(super) fn plugins() -> [Plugin; 2] {
             let weights = find_all(&args.kinds, kinds)?;
             Ok(LoadAware::new(HalfLife::seconds(args.half_life_seconds), &weights))
         })
-        .about("Prefers machines with less measured use, including claims since the last report."),
+        .about("Prefers machines with less use: the measured use plus claims since the last report."),
     ]
 }
 

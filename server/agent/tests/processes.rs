@@ -62,7 +62,8 @@ fn run(spec: &TaskSpec) -> (Exit, String) {
     let mut restarts = &events[..];
     match events.split_first() {
         Some((first, others)) if *first == Event::Started(spec.id.clone()) => restarts = others,
-        // The poll may have run while the supervisor existed and had not yet failed to start the program.
+        // Without `Started`, the program could not be started. There may be a `Started` even then, if a poll runs
+        // before the supervisor fails to start the program.
         _ => assert!(matches!(exit, Exit::NotStarted(_)), "{events:?}"),
     }
     assert!(restarts.iter().all(|event| matches!(event, Event::Restarted(..))), "{events:?}");

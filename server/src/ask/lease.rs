@@ -15,7 +15,7 @@ pub(crate) enum LeaseCommand {
     /// List the schedulers, the process that owns each name, and the time until its lease expires.
     #[command(after_help = "Example:\n  omega lease list")]
     List(AskArgs),
-    /// Immediately revoke the leases of the process that owns NAME, on NAME and on its other scheduler names.
+    /// Immediately revoke all leases of the process that owns NAME, also those on other scheduler names.
     ///
     /// Use this if the process hangs but still renews its lease. Later transactions of the process are rejected, and it
     /// exits when it receives a rejection. A standby takes over each name; a name without a standby is free.

@@ -17,7 +17,7 @@ pub(crate) struct RollbackArgs {
     #[arg(value_name = "NAME")]
     name: String,
     /// Version to return to, as `omega job versions` prints it [default: the latest version that differs from the
-    /// current one and was not rolled back].
+    /// current one and was not itself undone by a rollback].
     #[arg(long, value_name = "VERSION")]
     to: Option<u32>,
     #[command(flatten)]

@@ -62,8 +62,8 @@ pub enum HistoryError {
     /// The log does not reach this version. Request an earlier version, inspect a replica that is further ahead, or
     /// include log entries that are not known to be committed.
     #[error(
-        "version {wanted} does not exist yet: after entry {last}, the last one, the cell is \
-         at version {newest}"
+        "version {wanted} does not exist yet: the newest version is {newest}, after the last log \
+         entry, {last}"
     )]
     NotReached {
         /// Requested version.

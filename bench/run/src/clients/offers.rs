@@ -68,7 +68,7 @@ impl Client for Offers {
     }
 }
 
-/// A lower bound, in each kind, of the requests of all tasks of these jobs.
+/// For each kind, the smallest amount that any task of these jobs requests.
 fn least<'a>(jobs: impl Iterator<Item = &'a Job>) -> Amounts {
     let mut requests = jobs.flat_map(|job| &job.groups).map(|group| &group.request);
     let Some(mut least) = requests.next().cloned() else { return Amounts::zero() };

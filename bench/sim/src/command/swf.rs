@@ -57,7 +57,7 @@ enum PolicyChoice {
     Conservative,
     /// EASY backfill with the shortest job first
     SjfEasy,
-    /// Omega's cell and scheduler, which plan starts for the first --depth jobs of the queue
+    /// Omega's cell and scheduler, which plan when each of the first --depth jobs of the queue starts
     Omega,
     /// All policies except `omega`, one after the other
     All,

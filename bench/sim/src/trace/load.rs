@@ -101,8 +101,8 @@ impl Load {
         if buckets < 2 * HALF as u64 {
             return (buckets as usize, (buckets + 1) * self.width_ms);
         }
-        // The buckets of the N-th doubling of the span are 2^N times as wide as those of the past. Counted in that
-        // width from the start, a time in this doubling is in a bucket from 512 to 1,023.
+        // Each doubling of the span has buckets of twice the width: the N-th has buckets 2^N times as wide as those in
+        // `past`. A time in it, divided by their width, is from 512 to 1,023 (`within`).
         let doubled = (buckets / HALF as u64).ilog2();
         let width_ms = self.width_ms << doubled;
         let within = at_ms / width_ms;

@@ -46,8 +46,8 @@ fn check(reference: &str, lists: [&str; 3], expected: &str) {
 #[test]
 fn a_small_file_of_any_names_and_columns_is_run() {
     let dir = tempfile::tempdir().expect("a folder");
-    // The busy share is 0.105 s, for the one decision before the end at 60 s, divided by 61 s, the time of the sample
-    // after the end.
+    // The simulation ends at 60 s, after one decision of 0.105 s, and the last sample is at 61 s. So the busy share is
+    // 0.105 / 61.
     let row = ROW.replace("0.001750", "0.001721");
     let (printed, complained, code) = run(dir.path(), &format!("{HEADER}\n{row}\n"), LISTS);
     assert_eq!(complained, "");

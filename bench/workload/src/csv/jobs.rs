@@ -156,8 +156,8 @@ fn read_devices(
     count: u8,
 ) -> Result<Option<DeviceRequest>, LoadError> {
     let share = optional(row, columns.share, |text| match text.parse() {
-        _ if count == 0 => Err("is given without a gpu of which a share could be taken: give the \
-             column gpu too, or leave this one empty"
+        _ if count == 0 => Err("is given, but the row has no gpu: fill in the column gpu too, or \
+             leave the column gpu_share empty"
             .to_owned()),
         Ok(share @ 1..=1000) => Ok(share),
         _ => Err(format!("{text:?} must be 1 to {DEVICE_MILLI} thousandths of a device")),

@@ -208,8 +208,8 @@ fn faults_of_jobs_are_told_in_one_line() {
         (
             "gpu_share",
             "500",
-            "is given without a gpu of which a share could be taken: give the \
-             column gpu too, or leave this one empty",
+            "is given, but the row has no gpu: fill in the column gpu too, or \
+             leave the column gpu_share empty",
         ),
         ("run_s", "soon", "\"soon\" is not a number"),
         ("arrival_s", "-1", "\"-1\" is negative"),

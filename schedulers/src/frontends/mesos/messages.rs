@@ -255,10 +255,10 @@ pub enum AcceptError {
     /// The task is named twice.
     #[error("task {0} is named twice: name it once")]
     TaskTwice(TaskId),
-    /// None of the named offers is for the machine where a task is to run. Name an offer of this machine.
+    /// No offer in the call is for the machine where a task is to run. Add an offer of this machine.
     #[error(
-        "task {task} is to run on machine {machine}, but none of the named offers is of this \
-         machine: name such an offer too"
+        "task {task} is to run on machine {machine}, but no offer in this call is for this machine: \
+         add one that is"
     )]
     NotOffered {
         /// Id of the task.
@@ -279,10 +279,10 @@ pub enum AcceptError {
         /// Amount in the offers.
         offered: u64,
     },
-    /// None of the named offers has the machine's devices. Name the offer that has them.
+    /// No offer in the call has the machine's devices. Add the offer that has them.
     #[error(
-        "task {task} needs devices, but none of the named offers has devices of machine \
-         {machine}: name such an offer too"
+        "task {task} needs devices of machine {machine}, but no offer in this call has them: add \
+         the offer that has them"
     )]
     NoDevices {
         /// Id of the task.

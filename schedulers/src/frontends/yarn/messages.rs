@@ -211,7 +211,10 @@ pub enum HeartbeatError {
     )]
     NotAContainer(TaskId),
     /// The application's requests and blacklist name more locations than allowed. Request fewer.
-    #[error("{lines} places are requested or blacklisted: at most {max} are allowed", max = super::LINES_MAX)]
+    #[error(
+        "the requests and the blacklist together name {lines} places: at most {max} are allowed",
+        max = super::LINES_MAX
+    )]
     TooMany {
         /// Number of requested and blacklisted locations that the application would have with this heartbeat.
         lines: usize,

@@ -1,7 +1,7 @@
 //! Costs of moves by pairs of machines, and by job.
 //!
 //! The cost of a move between two machines is the sum of all entries that match the two machines. Costs are multiples
-//! of [`MOVE`](crate::rebalance::objective::MOVE), a hundredth of a mean machine.
+//! of [`MOVE`](crate::rebalance::objective::MOVE), which is the cost of a hundredth of a mean machine.
 
 use super::machines::MachineSet;
 use omega_cellstate::View;

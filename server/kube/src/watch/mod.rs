@@ -97,10 +97,16 @@ enum Failure {
     #[error("the response of the API server cannot be parsed: {0}")]
     Json(String),
     /// The list has more objects than this limit.
-    #[error("the list has more than {0} objects, the maximum for omega-kube: delete some")]
+    #[error(
+        "the list of this resource has more than {0} objects, the maximum for omega-kube: delete \
+         some"
+    )]
     Objects(usize),
     /// The list is longer than this limit in bytes.
-    #[error("the list is longer than {0} bytes, the maximum for omega-kube: delete some objects")]
+    #[error(
+        "the list of this resource is longer than {0} bytes, the maximum for omega-kube: delete \
+         some of its objects"
+    )]
     Bytes(usize),
     /// The receiver accepts no more events.
     #[error("the receiver of the events is closed")]

@@ -234,7 +234,7 @@ impl Plan<'_> {
         }
     }
 
-    /// The machines on which new tasks of a group may stay.
+    /// The machines on which tasks of a group may stay if they are already of the new version.
     fn places(&self, group: &TaskGroup) -> Places {
         let on: BTreeSet<MachineId> =
             self.living.iter().filter_map(|task| task.state.machine()).collect();

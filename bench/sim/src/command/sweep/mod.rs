@@ -47,7 +47,8 @@ pub struct SweepArgs {
     #[arg(value_name = "FILE.toml")]
     file: PathBuf,
     /// Folder of the results: `results.csv` and `results.parquet` with equal contents, report.html with each plot as
-    /// SVG and PNG, and a file for each point. Points that the folder already has are not run again.
+    /// SVG and PNG, and a file for each point (combination of values). Points with a file in the folder are not run
+    /// again.
     #[arg(long, value_name = "DIR")]
     out: PathBuf,
     /// Run only part INDEX (from 0) of COUNT parts of the points, so that several processes share the work. --merge

@@ -204,7 +204,7 @@ impl World {
         }
     }
 
-    /// Takes the node away from a claim whose volume could not be made.
+    /// Removes the selected node from a volume claim, as a provisioner does if it cannot create the volume.
     fn fail_provisioning(&mut self, name: &str) {
         let server = &mut self.pair.server;
         let unbound = |claim: &&Arc<Value>| text(claim, "/spec/volumeName").is_empty();
