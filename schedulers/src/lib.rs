@@ -49,6 +49,7 @@
 
 pub mod appraise;
 pub mod backfill;
+mod best_of;
 mod chain;
 mod class;
 #[cfg(feature = "profiles")]

@@ -16,7 +16,7 @@ use crate::reuse::Reuse;
 use crate::search::{Candidate, Candidates, Home, Request, Search, search, search_best, tasks};
 use omega_cellstate::{BLOCK, GroupRef, View};
 use omega_core::TaskId;
-use rand::{Rng, RngExt};
+use rand::Rng;
 use std::collections::BinaryHeap;
 use std::collections::binary_heap::PeekMut;
 
@@ -65,8 +65,14 @@ impl Placer {
         if tasks.is_empty() {
             return 0;
         }
-        let request =
-            Request { profile, group, search: how.search, tasks: tasks.len(), home: how.home };
+        let request = Request {
+            profile,
+            group,
+            search: how.search,
+            tasks: tasks.len(),
+            home: how.home,
+            near_best: how.near_best,
+        };
         if tasks.len() == 1 || self.depends_on_others(view, profile, group) {
             let one = Request { tasks: 1, ..request };
             let placed = |task: &&TaskId| self.place_one(view, one, (**task, how), rng);
@@ -104,39 +110,14 @@ impl Placer {
         (task, how): (TaskId, Placement),
         rng: &mut impl Rng,
     ) -> bool {
-        let known = if how.reuse && how.near_best <= 1 {
-            self.reuse.best(view, request, rng)
-        } else {
-            None
-        };
-        let best = known.unwrap_or_else(|| self.choose(view, request, how.near_best, rng));
+        let found = &mut self.candidates;
+        let known = if how.reuse { self.reuse.best(view, request, rng, found) } else { None };
+        let best = known.unwrap_or_else(|| search_best(view, request, rng, found));
         let Some(best) = best else { return false };
         let machine = view.machine_id(best.row as usize);
         let claimed = view.claim_in_quota(task, machine, request.group);
         debug_assert!(claimed.is_ok(), "the filters allowed what the judge refuses: {claimed:?}");
         claimed.is_ok()
-    }
-
-    /// Searches, and returns one of the `near_best` best machines; `None` if no machine is feasible.
-    fn choose(
-        &mut self,
-        view: &mut View,
-        request: Request<'_>,
-        near_best: u32,
-        rng: &mut impl Rng,
-    ) -> Option<Candidate> {
-        if near_best <= 1 {
-            return search_best(view, request, rng, &mut self.candidates);
-        }
-        search(view, request, rng, &mut self.candidates);
-        let found = &mut self.candidates.found;
-        match near_best as usize {
-            near if found.len() <= near => pick(found, rng),
-            near => {
-                found.select_nth_unstable_by(near - 1, |a, b| b.cmp(a));
-                pick(&found[..near], rng)
-            }
-        }
     }
 
     /// Builds the heap of the best `count` candidates in `self.best`.
@@ -209,8 +190,4 @@ fn score_again(view: &View, active: &Active<'_>, group: GroupRef, row: usize) ->
     let bit = 1 << (row % BLOCK);
     let feasible = active.feasible(&tasks, block, bit);
     (feasible != 0).then(|| active.scores(&tasks, block, bit)[row % BLOCK])
-}
-
-fn pick(among: &[Candidate], rng: &mut impl Rng) -> Option<Candidate> {
-    if among.is_empty() { None } else { Some(among[rng.random_range(0..among.len())]) }
 }

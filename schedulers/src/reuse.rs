@@ -2,17 +2,21 @@
 //!
 //! For each class of tasks the cache keeps the best machine of every block, with the block's change stamp. A search for
 //! one task compares stamps and searches only changed blocks. A claim changes only one block, so the next full scan of
-//! ten thousand machines costs a hundred and fifty comparisons.
+//! ten thousand machines costs a hundred and fifty comparisons. If a task gets one of the `n` best machines, these are
+//! in the `n` blocks with the best machines, so only these blocks are searched again.
 //!
 //! The cache applies if the results of plugins depend on one machine only. Tasks with rules about other tasks, plugins
 //! that read other machines, and relative scores need a new search each time.
 //!
 //! (Borg's score cache, EuroSys 2015; here one entry stands for 64 machines.)
 
+use crate::best_of::best_of;
 use crate::class::{Class, ClassRef};
 use crate::plugin::{Reads, Tasks};
 use crate::profile::{Active, Asked};
-use crate::search::{Candidate, Limits, PARALLEL_BLOCKS, Request, best_of, limits, tasks};
+use crate::search::{
+    Candidate, Candidates, Keep, Limits, PARALLEL_BLOCKS, Request, Scan, limits, tasks,
+};
 use omega_cellstate::{BLOCK, View};
 use omega_core::{JobId, JobKind, TaskGroup};
 use rand::Rng;
@@ -56,13 +60,14 @@ pub(crate) struct Reuse {
 }
 
 impl Reuse {
-    /// Returns the best machine for one task; the inner `None` means that no machine is feasible. The outer `None`
-    /// means that the cache does not apply, so the caller must search.
+    /// Returns a random one of the best machines for one task; the inner `None` means that no machine is
+    /// feasible. The outer `None` means that the cache does not apply, so the caller must search.
     pub(crate) fn best(
         &mut self,
         view: &View,
         request: Request<'_>,
         rng: &mut impl Rng,
+        into: &mut Candidates,
     ) -> Option<Option<Candidate>> {
         let tasks = tasks(view, request.group);
         let active = request.profile.active(&tasks);
@@ -82,9 +87,15 @@ impl Reuse {
         }
         class.blocks.resize(view.blocks(), None);
         let start = request.home.start(view.blocks().max(1), rng);
-        let walk = Walk { view, tasks: &tasks, active: &active, start };
-        let best = walk.until(limits, &mut class.blocks);
-        Some(best)
+        let near_best = request.best();
+        let keep = Keep::Best(near_best);
+        let walk = Walk { view, scan: Scan { tasks: &tasks, active: &active, start, keep } };
+        into.clear();
+        walk.until(limits, &mut class.blocks, near_best, into);
+        if near_best > 1 {
+            walk.again(near_best, into);
+        }
+        Some(into.pick(near_best, rng))
     }
 
     /// The position of a class, which is added if it is new.
@@ -132,18 +143,22 @@ fn is_local(tasks: &Tasks<'_>, active: &Active<'_>) -> Option<bool> {
 /// A walk over the blocks of a view.
 struct Walk<'a, 'p> {
     view: &'a View,
-    tasks: &'a Tasks<'a>,
-    active: &'a Active<'p>,
-    start: usize,
+    scan: Scan<'a, 'p>,
 }
 
 impl Walk<'_, '_> {
-    /// Searches from the start, with wrap-around, until enough feasible machines are found. Returns the best of them.
-    fn until(&self, limits: Limits, known: &mut [Option<Known>]) -> Option<Candidate> {
-        let mut best: Option<Candidate> = None;
+    /// Searches from the start, with wrap-around, until enough feasible machines are found. Collects the best machines
+    /// of the `count` best blocks, and possibly others.
+    fn until(
+        &self,
+        limits: Limits,
+        known: &mut [Option<Known>],
+        count: usize,
+        into: &mut Candidates,
+    ) {
         let mut feasible = 0;
-        let blocks = self.view.blocks();
-        for index in (self.start..blocks).chain(0..self.start) {
+        let (start, blocks) = (self.scan.start, self.view.blocks());
+        for index in (start..blocks).chain(0..start) {
             let stamp = self.view.block_stamp(index);
             let block = match known[index].filter(|known| known.stamp == stamp) {
                 Some(known) => known,
@@ -152,39 +167,36 @@ impl Walk<'_, '_> {
             if block.feasible == 0 {
                 continue;
             }
-            if best.is_none_or(|best| block.score > best.score) {
-                best = Some(self.candidate(index, block));
-            }
+            into.offer(self.scan.candidate(index, usize::from(block.lane), block.score), count);
             feasible += usize::from(block.feasible);
             if feasible >= limits.enough {
                 break;
             }
         }
-        best
     }
 
-    fn candidate(&self, index: usize, known: Known) -> Candidate {
-        let blocks = self.view.blocks();
-        let lane = usize::from(known.lane);
-        let distance = (index + blocks - self.start) % blocks * BLOCK + lane;
-        Candidate {
-            score: known.score,
-            nearness: u32::MAX - distance as u32,
-            row: (index * BLOCK + lane) as u32,
+    /// Replaces the candidates, which are the best machines of blocks, by the `count` best machines of these blocks, and
+    /// possibly others.
+    fn again(&self, count: usize, into: &mut Candidates) {
+        into.keep_best(count);
+        let blocks = std::mem::take(&mut into.found);
+        into.clear();
+        for best in &blocks {
+            self.scan.block(best.row as usize / BLOCK, into);
         }
     }
 
     fn look(&self, index: usize, stamp: u64, indexed: bool) -> Known {
         let none = Known { stamp, ..Known::default() };
-        if indexed && !self.view.block_may_fit(index, self.tasks.need.least()) {
+        if indexed && !self.view.block_may_fit(index, self.scan.tasks.need.least()) {
             return none;
         }
         let block = self.view.block(index);
-        let feasible = self.active.feasible(self.tasks, block, u64::MAX);
+        let feasible = self.scan.active.feasible(self.scan.tasks, block, u64::MAX);
         if feasible == 0 {
             return none;
         }
-        let scores = self.active.scores(self.tasks, block, feasible);
+        let scores = self.scan.active.scores(self.scan.tasks, block, feasible);
         let (score, lane) = best_of(&scores, feasible);
         Known { score, lane: lane as u8, feasible: feasible.count_ones() as u8, ..none }
     }

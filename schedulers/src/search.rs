@@ -9,6 +9,7 @@
 //! tightens the bounds, so a task that fits on hardly any machine costs about a microsecond in a cell of a hundred
 //! thousand machines.
 
+use crate::best_of::{at_least, best_of};
 use crate::plugin::{Tasks, lanes};
 use crate::profile::{Active, Profile};
 use crate::rank::Standings;
@@ -89,8 +90,10 @@ pub struct Candidate {
 pub struct Candidates {
     /// Candidates in the order found.
     pub found: Vec<Candidate>,
-    /// Number of feasible machines found. If only the best is kept, this is more than the number of candidates.
+    /// Number of feasible machines found. If only the best are kept, this is more than the number of candidates.
     met: usize,
+    /// If only the best are kept: the worst of a full set of them. A candidate below it is not among the best.
+    floor: Option<Candidate>,
     /// Blocks without a feasible machine, although the view's bounds allowed one.
     misled: Vec<u32>,
     /// Blocks with feasible machines, with a bit for each machine. Used only for relative scores.
@@ -99,6 +102,49 @@ pub struct Candidates {
 }
 
 impl Candidates {
+    pub(crate) fn clear(&mut self) {
+        self.found.clear();
+        self.met = 0;
+        self.floor = None;
+        self.misled.clear();
+        self.words.clear();
+        self.standings.clear();
+    }
+
+    /// Adds a candidate if it may be one of the `count` best. At most `2 * count` are kept.
+    pub(crate) fn offer(&mut self, candidate: Candidate, count: usize) {
+        if self.floor.is_some_and(|floor| candidate < floor) {
+            return;
+        }
+        match self.found.first_mut() {
+            Some(best) if count == 1 => *best = candidate.max(*best),
+            _ => self.found.push(candidate),
+        }
+        if self.found.len() >= 2 * count {
+            self.keep_best(count);
+            self.floor = self.found.last().copied();
+        }
+    }
+
+    /// Drops all candidates except the `count` best. The worst of them becomes the last.
+    pub(crate) fn keep_best(&mut self, count: usize) {
+        if self.found.len() > count {
+            self.found.select_nth_unstable_by(count - 1, |a, b| b.cmp(a));
+            self.found.truncate(count);
+        }
+    }
+
+    /// Returns a random one of the `count` best candidates; `None` if there are no candidates. The result does not
+    /// depend on the order of the candidates.
+    pub(crate) fn pick(&mut self, count: usize, rng: &mut impl Rng) -> Option<Candidate> {
+        if count == 1 {
+            return self.found.iter().max().copied();
+        }
+        let count = count.min(self.found.len());
+        let place = (count > 0).then(|| rng.random_range(0..count))?;
+        Some(*self.found.select_nth_unstable_by(place, |a, b| b.cmp(a)).1)
+    }
+
     /// Whether the candidates' scores include relative scores.
     pub(crate) fn is_ranked(&self) -> bool {
         self.standings.total().len() == self.found.len() && !self.found.is_empty()
@@ -153,6 +199,15 @@ pub struct Request<'a> {
     pub tasks: usize,
     /// Part of the cell in which the search starts.
     pub home: Home,
+    /// Number of best machines from which the machine of a single task is chosen at random.
+    pub near_best: u32,
+}
+
+impl Request<'_> {
+    /// Number of best machines to keep.
+    pub(crate) fn best(&self) -> usize {
+        self.near_best.max(1) as usize
+    }
 }
 
 /// Collects feasible machines.
@@ -160,23 +215,23 @@ pub fn search(view: &mut View, request: Request<'_>, rng: &mut impl Rng, into: &
     search_for(view, (request, Keep::All), rng, into);
 }
 
-/// Searches, and returns the best machine found; `None` if no machine is feasible.
+/// Searches for one task, and returns a random one of the best machines; `None` if no machine is feasible.
 pub(crate) fn search_best(
     view: &mut View,
     request: Request<'_>,
     rng: &mut impl Rng,
     into: &mut Candidates,
 ) -> Option<Candidate> {
-    search_for(view, (request, Keep::Best), rng, into);
-    into.found.iter().max().copied()
+    search_for(view, (request, Keep::Best(request.best())), rng, into);
+    into.pick(request.best(), rng)
 }
 
 /// Selection of the candidates to keep.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Keep {
+pub(crate) enum Keep {
     All,
-    /// The best candidate, and possibly others.
-    Best,
+    /// This number of the best candidates, and possibly others.
+    Best(usize),
 }
 
 fn search_for(
@@ -185,11 +240,7 @@ fn search_for(
     rng: &mut impl Rng,
     into: &mut Candidates,
 ) {
-    into.found.clear();
-    into.met = 0;
-    into.misled.clear();
-    into.words.clear();
-    into.standings.clear();
+    into.clear();
     if view.blocks() == 0 {
         return;
     }
@@ -262,11 +313,11 @@ pub fn tasks(view: &View, group: GroupRef) -> Tasks<'_> {
 
 /// A walk over the blocks of a view.
 #[derive(Clone, Copy)]
-struct Scan<'a, 'p> {
-    tasks: &'a Tasks<'a>,
-    active: &'a Active<'p>,
-    start: usize,
-    keep: Keep,
+pub(crate) struct Scan<'a, 'p> {
+    pub(crate) tasks: &'a Tasks<'a>,
+    pub(crate) active: &'a Active<'p>,
+    pub(crate) start: usize,
+    pub(crate) keep: Keep,
 }
 
 impl Scan<'_, '_> {
@@ -320,7 +371,8 @@ impl Scan<'_, '_> {
         }
     }
 
-    fn block(&self, index: usize, into: &mut Candidates) {
+    /// Searches one block.
+    pub(crate) fn block(&self, index: usize, into: &mut Candidates) {
         let view = self.tasks.view;
         let block = view.block(index);
         let feasible = self.active.feasible(self.tasks, block, u64::MAX);
@@ -332,12 +384,16 @@ impl Scan<'_, '_> {
         }
         into.met += feasible.count_ones() as usize;
         let scores = self.active.scores(self.tasks, block, feasible);
-        if self.keep == Keep::Best {
+        if let Keep::Best(count) = self.keep {
             let (score, lane) = best_of(&scores, feasible);
-            let candidate = self.candidate(index, lane, score);
-            match into.found.first_mut() {
-                Some(best) => *best = candidate.max(*best),
-                None => into.found.push(candidate),
+            let best = self.candidate(index, lane, score);
+            if count == 1 {
+                into.offer(best, count);
+            } else if into.floor.is_none_or(|floor| best > floor) {
+                let floor = into.floor.map_or(i32::MIN, |floor| floor.score);
+                for lane in lanes(feasible & at_least(&scores, floor)) {
+                    into.offer(self.candidate(index, lane, scores[lane]), count);
+                }
             }
             return;
         }
@@ -352,34 +408,13 @@ impl Scan<'_, '_> {
         }
     }
 
-    fn candidate(&self, block: usize, lane: usize, score: i32) -> Candidate {
+    pub(crate) fn candidate(&self, block: usize, lane: usize, score: i32) -> Candidate {
         let blocks = self.tasks.view.blocks();
         let distance = (block + blocks - self.start) % blocks * BLOCK + lane;
         let row = (block * BLOCK + lane) as u32;
         Candidate { score, nearness: u32::MAX - distance as u32, row }
     }
 }
-
-/// Returns the best score of the machines in `among`, and the position of the first machine with this score. `among`
-/// must not be empty.
-pub(crate) fn best_of(scores: &[i32; BLOCK], among: u64) -> (i32, usize) {
-    if among.count_ones() <= FEW_LANES {
-        let better = |best: (i32, usize), lane: usize| {
-            if scores[lane] > best.0 { (scores[lane], lane) } else { best }
-        };
-        return lanes(among).fold((i32::MIN, 0), better);
-    }
-    let mut masked = [i32::MIN; BLOCK];
-    for (lane, (masked, score)) in masked.iter_mut().zip(scores).enumerate() {
-        *masked = if among >> lane & 1 == 1 { *score } else { i32::MIN };
-    }
-    let best = masked.iter().copied().max().unwrap_or(i32::MIN);
-    (best, masked.iter().position(|score| *score == best).unwrap_or_default())
-}
-
-/// Maximum number of machines of a block that are examined one by one. For more machines, a pass over the whole block
-/// is as fast.
-const FEW_LANES: u32 = 16;
 
 /// A full search by all threads of rayon's pool. The result equals that of one thread, whatever the number of threads,
 /// because the results of all parts are joined in the order of a single walk.
@@ -428,21 +463,7 @@ fn tighten(view: &mut View, candidates: &Candidates) {
 
 #[cfg(test)]
 mod tests {
-    use super::{best_of, enough_of};
-    use proptest::prelude::*;
-
-    proptest! {
-        #[test]
-        fn the_best_is_the_first_of_the_highest(
-            scores in prop::collection::vec(-3i32..4, 64),
-            among in prop_oneof![1u64.., (0u32..64).prop_map(|lane| 1 << lane), Just(u64::MAX)],
-        ) {
-            let scores: [i32; 64] = scores.try_into().unwrap();
-            let lanes = (0..64).filter(|lane| among >> lane & 1 == 1);
-            let first = lanes.min_by_key(|lane| (std::cmp::Reverse(scores[*lane]), *lane)).unwrap();
-            prop_assert_eq!(best_of(&scores, among), (scores[first], first));
-        }
-    }
+    use super::enough_of;
 
     #[test]
     fn a_percentage_is_of_the_cell_and_at_least_a_hundred_machines() {

@@ -39,7 +39,8 @@ pub(crate) fn how(search: Search) -> Placement {
 /// The best machine by a full search.
 fn best(view: &mut View, profile: &Profile, group: GroupRef) -> Option<(i32, u32)> {
     let mut candidates = Candidates::default();
-    let request = Request { profile, group, search: Search::Full, tasks: 1, home: FIXED };
+    let request =
+        Request { profile, group, search: Search::Full, tasks: 1, home: FIXED, near_best: 1 };
     search(view, request, &mut rng(0), &mut candidates);
     candidates.found.iter().max().map(|best| (best.score, best.row))
 }
@@ -175,7 +176,14 @@ fn check_searches(seed: u64, machines: usize) {
         check_counts(&explanation);
         for search_kind in SEARCHES {
             let home = Home { index: world.dice.below(4) as u32, of: 4 };
-            let request = Request { profile: &profile, group, search: search_kind, tasks: 1, home };
+            let request = Request {
+                profile: &profile,
+                group,
+                search: search_kind,
+                tasks: 1,
+                home,
+                near_best: 1,
+            };
             search(view, request, &mut rng, &mut candidates);
             let mut found: Vec<u32> = candidates.found.iter().map(|c| c.row).collect();
             found.sort_unstable();
@@ -232,7 +240,8 @@ fn check_reuse(seed: u64, machines: usize, which: usize) {
         let tasks = world.tasks(1);
         let search = *world.dice.pick(&SEARCHES);
         let home = Home { index: world.dice.below(3) as u32, of: 3 };
-        let how = Placement { search, home, ..Placement::default() };
+        let near_best = *world.dice.pick(&[1, 1, 2, 5, 40]);
+        let how = Placement { search, home, near_best, ..Placement::default() };
         // A separate view is used, because placing and dropping tasks changes the view.
         let (mut other, same_group) = world.fresh_view(&profile, group);
         let place = |view: &mut View, placer: &mut Placer, how, group| {
@@ -333,7 +342,8 @@ fn a_very_large_cell_is_scanned_as_by_one_thread() {
     let mut scan = |search_kind, threads: usize| -> Vec<Candidate> {
         let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
         let home = Home { index: 2, of: 5 };
-        let request = Request { profile: &profile, group, search: search_kind, tasks: 1, home };
+        let request =
+            Request { profile: &profile, group, search: search_kind, tasks: 1, home, near_best: 1 };
         let mut found = Candidates::default();
         pool.install(|| search(&mut view, request, &mut rng(7), &mut found));
         found.found

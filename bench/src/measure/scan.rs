@@ -91,8 +91,14 @@ fn collect(
     group: GroupRef,
     scans: usize,
 ) -> super::clock::Figure {
-    let request =
-        Request { profile, group, search: Search::Full, tasks: 1, home: Home::EVERYWHERE };
+    let request = Request {
+        profile,
+        group,
+        search: Search::Full,
+        tasks: 1,
+        home: Home::EVERYWHERE,
+        near_best: 1,
+    };
     let mut rng = Pcg64::seed_from_u64(SEED);
     let mut candidates = Candidates::default();
     let ((), span) = timed(|| {

@@ -42,15 +42,18 @@ impl Score for BalancedAllocation {
     }
 
     fn score(&self, tasks: &Tasks<'_>, block: Block<'_>, among: u64, scores: &mut [i32; BLOCK]) {
-        let usages = self.0.iter().filter_map(|resource| resource.usage(tasks, block));
-        let usages: SmallVec<[Usage<'_>; 4]> = usages.collect();
-        match usages.as_slice() {
-            [a, b] if among.count_ones() > FEW => {
-                Arch::new().dispatch(OfTwo { usages: (*a, *b), scores });
+        let usages = || self.0.iter().filter_map(|resource| resource.usage(tasks, block));
+        let mut few = usages();
+        if let (Some(a), Some(b), None) = (few.next(), few.next(), few.next()) {
+            if among.count_ones() > FEW {
+                Arch::new().dispatch(OfTwo { usages: (a, b), scores });
+            } else {
+                lanes(among).for_each(|lane| scores[lane] = of_two(&a, &b, lane));
             }
-            [a, b] => lanes(among).for_each(|lane| scores[lane] = of_two(a, b, lane)),
-            all => lanes(among).for_each(|lane| scores[lane] = of_all(all, lane)),
+            return;
         }
+        let usages: SmallVec<[Usage<'_>; 4]> = usages().collect();
+        lanes(among).for_each(|lane| scores[lane] = of_all(&usages, lane));
     }
 }
 

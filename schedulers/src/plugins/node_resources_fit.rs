@@ -186,11 +186,11 @@ impl Score for NodeResourcesFit {
         let usages = self.resources.iter().filter_map(|(resource, weight)| {
             resource.usage(tasks, block).map(|usage| (usage, *weight))
         });
-        let usages: SmallVec<[_; 4]> = usages.collect();
         match &self.prefer {
-            Prefer::Empty => average_all::<true>(&usages, among, scores),
-            Prefer::Full => average_all::<false>(&usages, among, scores),
+            Prefer::Empty => average_all::<true>(usages, among, scores),
+            Prefer::Full => average_all::<false>(usages, among, scores),
             Prefer::Shape(worth) => {
+                let usages: SmallVec<[_; 4]> = usages.collect();
                 lanes(among).for_each(|lane| scores[lane] = worth_of(&usages, worth, lane));
             }
         }
@@ -219,24 +219,21 @@ fn average(sum: i32, weight: i32) -> i32 {
 }
 
 /// Writes the averages of a block.
-fn average_all<const LEFT: bool>(
-    usages: &[(Usage<'_>, i32)],
+fn average_all<'a, const LEFT: bool>(
+    usages: impl Iterator<Item = (Usage<'a>, i32)>,
     among: u64,
     scores: &mut [i32; BLOCK],
 ) {
+    let mut sums = Sums { sums: [0; BLOCK], weights: [0; BLOCK] };
     if among.count_ones() <= FEW {
-        for lane in lanes(among) {
-            let shares = usages.iter().map(|(usage, weight)| (share::<LEFT>(usage, lane), *weight));
-            let (sum, weights) =
-                shares.fold((0, 0), |(sum, all), ((s, has), w)| (sum + w * s, all + w * has));
-            scores[lane] = average(sum, weights);
+        for (usage, weight) in usages {
+            lanes(among).for_each(|lane| sums.add::<LEFT>(&usage, weight, lane));
         }
+        lanes(among).for_each(|lane| scores[lane] = sums.average(lane));
         return;
     }
-    let mut sums = Sums { sums: [0; BLOCK], weights: [0; BLOCK] };
     for (usage, weight) in usages {
-        let add = Add::<LEFT> { usage: *usage, weight: *weight, into: &mut sums };
-        Arch::new().dispatch(add);
+        Arch::new().dispatch(Add::<LEFT> { usage, weight, into: &mut sums });
     }
     Arch::new().dispatch(Average { sums: &sums, scores });
 }
@@ -245,6 +242,20 @@ fn average_all<const LEFT: bool>(
 struct Sums {
     sums: [i32; BLOCK],
     weights: [i32; BLOCK],
+}
+
+impl Sums {
+    #[inline(always)]
+    fn add<const LEFT: bool>(&mut self, usage: &Usage<'_>, weight: i32, lane: usize) {
+        let (share, has) = share::<LEFT>(usage, lane);
+        self.sums[lane] += weight * share;
+        self.weights[lane] += weight * has;
+    }
+
+    #[inline(always)]
+    fn average(&self, lane: usize) -> i32 {
+        average(self.sums[lane], self.weights[lane])
+    }
 }
 
 /// Adds one kind to the sums, with vector instructions.
@@ -260,11 +271,7 @@ impl<const LEFT: bool> pulp::NullaryFnOnce for Add<'_, LEFT> {
     #[inline(always)]
     fn call(self) {
         let Add { usage, weight, into } = self;
-        for lane in 0..BLOCK {
-            let (share, has) = share::<LEFT>(&usage, lane);
-            into.sums[lane] += weight * share;
-            into.weights[lane] += weight * has;
-        }
+        (0..BLOCK).for_each(|lane| into.add::<LEFT>(&usage, weight, lane));
     }
 }
 
@@ -279,9 +286,7 @@ impl pulp::NullaryFnOnce for Average<'_> {
 
     #[inline(always)]
     fn call(self) {
-        for lane in 0..BLOCK {
-            self.scores[lane] = average(self.sums.sums[lane], self.sums.weights[lane]);
-        }
+        (0..BLOCK).for_each(|lane| self.scores[lane] = self.sums.average(lane));
     }
 }
 

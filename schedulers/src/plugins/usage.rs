@@ -57,11 +57,13 @@ impl Resource {
     }
 
     /// Returns the amount that a task adds to the usage.
+    #[inline]
     pub(super) fn request(self, tasks: &Tasks<'_>) -> i64 {
         tasks.need.request.get(self.used.index()).copied().unwrap_or(0)
     }
 
     /// The use of the kind on the machines of a block; `None` if the kind is not considered for these tasks.
+    #[inline]
     pub(super) fn usage<'a>(self, tasks: &Tasks<'_>, block: Block<'a>) -> Option<Usage<'a>> {
         let request = self.request(tasks);
         if request == 0 && !self.always {

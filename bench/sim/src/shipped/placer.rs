@@ -112,7 +112,7 @@ impl CellPlacer {
         CellPlacer {
             parts: (0..parts).map(part).collect(),
             fresh: settings.home.index as usize % parts,
-            placement: Placement { reuse: placement.near_best <= 1, ..placement },
+            placement: Placement { reuse: true, ..placement },
             rng: Pcg64::seed_from_u64(settings.seed),
         }
     }
