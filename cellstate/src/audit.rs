@@ -62,8 +62,8 @@ pub enum AuditError {
     /// An allocation is recorded for a task without a machine, or a recorded allocation equals the request of the
     /// task's group.
     #[error(
-        "job {0} records an allocation for a task that is not placed, or one equal to the task's \
-         request"
+        "job {0} records an allocation for a task that is not placed, or an allocation that equals \
+         the task's request and so must not be recorded"
     )]
     Held(omega_core::JobId),
     /// The allocations of batch tasks on a machine differ from a recount.

@@ -149,7 +149,7 @@ impl Cell {
             schedulers: Vec::new(),
             ended: VecDeque::new(),
             counters: Counters::default(),
-            log: ChangeLog::new(Version(0), changes),
+            log: ChangeLog::new(Version(0), changes, count),
             lineage: Version(0),
             history: None,
             capture: None,
@@ -240,7 +240,13 @@ impl Cell {
         if crate::planted!(ChangeDropped) && row.sequence.0.is_multiple_of(4) {
             return;
         }
-        self.log.push_row(slot as u32);
+        self.log_row(slot as u32);
+    }
+
+    /// Logs the present state of a row. If the row changes later in this version, it must be logged again.
+    pub(crate) fn log_row(&mut self, slot: u32) {
+        let row = slot as usize;
+        self.log.push_row(slot, self.machines.row(row).sequence, self.machines.free(row));
     }
 
     /// Places a pending task on a machine. `judge` must have accepted it, and an allocation that differs from the

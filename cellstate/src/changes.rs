@@ -8,13 +8,15 @@
 //! ```
 //!
 //! Rows whose amounts changed are in a separate list, because most changes are of this sort and take only one number.
+//! The latest of them are kept with their amounts, too.
 //! Both lists share one index by version. Each commit writes the ends of the lists and of the index. It must fetch the
 //! cache lines of these ends from the processor that ran the previous commit, so one index instead of two saves a cache
 //! line.
 //!
 //! The log is bounded. A reader that needs older changes takes a snapshot instead.
 
-use omega_core::Version;
+use crate::recent_rows::{RecentRows, RowsPart};
+use omega_core::{SequenceNumber, Version};
 use std::collections::VecDeque;
 
 /// Bounded lists of changes, in the order of versions.
@@ -24,6 +26,7 @@ use std::collections::VecDeque;
 #[repr(C)]
 pub(crate) struct ChangeLog<T> {
     rows: Track<u32>,
+    recent: RecentRows,
     others: Track<T>,
     starts: VecDeque<Start>,
     base: Version,
@@ -67,10 +70,17 @@ impl<T> Track<T> {
 }
 
 impl<T> ChangeLog<T> {
-    /// An empty log that begins after `base`. It keeps at most `capacity` rows, other changes, and versions.
-    pub(crate) fn new(base: Version, capacity: usize) -> ChangeLog<T> {
-        let starts = VecDeque::new();
-        ChangeLog { rows: Track::new(), others: Track::new(), starts, base, capacity }
+    /// An empty log that begins after `base`, for machines with this number of kinds. It keeps at most `capacity` rows,
+    /// other changes, and versions.
+    pub(crate) fn new(base: Version, capacity: usize, kinds: usize) -> ChangeLog<T> {
+        ChangeLog {
+            rows: Track::new(),
+            recent: RecentRows::new(kinds),
+            others: Track::new(),
+            starts: VecDeque::new(),
+            base,
+            capacity,
+        }
     }
 
     /// Opens the next version, to which [`ChangeLog::push`] and [`ChangeLog::push_row`] then add changes.
@@ -81,9 +91,10 @@ impl<T> ChangeLog<T> {
         }
     }
 
-    /// Adds a row whose amounts changed in the newest version.
+    /// Adds a row whose amounts changed in the newest version. If it changes again, it must be added again.
     #[inline]
-    pub(crate) fn push_row(&mut self, row: u32) {
+    pub(crate) fn push_row(&mut self, row: u32, sequence: SequenceNumber, free: &[i64]) {
+        self.recent.push(sequence, free);
         self.rows.changes.push_back(row);
         while self.rows.changes.len() > self.capacity && self.starts.len() > 1 {
             self.drop_oldest();
@@ -134,6 +145,13 @@ impl<T> ChangeLog<T> {
         self.rows.from(start.rows).copied()
     }
 
+    /// The sequence numbers and free amounts of the rows that changed after a version, in the order of
+    /// [`ChangeLog::rows_since`], as they were after each change; `None` if there are too many. Call `counts_since`
+    /// first.
+    pub(crate) fn amounts_since(&self, version: Version) -> Option<[RowsPart<'_>; 2]> {
+        self.recent.last(self.counts_since(version)?.rows)
+    }
+
     /// The other changes after a version, oldest first. If some of them were dropped, the result is empty.
     pub(crate) fn since(&self, version: Version) -> impl Iterator<Item = &T> {
         let start = self.start_after(version).unwrap_or_else(|| self.end());
@@ -173,15 +191,15 @@ mod tests {
 
     #[test]
     fn changes_come_back_by_version_until_they_are_forgotten() {
-        let mut log = ChangeLog::new(Version(10), 4);
+        let mut log = ChangeLog::new(Version(10), 4, 1);
         log.open_version(); // 11
         log.push(1);
         log.push(2);
-        log.push_row(7);
+        log.push_row(7, SequenceNumber(0), &[0]);
         log.open_version(); // 12: nothing here
         log.open_version(); // 13
         log.push(3);
-        log.push_row(8);
+        log.push_row(8, SequenceNumber(0), &[0]);
         assert_eq!(since(&log, 9), None);
         assert_eq!(since(&log, 10), Some(vec![1, 2, 3]));
         assert_eq!(rows_since(&log, 10), Some(vec![7, 8]));
@@ -199,11 +217,11 @@ mod tests {
 
     #[test]
     fn one_version_may_exceed_the_bound() {
-        let mut log = ChangeLog::new(Version(0), 2);
+        let mut log = ChangeLog::new(Version(0), 2, 1);
         log.open_version();
         for i in 0..5 {
             log.push(i);
-            log.push_row(i);
+            log.push_row(i, SequenceNumber(0), &[0]);
         }
         assert_eq!(since(&log, 0), Some(vec![0, 1, 2, 3, 4]));
         assert_eq!(rows_since(&log, 0), Some(vec![0, 1, 2, 3, 4]));
@@ -216,7 +234,7 @@ mod tests {
 
     #[test]
     fn versions_without_changes_are_bounded() {
-        let mut log = ChangeLog::<u32>::new(Version(0), 3);
+        let mut log = ChangeLog::<u32>::new(Version(0), 3, 1);
         (0..5).for_each(|_| log.open_version());
         assert_eq!(log.counts_since(Version(1)), None);
         assert_eq!(log.counts_since(Version(2)), Some(Counts { rows: 0, others: 0 }));

@@ -1,9 +1,9 @@
 //! A delta: the changes between two versions, or the whole state.
 //!
 //! A sync costs in proportion to the number of changes, not to the size of the cell. The cell walks its bounded change
-//! log from the view's version, and copies the present state of each changed row. A row that was logged several times
-//! may be copied several times, with equal content. If the log has more rows than the cell, each row of the cell is
-//! copied once. If the log no longer reaches back to the view's version, the whole state is copied.
+//! log from the view's version, and copies each logged row. A row that was logged several times is copied several
+//! times; its last copy is the present state. If the log has more rows than the cell, each row of the cell is copied
+//! once. If the log no longer reaches back to the view's version, the whole state is copied.
 //!
 //! The reader passes the buffer of the last delta to the next sync, so syncs stop allocating once the buffer is large
 //! enough.
@@ -25,6 +25,7 @@ use omega_core::{
     TaskId, TaskState, TenantConfig, Text, Version,
 };
 use smallvec::SmallVec;
+use std::collections::HashSet;
 use std::sync::Arc;
 
 /// The jobs that a reader receives. It always receives machines and rules.
@@ -145,7 +146,7 @@ pub struct Delta {
     pub rows: usize,
     /// Machines that were added, changed or removed.
     pub machines: Vec<MachineDelta>,
-    /// Rows whose amounts changed.
+    /// Rows whose amounts changed, in the order of the changes. If a row occurs several times, the last one is valid.
     pub slots: Vec<u32>,
     /// Sequence numbers of the rows in `slots`, in that order.
     pub sequences: Vec<SequenceNumber>,
@@ -310,7 +311,7 @@ impl Cell {
             return self.write_everything(interest, delta);
         };
         if counts.rows <= self.machines.row_count() {
-            self.log.rows_since(since).for_each(|slot| self.write_row(slot, delta))
+            self.write_rows_since(since, delta)
         } else {
             self.write_rows(delta)
         }
@@ -389,6 +390,40 @@ impl Cell {
         delta.slots.push(slot);
         delta.sequences.push(self.machines.row(row).sequence);
         delta.free.extend_from_slice(self.machines.free(row));
+        self.write_parts(slot, delta);
+    }
+
+    /// Writes the rows that changed after a version.
+    fn write_rows_since(&self, since: Version, delta: &mut Delta) {
+        let Some(parts) = self.log.amounts_since(since) else {
+            return self.log.rows_since(since).for_each(|slot| self.write_row(slot, delta));
+        };
+        delta.slots.extend(self.log.rows_since(since));
+        for part in parts {
+            delta.sequences.extend_from_slice(part.sequences);
+            delta.free.extend_from_slice(part.free);
+        }
+        if self.machines.has_parts() || self.policies.any_counts() {
+            self.log.rows_since(since).for_each(|slot| self.write_parts(slot, delta));
+        }
+        debug_assert!(self.ends_at_present(delta), "a row changed after it was logged");
+    }
+
+    /// Whether the last copy of each row in a delta is the present state.
+    fn ends_at_present(&self, delta: &Delta) -> bool {
+        let kinds = self.machines.kinds();
+        let mut seen = HashSet::new();
+        (0..delta.slots.len()).rev().all(|at| {
+            let row = delta.slots[at] as usize;
+            !seen.insert(row)
+                || delta.sequences[at] == self.machines.row(row).sequence
+                    && delta.free[at * kinds..][..kinds] == *self.machines.free(row)
+        })
+    }
+
+    /// Writes what few rows have: devices, exclusive cores, demand profiles, columns of policies, and load.
+    fn write_parts(&self, slot: u32, delta: &mut Delta) {
+        let row = slot as usize;
         if self.machines.has_devices()
             && let Some(devices) = self.machines.devices(row)
         {

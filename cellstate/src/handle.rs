@@ -36,6 +36,15 @@ pub enum HandleError {
 /// Function that wakes a sleeping scheduler. Any thread may call it, and it must return at once.
 pub type Wake = Arc<dyn Fn() + Send + Sync>;
 
+/// Results of [`CellHandle::commit_and_sync`].
+#[derive(Clone, Debug)]
+pub struct CommitsAndSync {
+    /// Results of the transactions, in order.
+    pub commits: Vec<Result<Commit, HandleError>>,
+    /// Whether the delta was filled, after the commits.
+    pub synced: Result<(), HandleError>,
+}
+
 /// A scheduler's access to a cell. Handles are cheap to clone or share; each scheduler has its own view.
 pub trait CellHandle: Send + Sync {
     /// Registers a scheduler by name. If the name is registered already, as after a restart, the scheduler keeps its
@@ -70,6 +79,21 @@ pub trait CellHandle: Send + Sync {
     /// The default implementation commits them one after the other.
     fn commit_all(&self, txns: &[&Transaction]) -> Vec<Result<Commit, HandleError>> {
         txns.iter().map(|txn| self.commit(txn)).collect()
+    }
+
+    /// Commits transactions as [`CellHandle::commit_all`] does, and then syncs as [`CellHandle::sync`] does.
+    ///
+    /// A cell in memory does both under one lock. The default implementation makes two calls.
+    fn commit_and_sync(
+        &self,
+        txns: &[&Transaction],
+        since: Version,
+        interest: &Interest,
+        delta: &mut Delta,
+    ) -> CommitsAndSync {
+        let commits = self.commit_all(txns);
+        let synced = self.sync(since, interest, delta);
+        CommitsAndSync { commits, synced }
     }
 
     /// Sets the function that is called whenever the next sync with this interest may have changes. A later call

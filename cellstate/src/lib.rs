@@ -72,6 +72,7 @@ pub mod planted;
 mod policy;
 mod programs;
 mod recent_groups;
+mod recent_rows;
 mod rules;
 mod sets;
 mod shapes;
@@ -96,7 +97,7 @@ pub use delta::{
 pub use demand_profiles::{DemandProfileSum, DemandProfiles};
 pub use devices::Devices;
 pub use facts::Need;
-pub use handle::{CellHandle, HandleError, Wake};
+pub use handle::{CellHandle, CommitsAndSync, HandleError, Wake};
 pub use history::{Event, EventKind, HISTORY_BYTES};
 pub use holders::SchedulerState;
 pub use image::{Captured, Image, ImageError, JobImage, MachineImage, SchedulerImage, TenantImage};
@@ -121,6 +122,6 @@ pub use shared::SharedCell;
 pub use versions::JobVersion;
 pub use view::{
     BLOCK, Block, BlockLoad, Departure, Draws, FEW, GroupRef, ImageHolder, JobPlaces, LeftShare,
-    Level, MachineSet, NEVER, PlacedTask, QuotaLack, Reach, Tally, TaskCounts, TaskSet, View,
-    WishCounts,
+    Level, MachineSet, NEVER, PlacedTask, QuotaLack, Reach, Submitted, Tally, TaskCounts, TaskSet,
+    View, WishCounts,
 };

@@ -26,7 +26,7 @@ impl Cell {
         let id = self.machines.insert(&machine, &claimable);
         self.facts.set_machine(id.row(), Some(Arc::new(machine)));
         self.log.push(Change::Machine(id.slot));
-        self.log.push_row(id.slot);
+        self.log_row(id.slot);
         self.note(|| Event::of_machine(id, EventKind::Registered));
         Ok(Outcome::Machine(id))
     }
@@ -110,7 +110,7 @@ impl Cell {
         self.machines.remove(id.row(), &machine.name);
         self.facts.set_machine(id.row(), None);
         self.log.push(Change::Machine(id.slot));
-        self.log.push_row(id.slot);
+        self.log_row(id.slot);
         Ok(Outcome::Done(version))
     }
 
@@ -128,7 +128,7 @@ impl Cell {
         let report = LoadReport { used: load, claimed, at_ms: self.now_ms };
         self.machines.set_load(id.row(), report);
         // Logs only a changed row: the sequence number stays, because the load does not affect what may be claimed.
-        self.log.push_row(id.slot);
+        self.log_row(id.slot);
         Ok(Outcome::Done(version))
     }
 

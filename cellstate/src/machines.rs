@@ -160,6 +160,19 @@ impl Machines {
         !self.cores.is_empty()
     }
 
+    /// Number of resource kinds.
+    pub(crate) fn kinds(&self) -> usize {
+        self.kinds
+    }
+
+    /// Whether any machine has devices, exclusive cores, demand profiles or a reported load.
+    pub(crate) fn has_parts(&self) -> bool {
+        self.has_devices()
+            || self.has_cores()
+            || self.has_loads()
+            || !self.demand_profiles.is_empty()
+    }
+
     /// Whether any machine has reported a load.
     pub(crate) fn has_loads(&self) -> bool {
         !self.loads.is_empty()

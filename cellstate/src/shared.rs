@@ -9,7 +9,7 @@
 use crate::answers::Digest;
 use crate::cell::Cell;
 use crate::delta::{Delta, Interest};
-use crate::handle::{CellHandle, HandleError};
+use crate::handle::{CellHandle, CommitsAndSync, HandleError};
 use crate::image::Image;
 use omega_core::{Command, Commit, Outcome, Rejection, SchedulerId, Text, Transaction, Version};
 use parking_lot::{Mutex, MutexGuard};
@@ -99,6 +99,23 @@ impl SharedCell {
         commands.into_iter().for_each(|command| answered(cell.apply(command)));
     }
 
+    /// Commits transactions, and calls `then` before another thread can change the cell.
+    fn commit_then<T>(
+        &self,
+        txns: &[&Transaction],
+        then: impl FnOnce(&Cell) -> T,
+    ) -> (Vec<Result<Commit, HandleError>>, T) {
+        let digests: SmallVec<[Digest; 16]> = txns.iter().map(|txn| Digest::of(txn)).collect();
+        let mut commits = Vec::with_capacity(txns.len());
+        let mut cell = self.lock();
+        let commit =
+            |(txn, digest): (&&Transaction, Digest)| Ok(cell.commit_digested(txn, digest)?);
+        commits.extend(txns.iter().zip(digests).map(commit));
+        let then = then(&cell);
+        drop(cell);
+        (commits, then)
+    }
+
     /// Calls `look` with the cell, and returns the result of `look`. The cell is locked during the call, so commits
     /// wait.
     pub fn read<T>(&self, look: impl FnOnce(&Cell) -> T) -> T {
@@ -131,13 +148,18 @@ impl CellHandle for SharedCell {
     }
 
     fn commit_all(&self, txns: &[&Transaction]) -> Vec<Result<Commit, HandleError>> {
-        let digests: SmallVec<[Digest; 16]> = txns.iter().map(|txn| Digest::of(txn)).collect();
-        let mut answers = Vec::with_capacity(txns.len());
-        let mut cell = self.lock();
-        let commit =
-            |(txn, digest): (&&Transaction, Digest)| Ok(cell.commit_digested(txn, digest)?);
-        answers.extend(txns.iter().zip(digests).map(commit));
-        answers
+        self.commit_then(txns, |_| ()).0
+    }
+
+    fn commit_and_sync(
+        &self,
+        txns: &[&Transaction],
+        since: Version,
+        interest: &Interest,
+        delta: &mut Delta,
+    ) -> CommitsAndSync {
+        let (commits, ()) = self.commit_then(txns, |cell| cell.delta_since(since, interest, delta));
+        CommitsAndSync { commits, synced: Ok(()) }
     }
 }
 

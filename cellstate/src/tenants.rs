@@ -211,7 +211,7 @@ impl Tenants {
             Ok(())
         } else {
             Err(bad(format!(
-                "the usage of tenant {name:?} and of the new parent exceeds 64 bits in sum: \
+                "the usage of tenant {name:?} and that of its new parent together exceed 64 bits: \
                  choose another parent"
             )))
         }

@@ -104,7 +104,7 @@ pub(crate) fn policy(policy: &Policy) -> Result<(), Rejection> {
             cap.count
         )),
         Some(cap) if cap.per_ms == 0 || cap.per_ms > EVICTION_SPAN_MS_MAX => bad(format!(
-            "a limit of evictions in {} ms is not allowed: the time must be 1 to \
+            "a limit of evictions per {} ms is not allowed: this time must be 1 to \
              {EVICTION_SPAN_MS_MAX} ms",
             cap.per_ms
         )),
@@ -147,7 +147,7 @@ pub(crate) fn all_reservations<'a>(
 /// Checks the bounds that apply to all calendars of peak hours together, including a new one.
 pub(crate) fn all_peaks<'a>(all: impl Iterator<Item = &'a PeakCalendar>) -> Result<(), Rejection> {
     let bytes = all.map(bytes_at_most).sum();
-    at_most("bytes of all calendars of peaks", bytes, PEAKS_BYTES_MAX)
+    at_most("bytes of all peak calendars", bytes, PEAKS_BYTES_MAX)
 }
 
 /// Checks a selector. Returns whether it has a requirement. A selector without requirements selects no machine.
@@ -165,11 +165,11 @@ fn selector(of: &str, machines: &MachineSelector) -> Result<bool, Rejection> {
 /// Checks a calendar of peak hours.
 pub(crate) fn peaks(calendar: &PeakCalendar, kinds: &Kinds) -> Result<(), Rejection> {
     let PeakCalendar { name: called, machines, peaks } = calendar;
-    texts::name("calendar of peaks", called)?;
+    texts::name("peak calendar", called)?;
     at_most("peaks of a calendar", peaks.len(), PEAKS_MAX)?;
     let bad =
-        |why: &str| Err(Rejection::BadPeaks(format!("calendar of peaks {called:?} {why}").into()));
-    if !selector("a calendar of peaks", machines)? {
+        |why: &str| Err(Rejection::BadPeaks(format!("peak calendar {called:?} {why}").into()));
+    if !selector("a peak calendar", machines)? {
         return bad("names no machines: give a label or a name");
     }
     if peaks.is_empty() {
@@ -180,18 +180,20 @@ pub(crate) fn peaks(calendar: &PeakCalendar, kinds: &Kinds) -> Result<(), Reject
             return bad("has a peak beyond the end of the day: its times must be from 0 h to 24 h");
         }
         if from_ms == until_ms {
-            return bad("has an empty peak, with equal times: for the whole day, use 0 h to 24 h");
+            return bad(
+                "has a peak that ends when it begins: give two different times, or 0 h to 24 h for \
+                 the whole day",
+            );
         }
         if batch_max.is_empty() {
             return bad(
-                "has a peak without limits: give the share of batch tasks for at least one \
-                 kind",
+                "has a peak without limits: limit the share of batch tasks for at least one kind",
             );
         }
         if !batch_max.windows(2).all(|pair| pair[0].kind < pair[1].kind) {
             return bad(
-                "has a peak with invalid shares: there must be one per kind, in ascending \
-                 order of kind",
+                "has a peak whose shares repeat a kind or are out of order: give at most one share \
+                 per kind, sorted by kind",
             );
         }
         if let Some(share) = batch_max.iter().find(|share| kinds.get(share.kind).is_none()) {
@@ -388,7 +390,7 @@ fn per_machine(job: &Job, group: &TaskGroup) -> Result<(), Rejection> {
 }
 
 fn task_rule(group: &TaskGroup, rule: &TaskRule) -> Result<(), Rejection> {
-    let bad = |why| Err(Rejection::BadJob(format!("group {:?} {why}", group.name).into()));
+    let bad = |why: &str| Err(Rejection::BadJob(format!("group {:?} {why}", group.name).into()));
     match rule {
         TaskRule::Affinity(terms) if terms.is_empty() => {
             bad("has an affinity without terms: give \
@@ -396,7 +398,7 @@ fn task_rule(group: &TaskGroup, rule: &TaskRule) -> Result<(), Rejection> {
         }
         TaskRule::Affinity(terms) => at_most("terms", terms.len(), RULES_PER_GROUP_MAX),
         TaskRule::Prefer { weight, .. } if weight.unsigned_abs() > WEIGHT_MAX => {
-            bad("has a preference with an invalid weight: must be from -100 to 100")
+            bad(&format!("has a preference of weight {weight}: must be from -100 to 100"))
         }
         TaskRule::MaxColocated { count: 0, .. } => {
             bad("has max_colocated 0: must be at least 1; use anti_affinity to allow no other task")

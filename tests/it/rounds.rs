@@ -71,18 +71,18 @@ fn a_busy_scheduler_syncs_once_for_many_small_transactions() {
         (0..640).map(|i| submit(&cell.cell, job(&format!("j{i}"), 1, 1))).collect();
     let mut scheduler = scheduler(&cell, Profile::batch());
     let (sums, rounds) = go_on(&mut scheduler, &cell);
-    assert_eq!((sums.placed, sums.conflicts, rounds), (640, 0, 640 / 8), "eight in a round");
+    assert_eq!((sums.placed, sums.conflicts, rounds), (640, 0, 640 / 16), "sixteen in a round");
     assert!(jobs.iter().all(|job| placed(&cell.cell, *job) == 1));
-    // There is one sync for each 32 transactions, and one that finds no more work.
-    assert_eq!(cell.syncs(), 640 / 32 + 1);
+    // There is a sync before the first transaction, one for each 32 transactions, and one that finds no more work.
+    assert_eq!(cell.syncs(), 1 + 640 / 32 + 1);
 }
 
 #[test]
 fn a_conflict_is_followed_by_a_sync() {
-    let cell = Counted::new(1, 16);
-    (0..16).for_each(|i| _ = submit(&cell.cell, job(&format!("j{i}"), 1, 1)));
+    let cell = Counted::new(1, 24);
+    (0..24).for_each(|i| _ = submit(&cell.cell, job(&format!("j{i}"), 1, 1)));
     let mut mine = scheduler(&cell, Profile::batch());
-    assert_eq!(mine.go_on(&cell, 0, &mut Unobserved).unwrap().placed, 8);
+    assert_eq!(mine.go_on(&cell, 0, &mut Unobserved).unwrap().placed, 16);
     // Another scheduler fills the machine; this scheduler learns of that only by its conflicts.
     let other = Counted { cell: cell.cell.clone(), syncs: AtomicUsize::new(0) };
     let large = submit(&cell.cell, omega_core::Job { scheduler: "other".into(), ..job("l", 8, 1) });
@@ -107,11 +107,11 @@ fn jobs_that_come_while_it_is_busy_are_placed_in_their_order() {
     urgent.precedence = omega_core::Precedence(9);
     let urgent = submit(&cell.cell, urgent);
     // After the next sync at the latest, the urgent job comes first.
-    for round in 1..=32 / 8 {
+    for round in 1..=32 / 16 {
         scheduler.go_on(&cell, round, &mut Unobserved).unwrap();
     }
     assert_eq!(placed(&cell.cell, urgent), 1);
-    assert_eq!(scheduler.queue().pending_tasks(), 101 - (32 + 8));
+    assert_eq!(scheduler.queue().pending_tasks(), 101 - (32 + 16));
 }
 
 #[test]

@@ -4,7 +4,7 @@
 //! it then ends with the error.
 
 use super::kept::{Answer, KeepError, KeptCell};
-use omega_cellstate::{Cell, CellHandle, Delta, HandleError, Interest, SharedCell};
+use omega_cellstate::{Cell, CellHandle, CommitsAndSync, Delta, HandleError, Interest, SharedCell};
 use omega_core::{
     Command, Commit, MachineId, SchedulerId, TaskId, TaskReport, Text, Transaction, Version,
 };
@@ -134,6 +134,19 @@ impl CellHandle for RunCell {
         match self {
             RunCell::Memory(cell) => cell.commit_all(txns),
             RunCell::Replica(cell) => cell.commit_all(txns),
+        }
+    }
+
+    fn commit_and_sync(
+        &self,
+        txns: &[&Transaction],
+        since: Version,
+        interest: &Interest,
+        delta: &mut Delta,
+    ) -> CommitsAndSync {
+        match self {
+            RunCell::Memory(cell) => cell.commit_and_sync(txns, since, interest, delta),
+            RunCell::Replica(cell) => cell.commit_and_sync(txns, since, interest, delta),
         }
     }
 }

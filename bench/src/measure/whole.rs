@@ -14,6 +14,8 @@ use omega_cellstate::{CellHandle, SharedCell};
 use omega_core::{Command, Job};
 use omega_schedulers::{Profile, Scheduler, Search, Settings, Unobserved};
 use std::sync::Barrier;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 pub(crate) const WORKLOAD: &str =
     "cells from 60 to 70 % use; small tasks; a window of 64 feasible machines, 1 score; SharedCell";
@@ -93,7 +95,8 @@ pub(crate) fn run(made: &Made, load: &Load, profile: fn() -> Profile) -> Done {
 
 /// Runs on handles of one cell; workers are assigned to handles in turn.
 pub(crate) fn run_on(cells: &[impl Submit], load: &Load, profile: fn() -> Profile) -> Done {
-    let start = Barrier::new(load.workers.len() + 1);
+    let start =
+        Start { together: Barrier::new(load.workers.len() + 1), waves: AtomicUsize::new(0) };
     let waves = load.tasks.div_ceil(load.wave);
     let wave_tasks = load.tasks / waves / load.job_tasks * load.job_tasks;
     std::thread::scope(|scope| {
@@ -106,16 +109,18 @@ pub(crate) fn run_on(cells: &[impl Submit], load: &Load, profile: fn() -> Profil
         };
         let handles: Vec<_> = load.workers.iter().cloned().enumerate().map(work).collect();
         let mut wall = Span::default();
-        start.wait();
+        start.together.wait();
         for wave in 0..waves {
             let first = wave * wave_tasks / load.job_tasks;
             let jobs = cells::small_jobs(first, wave_tasks, load.job_tasks);
             cells[0].submit(jobs.collect());
             cells.iter().for_each(Submit::catch_up);
+            start.together.wait();
+            std::thread::sleep(SPREAD);
             let before = process_time();
             let ((), span) = timed(|| {
-                start.wait();
-                start.wait();
+                start.waves.store(wave + 1, Ordering::Release);
+                start.together.wait();
             });
             wall += Span { cpu: process_time() - before, ..span };
         }
@@ -133,20 +138,42 @@ pub(crate) fn run_on(cells: &[impl Submit], load: &Load, profile: fn() -> Profil
     })
 }
 
+/// The start of a wave.
+///
+/// All threads first meet at the barrier, where the kernel wakes the workers. It often wakes two workers on one
+/// processor, and moves one of them some milliseconds later. So the workers spin until the wave is counted.
+struct Start {
+    together: Barrier,
+    /// Number of waves that have started.
+    waves: AtomicUsize,
+}
+
+impl Start {
+    fn wait_for(&self, wave: usize) {
+        self.together.wait();
+        while self.waves.load(Ordering::Acquire) <= wave {
+            std::hint::spin_loop();
+        }
+    }
+}
+
+/// Time in which the kernel distributes spinning workers over the processors.
+const SPREAD: Duration = Duration::from_millis(5);
+
 /// One worker: registers and syncs, then steps through each wave until nothing is pending.
 fn worker(
     cell: &impl CellHandle,
     profile: Profile,
     settings: Settings,
-    (start, waves): (&Barrier, usize),
+    (start, waves): (&Start, usize),
 ) -> Done {
     let mut scheduler = Scheduler::new(cell, profile, settings).expect("a worker registers");
     scheduler.step(cell, 0, &mut Unobserved).expect("a cell in this process answers");
     let mut done = Done::default();
     let mut now = 0;
-    start.wait();
-    for _ in 0..waves {
-        start.wait();
+    start.together.wait();
+    for wave in 0..waves {
+        start.wait_for(wave);
         let ((), span) = timed(|| {
             loop {
                 let step = scheduler.go_on(cell, now, &mut Unobserved).expect("the cell answers");
@@ -160,7 +187,7 @@ fn worker(
             }
         });
         done.span += span;
-        start.wait();
+        start.together.wait();
     }
     done
 }

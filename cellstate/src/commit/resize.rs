@@ -75,7 +75,7 @@ impl Cell {
     pub(crate) fn log_resize(&mut self, id: TaskId, owner: OwnerId) {
         self.log_task(id, owner, None);
         if self.jobs.get(id.job).is_some_and(|job| self.tenants.is_limited(job.tenant)) {
-            // The tenant may use less now, so claims that exceeded its quota may fit.
+            // The tenant's usage may have decreased, so claims that exceeded its quota may fit now.
             self.log.push(Change::Quota);
         }
     }

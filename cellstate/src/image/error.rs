@@ -41,7 +41,7 @@ pub enum ImageError {
     #[error("the reservations in the image are not in ascending order of name at {0:?}")]
     Reservation(Text),
     /// The peak calendars are out of order.
-    #[error("the calendars of peaks in the image are not in ascending order of name at {0:?}")]
+    #[error("the peak calendars in the image are not in ascending order of name at {0:?}")]
     Peaks(Text),
     /// A row's status, sequence number or incarnation is impossible at this version.
     #[error(
@@ -57,10 +57,10 @@ pub enum ImageError {
          row without a machine"
     )]
     Load(u32),
-    /// A job's id is out of order, or not below the next job's id.
+    /// A job's id is out of order, or not below the next unused job id.
     #[error(
-        "the id of job {0} of the image is not above the previous job's id, or not below the id \
-         of the next new job"
+        "the id of job {0} of the image must be greater than the id of the job before it, and \
+         less than the next unused job id"
     )]
     JobOrder(JobId),
     /// A job's tasks do not match its groups.
@@ -77,7 +77,10 @@ pub enum ImageError {
     )]
     GangHold(JobId),
     /// A task was placed in the future, or has a placement time but no machine.
-    #[error("task {0} of the image has a placement time in the future, or one without a machine")]
+    #[error(
+        "task {0} of the image has a placement time that is in the future, or has a placement time \
+         but no machine"
+    )]
     PlacedAt(TaskId),
     /// A task has an impossible allocation.
     #[error("job {0} of the image records an impossible allocation for one of its tasks")]
@@ -107,7 +110,7 @@ pub enum ImageError {
     #[error("task {0} of the image has ports that do not fit its request")]
     Ports(TaskId),
     /// With this task, a sum exceeds 64 bits.
-    #[error("with task {0} of the image, a sum of claims exceeds 64 bits")]
+    #[error("the claims of task {0} of the image increase a sum of claims to more than 64 bits")]
     Overflow(TaskId),
     /// The list of ended jobs differs from the jobs without unfinished tasks, or its times are out of order.
     #[error(
@@ -117,8 +120,8 @@ pub enum ImageError {
     /// A scheduler's name has an owner although its transaction numbers never skipped, or its lease is out of bounds.
     #[error("the name of scheduler {0} in the image has an impossible owner or lease")]
     Hold(SchedulerId),
-    /// A cached result of this scheduler is impossible, or is not at its position in the ring.
-    #[error("the image has an impossible cached result of scheduler {0}")]
+    /// A cached transaction result of this scheduler is invalid, or is not at its position in the ring.
+    #[error("the image has an invalid cached transaction result of scheduler {0}")]
     Answer(SchedulerId),
 }
 

@@ -58,7 +58,7 @@ impl Cell {
         cell.now_ms = image.now_ms;
         validate::policy(&image.policy)?;
         cell.policy = image.policy.clone();
-        cell.log = ChangeLog::new(image.version, CHANGES_MAX);
+        cell.log = ChangeLog::new(image.version, CHANGES_MAX, cell.kinds.count());
         cell.restore_machines(&image)?;
         let restoring = Restoring { image: &image, facts: &mut cell.facts, kinds: &cell.kinds };
         cell.policies.restore(restoring)?;

@@ -284,6 +284,11 @@ macro_rules! policies {
                 $(<$state>::configure_tenant(cell, name, config);)+
             }
 
+            /// Whether any policy counts at present, and so may have values in the columns of changed rows.
+            pub(crate) fn any_counts(&self) -> bool {
+                !self.counting.is_empty()
+            }
+
             /// Writes the columns of a changed row.
             #[inline]
             pub(crate) fn write_row(&self, slot: u32, delta: &mut Delta) {

@@ -139,8 +139,8 @@ impl TrackerKey {
         TrackerKey { beside, ..TrackerKey::of(member, near.0, near.1) }
     }
 
-    /// The key of a runtime affinity of this group. A holder needs one matched task in its domain, and one more if its
-    /// own rule matches it.
+    /// The key of a runtime affinity of this group. A holder needs one matched task in its domain. If the rule also
+    /// matches the holder itself, it needs two, because the holder is counted.
     pub(crate) fn of_runtime_affinity(member: Member<'_>, near: &Near) -> Self {
         let key = TrackerKey::of(member, &near.tasks, &near.level);
         let least = 1 + u32::from(key.matches(member));

@@ -65,7 +65,7 @@ pub use tenants::QuotaLack;
 use crate::delta::{Delta, Interest};
 use crate::devices::Devices;
 use crate::facts::{Facts, Need};
-use crate::handle::{CellHandle, HandleError};
+use crate::handle::{CellHandle, CommitsAndSync, HandleError};
 use crate::judge::{Asked, Grant, Rules, Spot, judge};
 use crate::policy::{Applying, Context, Mirrors, Placement, TenantTree};
 use compiled::Groups;
@@ -73,7 +73,10 @@ use images::Images;
 use indexes::Indexes;
 use kept::{Described, Kept};
 use loads::Loads;
-use omega_core::{KindId, Kinds, Machine, MachineId, Reason, SchedulerId, SequenceNumber, Version};
+use omega_core::{
+    Commit, KindId, Kinds, Machine, MachineId, Reason, SchedulerId, SequenceNumber, Transaction,
+    Version,
+};
 use own_claims::OwnClaims;
 use own_evictions::OwnEvictions;
 use rows::Rows;
@@ -82,6 +85,15 @@ use smallvec::SmallVec;
 use std::sync::Arc;
 use tally::RowState;
 use tenants::KnownTenants;
+
+/// Results of [`View::submit_and_fetch`].
+#[derive(Debug)]
+pub struct Submitted {
+    /// Results of the transactions, in order.
+    pub commits: Vec<Result<Commit, HandleError>>,
+    /// Changes up to the last commit, or the error if they could not be fetched.
+    pub fetched: Result<Delta, HandleError>,
+}
 
 /// A scheduler's private copy of the cell. See the module documentation.
 ///
@@ -172,6 +184,30 @@ impl View {
         }
         self.delta = delta;
         synced
+    }
+
+    /// Submits transactions of this view, and fetches the changes up to then in the same call. Settle all results, and
+    /// then apply the changes with [`View::apply_fetched`]. Until then, [`View::delta`] is empty.
+    pub fn submit_and_fetch(
+        &mut self,
+        cell: &(impl CellHandle + ?Sized),
+        txns: &[&Transaction],
+    ) -> Submitted {
+        let mut delta = std::mem::take(&mut self.delta);
+        delta.lineage = self.session.lineage();
+        let (since, interest) = (self.session.version(), self.session.interest());
+        let CommitsAndSync { commits, synced } =
+            cell.commit_and_sync(txns, since, interest, &mut delta);
+        Submitted { commits, fetched: synced.map(|()| delta) }
+    }
+
+    /// Applies changes that were fetched with commits. [`View::delta`] then has them.
+    ///
+    /// # Panics
+    /// The view was synced in between.
+    pub fn apply_fetched(&mut self, fetched: Delta) {
+        self.apply(&fetched);
+        self.delta = fetched;
     }
 
     /// The changes of the last sync. They include jobs and tasks, which a view itself does not store.

@@ -227,10 +227,14 @@ impl Rows {
     pub(super) fn apply(&mut self, delta: &Delta) -> u64 {
         let kinds = self.columns.kinds();
         let mut freed = self.apply_demand_profiles(delta);
-        for (i, slot) in delta.slots.iter().enumerate() {
-            self.sequences[*slot as usize] = delta.sequences[i];
-            let more = self.columns.set(*slot as usize, &delta.free[i * kinds..][..kinds]);
-            freed += u64::from(more);
+        // The last copy of a row comes first, and older copies, which have lower sequence numbers, are skipped.
+        for (i, slot) in delta.slots.iter().enumerate().rev() {
+            let row = *slot as usize;
+            if delta.sequences[i] < self.sequences[row] {
+                continue;
+            }
+            self.sequences[row] = delta.sequences[i];
+            freed += u64::from(self.columns.set(row, &delta.free[i * kinds..][..kinds]));
         }
         for (slot, devices) in &delta.devices {
             let before = self.devices.insert(*slot, *devices);

@@ -6,10 +6,21 @@ use omega_core::Transaction;
 use std::collections::VecDeque;
 
 /// Number of claims after which a scheduler syncs, in rounds without a pause: see [`Scheduler::go_on`]. It is small
-/// compared with the number of machines in a cell, so claims of several schedulers seldom conflict.
+/// compared with the number of rows in a cell, so claims of several schedulers seldom conflict.
 ///
 /// [`Scheduler::go_on`]: super::Scheduler::go_on
-pub(super) const CLAIMS_PER_SYNC: usize = 32;
+fn claims_per_sync(rows: usize) -> usize {
+    (rows / 64).clamp(32, 128)
+}
+
+/// Whether a round syncs as soon as the claims of rounds without a pause are used up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Pace {
+    /// Rounds follow each other without a pause.
+    GoesOn,
+    /// The caller syncs.
+    Steps,
+}
 
 /// A transaction, and the parts of jobs in it.
 #[derive(Debug)]
@@ -94,8 +105,8 @@ impl Course {
     }
 
     /// Restarts the count of claims after a sync.
-    pub(super) fn synced(&mut self) {
-        self.claims_left = CLAIMS_PER_SYNC;
+    pub(super) fn synced(&mut self, rows: usize) {
+        self.claims_left = claims_per_sync(rows);
     }
 
     /// Requires a sync at the start of the next round.

@@ -16,10 +16,10 @@
 //! If plugins evict or reserve, there is only one in-flight transaction, because a rejection would invalidate the
 //! plugins' results for later transactions.
 
-use super::course::{Flight, Late};
+use super::course::{Flight, Late, Pace};
 use super::{Observer, Scheduler, Step};
 use crate::queue::Nanos;
-use omega_cellstate::{CellHandle, HandleError};
+use omega_cellstate::{CellHandle, HandleError, Submitted};
 use omega_core::limits::TRANSACTION_ITEMS_MAX;
 use omega_core::{Commit, Transaction};
 use smallvec::{SmallVec, smallvec};
@@ -27,18 +27,19 @@ use smallvec::{SmallVec, smallvec};
 /// In-flight transactions of a step. Usually there is one, which needs no allocation.
 type Flights = SmallVec<[Flight; 1]>;
 
+/// Results of transactions. Usually there is one, which needs no allocation.
+type Answers = SmallVec<[Result<Commit, HandleError>; 1]>;
+
 /// Submits the transactions, and waits for the answers.
-fn submit(
-    cell: &(impl CellHandle + ?Sized),
-    flights: &Flights,
-) -> SmallVec<[Result<Commit, HandleError>; 1]> {
+fn submit(cell: &(impl CellHandle + ?Sized), flights: &Flights) -> Answers {
     match flights.as_slice() {
         [only] => smallvec![cell.commit(&only.txn)],
-        several => {
-            let txns: Vec<&Transaction> = several.iter().map(|flight| &flight.txn).collect();
-            cell.commit_all(&txns).into()
-        }
+        several => cell.commit_all(&txns(several)).into(),
     }
+}
+
+fn txns(flights: &[Flight]) -> SmallVec<[&Transaction; 16]> {
+    flights.iter().map(|flight| &flight.txn).collect()
 }
 
 impl Scheduler {
@@ -50,14 +51,16 @@ impl Scheduler {
         if alone { 1 } else { self.settings.commits_in_flight.max(1) }
     }
 
-    /// Decides and submits up to `most` transactions, and settles their answers.
+    /// Decides and submits transactions, and settles their answers. In rounds without a pause, it also syncs if the
+    /// claims until the next sync are used up.
     pub(super) fn fly(
         &mut self,
         cell: &(impl CellHandle + ?Sized),
-        most: usize,
+        pace: Pace,
         now: Nanos,
         observer: &mut impl Observer,
     ) -> Result<Step, HandleError> {
+        let most = self.together(pace);
         let mut flights = Flights::new();
         while flights.len() < most {
             self.course.decides_after(flights.len());
@@ -83,8 +86,30 @@ impl Scheduler {
             let until = if idle { self.queue.next_turn() } else { None };
             return Ok(Step { idle, until, ..Step::default() });
         }
+        let claims = flights.iter().map(|flight| flight.txn.claims.len()).sum();
+        if pace == Pace::GoesOn && self.course.claims_left() <= claims {
+            return self.submit_and_sync(cell, flights, now, observer);
+        }
         let answers = submit(cell, &flights);
         self.land(flights.into_iter().zip(answers), now, observer)
+    }
+
+    /// Submits the transactions, settles their answers, and then applies the changes that were fetched with them. If an
+    /// answer is missing, the changes are dropped, and the next round syncs.
+    fn submit_and_sync(
+        &mut self,
+        cell: &(impl CellHandle + ?Sized),
+        flights: Flights,
+        now: Nanos,
+        observer: &mut impl Observer,
+    ) -> Result<Step, HandleError> {
+        let Submitted { commits, fetched } = self.view.submit_and_fetch(cell, &txns(&flights));
+        let step = self.land(flights.into_iter().zip(commits), now, observer)?;
+        match fetched {
+            Ok(fetched) => self.apply_fetched(fetched, now, observer),
+            Err(_) => self.course.must_sync(),
+        }
+        Ok(step)
     }
 
     /// Returns the time until which the open transaction is held back; `None` if it is to be submitted. Called for a
@@ -119,7 +144,7 @@ impl Scheduler {
         Flight { txn, turns: std::mem::take(&mut self.turns) }
     }
 
-    /// Settles the answers in the order of the transactions.
+    /// Processes the answers in the order in which the transactions were submitted.
     fn land(
         &mut self,
         flights: impl Iterator<Item = (Flight, Result<Commit, HandleError>)>,

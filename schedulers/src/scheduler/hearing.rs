@@ -19,7 +19,26 @@ impl Scheduler {
     ) -> Result<(), HandleError> {
         let before = self.view.tally();
         self.view.sync(cell)?;
-        self.course.synced();
+        self.synced(before, now, observer);
+        Ok(())
+    }
+
+    /// Applies the changes that were fetched with commits, and brings the queue up to date.
+    pub(super) fn apply_fetched(
+        &mut self,
+        fetched: Delta,
+        now: Nanos,
+        observer: &mut impl Observer,
+    ) {
+        let before = self.view.tally();
+        self.view.apply_fetched(fetched);
+        self.synced(before, now, observer);
+    }
+
+    /// Brings the queue, the plugins and the plans up to date with the view. `before` is the view's tally before the
+    /// sync.
+    fn synced(&mut self, before: Tally, now: Nanos, observer: &mut impl Observer) {
+        self.course.synced(self.view.rows());
         if self.view.delta().full && self.course.is_holding() {
             self.drop_held();
         }
@@ -57,7 +76,7 @@ impl Scheduler {
             self.hear(events, &rows, now);
         }
         self.sync_plans(now);
-        Ok(())
+        observer.synced(&self.view, &self.queue);
     }
 
     fn update_queue(&mut self, now: Nanos) {

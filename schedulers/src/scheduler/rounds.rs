@@ -1,13 +1,13 @@
 //! Rounds of a scheduler: complete rounds, rounds in two halves, and rounds that place nothing.
 
-use super::course::CLAIMS_PER_SYNC;
+use super::course::Pace;
 use super::{Observer, Scheduler, Step, Unobserved};
 use crate::queue::Nanos;
 use omega_cellstate::{CellHandle, HandleError, Wake};
 
 /// Number of small transactions that are submitted together in rounds without a pause, so that they take the cell's
 /// lock once. It is small because other schedulers see none of the claims before the last transaction is decided.
-const SMALL_TOGETHER: usize = 8;
+const SMALL_TOGETHER: usize = 16;
 
 impl Scheduler {
     /// Asks a cell to wake this scheduler when a round may have something to do. Returns true if the caller has to step
@@ -45,8 +45,9 @@ impl Scheduler {
     }
 
     /// Runs one of several rounds without a pause between them. In contrast to [`Scheduler::step`], it submits up to
-    /// eight small transactions together, and syncs the view only after 32 claims, a conflict, or a round without work.
-    /// So a scheduler with small transactions takes the cell's lock seldom, and reads several changes at once.
+    /// 16 small transactions together, and syncs the view only after 32 to 128 claims (more in a larger cell), a
+    /// conflict, or a round without work. So a scheduler with small transactions takes the cell's lock seldom, and
+    /// reads several changes at once. When the claims are used up, it commits and syncs in one call.
     ///
     /// Each round is a [`Scheduler::step`] if a plugin evicts, reserves or permits, or if the profile has fair shares,
     /// delay scheduling or backfill. In these cases, decisions depend on the latest claims of other schedulers.
@@ -63,21 +64,25 @@ impl Scheduler {
         if self.reads_each_change() {
             return self.step(cell, now, observer);
         }
-        let claims = self.course.claims_left();
-        if claims > 0 {
-            let step = self.act_on(self.together(claims), cell, now, observer)?;
+        if self.course.claims_left() > 0 {
+            let step = self.act_on(Pace::GoesOn, cell, now, observer)?;
             if !step.idle {
                 return Ok(step);
             }
         }
         self.refresh(cell, now, observer)?;
-        self.act_on(self.together(CLAIMS_PER_SYNC), cell, now, observer)
+        self.act_on(Pace::GoesOn, cell, now, observer)
     }
 
-    /// Number of transactions to submit together in rounds without a pause, so that they have about `claims` claims.
-    fn together(&self, claims: usize) -> usize {
+    /// Maximum number of transactions to submit together. In rounds without a pause, small transactions together have
+    /// about as many claims as are left until the next sync.
+    pub(super) fn together(&self, pace: Pace) -> usize {
+        let claims = self.course.claims_left();
         let small = claims.div_ceil(self.settings.claims_max.max(1)).min(SMALL_TOGETHER);
-        small.max(self.in_flight())
+        match pace {
+            Pace::GoesOn => small.max(self.in_flight()),
+            Pace::Steps => self.in_flight(),
+        }
     }
 
     /// Whether decisions depend on the latest claims of others, so that each round syncs.
@@ -106,7 +111,6 @@ impl Scheduler {
             return Ok(());
         }
         self.sync(cell, now, observer)?;
-        observer.synced(&self.view, &self.queue);
         if self.profile.delay.is_some() {
             observer.waits(self.waits.figures);
         }
@@ -126,20 +130,20 @@ impl Scheduler {
         now: Nanos,
         observer: &mut impl Observer,
     ) -> Result<Step, HandleError> {
-        self.act_on(self.in_flight(), cell, now, observer)
+        self.act_on(Pace::Steps, cell, now, observer)
     }
 
-    /// Resends the first transaction with an unknown outcome, or decides and commits up to `most` transactions.
+    /// Resends the first transaction with an unknown outcome, or decides and commits transactions.
     fn act_on(
         &mut self,
-        most: usize,
+        pace: Pace,
         cell: &(impl CellHandle + ?Sized),
         now: Nanos,
         observer: &mut impl Observer,
     ) -> Result<Step, HandleError> {
         match self.course.take_unknown() {
             Some(flight) => self.ask_again(flight, cell, now, observer),
-            None => self.fly(cell, most, now, observer),
+            None => self.fly(cell, pace, now, observer),
         }
     }
 }

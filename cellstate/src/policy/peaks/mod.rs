@@ -343,7 +343,7 @@ impl Policy for Peaks {
         let Restoring { image, facts, kinds } = restoring;
         let list = &image.peaks;
         let max = PEAK_CALENDARS_MAX as u64;
-        ImageError::check_count("calendars of peaks", list.len() as u64, max)?;
+        ImageError::check_count("peak calendars", list.len() as u64, max)?;
         if let Some(pair) = list.windows(2).find(|pair| pair[0].name >= pair[1].name) {
             return Err(ImageError::Peaks(pair[1].name.clone()));
         }
@@ -476,7 +476,7 @@ impl Cell {
         }
         let count = self.policies.peaks.calendars.len() + 1;
         if place.is_err() && count > PEAK_CALENDARS_MAX {
-            return Err(too_many("calendars of peaks", count, PEAK_CALENDARS_MAX));
+            return Err(too_many("peak calendars", count, PEAK_CALENDARS_MAX));
         }
         let others = self.peak_calendars().filter(|other| other.name != calendar.name);
         validate::all_peaks(others.chain([&calendar]))?;

@@ -124,7 +124,8 @@ impl Policy for TasksPerMachine {
         let placed = cell.count_tasks_by_row(name);
         let Some(limited) = cell.policies.tasks_per_machine.tenants.get_mut(name) else { return };
         limited.placed = placed;
-        limited.rows().for_each(|(slot, _)| cell.log.push_row(slot));
+        let rows: Vec<u32> = limited.rows().map(|(slot, _)| slot).collect();
+        rows.into_iter().for_each(|slot| cell.log_row(slot));
     }
 
     fn write_row(&self, slot: u32, delta: &mut Delta) {
