@@ -15,7 +15,7 @@ pub enum BenchCommand {
     #[command(after_help = "Examples:\n  omega-bench table --quick\n  \
         omega-bench table --only scan\n  omega-bench table --markdown")]
     Table(measure::Options),
-    /// Replay recorded answers of kube-scheduler v1.36.2, and print where Omega's answers differ.
+    /// Replay recorded cases, and print where Omega's answers differ from those of kube-scheduler v1.36.2.
     ///
     /// The texts that explain why a node or pod is rejected are not compared, because the two programs word them
     /// differently. docs/oracle.md describes the files. The exit code is 1 if an answer differs, and 2 if a file cannot

@@ -169,7 +169,7 @@ impl Reserve for Meets {
     fn unreserve(&mut self, _: &Claimed<'_>) {}
 }
 
-/// The ready-made profile of batch jobs, for schedulers that wait for each other.
+/// The built-in profile of batch jobs, for schedulers that wait for each other.
 fn profiles() -> Profiles {
     #[derive(serde::Deserialize)]
     struct None {}

@@ -299,7 +299,7 @@ pub enum Rejection {
     },
     /// An update changes the machine's number of devices while a task has a device. Repeat the update when no task has
     /// one.
-    #[error("tasks on machine {0} have some of its devices: drain the machine first")]
+    #[error("tasks use devices of machine {0}, so its devices cannot change: drain it first")]
     DevicesInUse(MachineId),
     /// No job has this id: its record was removed after its end, or it never existed.
     #[error("there is no job {0}")]
@@ -330,9 +330,8 @@ pub enum Rejection {
     TaskNotThere(TaskId, MachineId),
     /// The kind is not registered, or the amount is above its maximum. Use a registered kind and a smaller amount.
     #[error(
-        "{what}: either the cell has no resource kind number {}, or the amount of this kind is \
-         too large: use a kind of the cell, and at most 2^50 of it (2^62 - 1 in quotas and in \
-         capacities of cluster resources)",
+        "{what}: the cell has no resource kind number {}, or the amount of this kind is above 2^50 \
+         (in quotas and capacities of cluster resources: 2^62 - 1): correct the kind or the amount",
         kind.0
     )]
     BadAmount {
@@ -408,7 +407,9 @@ pub enum Rejection {
     BadMachine(Text),
     /// An update changes the cores of a machine's NUMA nodes while a task has exclusive cores. Repeat the update when
     /// no task has exclusive cores.
-    #[error("tasks on machine {0} have some of its cores exclusively: drain the machine first")]
+    #[error(
+        "tasks use exclusive cores of machine {0}, so its `numa` cannot change: drain it first"
+    )]
     CoresInUse(MachineId),
     /// The NUMA nodes of the machine have too few cores left for the task to adopt. Correct `numa` in the machine's
     /// description first.
@@ -421,7 +422,7 @@ pub enum Rejection {
     #[error("{0}")]
     BadPeaks(Text),
     /// No calendar of peak hours has this name: it was removed, or never existed.
-    #[error("there is no calendar of peaks {0:?}")]
+    #[error("there is no peak calendar {0:?}")]
     UnknownPeaks(Text),
     /// The job's version differs from the version that the command requires. Read the job again before the next
     /// attempt.

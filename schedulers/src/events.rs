@@ -52,7 +52,7 @@ impl Events {
     pub const RESERVATIONS_CHANGED: Events = Events(1 << 15);
     /// A cluster resource was freed: a task that claimed it left, or its capacity grew.
     pub const CELL_FREED: Events = Events(1 << 16);
-    /// A calendar of peaks was set, changed or removed, or a peak began or ended.
+    /// A peak calendar was set, changed or removed, or a peak began or ended.
     pub const PEAKS_CHANGED: Events = Events(1 << 17);
     /// A backfill plan keeps less room on some machine, or keeps it for another time: see
     /// [`Backfill`](crate::Backfill).

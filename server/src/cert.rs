@@ -51,7 +51,7 @@ pub(crate) struct IssueArgs {
     /// Name of the cell.
     #[arg(long, value_name = "NAME")]
     cell_name: String,
-    /// Folder of the authority, in which the certificate is written, too.
+    /// Folder of the authority; the certificate is also written there.
     #[arg(long, value_name = "DIR", default_value = "certs")]
     dir: PathBuf,
     /// Host names and addresses at which a replica is reached, separated by commas; only for the role replica.

@@ -36,7 +36,7 @@ pub(crate) struct DevArgs {
     /// Number of workers of the scheduler `default`, from 1 to 64.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=64))]
     workers: u16,
-    /// File with the profile of the scheduler; docs/profiles.md describes it [default: the ready-made profile].
+    /// File with the profile of the scheduler; docs/profiles.md describes it [default: the built-in profile].
     #[arg(long, value_name = "FILE.toml")]
     profile: Option<PathBuf>,
     /// Number of simulated machines, managed by one agent; 0 for none.

@@ -15,7 +15,7 @@ use omega_core::TransactionError;
 use omega_schedulers::peaks::{Kept, PeakController, Settings};
 use std::time::Duration;
 
-/// Options for calendars of peaks.
+/// Options for peak calendars.
 #[derive(Debug, Args)]
 pub(crate) struct KeepArgs {
     #[command(flatten)]

@@ -54,8 +54,8 @@ pub(crate) struct RebalanceArgs {
     /// Include log entries of the --from directory that are not known to be committed.
     #[arg(long, help_heading = "Input")]
     all: bool,
-    /// If the input is a workload: time in the workload at which its cell is rebalanced [default: start if tasks run at
-    /// the start, or end if none does].
+    /// If the input is a workload: when its cell is rebalanced [default: `start` if the workload has tasks that run at
+    /// its start, otherwise `end`].
     #[arg(long, value_enum, value_name = "MOMENT", help_heading = "Input")]
     at: Option<MomentArg>,
     #[command(flatten)]
@@ -81,7 +81,7 @@ enum MomentArg {
 enum Purpose {
     /// Reduce the load above the safety levels, and keep the free cpu, memory, ... of each machine in balance.
     Balance,
-    /// Empty the machines that are drained, and those that would no longer accept their tasks.
+    /// Empty drained machines, and move tasks off machines that would not accept these tasks now.
     Drain,
     /// Fill some machines, and empty others.
     Defragment,
@@ -95,8 +95,8 @@ const SEARCH: &str = "Search for the plan";
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Objective and limits")]
 struct PassArgs {
-    /// Purpose, which sets the weights of the objective [default: the purpose in the file of --objectives; without it,
-    /// drain if --drain is given, or balance].
+    /// Purpose, which sets the weights of the objective [default: the purpose in the file of --objectives; else drain
+    /// if --drain is given; else balance].
     #[arg(long = "for", value_enum, value_name = "PURPOSE")]
     purpose: Option<Purpose>,
     /// Drain this machine; not for a served cell (use `omega machine drain`). May be repeated.
@@ -113,7 +113,7 @@ struct PassArgs {
     /// job-moves or machine-moves; docs/rebalance.md describes them [default: the weights of the purpose].
     #[arg(long, value_name = "TERM=N,...", value_delimiter = ',', value_parser = pair)]
     weight: Vec<(String, u32)>,
-    /// Label whose values are the domains over which jobs are spread [default: machines].
+    /// Label whose values are the domains over which jobs are spread [default: each machine is a domain].
     #[arg(long, value_name = "LABEL")]
     level: Option<String>,
     /// Maximum number of tasks to move.
@@ -132,15 +132,16 @@ struct PassArgs {
     /// Move only tasks of jobs of this kind [default: both kinds].
     #[arg(long, value_enum, value_name = "KIND")]
     only: Option<OnlyArg>,
-    /// Time limit of the search. Simulated annealing is used only if this option or --roadef is given; otherwise, the
-    /// search ends as soon as it finds nothing better [default: 30s, or no limit if --steps is given].
+    /// Time limit of the search. If --time or --roadef is given, the search uses simulated annealing. If neither is
+    /// given, it uses a simpler method, and ends before the limit if it finds nothing better [default: 30s, or no limit
+    /// with --steps].
     #[arg(long, help_heading = SEARCH, value_name = "TIME", value_parser = duration)]
     time: Option<Duration>,
     /// Number of parallel annealing searches, each on a thread [default: one for each processor].
     #[arg(long, help_heading = SEARCH, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
     walks: Option<u32>,
-    /// Number of moves that each search examines. If --steps is given and --time is not, equal --seed and --walks give
-    /// the same plan on every computer [default: no limit].
+    /// Number of moves that each search examines. With --steps and without --time, equal seeds (for --roadef, also
+    /// equal --walks) give the same plan on every computer [default: no limit].
     #[arg(long, help_heading = SEARCH, value_name = "N")]
     steps: Option<u64>,
     /// Number of machines to examine for each task, of which the best is chosen.

@@ -109,11 +109,11 @@ pub(crate) struct HowArgs {
     #[arg(long, value_name = "N", allow_negative_numbers = true, default_value_t = 100,
           value_parser = clap::value_parser!(u32).range(1..=10_000))]
     claims: u32,
-    /// Time, at most 1s, for which a scheduler without other work delays a commit, so that jobs that arrive meanwhile
-    /// share it.
+    /// Time, at most 1s, by which a scheduler delays a commit if it has no other work, so that the commit can include
+    /// jobs that arrive during the delay.
     #[arg(long, value_name = "TIME", default_value = "0ms", value_parser = hold)]
     hold: Duration,
-    /// File with the schedulers' profiles; docs/profiles.md describes it [default: the ready-made profiles].
+    /// File with the schedulers' profiles; docs/profiles.md describes it [default: the built-in profiles].
     #[arg(long, value_name = "FILE.toml")]
     profile: Option<PathBuf>,
     /// Let tasks that find no machine preempt tasks of lower precedence, even if the profile has no preemption plugin.
@@ -147,7 +147,7 @@ enum SearchArg {
     Full,
     /// Machines in order, beginning at a random one, until 64 machines that fit are found.
     Sampled,
-    /// All machines, except groups of machines none of which can fit.
+    /// Like `sampled`, but without groups of machines in which no machine has enough room.
     Indexed,
 }
 

@@ -121,7 +121,7 @@ pub(crate) enum Verb {
         after_help = "Examples:\n  omega member list\n  omega member add 4 db4.example:7601"
     )]
     Member(ask::member::MemberCommand),
-    /// List the schedulers of a cell with the process that owns each name, and revoke the leases of a process.
+    /// List the scheduler names of a cell and the process that owns each of them, and revoke the leases of a process.
     #[command(subcommand, after_help = "Examples:\n  omega lease list\n  omega lease revoke web")]
     Lease(ask::lease::LeaseCommand),
     /// Show the results of past transactions, and commit transactions from a file.
@@ -249,7 +249,7 @@ pub(crate) fn run(verb: Verb) -> Result<(), Error> {
     Ok(())
 }
 
-/// Runs a command about calendars of peaks, or the peak controller.
+/// Runs a command about peak calendars, or the peak controller.
 fn peak(command: &ask::peak::PeakCommand) -> Result<(), Error> {
     use ask::peak::PeakCommand;
     match command {

@@ -63,8 +63,8 @@ pub enum BackupError {
     /// The restored cell would get the id of the old cell or of an earlier one, because its generation is not higher.
     /// Choose a higher generation.
     #[error(
-        "the backup is of the cell {0}, whose replicas could start again, so the restored cell \
-         needs a new id, which a higher generation gives it: give --cell-generation {1} or more"
+        "the restored cell needs a new id, because replicas of the old cell, {0}, could start \
+         again: give --cell-generation {1} or more, which results in a new id"
     )]
     SameCell(CellId, u32),
 }

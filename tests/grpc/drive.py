@@ -255,7 +255,7 @@ def resources(at):
 
 
 def peaks(at):
-    """A calendar of peaks is set, read, and removed."""
+    """A peak calendar is set, read, and removed."""
     service = "omega.v1.MachineService"
     machines = {"labels": [{"key": "rack", "values": ["none has it"]}]}
     peak = {"from_ms": 72_000_000, "until_ms": 28_800_000, "batch_max": [{"kind": 0, "percent": 30}]}

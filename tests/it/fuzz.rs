@@ -64,7 +64,7 @@ fn what_a_raft_cannot_send_on_is_refused() {
     assert_eq!(node.receive(&far), Err(MessageError::Malformed("a position is out of range")));
 }
 
-/// Raft treated the snapshot as newer, although it had not been loaded.
+/// In the past, Raft took a snapshot that ends at its own commit index for a newer one, although the terms differ.
 #[test]
 fn another_snapshot_where_this_one_ends_is_a_contradiction() {
     let mut message = message(MessageKind::Snapshot, 4);

@@ -267,7 +267,7 @@ pub(crate) fn rich_image() -> Image {
     cell.image()
 }
 
-/// A damage of an image, and whether an error is the expected one.
+/// A kind of damage: its name, a function that damages an image, and a check that the error is the expected one.
 type Harm = (&'static str, fn(&mut Image), fn(&ImageError) -> bool);
 
 macro_rules! harm {

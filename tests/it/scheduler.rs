@@ -222,7 +222,7 @@ fn an_explanation_is_given_of_groups_that_there_are() {
 
 /// The built-in profiles score free processors and memory, but a cell may lack both kinds.
 #[test]
-fn the_ready_made_profiles_serve_a_cell_of_one_kind() {
+fn the_built_in_profiles_serve_a_cell_of_one_kind() {
     let kind = ResourceKind { name: "slots".into(), unit: Unit::Count, compressible: false };
     for profile in [Profile::service(), Profile::batch()] {
         let cell = SharedCell::new(Cell::new(Kinds::new(vec![kind.clone()]).unwrap()));

@@ -61,7 +61,8 @@ impl Folder {
         let restored = self.snapshots.restore(at(7));
         match &restored {
             Ok((_, cell)) => drop(cell.audit().unwrap()),
-            // An image that cannot be restored may be readable, but not if it has another state's hash.
+            // A snapshot that cannot be restored may still load without an error, unless its hash is of another
+            // state.
             Err(LoadError::Corrupt { damage, .. }) if loaded.is_ok() => {
                 assert!(damage.to_string().contains("the image"), "{damage}");
             }

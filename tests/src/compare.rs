@@ -197,7 +197,7 @@ pub fn compare(cell: &Cell, reference: &Reference) -> Result<(), String> {
 /// Compares the peak calendars and the batch allocations.
 fn compare_peaks(cell: &Cell, reference: &Reference) -> Result<(), String> {
     let calendars = reference.peak_calendars();
-    equal("calendars of peaks", &cell.peak_calendars().collect(), &calendars)?;
+    equal("peak calendars", &cell.peak_calendars().collect(), &calendars)?;
     if calendars.is_empty() {
         return Ok(());
     }

@@ -109,7 +109,7 @@ impl Crew {
         Meter::new(worker, self.sender.clone(), self.at_once)
     }
 
-    /// Creates a scheduler with the profile for its name, or with a ready-made profile if there is none.
+    /// Creates a scheduler with the profile for its name, or with a built-in profile if there is none.
     fn scheduler(
         &self,
         Numbered { name, index, count }: Numbered<'_>,

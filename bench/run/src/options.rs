@@ -76,7 +76,7 @@ pub struct RunOptions {
     pub check: ConflictCheck,
     /// Search method of all schedulers; `None` keeps the search method of each profile.
     pub search: Option<Search>,
-    /// Profiles by scheduler name. Other schedulers have ready-made profiles.
+    /// Profiles by scheduler name. Other schedulers have built-in profiles.
     pub profiles: Profiles,
     /// Which schedulers evict tasks of lower precedence for tasks that fit on no machine.
     pub evict: Evict,

@@ -28,7 +28,8 @@ const KINDS: [KindId; 2] = [KindId::CPU, KindId::MEMORY];
 pub enum Front {
     /// Each cell in turn
     InTurn,
-    /// Cell whose requested share of cpu or memory, whichever is higher, would be lowest with the job added
+    /// Cell whose load would be lowest with the job added. The load of a cell is the share of its cpu or of its memory
+    /// that its jobs request, whichever is higher
     Emptiest,
     /// First cell with enough free resources for the whole job; if there is none, the cell that `emptiest` chooses
     First,

@@ -27,7 +27,7 @@ pub enum AmountError {
         text: String,
     },
     /// The kind does not have this unit. Use another unit, or none.
-    #[error("{text:?} has a unit of another kind: write {like}")]
+    #[error("{text:?} is not valid for this resource kind: write {like}")]
     OtherUnit {
         /// The text.
         text: String,
@@ -36,8 +36,8 @@ pub enum AmountError {
     },
     /// The amount is too large. Write a smaller one.
     #[error(
-        "{text:?} is too large: give at most 2^50 of the kind's smallest unit, which is a byte, a \
-         thousandth of a core or GPU, or one"
+        "{text:?} is too large: give at most 2^50 bytes, 2^50 thousandths of a core or GPU, or a \
+         count of 2^50"
     )]
     TooLarge {
         /// The text.
@@ -120,7 +120,7 @@ impl Amount {
             (Unit::Milli, Suffix::Bytes(_)) => (None, "4, 0.5 or 500m"),
             (Unit::Bytes, Suffix::None) => (Some(1), ""),
             (Unit::Bytes, Suffix::Bytes(bytes)) => (Some(bytes), ""),
-            (Unit::Bytes, Suffix::Milli) => (None, "16GiB, 16GB or bytes"),
+            (Unit::Bytes, Suffix::Milli) => (None, "16GiB, 16GB or a number of bytes"),
             (Unit::Count, Suffix::None) => (Some(1), ""),
             (Unit::Count, _) => (None, "a whole number"),
         };

@@ -25,15 +25,15 @@ pub struct InputArgs {
     /// Folder of the trace. For swf: the log itself, or a folder in which --part names the log.
     #[arg(long, value_name = "DIR", requires = "trace")]
     data: Option<PathBuf>,
-    /// File of the trace that is in another folder or has another name, such as jobs=PATH. May be repeated.
-    /// docs/inputs.md lists the names.
+    /// Path of one file of the trace, such as jobs=PATH, if the file is not in the folder of --data or does not have
+    /// its usual name. May be repeated. docs/inputs.md lists the values of NAME.
     #[arg(long = "file", value_name = "NAME=PATH", requires = "trace")]
     #[serde(rename = "file", deserialize_with = "named")]
     named: Vec<NamedFile>,
     /// Part of the trace. For google2011: `jobs` reads ten days of job arrivals [default: the tasks of the first hour
     /// and a half]. For omega-sim: the cell M (2,000 machines), L (10,000 machines) or L4 (L with four times the batch
-    /// load) [default: M]. For openb: a task list such as cpu050 [default: default]. For swf: the name of the log;
-    /// required if --data is a folder.
+    /// load) [default: M]. For openb: a task list such as cpu050 [default: the list `default`]. For swf: the name of
+    /// the log; required if --data is a folder.
     #[arg(long, value_name = "NAME", alias = "list", requires = "trace")]
     #[serde(alias = "cell", alias = "list")]
     part: Option<String>,
@@ -68,7 +68,7 @@ pub struct InputArgs {
     #[arg(long, value_name = "N", allow_negative_numbers = true, default_value_t = SYNTHETIC, conflicts_with = "source",
           value_parser = clap::value_parser!(u32).range(SYNTHETIC_RANGE))]
     synthetic: u32,
-    /// Hours of work of the synthetic workload.
+    /// Length of the synthetic workload in hours.
     #[arg(long, value_name = "N", allow_negative_numbers = true, default_value_t = HOURS, conflicts_with = "source",
           value_parser = clap::value_parser!(u32).range(HOURS_RANGE))]
     hours: u32,
@@ -267,8 +267,8 @@ impl InputArgs {
         }
         if self.served().is_some() {
             return Err(InputError::Arguments(
-                "--cell without --trace is only for `omega rebalance` and `omega explain JOB`; with \
-                 --trace, it is the older name of --part",
+                "without --trace, --cell is only for `omega rebalance` and `omega explain JOB`: \
+                 leave it out, or use --trace and --part to select a part of a trace",
             ));
         }
         if self.on.is_some() && !matches!(self.trace, Some(Trace::Azure | Trace::Swf)) {
@@ -282,7 +282,7 @@ impl InputArgs {
         }
         match (self.trace, self.part()) {
             (Some(Trace::Azure), Some(_)) => Err(InputError::Arguments(
-                "--part is not for --trace azure: this trace has a single list",
+                "--part is not for --trace azure: leave it out, because this trace has one part",
             )),
             (Some(Trace::Google2011), Some(part)) if part != "jobs" => Err(InputError::Arguments(
                 "--part must be `jobs` for --trace google2011: leave out --part to replay the \

@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn every_plugin_of_a_ready_made_profile_is_registered() {
+    fn every_plugin_of_a_built_in_profile_is_registered() {
         let registry = Registry::built_in();
         let kube = Profile::kube(&Kinds::standard());
         for profile in [Profile::service(), Profile::batch(), kube] {

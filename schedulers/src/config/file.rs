@@ -106,9 +106,9 @@ impl ProfileTable {
 #[serde(rename_all = "snake_case")]
 #[cfg_attr(feature = "schema", schemars(rename = "base"))]
 pub enum Base {
-    /// The ready-made profile for services: spreads tasks over the machines, and uses all preferences.
+    /// The built-in profile for services: spreads tasks over the machines, and uses all preferences.
     Service,
-    /// The ready-made profile for batch jobs: packs tasks on few machines, and uses all preferences.
+    /// The built-in profile for batch jobs: packs tasks on few machines, and uses all preferences.
     Batch,
     /// The default profile of kube-scheduler, with the same results.
     Kube,

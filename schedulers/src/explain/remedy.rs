@@ -16,7 +16,7 @@ pub struct Shortage {
     pub machine: MachineId,
     /// Missing amount of each kind, in the kind's unit.
     pub amounts: Vec<(KindId, u64)>,
-    /// Number of missing devices, that is, of devices with enough free capacity for the task.
+    /// Number of further devices with enough free capacity that the task needs.
     pub devices: u32,
     /// Number of missing exclusive cores.
     pub cores: u32,

@@ -48,7 +48,8 @@ impl Hold {
         self.transient[kind]
     }
 
-    /// Whether a task that fits in a row of the view also fits beside the room that is still occupied.
+    /// Whether a task that fits in a row of the view still fits if the room that moved tasks still occupy there is
+    /// subtracted.
     pub(super) fn fits(&self, view: &View, row: usize, need: &Need) -> bool {
         if self.rows.is_empty() {
             return true;

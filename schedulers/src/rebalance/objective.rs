@@ -12,8 +12,8 @@
 //! | fragments | machines neither full nor empty: 4 f (1 - f) million for a claimed part f, so a million for a half |
 //! | crowding | ten thousand for each pair of tasks of one job in one domain |
 //! | in use | a million, or the machine's own cost, for each machine on which something is claimed |
-//! | moves | for each moved task, ten thousand plus the largest part of a mean machine that it requests of any kind |
-//! | job moves | ten thousand for each moved task of the job with the most |
+//! | moves | for each moved task, ten thousand plus its size: the largest of its requests in parts of a mean machine |
+//! | job moves | ten thousand for each moved task of the job with the most moved tasks |
 //! | machine moves | for each move, the cost that is given for its two machines |
 //!
 //! Load, balance and the two costs of moves are those of the machine reassignment problem (ROADEF/EURO challenge 2012).
@@ -29,14 +29,14 @@ use omega_core::{KindId, Kinds, TopologyLevel};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
-/// Number of parts of a mean machine.
+/// Number of parts into which a mean machine is divided.
 pub const MACHINE: i64 = 1_000_000;
 
 /// Cost of each pair of tasks of one job in one domain.
 pub const PAIR: i64 = 10_000;
 
-/// Fixed cost of each moved task, in addition to the part of a mean machine that it requests. Also the cost of each
-/// moved task of the job with the most moves.
+/// Fixed cost of each moved task, in millionths of a mean machine. The cost of the task's size is added to it. The term
+/// "job moves" has the same cost for each moved task of the job with the most moved tasks.
 pub const MOVE: i64 = 10_000;
 
 /// The largest weight. Up to this weight, the weighted cost of a machine stays below 2^60.
@@ -63,7 +63,7 @@ pub enum Term {
     Crowding,
     /// Moved tasks.
     Moves,
-    /// Moved tasks of the job with the most moves.
+    /// Moved tasks of the job with the most moved tasks.
     JobMoves,
     /// Moves, by the costs of their pairs of machines.
     MachineMoves,
@@ -254,9 +254,9 @@ pub struct Costs {
     pub in_use: i128,
     /// Pairs of tasks of a job in one domain.
     pub crowding: i128,
-    /// Moved tasks, each with a fixed cost and the part of a mean machine that it requests.
+    /// Moved tasks, each with a fixed cost plus its size.
     pub moves: i128,
-    /// Moved tasks of the job with the most moves.
+    /// Moved tasks of the job with the most moved tasks.
     pub job_moves: i128,
     /// Moves, each with the cost that is given for its two machines.
     pub machine_moves: i128,

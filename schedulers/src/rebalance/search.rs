@@ -56,9 +56,10 @@ struct Found {
     feasible: usize,
     /// Number of feasible machines on which moved tasks still occupy the task's room until the next wave.
     held: usize,
-    /// Number of further machines that would be feasible, but to which a rule of the objectives forbids the move.
+    /// Number of further machines that are infeasible only because a rule of the objectives forbids the move to them.
     ruled: usize,
-    /// Number of further machines that would be feasible, but outside the domain where another task needs this task.
+    /// Number of further machines that are infeasible only because they are outside the domain where another task needs
+    /// this task.
     apart: usize,
 }
 

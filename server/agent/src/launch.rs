@@ -45,8 +45,8 @@ pub(crate) fn probe(folder: &Path) -> io::Result<()> {
     let spec = read_spec(folder)?;
     let Some(Probe::Command(words)) = spec.health.as_ref().map(|health| &health.probe) else {
         return Err(io::Error::other(
-            "the task has no command for its health check: do not start this program by hand, \
-             because the task's supervisor starts it",
+            "this program runs the command of a task's health check, but the task has none: do not \
+             start it by hand, because the task's supervisor starts it",
         ));
     };
     let mut words = words.iter().map(ToString::to_string);

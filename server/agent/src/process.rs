@@ -121,7 +121,8 @@ impl ProcessDriver {
         let errors = File::create(folder.join("supervisor.log")).map_err(file_error(&folder))?;
         let [program, first @ ..] = &*self.settings.supervisor else {
             return Err(DriverError::Refused(
-                "the driver's setting `supervisor` is empty: must begin with a program".to_owned(),
+                "the driver's setting `supervisor` is empty: give a program and its first arguments"
+                    .to_owned(),
             ));
         };
         let mut command = Command::new(program);

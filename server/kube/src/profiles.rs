@@ -301,8 +301,8 @@ fn plugin_config(at: &str, value: &Value, profile: &mut KubeProfile) -> Result<(
     only(fields, at, &["name", "args"])?;
     let name = fields.get("name").and_then(Value::as_str).unwrap_or_default();
     if !matches!(name, "NodeResourcesFit" | "DefaultPreemption") {
-        let known = "only NodeResourcesFit and DefaultPreemption have";
-        return Err(format!("{at}.name: {name:?} has no arguments in omega-kube: {known}"));
+        let known = "only NodeResourcesFit and DefaultPreemption do";
+        return Err(format!("{at}.name: {name:?} takes no arguments in omega-kube: {known}"));
     }
     let at = format!("{at}.args");
     let Some(args) = fields.get("args") else { return Ok(()) };

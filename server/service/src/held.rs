@@ -41,7 +41,7 @@ impl Accounts {
         Holder { account: account.clone(), caller: caller.name.clone() }
     }
 
-    /// Bytes held for the callers of the usual account.
+    /// Bytes held for all callers except operators, replicas and agents.
     #[cfg(test)]
     pub(crate) fn bytes(&self) -> usize {
         self.usual.0.lock().all

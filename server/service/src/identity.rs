@@ -103,8 +103,8 @@ pub struct Owner {
 pub enum IdentityError {
     /// The caller has no certificate. Present one.
     #[error(
-        "no certificate was presented: this cell requires one issued by the authority of its \
-         clients, see docs/security.md"
+        "no certificate was presented: this cell requires one from its client CA (--client-ca of \
+         `omega serve`), see docs/security.md"
     )]
     None,
     /// The certificate cannot be read. Have another one issued.

@@ -63,13 +63,14 @@ pub(crate) fn rejection(cell: &Cell, rejection: &Rejection) -> ApiError {
         }
         Rejection::DevicesInUse(id) => {
             format!(
-                "tasks on machine {} have some of its devices: drain the machine first",
+                "tasks use devices of machine {}, so its devices cannot change: drain it first",
                 machine(cell, *id)
             )
         }
         Rejection::CoresInUse(id) => {
             format!(
-                "tasks on machine {} have some of its cores exclusively: drain the machine first",
+                "tasks use exclusive cores of machine {}, so its `numa` cannot change: drain it \
+                 first",
                 machine(cell, *id)
             )
         }

@@ -62,7 +62,7 @@ pub(crate) struct AgentArgs {
     #[arg(long, value_name = "CORES", value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
     cpu: Option<u64>,
     /// For each NUMA node, the number of cores that tasks may use exclusively, such as 32,32 [default: all cores of
-    /// this machine; none if --cpu is lower, or for a simulated machine].
+    /// this machine; none if --cpu offers fewer cores than the machine has, or for a simulated machine].
     #[arg(long, value_name = "CORES,CORES", value_parser = pairs::numa)]
     numa: Option<NodeCores>,
     /// Range from which the cell chooses ports for tasks, or `none` [default: 20000-31999].

@@ -61,7 +61,7 @@ pub(crate) enum AskError {
     NoLimit,
     /// The transaction number is so far ahead that unused numbers from `next` on would expire. Choose a number from
     /// `next` to `most`.
-    #[error("--id {number}: must be from {next}, the next number, to {most}")]
+    #[error("--id {number}: must be at most {most}, because the next transaction number is {next}")]
     NumberAhead {
         /// The given value.
         number: u64,

@@ -23,7 +23,7 @@ pub(crate) struct ExplainArgs {
     #[arg(value_name = "NAME")]
     name: String,
     /// File with the profile of the job's scheduler, if it was started with `omega scheduler --profile` [default: the
-    /// ready-made profiles].
+    /// built-in profiles].
     #[arg(long, value_name = "FILE.toml")]
     profile: Option<PathBuf>,
     /// Explain only this task group [default: all].

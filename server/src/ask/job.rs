@@ -96,7 +96,7 @@ pub(crate) enum JobCommand {
     Explain(ExplainArgs),
 }
 
-/// The job, and the format.
+/// The job to print, and the output format.
 #[derive(Debug, Args)]
 pub(crate) struct GetArgs {
     /// Name of the job.
@@ -163,7 +163,7 @@ pub(crate) struct ListArgs {
     ask: AskArgs,
 }
 
-/// The job by flags, or by a file.
+/// The job to submit, described by flags or by a file.
 #[derive(Debug, Args)]
 pub(crate) struct SubmitArgs {
     /// Submit the job of this file (TOML or JSON; docs/cli.md describes the fields), instead of one described by
@@ -181,7 +181,7 @@ pub(crate) struct SubmitArgs {
     ask: AskArgs,
 }
 
-/// The group, and its new size.
+/// The task group to resize, and its new number of tasks.
 #[derive(Debug, Args)]
 pub(crate) struct ResizeArgs {
     /// Name of the job.

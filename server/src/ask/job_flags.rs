@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// Headings of options in the help.
-const TASK: &str = "Resources of each task [default: none]";
+const TASK: &str = "Resources of each task [default: none, except --cpu with --cores]";
 const PLACEMENT: &str = "Placement";
 
 /// A job of one group.
@@ -27,7 +27,8 @@ pub(super) struct JobFlags {
     /// Cluster resource that each task claims, such as licence=1. May be repeated.
     #[arg(long = "cluster-amount", help_heading = TASK, value_name = "KIND=AMOUNT", value_parser = amount::named)]
     of_cell: Vec<amount::Named>,
-    /// Number of exclusive cores of each task; --cpu defaults to this number [default: no exclusive cores].
+    /// Number of exclusive cores of each task. This is also the task's cpu, unless --cpu is given
+    /// [default: no exclusive cores].
     #[arg(long, help_heading = TASK, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
     cores: Option<u16>,
     /// Place all exclusive cores of a task on one NUMA node.
@@ -36,10 +37,10 @@ pub(super) struct JobFlags {
     /// Submit a service, which has no planned end, instead of a batch job.
     #[arg(long)]
     service: bool,
-    /// Scheduler that places the job [default: default].
+    /// Scheduler that places the job [default: the scheduler `default`].
     #[arg(long, value_name = "NAME")]
     scheduler: Option<String>,
-    /// Tenant, whose quotas apply [default: default].
+    /// Tenant, whose quotas apply [default: the tenant `default`].
     #[arg(long, value_name = "NAME")]
     tenant: Option<String>,
     /// Precedence of the job. A scheduler whose profile has a preemption plugin may evict tasks of lower precedence to

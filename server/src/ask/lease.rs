@@ -12,7 +12,8 @@ use std::time::Duration;
 /// Operations on leases.
 #[derive(Debug, Subcommand)]
 pub(crate) enum LeaseCommand {
-    /// List the schedulers, the process that owns each name, and the time until its lease expires.
+    /// List the scheduler names of a cell, the process that owns each name, and the time until the lease of that name
+    /// expires.
     #[command(after_help = "Example:\n  omega lease list")]
     List(AskArgs),
     /// Immediately revoke all leases of the process that owns NAME, also those on other scheduler names.

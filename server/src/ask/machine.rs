@@ -18,6 +18,10 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
+/// Heading of options in the help.
+const RESOURCES: &str =
+    "Resources [default: none, but --gpu defaults to --devices, and --cpu to the sum of --numa]";
+
 /// Commands for machines.
 #[derive(Debug, Subcommand)]
 pub(crate) enum MachineCommand {
@@ -70,9 +74,9 @@ pub(crate) enum MachineCommand {
 /// The machine to drain.
 #[derive(Debug, Args)]
 pub(crate) struct DrainArgs {
-    /// Also move the tasks away within this time, such as 10m. Meanwhile, tasks of services are replaced on other
-    /// machines, and batch tasks keep running. Tasks that are left after this time are stopped and placed elsewhere; 0s
-    /// stops all at once [default: no task is moved].
+    /// Also move the tasks away within this time, such as 10m. Until then, a service task is stopped when its
+    /// replacement runs on another machine, and batch tasks keep running. Tasks that are left after this time are
+    /// stopped and placed elsewhere; 0s stops all at once [default: no task is moved].
     #[arg(long, value_name = "TIME", value_parser = crate::duration::duration)]
     deadline: Option<Duration>,
     #[command(flatten)]
@@ -146,12 +150,12 @@ struct Described {
     /// Name of the machine; required unless --file is given.
     #[arg(value_name = "NAME", required_unless_present = "file")]
     name: Option<String>,
-    /// Number of GPU devices in the machine. --gpu, the amount that tasks may claim, defaults to this number and may be
-    /// lower [default: 0].
+    /// Number of GPU devices in the machine. Tasks may claim all of them, unless --gpu gives a lower amount
+    /// [default: 0].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(0..=32))]
     devices: Option<u8>,
-    /// For each NUMA node, the number of cores that tasks may use exclusively, such as 16,16; --cpu defaults to the sum
-    /// [default: no exclusive cores].
+    /// For each NUMA node, the number of cores that tasks may use exclusively, such as 16,16. Their sum is also the
+    /// machine's cpu, unless --cpu is given [default: no exclusive cores].
     #[arg(long, value_name = "CORES,CORES", value_parser = pairs::numa)]
     numa: Option<NodeCores>,
     /// Range from which the cell chooses ports for tasks, or `none` [default: 20000-31999].
@@ -163,7 +167,7 @@ struct Described {
     /// Taint of the machine, such as team=ml:NoSchedule. May be repeated.
     #[arg(long = "taint", value_name = "KEY=VALUE:EFFECT", value_parser = pairs::taint)]
     taints: Vec<Taint>,
-    #[command(flatten, next_help_heading = "Resources of the machine [default: none]")]
+    #[command(flatten, next_help_heading = RESOURCES)]
     amounts: AmountArgs,
 }
 

@@ -57,8 +57,7 @@ pub(crate) struct AddArgs {
     /// Id of the new replica, such as 4 or r4. It must be higher than all ids that the cell has had.
     #[arg(value_name = "REPLICA", value_parser = replica)]
     replica: u64,
-    /// Address at which the other replicas reach the --peer-listen address of the new one [default: the new one's
-    /// address in the other replicas' --peers].
+    /// Address at which the other replicas reach the new one's --peer-listen [default: its address in their --peers].
     #[arg(value_name = "HOST:PORT")]
     address: Option<String>,
     #[command(flatten)]

@@ -14,7 +14,7 @@ use omega_workload::words::plural;
 use serde::Serialize;
 use std::collections::BTreeMap;
 
-/// Operations on calendars of peaks.
+/// Operations on peak calendars.
 #[derive(Debug, Subcommand)]
 pub(crate) enum PeakCommand {
     /// List the calendars of peak hours, and whether their peaks are in effect now.
@@ -37,7 +37,7 @@ pub(crate) enum PeakCommand {
     Run(Box<crate::keep::KeepArgs>),
 }
 
-/// The machines, and the peaks.
+/// The machines and peak hours of the calendar to set.
 #[derive(Debug, Args)]
 #[command(group = clap::ArgGroup::new("machines").required(true).multiple(true)
     .args(["labels", "machines_named"]))]

@@ -15,7 +15,7 @@ use std::time::Duration;
 /// Operations on the policy.
 #[derive(Debug, Subcommand)]
 pub(crate) enum PolicyCommand {
-    /// Show the policy.
+    /// Show the cell's policy: bands of precedence, limit of evictions, overcommit, and how long ended jobs are kept.
     #[command(after_help = "Example:\n  omega policy get")]
     Get(GetArgs),
     /// Change the policy. Settings that are not given keep their values; at least one is required.

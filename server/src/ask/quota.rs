@@ -38,7 +38,8 @@ pub(crate) enum QuotaCommand {
     /// Without amounts, the request limit is removed.
     #[command(after_help = "Example:\n  omega quota admit team-a --cpu 2000 --memory 4TiB")]
     Admit(Box<SetArgs>),
-    /// Remove the limit that `omega quota set` has set. The guarantee and the limit of `omega quota admit` stay.
+    /// Remove the limit that `omega quota set` has set. The guarantee stays, and so does the request limit
+    /// that `omega quota admit` has set.
     #[command(after_help = "Example:\n  omega quota clear team-a")]
     Clear(ClearArgs),
 }

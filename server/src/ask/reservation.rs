@@ -34,7 +34,7 @@ pub(crate) enum ReservationCommand {
     Delete(NameArgs),
 }
 
-/// The machines, the tenants, and the time.
+/// The machines, tenants and time of the reservation to create.
 #[derive(Debug, Args)]
 #[command(group = clap::ArgGroup::new("machines").required(true).multiple(true)
     .args(["labels", "machines_named"]))]

@@ -200,7 +200,7 @@ pub(super) struct SpreadFile {
     /// Whether the spread is soft: a preference.
     #[serde(default)]
     schedule_anyway: bool,
-    /// Whether the task to place counts, too.
+    /// Whether the task that is being placed is itself counted.
     #[serde(default = "yes")]
     counts_itself: bool,
     /// Whether to count only machines that meet the group's required affinity.

@@ -10,14 +10,14 @@ use omega_client::convert::Malformed;
 use omega_core::Kinds;
 use serde::Serialize;
 
-/// The job, and the version to go back to.
+/// The job to roll back, and the version to return to.
 #[derive(Debug, Args)]
 pub(crate) struct RollbackArgs {
     /// Name of the service.
     #[arg(value_name = "NAME")]
     name: String,
     /// Version to return to, as `omega job versions` prints it [default: the latest version that differs from the
-    /// current one and was not itself undone by a rollback].
+    /// current one and was not undone by a rollback].
     #[arg(long, value_name = "VERSION")]
     to: Option<u32>,
     #[command(flatten)]
@@ -111,7 +111,8 @@ fn table(shapes: &[VersionShape]) -> String {
     columns(&heading, &shapes.iter().map(row).collect::<Vec<_>>())
 }
 
-/// The version to which a job returns by default: the latest one with other content that was not rolled back itself.
+/// The version to which a job returns by default: the latest one that differs from the current one and was not
+/// undone by a rollback.
 fn default_version(all: &[Version]) -> Option<&Version> {
     let (present, earlier) = all.split_last()?;
     let is_other = |at: &usize| earlier[*at].job != present.job && !was_rolled_back(all, *at);
@@ -126,7 +127,10 @@ pub(crate) fn rollback(args: &RollbackArgs) -> Result<(), AskError> {
     let Some(present) = all.last() else { return Err(Malformed::Missing("versions").into()) };
     let (found, lacks) = match args.to {
         Some(to) => (all.iter().find(|one| one.number == to), "such version"),
-        None => (default_version(&all), "earlier version that differs and was not rolled back"),
+        None => (
+            default_version(&all),
+            "version that differs from the current one and was not itself undone by a rollback",
+        ),
     };
     let Some(found) = found else {
         let why = format!("job {} has no {lacks}; its versions are {}", args.name, kept());

@@ -33,7 +33,7 @@ pub(crate) struct AtArgs {
     /// Explain why this job was pending, and print nothing else.
     #[arg(long, value_name = "JOB", conflicts_with = "json")]
     explain: Option<String>,
-    /// Explain with the profiles of this file [default: the ready-made profiles].
+    /// Explain with the profiles of this file [default: the built-in profiles].
     #[arg(long, value_name = "FILE.toml", requires = "explain")]
     profile: Option<PathBuf>,
     /// Include log entries at the end that are not known to be committed.

@@ -53,12 +53,12 @@ pub(crate) struct SchedulerArgs {
     #[arg(long, value_name = "N", default_value_t = 1, allow_negative_numbers = true,
           value_parser = clap::value_parser!(u32).range(1..=64))]
     workers: u32,
-    /// File that contains a profile with the scheduler's name; docs/profiles.md describes it [default: the ready-made
+    /// File that contains a profile with the scheduler's name; docs/profiles.md describes it [default: the built-in
     /// profile of batch jobs].
     #[arg(long, value_name = "FILE.toml")]
     profile: Option<PathBuf>,
-    /// Time, at most 1s, for which a scheduler without other work delays a commit, so that jobs that arrive meanwhile
-    /// share it.
+    /// Time, at most 1s, by which a scheduler delays a commit if it has no other work, so that the commit can include
+    /// jobs that arrive during the delay.
     #[arg(long, value_name = "TIME", default_value = "0ms", value_parser = crate::run::hold)]
     hold: Duration,
     /// If another process owns the name, wait until the name is free and take it over, instead of failing.

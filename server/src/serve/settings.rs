@@ -50,7 +50,7 @@ pub(crate) struct Given {
     #[serde(default, deserialize_with = "resolved_in_file")]
     listen: Option<SocketAddr>,
     /// Address at which agents and schedulers connect to this replica while it leads [default: that of --listen; if
-    /// --listen has the host 0.0.0.0 or ::, the port of --listen on this replica's host in --peers].
+    /// its host is 0.0.0.0 or ::, this replica's host in --peers with the port of --listen].
     #[arg(long, help_heading = LISTENERS, env = "OMEGA_ADVERTISE", value_name = "HOST:PORT", value_parser = address)]
     #[serde(default, deserialize_with = "address_in_file")]
     advertise: Option<String>,
@@ -76,8 +76,8 @@ pub(crate) struct Given {
     #[arg(long, help_heading = LISTENERS, env = "OMEGA_PEER_LISTEN", value_name = "HOST:PORT", value_parser = resolved)]
     #[serde(default, deserialize_with = "resolved_in_file")]
     peer_listen: Option<SocketAddr>,
-    /// Resource kinds of a new cell besides cpu, memory, disk and gpu, counted in whole units or in bytes:
-    /// licence,cloud-disk=bytes. They must be the same for all replicas, and cannot be changed later.
+    /// Resource kinds of a new cell besides cpu, memory, disk and gpu, such as licence,cloud-disk=bytes. A kind without
+    /// =bytes is counted in whole units. All replicas must have the same kinds, which cannot be changed later.
     #[arg(long, help_heading = STORAGE, env = "OMEGA_KINDS", value_name = "NAME[=bytes]", value_delimiter = ',')]
     kinds: Option<Vec<KindName>>,
     /// Bootstrap a new cell together with the peers; only for the first start of each replica.

@@ -458,7 +458,7 @@ fn what_is_wrong_is_told_in_one_line_before_anything_is_sent() {
         ("job submit -f job.json", "job.json:2:"),
         (
             "job submit -f amount.toml",
-            "amount.toml: group[0].request.cpu: \"4GiB\" has a unit of another kind",
+            "amount.toml: group[0].request.cpu: \"4GiB\" is not valid for this resource kind",
         ),
         (
             "job submit -f kind.toml",
@@ -500,7 +500,7 @@ fn what_is_wrong_is_told_in_one_line_before_anything_is_sent() {
         ("job list web", "(for one of them: omega job get web)"),
         ("job resize web --count 8", "(COUNT has no flag: omega job resize [NAME] [COUNT])"),
         ("get jobs", "(the object comes before the verb: omega job get)"),
-        ("run --cell 127.0.0.1:1", "--cell without --trace is only for `omega rebalance`"),
+        ("run --cell 127.0.0.1:1", "without --trace, --cell is only for `omega rebalance`"),
         ("explain --cell 127.0.0.1:1", "give the name of one job"),
     ];
     for (line, expected) in cases {

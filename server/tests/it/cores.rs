@@ -29,9 +29,7 @@ fn cores_are_given_by_files_and_flags() {
     assert!(cell.ok("job explain ranks").contains("1 exclusive core short"));
     let told = cell.fails(1, "machine add n-1 --cpu 16 --numa 8,8");
     assert!(
-        told.ends_with(
-            "have some of its cores exclusively: drain the machine first [CORES_IN_USE]\n"
-        ),
+        told.ends_with(", so its `numa` cannot change: drain it first [CORES_IN_USE]\n"),
         "{told}"
     );
     let told = cell.fails(1, "machine add n-2 --cpu 4 --numa 8,8");

@@ -17,7 +17,8 @@ const ACKNOWLEDGED: u8 = 1;
 /// Connections that one address may have by default.
 const EACH: usize = 64;
 
-/// A connection that stops after a part of its beginning; with the whole beginning, it has begun HTTP/2.
+/// A connection that sends only the first `begun` bytes of the HTTP/2 preface and settings, then nothing. If it sends
+/// all of them, HTTP/2 has started.
 fn silent(open: &Open, begun: usize) -> TcpStream {
     let mut socket = TcpStream::connect(("127.0.0.1", open.port)).unwrap();
     let settings = [frame(SETTINGS, 0, 0, &[]), frame(SETTINGS, ACKNOWLEDGED, 0, &[])];
@@ -58,7 +59,7 @@ fn hears(open: &Open, watch: &mut Watch, name: &str) {
 /// Reads until the server closes the connection.
 fn is_closed(mut socket: TcpStream) {
     let mut bytes = Vec::new();
-    // A reset is an error, and also an end.
+    // The server may also close the connection by a reset, which is reported as an error.
     let _ = socket.read_to_end(&mut bytes);
 }
 
@@ -70,7 +71,7 @@ fn silent_connections_lock_nobody_out() {
     let idle: Vec<Channel> =
         (0..2 * EACH).map(|_| open.runtime.block_on(connect(open.port))).collect();
     hears(&open, &mut watched, "after-idle");
-    // They stop before, within and after their beginning.
+    // They stop before, within and after the HTTP/2 preface.
     let silent: Vec<TcpStream> = (0..4 * EACH).map(|i| silent(&open, i % 48)).collect();
     hears(&open, &mut watched, "after-silent");
     assert!(idle.len() + silent.len() > 5 * EACH);

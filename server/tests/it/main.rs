@@ -45,7 +45,7 @@
 //! - `standby.rs`: schedulers that are killed, paused or stopped, and their standbys.
 //! - `outputs.rs`: files, pipes and terminals as outputs; `pipes.rs`: pipes and devices as inputs.
 //! - `power_cuts.rs`: failing and full disks, and power cuts, by an interposed library.
-//! - `peaks.rs`: calendars of peaks by command, and a peak controller with a scheduler.
+//! - `peaks.rs`: peak calendars by command, and a peak controller with a scheduler.
 //!
 //! `process.rs` starts the process, `outcome.rs` reads its result.
 

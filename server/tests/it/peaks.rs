@@ -17,7 +17,10 @@ fn calendars_of_peaks_are_set_listed_and_removed() {
     assert_eq!(told, "calendar web is set for 1 machine\n");
     cell.ok(&format!("{set} 00:00-24:00,cpu=30 --peak 22:00-06:00,disk=0"));
     let why = cell.fails(1, &format!("{set} 08:00-08:00,cpu=30"));
-    assert!(why.contains("has an empty peak") && why.contains("BAD_PEAKS"), "{why}");
+    assert!(
+        why.contains("has a peak that ends when it begins") && why.contains("BAD_PEAKS"),
+        "{why}"
+    );
     let why = cell.fails(2, &format!("{set} 08:00-20:00,gold=30"));
     assert!(why.contains("no resource kind \"gold\""), "{why}");
     let day = 86_400_000;

@@ -109,7 +109,8 @@ ann:7              6        1  no room: cpu (1)
 ";
     assert_eq!(listed, expected);
     let said = cell.fails(2, "txn commit -f three.toml --as ann --id 1033");
-    let ahead = "omega: --id 1033: must be from 9, the next number, to 1032\n";
+    let ahead =
+        "omega: --id 1033: must be at most 1032, because the next transaction number is 9\n";
     assert_eq!(said, ahead);
 }
 

@@ -63,7 +63,7 @@ impl World {
         let runtime = tokio::runtime::Runtime::new().unwrap();
         let leader = self.three.leader(&runtime);
         self.three.kill(leader);
-        // The others elect another one before it is back.
+        // The other replicas elect a new leader before the killed one is back.
         until(|| self.three.leader(&runtime) != leader);
         self.three.start(leader, &[]);
     }

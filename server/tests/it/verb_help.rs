@@ -94,7 +94,7 @@ fn the_help_of_each_verb_has_an_example() {
 /// Maximum width of help texts without a terminal.
 const WIDTH_MAX: usize = 100;
 
-/// Number of options from which on the help of a command groups them under headings.
+/// If a command has at least this many options, its help groups them under headings.
 const GROUPED_FROM: usize = 20;
 
 #[test]

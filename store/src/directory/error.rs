@@ -12,7 +12,7 @@ use std::path::PathBuf;
 #[non_exhaustive]
 pub enum CreateDirectoryError {
     /// The directory exists. Open it, or choose another folder: an existing replica is never overwritten.
-    #[error("{} is already the directory of a replica: open it, or choose another one", .0.display())]
+    #[error("{} is already the directory of a replica: open it, or choose another folder", .0.display())]
     Exists(PathBuf),
     /// The folder has the log or snapshots of an unknown replica. Choose an empty folder. If it was a replica's
     /// directory, remove that replica from the cell, delete the folder, and add a new replica.
@@ -49,7 +49,7 @@ pub enum CreateDirectoryError {
 pub enum OpenDirectoryError {
     /// The folder is no directory of a replica. Create the directory, or name the right folder. If the creation was
     /// interrupted, repeat it.
-    #[error("{} is not the directory of a replica: name the folder of its files (--dir of `omega serve`)", .0.display())]
+    #[error("{} is not the directory of a replica: give the one that `omega serve --dir` uses", .0.display())]
     Missing(PathBuf),
     /// The folder has a log or a snapshot, but no `IDENTITY`. If the creation of the directory was interrupted, create
     /// it again, which changes no log with content. Otherwise restore the file, or remove the replica from the cell and

@@ -29,7 +29,7 @@ pub enum HistoryError {
     Agreed(PathBuf),
     /// A snapshot is missing. Inspect another replica.
     #[error(
-        "{}: the log begins after entry {base}, and the snapshot of the entries before is \
+        "{}: the log begins after entry {base}, but the snapshot with the entries up to {base} is \
          missing: use the directory of another replica", path.display()
     )]
     Gap {
@@ -62,8 +62,8 @@ pub enum HistoryError {
     /// The log does not reach this version. Request an earlier version, inspect a replica that is further ahead, or
     /// include log entries that are not known to be committed.
     #[error(
-        "version {wanted} does not exist yet: the newest version is {newest}, after the last log \
-         entry, {last}"
+        "version {wanted} does not exist yet: the last entry that was replayed, {last}, gives \
+         version {newest}, so give this or an earlier version"
     )]
     NotReached {
         /// Requested version.

@@ -70,8 +70,8 @@ pub enum OpenError {
     SegmentMissing(PathBuf),
     /// Synced data is damaged or missing. The entries before the damage are intact, but the replica has acknowledged
     /// later entries, too. Remove the replica from the cell, and add a new one.
-    #[error("{}: record {record} at byte {offset}, near entry {index}, is damaged ({damage}) \
-         after it was synced: remove this replica and add a new one", path.display())]
+    #[error("{}: record {record} at byte {offset}, near entry {index}, was synced, but is now \
+         damaged ({damage}): remove this replica and add a new one", path.display())]
     Corrupt {
         /// Path of the file.
         path: PathBuf,

@@ -25,8 +25,8 @@ impl Sender {
     }
 }
 
-/// Maximum number of senders that are remembered in a term. A restarted replica counts as a new sender. Even so, a term
-/// has fewer senders.
+/// Maximum number of senders that are remembered in a term. Each start of a replica counts as a new sender, but
+/// replicas restart so rarely that a term is expected to have fewer senders than this.
 const SENDERS_MAX: usize = 256;
 
 /// The pending requests. See the module documentation.

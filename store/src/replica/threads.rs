@@ -33,7 +33,7 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-/// Maximum number of messages of other replicas that wait. Further messages are dropped, and Raft sends them again.
+/// Maximum number of waiting messages from other replicas. Further messages are dropped, and Raft sends them again.
 const MESSAGES_MAX: usize = 4096;
 
 /// Transport of messages to other replicas. Messages may be lost, delayed, duplicated and reordered.

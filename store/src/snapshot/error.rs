@@ -1,5 +1,6 @@
 //! Errors of snapshots, with one enum per operation.
 
+use super::header::{FIXED, TRAILER};
 use super::{FORMAT, MEMBERSHIP_BYTES_MAX, PART_BYTES_MAX};
 use crate::CellId;
 use crate::codec::CodecError;
@@ -186,7 +187,7 @@ pub enum ReceiveError {
     #[error("{}: the disk is full: make room; the peer then sends the piece again", .0.display())]
     Full(PathBuf),
     /// No snapshot has this length, so the offer is invalid.
-    #[error("the offered snapshot has {0} bytes, which no snapshot can have")]
+    #[error("the offered snapshot has {} bytes: must have at least {}", .0, FIXED + TRAILER)]
     Offer(u64),
     /// The piece is out of order. Send the expected one.
     #[error("piece {given} of the snapshot arrived instead of piece {wanted}: send piece {wanted}")]

@@ -331,8 +331,8 @@ impl World {
                 Ok(())
             }
             Err(Refused::Start(StartError::TornTail { .. })) => {
-                // The disk of a cell with a single replica does not rot, so the operator knows that an invalid log is
-                // only torn.
+                // The simulation never damages the disk of a cell with a single replica, so an invalid log there can
+                // only have a torn end.
                 one.torn_tail = TornTail::Forgive;
                 *self.report.faults.entry("torn tail forgiven").or_default() += 1;
                 self.start(host)

@@ -322,7 +322,7 @@ impl Reference {
         Ok(())
     }
 
-    /// Whether a rule of a job that has not ended may need tasks of this group by runtime affinity.
+    /// Whether a job that has not ended has a runtime affinity that may select tasks of the group `other`.
     pub(super) fn may_be_runtime_affinity(&self, other: Member<'_>) -> bool {
         let means = |of: Member<'_>, rule: &TaskRule| match rule {
             TaskRule::RuntimeAffinity(near) => of.selects(&near.tasks, other),

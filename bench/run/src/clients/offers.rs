@@ -128,8 +128,8 @@ impl Thinker {
         self.waiting
     }
 
-    /// Suppresses offers to frameworks without pending tasks. A framework that got new tasks since it last declined an
-    /// offer requests offers again.
+    /// Suppresses offers to frameworks without pending tasks. If a framework has received new tasks since it last
+    /// declined an offer, it requests offers again.
     fn look_again(&mut self, front: &mut Frontend, jobs: &[Waiting]) {
         let newest = jobs.iter().map(|job| job.id).max();
         let others = newest > self.seen || count(jobs) > self.waiting;

@@ -98,7 +98,8 @@ impl Found {
     }
 }
 
-/// Returns the boundary between failing and passing numbers so far, and a number that contradicts it.
+/// Returns the boundary between the failing and the passing numbers tried so far, and a number that contradicts this
+/// boundary, if there is one.
 fn bracket(known: &BTreeMap<u64, bool>, sense: Sense) -> Found {
     let holding = known.iter().filter(|(_, holds)| **holds).map(|(n, _)| *n);
     let failing = || known.iter().filter(|(_, holds)| !**holds).map(|(n, _)| *n);

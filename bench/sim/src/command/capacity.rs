@@ -57,13 +57,14 @@ pub struct CapacityArgs {
 #[command(next_help_heading = "Objectives")]
 #[group(required = true, multiple = true)]
 struct ObjectiveArgs {
-    /// Half of the jobs wait at most this time for their first attempt, such as 30s, batch=30s or service=2m.
+    /// Half of the jobs wait at most this time until a scheduler first tries to place them. Examples: 30s (for all
+    /// jobs), batch=30s, service=2m.
     #[arg(long, value_name = "[KIND=]TIME", value_parser = of_kind::<Time>)]
     wait_p50: Vec<OfKind<Time>>,
-    /// Nine of ten jobs wait at most this time for their first attempt.
+    /// Nine of ten jobs wait at most this time until a scheduler first tries to place them.
     #[arg(long, value_name = "[KIND=]TIME", value_parser = of_kind::<Time>)]
     wait_p90: Vec<OfKind<Time>>,
-    /// 99 of 100 jobs wait at most this time for their first attempt.
+    /// 99 of 100 jobs wait at most this time until a scheduler first tries to place them.
     #[arg(long, value_name = "[KIND=]TIME", value_parser = of_kind::<Time>)]
     wait_p99: Vec<OfKind<Time>>,
     /// Half of the jobs have machines for all their tasks within this time.
@@ -75,7 +76,7 @@ struct ObjectiveArgs {
     /// 99 of 100 jobs have machines for all their tasks within this time.
     #[arg(long, value_name = "[KIND=]TIME", value_parser = of_kind::<Time>)]
     placed_p99: Vec<OfKind<Time>>,
-    /// At least this share of the jobs is placed completely, such as 99% or batch=99.9%.
+    /// At least this share of the jobs is placed completely. Examples: 99% (of all jobs), batch=99.9%.
     #[arg(long, value_name = "[KIND=]SHARE", value_parser = of_kind::<Share>)]
     placed: Vec<OfKind<Share>>,
     /// At most this share of the processors, and at most this share of the memory, is allocated on average.

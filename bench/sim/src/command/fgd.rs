@@ -17,7 +17,8 @@ use std::process::ExitCode;
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  omega-sim fgd --data data --policy fgd --policy best-fit")]
 pub struct FgdArgs {
-    /// Folder of the openb trace; for a comparison, it also has the table of published results
+    /// Folder of the openb trace. Results are compared with published ones only if the folder also has their table,
+    /// published_fgd_table.csv
     #[arg(long, value_name = "DIR", required_unless_present = "tasks")]
     data: Option<PathBuf>,
     /// List of tasks in the folder of --data, such as `default` or `cpu050`; `all` means every list
@@ -38,9 +39,10 @@ pub struct FgdArgs {
     /// Place each task on a random one of the K best machines, as concurrent schedulers do to avoid conflicts
     #[arg(long, value_name = "K", default_value = "1")]
     among: NonZeroUsize,
-    /// End with exit code 1 if a mean differs from the published mean by more than 0.5 percentage points (random and
-    /// best-fit) or 1 percentage point (other policies), or if no mean was published for a list and policy that are
-    /// compared
+    /// End with exit code 1 if a result differs too much from the published one: at some load, the percentage of
+    /// allocated devices, averaged over all --seeds, is off by more than 0.5 percentage points for random and best-fit,
+    /// or by more than 1 for other policies. The exit code is also 1 if published results are missing for a list of
+    /// tasks under one of the policies
     #[arg(long)]
     check: bool,
     /// Output format

@@ -45,8 +45,8 @@ pub struct HowArgs {
     #[arg(long, value_name = "SHARE", default_value_t = 0.0, value_parser = share,
         allow_negative_numbers = true)]
     pub(super) pickiness: f64,
-    /// For a task that is placed by itself, choose the machine at random among this number of best machines. The option
-    /// has no effect on tasks of a larger group if one search finds machines for them all.
+    /// If tasks are placed one by one, choose the machine of each task at random among this number of best machines.
+    /// This has no effect on the tasks of a group that are placed together, after a single search for all of them.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     pub(super) near_best: u32,
     /// Only for --arch parsync: number of parts of a scheduler's copy of the cell, which are updated one at a time.

@@ -36,10 +36,10 @@ pub struct SwfArgs {
     /// Only for --policy omega: number of jobs whose starts are planned; 0 disables backfill
     #[arg(long, value_name = "N", default_value_t = 1)]
     depth: u16,
-    /// Only for --policy omega: processors of each machine; must divide the number of processors in all
+    /// Only for --policy omega: processors of each machine; must divide the total number of processors
     #[arg(long, value_name = "N", default_value = "1")]
     cores: NonZeroU64,
-    /// Number of processors in all [default: MaxProcs in the header of the log, or MaxNodes without it]
+    /// Total number of processors [default: MaxProcs in the header of the log, or MaxNodes without it]
     #[arg(long, value_name = "N")]
     processors: Option<NonZeroU64>,
     /// Output format

@@ -31,7 +31,7 @@ pub struct WhatIfArgs {
     /// File with the profiles of the schedulers `batch` and `service` after the change [default: unchanged].
     #[arg(long, help_heading = "Changes", value_name = "FILE.toml")]
     profile: Option<PathBuf>,
-    /// File with the present profiles of the schedulers `batch` and `service` [default: the ready-made profiles].
+    /// File with the present profiles of the schedulers `batch` and `service` [default: the built-in profiles].
     #[arg(long, value_name = "FILE.toml")]
     profile_now: Option<PathBuf>,
     #[command(flatten)]

@@ -27,7 +27,7 @@ use crate::page::{Page, Section};
 pub struct Experiment {
     /// Name of the experiment's section in the report: the name of its first figure.
     pub name: &'static str,
-    /// The figures of the paper that the experiment repeats; each can be named on the command line.
+    /// The figures of the paper that the experiment reproduces; each can be named on the command line.
     pub figures: &'static [&'static str],
     /// Title of the experiment's section.
     pub title: &'static str,
@@ -105,7 +105,7 @@ pub const ALL: [Experiment; 8] = [
     },
 ];
 
-/// Figures of the paper that are not repeated, with the reason.
+/// Figures of the paper that are not reproduced, with the reason.
 const ELSEWHERE: [(&[&str], &str); 3] = [
     (&["fig1"], "the figure is a drawing of the architectures, which docs/sim.md explains"),
     (
@@ -123,25 +123,25 @@ const ELSEWHERE: [(&[&str], &str); 3] = [
 /// Error of an unknown experiment name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NoExperiment {
-    /// The paper has the figure, but it is not repeated here, for this reason.
-    #[error("omega-sim does not repeat this figure: {0}")]
+    /// The paper has the figure, but it is not reproduced here, for this reason.
+    #[error("omega-sim cannot reproduce this figure: {0}")]
     Elsewhere(&'static str),
     /// The paper has no such figure.
     #[error("there is no such figure; the figures are: all, {}", figures().join(", "))]
     Unknown,
 }
 
-/// The names of all figures that are repeated.
+/// The names of all figures that are reproduced.
 #[must_use]
 pub fn figures() -> Vec<&'static str> {
     ALL.iter().flat_map(|experiment| experiment.figures).copied().collect()
 }
 
 impl Experiment {
-    /// Returns the experiment that repeats the figure with this name.
+    /// Returns the experiment that reproduces the figure with this name.
     ///
     /// # Errors
-    /// If no experiment repeats the figure; the error has the reason.
+    /// If no experiment reproduces the figure; the error has the reason.
     pub fn named(figure: &str) -> Result<&'static Experiment, NoExperiment> {
         let shows = |figures: &[&str]| figures.contains(&figure);
         let elsewhere = ELSEWHERE.iter().find(|(figures, _)| shows(figures));

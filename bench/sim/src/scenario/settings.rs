@@ -33,7 +33,7 @@ pub enum ArchitectureKind {
     #[value(name = "omega")]
     #[serde(rename = "omega")]
     SharedState,
-    /// Every scheduler decides on a copy of the cell in parts, one of which is updated before each decision.
+    /// Every scheduler has a copy of the cell, divided into parts. Before each decision, one part is updated.
     #[value(name = "parsync")]
     #[serde(rename = "parsync")]
     PartitionedSync,

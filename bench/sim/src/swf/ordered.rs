@@ -52,8 +52,8 @@ pub enum Ties {
     Started,
     /// The job that was submitted first
     Submitted,
-    /// All at once, even if fewer would release enough processors for the first job of the queue; leaves the most
-    /// processors for backfill
+    /// No order: a reservation counts the processors of all these jobs as free, even if some of the jobs would be
+    /// enough. This leaves the most processors for backfill
     Together,
 }
 

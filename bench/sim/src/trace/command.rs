@@ -36,7 +36,8 @@ pub struct InfoArgs {
     /// Write plots of the load over time and of each distribution to this folder, as SVG and PNG [default: no plots].
     #[arg(long, value_name = "DIR")]
     plots: Option<PathBuf>,
-    /// Seed of the synthetic workload, and of the run times in the azure trace, which has only ranges of them.
+    /// Seed of the synthetic workload. For the azure trace, which gives a range for each run time, it is the seed with
+    /// which run times are drawn from these ranges.
     #[arg(long, value_name = "N", allow_negative_numbers = true, default_value_t = 1)]
     seed: u64,
     #[command(flatten)]
@@ -68,7 +69,7 @@ pub struct SynthArgs {
     /// Seed of all random choices.
     #[arg(long, value_name = "N", allow_negative_numbers = true, default_value_t = 1)]
     seed: u64,
-    /// Format of the report.
+    /// Format of the printed comparison of the example and the generated trace.
     #[arg(short, long, value_enum, default_value_t = Output::Table)]
     output: Output,
     #[command(flatten)]

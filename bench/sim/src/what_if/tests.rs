@@ -213,7 +213,7 @@ fn more_of_the_jobs_fill_the_cell_and_fewer_leave_room() {
         let change = Change { load: Some(load), ..Change::default() };
         let now = Now::of(&cell, "small".into(), Assumed::default());
         let then = change.made(&now).unwrap();
-        // Copies of jobs arrive within five minutes.
+        // A load above 1000 adds copies of jobs, each at most five minutes after its original.
         let side = Comparison::of((&now, &settings(400.0)), (&then, &settings(400.0))).unwrap();
         (side.changed.service.jobs, side.changed.pending.values().sum::<u64>())
     };

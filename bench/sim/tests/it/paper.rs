@@ -49,7 +49,7 @@ fn bad_arguments_are_told() {
     assert_eq!(said.status.code(), Some(2));
     let why = text(&said.stderr);
     assert!(
-        why.contains("omega-sim does not repeat this figure: the figure needs a trace"),
+        why.contains("omega-sim cannot reproduce this figure: the figure needs a trace"),
         "{why}"
     );
     let said = omega_sim(&["paper", "fig13"]);

@@ -88,7 +88,7 @@ fn label_value(item: &str, value: &str) -> Result<Text, String> {
 fn required_value(text: &str, value: &str) -> Result<Text, String> {
     match value.trim() {
         "" => {
-            Err(format!("{text:?} has an empty value: write a value, or KEY exists or KEY absent"))
+            Err(format!("{text:?} has an empty value: write a value, `KEY exists` or `KEY absent`"))
         }
         value => match value.chars().find(|c| ['=', ',', '|'].contains(c)) {
             None => Ok(value.into()),

@@ -100,8 +100,8 @@ pub(super) fn read_arrival(row: &Row<'_>, columns: &Columns) -> Result<Arrival, 
         ("all", _) => Ok(group.count),
         (_, Ok(tasks)) if (1..=group.count).contains(&tasks) => Ok(tasks),
         _ => Err(format!(
-            "{text:?} must be the minimum number of tasks of the gang: all, or 1 to \
-             {}",
+            "{text:?} is not a minimum number of tasks of the gang: give `all`, or a number from 1 \
+             to {}",
             group.count
         )),
     })?;

@@ -216,7 +216,11 @@ fn faults_of_jobs_are_told_in_one_line() {
         ("arrival_s", "1e18", "\"1e18\" is too large: at most 2^50 milliseconds are allowed"),
         ("kind", "cron", "\"cron\" is not a kind of job: it must be service or batch"),
         ("precedence", "high", "\"high\" must be a whole number from -2147483648 to 2147483647"),
-        ("gang", "2", "\"2\" must be the minimum number of tasks of the gang: all, or 1 to 1"),
+        (
+            "gang",
+            "2",
+            "\"2\" is not a minimum number of tasks of the gang: give `all`, or a number from 1 to 1",
+        ),
         (
             "require",
             "ssd",
@@ -231,12 +235,12 @@ fn faults_of_jobs_are_told_in_one_line() {
         (
             "require",
             "zone!=",
-            "\"zone!=\" has an empty value: write a value, or KEY exists or KEY absent",
+            "\"zone!=\" has an empty value: write a value, `KEY exists` or `KEY absent`",
         ),
         (
             "require",
             "zone in a|",
-            "\"zone in a|\" has an empty value: write a value, or KEY exists or KEY absent",
+            "\"zone in a|\" has an empty value: write a value, `KEY exists` or `KEY absent`",
         ),
         ("require", "n>many", "\"n>many\" must compare with a whole number, such as KEY>5"),
         (

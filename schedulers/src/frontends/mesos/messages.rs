@@ -242,10 +242,10 @@ pub enum AcceptError {
     /// A named offer cannot be used.
     #[error(transparent)]
     Offer(#[from] OfferError),
-    /// The task is in no job of the framework's tenant that names the frontend as its scheduler. Remove it from the
+    /// The task is in no job that has the framework's tenant and the frontend as its scheduler. Remove it from the
     /// acceptance.
     #[error(
-        "task {0} is in no job of this framework's tenant that names this frontend as its \
+        "task {0} is in no job that has this framework's tenant and this frontend as its \
          scheduler: leave it out"
     )]
     UnknownTask(TaskId),
@@ -257,8 +257,8 @@ pub enum AcceptError {
     TaskTwice(TaskId),
     /// No offer in the call is for the machine where a task is to run. Add an offer of this machine.
     #[error(
-        "task {task} is to run on machine {machine}, but no offer in this call is for this machine: \
-         add one that is"
+        "task {task} is to run on machine {machine}, but this call has no offer of this machine: \
+         add an offer of it"
     )]
     NotOffered {
         /// Id of the task.

@@ -186,15 +186,18 @@ pub enum JoinError {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum HeartbeatError {
     /// The job has not joined, or has ended. Call [`Frontend::join`](super::Frontend::join) first.
-    #[error("job {0} has not joined, or has ended: join it first")]
+    #[error(
+        "job {0} has not joined, or has ended: call `join` before its first heartbeat, and send no \
+         heartbeat after its end"
+    )]
     UnknownApplication(JobId),
     /// The job has no group of this name.
     #[error("the job has no group {0:?}")]
     NoGroup(Text),
     /// Containers of the group are requested on machines or in racks, but their total number is not requested. Add a
     /// request for `Anywhere`, which may forbid relaxing.
-    #[error("containers of group {group:?} are requested at places, but without a total number: \
-         add a request for `Anywhere`", group = .group)]
+    #[error("containers of group {group:?} are requested on machines or in racks, but their total \
+         number is not: request this number for `Anywhere`", group = .group)]
     NoTotal {
         /// The priority.
         priority: Priority,

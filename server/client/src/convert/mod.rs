@@ -35,7 +35,9 @@ pub enum Malformed {
     #[error("{0} is missing")]
     Missing(&'static str),
     /// The enum has no such value. Use one of its values.
-    #[error("{field}: {given} is not a valid value")]
+    #[error(
+        "{field}: {given} is not an allowed value: use one that the API's .proto files describe"
+    )]
     NoSuchValue {
         /// Name of the field.
         field: &'static str,

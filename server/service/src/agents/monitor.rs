@@ -1,12 +1,16 @@
 //! The monitor of machines' heartbeats: a plain state machine that gets the time as an argument.
 //!
 //! ```text
-//!                 silent for a timeout, within the rate
-//!        alive ───────────────────────────────────────▶ tainted ──▶ taken: its tasks are lost
-//!          ▲                                               │   │ not while more than a third
-//!          │                heartbeats again               │   │ of the machines are silent
-//!          └───────────────────────────────────────────────┴───┘
+//!          ┌────────────── silent ──────────────┐
+//!          │                                    ▼
+//!        alive ── silent ─▶ tainted ─ silent ─▶ taken: its tasks are reported lost
+//!          ▲  (mass loss)     │                 │
+//!          └──────────────────┴─────────────────┘
+//!                    heartbeats again
 //! ```
+//!
+//! A machine is silent if it has sent no heartbeat for a timeout. A mass loss means that more than a third of the
+//! machines are silent. During it, silent machines are only tainted; without it, they are taken.
 //!
 //! A network failure looks like the death of many machines at once. It would be worse to start the tasks of these
 //! machines elsewhere than to wait: the remaining machines would be overloaded, and every task would run twice once the
