@@ -8,10 +8,11 @@
 //! ```
 //!
 //! Rows whose amounts changed are in a separate list, because most changes are of this sort and take only one number.
-//! The latest of them are kept with their amounts, too.
 //! Both lists share one index by version. Each commit writes the ends of the lists and of the index. It must fetch the
 //! cache lines of these ends from the processor that ran the previous commit, so one index instead of two saves a cache
 //! line.
+//!
+//! The latest changed rows are also kept with their amounts; see `recent_rows.rs`.
 //!
 //! The log is bounded. A reader that needs older changes takes a snapshot instead.
 

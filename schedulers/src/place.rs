@@ -13,7 +13,9 @@
 
 use crate::profile::{Active, Profile};
 use crate::reuse::Reuse;
-use crate::search::{Candidate, Candidates, Home, Request, Search, search, search_best, tasks};
+use crate::search::{
+    Candidate, Candidates, Home, Request, Search, keep_best, search, search_best, tasks,
+};
 use omega_cellstate::{BLOCK, GroupRef, View};
 use omega_core::TaskId;
 use rand::Rng;
@@ -122,10 +124,7 @@ impl Placer {
 
     /// Builds the heap of the best `count` candidates in `self.best`.
     fn heap_of_best(&mut self, count: usize) {
-        if self.best.len() > count {
-            self.best.select_nth_unstable_by(count - 1, |a, b| b.cmp(a));
-            self.best.truncate(count);
-        }
+        keep_best(&mut self.best, count);
         self.heap.clear();
         self.heap.extend(self.best.drain(..));
     }

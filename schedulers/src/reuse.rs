@@ -15,7 +15,7 @@ use crate::class::{Class, ClassRef};
 use crate::plugin::{Reads, Tasks};
 use crate::profile::{Active, Asked};
 use crate::search::{
-    Candidate, Candidates, Keep, Limits, PARALLEL_BLOCKS, Request, Scan, limits, tasks,
+    Candidate, Candidates, Keep, Limits, PARALLEL_BLOCKS, Request, Scan, keep_best, limits, tasks,
 };
 use omega_cellstate::{BLOCK, View};
 use omega_core::{JobId, JobKind, TaskGroup};
@@ -178,7 +178,7 @@ impl Walk<'_, '_> {
     /// Replaces the candidates, which are the best machines of blocks, by the `count` best machines of these blocks, and
     /// possibly others.
     fn again(&self, count: usize, into: &mut Candidates) {
-        into.keep_best(count);
+        keep_best(&mut into.found, count);
         let blocks = std::mem::take(&mut into.found);
         into.clear();
         for best in &blocks {

@@ -121,16 +121,8 @@ impl Candidates {
             _ => self.found.push(candidate),
         }
         if self.found.len() >= 2 * count {
-            self.keep_best(count);
+            keep_best(&mut self.found, count);
             self.floor = self.found.last().copied();
-        }
-    }
-
-    /// Drops all candidates except the `count` best. The worst of them becomes the last.
-    pub(crate) fn keep_best(&mut self, count: usize) {
-        if self.found.len() > count {
-            self.found.select_nth_unstable_by(count - 1, |a, b| b.cmp(a));
-            self.found.truncate(count);
         }
     }
 
@@ -183,6 +175,14 @@ impl Candidates {
             found.score += now - before;
         }
         changed
+    }
+}
+
+/// Drops all candidates except the `count` best. If there were more, the worst of these becomes the last.
+pub(crate) fn keep_best(candidates: &mut Vec<Candidate>, count: usize) {
+    if candidates.len() > count {
+        candidates.select_nth_unstable_by(count - 1, |a, b| b.cmp(a));
+        candidates.truncate(count);
     }
 }
 

@@ -13,12 +13,17 @@ fn claims_per_sync(rows: usize) -> usize {
     (rows / 64).clamp(32, 128)
 }
 
-/// Whether a round syncs as soon as the claims of rounds without a pause are used up.
+/// Way in which a round syncs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Pace {
-    /// Rounds follow each other without a pause.
+    /// Rounds follow each other without a pause: see [`Scheduler::go_on`]. A round syncs with the last of the claims
+    /// until the next sync.
+    ///
+    /// [`Scheduler::go_on`]: super::Scheduler::go_on
     GoesOn,
-    /// The caller syncs.
+    /// The round itself does not sync, because [`Scheduler::refresh`] has done so.
+    ///
+    /// [`Scheduler::refresh`]: super::Scheduler::refresh
     Steps,
 }
 
