@@ -118,6 +118,10 @@ enum Command {
 /// Parses the command line, and runs the command.
 #[must_use]
 pub fn main() -> ExitCode {
+    #[cfg(feature = "serve")]
+    if let Some(code) = agent::stage() {
+        return code;
+    }
     let omega: Omega = match command_line::parse("omega") {
         Ok(omega) => omega,
         Err(code) => return code,

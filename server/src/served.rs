@@ -52,9 +52,6 @@ pub(crate) enum Verb {
     Scheduler(scheduler::SchedulerArgs),
     /// Offer this machine to a cell and run its tasks, or simulate machines.
     Agent(Box<agent::AgentArgs>),
-    /// Run a stage of a task.
-    #[command(hide = true)]
-    AgentExec(agent::ExecArgs),
     /// Inspect the directory of a stopped replica: its log entries, and the cell at any version.
     ///
     /// Stop the replica first, or use a copy of its directory. Nothing in the directory is changed.
@@ -183,8 +180,6 @@ pub(crate) enum Error {
     Dev(#[from] dev::DevError),
     #[error(transparent)]
     Agent(#[from] agent::AgentError),
-    #[error("{0}")]
-    Stage(std::io::Error),
     #[error(transparent)]
     Serve(#[from] serve::ServeError),
     #[error(transparent)]
@@ -205,7 +200,6 @@ impl Error {
         match self {
             Error::Ask(error) => error.exit_code(),
             Error::Audit(error) => error.exit_code(),
-            Error::Stage(_) => omega_agent::CANNOT_START,
             Error::Serve(error) if error.is_exposed() => EXPOSED,
             Error::Serve(error) if error.is_of_disk() => DISK_FAILED,
             Error::Scheduler(error) if error.is_exposed() => EXPOSED,
@@ -222,7 +216,6 @@ pub(crate) fn run(verb: Verb) -> Result<(), Error> {
         Verb::Accounting(args) => accounting::run(&args)?,
         Verb::Scheduler(args) => scheduler::run(&args)?,
         Verb::Agent(args) => agent::run(&args)?,
-        Verb::AgentExec(args) => agent::exec(&args).map_err(Error::Stage)?,
         Verb::Cert(command) => cert::run(&command)?,
         Verb::Dev(args) => dev::run(&args)?,
         Verb::Serve(args) => serve::serve(*args)?,

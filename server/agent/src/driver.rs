@@ -6,6 +6,7 @@
 use crate::exit::Exit;
 use crate::spec::TaskSpec;
 use std::fmt;
+use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 
 /// A driver, which runs tasks on this machine.
@@ -40,6 +41,12 @@ pub trait Driver: Send + fmt::Debug {
 
     /// Returns the events since the last call.
     fn poll(&mut self) -> Vec<Event>;
+
+    /// Returns a file descriptor that is readable when [`Driver::poll`] has events. If there is none, the agent polls at
+    /// short intervals.
+    fn readable(&self) -> Option<OwnedFd> {
+        None
+    }
 
     /// Returns the present usage of all tasks.
     fn usage(&mut self) -> Usage;

@@ -2,15 +2,16 @@
 //!
 //! Limits, sessions and users are set in this process and not between `fork` and `exec`, which would need unsafe code.
 
-use crate::spec::{self, SPEC, TaskSpec, WORK};
+use crate::spec::{self, TaskSpec, WORK};
 use crate::users::{self, User};
 use omega_core::Probe;
 use rustix::process::{Pid, Resource, Rlimit, Signal};
 use std::fs;
 use std::io::{self, Write};
+use std::os::fd::AsFd;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 /// Exit code of a stage that could not become the program. Shells use this code, too.
 pub const CANNOT_START: u8 = 127;
@@ -21,14 +22,11 @@ pub(crate) const FOLDER_VARIABLE: &str = "OMEGA_TASK_FOLDER";
 /// Folders in which a program is looked up if its name has no path.
 const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
-/// File to which this stage writes the reason if it cannot become the program.
-pub(crate) const NOT_STARTED: &str = "not-started";
-
-/// Replaces this process with the program of a task. Returns only if this fails.
+/// Replaces this process with the program of a task. Returns only if this fails. The reason is then written to standard
+/// input, which is a pipe to the supervisor.
 pub(crate) fn program(folder: &Path) -> io::Result<()> {
-    // The file is created now, because the task's user may not write to the folder. The program does not inherit the
-    // open file.
-    let mut reason = fs::File::create(folder.join(NOT_STARTED))?;
+    // The program does not inherit this copy of the pipe.
+    let mut reason = fs::File::from(io::stdin().as_fd().try_clone_to_owned()?);
     let done = read_spec(folder).and_then(|spec| {
         let command = spec.command.clone();
         become_program(folder, &spec, &command, &spec.args)
@@ -55,7 +53,7 @@ pub(crate) fn probe(folder: &Path) -> io::Result<()> {
 }
 
 fn read_spec(folder: &Path) -> io::Result<TaskSpec> {
-    spec::read(folder, SPEC)?.ok_or_else(|| {
+    spec::read(folder)?.ok_or_else(|| {
         io::Error::other(
             "the folder contains no description of a task: do not start this program by hand, \
              because the task's supervisor starts it",
@@ -81,7 +79,7 @@ fn become_program(
     let mut program = Command::new(command);
     program.args(args).current_dir(work).env_clear().env("PATH", PATH).env("HOME", home);
     program.envs(spec.env.iter().map(|(name, value)| (name, value)));
-    program.env(FOLDER_VARIABLE, folder);
+    program.env(FOLDER_VARIABLE, folder).stdin(Stdio::null());
     if let Some(user) = &user {
         let gids: Vec<_> =
             user.groups.iter().map(|id| rustix::process::Gid::from_raw(*id)).collect();
@@ -101,6 +99,12 @@ fn become_program(
 fn limit(spec: &TaskSpec) -> io::Result<()> {
     let both = |limit| Rlimit { current: Some(limit), maximum: Some(limit) };
     rustix::process::setrlimit(Resource::Core, both(0))?;
+    if spec.limits.open_files > 0 {
+        let maximum = rustix::process::getrlimit(Resource::Nofile).maximum;
+        let current = spec.limits.open_files.min(maximum.unwrap_or(u64::MAX));
+        let files = Rlimit { current: Some(current), maximum };
+        rustix::process::setrlimit(Resource::Nofile, files)?;
+    }
     if !spec.limits.cores.is_empty() && spec.limits.cgroup.is_none() {
         pin(&spec.limits.cores)?;
     }

@@ -4,20 +4,21 @@
 //!   agent ── Driver ──▶ ProcessDriver ── spawns ──▶ supervisor (one per task) ── spawns ──▶ the program
 //!                            │  ▲                      │ logs with rotation, restarts, health checks
 //!                            ▼  │                      ▼
-//!                       signals, folder of the task: spec.json, supervisor.json, status.json, exit.json, lock
+//!                       signals, folder of the task: spec.json, journal.jsonl, logs, work
 //! ```
 //!
 //! The supervisor is a process of its own, so that a task outlives its agent. An agent that is restarted or upgraded
-//! finds each supervisor by its lock, which only one process can have. Agent and supervisor exchange data only by
-//! signals and by files in the folder of the task.
+//! finds each supervisor by the journal of its task. Agent and supervisor exchange data only by signals and by files in
+//! the folder of the task.
 //!
-//! In reading order: [`driver`], [`spec`], [`process`], `running.rs`, `supervisor.rs`, `launch.rs`, `tree.rs`,
-//! `strays.rs`, `probe.rs`, [`logs`], [`cgroup`], [`machine`].
+//! In reading order: [`driver`], [`spec`], `journal.rs`, [`process`], `running.rs`, `watch.rs`, `supervisor.rs`,
+//! `launch.rs`, `tree.rs`, `strays.rs`, `probe.rs`, [`logs`], [`cgroup`], [`machine`].
 
 pub mod cgroup;
 pub mod driver;
 mod exit;
 mod happened;
+mod journal;
 mod launch;
 pub mod logs;
 pub mod machine;
@@ -29,6 +30,7 @@ mod strays;
 mod supervisor;
 mod tree;
 mod users;
+mod watch;
 
 pub use driver::{Driver, DriverError, Event, FoundTask, Usage};
 pub use exit::Exit;
@@ -36,8 +38,36 @@ pub use launch::CANNOT_START;
 pub use process::{ProcessDriver, ProcessSettings};
 pub use spec::{Limits, TaskSpec};
 
-use std::io;
+use std::ffi::OsString;
+use std::io::{self, Write};
 use std::path::Path;
+use std::process::ExitCode;
+
+/// Release and commit of this build. A supervisor of another build may not understand the agent's files.
+#[must_use]
+pub fn build() -> String {
+    format!("{} {}", env!("CARGO_PKG_VERSION"), option_env!("OMEGA_COMMIT").unwrap_or("unknown"))
+}
+
+/// Runs a stage of a task as a program: see [`exec`]. `args` are the name of the stage and the folder of the task. With
+/// `--build`, the program only prints [`build`].
+pub fn main(args: impl Iterator<Item = OsString>) -> ExitCode {
+    let done = match &*args.collect::<Vec<_>>() {
+        [word] if word == "--build" => writeln!(io::stdout(), "{}", build()),
+        [stage, folder] => exec(&stage.to_string_lossy(), Path::new(folder)),
+        _ => Err(io::Error::other(
+            "the arguments must be a stage and a folder: do not start this program by hand, \
+             because omega agent starts it",
+        )),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(why) => {
+            eprintln!("omega agent: {why}");
+            ExitCode::from(CANNOT_START)
+        }
+    }
+}
 
 /// Runs a stage of a task. The stage `supervise` returns when the task has ended. The stages `launch` and `probe`
 /// replace this process with the program or with the health check's command. `folder` is the folder of the task. Call

@@ -57,60 +57,79 @@ fn files(folder: &Path, stream: LogStream) -> io::Result<Vec<(u64, PathBuf)>> {
     Ok(found)
 }
 
-/// A writer that appends to a stream, and rotates its files.
+/// A writer that appends to a stream, and rotates its files. The first bytes create the folder and the file.
 #[derive(Debug)]
 pub(crate) struct Writer {
     folder: PathBuf,
     stream: LogStream,
     bytes_max: u64,
+    present: Option<Present>,
+}
+
+/// The file to which a writer appends.
+#[derive(Debug)]
+struct Present {
     file: File,
-    /// Number of bytes in the present file.
+    /// Number of bytes in the file.
     length: u64,
-    /// Position of the first byte of the present file.
+    /// Position of the first byte of the file.
     from: u64,
 }
 
 impl Writer {
-    /// Opens the newest file of the stream, to append to it.
-    pub(crate) fn open(folder: &Path, stream: LogStream, bytes_max: u64) -> io::Result<Writer> {
-        fs::create_dir_all(folder)?;
-        let last = files(folder, stream)?.pop();
-        let (from, path) =
-            last.unwrap_or_else(|| (0, folder.join(format!("{}.{:020}", stream.name(), 0))));
-        let file = OpenOptions::new().create(true).append(true).open(path)?;
-        let length = file.metadata()?.len();
-        let (folder, bytes_max) = (folder.to_owned(), bytes_max.max(1));
-        Ok(Writer { folder, stream, bytes_max, file, length, from })
+    pub(crate) fn new(folder: PathBuf, stream: LogStream, bytes_max: u64) -> Writer {
+        Writer { folder, stream, bytes_max: bytes_max.max(1), present: None }
     }
 
     /// Appends bytes. If the disk is full, the bytes are lost, and the task continues.
     pub(crate) fn write(&mut self, mut bytes: &[u8]) {
         while !bytes.is_empty() {
-            if self.length >= self.bytes_max && self.rotate().is_err() {
-                return;
-            }
-            let room = (self.bytes_max - self.length).min(bytes.len() as u64) as usize;
+            let bytes_max = self.bytes_max;
+            let Ok(present) = self.present() else { return };
+            let room = (bytes_max - present.length).min(bytes.len() as u64) as usize;
             let (now, later) = bytes.split_at(room);
-            if self.file.write_all(now).is_err() {
+            if present.file.write_all(now).is_err() {
                 return;
             }
-            self.length += room as u64;
+            present.length += room as u64;
             bytes = later;
         }
     }
 
+    /// Returns the file to append to, which has room.
+    fn present(&mut self) -> io::Result<&mut Present> {
+        let present = match self.present.take() {
+            None => self.newest()?,
+            Some(present) => present,
+        };
+        let present =
+            if present.length < self.bytes_max { present } else { self.rotate(&present)? };
+        Ok(self.present.insert(present))
+    }
+
+    /// Opens the newest file of the stream, or creates its first.
+    fn newest(&self) -> io::Result<Present> {
+        fs::create_dir_all(&self.folder)?;
+        let newest = files(&self.folder, self.stream)?.pop();
+        self.open(newest.map_or(0, |(from, _)| from))
+    }
+
     /// Begins a new file, and removes all older files except the newest of them.
-    fn rotate(&mut self) -> io::Result<()> {
-        let from = self.from + self.length;
+    fn rotate(&self, full: &Present) -> io::Result<Present> {
         for (at, old) in files(&self.folder, self.stream)? {
-            if at < self.from {
+            if at < full.from {
                 fs::remove_file(old)?;
             }
         }
+        self.open(full.from + full.length)
+    }
+
+    /// Opens or creates the file whose first byte has the position `from`.
+    fn open(&self, from: u64) -> io::Result<Present> {
         let path = self.folder.join(format!("{}.{from:020}", self.stream.name()));
-        self.file = OpenOptions::new().create(true).append(true).open(path)?;
-        (self.from, self.length) = (from, 0);
-        Ok(())
+        let file = OpenOptions::new().create(true).append(true).open(path)?;
+        let length = file.metadata()?.len();
+        Ok(Present { file, length, from })
     }
 }
 
@@ -171,13 +190,13 @@ mod tests {
     fn a_log_has_a_bound_and_keeps_what_is_newest() {
         let folder = tempfile::tempdir().unwrap();
         let mut all: Vec<u8> = Vec::new();
-        let mut writer = Writer::open(folder.path(), OUT, 100).unwrap();
+        let mut writer = Writer::new(folder.path().into(), OUT, 100);
         for number in 0..200 {
             let line = format!("line {number}\n");
             writer.write(line.as_bytes());
             all.extend(line.as_bytes());
             if number == 77 {
-                writer = Writer::open(folder.path(), OUT, 100).unwrap();
+                writer = Writer::new(folder.path().into(), OUT, 100);
             }
             let kept: u64 = files(folder.path(), OUT)
                 .unwrap()
@@ -195,7 +214,7 @@ mod tests {
     #[test]
     fn a_reader_goes_on_where_it_was() {
         let folder = tempfile::tempdir().unwrap();
-        let mut writer = Writer::open(folder.path(), OUT, 50).unwrap();
+        let mut writer = Writer::new(folder.path().into(), OUT, 50);
         let (mut seen, mut at) = (Vec::new(), 0);
         for number in 0..100 {
             writer.write(format!("{number}\n").as_bytes());
@@ -211,7 +230,7 @@ mod tests {
     #[test]
     fn the_last_lines_are_found() {
         let folder = tempfile::tempdir().unwrap();
-        let mut writer = Writer::open(folder.path(), OUT, 1000).unwrap();
+        let mut writer = Writer::new(folder.path().into(), OUT, 1000);
         writer.write(b"a\nb\nc\n");
         let lines = |count, max| tail(folder.path(), OUT, count, max).unwrap().bytes;
         assert_eq!(lines(2, 100), b"b\nc\n");

@@ -11,15 +11,19 @@
 use crate::cgroup::{Cgroup, CgroupRoot};
 use crate::driver::{Driver, DriverError, Event, FoundTask, Usage};
 use crate::exit::Exit;
+use crate::journal::{self, Entry, JOURNAL, Journal, Status};
 use crate::running::{Life, Running, handle};
-use crate::spec::{self, EXIT, LOGS, REPORTED, SPEC, STATUS, SUPERVISOR, StatusFile, TaskSpec};
+use crate::spec::{self, LOGS, TaskSpec};
 use crate::strays;
-use crate::tree;
+use crate::tree::Processes;
+use crate::watch::{Watch, Watched};
+use rustix::fd::OwnedFd;
 use rustix::process::{Pid, PidfdFlags, Signal};
 use std::collections::{BTreeMap, VecDeque};
 use std::ffi::OsString;
-use std::fs::{self, File};
+use std::fs;
 use std::io;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -27,8 +31,10 @@ use std::time::{Duration, Instant};
 /// Maximum number of ended tasks whose logs are kept.
 const ENDED_MAX: usize = 200;
 
-/// Minimum interval between two recordings of the tasks' processes. Each recording reads all processes of the machine.
+/// Minimum interval between two recordings of the tasks' processes, and the share of the time that recordings may take:
+/// one part of this number. Each recording reads all processes of the machine.
 const RECORD_EVERY: Duration = Duration::from_millis(90);
+const RECORD_SHARE: u32 = 50;
 
 /// Settings of the driver.
 #[derive(Clone, Debug)]
@@ -53,8 +59,9 @@ pub struct ProcessDriver {
     events: Vec<Event>,
     /// Ended tasks whose logs are kept, the oldest first.
     ended: VecDeque<String>,
-    /// Time at which processes were recorded last.
-    recorded: Option<Instant>,
+    watch: Watch,
+    /// Time from which processes are recorded again.
+    record_at: Instant,
     /// Time of the last measurement of use.
     measured: Instant,
 }
@@ -84,41 +91,41 @@ impl ProcessDriver {
     /// belong to tasks.
     ///
     /// # Errors
-    /// The folder cannot be created.
+    /// The folder cannot be created or watched.
     pub fn new(settings: ProcessSettings) -> Result<ProcessDriver, DriverError> {
         fs::create_dir_all(&settings.folder).map_err(file_error(&settings.folder))?;
         strays::adopt_orphans().map_err(file_error(&settings.folder))?;
+        let watch = Watch::new().map_err(file_error(&settings.folder))?;
         Ok(ProcessDriver {
             settings,
             tasks: BTreeMap::new(),
             events: Vec::new(),
             ended: VecDeque::new(),
-            recorded: None,
+            watch,
+            record_at: Instant::now(),
             measured: Instant::now(),
         })
     }
 
     /// Creates the folder of a task, and starts its supervisor.
-    fn launch(&self, spec: &TaskSpec) -> Result<Running, DriverError> {
+    fn launch(&mut self, spec: &TaskSpec) -> Result<Running, DriverError> {
         check_id(&spec.id)?;
         let folder = self.settings.folder.join(&spec.id);
         fs::create_dir_all(&folder).map_err(file_error(&folder))?;
-        // Reports of an earlier run of this task are removed. Its log is continued.
-        for name in [EXIT, STATUS, SUPERVISOR, REPORTED] {
-            match fs::remove_file(folder.join(name)) {
-                Err(why) if why.kind() != io::ErrorKind::NotFound => {
-                    return Err(file_error(&folder.join(name))(why));
-                }
-                _ => {}
+        // The journal of an earlier run of this task is removed. Its log is continued.
+        let journal = folder.join(JOURNAL);
+        match fs::remove_file(&journal) {
+            Err(why) if why.kind() != io::ErrorKind::NotFound => {
+                return Err(file_error(&journal)(why));
             }
+            _ => {}
         }
         let mut spec = spec.clone();
         if let Some(root) = &self.settings.cgroups {
             let group = root.make(&spec.id, &spec.limits);
             spec.limits.cgroup = Some(group.map_err(|why| DriverError::Refused(why.to_string()))?);
         }
-        spec::write(&folder, SPEC, &spec).map_err(file_error(&folder))?;
-        let errors = File::create(folder.join("supervisor.log")).map_err(file_error(&folder))?;
+        spec::write(&folder, &spec).map_err(file_error(&folder))?;
         let [program, first @ ..] = &*self.settings.supervisor else {
             return Err(DriverError::Refused(
                 "the driver's setting `supervisor` is empty: give a program and its first arguments"
@@ -126,13 +133,26 @@ impl ProcessDriver {
             ));
         };
         let mut command = Command::new(program);
-        command.args(first).arg("supervise").arg(&folder).current_dir("/");
-        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(errors);
+        command.arg0("omega-supervisor").args(first).arg("supervise").arg(&folder).current_dir("/");
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        let watched = self.watch.add(&folder).ok();
         let child = strays::spawn(&mut command).map_err(file_error(Path::new(program)))?;
         let pid = Pid::from_child(&child);
         // The pid cannot have been reused, because the process is a child that was not waited for.
         let handle = rustix::process::pidfd_open(pid, PidfdFlags::empty()).ok();
-        Ok(Running { child: Some(pid), handle, ..Running::new(spec, folder) })
+        let running = Running { child: Some(pid), handle, ..Running::new(spec, folder) };
+        Ok(self.watched(watched, running))
+    }
+
+    /// Returns a task whose folder is watched. If its supervisor cannot be watched, the task is polled.
+    fn watched(&self, watched: Option<Watched>, running: Running) -> Running {
+        let Some(watched) = watched else { return running };
+        let handle = running.handle.as_ref();
+        if handle.is_some_and(|it| self.watch.add_supervisor(watched, it).is_ok()) {
+            return Running { watched: Some(watched), ..running };
+        }
+        self.watch.remove(watched);
+        running
     }
 
     /// Records that a task has ended, and removes the oldest folders of ended tasks.
@@ -159,18 +179,44 @@ impl ProcessDriver {
         running.signal(Signal::CONT);
     }
 
+    /// Reports the end of a task of which no process is left.
+    fn end(&mut self, id: String) {
+        let Some(mut running) = self.tasks.remove(&id) else { return };
+        let journal = running.journal();
+        let restarted = running.restarted(&id, &journal.status);
+        let exit = running.exit(journal);
+        if let Some(watched) = running.watched {
+            self.watch.remove(watched);
+        }
+        if let Some(cgroup) = &running.spec.limits.cgroup {
+            Cgroup::at(cgroup).remove();
+        }
+        let _ = fs::remove_dir_all(running.folder.join(spec::WORK));
+        // The task ended before any poll found it running. It was started, so its start is reported, too.
+        if !running.is_started && !matches!(exit, Exit::NotStarted(_)) {
+            self.events.push(Event::Started(id.clone()));
+        }
+        self.events.extend(restarted);
+        // If this fails, a restarted agent reports the end again. The second report is rejected, because the task has
+        // already ended.
+        let _ = journal::append(&running.folder, &Entry::Reported);
+        self.keep(id.clone());
+        self.events.push(Event::Ended(id, exit));
+    }
+
     /// Records the processes of tasks that an earlier agent started. If the supervisor of such a task is killed, its
     /// processes do not become children of this process.
     fn record(&mut self) {
         let mut found = self.tasks.values_mut().filter(|running| running.is_recorded()).peekable();
-        if found.peek().is_none() || self.recorded.is_some_and(|at| at.elapsed() < RECORD_EVERY) {
+        let began = Instant::now();
+        if began < self.record_at || found.peek().is_none() {
             return;
         }
-        self.recorded = Some(Instant::now());
-        let all = tree::processes();
+        let all = Processes::read();
         for running in found {
             running.record(&all);
         }
+        self.record_at = began + RECORD_EVERY.max(began.elapsed() * RECORD_SHARE);
     }
 }
 
@@ -184,22 +230,27 @@ impl Driver for ProcessDriver {
         let entries = fs::read_dir(&self.settings.folder);
         for entry in entries.map_err(file_error(&self.settings.folder))?.flatten() {
             let folder = entry.path();
-            let Ok(Some(spec)) = spec::read::<TaskSpec>(&folder, SPEC) else { continue };
-            let (known, handle) = handle(&folder).unzip();
-            let mut running =
-                Running { handle, found: known, is_started: true, ..Running::new(spec, folder) };
+            let Ok(Some(spec)) = spec::read(&folder) else { continue };
+            let watched = self.watch.add(&folder).ok();
+            let known = Journal::read(&folder).supervisor;
+            let handle = known.and_then(handle);
+            let known = known.filter(|_| handle.is_some());
+            let running = Running { handle, found: known, ..Running::new(spec, folder) };
+            let mut running = self.watched(watched, running);
             let id = running.spec.id.clone();
+            let is_alive = running.look() == Life::Alive;
+            let journal = running.journal();
             // An end that was reported before is not reported again. If a task ended while no agent ran, the next poll
             // reports it.
-            if running.look() != Life::Alive && running.folder.join(REPORTED).exists() {
+            if !is_alive && journal.is_reported {
                 let changed = running.folder.metadata().and_then(|known| known.modified()).ok();
                 over.push((changed, id));
                 continue;
             }
-            let status = running.status();
+            let status = journal.status;
             // A task that is alive may wait for its first health check.
-            running.is_started = running.look() != Life::Alive || running.has_run(&status);
-            let StatusFile { ending: is_ending, restarts, .. } = status;
+            running.is_started = !is_alive || running.has_run(&status);
+            let Status { ending: is_ending, restarts, .. } = status;
             running.restarts = restarts;
             if is_ending {
                 let grace = Duration::from_millis(running.spec.grace_ms.into());
@@ -243,7 +294,7 @@ impl Driver for ProcessDriver {
         let Some(running) = self.tasks.get_mut(task) else { return Ok(()) };
         let limits = &mut running.spec.limits;
         (limits.cpu_millis, limits.memory_bytes) = (cpu_millis, memory_bytes);
-        spec::write(&running.folder, SPEC, &running.spec).map_err(file_error(&running.folder))?;
+        spec::write(&running.folder, &running.spec).map_err(file_error(&running.folder))?;
         let Some(cgroup) = &running.spec.limits.cgroup else { return Ok(()) };
         let limited = Cgroup::at(cgroup).limit(&running.spec.limits);
         limited.map_err(|why| DriverError::Refused(why.to_string()))
@@ -252,58 +303,51 @@ impl Driver for ProcessDriver {
     fn poll(&mut self) -> Vec<Event> {
         let mut over = Vec::new();
         self.record();
+        let notices = self.watch.take();
         for (id, running) in &mut self.tasks {
+            running.hurry();
+            if running.life == Life::Alive && !notices.concern(running.watched) {
+                continue;
+            }
             if running.look() != Life::Alive {
                 if running.is_swept() {
                     over.push(id.clone());
                 }
                 continue;
             }
-            running.hurry();
-            let status = running.status();
+            let status = running.journal().status;
             if !running.is_started && running.has_run(&status) {
                 running.is_started = true;
                 self.events.push(Event::Started(id.clone()));
             }
             self.events.extend(running.restarted(id, &status));
         }
-        for id in over {
-            let Some(mut running) = self.tasks.remove(&id) else { continue };
-            let exit = running.exit();
-            if let Some(cgroup) = &running.spec.limits.cgroup {
-                Cgroup::at(cgroup).remove();
-            }
-            let _ = fs::remove_dir_all(running.folder.join(spec::WORK));
-            // The task ended before any poll found it running. It was started, so its start is reported, too.
-            if !running.is_started && !matches!(exit, Exit::NotStarted(_)) {
-                self.events.push(Event::Started(id.clone()));
-            }
-            self.events.extend(running.restarted(&id, &running.status()));
-            // If this fails, a restarted agent reports the end again. The second report is rejected, because the task
-            // has already ended.
-            let _ = File::create(running.folder.join(REPORTED));
-            self.keep(id.clone());
-            self.events.push(Event::Ended(id, exit));
-        }
+        over.into_iter().for_each(|id| self.end(id));
         std::mem::take(&mut self.events)
+    }
+
+    fn readable(&self) -> Option<OwnedFd> {
+        self.watch.readable().ok()
     }
 
     fn usage(&mut self) -> Usage {
         let passed = self.measured.elapsed().as_micros().max(1) as u64;
         self.measured = Instant::now();
+        let needs_processes = self.tasks.values().any(Running::is_measured_by_processes);
+        let all = if needs_processes { Processes::read() } else { Processes::default() };
         let mut usage = Usage::default();
         for running in self.tasks.values_mut() {
-            let (cpu_us, memory_bytes) = running.used();
-            let more = cpu_us.saturating_sub(running.cpu_us);
-            running.cpu_us = cpu_us;
+            let used = running.used(&all);
+            let more = used.cpu_us.saturating_sub(running.cpu_us);
+            running.cpu_us = used.cpu_us;
             usage.cpu_millis += more.saturating_mul(1000) / passed;
-            usage.memory_bytes += memory_bytes;
+            usage.memory_bytes += used.memory_bytes;
         }
         usage
     }
 
     fn logs(&self, task: &str) -> Option<PathBuf> {
-        let folder = self.settings.folder.join(task).join(LOGS);
-        folder.is_dir().then_some(folder)
+        let folder = self.settings.folder.join(task);
+        folder.is_dir().then(|| folder.join(LOGS))
     }
 }

@@ -3,16 +3,16 @@
 use crate::cgroup::Cgroup;
 use crate::driver::Event;
 use crate::exit::Exit;
-use crate::spec::{
-    self, EXIT, ExitFile, LOCK, STATUS, SUPERVISOR, StatusFile, SupervisorFile, TaskSpec,
-};
+use crate::journal::{Journal, Status, SupervisorProcess};
+use crate::spec::TaskSpec;
 use crate::strays::{self, Below};
-use crate::tree;
+use crate::tree::{self, Processes, Used};
+use crate::watch::Watched;
 use rustix::fd::OwnedFd;
 use rustix::fs::FlockOperation;
 use rustix::process::{Pid, PidfdFlags, Signal, WaitOptions};
-use std::collections::BTreeMap;
-use std::fs::{self, OpenOptions};
+use std::collections::BTreeSet;
+use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -39,8 +39,10 @@ pub(crate) struct Running {
     /// Pid of the supervisor if it is a child of this process; `None` if an earlier agent started it.
     pub(crate) child: Option<Pid>,
     pub(crate) handle: Option<OwnedFd>,
+    /// The task's number in the driver's watch; `None` if the task must be polled.
+    pub(crate) watched: Option<Watched>,
     /// Process of a supervisor that an earlier agent started, and that was still alive when this agent found it.
-    pub(crate) found: Option<SupervisorFile>,
+    pub(crate) found: Option<SupervisorProcess>,
     /// Processes of a task that an earlier agent started.
     pub(crate) below: Below,
     /// Processes that could not be ended.
@@ -54,17 +56,16 @@ pub(crate) struct Running {
     pub(crate) cpu_us: u64,
 }
 
-/// Returns the supervisor that an earlier agent started, and a pidfd of it; `None` if it has ended.
-pub(crate) fn handle(folder: &Path) -> Option<(SupervisorFile, OwnedFd)> {
-    let known: SupervisorFile = spec::read(folder, SUPERVISOR).ok()??;
+/// Returns a pidfd of the supervisor that an earlier agent started; `None` if the supervisor has ended.
+pub(crate) fn handle(known: SupervisorProcess) -> Option<OwnedFd> {
     let handle =
         rustix::process::pidfd_open(Pid::from_raw(known.pid)?, PidfdFlags::empty()).ok()?;
-    (tree::start_ticks(known.pid) == Some(known.start_ticks)).then_some((known, handle))
+    (tree::start_ticks(known.pid) == Some(known.start_ticks)).then_some(handle)
 }
 
 /// Whether a supervisor has locked the folder.
 fn is_locked(folder: &Path) -> bool {
-    let Ok(lock) = OpenOptions::new().append(true).open(folder.join(LOCK)) else { return false };
+    let Ok(lock) = File::open(folder) else { return false };
     rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive).is_err()
 }
 
@@ -77,6 +78,7 @@ impl Running {
             life: Life::Alive,
             child: None,
             handle: None,
+            watched: None,
             found: None,
             below: Below::default(),
             remains: Vec::new(),
@@ -126,7 +128,7 @@ impl Running {
     }
 
     /// Records the processes below the supervisor.
-    pub(crate) fn record(&mut self, all: &BTreeMap<i32, tree::Process>) {
+    pub(crate) fn record(&mut self, all: &Processes) {
         if let Some(supervisor) = self.found {
             self.below.record(supervisor, all);
         }
@@ -142,7 +144,7 @@ impl Running {
             "the supervisor of a task has not ended it in time, and is killed"
         );
         if self.is_recorded() {
-            self.record(&tree::processes());
+            self.record(&Processes::read());
         }
         self.signal(Signal::KILL);
         self.kill_at = Some(Instant::now() + FORCE_AGAIN);
@@ -167,51 +169,49 @@ impl Running {
         self.remains.is_empty()
     }
 
-    /// The end that the task's supervisor reported.
-    pub(crate) fn exit(&self) -> Exit {
-        if let Ok(Some(ExitFile { exit, .. })) = spec::read(&self.folder, EXIT) {
-            return exit;
-        }
-        if self.kill_at.is_some() {
-            return Exit::Stopped;
-        }
-        let said = fs::read_to_string(self.folder.join("supervisor.log")).unwrap_or_default();
-        match said.lines().next_back() {
-            Some(line) => Exit::NotStarted(line.to_owned()),
+    /// Returns the end of the task according to its journal.
+    pub(crate) fn exit(&self, journal: Journal) -> Exit {
+        match journal.end {
+            Some(exit) => exit,
+            None if self.kill_at.is_some() => Exit::Stopped,
             None => Exit::Lost,
         }
     }
 
     /// Whether the task runs, or ran before its program was restarted. Without a health check, a restart proves that
     /// the task ran. A program with a health check may never have been ready.
-    pub(crate) fn has_run(&self, status: &StatusFile) -> bool {
+    pub(crate) fn has_run(&self, status: &Status) -> bool {
         status.ready || (status.restarts > 0 && self.spec.health.is_none())
     }
 
     /// The event for restarts that were not reported yet, if any.
-    pub(crate) fn restarted(&mut self, id: &str, status: &StatusFile) -> Option<Event> {
+    pub(crate) fn restarted(&mut self, id: &str, status: &Status) -> Option<Event> {
         let last = status.last.clone().filter(|_| status.restarts > self.restarts)?;
         self.restarts = status.restarts;
         Some(Event::Restarted(id.to_owned(), last, status.restarts))
     }
 
-    pub(crate) fn status(&self) -> StatusFile {
-        spec::read(&self.folder, STATUS).ok().flatten().unwrap_or_default()
+    pub(crate) fn journal(&self) -> Journal {
+        Journal::read(&self.folder)
     }
 
-    /// Returns the processor time (in microseconds) and the memory (in bytes) that the task uses. Without a control
-    /// group, both include the supervisor.
-    pub(crate) fn used(&self) -> (u64, u64) {
+    /// Whether the use of the task is measured by its processes, because it has no control group.
+    pub(crate) fn is_measured_by_processes(&self) -> bool {
+        self.spec.limits.cgroup.is_none() || !self.remains.is_empty()
+    }
+
+    /// Returns the resources that the task uses. `all` are the machine's processes if one of the driver's tasks is
+    /// measured by them. Without a control group, the supervisor is included.
+    pub(crate) fn used(&self, all: &Processes) -> Used {
         if !self.remains.is_empty() {
-            return tree::used_by(self.remains.iter().copied());
+            return all.used(self.remains.iter().copied());
         }
         if let Some(cgroup) = &self.spec.limits.cgroup {
             let cgroup = Cgroup::at(cgroup);
-            return (cgroup.cpu_us(), cgroup.memory_bytes());
+            return Used { cpu_us: cgroup.cpu_us(), memory_bytes: cgroup.memory_bytes() };
         }
-        let pid = self.child.map(|pid| pid.as_raw_nonzero().get());
-        let known = || spec::read::<SupervisorFile>(&self.folder, SUPERVISOR).ok().flatten();
-        let Some(pid) = pid.or_else(|| known().map(|known| known.pid)) else { return (0, 0) };
-        tree::used(pid)
+        let child = self.child.map(|pid| pid.as_raw_nonzero().get());
+        let pid = child.or_else(|| self.found.map(|found| found.pid));
+        all.used(all.with_descendants(BTreeSet::from_iter(pid)))
     }
 }

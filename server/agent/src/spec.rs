@@ -1,8 +1,6 @@
-//! The description of a task for its supervisor, and the files in which the supervisor reports.
+//! The description of a task for its supervisor.
 
-use crate::exit::Exit;
 use omega_core::{HealthCheck, RestartPolicy};
-use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -50,62 +48,27 @@ pub struct Limits {
     pub cores: Vec<u32>,
     /// Maximum number of processes and threads; 0 means no limit.
     pub pids: u64,
+    /// Maximum number of open files of each process, which the process may raise; 0 means the agent's.
+    pub open_files: u64,
     /// Maximum bytes of a log file. There are two files each for stdout and stderr.
     pub log_bytes: u64,
 }
 
-/// Content of the file that identifies the process of a task's supervisor.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct SupervisorFile {
-    /// Pid of the supervisor.
-    pub(crate) pid: i32,
-    /// Start of the process, in clock ticks since the machine booted. Pid and start together identify a process.
-    pub(crate) start_ticks: u64,
-}
-
-/// Progress of a task.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct StatusFile {
-    /// Number of restarts of the program on this machine so far.
-    pub restarts: u32,
-    /// Whether the program runs.
-    pub running: bool,
-    /// Whether the health check has succeeded in this run. Without a health check it equals `running`.
-    pub ready: bool,
-    /// Whether the task was stopped.
-    pub ending: bool,
-    /// The end of the previous run; `None` before the first restart.
-    #[serde(default)]
-    pub last: Option<Exit>,
-}
-
-/// The end of a task, with the number of restarts before it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct ExitFile {
-    pub(crate) exit: Exit,
-    pub(crate) restarts: u32,
-}
-
-pub(crate) const SPEC: &str = "spec.json";
-pub(crate) const SUPERVISOR: &str = "supervisor.json";
-pub(crate) const STATUS: &str = "status.json";
-pub(crate) const EXIT: &str = "exit.json";
-pub(crate) const REPORTED: &str = "reported";
-pub(crate) const LOCK: &str = "lock";
+const SPEC: &str = "spec.json";
 pub(crate) const LOGS: &str = "logs";
 pub(crate) const WORK: &str = "work";
 
-/// Replaces a file atomically, so that readers get either the old content or the new one.
-pub(crate) fn write<T: Serialize>(folder: &Path, name: &str, value: &T) -> io::Result<()> {
-    let unfinished = folder.join(format!("{name}.new"));
+/// Writes the description. Readers get either the old one or the new one.
+pub(crate) fn write(folder: &Path, spec: &TaskSpec) -> io::Result<()> {
+    let unfinished = folder.join(format!("{SPEC}.new"));
     let mut file = File::create(&unfinished)?;
-    file.write_all(&serde_json::to_vec(value)?)?;
-    fs::rename(unfinished, folder.join(name))
+    file.write_all(&serde_json::to_vec(spec)?)?;
+    fs::rename(unfinished, folder.join(SPEC))
 }
 
-/// Reads a file; `None` if it does not exist.
-pub(crate) fn read<T: DeserializeOwned>(folder: &Path, name: &str) -> io::Result<Option<T>> {
-    match fs::read(folder.join(name)) {
+/// Reads the description; `None` if it does not exist.
+pub(crate) fn read(folder: &Path) -> io::Result<Option<TaskSpec>> {
+    match fs::read(folder.join(SPEC)) {
         Ok(bytes) => Ok(Some(serde_json::from_slice(&bytes)?)),
         Err(why) if why.kind() == io::ErrorKind::NotFound => Ok(None),
         Err(why) => Err(why),

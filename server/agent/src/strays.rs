@@ -13,8 +13,8 @@
 
 use crate::cgroup::Cgroup;
 use crate::launch::FOLDER_VARIABLE;
-use crate::spec::SupervisorFile;
-use crate::tree::{self, PAUSE, Process};
+use crate::journal::SupervisorProcess;
+use crate::tree::{self, PAUSE, Process, Processes};
 use rustix::process::{Pid, Signal, WaitOptions};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -62,20 +62,20 @@ pub(crate) struct Below {
 impl Below {
     /// Records the processes below the supervisor, if it still runs. Processes that were recorded before are kept while
     /// they run, because the supervisor may end while the processes are being listed.
-    pub(crate) fn record(&mut self, supervisor: SupervisorFile, all: &BTreeMap<i32, Process>) {
+    pub(crate) fn record(&mut self, supervisor: SupervisorProcess, all: &Processes) {
         self.processes.retain(|pid, process| is_same(all, *pid, process.start_ticks));
-        let SupervisorFile { pid: of, start_ticks } = supervisor;
+        let SupervisorProcess { pid: of, start_ticks } = supervisor;
         if !is_same(all, of, start_ticks) {
             return;
         }
-        for pid in tree::with_descendants(all, BTreeSet::from([of])) {
-            let process = all.get(&pid).filter(|_| pid != of);
+        for pid in all.with_descendants(BTreeSet::from([of])) {
+            let process = all.get(pid).filter(|_| pid != of);
             self.processes.extend(process.map(|process| (pid, *process)));
         }
     }
 
     /// Returns the recorded processes that still run, and the other processes in their sessions.
-    fn living<'a>(&'a self, all: &'a BTreeMap<i32, Process>) -> impl Iterator<Item = i32> + 'a {
+    fn living<'a>(&'a self, all: &'a Processes) -> impl Iterator<Item = i32> + 'a {
         // In a container, 0 is the session of all processes whose session began outside.
         let sessions = self.processes.values().map(|one| one.session).filter(|one| *one != 0);
         let sessions: BTreeSet<i32> = sessions.collect();
@@ -86,13 +86,13 @@ impl Below {
                     .get(&pid)
                     .is_some_and(|known| is_same(all, pid, known.start_ticks))
         };
-        all.iter().filter(move |(pid, process)| is_below(**pid, process)).map(|(pid, _)| *pid)
+        all.iter().filter(move |(pid, process)| is_below(*pid, process)).map(|(pid, _)| pid)
     }
 }
 
 /// Whether a process is still the recorded one, and not a new process with its pid.
-fn is_same(all: &BTreeMap<i32, Process>, pid: i32, start_ticks: u64) -> bool {
-    all.get(&pid).is_some_and(|now| now.start_ticks == start_ticks)
+fn is_same(all: &Processes, pid: i32, start_ticks: u64) -> bool {
+    all.get(pid).is_some_and(|now| now.start_ticks == start_ticks)
 }
 
 /// A task whose supervisor has ended without ending all processes.
@@ -134,13 +134,13 @@ impl Task<'_> {
         // No supervisor can start while this lock is taken, so the list below contains no unknown supervisor.
         let supervisors = supervisors();
         loop {
-            let all = tree::processes();
+            let all = Processes::read();
             let orphans = orphans(own, &supervisors, &all);
             let reaped: BTreeSet<i32> = orphans.iter().copied().filter(|pid| reap(*pid)).collect();
             let mut found = orphans;
             found.extend(self.below.living(&all));
             let mark = format!("{FOLDER_VARIABLE}={}", self.folder.display());
-            found.extend(all.keys().filter(|pid| has_mark(**pid, &mark)));
+            found.extend(all.iter().map(|(pid, _)| pid).filter(|pid| has_mark(*pid, &mark)));
             found.extend(self.cgroup.map(|group| Cgroup::at(group).pids()).unwrap_or_default());
             found.retain(|pid| *pid != own && !supervisors.contains(pid));
             let left = living(&all, found, &reaped);
@@ -153,14 +153,14 @@ impl Task<'_> {
 }
 
 /// Children of this process that were below a supervisor.
-fn orphans(own: i32, supervisors: &BTreeSet<i32>, all: &BTreeMap<i32, Process>) -> BTreeSet<i32> {
-    let Some(session) = all.get(&own).map(|process| process.session) else {
+fn orphans(own: i32, supervisors: &BTreeSet<i32>, all: &Processes) -> BTreeSet<i32> {
+    let Some(session) = all.get(own).map(|process| process.session) else {
         return BTreeSet::new();
     };
-    let is_orphan = |pid: &i32, process: &Process| {
-        process.parent == own && process.session != session && !supervisors.contains(pid)
+    let is_orphan = |pid: i32, process: &Process| {
+        process.parent == own && process.session != session && !supervisors.contains(&pid)
     };
-    all.iter().filter(|(pid, process)| is_orphan(pid, process)).map(|(pid, _)| *pid).collect()
+    all.iter().filter(|(pid, process)| is_orphan(*pid, process)).map(|(pid, _)| pid).collect()
 }
 
 /// Waits for a child if it has ended. Returns whether it had.
@@ -171,10 +171,10 @@ fn reap(pid: i32) -> bool {
 
 /// Returns the found processes and their descendants that are alive. A found process that was reaped meanwhile may have
 /// left a new child.
-fn living(all: &BTreeMap<i32, Process>, found: BTreeSet<i32>, reaped: &BTreeSet<i32>) -> Vec<i32> {
+fn living(all: &Processes, found: BTreeSet<i32>, reaped: &BTreeSet<i32>) -> Vec<i32> {
     let is_alive =
-        |pid: &i32| !reaped.contains(pid) && all.get(pid).is_some_and(|process| !process.is_over);
-    tree::with_descendants(all, found).into_iter().filter(is_alive).collect()
+        |pid: &i32| !reaped.contains(pid) && all.get(*pid).is_some_and(|process| !process.is_over);
+    all.with_descendants(found).into_iter().filter(is_alive).collect()
 }
 
 /// Whether a running process has a variable in its environment. A zombie has no environment.
@@ -188,16 +188,16 @@ mod tests {
     use super::*;
 
     fn process(parent: i32, session: i32, start_ticks: u64) -> Process {
-        Process { parent, session, start_ticks, is_over: false }
+        Process { parent, session, start_ticks, ..Process::default() }
     }
 
-    fn table<const N: usize>(all: [(i32, Process); N]) -> BTreeMap<i32, Process> {
+    fn table<const N: usize>(all: [(i32, Process); N]) -> Processes {
         all.into_iter().collect()
     }
 
-    const SUPERVISOR: SupervisorFile = SupervisorFile { pid: 10, start_ticks: 5 };
+    const SUPERVISOR: SupervisorProcess = SupervisorProcess { pid: 10, start_ticks: 5 };
 
-    fn recorded(below: &Below, all: &BTreeMap<i32, Process>) -> Vec<i32> {
+    fn recorded(below: &Below, all: &Processes) -> Vec<i32> {
         below.living(all).collect()
     }
 

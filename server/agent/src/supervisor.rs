@@ -6,21 +6,19 @@
 use crate::cgroup::Cgroup;
 use crate::exit::Exit;
 use crate::happened::Happened;
-use crate::launch::{CANNOT_START, NOT_STARTED};
-use crate::logs::{LogStream, Writer};
+use crate::journal::{self, Entry, Status, SupervisorProcess};
+use crate::launch::CANNOT_START;
+use crate::logs::{self, LogStream};
 use crate::probe;
-use crate::spec::{
-    self, EXIT, ExitFile, LOCK, LOGS, SPEC, STATUS, SUPERVISOR, StatusFile, SupervisorFile,
-    TaskSpec,
-};
+use crate::spec::{self, LOGS, TaskSpec};
 use crate::tree;
 use rustix::fs::FlockOperation;
 use rustix::process::{Pid, Signal, WaitOptions, WaitStatus};
 use signal_hook::consts::{SIGCHLD, SIGHUP, SIGINT, SIGTERM, SIGUSR1};
 use signal_hook::iterator::Signals;
 use std::ffi::OsString;
-use std::fs::{File, OpenOptions};
-use std::io::{self, Read};
+use std::fs::File;
+use std::io::{self, PipeReader, Read};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
@@ -44,6 +42,8 @@ struct Run {
     pid: Pid,
     began: Instant,
     readers: [JoinHandle<()>; 2],
+    /// Pipe from which the reason can be read if the program was not started.
+    not_started: PipeReader,
     /// Number of the task's processes that the kernel had killed because of the memory limit before this run began.
     out_of_memory: u64,
 }
@@ -57,7 +57,8 @@ struct Supervisor {
     prefix: Vec<OsString>,
     events: Sender<Happened>,
     run: Option<Run>,
-    status: StatusFile,
+    journal: journal::Writer,
+    status: Status,
     /// Number of restarts since the last run that was as long as [`LONG_RUN`].
     row: u32,
     is_unhealthy: bool,
@@ -68,22 +69,34 @@ struct Supervisor {
 
 /// Runs a task to its end.
 pub(crate) fn run(folder: &Path) -> io::Result<()> {
-    let spec: TaskSpec = spec::read(folder, SPEC)?.ok_or_else(|| {
+    let done = supervise(folder);
+    if let Err(why) = &done {
+        // If this fails, too, the task counts as lost.
+        let _ = journal::append(folder, &Entry::Ended(Exit::NotStarted(why.to_string())));
+    }
+    done
+}
+
+fn supervise(folder: &Path) -> io::Result<()> {
+    let spec = spec::read(folder)?.ok_or_else(|| {
         io::Error::other(
             "the folder contains no description of a task: do not start this program by hand, \
              because the agent starts it",
         )
     })?;
+    // The name in lists of processes, which would otherwise be the last part of the path.
+    rustix::thread::set_name(c"omega-supervise")?;
     let (events, happened) = mpsc::channel();
     listen(events.clone())?;
     rustix::process::setsid()?;
     rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?;
-    // The file stays locked until this process ends for any reason, so that other processes can check whether it runs.
-    let lock = OpenOptions::new().create(true).append(true).open(folder.join(LOCK))?;
+    // The folder stays locked until this process ends for any reason, so that other processes can check whether it
+    // runs.
+    let lock = File::open(folder)?;
     rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive)?;
     let pid = rustix::process::getpid().as_raw_nonzero().get();
     let start_ticks = tree::start_ticks(pid).unwrap_or_default();
-    spec::write(folder, SUPERVISOR, &SupervisorFile { pid, start_ticks })?;
+    let journal = journal::Writer::create(folder, SupervisorProcess { pid, start_ticks })?;
     let cgroup = spec.limits.cgroup.as_deref().map(Cgroup::at);
     let mut supervisor = Supervisor {
         folder: folder.to_owned(),
@@ -92,7 +105,8 @@ pub(crate) fn run(folder: &Path) -> io::Result<()> {
         prefix: prefix(),
         events,
         run: None,
-        status: StatusFile::default(),
+        journal,
+        status: Status::default(),
         row: 0,
         is_unhealthy: false,
         kill_at: None,
@@ -103,8 +117,7 @@ pub(crate) fn run(folder: &Path) -> io::Result<()> {
         Ok(()) => supervisor.supervise(&happened)?,
         Err(why) => Exit::NotStarted(why.to_string()),
     };
-    let restarts = supervisor.status.restarts;
-    spec::write(folder, EXIT, &ExitFile { exit, restarts })?;
+    supervisor.journal.append(&Entry::Ended(exit))?;
     drop(lock);
     Ok(())
 }
@@ -194,7 +207,7 @@ impl Supervisor {
                 self.kill();
             }
             Happened::Probe(answer) => {
-                let pid = self.stage("probe").stdout(Stdio::null()).stderr(Stdio::null()).spawn();
+                let pid = self.stage("probe").spawn();
                 self.probe = pid.ok().map(|child| (Pid::from_child(&child), answer));
             }
             Happened::ProbeIsLate => {
@@ -239,14 +252,17 @@ impl Supervisor {
     fn stage(&self, stage: &str) -> Command {
         let mut command = Command::new("/proc/self/exe");
         command.args(&self.prefix).arg(stage).arg(&self.folder).stdin(Stdio::null());
+        command.stdout(Stdio::null()).stderr(Stdio::null());
         command
     }
 
     /// Starts the program.
     fn start(&mut self) -> io::Result<()> {
         let out_of_memory = self.cgroup.as_ref().map_or(0, Cgroup::out_of_memory);
-        let mut child =
-            self.stage("launch").stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
+        let (not_started, reason) = io::pipe()?;
+        let mut stage = self.stage("launch");
+        stage.stdin(reason).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = stage.spawn()?;
         let missing = || {
             io::Error::other(
                 "the task was started without pipes for its output: this is a bug in Omega, \
@@ -255,9 +271,9 @@ impl Supervisor {
         };
         let out = child.stdout.take().ok_or_else(missing)?;
         let err = child.stderr.take().ok_or_else(missing)?;
-        let readers = [self.keep(LogStream::Stdout, out)?, self.keep(LogStream::Stderr, err)?];
+        let readers = [self.keep(LogStream::Stdout, out), self.keep(LogStream::Stderr, err)];
         let (pid, began) = (Pid::from_child(&child), Instant::now());
-        self.run = Some(Run { pid, began, readers, out_of_memory });
+        self.run = Some(Run { pid, began, readers, not_started, out_of_memory });
         self.is_unhealthy = false;
         self.kill_at = None;
         self.status.running = true;
@@ -269,13 +285,10 @@ impl Supervisor {
     }
 
     /// Starts a thread that stores the output from a pipe.
-    fn keep(
-        &self,
-        stream: LogStream,
-        mut from: impl Read + Send + 'static,
-    ) -> io::Result<JoinHandle<()>> {
-        let mut writer = Writer::open(&self.folder.join(LOGS), stream, self.spec.limits.log_bytes)?;
-        Ok(std::thread::spawn(move || {
+    fn keep(&self, stream: LogStream, mut from: impl Read + Send + 'static) -> JoinHandle<()> {
+        let folder = self.folder.join(LOGS);
+        let mut writer = logs::Writer::new(folder, stream, self.spec.limits.log_bytes);
+        std::thread::spawn(move || {
             let mut bytes = vec![0; READ_BYTES];
             loop {
                 match from.read(&mut bytes) {
@@ -285,11 +298,11 @@ impl Supervisor {
                     Err(_) => return,
                 }
             }
-        }))
+        })
     }
 
-    fn tell(&self) -> io::Result<()> {
-        spec::write(&self.folder, STATUS, &self.status)
+    fn tell(&mut self) -> io::Result<()> {
+        self.journal.append(&Entry::Status(self.status.clone()))
     }
 
     /// Stops the program, and records when it must be killed.
@@ -315,18 +328,6 @@ impl Supervisor {
         }
     }
 
-    /// Returns the reason why the last stage could not become the program. `None` if `code` is not [`CANNOT_START`], or
-    /// if the stage has recorded no reason.
-    fn not_started(&self, code: i32) -> Option<Exit> {
-        if code != i32::from(CANNOT_START) {
-            return None;
-        }
-        let mut why = String::new();
-        let file = File::open(self.folder.join(NOT_STARTED)).ok()?;
-        file.take(REASON_BYTES).read_to_string(&mut why).ok()?;
-        (!why.is_empty()).then_some(Exit::NotStarted(why))
-    }
-
     /// Ends a run, so that none of its processes is left. Returns the end of the task, unless the program will be
     /// restarted.
     fn ended(&mut self, status: WaitStatus) -> io::Result<Option<Exit>> {
@@ -345,7 +346,7 @@ impl Supervisor {
             _ if self.status.ending => Exit::Stopped,
             _ if killed => Exit::OutOfMemory,
             _ if self.is_unhealthy => Exit::Unhealthy,
-            Some(code) => self.not_started(code).unwrap_or(Exit::Code(code)),
+            Some(code) => not_started(code, run.not_started).unwrap_or(Exit::Code(code)),
             None => Exit::Signal(status.terminating_signal().unwrap_or_default()),
         };
         let is_done = exit.is_success() && !self.spec.stays_up;
@@ -362,4 +363,15 @@ impl Supervisor {
         self.tell()?;
         Ok(None)
     }
+}
+
+/// Returns the reason why the last stage could not become the program. `None` if `code` is not [`CANNOT_START`], or if
+/// the stage has written no reason.
+fn not_started(code: i32, from: PipeReader) -> Option<Exit> {
+    if code != i32::from(CANNOT_START) {
+        return None;
+    }
+    let mut why = String::new();
+    from.take(REASON_BYTES).read_to_string(&mut why).ok()?;
+    (!why.is_empty()).then_some(Exit::NotStarted(why))
 }

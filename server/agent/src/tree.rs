@@ -14,7 +14,7 @@ use std::time::Duration;
 pub(crate) const PAUSE: Duration = Duration::from_millis(1);
 
 /// A process of the machine, as `/proc/PID/stat` describes it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Process {
     pub(crate) parent: i32,
     pub(crate) session: i32,
@@ -23,18 +23,26 @@ pub(crate) struct Process {
     /// Whether all threads have ended. A process is a zombie as soon as its first thread has ended, although other
     /// threads may still run.
     pub(crate) is_over: bool,
+    /// Processor time of the process and of its children that have ended, in clock ticks.
+    pub(crate) cpu_ticks: u64,
+    /// Pages in memory.
+    pub(crate) pages: u64,
 }
 
 impl Process {
     fn parse(stat: &str) -> Option<Process> {
         let fields: Vec<&str> = after_name(stat)?.collect();
         let number = |at: usize| fields.get(at)?.parse::<i64>().ok();
+        let count = |at: usize| number(at).unwrap_or_default() as u64;
         let is_zombie = matches!(*fields.first()?, "Z" | "X");
         Some(Process {
             parent: number(1)? as i32,
             session: number(3)? as i32,
             start_ticks: number(19)? as u64,
             is_over: is_zombie && number(17)? <= 1,
+            // User and system time.
+            cpu_ticks: (11..15).map(count).sum(),
+            pages: count(21),
         })
     }
 }
@@ -55,62 +63,84 @@ fn after_name(stat: &str) -> Option<std::str::SplitWhitespace<'_>> {
     Some(stat.get(stat.rfind(')')? + 1..)?.split_whitespace())
 }
 
-/// All processes of the machine by their pid.
-pub(crate) fn processes() -> BTreeMap<i32, Process> {
-    let mut all = BTreeMap::new();
-    let Ok(entries) = fs::read_dir("/proc") else { return all };
-    for entry in entries.flatten() {
-        let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse::<i32>().ok()) else {
-            continue;
+/// All processes of the machine.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Processes {
+    all: BTreeMap<i32, Process>,
+    /// Pids of the children of each process that has some.
+    children: BTreeMap<i32, Vec<i32>>,
+}
+
+impl Processes {
+    /// Lists the processes that run now.
+    pub(crate) fn read() -> Processes {
+        let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
+        let process = |entry: fs::DirEntry| {
+            let pid = entry.file_name().to_str()?.parse::<i32>().ok()?;
+            let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+            Some((pid, Process::parse(&stat)?))
         };
-        let Ok(stat) = fs::read_to_string(entry.path().join("stat")) else { continue };
-        all.extend(Process::parse(&stat).map(|process| (pid, process)));
+        entries.filter_map(process).collect()
     }
-    all
+
+    pub(crate) fn get(&self, pid: i32) -> Option<&Process> {
+        self.all.get(&pid)
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (i32, &Process)> {
+        self.all.iter().map(|(pid, process)| (*pid, process))
+    }
+
+    /// Returns the given processes and all their descendants.
+    pub(crate) fn with_descendants(&self, mut found: BTreeSet<i32>) -> BTreeSet<i32> {
+        let mut open: Vec<i32> = found.iter().copied().collect();
+        while let Some(pid) = open.pop() {
+            let children = self.children.get(&pid).into_iter().flatten();
+            open.extend(children.filter(|child| found.insert(**child)));
+        }
+        found
+    }
+
+    /// Returns the resources that some processes use.
+    pub(crate) fn used(&self, pids: impl IntoIterator<Item = i32>) -> Used {
+        let found = pids.into_iter().filter_map(|pid| self.get(pid));
+        found.fold(Used::default(), |used, process| Used {
+            cpu_us: used.cpu_us + process.cpu_ticks * tick_us(),
+            memory_bytes: used.memory_bytes + process.pages * rustix::param::page_size() as u64,
+        })
+    }
+}
+
+impl FromIterator<(i32, Process)> for Processes {
+    fn from_iter<I: IntoIterator<Item = (i32, Process)>>(list: I) -> Processes {
+        let mut processes = Processes::default();
+        for (pid, process) in list {
+            processes.children.entry(process.parent).or_default().push(pid);
+            processes.all.insert(pid, process);
+        }
+        processes
+    }
+}
+
+/// Resources of a task.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Used {
+    /// Processor time so far, in microseconds.
+    pub(crate) cpu_us: u64,
+    /// Bytes of memory now.
+    pub(crate) memory_bytes: u64,
+}
+
+/// Duration of a clock tick, in microseconds.
+fn tick_us() -> u64 {
+    1_000_000 / rustix::param::clock_ticks_per_second().max(1)
 }
 
 /// All processes below a process.
 pub(crate) fn descendants(of: i32) -> Vec<i32> {
-    let mut found = with_descendants(&processes(), BTreeSet::from([of]));
+    let mut found = Processes::read().with_descendants(BTreeSet::from([of]));
     found.remove(&of);
     found.into_iter().collect()
-}
-
-/// Returns the given processes and all their descendants.
-pub(crate) fn with_descendants(
-    processes: &BTreeMap<i32, Process>,
-    mut found: BTreeSet<i32>,
-) -> BTreeSet<i32> {
-    loop {
-        let before = found.len();
-        let below = processes.iter().filter(|(_, process)| found.contains(&process.parent));
-        let below: Vec<i32> = below.map(|(pid, _)| *pid).collect();
-        found.extend(below);
-        if found.len() == before {
-            return found;
-        }
-    }
-}
-
-/// Processor time of a process and all processes below it, in microseconds, and the bytes of memory that they use now.
-pub(crate) fn used(pid: i32) -> (u64, u64) {
-    used_by(descendants(pid).into_iter().chain([pid]))
-}
-
-/// Processor time of some processes, in microseconds, and the bytes of memory that they use now.
-pub(crate) fn used_by(pids: impl IntoIterator<Item = i32>) -> (u64, u64) {
-    let (mut cpu_us, mut memory) = (0, 0);
-    for pid in pids {
-        let Ok(stat) = fs::read_to_string(format!("/proc/{pid}/stat")) else { continue };
-        let Some(fields) = after_name(&stat) else { continue };
-        let fields: Vec<u64> = fields.map(|field| field.parse().unwrap_or_default()).collect();
-        // User and system time, of the process and of its children that have ended. A later field has the pages in
-        // memory.
-        let ticks: u64 = fields.get(11..15).map_or(0, |times| times.iter().sum());
-        cpu_us += ticks * (1_000_000 / rustix::param::clock_ticks_per_second().max(1));
-        memory += fields.get(21).copied().unwrap_or_default() * rustix::param::page_size() as u64;
-    }
-    (cpu_us, memory)
 }
 
 pub(crate) fn signal(pid: i32, signal: Signal) {
@@ -124,21 +154,27 @@ pub(crate) fn signal(pid: i32, signal: Signal) {
 /// same time.
 pub(crate) fn kill_all_below() -> io::Result<()> {
     let own = rustix::process::getpid().as_raw_nonzero().get();
-    loop {
+    // Most tasks leave no process. A process without children has no descendants, so the machine's processes are listed
+    // only if there are children.
+    while has_children()? {
         // All processes are stopped first, so that none can fork while the others are killed.
         let below = descendants(own);
         below.iter().for_each(|pid| signal(*pid, Signal::STOP));
         below.iter().for_each(|pid| signal(*pid, Signal::KILL));
-        loop {
-            match rustix::process::wait(WaitOptions::NOHANG) {
-                Ok(Some(_)) => {}
-                Ok(None) => break,
-                Err(rustix::io::Errno::CHILD) => return Ok(()),
-                Err(rustix::io::Errno::INTR) => {}
-                Err(why) => return Err(why.into()),
-            }
-        }
         std::thread::sleep(PAUSE);
+    }
+    Ok(())
+}
+
+/// Reaps the children that have ended. Returns whether this process has others.
+fn has_children() -> io::Result<bool> {
+    loop {
+        match rustix::process::wait(WaitOptions::NOHANG) {
+            Ok(Some(_)) | Err(rustix::io::Errno::INTR) => {}
+            Ok(None) => return Ok(true),
+            Err(rustix::io::Errno::CHILD) => return Ok(false),
+            Err(why) => return Err(why.into()),
+        }
     }
 }
 
@@ -163,9 +199,16 @@ mod tests {
     #[test]
     fn a_zombie_with_threads_is_not_over() {
         let stat = |state: &str, threads: u32| {
-            format!("7 (a) {state} 1 7 6 0 0 0 0 0 0 0 0 0 0 0 20 0 {threads} 0 55 0")
+            format!("7 (a) {state} 1 7 6 0 0 0 0 0 0 0 1 2 3 4 20 0 {threads} 0 55 0 8")
         };
-        let process = |is_over| Process { parent: 1, session: 6, start_ticks: 55, is_over };
+        let process = |is_over| Process {
+            parent: 1,
+            session: 6,
+            start_ticks: 55,
+            is_over,
+            cpu_ticks: 10,
+            pages: 8,
+        };
         assert_eq!(Process::parse(&stat("S", 1)), Some(process(false)));
         assert_eq!(Process::parse(&stat("Z", 2)), Some(process(false)));
         assert_eq!(Process::parse(&stat("Z", 1)), Some(process(true)));

@@ -17,7 +17,7 @@ fn driver(folder: &Path) -> ProcessDriver {
 }
 
 fn driver_with(folder: &Path, patience: Duration) -> ProcessDriver {
-    let supervisor = vec![env!("CARGO_BIN_EXE_omega-agent-exec").into()];
+    let supervisor = vec![env!("CARGO_BIN_EXE_test-supervisor").into()];
     let folder = folder.to_owned();
     ProcessDriver::new(ProcessSettings { folder, supervisor, cgroups: None, patience }).unwrap()
 }
@@ -103,9 +103,9 @@ fn exists(file: &Path) {
 
 /// The supervisor of a task.
 fn supervisor(folder: &Path, task: &str) -> Pid {
-    let text = std::fs::read_to_string(folder.join(task).join("supervisor.json")).unwrap();
-    let known: serde_json::Value = serde_json::from_str(&text).unwrap();
-    Pid::from_raw(known["pid"].as_i64().unwrap() as i32).unwrap()
+    let text = std::fs::read_to_string(folder.join(task).join("journal.jsonl")).unwrap();
+    let first: serde_json::Value = serde_json::from_str(text.lines().next().unwrap()).unwrap();
+    Pid::from_raw(first["supervisor"]["pid"].as_i64().unwrap() as i32).unwrap()
 }
 
 /// A script that starts a process in a session of its own, without an environment. The process runs `first`, with the
@@ -255,9 +255,9 @@ fn a_task_that_was_never_healthy_is_found_as_not_started() {
 fn a_task_that_forges_its_end_leaves_nothing() {
     let folder = tempfile::tempdir().unwrap();
     let mut driver = driver(folder.path());
-    let exit = folder.path().join("forger/exit.json");
-    let end = r#"{\"exit\":{\"code\":0},\"restarts\":0}"#;
-    let first = format!("echo \"{end}\" > {}; kill -9 $P", exit.display());
+    let journal = folder.path().join("forger/journal.jsonl");
+    let end = r#"{\"ended\":{\"code\":0}}"#;
+    let first = format!("echo \"{end}\" >> {}; kill -9 $P", journal.display());
     driver.start(&shell("forger", &stray(folder.path(), &first))).unwrap();
     let events = all(&mut driver, 2);
     assert_eq!(events[1], Event::Ended("forger".to_owned(), Exit::Code(0)));
@@ -275,7 +275,7 @@ fn a_lock_that_a_task_holds_does_not_hide_the_end_of_its_supervisor() {
     assert_eq!(second.find().unwrap().len(), 1);
     rustix::process::kill_process(supervisor(folder.path(), "holder"), Signal::KILL).unwrap();
     // Simulates a process of the task that takes the lock as soon as it is free.
-    let lock = File::open(folder.path().join("holder/lock")).unwrap();
+    let lock = File::open(folder.path().join("holder")).unwrap();
     rustix::fs::flock(&lock, FlockOperation::LockShared).unwrap();
     assert_eq!(next(&mut second), Event::Ended("holder".to_owned(), Exit::Lost));
     assert!(!is_anything_left(folder.path()));
@@ -308,7 +308,8 @@ fn an_end_that_no_agent_saw_is_told_to_the_next_once() {
     let folder = tempfile::tempdir().unwrap();
     let mut first = driver(folder.path());
     first.start(&shell("short", "exit 4")).unwrap();
-    while !folder.path().join("short/exit.json").exists() {
+    let journal = folder.path().join("short/journal.jsonl");
+    while !std::fs::read_to_string(&journal).is_ok_and(|text| text.contains("ended")) {
         std::thread::yield_now();
     }
     drop(first);
@@ -329,9 +330,8 @@ fn a_process_with_the_number_of_a_supervisor_is_left_alone() {
     std::fs::write(task.join("spec.json"), serde_json::to_vec(&shell("old", "true")).unwrap())
         .unwrap();
     // Simulates a reboot after which another process has the pid.
-    let stale = format!("{{\"pid\":{},\"start_ticks\":1}}", other.id());
-    std::fs::write(task.join("supervisor.json"), stale).unwrap();
-    std::fs::write(task.join("lock"), "").unwrap();
+    let stale = format!("{{\"supervisor\":{{\"pid\":{},\"start_ticks\":1}}}}\n", other.id());
+    std::fs::write(task.join("journal.jsonl"), stale).unwrap();
     let mut driver = driver(folder.path());
     assert_eq!(driver.find().unwrap().len(), 1);
     driver.kill("old");

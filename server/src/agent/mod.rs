@@ -10,6 +10,7 @@ mod note;
 mod offer;
 mod simulated;
 mod simulation;
+mod supervisor;
 mod worker;
 
 use crate::ask::{AskError, pairs};
@@ -23,6 +24,7 @@ use omega_client::ApiError;
 use omega_core::{NodeCores, PortRange};
 use std::io;
 use std::path::PathBuf;
+use std::process::ExitCode;
 
 /// Heading of options in the help.
 const SIMULATION: &str = "Simulation";
@@ -90,15 +92,6 @@ pub(crate) struct AgentArgs {
     log: LogArgs,
 }
 
-/// A stage of a task's start: `omega agent` starts a process for each. Not for users.
-#[derive(Clone, Debug, Args)]
-pub(crate) struct ExecArgs {
-    /// Name of the stage.
-    stage: String,
-    /// The task's folder.
-    folder: PathBuf,
-}
-
 /// Error that ends an agent, or keeps it from starting. One line for the user.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum AgentError {
@@ -152,8 +145,13 @@ pub(crate) fn run(args: &AgentArgs) -> Result<(), AgentError> {
         None => Some(worker::prepare(args)?),
         Some(_) => None,
     };
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
-    runtime.block_on(async {
+    let mut runtime = tokio::runtime::Builder::new_multi_thread();
+    if ready.is_some() {
+        // This thread runs the tasks of one machine, and another keeps the connection, whose heartbeats must not wait
+        // for a file system. An idle agent takes less memory so.
+        runtime.worker_threads(1);
+    }
+    runtime.enable_all().build()?.block_on(async {
         match (ready, args.simulate) {
             (Some(ready), _) => worker::run(args, ready).await,
             (None, count) => simulated::run(args, count.unwrap_or(1)).await,
@@ -161,7 +159,12 @@ pub(crate) fn run(args: &AgentArgs) -> Result<(), AgentError> {
     })
 }
 
-/// Runs a stage of a task's start.
-pub(crate) fn exec(args: &ExecArgs) -> io::Result<()> {
-    omega_agent::exec(&args.stage, &args.folder)
+/// Word after the program's name with which the agent starts the stages of a task.
+const STAGE: &str = "agent-exec";
+
+/// Runs a stage of a task, if the command line names one. It is not parsed any further, because each task starts two
+/// stages, and to build the tree of all commands takes longer than the rest of such a process.
+pub(crate) fn stage() -> Option<ExitCode> {
+    let mut args = std::env::args_os().skip(1);
+    (args.next()? == STAGE).then(|| omega_agent::main(args))
 }

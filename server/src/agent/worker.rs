@@ -3,6 +3,7 @@
 use super::core_pool::CorePool;
 use super::losses::Losses;
 use super::note::Note;
+use super::supervisor::Supervisor;
 use super::{AgentArgs, AgentError, environment, offer};
 use crate::ask;
 use crate::signals::Signals;
@@ -17,15 +18,17 @@ use omega_core::{
     Amounts, EndReason, HealthCheck, JobKind, Kinds, MachineId, Probe, RunEnd, TaskId, TaskReport,
 };
 use rustix::fs::FlockOperation;
+use rustix::process::{Resource, Rlimit};
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::{self, Write};
+use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::io::unix::AsyncFd;
 use tokio::sync::mpsc::UnboundedReceiver;
 
-/// Interval at which the driver is polled to see whether tasks have become ready, and whether tasks that an earlier
-/// agent started have ended.
+/// Interval at which the driver is polled, even if it has no notice of an event, because it may have to kill a process
+/// that does not end in time.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
 /// Time that a supervisor has to end its task, after the grace period if there is one.
@@ -41,6 +44,10 @@ pub(super) struct Ready {
     left: Vec<FoundTask>,
     found: Found,
     kinds: Kinds,
+    /// Maximum number of open files of a task.
+    open_files: u64,
+    /// Program of the supervisors, kept open while the agent runs.
+    _program: Supervisor,
     /// Lock of the folder, kept while the agent runs.
     _lock: File,
 }
@@ -55,14 +62,25 @@ pub(super) fn prepare(args: &AgentArgs) -> Result<Ready, AgentError> {
         return Err(AgentError::FolderInUse(dir));
     }
     let cgroups = if args.no_limits { None } else { Some(CgroupRoot::of_this_process()?) };
-    let supervisor = ["/proc/self/exe", "agent-exec"].map(Into::into).to_vec();
+    let open_files = raise_open_files();
+    let program = Supervisor::find();
+    let supervisor = program.command();
     let folder = dir.join("tasks");
     let settings = ProcessSettings { folder, supervisor, cgroups, patience: PATIENCE };
     let mut driver = ProcessDriver::new(settings)?;
     let left = driver.find()?;
     let found = machine::find(&dir);
     let kinds = ask::kinds_of(&args.cell.address()?)?;
-    Ok(Ready { driver, left, found, kinds, _lock: lock })
+    Ok(Ready { driver, left, found, kinds, open_files, _program: program, _lock: lock })
+}
+
+/// Raises the number of files that this process may open, because each task takes one. Returns the limit before, which
+/// applies to the tasks; 0 means no limit.
+fn raise_open_files() -> u64 {
+    let Rlimit { current, maximum } = rustix::process::getrlimit(Resource::Nofile);
+    // If this fails, tasks without a file of their own are polled.
+    let _ = rustix::process::setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum });
+    current.unwrap_or_default()
 }
 
 /// Runs the agent until a signal ends it. The tasks continue without it.
@@ -70,14 +88,15 @@ pub(super) async fn run(args: &AgentArgs, ready: Ready) -> Result<(), AgentError
     let settings = AgentSettings { heartbeat: Duration::from_secs(args.heartbeat) };
     let (agent, orders) = Agent::start(&args.cell.address()?, settings)?;
     let mut signals = Signals::listen()?;
-    let Ready { driver, left, found, kinds, _lock } = ready;
+    let Ready { driver, left, found, kinds, open_files, _program, _lock } = ready;
+    let limits = Limits { log_bytes: args.log_bytes, pids: args.pids, open_files, ..Limits::default() };
     let machine = offer::machine(args, &found, &kinds);
     let mut worker = Worker {
         agent,
         driver: Box::new(driver),
         kinds,
         cores: CorePool::new(found.nodes),
-        limits: Limits { log_bytes: args.log_bytes, pids: args.pids, ..Limits::default() },
+        limits,
         tasks: BTreeMap::new(),
         waiting: BTreeMap::new(),
         losses: Losses::default(),
@@ -159,6 +178,24 @@ fn reason(exit: &Exit) -> EndReason {
     }
 }
 
+/// Registers a descriptor with the runtime.
+#[expect(deprecated, reason = "unsound for types that change their descriptor, which `OwnedFd` does not")]
+fn register(readable: OwnedFd) -> io::Result<AsyncFd<OwnedFd>> {
+    AsyncFd::new(readable)
+}
+
+/// Waits until the driver has events; forever if it cannot say so.
+async fn notice(readable: Option<&AsyncFd<OwnedFd>>) {
+    match readable {
+        Some(readable) => match readable.readable().await {
+            // The driver reads all events after this, and later ones make the descriptor readable again.
+            Ok(mut guard) => guard.clear_ready(),
+            Err(_) => std::future::pending().await,
+        },
+        None => std::future::pending().await,
+    }
+}
+
 impl Worker {
     /// Reports the tasks that an earlier agent started. Tasks without a valid note are unknown to the cell, and are
     /// killed.
@@ -193,7 +230,7 @@ impl Worker {
         self.end_those_of_others(id);
         // If standard output is closed, this is not an error.
         let _ = writeln!(io::stdout(), "agent offers machine {name}");
-        let mut children = signal(SignalKind::child())?;
+        let readable = self.driver.readable().map(register).transpose()?;
         let mut look = tokio::time::interval(LOOK_EVERY);
         let mut loads = tokio::time::interval(heartbeat);
         loop {
@@ -203,7 +240,7 @@ impl Worker {
                     Some(order) => self.obey(order),
                     None => return Ok(Ended::Agent),
                 },
-                _ = children.recv() => self.look(),
+                () = notice(readable.as_ref()) => self.look(),
                 _ = look.tick(), if self.is_busy() => self.look(),
                 _ = loads.tick() => self.tell_load(id),
             }

@@ -98,6 +98,7 @@ mod secure;
 mod served;
 mod spans;
 mod standby;
+mod supervisors;
 mod tenants;
 mod top;
 mod traces;

@@ -24,7 +24,7 @@ const AT_ONCE: u32 = 64;
 const LONG: u32 = 1000;
 
 /// Interval at which a job is looked at.
-const LOOK: Duration = Duration::from_millis(5);
+const LOOK: Duration = Duration::from_millis(20);
 
 /// Pause before the idle measurement, and its duration.
 const SETTLE: Duration = Duration::from_secs(5);

@@ -1,0 +1,196 @@
+//! The journal of a task: a file in the task's folder to which its supervisor, and at the end the agent, append entries.
+//!
+//! Each entry is a line of JSON, and replaces the earlier entries of its kind. A reader that meets an unfinished last
+//! line leaves it out. An appended line costs much less than a new file: some file systems take milliseconds for a new
+//! file after many files were deleted.
+
+use crate::exit::Exit;
+use serde::{Deserialize, Serialize};
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read, Write};
+use std::path::{Path, PathBuf};
+
+/// Name of the journal in the folder of its task.
+pub(crate) const JOURNAL: &str = "journal.jsonl";
+
+/// Size at which a supervisor rewrites its journal, in bytes. The restarts of a program add entries without end.
+const REWRITE_BYTES: u64 = 64 << 10;
+
+/// Maximum number of bytes that are read of a journal.
+const READ_BYTES: u64 = 2 * REWRITE_BYTES;
+
+/// Process of a task's supervisor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct SupervisorProcess {
+    /// Pid of the supervisor.
+    pub(crate) pid: i32,
+    /// Start of the process, in clock ticks since the machine booted. Pid and start together identify a process.
+    pub(crate) start_ticks: u64,
+}
+
+/// Progress of a task.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Status {
+    /// Number of restarts of the program on this machine so far.
+    pub(crate) restarts: u32,
+    /// Whether the program runs.
+    pub(crate) running: bool,
+    /// Whether the health check has succeeded in this run. Without a health check it equals `running`.
+    pub(crate) ready: bool,
+    /// Whether the task was stopped.
+    pub(crate) ending: bool,
+    /// The end of the previous run; `None` before the first restart.
+    pub(crate) last: Option<Exit>,
+}
+
+/// A line of a journal.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Entry {
+    /// The supervisor has started.
+    Supervisor(SupervisorProcess),
+    /// The progress of the task has changed.
+    Status(Status),
+    /// The task has ended.
+    Ended(Exit),
+    /// The agent has reported the end.
+    Reported,
+}
+
+/// Content of a journal. A journal that does not exist or cannot be read counts as empty.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Journal {
+    pub(crate) supervisor: Option<SupervisorProcess>,
+    pub(crate) status: Status,
+    pub(crate) end: Option<Exit>,
+    pub(crate) is_reported: bool,
+}
+
+impl Journal {
+    /// Reads the journal of a task.
+    pub(crate) fn read(folder: &Path) -> Journal {
+        let mut bytes = Vec::new();
+        if let Ok(file) = File::open(folder.join(JOURNAL)) {
+            // If this fails, the complete lines before the failure count.
+            let _ = file.take(READ_BYTES).read_to_end(&mut bytes);
+        }
+        let lines = bytes.split_inclusive(|byte| *byte == b'\n');
+        let lines = lines.filter_map(|line| line.strip_suffix(b"\n"));
+        let mut journal = Journal::default();
+        // A task may have written lines of its own.
+        for entry in lines.filter_map(|line| serde_json::from_slice(line).ok()) {
+            match entry {
+                Entry::Supervisor(process) => journal.supervisor = Some(process),
+                Entry::Status(status) => journal.status = status,
+                Entry::Ended(exit) => journal.end = Some(exit),
+                Entry::Reported => journal.is_reported = true,
+            }
+        }
+        journal
+    }
+}
+
+fn line(entry: &Entry) -> io::Result<Vec<u8>> {
+    let mut line = serde_json::to_vec(entry)?;
+    line.push(b'\n');
+    Ok(line)
+}
+
+fn open(path: &Path) -> io::Result<File> {
+    OpenOptions::new().create(true).append(true).open(path)
+}
+
+/// Appends an entry to the journal of a task without a supervisor.
+pub(crate) fn append(folder: &Path, entry: &Entry) -> io::Result<()> {
+    open(&folder.join(JOURNAL))?.write_all(&line(entry)?)
+}
+
+/// A supervisor's journal.
+#[derive(Debug)]
+pub(crate) struct Writer {
+    folder: PathBuf,
+    file: File,
+    /// Size of the file, in bytes.
+    length: u64,
+    /// The first line, which a rewritten journal begins with.
+    first: Vec<u8>,
+}
+
+impl Writer {
+    /// Creates the journal of a task.
+    pub(crate) fn create(folder: &Path, process: SupervisorProcess) -> io::Result<Writer> {
+        let (folder, file) = (folder.to_owned(), open(&folder.join(JOURNAL))?);
+        let first = line(&Entry::Supervisor(process))?;
+        let mut writer = Writer { folder, file, length: 0, first: first.clone() };
+        writer.write(&first)?;
+        Ok(writer)
+    }
+
+    /// Appends an entry. If the journal is full, it is replaced by one that contains only this entry and the process of
+    /// the supervisor.
+    pub(crate) fn append(&mut self, entry: &Entry) -> io::Result<()> {
+        let line = line(entry)?;
+        if self.length < REWRITE_BYTES {
+            return self.write(&line);
+        }
+        let unfinished = self.folder.join("journal.new");
+        self.file = File::create(&unfinished)?;
+        self.length = 0;
+        self.write(&[&*self.first, &*line].concat())?;
+        fs::rename(unfinished, self.folder.join(JOURNAL))
+    }
+
+    fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.length += bytes.len() as u64;
+        self.file.write_all(bytes)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PROCESS: SupervisorProcess = SupervisorProcess { pid: 7, start_ticks: 9 };
+
+    #[test]
+    fn the_last_entry_of_a_kind_counts() {
+        let folder = tempfile::tempdir().unwrap();
+        assert_eq!(Journal::read(folder.path()), Journal::default());
+        let mut writer = Writer::create(folder.path(), PROCESS).unwrap();
+        let status = Status { running: true, ready: true, ..Status::default() };
+        writer.append(&Entry::Status(status.clone())).unwrap();
+        writer.append(&Entry::Status(Status { ending: true, ..status.clone() })).unwrap();
+        writer.append(&Entry::Ended(Exit::Code(3))).unwrap();
+        append(folder.path(), &Entry::Reported).unwrap();
+        let expected = Journal {
+            supervisor: Some(PROCESS),
+            status: Status { ending: true, ..status },
+            end: Some(Exit::Code(3)),
+            is_reported: true,
+        };
+        assert_eq!(Journal::read(folder.path()), expected);
+    }
+
+    #[test]
+    fn an_unfinished_line_and_a_wrong_one_are_left_out() {
+        let folder = tempfile::tempdir().unwrap();
+        let text = "{\"ended\":{\"code\":1}}\n\nnothing\n{\"ended\":{\"code\":2}}";
+        fs::write(folder.path().join(JOURNAL), text).unwrap();
+        assert_eq!(Journal::read(folder.path()).end, Some(Exit::Code(1)));
+    }
+
+    #[test]
+    fn restarts_without_end_do_not_fill_the_disk() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut writer = Writer::create(folder.path(), PROCESS).unwrap();
+        for restarts in 0..2000 {
+            let status = Status { restarts, last: Some(Exit::Code(1)), ..Status::default() };
+            writer.append(&Entry::Status(status)).unwrap();
+            let length = folder.path().join(JOURNAL).metadata().unwrap().len();
+            assert!(length < REWRITE_BYTES + 200, "{length}");
+            let read = Journal::read(folder.path());
+            assert_eq!((read.supervisor, read.status.restarts), (Some(PROCESS), restarts));
+        }
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
+    }
+}

@@ -1,0 +1,8 @@
+//! `omega-supervisor`: the supervisor of a task as a small program, which `omega agent` starts if it is in the same folder
+//! as `omega`. If it is not there, `omega` is its own supervisor.
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    omega_agent::main(std::env::args_os().skip(1))
+}
