@@ -114,6 +114,8 @@ pub(crate) struct Writer {
     length: u64,
     /// The first line, which a rewritten journal begins with.
     first: Vec<u8>,
+    /// Whether a write has failed, so the file may end within a line.
+    is_torn: bool,
 }
 
 impl Writer {
@@ -121,7 +123,7 @@ impl Writer {
     pub(crate) fn create(folder: &Path, process: SupervisorProcess) -> io::Result<Writer> {
         let (folder, file) = (folder.to_owned(), open(&folder.join(JOURNAL))?);
         let first = line(&Entry::Supervisor(process))?;
-        let mut writer = Writer { folder, file, length: 0, first: first.clone() };
+        let mut writer = Writer { folder, file, length: 0, first: first.clone(), is_torn: false };
         writer.write(&first)?;
         Ok(writer)
     }
@@ -142,7 +144,12 @@ impl Writer {
 
     fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
         self.length += bytes.len() as u64;
-        self.file.write_all(bytes)
+        if std::mem::replace(&mut self.is_torn, true) {
+            self.file.write_all(b"\n")?;
+        }
+        self.file.write_all(bytes)?;
+        self.is_torn = false;
+        Ok(())
     }
 }
 
@@ -177,6 +184,19 @@ mod tests {
         let text = "{\"ended\":{\"code\":1}}\n\nnothing\n{\"ended\":{\"code\":2}}";
         fs::write(folder.path().join(JOURNAL), text).unwrap();
         assert_eq!(Journal::read(folder.path()).end, Some(Exit::Code(1)));
+    }
+
+    #[test]
+    fn an_entry_after_a_failed_one_is_read() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut writer = Writer::create(folder.path(), PROCESS).unwrap();
+        // Simulates a full disk, which takes only part of an entry.
+        writer.write(b"{\"ended\":").unwrap();
+        writer.file = File::open("/dev/null").unwrap();
+        writer.append(&Entry::Ended(Exit::Code(1))).unwrap_err();
+        writer.file = open(&folder.path().join(JOURNAL)).unwrap();
+        writer.append(&Entry::Ended(Exit::Code(2))).unwrap();
+        assert_eq!(Journal::read(folder.path()).end, Some(Exit::Code(2)));
     }
 
     #[test]

@@ -59,7 +59,8 @@ pub struct ProcessDriver {
     events: Vec<Event>,
     /// Ended tasks whose logs are kept, the oldest first.
     ended: VecDeque<String>,
-    watch: Watch,
+    /// `None` if the kernel refuses it, because its limits are reached. All tasks are then polled.
+    watch: Option<Watch>,
     /// Time from which processes are recorded again.
     record_at: Instant,
     /// Time of the last measurement of use.
@@ -91,17 +92,16 @@ impl ProcessDriver {
     /// belong to tasks.
     ///
     /// # Errors
-    /// The folder cannot be created or watched.
+    /// The folder cannot be created.
     pub fn new(settings: ProcessSettings) -> Result<ProcessDriver, DriverError> {
         fs::create_dir_all(&settings.folder).map_err(file_error(&settings.folder))?;
         strays::adopt_orphans().map_err(file_error(&settings.folder))?;
-        let watch = Watch::new().map_err(file_error(&settings.folder))?;
         Ok(ProcessDriver {
             settings,
             tasks: BTreeMap::new(),
             events: Vec::new(),
             ended: VecDeque::new(),
-            watch,
+            watch: Watch::new().ok(),
             record_at: Instant::now(),
             measured: Instant::now(),
         })
@@ -126,6 +126,7 @@ impl ProcessDriver {
             spec.limits.cgroup = Some(group.map_err(|why| DriverError::Refused(why.to_string()))?);
         }
         spec::write(&folder, &spec).map_err(file_error(&folder))?;
+        let watched = self.watch(&folder);
         let [program, first @ ..] = &*self.settings.supervisor else {
             return Err(DriverError::Refused(
                 "the driver's setting `supervisor` is empty: give a program and its first arguments"
@@ -135,7 +136,6 @@ impl ProcessDriver {
         let mut command = Command::new(program);
         command.arg0("omega-supervisor").args(first).arg("supervise").arg(&folder).current_dir("/");
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-        let watched = self.watch.add(&folder).ok();
         let child = strays::spawn(&mut command).map_err(file_error(Path::new(program)))?;
         let pid = Pid::from_child(&child);
         // The pid cannot have been reused, because the process is a child that was not waited for.
@@ -144,14 +144,19 @@ impl ProcessDriver {
         Ok(self.watched(watched, running))
     }
 
+    /// Watches the folder of a task.
+    fn watch(&mut self, folder: &Path) -> Option<Watched> {
+        self.watch.as_mut()?.add(folder).ok()
+    }
+
     /// Returns a task whose folder is watched. If its supervisor cannot be watched, the task is polled.
     fn watched(&self, watched: Option<Watched>, running: Running) -> Running {
-        let Some(watched) = watched else { return running };
+        let (Some(watch), Some(watched)) = (&self.watch, watched) else { return running };
         let handle = running.handle.as_ref();
-        if handle.is_some_and(|it| self.watch.add_supervisor(watched, it).is_ok()) {
+        if handle.is_some_and(|it| watch.add_supervisor(watched, it).is_ok()) {
             return Running { watched: Some(watched), ..running };
         }
-        self.watch.remove(watched);
+        watch.remove(watched);
         running
     }
 
@@ -179,14 +184,35 @@ impl ProcessDriver {
         running.signal(Signal::CONT);
     }
 
+    /// Ends the processes of tasks whose supervisors have left some. Returns the tasks of which none remains.
+    fn sweep(&mut self, broken: Vec<String>) -> Vec<String> {
+        if broken.is_empty() {
+            return broken;
+        }
+        let running = || broken.iter().filter_map(|id| self.tasks.get(id));
+        let is_known = running().all(|running| !running.remains.is_empty());
+        let tasks: Vec<strays::Task<'_>> = running().map(Running::stray_task).collect();
+        let left = if is_known { strays::end_once(&tasks) } else { strays::end(&tasks) };
+        let mut swept = Vec::new();
+        for (id, remains) in broken.into_iter().zip(left) {
+            if remains.is_empty() {
+                swept.push(id.clone());
+            }
+            if let Some(running) = self.tasks.get_mut(&id) {
+                running.remain(remains);
+            }
+        }
+        swept
+    }
+
     /// Reports the end of a task of which no process is left.
     fn end(&mut self, id: String) {
         let Some(mut running) = self.tasks.remove(&id) else { return };
         let journal = running.journal();
         let restarted = running.restarted(&id, &journal.status);
         let exit = running.exit(journal);
-        if let Some(watched) = running.watched {
-            self.watch.remove(watched);
+        if let (Some(watch), Some(watched)) = (&self.watch, running.watched) {
+            watch.remove(watched);
         }
         if let Some(cgroup) = &running.spec.limits.cgroup {
             Cgroup::at(cgroup).remove();
@@ -231,7 +257,7 @@ impl Driver for ProcessDriver {
         for entry in entries.map_err(file_error(&self.settings.folder))?.flatten() {
             let folder = entry.path();
             let Ok(Some(spec)) = spec::read(&folder) else { continue };
-            let watched = self.watch.add(&folder).ok();
+            let watched = self.watch(&folder);
             let known = Journal::read(&folder).supervisor;
             let handle = known.and_then(handle);
             let known = known.filter(|_| handle.is_some());
@@ -301,20 +327,20 @@ impl Driver for ProcessDriver {
     }
 
     fn poll(&mut self) -> Vec<Event> {
-        let mut over = Vec::new();
+        let (mut over, mut broken) = (Vec::new(), Vec::new());
         self.record();
-        let notices = self.watch.take();
+        let notices = self.watch.as_ref().map(Watch::take).unwrap_or_default();
         for (id, running) in &mut self.tasks {
             running.hurry();
             if running.life == Life::Alive && !notices.concern(running.watched) {
                 continue;
             }
             if running.look() != Life::Alive {
-                if running.is_swept() {
-                    over.push(id.clone());
-                }
+                if running.life == Life::Done { &mut over } else { &mut broken }.push(id.clone());
                 continue;
             }
+            // The parent of a traced process learns of its end later. Then the task is polled.
+            running.watched.take_if(|watched| notices.tell_the_end(*watched));
             let status = running.journal().status;
             if !running.is_started && running.has_run(&status) {
                 running.is_started = true;
@@ -322,12 +348,13 @@ impl Driver for ProcessDriver {
             }
             self.events.extend(running.restarted(id, &status));
         }
+        over.extend(self.sweep(broken));
         over.into_iter().for_each(|id| self.end(id));
         std::mem::take(&mut self.events)
     }
 
     fn readable(&self) -> Option<OwnedFd> {
-        self.watch.readable().ok()
+        self.watch.as_ref()?.readable().ok()
     }
 
     fn usage(&mut self) -> Usage {

@@ -150,23 +150,22 @@ impl Running {
         self.kill_at = Some(Instant::now() + FORCE_AGAIN);
     }
 
-    /// Kills the processes that a supervisor has left. Returns whether none remains.
-    pub(crate) fn is_swept(&mut self) -> bool {
-        if self.life == Life::Done {
-            return true;
-        }
-        let is_first = self.remains.is_empty();
+    /// The task, to end the processes that its supervisor has left.
+    pub(crate) fn stray_task(&self) -> strays::Task<'_> {
         let cgroup = self.spec.limits.cgroup.as_deref();
-        let task = strays::Task { folder: &self.folder, cgroup, below: &self.below };
-        self.remains = if is_first { task.end() } else { task.end_once() };
-        if is_first && !self.remains.is_empty() {
+        strays::Task { folder: &self.folder, cgroup, below: &self.below }
+    }
+
+    /// Records the processes that could not be ended.
+    pub(crate) fn remain(&mut self, remains: Vec<i32>) {
+        if self.remains.is_empty() && !remains.is_empty() {
             tracing::warn!(
                 task = self.spec.id,
-                processes = ?self.remains,
+                processes = ?remains,
                 "processes of a task cannot be killed, so the task has not ended"
             );
         }
-        self.remains.is_empty()
+        self.remains = remains;
     }
 
     /// Returns the end of the task according to its journal.

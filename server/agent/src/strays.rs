@@ -17,15 +17,18 @@ use crate::journal::SupervisorProcess;
 use crate::tree::{self, PAUSE, Process, Processes};
 use rustix::process::{Pid, Signal, WaitOptions};
 use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsStr;
 use std::fs;
 use std::io;
-use std::path::Path;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
-/// Number of checks for remaining processes right after a supervisor has ended. Processes that still remain are then
-/// checked once per poll, because a poll must not take long.
-const ROUNDS: u32 = 100;
+/// Time for which tasks whose supervisors have just ended are checked for remaining processes again and again. Processes
+/// that still remain are then checked once per poll, because a poll must not take long.
+const CHECKED: Duration = Duration::from_millis(100);
 
 /// Supervisors that are children of this process. All drivers of the process share this set, so that no driver mistakes
 /// another driver's supervisor for a stray.
@@ -103,51 +106,57 @@ pub(crate) struct Task<'a> {
     pub(crate) below: &'a Below,
 }
 
-impl Task<'_> {
-    /// Kills the remaining processes of the task, and waits a short time until they have ended. Returns the processes
-    /// that still remain.
-    pub(crate) fn end(self) -> Vec<i32> {
-        for _ in 1..ROUNDS {
-            if self.end_once().is_empty() {
-                return Vec::new();
-            }
-            std::thread::sleep(PAUSE);
+/// Kills the remaining processes of tasks, and waits a short time until they have ended. Returns the processes that still
+/// remain, for each task.
+pub(crate) fn end(tasks: &[Task<'_>]) -> Vec<Vec<i32>> {
+    let began = Instant::now();
+    loop {
+        let left = end_once(tasks);
+        if left.iter().all(Vec::is_empty) || began.elapsed() >= CHECKED {
+            return left;
         }
-        self.end_once()
+        std::thread::sleep(PAUSE);
     }
+}
 
-    /// Kills the remaining processes of the task, once. Returns the processes that it found.
-    pub(crate) fn end_once(self) -> Vec<i32> {
-        if let Some(cgroup) = self.cgroup {
-            Cgroup::at(cgroup).kill();
-        }
-        let left = self.left();
-        // All processes are stopped first, so that none can fork while the others are killed.
-        left.iter().for_each(|pid| tree::signal(*pid, Signal::STOP));
-        left.iter().for_each(|pid| tree::signal(*pid, Signal::KILL));
-        left
+/// Kills the remaining processes of tasks, once. Returns the processes that it found, for each task.
+pub(crate) fn end_once(tasks: &[Task<'_>]) -> Vec<Vec<i32>> {
+    for cgroup in tasks.iter().filter_map(|task| task.cgroup) {
+        Cgroup::at(cgroup).kill();
     }
+    let left = left(tasks);
+    // All processes are stopped first, so that none can fork while the others are killed.
+    left.iter().flatten().for_each(|pid| tree::signal(*pid, Signal::STOP));
+    left.iter().flatten().for_each(|pid| tree::signal(*pid, Signal::KILL));
+    left
+}
 
-    /// Returns the remaining processes, and reaps the children that have ended.
-    fn left(self) -> Vec<i32> {
-        let own = rustix::process::getpid().as_raw_nonzero().get();
-        // No supervisor can start while this lock is taken, so the list below contains no unknown supervisor.
-        let supervisors = supervisors();
-        loop {
-            let all = Processes::read();
-            let orphans = orphans(own, &supervisors, &all);
-            let reaped: BTreeSet<i32> = orphans.iter().copied().filter(|pid| reap(*pid)).collect();
-            let mut found = orphans;
-            found.extend(self.below.living(&all));
-            let mark = format!("{FOLDER_VARIABLE}={}", self.folder.display());
-            found.extend(all.iter().map(|(pid, _)| pid).filter(|pid| has_mark(*pid, &mark)));
-            found.extend(self.cgroup.map(|group| Cgroup::at(group).pids()).unwrap_or_default());
+/// Returns the remaining processes of each task, and reaps the children that have ended. The processes of the machine are
+/// listed once for all tasks.
+fn left(tasks: &[Task<'_>]) -> Vec<Vec<i32>> {
+    let own = rustix::process::getpid().as_raw_nonzero().get();
+    // No supervisor can start while this lock is taken, so the list below contains no unknown supervisor.
+    let supervisors = supervisors();
+    loop {
+        let all = Processes::read();
+        let orphans = orphans(own, &supervisors, &all);
+        let reaped: BTreeSet<i32> = orphans.iter().copied().filter(|pid| reap(*pid)).collect();
+        let marks: Vec<(i32, PathBuf)> =
+            all.iter().filter_map(|(pid, _)| Some((pid, mark(pid)?))).collect();
+        let left_of = |task: &Task<'_>| {
+            // An orphan may belong to any task.
+            let mut found = orphans.clone();
+            found.extend(task.below.living(&all));
+            let marked = marks.iter().filter(|(_, folder)| folder == task.folder);
+            found.extend(marked.map(|(pid, _)| *pid));
+            found.extend(task.cgroup.map(|group| Cgroup::at(group).pids()).unwrap_or_default());
             found.retain(|pid| *pid != own && !supervisors.contains(pid));
-            let left = living(&all, found, &reaped);
-            // A process that ended while the processes were listed may have a new child that is not in the list.
-            if !left.is_empty() || reaped.is_empty() {
-                return left;
-            }
+            living(&all, found, &reaped)
+        };
+        let left: Vec<Vec<i32>> = tasks.iter().map(left_of).collect();
+        // A process that ended while the processes were listed may have a new child that is not in the list.
+        if reaped.is_empty() || left.iter().any(|left| !left.is_empty()) {
+            return left;
         }
     }
 }
@@ -177,10 +186,14 @@ fn living(all: &Processes, found: BTreeSet<i32>, reaped: &BTreeSet<i32>) -> Vec<
     all.with_descendants(found).into_iter().filter(is_alive).collect()
 }
 
-/// Whether a running process has a variable in its environment. A zombie has no environment.
-fn has_mark(pid: i32, mark: &str) -> bool {
-    let environ = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
-    environ.split(|byte| *byte == 0).any(|variable| variable == mark.as_bytes())
+/// Returns the folder of a task that a running process has in its environment. A zombie has no environment.
+fn mark(pid: i32) -> Option<PathBuf> {
+    let environ = fs::read(format!("/proc/{pid}/environ")).ok()?;
+    let value = |variable: &[u8]| {
+        let value = variable.strip_prefix(FOLDER_VARIABLE.as_bytes())?.strip_prefix(b"=")?;
+        Some(PathBuf::from(OsStr::from_bytes(value)))
+    };
+    environ.split(|byte| *byte == 0).find_map(value)
 }
 
 #[cfg(test)]

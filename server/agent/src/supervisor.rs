@@ -322,6 +322,9 @@ impl Supervisor {
         if let Some(cgroup) = &self.cgroup {
             cgroup.kill();
         }
+        if let Some(run) = &self.run {
+            let _ = rustix::process::kill_process(run.pid, Signal::KILL);
+        }
         let own = rustix::process::getpid().as_raw_nonzero().get();
         for pid in tree::descendants(own).into_iter().filter_map(Pid::from_raw) {
             let _ = rustix::process::kill_process(pid, Signal::KILL);

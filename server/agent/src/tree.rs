@@ -8,6 +8,7 @@ use rustix::process::{Pid, Signal, WaitOptions};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io;
+use std::path::Path;
 use std::time::Duration;
 
 /// Pause between killing processes and checking for more.
@@ -136,11 +137,31 @@ fn tick_us() -> u64 {
     1_000_000 / rustix::param::clock_ticks_per_second().max(1)
 }
 
-/// All processes below a process.
+/// All processes below a process. Processes that fork or end meanwhile may be missing.
 pub(crate) fn descendants(of: i32) -> Vec<i32> {
-    let mut found = Processes::read().with_descendants(BTreeSet::from([of]));
-    found.remove(&of);
-    found.into_iter().collect()
+    // Most kernels list the children of a thread, which takes much less time than to list all processes.
+    if !Path::new("/proc/thread-self/children").exists() {
+        let mut found = Processes::read().with_descendants(BTreeSet::from([of]));
+        found.remove(&of);
+        return found.into_iter().collect();
+    }
+    let (mut found, mut open) = (Vec::new(), vec![of]);
+    while let Some(pid) = open.pop() {
+        let children = children(pid);
+        open.extend(&children);
+        found.extend(children);
+    }
+    found
+}
+
+/// The children of a process, according to the kernel's lists; none if it has ended.
+fn children(pid: i32) -> Vec<i32> {
+    let threads = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+    let lists = threads.filter_map(|thread| fs::read_to_string(thread.path().join("children")).ok());
+    let pids = |list: String| -> Vec<i32> {
+        list.split_whitespace().filter_map(|pid| pid.parse().ok()).collect()
+    };
+    lists.flat_map(pids).collect()
 }
 
 pub(crate) fn signal(pid: i32, signal: Signal) {

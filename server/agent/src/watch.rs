@@ -42,6 +42,11 @@ pub(crate) struct Notices {
 }
 
 impl Notices {
+    /// Whether the supervisor of a task has ended.
+    pub(crate) fn tell_the_end(&self, task: Watched) -> bool {
+        self.numbers.contains(&task.number)
+    }
+
     /// Whether a task may have changed. A task that is not watched may have changed at any time.
     pub(crate) fn concern(&self, task: Option<Watched>) -> bool {
         task.is_none_or(|Watched { number, folder }| {
@@ -196,7 +201,8 @@ mod tests {
         // The end of its input ends the process.
         drop(child.stdin.take());
         child.wait().unwrap();
-        assert_eq!(noticed(&watch, [task]), [task]);
+        let notices = watch.take();
+        assert!(notices.concern(Some(task)) && notices.tell_the_end(task));
         assert_eq!(noticed(&watch, [task]), []);
     }
 }

@@ -48,6 +48,8 @@ pub struct Measured {
     pub busy: Used,
     /// From the restart of an agent with `LONG` tasks until it has reported them.
     pub found_again: Duration,
+    /// From the kill of `LONG` tasks until none of their processes is left.
+    pub killed: Duration,
 }
 
 /// A process that is killed when this value is dropped.
@@ -99,10 +101,14 @@ pub fn measure(program: &Path, place: &Path) -> Result<Measured, String> {
     if (told.running, told.failures, told.pending) != (LONG, 0, 0) {
         return Err(format!("tasks were lost with the agent: {told:?}"));
     }
+    let began = Instant::now();
     world.kill(long)?;
+    while world.supervisors() > 0 && began.elapsed() < PATIENCE {
+        std::thread::sleep(LOOK);
+    }
+    let killed = began.elapsed();
     world.until(long, |job| job.killed == LONG)?;
-    std::thread::sleep(SETTLE);
-    Ok(Measured { first_task, short_tasks, forks, idle, busy, found_again })
+    Ok(Measured { first_task, short_tasks, forks, idle, busy, found_again, killed })
 }
 
 impl World {
@@ -147,6 +153,15 @@ impl World {
         let killed = (0..self.replicas.count()).map(|at| self.replicas.kill_job(at, id));
         let done = killed.into_iter().find_map(Result::ok);
         done.ok_or_else(|| format!("job {id} cannot be killed"))
+    }
+
+    /// Number of supervisors that run.
+    fn supervisors(&self) -> usize {
+        let folder = self.dir.path().display().to_string();
+        let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();
+        let lines = entries.filter_map(|entry| std::fs::read(entry.path().join("cmdline")).ok());
+        let lines = lines.map(|line| String::from_utf8_lossy(&line).into_owned());
+        lines.filter(|line| line.contains("supervise") && line.contains(&folder)).count()
     }
 
     /// Waits for a state of a job.
