@@ -215,7 +215,7 @@ pub enum Reason {
     NoPorts,
 }
 
-/// A reference to an item of a transaction, by its index in the list of such items.
+/// A reference to an item of a transaction, by the index in the list of items of its kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Item {

@@ -44,7 +44,7 @@ fn cell() -> SharedCell {
 
 const JOBS: u64 = 300;
 
-/// A scheduler of these jobs, and the number of calls of its filter.
+/// Creates a scheduler, and a counter of the calls of its filter.
 fn scheduler(cell: &SharedCell, failures: bool) -> (Scheduler, Arc<AtomicUsize>) {
     let asked = Arc::new(AtomicUsize::new(0));
     let profile = Profile::first_fit().with_filter(Labelled(asked.clone()));

@@ -12,7 +12,7 @@ pub(crate) struct Alone {
     pub(crate) tracker: TrackerId,
     /// The domain.
     pub(crate) domain: Domain,
-    /// Number of missing tasks.
+    /// Number of such tasks that the domain lacks.
     pub(crate) missing: u32,
 }
 

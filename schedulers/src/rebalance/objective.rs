@@ -102,9 +102,9 @@ pub struct Safety {
 /// A balance between two kinds: for each free amount of one kind, some amount of the other kind should be free.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pair {
-    /// The kind whose free amount sets how much of the kind `beside` should be free.
+    /// The kind to whose free amount that of the kind `beside` is compared.
     pub free: KindId,
-    /// The kind that should be free in proportion, on the same machine.
+    /// The kind of which each machine should have `ratio` times as much free as of the kind `free`.
     pub beside: KindId,
     /// The desired proportion.
     pub ratio: Ratio,

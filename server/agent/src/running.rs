@@ -26,7 +26,7 @@ pub(crate) enum Life {
     Alive,
     /// It has ended the task, and exited.
     Done,
-    /// It has ended in another way, so processes of the task may be left.
+    /// It was killed, or has failed, so processes of the task may be left.
     Broken,
 }
 

@@ -12,8 +12,8 @@
 //! their sessions, while their supervisor runs. It also finds processes by the folder of the task in their environment.
 
 use crate::cgroup::Cgroup;
-use crate::launch::FOLDER_VARIABLE;
 use crate::journal::SupervisorProcess;
+use crate::launch::FOLDER_VARIABLE;
 use crate::tree::{self, PAUSE, Process, Processes};
 use rustix::process::{Pid, Signal, WaitOptions};
 use std::collections::{BTreeMap, BTreeSet};

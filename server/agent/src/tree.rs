@@ -157,7 +157,8 @@ pub(crate) fn descendants(of: i32) -> Vec<i32> {
 /// The children of a process, according to the kernel's lists; none if it has ended.
 fn children(pid: i32) -> Vec<i32> {
     let threads = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
-    let lists = threads.filter_map(|thread| fs::read_to_string(thread.path().join("children")).ok());
+    let lists =
+        threads.filter_map(|thread| fs::read_to_string(thread.path().join("children")).ok());
     let pids = |list: String| -> Vec<i32> {
         list.split_whitespace().filter_map(|pid| pid.parse().ok()).collect()
     };

@@ -142,7 +142,6 @@ impl Watch {
     }
 }
 
-
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -2,7 +2,7 @@
 //!
 //! Calls beyond a limit are rejected at once with a retry delay. Calls are never queued here: admitted calls are
 //! answered, and the newest calls are shed. Operators have separate slots, so that they get through when everything
-//! else is full. Agents and schedulers' leases have priority.
+//! else is full. Calls of agents, and calls that renew leases of schedulers, have priority.
 //!
 //! Rejections cost time, too, so callers near a limit are slowed down first: the server delays reading from their
 //! connections (`turns.rs`). Only calls that arrive nevertheless are rejected.

@@ -89,7 +89,8 @@ pub(super) async fn run(args: &AgentArgs, ready: Ready) -> Result<(), AgentError
     let (agent, orders) = Agent::start(&args.cell.address()?, settings)?;
     let mut signals = Signals::listen()?;
     let Ready { driver, left, found, kinds, open_files, _program, _lock } = ready;
-    let limits = Limits { log_bytes: args.log_bytes, pids: args.pids, open_files, ..Limits::default() };
+    let limits =
+        Limits { log_bytes: args.log_bytes, pids: args.pids, open_files, ..Limits::default() };
     let machine = offer::machine(args, &found, &kinds);
     let mut worker = Worker {
         agent,
@@ -179,7 +180,10 @@ fn reason(exit: &Exit) -> EndReason {
 }
 
 /// Registers a descriptor with the runtime.
-#[expect(deprecated, reason = "unsound for types that change their descriptor, which `OwnedFd` does not")]
+#[expect(
+    deprecated,
+    reason = "unsound for types that change their descriptor, which `OwnedFd` does not"
+)]
 fn register(readable: OwnedFd) -> io::Result<AsyncFd<OwnedFd>> {
     AsyncFd::new(readable)
 }

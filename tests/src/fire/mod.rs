@@ -61,7 +61,7 @@ const PATIENCE: Duration = Duration::from_secs(120);
 pub struct Plan {
     /// Path of the program `omega`.
     pub program: PathBuf,
-    /// Folder for the folders of the run.
+    /// Folder in which the run creates the folders of its replicas.
     pub place: PathBuf,
     /// Seed of clients and faults.
     pub seed: u64,

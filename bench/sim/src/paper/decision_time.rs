@@ -94,7 +94,7 @@ fn plots(ending: &str, cell: &str, all: &[Found]) -> [(String, Plot); 2] {
             &|found| drawn(found.service.wait_s),
         ));
         busyness = busyness.line(of("batch", Style::Solid, &|found| found.batch.busy));
-        // The busyness of a single scheduler does not depend on the kind of job, so it has only one line.
+        // A single scheduler handles both kinds of job, so only schedulers with shared state have a line for each kind.
         if *name == "shared state" {
             busyness = busyness.line(of("service", Style::Dashed, &|found| found.service.busy));
         }

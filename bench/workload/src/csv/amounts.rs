@@ -29,7 +29,7 @@ impl AmountColumns {
         Ok(AmountColumns { cpu, memory, disk, gpu, more })
     }
 
-    /// Reads the amounts of a row except devices, and the number of devices.
+    /// Reads the amounts of a row, and its number of devices, which is not among the amounts.
     pub(super) fn read(
         &self,
         row: &Row<'_>,

@@ -70,7 +70,7 @@ impl ContainerSpec {
         }
     }
 
-    /// The job of a container.
+    /// Makes the job for one container.
     pub(super) fn job(&self, name: String, settings: &ApplicationSettings) -> Job {
         let group = TaskGroup { name: "main".into(), count: 1, ..self.group.clone() };
         Job {
