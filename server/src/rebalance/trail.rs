@@ -13,8 +13,11 @@ const MARGIN: f64 = 20.0;
 /// Earliest time on the logarithmic axis, in seconds.
 const EARLIEST: f64 = 0.01;
 
-/// Number of grid lines on the axis of costs.
-const LINES: u32 = 4;
+/// Number of steps on the axis of costs, at most one more.
+const STEPS: f64 = 4.0;
+
+/// Costs from which labels are in millions.
+const MILLION: f64 = 1e6;
 
 /// A trail as text: SVG if the file's name ends in `.svg`, else CSV.
 pub(super) fn text(file: &Path, trail: &[(f64, i64)], end: f64) -> String {
@@ -32,14 +35,31 @@ fn csv(trail: &[(f64, i64)]) -> String {
     })
 }
 
-/// Axes of the plot: times from [`EARLIEST`] to the end, and costs from the least to the first one.
+/// Axes of the plot: times from [`EARLIEST`] to the end, and costs in round steps.
 struct Axes {
     end: f64,
     least: f64,
     most: f64,
+    step: f64,
+}
+
+/// The round step of an axis of this length: 1, 2 or 5 times a power of ten, and at least 1.
+fn round_step(length: f64) -> f64 {
+    let exact = (length / STEPS).max(1.0);
+    let power = 10_f64.powf(exact.log10().floor());
+    let steps = [1.0, 2.0, 5.0].map(|digit| digit * power);
+    steps.into_iter().find(|step| *step >= exact).unwrap_or(10.0 * power)
 }
 
 impl Axes {
+    /// Axes for costs between two values, which are rounded to whole steps.
+    fn new(end: f64, least: f64, most: f64) -> Axes {
+        let step = round_step(most - least);
+        let least = (least / step).floor() * step;
+        let most = ((most / step).ceil() * step).max(least + step);
+        Axes { end: end.max(10.0 * EARLIEST), least, most, step }
+    }
+
     fn x(&self, seconds: f64) -> f64 {
         let decades = (self.end / EARLIEST).log10();
         LEFT + (WIDTH - LEFT - MARGIN) * (seconds.max(EARLIEST) / EARLIEST).log10() / decades
@@ -54,12 +74,8 @@ impl Axes {
 fn svg(trail: &[(f64, i64)], end: f64) -> String {
     let costs = || trail.iter().map(|(_, cost)| *cost as f64);
     let least = costs().fold(f64::INFINITY, f64::min);
-    let most = costs().fold(least, f64::max).max(least + 1.0);
-    let axes = Axes {
-        end: end.max(10.0 * EARLIEST),
-        least: if least.is_finite() { least } else { 0.0 },
-        most,
-    };
+    let least = if least.is_finite() { least } else { 0.0 };
+    let axes = Axes::new(end, least, costs().fold(least, f64::max));
     let mut text = format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {HEIGHT}\" font-family=\"sans-serif\" \
          font-size=\"12\">\n<rect width=\"100%\" height=\"100%\" fill=\"white\"/>\n"
@@ -88,15 +104,17 @@ fn svg(trail: &[(f64, i64)], end: f64) -> String {
 /// Lines and labels of both axes.
 fn grid(text: &mut String, axes: &Axes) {
     let (right, bottom) = (WIDTH - MARGIN, HEIGHT - BOTTOM);
-    for line in 0..=LINES {
-        let cost = axes.least + (axes.most - axes.least) * f64::from(line) / f64::from(LINES);
-        let y = axes.y(cost);
+    let (unit, name) = if axes.step < MILLION { (1.0, "") } else { (MILLION, " M") };
+    let mut cost = axes.least;
+    while cost <= axes.most {
+        let (y, label) = (axes.y(cost), cost / unit);
         let _ = writeln!(
             text,
-            "<path stroke=\"#ddd\" d=\"M{LEFT},{y:.1}H{right}\"/><text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"end\">{cost:.0}</text>",
+            "<path stroke=\"#ddd\" d=\"M{LEFT},{y:.1}H{right}\"/><text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"end\">{label:.0}{name}</text>",
             LEFT - 6.0,
             y + 4.0
         );
+        cost += axes.step;
     }
     let mut seconds = EARLIEST;
     while seconds <= axes.end {
@@ -131,10 +149,20 @@ mod tests {
     #[test]
     fn the_plot_falls_from_the_first_cost_to_the_least() {
         let svg = text(Path::new("t.SVG"), &TRAIL, 10.0);
-        let path = "d=\"M110.0,20.0H280.0V228.0H501.2V280.0H620.0\"";
+        let path = "d=\"M110.0,20.0H280.0V193.3H501.2V236.7H620.0\"";
         assert!(svg.contains(path), "{svg}");
-        assert!(svg.contains(">1000</text>") && svg.contains(">500</text>"), "{svg}");
+        for label in [400, 600, 800, 1000] {
+            assert!(svg.contains(&format!(">{label}</text>")), "{svg}");
+        }
         assert!(!svg.contains("NaN") && !svg.contains("inf"));
+    }
+
+    #[test]
+    fn large_costs_have_round_labels_in_millions() {
+        let svg = text(Path::new("t.svg"), &[(0.0, 2_272_487_840), (9.0, 1_182_125_590)], 10.0);
+        for label in ["1000 M", "1500 M", "2000 M", "2500 M"] {
+            assert!(svg.contains(&format!(">{label}</text>")), "{svg}");
+        }
     }
 
     #[test]
