@@ -321,7 +321,7 @@ pub(crate) struct Scan<'a, 'p> {
 }
 
 impl Scan<'_, '_> {
-    /// Visits all blocks once, from the start with wrap-around, until there are enough candidates.
+    /// Visits each block at most once, from the block `start` with wrap-around, until there are enough candidates.
     fn until(&self, enough: usize, indexed: bool, into: &mut Candidates) {
         let blocks = self.tasks.view.blocks();
         self.range(self.start..blocks, enough, indexed, into);

@@ -1,4 +1,4 @@
-//! Peak hours in schedulers: limits and their end, explanations, preemption, and races.
+//! Peak hours and schedulers: limits, the end of limits, explanations, preemption, and races.
 
 use crate::small::{LONG, add_machine, cell, job, placed, run, scheduler, step, submit, task};
 use omega_cellstate::{Cell, CellHandle, SharedCell};

@@ -23,7 +23,7 @@ pub(crate) struct Placement<'a> {
 
 /// State outside of the policy that the policy's checks read.
 pub(crate) struct Context<'a> {
-    /// Descriptions of machines, and sets of them.
+    /// Descriptions of machines, and sets of machines.
     pub(crate) facts: &'a Facts,
     /// The cell's time in milliseconds.
     pub(crate) now_ms: u64,

@@ -319,8 +319,8 @@ impl View {
         one.into_iter().zip(other).find(|(one, other)| one.terms.name != other.terms.name)
     }
 
-    /// The number of tasks of a group, at most `tasks`, for which the limits leave enough. These are the limits of the
-    /// group's tenant and of all tenants above it, after subtracting the view's claims.
+    /// Returns how many tasks of a group, at most `tasks`, fit into the limits of the group's tenant and of all tenants
+    /// above it. The view's claims count against these limits.
     #[must_use]
     pub fn quota_room(&self, group: GroupRef, tasks: usize) -> usize {
         if !self.tenants.limited() {

@@ -30,7 +30,7 @@ pub struct Pursued {
     pub moved: usize,
     /// Fates of the last plan's steps that were not committed.
     pub left: Vec<Fate>,
-    /// Number of the last plan's steps in waves that were not completed, because the cell did not answer.
+    /// Number of steps of the last plan that were not tried, because the cell did not answer.
     pub untried: usize,
     /// Number of new plans.
     pub replans: usize,

@@ -6,6 +6,7 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
 /// A stream of a task.
@@ -109,7 +110,8 @@ impl Writer {
 
     /// Opens the newest file of the stream, or creates its first.
     fn newest(&self) -> io::Result<Present> {
-        fs::create_dir_all(&self.folder)?;
+        // The output may contain secrets.
+        fs::DirBuilder::new().recursive(true).mode(0o700).create(&self.folder)?;
         let newest = files(&self.folder, self.stream)?.pop();
         self.open(newest.map_or(0, |(from, _)| from))
     }

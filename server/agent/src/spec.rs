@@ -4,6 +4,7 @@ use omega_core::{HealthCheck, RestartPolicy};
 use serde::{Deserialize, Serialize};
 use std::fs::{self, File};
 use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 /// A task that is to be run.
@@ -61,7 +62,14 @@ pub(crate) const WORK: &str = "work";
 /// Writes the description. Readers get either the old one or the new one.
 pub(crate) fn write(folder: &Path, spec: &TaskSpec) -> io::Result<()> {
     let unfinished = folder.join(format!("{SPEC}.new"));
-    let mut file = File::create(&unfinished)?;
+    // A file that a killed agent has left may have other rights.
+    if let Err(why) = fs::remove_file(&unfinished)
+        && why.kind() != io::ErrorKind::NotFound
+    {
+        return Err(why);
+    }
+    // The environment may contain secrets.
+    let mut file = File::options().write(true).create_new(true).mode(0o600).open(&unfinished)?;
     file.write_all(&serde_json::to_vec(spec)?)?;
     fs::rename(unfinished, folder.join(SPEC))
 }

@@ -9,6 +9,7 @@ use omega_core::{HealthCheck, Probe, RestartPolicy};
 use rustix::fs::FlockOperation;
 use rustix::process::{Pid, Signal};
 use std::fs::File;
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::time::Duration;
 
@@ -127,6 +128,20 @@ fn a_program_gets_its_environment_and_its_output_is_kept() {
     assert_eq!(lines[0], "7 /");
     assert!(lines[1].ends_with("web-0/work"), "{output}");
     assert!(lines[2].parse::<u32>().unwrap() <= 6, "nothing of the agent's environment: {output}");
+}
+
+#[test]
+fn other_users_read_neither_the_environment_nor_the_output() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut driver = driver(folder.path());
+    driver.start(&shell("secret", "echo up; while :; do sleep 0.05; done")).unwrap();
+    said(&driver, "secret", "up");
+    for name in ["secret/spec.json", "secret/logs"] {
+        let mode = folder.path().join(name).metadata().unwrap().permissions().mode();
+        assert_eq!(mode & 0o077, 0, "{name}: {mode:o}");
+    }
+    driver.kill("secret");
+    assert_eq!(all(&mut driver, 2)[1], Event::Ended("secret".to_owned(), Exit::Stopped));
 }
 
 #[test]

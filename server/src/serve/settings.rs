@@ -528,7 +528,7 @@ impl Given {
 pub(crate) fn cell_of(name: &str, generation: u32) -> CellId {
     let mut bytes = name.as_bytes().to_vec();
     if generation > 0 {
-        // Names have no control characters, so no other name has this id.
+        // A name contains no zero byte, so the id differs from the ids of all names.
         bytes.push(0);
         bytes.extend(generation.to_le_bytes());
     }

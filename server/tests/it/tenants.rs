@@ -20,7 +20,7 @@ use tonic::transport::Channel;
 /// A job's name and its tenant.
 const JOBS: [(&str, &str); 3] = [("app.own", "own"), ("bob", "own"), ("app.theirs", "others")];
 
-/// Roles by the names of their certificates, each with the jobs that belong to it.
+/// Each role, by the name of its certificate, and for each of the three jobs, whether the role may see it.
 const ROLES: [(&str, [bool; 3]); 6] = [
     ("operator-ann", [true; 3]),
     ("reader-eve", [true; 3]),

@@ -146,7 +146,7 @@ impl<'f> Body<'f> {
         &self.chunks.header
     }
 
-    /// Number of body bytes that are not yet read as parts.
+    /// Number of bytes of the body from which no part was read yet.
     pub(super) fn left(&self) -> u64 {
         self.chunks.header.body() - self.taken - self.at as u64
     }

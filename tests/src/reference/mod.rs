@@ -121,7 +121,7 @@ struct Scheduler {
     holder: Option<HolderId>,
     answers: BTreeMap<u64, Arc<(Transaction, Commit)>>,
     next: u64,
-    /// Lower bound of valid numbers; lower ones were skipped when the name last changed owners.
+    /// Lowest valid number of a transaction. Lower numbers became invalid when the name last got another owner.
     left_behind: u64,
 }
 

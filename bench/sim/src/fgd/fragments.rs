@@ -28,7 +28,7 @@ pub struct Shapes {
 #[derive(Clone, Copy, Debug)]
 struct Expected {
     shape: Shape,
-    /// Index of the shape's part of a device in [`Shapes::parts`].
+    /// Index in [`Shapes::parts`] of the part of a device that the shape requests.
     part: usize,
     likely: f64,
 }

@@ -241,7 +241,8 @@ const SHAPES: [Machines; 3] = [
     Machines { count: PROCESSORS / 4, cores: 4 },
 ];
 
-/// Start of each job on the shipped cell, and first planned start of the jobs that had a plan.
+/// Runs jobs on the production code of the cell. Returns the start of each job, and the first planned start of those
+/// that had a plan.
 fn shipped(jobs: &[SimJob], machines: Machines, depth: usize) -> (Vec<u64>, Vec<Option<u64>>) {
     let mut policy = Shipped::new(jobs, machines, depth);
     let starts = simulate(jobs, PROCESSORS, &mut policy);

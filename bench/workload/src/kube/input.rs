@@ -60,7 +60,7 @@ impl Input {
 /// Location of an object in the file.
 #[derive(Clone, Debug)]
 pub(super) struct Place {
-    /// The first line of the object, from 1.
+    /// Number of the object's first line in the file, counted from 1.
     line: u64,
     /// The path of the object, such as `items[3]`; empty if the object is a document by itself.
     path: String,

@@ -243,7 +243,7 @@ impl Adapter {
         Plan::Gang(u32::try_from(missing).unwrap_or(u32::MAX))
     }
 
-    /// Makes the pending pods of a group one job, unless they already are one job in this form.
+    /// Submits the pending pods of a group as one job, unless an equal job of these pods exists.
     fn submit_gang(&mut self, group: &Text, ready: Vec<PodName>, missing: u32) {
         let Some((job, pods)) = self.gang(&ready, missing) else {
             let rule = format!(
