@@ -135,11 +135,14 @@ impl Writer {
         if self.length < REWRITE_BYTES {
             return self.write(&line);
         }
-        let unfinished = self.folder.join("journal.new");
-        self.file = File::create(&unfinished)?;
-        self.length = 0;
-        self.write(&[&*self.first, &*line].concat())?;
-        fs::rename(unfinished, self.folder.join(JOURNAL))
+        // If this fails, the present journal stays in use.
+        let (unfinished, lines) =
+            (self.folder.join("journal.new"), [&*self.first, &*line].concat());
+        let mut file = File::create(&unfinished)?;
+        file.write_all(&lines)?;
+        fs::rename(unfinished, self.folder.join(JOURNAL))?;
+        (self.file, self.length, self.is_torn) = (file, lines.len() as u64, false);
+        Ok(())
     }
 
     fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
@@ -195,6 +198,19 @@ mod tests {
         writer.file = File::open("/dev/null").unwrap();
         writer.append(&Entry::Ended(Exit::Code(1))).unwrap_err();
         writer.file = open(&folder.path().join(JOURNAL)).unwrap();
+        writer.append(&Entry::Ended(Exit::Code(2))).unwrap();
+        assert_eq!(Journal::read(folder.path()).end, Some(Exit::Code(2)));
+    }
+
+    #[test]
+    fn a_journal_that_cannot_be_rewritten_stays_in_use() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut writer = Writer::create(folder.path(), PROCESS).unwrap();
+        // Simulates a full disk, on which the new file can be created, but not written.
+        std::os::unix::fs::symlink("/dev/full", folder.path().join("journal.new")).unwrap();
+        writer.length = REWRITE_BYTES;
+        writer.append(&Entry::Ended(Exit::Code(1))).unwrap_err();
+        writer.length = 0;
         writer.append(&Entry::Ended(Exit::Code(2))).unwrap();
         assert_eq!(Journal::read(folder.path()).end, Some(Exit::Code(2)));
     }

@@ -176,8 +176,8 @@ pub(crate) fn signal(pid: i32, signal: Signal) {
 /// same time.
 pub(crate) fn kill_all_below() -> io::Result<()> {
     let own = rustix::process::getpid().as_raw_nonzero().get();
-    // Most tasks leave no process. A process without children has no descendants, so the machine's processes are listed
-    // only if there are children.
+    // Most tasks leave no process. A process without children has no descendants, so they are listed only if there are
+    // children.
     while has_children()? {
         // All processes are stopped first, so that none can fork while the others are killed.
         let below = descendants(own);

@@ -1,7 +1,8 @@
 //! `omega agent`: offers this machine to a cell and runs its tasks, or simulates many machines.
 //!
 //! In reading order: this file, `offer.rs` (the machine's description), `worker.rs` (directives and reports),
-//! `environment.rs`, `core_pool.rs`, `losses.rs`, `note.rs`; `simulated.rs` and `simulation.rs` for simulated machines.
+//! `supervisor.rs`, `environment.rs`, `core_pool.rs`, `losses.rs`, `note.rs`; `simulated.rs` and `simulation.rs` for
+//! simulated machines.
 
 mod core_pool;
 mod environment;
