@@ -12,7 +12,7 @@ use omega_schedulers::config::{Profiles, Registry};
 use omega_service::{Explainer, Onlooker, Question, Words};
 use omega_workload::words::plural;
 
-/// Explains jobs with the decision code of schedulers. See the module documentation.
+/// Explainer that uses the decision code of schedulers. See the module documentation.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ByScheduler;
 

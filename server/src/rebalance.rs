@@ -54,8 +54,8 @@ pub(crate) struct RebalanceArgs {
     /// Include log entries of the --from directory that are not known to be committed.
     #[arg(long, help_heading = "Input")]
     all: bool,
-    /// If the input is a workload: when its cell is rebalanced [default: `start` if the workload has tasks that run at
-    /// its start, otherwise `end`].
+    /// For a workload: moment of the run at which its cell is rebalanced [default: `start` if the workload has tasks
+    /// that run at its start, otherwise `end`].
     #[arg(long, value_enum, value_name = "MOMENT", help_heading = "Input")]
     at: Option<MomentArg>,
     #[command(flatten)]
@@ -223,7 +223,7 @@ pub(crate) enum RebalanceError {
         /// The given value.
         given: u32,
     },
-    /// The percentage is out of bounds. Choose one within them.
+    /// The percentage is out of bounds. Choose a percentage within the bounds.
     #[error("{place}: {given} must be from 1 to {} percent", objectives::PAIR_PERCENT_MAX)]
     Percent {
         /// Field of a file.

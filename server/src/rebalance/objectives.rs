@@ -1,4 +1,4 @@
-//! Objectives of a pass: those of a purpose, with the changes in a file and in flags.
+//! Objectives of a pass: the defaults of a purpose, with the changes of a file and of flags.
 
 mod aims;
 mod rules;
@@ -17,7 +17,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 pub(super) use unknown::{Known, unknown};
 
-/// Maximum `percent` of a pair: ten times as large a share of one resource kind should be free as of the other.
+/// Maximum `percent` of a pair: the desired free share of one resource kind is ten times that of the other kind.
 pub(super) const PAIR_PERCENT_MAX: u32 = 1000;
 
 /// A file of objectives. Its purpose gives the default of each objective.
