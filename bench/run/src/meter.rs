@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 /// longer than a transaction with one claim.
 pub(super) const AT_ONCE: usize = 64;
 
-/// Measures one scheduler.
+/// Measurements of one worker, with its unsent messages.
 #[derive(Debug)]
 pub(crate) struct Meter {
     worker: usize,
@@ -75,8 +75,8 @@ impl Meter {
         }
     }
 
-    /// Whether no pending job is expected to be placed. Many tries without success suffice, because a plugin that
-    /// rejects claims for some time would otherwise prevent the run's end.
+    /// Whether no pending job is expected to be placed: the queue is settled, or many tries in a row placed nothing.
+    /// Without the second condition, a plugin that rejects claims for some time would prevent the run's end.
     fn settled(&self, queue: &Queue) -> bool {
         queue.is_settled()
             || self.unschedulable >= TRIES_UNSCHEDULABLE * queue.waiting().len() as u64
