@@ -1,5 +1,5 @@
-//! A complete scheduler of your own, without the ready-made one. It fills machines in the order of their names. It
-//! needs only a `View`, on which it decides, and a `CellHandle`, with which it syncs and commits.
+//! A complete scheduler of your own, which does not use the ready-made `Scheduler`. It fills machines in the order of
+//! their names. It needs only a `View`, on which it decides, and a `CellHandle`, with which it syncs and commits.
 //!
 //! `cargo run -p omega-schedulers --example custom_scheduler`
 
@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::error::Error;
 use std::sync::Arc;
 
-/// A scheduler: its private copy of the cell, the jobs, and the pending tasks, each with its group.
+/// A scheduler: its private copy of the cell, the jobs, and the pending tasks, each with the position of its group.
 struct ByName {
     view: View,
     jobs: BTreeMap<JobId, Arc<Job>>,
@@ -49,8 +49,8 @@ impl ByName {
     }
 
     /// Step two, decide: for each task, chooses the first machine by name that passes the cell's own check of labels,
-    /// taints, resources, devices, ports and spread. The claim is applied to the view at once, so the next task's
-    /// decision includes it.
+    /// taints, resources, devices, ports and spread. Each claim is applied to the view at once, so its resources are
+    /// no longer free in the decision about the next task.
     fn decide(&mut self) {
         let view = &mut self.view;
         let mut rows: Vec<usize> = (0..view.rows()).collect();
@@ -63,8 +63,8 @@ impl ByName {
         }
     }
 
-    /// Step three, commit: claims that conflict with another scheduler's are rejected one by one, and
-    /// retried in the next round. `settle` tells the view which claims were accepted.
+    /// A whole round: look, decide, commit. At the commit, the cell rejects each claim that conflicts with a claim of
+    /// another scheduler, and the next round retries its task. `settle` updates the view by the result.
     fn round(&mut self, cell: &impl CellHandle) -> Result<usize, HandleError> {
         self.look(cell)?;
         self.decide();
@@ -72,7 +72,7 @@ impl ByName {
             return Ok(0);
         }
         let txn = self.view.take_transaction();
-        // After an error the view drops the claims, and the next look shows whether they were committed.
+        // After an error the view drops the claims. The next sync shows whether the cell has committed them.
         let commit = cell.commit(&txn).inspect_err(|_| self.view.abandon(&txn))?;
         self.view.settle(&txn, &commit);
         Ok(txn.claims.len() - commit.conflicts.len())

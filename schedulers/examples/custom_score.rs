@@ -37,7 +37,8 @@ pub(crate) fn run() -> Result<String, Box<dyn Error>> {
     }
     cell.apply(Command::SubmitJob(Job::batch("db", TaskGroup::new(3, Amounts::new([2000])))))?;
 
-    // The built-in plugins for services, and our own, with five times the weight of each of them.
+    // The built-in plugins for services, and our own score plugin, with five times the weight of each
+    // built-in score.
     let profile = Profile::service().with_score(PerMachine(FastDisk), 5);
     let mut scheduler = Scheduler::new(&cell, profile, Settings::new("default"))?;
     while !scheduler.step(&cell, 0, &mut Unobserved)?.idle {}

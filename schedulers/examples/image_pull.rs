@@ -12,8 +12,8 @@ use std::sync::mpsc::{self, Sender};
 
 const MINUTE: u64 = 60_000_000_000;
 
-/// Requests the image on the machine, and lets the task wait. If the image is not there after a minute, the claim is
-/// undone, and the job is retried after its backoff.
+/// Requests the image on the machine, and lets the task wait. If the machine does not have the image after a minute,
+/// the claim is undone, and the job is retried after its backoff.
 struct PullImage(Sender<(TaskId, MachineId)>);
 
 impl Permit for PullImage {
@@ -43,7 +43,7 @@ pub(crate) fn run() -> Result<String, Box<dyn Error>> {
     for now in 0..3 {
         let placed = scheduler.step(&cell, now, &mut Unobserved)?.placed;
         report += &format!("step {now}: {placed} placed, {} wait\n", waiting.list().len());
-        // In a real program, a thread of its own would pull the images. `Waiting` may be sent to any thread.
+        // In a real program, a separate thread would pull the images. `Waiting` may be sent to any thread.
         for (task, _machine) in to_pull.try_iter() {
             waiting.allow(task, "pull_image");
         }

@@ -1,4 +1,4 @@
-//! Empties a machine that drains: a pass plans the moves, and carries them out as ordinary transactions.
+//! Empties a machine that drains: the rebalancer plans moves, and applies them as ordinary transactions.
 //! `cargo run -p omega-schedulers --example rebalance`
 use omega_cellstate::{Cell, SharedCell};
 use omega_core::{Amounts, Command, Job, Kinds, Machine, MachineId, TaskGroup, TaskId};

@@ -111,8 +111,8 @@ pub(crate) fn run() -> Result<String, Box<dyn Error>> {
         // resources first.
         offers.step(&cell, now)?;
         for (framework, thinks) in frameworks.iter().zip([1, 3]) {
-            // The second framework answers only every third round. Meanwhile, it loses offers whose resources are
-            // claimed by other clients.
+            // The second framework answers in every third round only. Until then, offers whose resources other clients
+            // have claimed are withdrawn from it.
             if round % thinks == 0 {
                 answer(&mut offers, framework.clone()?, now)?;
             }

@@ -1,7 +1,7 @@
 //! Score breakdown: the result of every plugin for every machine in one decision.
 //!
-//! A breakdown runs every plugin on all machines, so it is for users, tools and tests, not for the scheduling loop. A
-//! full search decides by the same results.
+//! A breakdown runs every plugin on all machines, which is too slow for the scheduling loop, so it is meant for
+//! users, tools and tests. A search of all machines chooses by the same results.
 
 use crate::plugin::{Filter, Score, Tasks, lanes};
 use crate::profile::Profile;
@@ -19,7 +19,7 @@ pub struct Appraisal {
     pub feasible: Vec<u32>,
     /// Scores of each score plugin of the profile for the feasible machines.
     pub scores: Vec<ScoreAccount>,
-    /// The weighted sum for each feasible machine.
+    /// Weighted sum of the scores of each feasible machine.
     pub totals: Vec<i64>,
     /// The rows of the machines with the highest sum, ascending.
     pub best: Vec<u32>,
@@ -32,7 +32,7 @@ pub struct Refusal {
     pub row: u32,
     /// Name of the first filter, in the order of the profile, that rejects the machine.
     pub filter: &'static str,
-    /// Whether the filter might accept the machine with fewer tasks on it.
+    /// Whether the filter might accept the machine if fewer tasks ran there.
     pub curable: bool,
 }
 
@@ -102,8 +102,8 @@ pub fn filter_applies(view: &View, filter: &dyn Filter, group: GroupRef) -> bool
     filter.applies(&tasks(view, group))
 }
 
-/// Computes the scores of one plugin for these rows, which count as the feasible machines. Returns `None` if the plugin
-/// does not apply.
+/// Computes the scores of one plugin for these rows, as if they were all the feasible machines. Returns `None` if the
+/// plugin does not apply.
 #[must_use]
 pub fn appraise_score(
     view: &View,
@@ -114,8 +114,8 @@ pub fn appraise_score(
     local_columns(score, &tasks(view, group), &words_of(view, rows))
 }
 
-/// Computes the raw and normalized values of one relative score for these rows, which count as the feasible machines.
-/// Returns `None` if the score does not apply.
+/// Computes the raw and normalized values of one relative score for these rows, as if they were all the feasible
+/// machines. Returns `None` if the score does not apply.
 #[must_use]
 pub fn appraise_relative(
     view: &View,
@@ -167,7 +167,8 @@ fn rows(words: &[(u32, u64)]) -> Vec<u32> {
     words.iter().flat_map(of_block).collect()
 }
 
-/// Returns a word per block with a bit for each of these rows. Rows without a machine and empty blocks are left out.
+/// Returns the blocks of these rows, each with a word that has a bit for each row. Rows without a machine and empty
+/// blocks are left out.
 fn words_of(view: &View, rows: &[u32]) -> Vec<(u32, u64)> {
     let mut words = vec![0u64; view.blocks()];
     for row in rows.iter().filter(|row| view.machine(**row as usize).is_some()) {

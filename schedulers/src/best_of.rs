@@ -17,9 +17,9 @@ pub(crate) fn best_of(scores: &[i32; BLOCK], among: u64) -> (i32, usize) {
     ((best >> 32) as i32, (BLOCK as i64 - 1 - (best & i64::from(u32::MAX))) as usize)
 }
 
-/// Computes the greatest score of the machines in `among` with vector instructions. The result has the score in its high
-/// half. Its low half is the distance of the machine from the end of the block, so that the first of equals is the
-/// greatest.
+/// Computes the greatest score of the machines in `among` with vector instructions. The result has the score in its
+/// high half. Its low half is the distance of the machine from the end of the block, so of machines with equal scores,
+/// the first has the greatest result.
 struct Greatest<'a> {
     scores: &'a [i32; BLOCK],
     among: u64,

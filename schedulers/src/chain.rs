@@ -24,7 +24,7 @@ impl Chain {
         !(self.reserve.is_empty() && self.permit.is_empty() && self.pre_bind.is_empty())
     }
 
-    /// Whether any plugin is called with the result of a claim.
+    /// Whether any plugin is called after a claim is accepted or rejected.
     #[inline]
     pub(crate) fn follows(&self) -> bool {
         !(self.reserve.is_empty() && self.post_bind.is_empty())
@@ -72,8 +72,8 @@ impl Profile {
         self
     }
 
-    /// Returns `self` with this `PostFilter` plugin in place of the one with the same name, or after the others if
-    /// there is none.
+    /// Returns `self` with this `PostFilter` plugin. It replaces the plugin with the same name; if there is none,
+    /// it is called after the others.
     #[must_use]
     pub fn with_post_filter_replaced(self, plugin: impl PostFilter + 'static) -> Profile {
         let name = plugin.name();
@@ -87,7 +87,7 @@ impl Profile {
         self
     }
 
-    /// Returns `self` with disruption budgets, which its plugins respect when they evict.
+    /// Returns `self` with disruption budgets, which the profile's plugins respect when they evict.
     #[must_use]
     pub fn with_budgets(mut self, budgets: &[DisruptionBudget]) -> Profile {
         self.chain.post_filter.iter_mut().for_each(|plugin| plugin.protect(budgets));

@@ -47,7 +47,7 @@ impl Class {
     }
 }
 
-/// Whether two groups differ at most in fields that no plugin reads.
+/// Whether two groups are equal in all fields that a plugin may read.
 fn is_alike(one: &TaskGroup, other: &TaskGroup) -> bool {
     fn described(group: &TaskGroup) -> impl PartialEq + use<'_> {
         // All fields are listed, so that the compiler reports a new field that is not considered here.
@@ -61,7 +61,8 @@ fn is_alike(one: &TaskGroup, other: &TaskGroup) -> bool {
             payload: _,
             version: _,
             per_machine: _,
-            // Optional resources are left out, because a group that is placed with them has them in `request`.
+            // Optional resources are left out, because a group compiled for placement with its optional resources
+            // includes these in `request`.
             optional: _,
             request,
             devices,

@@ -4,7 +4,7 @@
 //!
 //! # Gangs
 //!
-//! A gang in one transaction, and one that keeps places until its timeout.
+//! A gang that is placed in one transaction, and a gang that keeps its places until its timeout.
 //!
 //! ```
 //! use omega_cellstate::{Cell, SharedCell};
@@ -33,7 +33,7 @@
 //!
 //! # Preemption with bands
 //!
-//! Evictions across precedence bands, and none within one.
+//! A task evicts tasks outside its precedence band, but none within the band.
 //!
 //! ```
 //! use omega_cellstate::{Cell, SharedCell};
@@ -47,7 +47,7 @@
 //! cell.apply(Command::RegisterMachine(Machine::new("m", Amounts::new([4000]))))?;
 //! let profile = Profile::batch().with_post_filter(DefaultPreemption::default());
 //! let mut scheduler = Scheduler::new(&cell, profile, Settings::new("default"))?;
-//! // 150 evicts 0, but 180 does not evict 150: they are in one band.
+//! // Precedence 150 evicts precedence 0. 180 does not evict 150, because both are in one band.
 //! for (number, precedence, runs) in [(0, 0, 0), (1, 150, 1), (2, 180, 1)] {
 //!     let job = Job::batch(format!("job-{number}"), TaskGroup::new(1, Amounts::new([4000])));
 //!     cell.apply(Command::SubmitJob(Job { precedence: Precedence(precedence), ..job }))?;
@@ -108,7 +108,7 @@
 //! let profile = Profile::batch().with_filter(LoadLimit::new(HalfLife::seconds(300), &[limit]));
 //! let mut scheduler = Scheduler::new(&cell, profile, Settings::new("default"))?;
 //! cell.apply(Command::SubmitJob(Job::batch("job", TaskGroup::new(8, Amounts::new([1000])))))?;
-//! // Without a load report everything claimed counts as in use.
+//! // Without a load report, all claimed resources count as in use.
 //! assert_eq!(scheduler.step(&cell, 0, &mut Unobserved)?.placed, 4);
 //! // The four tasks use one core together, so three more tasks fit below the limit.
 //! cell.apply(Command::ReportLoad { id, load: Amounts::new([1000]) })?;
@@ -118,7 +118,7 @@
 //!
 //! # Backfill
 //!
-//! A wide gang has a plan; a short job runs before it, a long one waits.
+//! A wide gang has a plan. A short job runs before the gang starts, and a long job waits.
 //!
 //! ```
 //! use omega_cellstate::{Cell, SharedCell};
@@ -132,7 +132,8 @@
 //! }
 //! let profile = Profile::batch().with_backfill(Backfill::new(1));
 //! let mut scheduler = Scheduler::new(&cell, profile, Settings::new("default"))?;
-//! // `first` runs on one machine for 30 minutes, and the gang `wide` needs both. Until then only a job of at most 30 minutes may use the other.
+//! // `first` runs on one machine for 30 minutes, and the gang `wide` needs both machines.
+//! // Until the gang starts, only a job of at most 30 minutes may use the other machine.
 //! for (name, tasks, minutes, placed) in [("first", 1, 30, 1), ("wide", 2, 60, 0), ("long", 1, 31, 0), ("short", 1, 30, 1)] {
 //!     let job = Job::batch(name, TaskGroup::new(tasks, Amounts::new([4000])));
 //!     let runtime_estimate_ms = Some(minutes * MINUTE);
@@ -145,7 +146,7 @@
 //!
 //! # Delay scheduling
 //!
-//! The second task waits 30 ms for the machine with its data, then takes another one.
+//! The second task waits 30 ms for the machine with its data, then takes another machine.
 //!
 //! ```
 //! use omega_cellstate::{Cell, SharedCell};
@@ -166,7 +167,7 @@
 //! const MS: u64 = 1_000_000;
 //! let profile = Profile::batch().with_delay(Delay::new(30 * MS, None));
 //! let mut scheduler = Scheduler::new(&cell, profile, Settings::new("default"))?;
-//! // The first task takes the preferred machine; the second skips the other one.
+//! // The first task takes the preferred machine. The second task skips the free room on the other machine.
 //! assert_eq!(scheduler.step(&cell, 0, &mut Unobserved)?.placed, 1);
 //! assert_eq!(scheduler.step(&cell, 29 * MS, &mut Unobserved)?.placed, 0);
 //! assert_eq!(scheduler.step(&cell, 30 * MS, &mut Unobserved)?.placed, 1);
@@ -175,7 +176,8 @@
 //!
 //! # Reservations
 //!
-//! Before a reservation starts, only tasks that end by then, or belong to its tenants, are placed.
+//! Before a reservation starts, its machines accept only tasks that end by then, and tasks of the reservation's
+//! tenants.
 //!
 //! ```
 //! use omega_cellstate::{Cell, SharedCell};
@@ -233,7 +235,7 @@
 //!
 //! # Optional resources
 //!
-//! The task on the large machine gets its optional resources, the other its request.
+//! The task on the large machine gets its optional resources. The other task gets only its request.
 //!
 //! ```
 //! use omega_cellstate::{Cell, SharedCell};
@@ -284,7 +286,7 @@
 //!
 //! # Cluster resources
 //!
-//! Three licences bound the number of running tasks; a fourth lets one more start.
+//! Three licences limit the number of running tasks to three. A fourth licence lets one more task start.
 //!
 //! ```
 //! use omega_cellstate::{Cell, SharedCell};
@@ -336,7 +338,7 @@
 //!
 //! let mut controller = PeakController::new(&cell, ControllerSettings::new())?;
 //! cell.apply(Command::Expire { now_ms: u64::from(DAY_MS / 3) })?;
-//! assert_eq!(controller.step(&cell)?.throttled, 2); // batch had 8 of 10 cores; 2 are within its 30 %
+//! assert_eq!(controller.step(&cell)?.throttled, 2); // from 8 of 10 cores to 2, within the 30 % of batch tasks
 //! cell.apply(Command::Expire { now_ms: u64::from(DAY_MS / 2) })?;
 //! assert_eq!(controller.step(&cell)?.grown, 2);
 //! # Ok::<(), Box<dyn std::error::Error>>(())
@@ -344,7 +346,7 @@
 //!
 //! # Demand profiles
 //!
-//! Two services in opposite phase share one machine.
+//! Two jobs with peaks at opposite times of day share one machine.
 //!
 //! ```
 //! use omega_cellstate::{Cell, SharedCell, View, CellHandle};

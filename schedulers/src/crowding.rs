@@ -2,7 +2,7 @@
 
 use omega_core::Reason;
 
-/// Whether a rejection depends on the machine. If so, the claim might be accepted elsewhere.
+/// Whether a rejection depends on the machine. If so, the cell might accept the claim on another machine.
 pub(crate) fn is_of_a_place(reason: Reason) -> bool {
     use Reason::{CellExhausted, GangIncomplete, QuotaExceeded};
     !matches!(reason, QuotaExceeded(_) | CellExhausted(_) | GangIncomplete)
@@ -16,8 +16,8 @@ pub(crate) struct Crowding {
     level: u32,
 }
 
-/// Number of claims between two checks of the conflict rate. The level rises if more than one claim in 20 conflicts. In
-/// a window, these are 50 conflicts, enough that chance alone does not change the level.
+/// Number of claims between two checks of the conflict rate. The level rises if more than one claim in 20 conflicts,
+/// that is, more than 50 claims of a window. Chance alone seldom causes so many conflicts.
 const CROWDING_WINDOW: usize = 1000;
 
 /// Maximum number of doublings: up to 64 times as many candidate machines.

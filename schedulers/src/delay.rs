@@ -7,10 +7,10 @@
 //! ```
 //!
 //! A machine with a task's data is usually busy only briefly, and running a task far from its data costs more than a
-//! short wait. So for a while a job does not use free room on other machines. The wait begins when a task could be
-//! placed, but on no preferred machine. While no machine has room, no wait begins. The
-//! frontend `yarn` has the same rule, counted in rounds instead of time. All tasks of a job share one wait, which keeps
-//! the job's total wait bounded. The scheduler wakes the job when the wait ends.
+//! short wait. So a job does not use free room on other machines for a while. The wait begins when a task could be
+//! placed only on machines that are not preferred. While no machine has room, no wait begins. The frontend `yarn` has
+//! the same rule, counted in rounds instead of time. All tasks of a job share one wait, which keeps the job's total
+//! wait bounded. The scheduler wakes the job when the wait ends.
 //!
 //! The filter reads the locality level that the scheduler stored with the group: see [`Reach`].
 
@@ -22,8 +22,8 @@ use omega_core::{JobId, Text};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// Bounded waits of jobs for preferred machines. Used as a filter, it accepts only preferred machines while a job
-/// waits.
+/// Bounded waits of jobs for preferred machines. As a filter, `Delay` accepts only the machines of the locality level
+/// that a waiting job accepts at that time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Delay {
     machine_wait: Nanos,
@@ -31,9 +31,9 @@ pub struct Delay {
 }
 
 impl Delay {
-    /// Creates a delay: tasks wait up to `machine_wait` for a preferred machine. If `rack` has a label and a time, a
-    /// second wait of this time follows. During the second wait, machines with the same value of the label as a
-    /// preferred machine are accepted, too.
+    /// Creates a delay: tasks wait up to `machine_wait` for a preferred machine. If `rack` is given, a second wait of
+    /// the time in `rack` follows. During the second wait, a task also accepts machines with the same value of the
+    /// label in `rack` as a preferred machine.
     #[must_use]
     pub fn new(machine_wait: Nanos, rack: Option<(Text, Nanos)>) -> Delay {
         Delay { machine_wait, rack }
@@ -153,7 +153,8 @@ pub struct WaitFigures {
     pub missed: u64,
     /// Jobs that skipped free room to wait for a preferred machine.
     pub waits: u64,
-    /// Total waiting time: from the first skipped room until all tasks of the job have a machine, or the job has ended.
+    /// Total waiting time. The wait of a job lasts from the first skipped room until all tasks of the job have a
+    /// machine, or the job has ended.
     pub waited: Nanos,
 }
 
@@ -191,7 +192,7 @@ impl Waits {
         gone.into_iter().for_each(|id| self.end(id, now));
     }
 
-    /// Returns the time since a job first skipped room; 0 if it never did.
+    /// Returns the time since a job first skipped room; 0 if the job has skipped none.
     pub(crate) fn waited(&self, id: JobId, now: Nanos) -> Nanos {
         let since = self.since.get(&id).copied().unwrap_or(now);
         now.saturating_sub(since)

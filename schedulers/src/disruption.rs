@@ -55,8 +55,8 @@ impl DisruptionBudget {
         u32::try_from(allowed).unwrap_or(u32::MAX)
     }
 
-    /// The budget's current state in a view that counts the budget's tasks. Tasks that the view's own claims evict
-    /// count as evicted. If the view has no counts, no eviction is allowed.
+    /// Returns the budget's current state. The view must count the budget's tasks. Tasks that the view's own claims
+    /// evict count as evicted. If the view has no counts, no eviction is allowed.
     #[must_use]
     pub fn now(&self, view: &View) -> Budget {
         let counts = view.task_counts(&self.set).unwrap_or_default();

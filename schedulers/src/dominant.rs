@@ -1,8 +1,8 @@
 //! Dominant resource fairness.
 //!
-//! The *dominant share* of a user is the largest of its shares of the resource kinds. The user with the lowest dominant
-//! share, divided by the user's weight, is served next (Ghodsi et al., NSDI 2011). So no user gains by requesting more
-//! than it needs, and none prefers another's allocation.
+//! The *dominant share* of a user is the largest of the user's shares of the resource kinds. The user whose dominant
+//! share, divided by the user's weight, is the lowest is served next (Ghodsi et al., NSDI 2011). So no user gains by
+//! requesting more than it needs, and no user prefers the allocation of another user.
 //!
 //! Shares are integers in units of 2^-40 of the cell, rounded down, so that results do not depend on the order of
 //! additions. In the largest cell, one unit of CPU is a thousandth of a core. Callers order users with equal shares,
@@ -25,8 +25,8 @@ impl Weight {
     /// Default weight.
     pub const ONE: Weight = Weight(1);
 
-    /// Largest weight. A ratio of a thousand to one is the widest that operators use. With a larger ratio, the units of
-    /// a share would be too coarse to order small tasks in a large cell.
+    /// Largest weight. Operators use no larger ratio than a thousand to one. With a larger ratio, the units of a share
+    /// would be too coarse to order small tasks in a large cell.
     pub const MAX: u32 = TENANT_WEIGHT_MAX;
 
     /// Creates a weight; `None` unless it is from 1 to [`Weight::MAX`].
@@ -58,8 +58,8 @@ impl Share {
     }
 }
 
-/// Sums of amounts, one for each resource kind. A sum that would exceed 64 bits stays at the maximum; no real cell
-/// reaches it.
+/// Sums of amounts, one for each resource kind. A sum that would exceed 64 bits stays at the maximum, which no real
+/// cell reaches.
 pub type Sums = Vec<u64>;
 
 /// Adds amounts to sums; subtracts them if `sign` is -1.

@@ -1,8 +1,8 @@
 //! Events of a cell after which a plugin may accept a task that it rejected.
 //!
 //! Each attempt to place a job costs a search. So a rejection names the events that could change it, and the job sleeps
-//! until one of them occurs. A superfluous event costs a search. A missing event leaves a job asleep although it would
-//! fit.
+//! until one of these events occurs. If the rejection names too many events, searches are wasted. If it names too few,
+//! a job sleeps although it would fit.
 
 use crate::reads::Reads;
 use std::fmt;
@@ -22,7 +22,7 @@ impl Events {
     pub const MACHINE_CHANGED: Events = Events(1 << 1);
     /// A machine was removed.
     pub const MACHINE_REMOVED: Events = Events(1 << 2);
-    /// Resources were freed: a machine grew, or a task left it.
+    /// Resources of a machine were freed: its capacity grew, or a task left it.
     pub const ROOM_FREED: Events = Events(1 << 3);
     /// Free resources of a machine changed and may have shrunk. Only plugins that reject machines with too much free
     /// room depend on this event.
@@ -41,7 +41,7 @@ impl Events {
     pub const RULES_CHANGED: Events = Events(1 << 10);
     /// Time passed: the job is retried after its backoff.
     pub const TIME: Events = Events(1 << 11);
-    /// An external event, which a plugin raises by [`Waiting::raise`](crate::Waiting::raise).
+    /// An event outside the cell, which a plugin raises by [`Waiting::raise`](crate::Waiting::raise).
     pub const TOLD: Events = Events(1 << 12);
     /// Volumes, claims or storage classes changed, or tasks that use volumes started or ended: see
     /// [`Volumes`](crate::Volumes).
@@ -50,7 +50,7 @@ impl Events {
     pub const EVICTIONS_REFILLED: Events = Events(1 << 14);
     /// A reservation was created or ended.
     pub const RESERVATIONS_CHANGED: Events = Events(1 << 15);
-    /// A cluster resource was freed: a task that claimed it left, or its capacity grew.
+    /// A cluster resource was freed: a task that had claimed some of it left, or its capacity grew.
     pub const CELL_FREED: Events = Events(1 << 16);
     /// A peak calendar was set, changed or removed, or a peak began or ended.
     pub const PEAKS_CHANGED: Events = Events(1 << 17);
@@ -73,7 +73,7 @@ impl Events {
     );
 
     /// Returns the events that may change the result of a plugin with these inputs. Does not include
-    /// [`Events::ROOM_TAKEN`]: a plugin that rejects machines with too much free room must add it.
+    /// [`Events::ROOM_TAKEN`]: a plugin that rejects machines with too much free room must add this event.
     #[must_use]
     pub fn of(reads: Reads) -> Events {
         let mut events = Events::MACHINE_ADDED;

@@ -2,11 +2,11 @@
 //!
 //! A search without a result has examined every machine. No other task of the class finds a machine until an event
 //! occurs that a rejecting filter depends on. Such events are recorded, and are examined when the next task of the
-//! class comes. If they concern only particular machines, only these machines are searched again.
+//! class comes. If the events concern only particular machines, only these machines are searched again.
 //!
-//! The cache is correct for filters that read only one machine, and that never accept a machine because it has less
-//! free room. The scheduler's own claims only take room, so they make no rejected machine feasible. When claims are
-//! undone, the cache is emptied, because its results were found with these claims on the view.
+//! The cache is correct if each filter reads only one machine at a time, and no filter accepts a machine because
+//! less room is free there. The scheduler's own claims only take room, so they make no rejected machine feasible.
+//! When claims are undone, the cache is emptied, because its results were found with these claims on the view.
 
 use crate::class::{Class, ClassRef};
 use crate::events::Events;
@@ -30,7 +30,7 @@ struct Failed {
     moment: u64,
     /// Events since the search.
     events: Events,
-    /// Rows of machines that changed since the search; more than `ROWS_MAX` count as all.
+    /// Rows of machines that changed since the search. More than `ROWS_MAX` rows count as all machines.
     rows: Vec<u32>,
 }
 

@@ -1,4 +1,5 @@
-//! Schedulers over any cell: plugins, search, batch placement, ready-made loops.
+//! Schedulers for any `CellHandle`: plugins, search, placement of many tasks at once, ready-made
+//! loops.
 //!
 //! ```text
 //!   Scheduler ── Queue ── jobs with pending tasks
@@ -8,7 +9,8 @@
 //!      └── View ◀── sync ── any CellHandle ◀── commit
 //! ```
 //!
-//! Your own scheduler takes twenty lines: a cell, a profile with your plugin, a loop.
+//! Your own scheduler takes twenty lines: a cell, a profile with your plugin, and calls of
+//! [`Scheduler::step`].
 //!
 //! ```
 //! use omega_cellstate::{Cell, SharedCell};

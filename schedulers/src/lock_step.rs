@@ -1,4 +1,4 @@
-//! Schedulers in lock step, on the thread of the caller, so that the same input gives the same result.
+//! Runs schedulers in lock step on the thread of the caller, so that equal input gives equal results.
 //!
 //! ```text
 //!   round:   refresh 0 ─ refresh 1 ─ refresh 2 ─ act 0 ─ act 1 ─ act 2
@@ -28,7 +28,7 @@ pub struct Round {
     pub conflicts: usize,
     /// Whether no scheduler had work.
     pub idle: bool,
-    /// If idle: the earliest time at which a scheduler has work even if no further event occurs.
+    /// If idle: the earliest time at which a scheduler has work, provided that no event occurs before.
     pub until: Option<Nanos>,
 }
 
@@ -44,7 +44,7 @@ impl Round {
 }
 
 impl<O: Observer> LockStep<O> {
-    /// Creates a lock step of schedulers, each with its observer. They commit in this order.
+    /// Creates a lock step of schedulers, each with its observer. The schedulers commit in the given order.
     pub fn new(schedulers: impl IntoIterator<Item = (Scheduler, O)>) -> LockStep<O> {
         let worker = |(scheduler, observer)| Worker { scheduler, observer, error: None };
         LockStep { workers: schedulers.into_iter().map(worker).collect() }
@@ -122,7 +122,7 @@ mod tests {
         assert_eq!((round.placed, round.conflicts, round.idle), (1, 1, false));
         let placed = |worker: &Worker<Unobserved>| worker.scheduler.queue().pending_tasks() == 0;
         assert_eq!(lock_step.workers().iter().map(placed).collect::<Vec<_>>(), [true, false]);
-        // The second scheduler now sees that there is no room, so it has nothing to do.
+        // The view of the second scheduler now shows that there is no room, so this scheduler has nothing to do.
         let rounds: Vec<Round> = (1..20).map(|i| lock_step.round(&cell, i * 1_000_000)).collect();
         assert!(rounds.iter().all(|round| round.placed == 0 && round.conflicts == 0), "{rounds:?}");
         assert!(rounds.last().unwrap().idle, "{rounds:?}");

@@ -1,13 +1,13 @@
-//! Placing tasks: one decision for all identical tasks of a group.
+//! Placement of tasks: one decision for all identical tasks of a group.
 //!
 //! Between the decisions for two identical tasks, only one machine changes: the machine that the first task took. So a
 //! group of `n` tasks takes one search and a heap of the best `n` machines: claim the best machine, score it again, and
 //! repeat. Each task gets the same machine as with a search of its own. Each claim changes only one machine, so `n`
 //! claims never need a machine outside of the best `n`.
 //!
-//! This requires that a claim changes the results of plugins for its own machine only. If a plugin reads tasks on other
-//! machines (spread, affinity to tasks), every task has its own search. Relative scores that compare machine attributes
-//! change only when a machine becomes full and leaves the comparison; then the heap is rebuilt.
+//! This method requires that a claim changes the results of plugins only for the claimed machine. If a plugin reads
+//! tasks on other machines (spread, affinity to tasks), every task has its own search. Relative scores that compare
+//! machine attributes change only when a machine becomes full and leaves the comparison; then the heap is rebuilt.
 //!
 //! Before the search, the number of tasks is limited to what the cluster resources and the tenant's quota allow.
 
@@ -53,8 +53,8 @@ pub struct Placer {
 }
 
 impl Placer {
-    /// Claims machines in the view for tasks of one group, as far as there is room. Returns the number of placed tasks;
-    /// these are the first ones of the list.
+    /// Claims machines in the view for tasks of one group, as far as there is room, in the order of the list. Returns
+    /// the number of placed tasks.
     pub fn place(
         &mut self,
         view: &mut View,

@@ -1,7 +1,8 @@
 //! Filters and scores: the traits of plugins that accept and rate machines.
 //!
-//! Plugins are *columnar*: they process a block of 64 machines at once. A filter clears bits of a word, and a score
-//! adds to a column of integers, so a full scan costs about a nanosecond per machine. [`MachineFilter`] and
+//! Plugins are *columnar*: they process a *block* of 64 machines at once. A *row* is the position of a machine in the
+//! view, a *lane* its position in its block, and a *word* has a bit for each lane. A filter clears bits of a word, and
+//! a score adds to a column of integers, so a full scan costs about a nanosecond per machine. [`MachineFilter`] and
 //! [`MachineScore`] are simpler forms for one machine at a time; [`PerMachine`] turns them into columnar plugins.
 
 pub use crate::reads::Reads;
@@ -114,19 +115,20 @@ pub trait Filter: Send + Sync {
 
     /// Whether recent events may help tasks that the filter rejected. Called at most once per backoff of a sleeping
     /// job. A wrong `true` costs a search; a wrong `false` leaves the job asleep until the next events. By default,
-    /// checks the changed machines.
+    /// applies the filter to the changed machines.
     fn may_help(&self, tasks: &Tasks<'_>, news: &News<'_>) -> bool {
         news.allows_some(self, tasks)
     }
 
-    /// Whether the filter applies to these tasks. Called once per decision; `false` saves the calls for every block.
+    /// Whether the filter applies to these tasks. Called once per decision. After `false`, [`Filter::filter`] is not
+    /// called.
     fn applies(&self, _tasks: &Tasks<'_>) -> bool {
         true
     }
 
     /// Whether the filter rejects all machines whenever it applies. A quota filter, for example, applies only to tasks
-    /// beyond the quota, and then rejects all machines. If true, pending tasks do not wait for other tasks to leave
-    /// machines. The default is false.
+    /// beyond the quota, and then rejects all machines. If true, a rejected job waits only for the events of this
+    /// filter, not for the events of other filters. The default is false.
     fn refuses_all(&self) -> bool {
         false
     }
@@ -140,8 +142,8 @@ pub trait Filter: Send + Sync {
         refused
     }
 
-    /// Reason why the filter rejects the machine in a row, as a clause; `None` if the filter's name says enough. Called
-    /// only for explanations.
+    /// Reason why the filter rejects the machine in a row, as a clause; `None` if the filter's name is explanation
+    /// enough. Called only for explanations.
     fn why(&self, _tasks: &Tasks<'_>, _row: usize) -> Option<String> {
         None
     }
@@ -215,15 +217,15 @@ impl<'a> MachineRef<'a> {
         Some(report.used.get(kind))
     }
 
-    /// The tasks that run on the machine, the most important first. Empty unless the scheduler's view keeps placements
-    /// ([`View::with_placements`]), as the view of a profile with preemption does.
+    /// The tasks that run on the machine, the most important first. Empty if the scheduler's view keeps no placements
+    /// ([`View::with_placements`]). If the profile has preemption, the view keeps them.
     #[must_use]
     pub fn tasks(&self) -> &'a [PlacedTask] {
         self.block.view().tasks_on(self.block.first_row() + self.lane)
     }
 }
 
-/// A filter about one machine at a time. Wrap it in [`PerMachine`].
+/// A filter in the per-machine form: it examines one machine at a time. [`PerMachine`] turns it into a [`Filter`].
 pub trait MachineFilter: Send + Sync {
     /// A short name in snake case.
     fn name(&self) -> &'static str;
@@ -238,7 +240,7 @@ pub trait MachineFilter: Send + Sync {
     }
 }
 
-/// A score about one machine at a time. Wrap it in [`PerMachine`].
+/// A score in the per-machine form: it examines one machine at a time. [`PerMachine`] turns it into a [`Score`].
 pub trait MachineScore: Send + Sync {
     /// A short name in snake case.
     fn name(&self) -> &'static str;

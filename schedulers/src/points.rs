@@ -8,13 +8,13 @@
 //!                                                          waits: Waiting
 //! ```
 //!
-//! The points have the meaning of kube-scheduler's: Admit is PreEnqueue, Order is QueueSort; Bind is the commit. A
-//! plugin implements the points that it needs. It may have state of its own, because only one scheduler calls it, on
-//! one thread. The result of a call may depend only on the arguments and this state, so that two runs with one seed are
-//! equal. A call must be quick, because the scheduler waits for it.
+//! The points correspond to those of kube-scheduler: Admit is PreEnqueue, and Order is QueueSort. The commit takes the
+//! place of Bind. A plugin implements the points that it needs. It may have state of its own, because only one
+//! scheduler calls it, on one thread. The result of a call may depend only on the arguments and this state, so that two
+//! runs with one seed are equal. A call must be quick, because the scheduler waits for it.
 //!
-//! From the decision to the result, a claim is subtracted from the scheduler's view, whatever the plugins return. Other
-//! schedulers see the claim only after the commit.
+//! From the decision to the result, a claim is subtracted from the free resources of the scheduler's view. Other
+//! schedulers receive the claim only after the commit.
 
 use crate::disruption::DisruptionBudget;
 use crate::events::Events;
@@ -44,7 +44,7 @@ pub struct Queued<'a> {
 /// A claim on the scheduler's view, for one task.
 #[derive(Clone, Copy, Debug)]
 pub struct Claimed<'a> {
-    /// The view, which includes the claim until it is accepted or rejected.
+    /// The view. It includes the claim until the claim is accepted or rejected.
     pub view: &'a View,
     /// Id of the task.
     pub task: TaskId,
@@ -63,9 +63,9 @@ pub struct Refused(pub Events);
 
 /// Decides whether a job may be queued (PreEnqueue).
 ///
-/// Called at each turn of the job, before all other plugins. A rejected job is *gated*: it costs nothing until one of
-/// the events that the rejection names. Then the plugin is called again. If there are several plugins, the first one
-/// that rejects decides.
+/// Called at each turn of the job, before all other plugins. A rejected job is *gated*: no plugin is called for the job
+/// until one of the events that the rejection names. Then this plugin is called again. If there are several plugins,
+/// the first one that rejects decides.
 pub trait Admit: Send + Sync {
     /// A short name in snake case.
     fn name(&self) -> &'static str;
@@ -80,8 +80,9 @@ pub trait Admit: Send + Sync {
 /// Decides which of two queued jobs has its turn first (QueueSort). A profile has at most one order; without one,
 /// higher precedence goes first.
 ///
-/// Called several times for each job that is added or removed. The result must be a total order that depends on the two
-/// jobs alone, because queued jobs are not sorted again. If two jobs are equal, the older goes first.
+/// Called several times for each job that is added to the queue or removed. The result must be a total order that
+/// depends on the two jobs alone, because queued jobs are not sorted again. If the result is `Equal`, the older job
+/// goes first.
 pub trait Order: Send + Sync {
     /// A short name in snake case.
     fn name(&self) -> &'static str;
@@ -97,7 +98,7 @@ pub trait Order: Send + Sync {
     }
 }
 
-/// Called for every claim, to reserve external resources with it: a volume, a licence, an address.
+/// Reserves external resources of a claim, such as a volume, a licence or an address.
 pub trait Reserve: Send + Sync {
     /// A short name in snake case.
     fn name(&self) -> &'static str;
@@ -106,23 +107,23 @@ pub trait Reserve: Send + Sync {
     /// clone of the handle to [raise](Waiting::raise) them.
     fn start(&mut self, _of: &Settings, _waiting: &Waiting) {}
 
-    /// Called after each sync; its changes are in [`View::delta`]. A plugin releases the reservations of tasks that
-    /// have ended. If the scheduler preempts, the changes include jobs of other schedulers. These schedulers may
-    /// receive the changes earlier.
+    /// Called after each sync. [`View::delta`] has the changes of the sync. A plugin releases the reservations of tasks
+    /// that have ended. If the scheduler preempts, the changes include jobs of other schedulers. Those schedulers may
+    /// receive the changes earlier than this one.
     fn heard(&mut self, _view: &View) {}
 
     /// Reserves external resources of a claimed task. Called once for each claim, before any permit
     /// plugin, in the order of the profile until one plugin rejects.
     ///
     /// # Errors
-    /// If a resource is not available. The claim is undone, and the job sleeps until one of the events.
+    /// If a resource is not available. The claim is undone, and the job sleeps until one of the returned events.
     fn reserve(&mut self, claimed: &Claimed<'_>) -> Result<(), Refused>;
 
     /// Releases the reservation of a claim that failed: a plugin rejected it, a permit timed out, the cell rejected it,
-    /// or its outcome can no longer be determined. In the last case the task may be running after all.
+    /// or its outcome can no longer be determined. If the outcome is unknown, the task may run in spite of this call.
     ///
     /// Called once for each failed claim, for all plugins in reverse order. This includes plugins that were not called
-    /// to reserve because an earlier one rejected, so the call must be harmless without a reservation.
+    /// to reserve because an earlier plugin rejected the claim, so the call must be harmless without a reservation.
     fn unreserve(&mut self, claimed: &Claimed<'_>);
 }
 
@@ -131,10 +132,10 @@ pub trait Reserve: Send + Sync {
 pub enum Permission {
     /// Continues with the claim.
     Allow,
-    /// Undoes the claim; the job waits for one of the events.
+    /// Undoes the claim; the job waits for one of these events.
     Refuse(Refused),
-    /// Keeps the claim on the view until this plugin allows it by [`Waiting::allow`]. The claim is committed only then,
-    /// and rejected if the plugin does not allow it in time.
+    /// Keeps the claim on the view until this plugin allows it by [`Waiting::allow`]. The claim is not committed
+    /// before. If the plugin does not allow it in time, the claim is rejected.
     Wait {
         /// Longest wait; at most [`PERMIT_WAIT_MAX`].
         at_most: Nanos,
@@ -146,8 +147,9 @@ pub enum Permission {
 /// Allows, rejects or delays a reserved claim.
 ///
 /// Called once for each claim, after all claims of the job's turn are reserved. Plugins are called until one rejects;
-/// if several let the task wait, each of them must allow it. A gang waits as a whole; if too few of its tasks are left,
-/// all are rejected. While a task waits, other schedulers may take the room; then the cell rejects the claim at commit.
+/// if several let the task wait, each of them must allow it. A gang waits as a whole; if rejections leave too few of
+/// its tasks, all its claims are rejected. While a task waits, other schedulers may take the room; then the cell
+/// rejects the claim at commit.
 pub trait Permit: Send + Sync {
     /// Name in snake case, under which the plugin later allows waiting tasks.
     fn name(&self) -> &'static str;
@@ -169,11 +171,11 @@ pub trait PreBind: Send + Sync {
     /// Prepares the machine for the task.
     ///
     /// # Errors
-    /// If the machine cannot be prepared. The claim is undone; the job waits for one of the events.
+    /// If the machine cannot be prepared. The claim is undone, and the job sleeps until one of the returned events.
     fn pre_bind(&mut self, claimed: &Claimed<'_>) -> Result<(), Refused>;
 }
 
-/// Called with committed claims.
+/// Receives committed claims.
 pub trait PostBind: Send + Sync {
     /// A short name in snake case.
     fn name(&self) -> &'static str;
@@ -211,8 +213,8 @@ pub struct MadeRoom {
 ///
 /// With such a plugin, the scheduler's view keeps placements (see [`View::with_placements`]) and receives every job.
 /// Called once for each task without a feasible machine, in the order of the profile until one plugin finds room. The
-/// view and the cell check the result like any claim. The claim and the evictions go into one transaction, after the
-/// later extension points.
+/// view and the cell check the result like any claim. After the remaining extension points, the claim and the evictions
+/// go into one transaction.
 pub trait PostFilter: Send + Sync {
     /// A short name in snake case.
     fn name(&self) -> &'static str;
@@ -242,6 +244,6 @@ pub trait PostFilter: Send + Sync {
     fn keep(&self, _view: &mut View) {}
 
     /// Adds the cell's disruption budgets to those in the plugin's own arguments. Called before the first
-    /// [`PostFilter::keep`]. By default, they are ignored.
+    /// [`PostFilter::keep`]. By default, the cell's budgets are ignored.
     fn protect(&mut self, _budgets: &[DisruptionBudget]) {}
 }

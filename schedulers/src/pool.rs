@@ -1,8 +1,8 @@
 //! A pool of schedulers on threads, which are woken when there may be work.
 //!
 //! Each worker runs its own scheduler, and workers share nothing but the cell. An idle worker sleeps on its channel.
-//! The owner of the pool can wake it early, and so can a cell that reports changes ([`CellHandle::watch`]). Closing the
-//! channels ends the pool.
+//! The owner of the pool can wake the worker early, and so can a cell that reports changes ([`CellHandle::watch`]).
+//! When the channels are closed, the workers end.
 //!
 //! If a decision panics, its job is set aside, and the scheduler continues with other jobs: [`Scheduler::recover`]. A
 //! panic elsewhere ends the worker, and [`Pool::running`] no longer counts it.
@@ -25,8 +25,8 @@ pub trait Clock: Send + Sync {
     fn now(&self) -> Nanos;
 }
 
-/// Longest sleep of an idle worker whose cell does not wake it. After the sleep, the worker must look for changes, and
-/// for jobs whose backoff has ended.
+/// Longest sleep of an idle worker whose cell does not wake it. After the sleep, the worker syncs, and retries jobs
+/// whose backoff has ended.
 const IDLE: Duration = Duration::from_millis(1);
 
 /// Longest sleep of an idle worker whose cell wakes it for changes. After the sleep, the worker checks whether the cell
@@ -48,7 +48,7 @@ pub struct Worker<O> {
     pub scheduler: Scheduler,
     /// Observer of the scheduler, with its measurements.
     pub observer: O,
-    /// Error that ended the worker early, if the cell stopped answering for good.
+    /// Error that ended the worker early, if there was one.
     pub error: Option<HandleError>,
 }
 
@@ -95,7 +95,8 @@ impl<'scope, O: Observer + Send + 'scope> Pool<'scope, O> {
         }
     }
 
-    /// Number of workers that have not ended. A worker ends early if the cell rejects it permanently.
+    /// Number of workers that have not ended. A worker ends early if the cell rejects its scheduler permanently, or if
+    /// the worker panics outside of a decision.
     #[must_use]
     pub fn running(&self) -> usize {
         self.workers.iter().filter(|worker| !worker.is_finished()).count()

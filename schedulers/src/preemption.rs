@@ -6,7 +6,7 @@
 //! ```
 //!
 //! Both steps are those of kube-scheduler's `DefaultPreemption`: the least harmful victims on each machine, then the
-//! best machine by six criteria. Putting back starts with tasks whose eviction would break a disruption budget.
+//! best machine by six criteria. The tasks whose eviction would break a disruption budget are put back first.
 //!
 //! If a task has no rules about other tasks, only amounts matter. Then victims are found from sums of amounts alone,
 //! and the view is not changed.
@@ -47,7 +47,7 @@ impl Budget {
     }
 }
 
-/// A task that is expected on a machine, because room was made for it there. (Kubernetes' nominated pod.)
+/// A task that is expected on a machine, because room was made there for this task. (Kubernetes' nominated pod.)
 #[derive(Clone, Copy, Debug)]
 pub struct Expected {
     /// The row of the machine.
@@ -69,7 +69,7 @@ pub struct Preemptor<'a> {
     pub group: GroupRef,
     /// Disruption budgets.
     pub budgets: &'a [Budget],
-    /// Tasks expected on machines. Those of the same or a higher precedence must fit in addition to this task.
+    /// Tasks expected on machines. Expected tasks of the same or a higher precedence must fit in addition to this task.
     pub expected: &'a [Expected],
 }
 
@@ -226,7 +226,7 @@ impl Preemptor<'_> {
         found
     }
 
-    /// Machines of a block that reject this group now, and that the rejecting filter might accept after evictions.
+    /// Machines of a block that a filter rejects now and might accept after evictions.
     fn worth_a_try(&self, view: &mut View, block: usize) -> u64 {
         let (_, mut curable) = self.sift(view, block, u64::MAX);
         for row in self.rows_of_expected(block) {
@@ -267,7 +267,7 @@ impl Preemptor<'_> {
         (word, curable)
     }
 
-    /// Whether an eviction affects this group only by the amounts that it frees.
+    /// Whether the amounts that an eviction frees are its only effect on this group.
     fn only_amounts_matter(&self, view: &View) -> bool {
         let need = view.need(self.group);
         // Every filter that reads amounts must check exactly the room that the cell checks, and nothing else.
@@ -349,9 +349,9 @@ impl Preemptor<'_> {
         Sums::Known(is_one.then_some(Candidate { row, victims, violations }))
     }
 
-    /// Chooses victims among tasks of lower precedence, so that as many of these tasks as possible stay. Before the
-    /// call, all of them must be removed from the view, and the task must fit then. After the call, all of them are on
-    /// the view again.
+    /// Chooses victims among the tasks in `lower`, so that as many of these as possible stay. Before the call, all
+    /// tasks in `lower` must have been removed from the view, and the task to place must fit. After the call, all of
+    /// them are on the view again.
     fn put_back(&self, view: &mut View, row: usize, lower: &[PlacedTask]) -> Candidate {
         let breaks = self.breaks_budget(view, lower.iter());
         let mut victims = Victims::new();
@@ -367,7 +367,8 @@ impl Preemptor<'_> {
             }
         }
         if victims.iter().any(|task| view.leaves_alone(row, *task)) {
-            // A remaining task may depend on a victim. To avoid this, all lower tasks become victims.
+            // A remaining task may need a victim by runtime affinity. To avoid this, all tasks in `lower` become
+            // victims.
             let stay = lower.iter().filter(|task| !victims.contains(task));
             stay.for_each(|task| view.lift(row, *task));
             victims = lower.into();
@@ -420,8 +421,8 @@ fn first_lower(tasks: &[PlacedTask], bound: Precedence) -> usize {
     tasks.partition_point(|task| task.precedence >= bound)
 }
 
-/// Whether the machine in a row would have the required amounts if all tasks of lower precedence left it. False if it
-/// has no such task. If false, no eviction helps there.
+/// Whether the machine in a row has tasks of lower precedence, and would have the required amounts if all of them left.
+/// If false, no eviction helps there.
 #[must_use]
 pub(crate) fn could_fit_without_lower(tasks: &Tasks<'_>, row: usize) -> bool {
     let Tasks { view, need, job, .. } = *tasks;
@@ -475,7 +476,7 @@ impl<const N: usize> Room<N> {
         !short.fold(false, |any, short| any | short)
     }
 
-    /// Subtracts an amount if the task still fits afterwards. Returns whether it did.
+    /// Subtracts amounts if the task still fits afterwards. Returns whether they were subtracted.
     fn take(&mut self, amounts: &[i64; N]) -> bool {
         let before = self.left;
         self.left.iter_mut().zip(amounts).for_each(|(left, amount)| *left -= amount);

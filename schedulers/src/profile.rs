@@ -31,7 +31,7 @@ pub struct Profile {
     relative: Vec<(Box<dyn RelativeScore>, i32)>,
     /// The plugins before and after the decision.
     pub(crate) chain: Chain,
-    /// Volumes that the volume plugins use. The plugins come from a profile file.
+    /// Volumes for the volume plugins that a profile file adds.
     #[cfg(feature = "profiles")]
     pub(crate) volumes: Volumes,
     /// Time for which jobs wait for machines that they prefer.
@@ -84,14 +84,15 @@ fn own_filters(judged: Judged) -> Vec<Box<dyn Filter>> {
 }
 
 impl Profile {
-    /// The cell's own filters, the cheapest first, and no score, so all feasible machines are equally good.
+    /// A profile with the cell's own filters, the cheapest first, and without scores, so all feasible machines are
+    /// equally good.
     #[must_use]
     pub fn first_fit() -> Profile {
         Profile::of_filters(Vec::new())
     }
 
-    /// A profile without scores: these filters in this order, then the cell's own filters for everything that these do
-    /// not check.
+    /// A profile without scores: these filters in this order, then the cell's own filters for the parts of the cell's
+    /// check that the given filters do not cover.
     #[must_use]
     pub fn of_filters(mut filters: Vec<Box<dyn Filter>>) -> Profile {
         let judged = filters.iter().map(|filter| filter.judges());
@@ -126,8 +127,8 @@ impl Profile {
             .with_score(AvoidMarked, 3)
     }
 
-    /// The profile for batch jobs. Scores prefer full machines, so that large tasks find room on others, and count all
-    /// preferences of the tasks.
+    /// The profile for batch jobs. Scores prefer full machines, so that large tasks find room on other machines, and
+    /// count all preferences of the tasks.
     #[must_use]
     pub fn batch() -> Profile {
         Profile::first_fit()
@@ -139,8 +140,8 @@ impl Profile {
     }
 
     /// The default profile of Kubernetes' scheduler for a cell with these resource kinds: the same filters in the same
-    /// order, the same scores with the same weights, and the same results. A task that finds no machine evicts others
-    /// of lower precedence, so a scheduler with this profile has a view that keeps placements.
+    /// order, the same scores with the same weights, and the same results. For a task that finds no machine, tasks of
+    /// lower precedence are evicted, so the view of a scheduler with this profile keeps placements.
     ///
     /// Amounts are those of Kubernetes if `cpu` is in thousandths, `memory` in bytes, and a kind `pods` counts tasks.
     /// The kinds `cpu (nominal)` and `memory (nominal)`, if present, are the nominal requests for scores.
@@ -199,8 +200,8 @@ impl Profile {
         self
     }
 
-    /// Returns `self` with this filter instead of the one with the same name, or after the others if there is none. The
-    /// cell's own filters remain for everything that the new filter does not check.
+    /// Returns `self` with this filter. It replaces the filter with the same name; if there is none, it is called after
+    /// the others. The cell's own filters remain for the parts of the cell's check that the new filter does not cover.
     #[must_use]
     pub fn with_filter_replaced(mut self, filter: impl Filter + 'static) -> Profile {
         match self.filters.iter().position(|known| known.name() == filter.name()) {
@@ -315,8 +316,8 @@ pub struct Active<'a> {
     meter: Option<&'a dyn Meter>,
 }
 
-/// The sets of a profile's filters and scores that apply to the tasks of a decision. A bit stands for the position in
-/// the profile. Scores of two decisions are comparable if these sets are equal.
+/// The sets of a profile's filters and scores that apply to the tasks of a decision. Each bit stands for a position in
+/// the profile. The scores of two decisions are comparable if both decisions have the same sets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Asked {
     filters: u128,

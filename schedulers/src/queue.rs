@@ -8,11 +8,10 @@
 //!                 └─ an event ────── sleeping ◀ cooling ◀ refused
 //! ```
 //!
-//! Jobs of higher precedence go first, then older ones, unless the profile has its own order. A job
-//! that found no machine, or that a plugin rejected, sleeps until an event that may change the
-//! rejection. Its backoff grows with each failure, so that an unschedulable job costs less and
-//! less. A job that an Admit plugin rejects sleeps in the same way: it is *gated*. After a long
-//! time every sleeping job is tried again without an event.
+//! Jobs of higher precedence go first, then older jobs. A profile may have another order. A job that found no machine,
+//! or that a plugin rejected, sleeps until an event that may change the rejection. Its backoff grows with each failure,
+//! so that an unschedulable job costs less and less. A job that an Admit plugin rejects sleeps in the same way: it is
+//! *gated*. After a long time every sleeping job is tried again without an event.
 //!
 //! Tasks may also be *held*: their claims on the view wait for a permit. A job whose pending tasks
 //! are all held has no turn.
@@ -40,7 +39,7 @@ pub use patience::Patience;
 /// Result of a job's turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// Tasks were placed. If tasks are left, the job's next turn is at once.
+    /// Tasks were placed. If the job still has pending tasks, its next turn follows at once.
     More,
     /// Claims were rejected.
     Conflict,
@@ -128,8 +127,8 @@ impl Queue {
         self.refused_ids().map(|id| (self.jobs[&id].waiting - self.jobs[&id].held) as usize).sum()
     }
 
-    /// Whether every rejected job was tried after the last event that may help it. If not, some job will be tried after
-    /// its backoff, even if nothing changes.
+    /// Whether every rejected job was tried after the last event that may help this job. If not, some job will be tried
+    /// after its backoff, even if nothing changes.
     #[must_use]
     pub fn is_settled(&self) -> bool {
         let tried = |id| match self.jobs[id].turn {
@@ -253,7 +252,8 @@ impl Queue {
         };
         let before = note.mark;
         if before.is_pending() && mark == TaskMark::Waiting {
-            // If the job was resized before it was known here, `add_job` assumed a wrong group for the task.
+            // If the job was resized before the queue received it, `add_job` may have assumed a wrong group for the
+            // task.
             if moved {
                 entry.list(task.index);
             }
@@ -272,8 +272,8 @@ impl Queue {
         may_hold && (before, mark) == (TaskMark::Placed, TaskMark::Waiting)
     }
 
-    /// Delays a gang that has lost its places after a timeout. The delay grows with each timeout. It is longer than the
-    /// delay of other jobs after a failure, so that other jobs find the freed room first.
+    /// Delays a gang that has lost its places after a timeout. The delay grows with each timeout, and is longer than
+    /// the backoff of any other job, so that other jobs find the freed room first.
     pub fn rest_if_released(&mut self, id: JobId, now: Nanos) {
         if self.placed_tasks(id) > 0 {
             return;
@@ -332,8 +332,8 @@ impl Queue {
         self.refused.get(&id).copied().unwrap_or_default().by
     }
 
-    /// Whether an event that was recorded after the `note` call with number `news` may help jobs with this rejection.
-    /// Always true if these jobs are to be retried after some time.
+    /// Whether jobs with this rejection are to be retried: an event that may help them was recorded after the `note`
+    /// call with number `news`, or the rejection ends with time.
     fn is_woken(&self, by: Refusers, news: u64) -> bool {
         let events = by.events();
         events.meets(Events::TIME) || self.heard.any_since(events, news)
@@ -398,8 +398,9 @@ impl Queue {
         let Some(pending) = entry.pending.get_mut(group) else { return };
         while tasks.len() < limit {
             let Some(index) = pending.pop() else { break };
-            // An entry is stale if another scheduler has placed the task since it was listed, or if it is in a wrong
-            // group. A placed task that became pending again is listed twice. Stale entries are skipped.
+            // An entry is stale if another scheduler has placed the task since the entry was added, or if the entry is
+            // in the list of a wrong group. A placed task that became pending again is listed twice. Stale entries are
+            // skipped.
             let note = &mut entry.tasks[index as usize];
             if note.mark == TaskMark::Waiting && usize::from(note.group) == group {
                 note.mark = TaskMark::Taken;
@@ -419,7 +420,7 @@ impl Queue {
         }
     }
 
-    /// Records that a task's claim waits for a permit, if the task is pending. Returns whether it was.
+    /// Records that a task's claim waits for a permit, if the task is pending. Returns whether the task was pending.
     pub fn hold(&mut self, task: TaskId) -> bool {
         let Some(entry) = self.jobs.get_mut(&task.job) else { return false };
         if !entry.mark_of(task).is_some_and(TaskMark::is_pending) {
@@ -449,14 +450,14 @@ impl Queue {
     pub fn refuse(&mut self, id: JobId, by: Refusers, now: Nanos) {
         let Some(entry) = self.jobs.get_mut(&id) else { return };
         if entry.turn == Turn::None || entry.turn.is_of_refused() {
-            // The events for which the job's other tasks wait wake the job too.
+            // The job also wakes on the events for which its other rejected tasks wait.
             let by = by.and(self.refusers(id));
             self.end(id, Verdict::Refused { by, news: self.heard.now() }, now);
         }
     }
 
-    /// Whether a gang would have enough running tasks if `more` further ones were placed. Enough is the gang's minimum,
-    /// or all tasks that have not ended if these are fewer.
+    /// Whether a gang would have enough running tasks if `more` further tasks were placed. The gang's minimum is
+    /// enough; if fewer tasks than this have not ended, all of these are enough.
     #[must_use]
     pub fn gang_suffices(&self, id: JobId, more: usize) -> bool {
         let Some(entry) = self.jobs.get(&id) else { return true };

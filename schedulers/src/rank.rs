@@ -1,7 +1,7 @@
 //! Adds relative scores to the machines that a search has found.
 //!
 //! If raw values depend on machine descriptions alone, they are computed once for all tasks of a group, because claims
-//! do not change them. Then the normalised scores change only when a machine becomes full and drops out.
+//! do not change them. Then the normalised scores change only when a machine becomes full and is removed.
 
 use crate::meter::Work;
 use crate::plugin::{Tasks, lanes};
@@ -58,8 +58,8 @@ impl Standings {
         &self.total
     }
 
-    /// Removes the machine at a position, and ranks the other machines, which are in `words`. All scores must depend
-    /// only on machine descriptions. Returns the former totals of the other machines.
+    /// Removes the machine at a position, and ranks the remaining machines, which are in `words`. All scores must
+    /// depend only on machine descriptions. Returns the former totals of the other machines.
     pub(crate) fn leave_out(
         &mut self,
         position: usize,

@@ -14,7 +14,7 @@ impl Reads {
     pub const AMOUNTS: Reads = Reads(2);
     /// Reported load of the machine.
     pub const LOAD: Reads = Reads(4);
-    /// Tasks on other machines. A claim on one machine changes the result for others.
+    /// Tasks on other machines. A claim on one machine may change the result for other machines.
     pub const OTHER_MACHINES: Reads = Reads(8);
     /// Descriptions of other machines. A changed description changes the result for other machines, but a claim does
     /// not.

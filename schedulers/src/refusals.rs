@@ -16,8 +16,8 @@ use smallvec::SmallVec;
 /// machine.
 pub type FirstRefusal = (usize, u64);
 
-/// The first rejecting filter of each machine of a block. A machine that no filter rejects is in none of the words. A
-/// row without a machine may be in any of them.
+/// The first rejecting filter of each machine of a block. A machine that no filter rejects is in no word. A row without
+/// a machine may be in any word.
 #[must_use]
 pub fn first_refusals(
     profile: &Profile,
@@ -120,7 +120,7 @@ impl Refusers {
         1u64.checked_shl(index as u32).is_some_and(|bit| self.filters & bit != 0)
     }
 
-    /// The first filter that rejects these tasks on all machines, if there is one.
+    /// The first filter that rejects these tasks on all machines ([`Filter::refuses_all`]), if there is one.
     fn of_the_cell(profile: &Profile, tasks: &Tasks<'_>) -> Option<Refusers> {
         let mut filters = profile.filters().enumerate();
         let (index, filter) = filters.find(|(_, f)| f.refuses_all() && f.applies(tasks))?;
@@ -223,7 +223,7 @@ impl Refusers {
     }
 }
 
-/// Changes of a sync, passed to plugins that decide whether they may help a job.
+/// Changes of a sync, passed to plugins that decide whether these changes may help a job.
 #[derive(Clone, Copy, Debug)]
 pub struct News<'a> {
     /// Events since the rejection.

@@ -1,7 +1,7 @@
 //! Relative scores: how good a machine is compared to the other feasible machines.
 //!
 //! A [`crate::Score`] rates one machine at a time. A score such as "has the most of the preferred labels" depends on
-//! the best feasible machine, so it has four methods:
+//! the best feasible machine. So a relative score is computed in four steps:
 //!
 //! ```text
 //!  applies:   the tasks                    ─▶  no effect, one score for all, or a ranking
@@ -17,7 +17,7 @@
 use crate::plugin::{Reads, Tasks};
 use omega_cellstate::{BLOCK, Block, View};
 
-/// Effect of a relative score on some tasks, known before any machine was examined.
+/// Effect of a relative score in a decision about some tasks, as far as it is known before any machine is examined.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stance {
     /// The score has no effect.
@@ -40,7 +40,7 @@ pub trait RelativeScore: Send + Sync {
     /// task has its own search.
     fn reads(&self) -> Reads;
 
-    /// Result known without examining machines.
+    /// Returns the effect of the score, as far as it is known without examining machines.
     fn applies(&self, _tasks: &Tasks<'_>) -> Stance {
         Stance::Ranks
     }

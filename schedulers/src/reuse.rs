@@ -2,8 +2,9 @@
 //!
 //! For each class of tasks the cache keeps the best machine of every block, with the block's change stamp. A search for
 //! one task compares stamps and searches only changed blocks. A claim changes only one block, so the next full scan of
-//! ten thousand machines costs a hundred and fifty comparisons. If a task gets one of the `n` best machines, these are
-//! in the `n` blocks with the best machines, so only these blocks are searched again.
+//! ten thousand machines costs a hundred and fifty comparisons. If the machine is to be chosen from the `n` best
+//! machines, the search examines again only the `n` blocks whose best machines have the highest scores, because the `n`
+//! best machines are in these blocks.
 //!
 //! The cache applies if the results of plugins depend on one machine only. Tasks with rules about other tasks, plugins
 //! that read other machines, and relative scores need a new search each time.
@@ -81,7 +82,7 @@ impl Reuse {
         let index = self.class_of((tasks.group, tasks.job.kind), job, (active.asked(), moment));
         let class = &mut self.classes[index];
         if class.blocks.is_empty() && view.blocks() > PARALLEL_BLOCKS {
-            // The first search of a class is left to the search with several threads, which is faster.
+            // In a large cell, the first search of a class is left to the search with several threads, which is faster.
             class.blocks.resize(view.blocks(), None);
             return None;
         }
@@ -130,8 +131,8 @@ impl Reuse {
     }
 }
 
-/// Returns `None` if plugins' results for these tasks depend on more than each machine alone. Otherwise returns whether
-/// the results also depend on the job.
+/// Returns `None` if the result of a plugin for one machine depends on other machines. Otherwise returns whether the
+/// results depend on the job.
 fn is_local(tasks: &Tasks<'_>, active: &Active<'_>) -> Option<bool> {
     let local = !tasks.need.has_rules()
         && active.relative().is_empty()

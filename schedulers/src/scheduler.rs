@@ -64,14 +64,14 @@ pub struct Step {
     pub conflicts: usize,
     /// Whether there was no work. If so, the caller waits for changes, or until `until`.
     pub idle: bool,
-    /// If idle: the earliest time at which there is work if nothing changes, on the caller's clock. `None` if no work
-    /// is waiting.
+    /// If idle: the earliest time, on the caller's clock, at which there is work even if nothing changes. `None` if no
+    /// job waits for a time.
     pub until: Option<Nanos>,
     /// Whether the open transaction is held back: see [`Settings::hold`].
     pub holds: bool,
 }
 
-/// A scheduler over a cell. See the head of the file.
+/// A scheduler of a cell. See the head of the file.
 #[derive(Debug)]
 pub struct Scheduler {
     view: View,
@@ -96,7 +96,7 @@ impl Scheduler {
     /// Registers a scheduler with a cell.
     ///
     /// # Errors
-    /// If the cell cannot be reached or refuses the name.
+    /// If the cell cannot be reached or rejects the name.
     pub fn new(
         cell: &(impl CellHandle + ?Sized),
         mut profile: Profile,
@@ -257,11 +257,11 @@ impl Scheduler {
         self.profile.chain.admit.iter_mut().try_for_each(|plugin| plugin.admit(queued, view))
     }
 
-    /// Ends the turn of a job without claims in the transaction. A job that lacked room is recorded, because it may
-    /// find room if the cell rejects claims.
+    /// Ends the turn of a job without claims in the transaction. A job that lacked room is recorded, because the job
+    /// may find room if the cell rejects claims of other jobs.
     fn missed_out(&mut self, decided: &Decided, now: Nanos) {
         let verdict = match decided.verdict() {
-            // Nothing was tried, so it is unknown which events may help, and the job waits for any event.
+            // No task was tried, so it is unknown which events may help, and the job waits for any event.
             Verdict::More if decided.held == 0 => {
                 Verdict::Refused { by: Refusers::waiting_for(Events::ALL), news: decided.news }
             }
@@ -330,7 +330,7 @@ impl Scheduler {
         loop {
             placed += self.place_in_room(group, &tasks[placed..]);
             let Some(task) = tasks.get(placed) else { return placed };
-            // The plugins' evictions need space in the transaction, too.
+            // Evictions by plugins also need space in the transaction.
             if self.profile.chain.post_filter.is_empty()
                 || !self.make_room(*task, job, group, tasks.len() - placed)
             {
@@ -384,8 +384,8 @@ impl Scheduler {
     }
 
     /// Returns the plugins that reject a job's tasks without a machine. At the job's first failure, these are all
-    /// plugins that might reject the tasks; after further failures, a second search for the exact plugins is worth its
-    /// cost.
+    /// plugins that might reject the tasks. After further failures, a second search finds the exact plugins, because it
+    /// then is worth its cost.
     fn refusers(&mut self, Queued { id, job }: Queued<'_>, group: GroupRef) -> Refusers {
         // In a gang of several groups, a different choice for one group may help another group.
         let entangled = job.is_placed_at_once() && job.groups.len() > 1;
@@ -411,8 +411,8 @@ impl Scheduler {
                 None => self.queue.placed(claim.task),
                 // The task was placed or has ended meanwhile. The next sync brings its state.
                 Some(Reason::TaskPlaced | Reason::TaskEnded | Reason::UnknownTask) => {}
-                // A claim of another job is at fault. If this job got a backoff too, it would be tried again together
-                // with that job.
+                // A claim of another job caused the conflict. If this job got a backoff as well, both jobs would be
+                // tried again together, and conflict again.
                 Some(Reason::OthersConflict) => {}
                 Some(reason) => {
                     crowded += usize::from(is_of_a_place(reason));
@@ -427,8 +427,8 @@ impl Scheduler {
             let back = back.filter(|(index, _)| commit.conflict_of_claim(*index).is_some());
             self.queue.put_back(back.map(|(_, task)| task));
         }
-        // Evictions may free more room than was needed. A sync does not report that room, because the victims
-        // were already off the view.
+        // Evictions may free more room than was needed. A sync causes no event for that room, because the victims were
+        // already removed from the view.
         let unheard = conflicts > 0 && (self.turns.is_resumed() || self.course.is_late());
         if unheard || !txn.evictions.is_empty() || !txn.resizes.is_empty() {
             self.hear_of_own(txn.claims.iter().map(|claim| claim.machine.slot), now);
@@ -461,8 +461,8 @@ impl Scheduler {
                 () => part.verdict(),
             };
             if !self.queue.end(part.job, verdict, now) {
-                // Compiled data of a job without pending tasks only uses memory. If one of its tasks loses its machine,
-                // the job is compiled again.
+                // Compiled data of a job without pending tasks only uses memory. If a task of the job loses its
+                // machine, the job is compiled again.
                 self.view.forget_job(part.job);
                 self.waits.end(part.job, now);
             }

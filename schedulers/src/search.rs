@@ -1,9 +1,9 @@
 //! Search for feasible machines, in part of the cell or in all of it.
 //!
 //! A search walks the view's blocks from a starting point and collects feasible machines with their scores. To find the
-//! best machine, it collects all of them; to find a good machine fast, it collects a few. If schedulers examine the
-//! same machines in the same order, their claims conflict. So each scheduler starts at a random position in its own
-//! *home shard*. Random starts come from Omega and Borg, and shards come from ParSync (ATC'21).
+//! best machine, it collects all feasible machines; to find a good machine fast, it collects a few. If schedulers
+//! examine the same machines in the same order, their claims conflict. So each scheduler starts at a random position in
+//! its own *home shard*. Random starts come from Omega and Borg, and shards come from ParSync (ATC'21).
 //!
 //! Blocks without enough room are skipped by their bounds in the view, 64 blocks at a time. A scan without a result
 //! tightens the bounds, so a task that fits on hardly any machine costs about a microsecond in a cell of a hundred
@@ -34,7 +34,7 @@ pub enum Search {
     /// `Full` in small cells and `Indexed` in large ones.
     Adaptive,
     /// Like `Indexed`, until this percentage of all machines, and at least 100 machines, are found feasible. If the
-    /// percentage is 0, the size of the cell determines it. The search stops at the end of a block. (Kubernetes'
+    /// value is 0, the size of the cell determines the percentage. The search stops at the end of a block. (Kubernetes'
     /// `percentageOfNodesToScore`.)
     Percentage(u8),
 }
@@ -74,7 +74,8 @@ impl Home {
     }
 }
 
-/// A feasible machine with its score. Candidates are ordered by score; among equals, the one found first is greater.
+/// A feasible machine with its score. Candidates are ordered by score; of two candidates with equal scores, the one
+/// found first is greater.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Candidate {
     /// Score of the machine.
@@ -92,7 +93,8 @@ pub struct Candidates {
     pub found: Vec<Candidate>,
     /// Number of feasible machines found. If only the best are kept, this is more than the number of candidates.
     met: usize,
-    /// If only the best are kept: the worst of a full set of them. A candidate below it is not among the best.
+    /// Worst kept candidate, if only the best candidates are kept and their number has been reached. A candidate below
+    /// it is not among the best.
     floor: Option<Candidate>,
     /// Blocks without a feasible machine, although the view's bounds allowed one.
     misled: Vec<u32>,
@@ -142,7 +144,7 @@ impl Candidates {
         self.standings.total().len() == self.found.len() && !self.found.is_empty()
     }
 
-    /// Position of a candidate among those found.
+    /// Position of a candidate in `found`.
     fn position(&self, of: &Candidate) -> usize {
         let by_nearness = |other: &Candidate| of.nearness.cmp(&other.nearness);
         self.found.binary_search_by(by_nearness).expect("a candidate was found")
@@ -178,7 +180,7 @@ impl Candidates {
     }
 }
 
-/// Drops all candidates except the `count` best. If there were more, the worst of these becomes the last.
+/// Drops all candidates except the `count` best. If any is dropped, the worst remaining candidate becomes the last one.
 pub(crate) fn keep_best(candidates: &mut Vec<Candidate>, count: usize) {
     if candidates.len() > count {
         candidates.select_nth_unstable_by(count - 1, |a, b| b.cmp(a));

@@ -16,7 +16,8 @@
 //! or below it.
 //!
 //! So the next job is found by following the first node of each level. A claim moves only its tenant's node and the
-//! ancestors of this node. The cost of both is independent of the number of tenants with pending jobs.
+//! ancestors of this node. The number of nodes in both operations does not depend on the number of tenants with
+//! pending jobs.
 
 use crate::dominant::{Share, Sums, Totals, Weight};
 use crate::points::Order;
@@ -49,7 +50,7 @@ pub(crate) struct Shares {
     free: Sums,
     /// Value of the view's machine-change counter when the totals were computed.
     counted: Option<u64>,
-    /// Whether the cell reported any tenant.
+    /// Whether the cell has reported any tenant.
     told: bool,
     /// Tenants with claims since the cell last reported their usage.
     claimed: Vec<NodeId>,
@@ -205,8 +206,7 @@ impl Shares {
                 self.stand(node, TOP, 1);
             }
         }
-        // First all nodes with a new parent move to the top, so that there is never a cycle of two nodes below each
-        // other.
+        // First all nodes with a new parent move to the top, so that the tree never has a cycle.
         for tenant in tenants {
             let node = self.node(&tenant.terms.name);
             let parent = self.parent_of(&tenant.terms.tenant_config);
@@ -369,7 +369,7 @@ impl Shares {
         (*parent, (*share, name.clone(), node))
     }
 
-    /// Marks a node, in all of its ancestors, as one with pending jobs.
+    /// Adds a node with pending jobs to `waiting` of its parent, and likewise for each ancestor.
     fn join(&mut self, mut node: NodeId) {
         while node != TOP {
             let (parent, entry) = self.entry(node);
@@ -382,7 +382,8 @@ impl Shares {
         }
     }
 
-    /// Marks a node, in all of its ancestors, as one without pending jobs.
+    /// Removes a node without pending jobs from `waiting` of its parent, and likewise for each ancestor that has no
+    /// further pending jobs.
     fn leave(&mut self, mut node: NodeId) {
         while node != TOP {
             let (parent, entry) = self.entry(node);

@@ -1,8 +1,8 @@
 //! Active queue: the jobs that may be tried now, in the order of their turns.
 //!
 //! By default, jobs of higher precedence go first, then older jobs. Jobs are mostly added at the end and removed from
-//! the front. So each precedence has a list, in which both are cheap; a job that returns late is inserted in between.
-//! The order of a plugin needs a tree.
+//! the front. So each precedence has a list, in which both operations are cheap; a job that becomes active again is
+//! inserted at its place by age. For the order of a plugin, a tree is used.
 
 use crate::points::{Order, Queued};
 use crate::shares::Shares;
@@ -77,7 +77,7 @@ impl Turns {
         }
     }
 
-    /// Removes a job, if it is in the queue. `job` must be the description with which the job was added.
+    /// Removes a job if the queue has it. `job` must be the description with which the job was added.
     #[inline]
     pub(crate) fn remove(&mut self, job: &Arc<Job>, id: JobId) {
         match self {

@@ -57,7 +57,7 @@ struct Shared {
 /// A handle to the tasks of one scheduler that wait for a permit. Clones refer to the same tasks.
 #[derive(Clone, Debug, Default)]
 pub struct Waiting {
-    /// The waiting tasks. No other lock is taken under this one.
+    /// The waiting tasks. No other lock is taken while this lock is held.
     shared: Arc<Mutex<Shared>>,
 }
 
@@ -130,7 +130,8 @@ impl Waiting {
         std::mem::take(&mut shared.answered)
     }
 
-    /// Makes the next [`Waiting::any_answer`] return true, because some decisions have not been handled.
+    /// Makes the next [`Waiting::any_answer`] return true, because some allowed or rejected tasks have not been
+    /// handled.
     pub(crate) fn look_again(&self) {
         self.shared().answered = true;
     }

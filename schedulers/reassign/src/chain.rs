@@ -1,5 +1,5 @@
 //! Chains: moves of several tasks together. A chain is needed if the first task finds no room on its new machine, or if
-//! dependencies bind it to other tasks of its neighbourhood.
+//! its job's dependencies require other tasks to move with it.
 
 use crate::walk::Walk;
 
@@ -94,8 +94,9 @@ impl Walk<'_> {
         Some(enough.next().unwrap_or(first))
     }
 
-    /// Moves the tasks whose dependencies a move would break: dependents of the job in the old neighbourhood, and tasks
-    /// of jobs on which the job depends. Returns false if this is not possible.
+    /// After a move of `task`, moves further tasks so that dependencies hold again: tasks of jobs on which the task's
+    /// job depends, and tasks of jobs that depend on it in the old neighbourhood. Returns false if this is not
+    /// possible.
     fn bring_partners(&mut self, task: usize, from: usize, to: usize) -> bool {
         let problem = self.state.problem;
         let job = problem.job[task] as usize;

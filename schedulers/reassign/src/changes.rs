@@ -211,7 +211,7 @@ impl State<'_> {
     }
 }
 
-/// Whether none of the free amounts of the lane's four kinds is negative.
+/// Whether all four free amounts of a lane are 0 or more.
 #[inline]
 fn is_room(free: Lane) -> bool {
     let lesser = |a: f64, b: f64| if a < b { a } else { b };

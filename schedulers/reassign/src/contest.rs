@@ -54,7 +54,8 @@ pub enum ReadError {
     },
 }
 
-/// Greatest number in a model. The contest's numbers have 32 bits, so that sums of products of them fit into 64 bits.
+/// Greatest number in a model. The contest's numbers have 32 bits, so sums of products of two such numbers fit into
+/// 64 bits.
 const VALUE_MAX: i64 = u32::MAX as i64;
 
 /// Greatest count of machines, jobs, tasks, kinds or objectives.

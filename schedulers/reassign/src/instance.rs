@@ -6,7 +6,7 @@
 /// Resource kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Kind {
-    /// Whether a task that moves occupies this kind on one machine or on both.
+    /// Whether a moving task occupies this kind only on the new machine, or also on the old one.
     pub use_while_moving: Transience,
     /// Cost of each unit of use above the safety level.
     pub load_weight: i64,

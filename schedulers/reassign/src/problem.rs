@@ -1,7 +1,7 @@
 //! Problem: an instance as columns, with everything that stays fixed during a search.
 //!
-//! Amounts of a machine or a task are rows of [`Lane`]s, four kinds each. A row is padded with zeros, which always fit
-//! and cost nothing, so the loops over kinds have no remainder and no bounds checks.
+//! Amounts of a machine or a task are rows of [`Lane`]s, four kinds each. A row is padded with kinds of amount zero,
+//! which always fit and cost nothing, so loops over kinds have no remainder and no bounds checks.
 //!
 //! Amounts and costs are whole numbers below 2^53, stored as floating point. So sums and products are exact in any
 //! order, and a processor can compute several of them at once.

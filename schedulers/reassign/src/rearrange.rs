@@ -1,5 +1,5 @@
-//! Rearrangement: a large task moves to a machine, and tasks there move to the machines where they cost least. This
-//! ends when there is room and no further departure reduces the cost.
+//! Rearrangement: a large task moves to a machine, and tasks there move to the machines where they cost least. Tasks
+//! leave until there is room for the large task and no further departure reduces the cost.
 //!
 //! Chains of a few random moves cannot bring a task to a machine that the task would fill, because all other tasks must
 //! leave this machine at once.

@@ -106,7 +106,7 @@ impl State<'_> {
     }
 
     /// Whether all rules except capacity allow a displacement. `task` moves to the machine of `other`, and `other`
-    /// moves to the machine `to`, which may be the one that `task` leaves.
+    /// moves to the machine `to`, which may be the old machine of `task`.
     #[inline]
     pub(crate) fn may_displace(&self, task: usize, other: usize, to: usize) -> bool {
         let problem = self.problem;

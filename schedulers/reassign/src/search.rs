@@ -124,7 +124,7 @@ fn run(walk: &mut Walk<'_>, cooling: Cooling, budget: Budget, part: Part, watch:
         }
         let spent = match budget {
             Budget::Watched => watch.spent(),
-            // If the time runs out faster than the steps, the walk cools with the time.
+            // If a larger part of the time than of the steps is spent, the temperature follows the time.
             Budget::Steps(most) => watch.spent().max(steps as f64 / most.max(1) as f64),
         };
         if spent >= 1.0 { 1.0 } else { (spent - part.begin) / (part.end - part.begin) }

@@ -11,7 +11,7 @@ use crate::problem::{LANE, Lane, Problem, ProblemError};
 pub struct Costs {
     /// Cost of use above safety levels.
     pub load: i64,
-    /// Cost of imbalance: too little of one kind is free for the free amount of another.
+    /// Cost of imbalance: the free amount of one kind is too small in proportion to that of another kind.
     pub balance: i64,
     /// Cost of moves that depends on the task: the move costs of the moved tasks.
     pub task_moves: i64,

@@ -6,7 +6,7 @@
 /// Value of `row` for a job without a row.
 const NONE: u32 = u32::MAX;
 
-/// The row of each job in a table, if it has one.
+/// The row of each job in a table. Jobs that no rule of the table concerns have no row.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Rows {
     row: Vec<u32>,
@@ -15,7 +15,7 @@ pub(crate) struct Rows {
 }
 
 impl Rows {
-    /// Gives a row to each job that needs one.
+    /// Numbers the rows of the jobs for which `needs` is true.
     pub(crate) fn new(needs: impl Iterator<Item = bool>, columns: usize) -> Rows {
         let mut count = 0;
         let number = |is_needed: bool| {

@@ -13,9 +13,9 @@
 //! these have room for all of the job's pending tasks (for a gang, for its minimum). The time is computed from the
 //! runtime estimates of jobs.
 //!
-//! A job decided later may use a plan's machines only if the job is expected to end before the plan begins, or if there
-//! is room for both. So nothing that this scheduler places delays a plan, and small jobs cannot keep a gang waiting for
-//! ever.
+//! A job decided later may use a plan's machines only if the job is expected to end before the plan begins, or if the
+//! machines have room for the job and the plan at once. So nothing that this scheduler places delays a plan, and small
+//! jobs cannot keep a gang waiting for ever.
 //!
 //! A depth of 1 is EASY backfilling; a depth of at least the length of the queue is conservative backfilling. Plans are
 //! private to a scheduler, and other schedulers may place tasks on planned machines. A reservation in the cell binds
@@ -45,14 +45,14 @@ use std::fmt;
 use std::sync::Arc;
 use timeline::{Hold, Part, Timeline, is_too_much};
 
-/// Default of the shortest time between two searches for a job's plan.
+/// Default interval: the shortest time between two searches for a job's plan.
 const INTERVAL_MS: u64 = 10_000;
 
 /// Name of the plugin in profiles.
 const NAME: &str = "backfill";
 
-/// Plans for the first pending jobs. Used as a filter, it accepts only machines that a job may use without delaying the
-/// plans of other jobs. See the head of the file.
+/// Plans for the first pending jobs that lack room. As a filter, `Backfill` accepts only machines that a job may use
+/// without delaying the plans of other jobs. See the head of the file.
 ///
 /// Clones share their plans, so each scheduler needs its own instance.
 #[derive(Clone)]
@@ -86,7 +86,7 @@ impl Backfill {
 
     /// Returns `self` with another interval: the shortest time between two searches for a job's plan, in milliseconds
     /// of the cell's time. A search examines the whole cell. (Slurm's `bf_interval`.) The default of 10 seconds is also
-    /// the interval at which a served cell's time advances.
+    /// the interval at which a server advances the time of its cell.
     #[must_use]
     pub fn with_interval_ms(mut self, interval_ms: u64) -> Backfill {
         self.interval_ms = interval_ms;
@@ -94,8 +94,8 @@ impl Backfill {
     }
 
     /// Returns `self` with a window: the longest time from now until a plan begins, in milliseconds of the cell's time.
-    /// This bounds a search. (Slurm's `bf_window`.) By default, a plan may begin as late as the last expected end of a
-    /// task.
+    /// The window bounds each search. (Slurm's `bf_window`.) By default, a plan may begin as late as the last expected
+    /// end of a task.
     #[must_use]
     pub fn with_window_ms(mut self, window_ms: u64) -> Backfill {
         self.window_ms = window_ms;
@@ -107,7 +107,7 @@ impl Backfill {
         self.depth
     }
 
-    /// Starts without plans, for a queue in this order.
+    /// Drops all plans, and sets the order of the queue in which later plans are made.
     pub(crate) fn begin(&self, order: Option<Arc<dyn Order>>) {
         *self.plans.write() = Plans::new(order, (self.interval_ms, self.window_ms));
     }
@@ -163,7 +163,7 @@ impl Filter for Backfill {
     }
 }
 
-/// Whether a task that starts now on a row leaves enough room there for the plans.
+/// Whether a task that starts now on the machine in a row leaves enough room there for the plans in `holds`.
 fn leaves_room(tasks: &Tasks<'_>, (row, part): (usize, &Part), holds: &[&Hold]) -> bool {
     let now_ms = tasks.view.now_ms();
     let end_ms = tasks.job.runtime_estimate_ms.map_or(u64::MAX, |run| now_ms.saturating_add(run));

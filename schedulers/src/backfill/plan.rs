@@ -1,10 +1,10 @@
 //! A plan: the earliest time at which a job's pending tasks find room, and the machines for them.
 //!
 //! The search goes forward in time: it counts the tasks that fit on each machine now, and again at each expected
-//! departure, until enough fit. A machine counts only if it accepts the tasks, or would accept them if it had more
-//! room. Rules about other tasks are checked as of now.
+//! departure, until enough tasks fit. A machine counts only if it accepts the tasks, or would accept them if it had
+//! more room. Rules about other tasks are checked against the tasks that run now.
 //!
-//! Several machines may have room at the time that is found. The plan takes the machines that get their room last.
+//! More machines than needed may have room at that time. The plan takes the machines that get their room last.
 //! Machines with earlier room are left to jobs that end before the plan begins.
 
 use super::NAME;
@@ -298,8 +298,9 @@ impl<'a> Search<'a> {
     /// Returns the next time at which the number of tasks that can begin on a machine may change; `None` if there is
     /// none.
     ///
-    /// Room changes when a task leaves, or a plan begins or ends. On a machine with plans, it may also change earlier,
-    /// by the job's expected run time: a task that begins from then on still runs at one of these times.
+    /// Room changes when a task leaves, or when a plan begins or ends. On a machine with plans, each of these changes
+    /// also counts one expected run time of the job earlier, because a task that begins after that point still runs
+    /// when the room changes.
     fn next_change(&self, place: &Place, after_ms: u64, parts: &[Part]) -> Option<u64> {
         let times = place.timeline.as_ref()?.times();
         if !self.holds.contains_key(&place.row) {

@@ -1,4 +1,4 @@
-//! The pending jobs without room, in queue order, and the plans of the first of them.
+//! The pending jobs without room, in queue order, and the plans of the first few.
 //!
 //! Invariant: no two plans need the same room, provided that tasks end as their jobs estimate.
 
@@ -61,7 +61,7 @@ struct Planned {
     /// `None` if all tasks are in a transaction, or if no start time can be computed.
     plan: Option<Plan>,
     lack: Lack,
-    /// Cell time of the last search for this plan, or for an earlier start of it.
+    /// Cell time of the last search for this plan, or for an earlier start of the plan.
     looked_ms: u64,
     /// Change stamps of the blocks with the plan's machines, as of the last check.
     stamps: Vec<u64>,
@@ -91,9 +91,9 @@ pub(crate) struct Plans {
     jobs: BTreeMap<JobId, Lacking>,
     /// The first waiting jobs, in order, with their plans.
     planned: Vec<Planned>,
-    /// Whether tasks of a job that precedes a planned one were placed, maybe on the planned machines.
+    /// Whether tasks of a job that precedes a planned job in the queue were placed, maybe on the planned machines.
     passed: bool,
-    /// The job being decided, and the number of plans before it in the order.
+    /// The job being decided, and the number of plans of jobs before it in the order.
     turn: Option<(JobId, usize)>,
     /// Slots of plans by the row of their machine. An entry is a pair: the position of the plan, and the position of
     /// the slot in the plan.
@@ -101,12 +101,12 @@ pub(crate) struct Plans {
     pub(crate) figures: BackfillFigures,
 }
 
-/// The plans that restrict a job.
+/// A set of plans that restrict a job.
 #[derive(Clone, Copy, Debug)]
 enum Bound {
     /// The plans of all other jobs.
     AllBut(JobId),
-    /// The plans of this many first jobs.
+    /// The plans of the first jobs, as many as this number.
     First(usize),
 }
 
@@ -192,8 +192,8 @@ impl Plans {
         self.jobs.insert(id, Lacking { job: job.clone(), promised_ms: None, tried });
     }
 
-    /// Removes a job that no longer lacks room, or has ended. `placed_ms` is the time at which the job had all its
-    /// machines, if it got them.
+    /// Removes a job that no longer lacks room, or has ended. `placed_ms` is the time at which the job got the last of
+    /// its machines; `None` if it did not get all of them.
     pub(crate) fn leaves(&mut self, id: JobId, placed_ms: Option<u64>) {
         let Some(known) = self.jobs.remove(&id) else { return };
         if let Some(place) = self.place(id, &known.job) {
@@ -241,7 +241,7 @@ impl Plans {
         (0..self.planned.len()).any(is_bound)
     }
 
-    /// Resources kept on the machine in a row, each with the position of its plan.
+    /// Resources that the plans which restrict a job keep on the machine in a row, each with the position of its plan.
     fn kept_on(&self, id: JobId, row: usize) -> impl Iterator<Item = (usize, &Hold)> + Clone {
         let bound = self.bound(id);
         let here = self.by_row.get(&row).into_iter().flatten();

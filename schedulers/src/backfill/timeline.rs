@@ -39,8 +39,8 @@ pub(super) struct Hold {
 /// First extension of the estimate of a task that runs longer than estimated.
 const OVERRUN_MS: u64 = 10_000;
 
-/// Expected end of a task. A task past its estimate gets ten more seconds. Each time it passes the new estimate, the
-/// extension doubles.
+/// Expected end of a task. If a task runs longer than estimated, the estimate is extended by ten seconds. Each time
+/// the task passes the new estimate, the extension doubles.
 pub(super) fn expected_ms(at_ms: u64, now_ms: u64) -> u64 {
     let mut more = OVERRUN_MS;
     let mut expected = at_ms;

@@ -9,8 +9,7 @@ use omega_cellstate::{BLOCK, GroupRef, View};
 use omega_core::MachineId;
 use std::cmp::Reverse;
 
-/// Maximum number of different misses in a diagnosis. This number is enough to show which obstacles they have in
-/// common.
+/// Maximum number of different misses in a diagnosis. So many are enough to show which obstacles occur most.
 const MISSES_MAX: usize = 5;
 
 /// Infeasible machines that have the same obstacles.
@@ -34,8 +33,9 @@ pub struct Diagnosis {
     /// For each filter of the profile that applies to the task: its name, and the number of machines that it rejects. A
     /// machine is counted for the first filter that rejects it.
     pub removed: Vec<(&'static str, usize)>,
-    /// The infeasible machines with the fewest obstacles other than room. Of two machines with equally many, the one
-    /// with the smaller shortage comes first. A shortage is the largest missing share of a requested amount.
+    /// The infeasible machines with the fewest obstacles other than lack of room, in this order. Among machines with
+    /// equally many obstacles, the machine with the smallest shortage comes first. A shortage is the largest missing
+    /// share of a requested amount.
     pub nearest: Vec<Miss>,
     /// Single changes that would help. The remedy for a lack of room comes first ([`Remedy::Room`] or
     /// [`Remedy::LargerMachine`]). The other changes are ordered by the number of machines that each makes feasible,
@@ -45,7 +45,7 @@ pub struct Diagnosis {
 
 /// An infeasible machine.
 struct Near {
-    /// Number of obstacles other than room, and the largest shortage.
+    /// Number of obstacles other than lack of room, and the shortage.
     distance: (usize, u64),
     row: usize,
     obstacles: Vec<Obstacle>,
@@ -53,7 +53,7 @@ struct Near {
 
 /// Explains why a group's tasks find no machine on a view.
 ///
-/// The function examines all obstacles of each machine. So it is meant for reports to people, and too slow for the
+/// The function examines all obstacles of each machine. This is fast enough for reports, but too slow for the
 /// scheduling loop.
 #[must_use]
 pub fn diagnose(view: &View, profile: &Profile, group: GroupRef) -> Diagnosis {

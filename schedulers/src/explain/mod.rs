@@ -2,8 +2,8 @@
 //! would help.
 //!
 //! [`explain`] counts one reason for each machine, which is fast enough for a report of all pending jobs. [`diagnose`]
-//! finds *all* obstacles of each machine: removing the only obstacle of a machine would make the machine feasible. Both
-//! return typed values; `text.rs` converts them to text.
+//! finds *all* obstacles of each machine. If a machine has a single obstacle, removing this obstacle makes the machine
+//! feasible. Both return typed values; `text.rs` converts them to text.
 
 mod diagnosis;
 mod obstacle;
@@ -33,13 +33,13 @@ pub struct Explanation {
     /// each of them.
     pub refused: Vec<(Reason, usize)>,
     /// Filters that the profile adds to the cell's check: the name of each, and the number of machines that it rejects.
-    /// The filter that rejects the most comes first.
+    /// The filter that rejects the most machines comes first.
     pub filtered: Vec<(&'static str, usize)>,
 }
 
 /// Counts the machines that accept a group's tasks on a view, and the other machines by reason.
 ///
-/// The function checks every machine. So it is meant for reports to people, and too slow for the scheduling loop.
+/// The function checks every machine. This is fast enough for reports, but too slow for the scheduling loop.
 #[must_use]
 pub fn explain(view: &View, profile: &Profile, group: GroupRef) -> Explanation {
     let mut explanation = Explanation::default();

@@ -1,7 +1,7 @@
 //! All obstacles of a machine for a task, not only the first one.
 //!
 //! The obstacles are in the order of the cell's check and use the same data. A test compares them with the check: a
-//! machine has no obstacle exactly if the cell's check and the profile accept the task there.
+//! machine has no obstacle if and only if the cell's check and the profile accept the task on this machine.
 
 use crate::plugin::{Filter, Tasks};
 use crate::plugins::{missing_of_cell, why_held_back, why_reserved};
@@ -53,8 +53,8 @@ pub enum Obstacle {
     },
     /// A rule about other tasks rejects the machine. Only the first violated rule of each family of rules is given.
     Rule(Reason),
-    /// A filter that the profile adds to the cell's check rejects the machine. Filters are called only for machines
-    /// that the cell's check accepts, so this is always the only obstacle.
+    /// A filter that the profile adds to the cell's check rejects the machine. These filters are called only for
+    /// machines that the cell's check accepts, so this obstacle is always the only one.
     Filter(&'static str),
     /// A filter of the profile rejects the machine and gives a reason.
     Told {
@@ -86,7 +86,7 @@ impl Obstacle {
         }
     }
 
-    /// Whether the obstacle is a lack of free resources, so that it depends on the machine's other tasks.
+    /// Whether the obstacle is a lack of free resources, which the end of other tasks on the machine may remove.
     #[must_use]
     pub fn is_room(&self) -> bool {
         matches!(self, Obstacle::Room { .. } | Obstacle::Devices { .. } | Obstacle::Cores { .. })

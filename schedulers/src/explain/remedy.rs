@@ -89,7 +89,7 @@ impl Shortage {
 /// A single change that would make some machines feasible for the task.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Remedy {
-    /// More room on a machine that would be large enough if it were empty.
+    /// More free room on a machine that would be large enough if no task ran there.
     Room {
         /// Missing resources of the machine with the smallest shortage.
         shortage: Shortage,
@@ -101,8 +101,8 @@ pub enum Remedy {
         /// Shortage that the nearest machine would have if it were empty.
         shortage: Shortage,
     },
-    /// Removal of the only obstacle of some machines. For example, the task tolerates their taints or no longer
-    /// requires their labels, or the machines stop draining.
+    /// Removal of the obstacle that is the only one of some machines. For example, the task tolerates a taint, or no
+    /// longer requires a label, or the machines stop draining.
     Lift {
         /// The obstacle, which is never a lack of room.
         obstacle: Obstacle,

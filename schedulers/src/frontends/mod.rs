@@ -2,8 +2,8 @@
 //!
 //! There are two protocols: offers as in Mesos, and resource requests as in YARN. Both frontends work on a view of the
 //! whole cell, place jobs that name the frontend as their scheduler, and submit transactions that the cell checks.
-//! Neither has its own feasibility rules or a special role in the cell, so it can share the machines with any other
-//! scheduler.
+//! Neither frontend has its own feasibility rules or a special role in the cell, so a frontend can share the machines
+//! with any other scheduler.
 
 #[cfg(test)]
 pub(crate) mod fixtures;

@@ -76,7 +76,8 @@ fn offers(cell: &SharedCell) -> mesos::Counters {
     front.counters()
 }
 
-/// Requests all containers of a job from a request frontend. Once some are allocated, the other clients begin.
+/// Requests all containers of a job from a request frontend. Once some containers are allocated, the other clients
+/// begin.
 fn asks(cell: &SharedCell, id: JobId, begun: &Barrier) -> yarn::Counters {
     let settings = yarn::Settings {
         machine_delay: 3,

@@ -1,4 +1,4 @@
-//! A frontend's session: its view, its jobs, and a transaction whose outcome is unknown.
+//! A frontend's session: its view, its jobs, and the transaction whose outcome is unknown, if there is one.
 //!
 //! Claims are subtracted from the view until their result is known. If the connection breaks after a transaction was
 //! sent, the session sends the same transaction again before it makes any other decision. The cell recognises the id of

@@ -35,7 +35,7 @@ impl Mark {
         }
     }
 
-    /// Whether the resources of the task count as used, because it has a machine or a claim for one.
+    /// Whether the resources of the task count as used, because the task has a machine or a claim.
     fn uses(self) -> bool {
         matches!(self, Mark::Claimed | Mark::Placed(_))
     }

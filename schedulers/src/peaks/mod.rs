@@ -12,7 +12,7 @@
 //! The cell rejects claims beyond the share of batch, but removes no task from a machine: a scheduler decides which
 //! tasks to release. Each step syncs with the cell and submits one transaction of releases and resizes. Changes that
 //! are wrong or too late conflict, and the next step corrects them. So a controller has no state that could be lost,
-//! and two controllers do no harm.
+//! and a cell may have several controllers.
 //!
 //! - [`plan`](mod@plan): the changes, computed from a view.
 
@@ -32,7 +32,7 @@ pub struct Settings {
     pub name: Text,
     /// Maximum number of changes in one transaction.
     pub changes_max: usize,
-    /// Disruption budgets. They are respected even if batch tasks then exceed their share.
+    /// Disruption budgets. The controller respects them even if batch tasks then exceed their share.
     pub disruptions: Vec<DisruptionBudget>,
 }
 
@@ -76,8 +76,8 @@ impl Kept {
     }
 }
 
-/// Time for which a task is left alone after a rejected change, in milliseconds of cell time. The obstacle may be a
-/// quota or another task's runtime affinity, which take about as long to change.
+/// Time for which a task is left alone after a rejected change, in milliseconds of cell time. The cause may be a quota
+/// or another task's runtime affinity, and such causes usually last about as long.
 const REST_MS: u64 = 60_000;
 
 /// The peak controller; see the head of the file.
@@ -85,9 +85,10 @@ const REST_MS: u64 = 60_000;
 pub struct PeakController {
     view: View,
     settings: Settings,
-    /// Tasks that are left alone after a rejected change, each with the time at which this ends.
+    /// Tasks that are left alone after a rejected change, each with the time until which they are left alone.
     resting: BTreeMap<TaskId, u64>,
-    /// Version of the last commit's result. A remote view may be behind it, and then lacks the changes.
+    /// Version of the cell after the last commit. The view of a remote cell may be older, and then lacks the commit's
+    /// changes.
     answered: Version,
 }
 
@@ -95,7 +96,7 @@ impl PeakController {
     /// Registers with a cell.
     ///
     /// # Errors
-    /// If the cell cannot be reached or refuses the name.
+    /// If the cell cannot be reached or rejects the name.
     pub fn new(
         cell: &(impl CellHandle + ?Sized),
         settings: Settings,
@@ -113,7 +114,8 @@ impl PeakController {
         &self.view
     }
 
-    /// Whether the view does not yet include the last step's changes. If so, a step does nothing; call it again soon.
+    /// Whether the view does not yet include the last step's changes. If so, [`PeakController::step`] does nothing;
+    /// call it again soon.
     #[must_use]
     pub fn is_behind(&self) -> bool {
         self.view.version() < self.answered

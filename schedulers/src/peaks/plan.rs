@@ -2,7 +2,8 @@
 //!
 //! On a machine where batch exceeds its share, tasks are throttled to their requests. The least important tasks are
 //! first; among equals, the youngest are first, so that the least work is lost. If that is not enough, tasks are
-//! released in the same order. Then superfluous releases are undone, the most important first.
+//! released in the same order. Then releases that turn out to be unnecessary are undone, those of the most important
+//! tasks first.
 //!
 //! Outside of peaks, throttled tasks on machines with a calendar get back their optional resources where these are
 //! free. The most important tasks are first; among equals, the oldest are first.
@@ -17,7 +18,7 @@ use std::cmp::Reverse;
 pub struct Plan {
     /// Tasks to shrink to their request.
     pub throttles: Vec<Resize>,
-    /// Tasks that are released.
+    /// Tasks to release.
     pub releases: Vec<TaskId>,
     /// Tasks to restore with their optional resources.
     pub grows: Vec<Resize>,
@@ -95,7 +96,7 @@ struct Batch {
     fate: Fate,
 }
 
-/// The batch tasks in a row, the least important first, and among equally important ones the youngest first.
+/// The batch tasks in a row, the least important first; among equally important tasks, the youngest first.
 fn batch_on(view: &View, row: usize) -> Vec<Batch> {
     let of = |placed: &PlacedTask| {
         let job = view.job_of(placed.id).filter(|job| job.kind == JobKind::Batch)?;
@@ -135,7 +136,7 @@ impl Room {
         self.0.iter_mut().for_each(|(kind, left)| *left += amounts.get(*kind) as i64);
     }
 
-    /// Takes these amounts if they are free. Returns whether they were.
+    /// Takes these amounts if they are free. Returns whether they were taken.
     fn take(&mut self, amounts: &Amounts) -> bool {
         let lacks = |(kind, left): &(KindId, i64)| {
             let amount = amounts.get(*kind) as i64;
@@ -169,8 +170,8 @@ fn step_back(
             task.fate = Fate::Released;
         }
     }
-    // Spares released tasks again where possible, the most important first. A spared task may have to be throttled
-    // instead.
+    // Undoes releases where possible, those of the most important tasks first. A task that stays may have to be
+    // throttled.
     for task in tasks.iter_mut().rev().filter(|task| task.fate == Fate::Released) {
         let rest = task.rest();
         if room.take(&rest) {
@@ -194,7 +195,7 @@ impl Batch {
     }
 }
 
-/// Returns the tasks in a row to restore, each with the allocation that it gets.
+/// Returns the tasks in a row to restore, each with its new allocation.
 fn grows_on(view: &View, row: usize) -> Vec<Resize> {
     if view.block(row / BLOCK).schedulable() >> (row % BLOCK) & 1 == 0 {
         return Vec::new();

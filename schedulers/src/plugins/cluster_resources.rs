@@ -48,7 +48,7 @@ impl Filter for CellWide {
     }
 }
 
-/// The missing amounts of cluster resources of which too little is left for a task.
+/// Cluster resources of which too little is left for a task, each with the missing amount.
 pub(crate) fn missing_of_cell(tasks: &Tasks<'_>) -> impl Iterator<Item = (KindId, u64)> {
     let resources = tasks.view.resources();
     let request = tasks.need.cluster_request.iter().flat_map(|request| request.iter());

@@ -19,14 +19,14 @@ use rand_pcg::Pcg64;
 /// Number of machines on which evictions are tried.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CandidateMachines {
-    /// Percentage of the machines to examine among those where evictions could help.
+    /// Part to examine of the machines where evictions could help, in percent.
     pub percentage: u32,
     /// Smallest number of machines that are examined.
     pub absolute: u32,
 }
 
 impl Default for CandidateMachines {
-    /// The defaults are those of Kubernetes.
+    /// Returns the defaults of Kubernetes.
     fn default() -> CandidateMachines {
         CandidateMachines { percentage: 10, absolute: 100 }
     }
@@ -51,7 +51,7 @@ pub struct DefaultPreemption {
 }
 
 impl DefaultPreemption {
-    /// The plugin with disruption budgets, which it breaks only if there is no other choice.
+    /// Creates the plugin with disruption budgets. The plugin breaks a budget only if there is no other choice.
     #[must_use]
     pub fn new(candidates: CandidateMachines, budgets: Vec<DisruptionBudget>) -> DefaultPreemption {
         DefaultPreemption { candidates, budgets, rng: None }
@@ -71,8 +71,7 @@ fn has_victims(view: &View, job: &Job) -> bool {
     job.preemption != Preemption::Never && lowest.is_some_and(|lowest| lowest < bound)
 }
 
-/// Whether a limit of a tenant rejects the tasks on every machine, and there is no victim that counts against this
-/// limit.
+/// Whether a limit of a tenant rejects the tasks on every machine, and no possible victim counts against this limit.
 fn quota_is_final(view: &View, lack: &Lack<'_>) -> bool {
     let bound = view.displaces_below(lack.job.precedence);
     let short = view.quota_lack(lack.group);
@@ -95,7 +94,7 @@ impl PostFilter for DefaultPreemption {
     fn wakes_on(&self, tasks: &Tasks<'_>, all: Events) -> Events {
         match tasks.job.preemption {
             // Suppose a more important task leaves and a less important one takes its place. The machine's free
-            // resources have not grown, but this task can now evict the newcomer.
+            // resources have not grown, but the task that waits can now evict the new task.
             Preemption::LowerPrecedence => {
                 all | Events::ROOM_FREED | Events::ROOM_TAKEN | Events::EVICTIONS_REFILLED
             }
@@ -104,7 +103,7 @@ impl PostFilter for DefaultPreemption {
     }
 
     fn may_help(&self, tasks: &Tasks<'_>, news: &News<'_>) -> bool {
-        // Events that are not about particular machines may help on any machine.
+        // After an event that is not about particular machines, evictions may help on any machine.
         let elsewhere = !news.events.without(Events::OF_MACHINES).is_empty();
         let could_fit = |row: &u32| could_fit_without_lower(tasks, *row as usize);
         has_victims(tasks.view, tasks.job) && (elsewhere || news.rows.iter().any(could_fit))

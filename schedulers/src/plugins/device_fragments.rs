@@ -1,10 +1,10 @@
 //! Device fragmentation: the part of a machine's free devices that the expected next task cannot use.
 //!
 //! Future tasks are modelled by a list of shapes with weights. The *fragment* of a shape is the free device capacity
-//! that it cannot use: all of it if the shape does not fit or requests no devices, else the free parts of devices that
-//! are too small for the shape. A task goes to the machine where the mean fragment over all shapes shrinks most, or
-//! grows least. This is fragmentation gradient descent, Weng et al., "Beware of Fragmentation", USENIX ATC 2023.
-//! (`omega-sim fgd` repeats its published table.)
+//! that tasks of the shape cannot use: all of the capacity if the shape does not fit or requests no devices, else the
+//! free parts of devices that are too small for the shape. A task goes to the machine where the mean fragment over all
+//! shapes shrinks most, or grows least. This is fragmentation gradient descent, Weng et al., "Beware of
+//! Fragmentation", USENIX ATC 2023. (`omega-sim fgd` repeats its published table.)
 
 use crate::plugin::{Reads, SCORE_MAX, Score, Tasks, lanes};
 use omega_cellstate::{BLOCK, Block, Devices};

@@ -73,7 +73,7 @@ impl RelativeScore for InterPodAffinity {
         let prefers = |rule: &TaskRule| matches!(rule, TaskRule::Prefer { .. });
         let ignores = self.preferences == Preferences::OfThosePreferring
             && !tasks.group.rules.tasks.iter().any(prefers);
-        // The first of these tasks may attract the second, even if no running task attracts the first.
+        // The first of the tasks to place may attract the second, even if no running task attracts the first.
         let drawn = tasks.need.draws() || !tasks.view.draws(tasks.need).is_empty();
         if drawn && !ignores { Stance::Ranks } else { Stance::Silent }
     }
@@ -87,7 +87,7 @@ impl RelativeScore for InterPodAffinity {
     }
 }
 
-/// Attraction of the tasks to machines, by their own preferences and those of running tasks.
+/// Attraction of the tasks of a decision to machines, by their own preferences and those of running tasks.
 struct Pull<'a> {
     draws: Draws<'a>,
     required_weight: i64,

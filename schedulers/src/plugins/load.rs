@@ -1,8 +1,8 @@
 //! Measured load of machines: a score and a filter that use load reports.
 //!
-//! Claims bound the use of tasks, and usually overestimate it. A fresh report is a better estimate; an old one is worse
-//! than the claims. So the estimated use is a weighted mean of both, and the weight of a report halves with each
-//! half-life:
+//! Claims bound the use of tasks, and usually overestimate it. A fresh load report is a better estimate, and an old
+//! report is a worse estimate than the claims. So the estimated use is a weighted mean of report and claims, and the
+//! weight of a report halves with each half-life:
 //!
 //! ```text
 //!   in use = w * (reported + claimed since the report) + (1 - w) * claimed        w = 2^(-age / half-life)
@@ -20,7 +20,7 @@ use crate::plugin::{Filter, Reads, Score, Tasks, lanes};
 use omega_cellstate::{BLOCK, Block, FEW, NEVER, View};
 use omega_core::{JobKind, KindId};
 
-/// The weight of a new report. It has enough steps for a smooth decay, and few enough bits that its product with an
+/// The weight of a new report. The value has enough steps for a smooth decay, and so few bits that the product with an
 /// amount does not overflow.
 const WHOLE: i64 = 1024;
 
@@ -28,7 +28,7 @@ const WHOLE: i64 = 1024;
 const WEIGHTS: [i64; 16] =
     [1024, 981, 939, 899, 861, 825, 790, 756, 724, 693, 664, 636, 609, 583, 558, 535];
 
-/// Maximum amount. Larger amounts count as this one, like capacities in a view.
+/// Maximum amount. Larger amounts count as this maximum, like capacities in a view.
 const AMOUNT_MAX: i64 = (1 << 52) - 1;
 
 /// Half-life of load reports.
@@ -107,7 +107,7 @@ fn request(tasks: &Tasks<'_>, kind: KindId) -> i64 {
     tasks.need.request.get(kind.index()).copied().unwrap_or(0)
 }
 
-/// Inputs of both plugins. Time is one of them, because reports age.
+/// Inputs of both plugins. Time is an input, because the weight of a report depends on its age.
 fn reads() -> Reads {
     Reads::AMOUNTS | Reads::LOAD | Reads::DESCRIPTION | Reads::TIME
 }
@@ -175,7 +175,7 @@ pub struct Limit {
 /// Filter: with the task, the machine's estimated use stays within a limit. Services and batch jobs have different
 /// limits. See the head of the file.
 ///
-/// So a machine with low use accepts more tasks, up to the cell's bound on overcommit, and a busy machine accepts
+/// So a machine with low use accepts more tasks, up to the overcommit that the cell allows, and a busy machine accepts
 /// fewer. The cell does not check this limit.
 #[derive(Clone, Debug)]
 pub struct LoadLimit {

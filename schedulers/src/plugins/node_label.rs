@@ -20,7 +20,7 @@ fn requirements(keys: &[Text], operator: Operator) -> impl Iterator<Item = Requi
     keys.iter().map(asked)
 }
 
-/// Requirements that some labels are present, and others are not.
+/// Returns the requirements that the labels in `present` exist and those in `absent` do not.
 fn both(present: &[Text], absent: &[Text]) -> Vec<Requirement> {
     let present = requirements(present, Operator::Exists);
     present.chain(requirements(absent, Operator::DoesNotExist)).collect()

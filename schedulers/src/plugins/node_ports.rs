@@ -4,8 +4,8 @@ use crate::events::Events;
 use crate::plugin::{Filter, Judged, Reads, Tasks};
 use omega_cellstate::{Block, RuleFamily};
 
-/// Filter: no task on the machine has one of the task's ports, and the machine's range has enough free ports for those
-/// that the cell chooses.
+/// Filter: no task on the machine has one of the task's ports, and the machine's port range has enough free ports if
+/// the cell is to choose ports for the task.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NodePorts;
 
@@ -14,7 +14,8 @@ impl Filter for NodePorts {
         "node_ports"
     }
 
-    /// Only tasks on the machine itself matter, but a claim there changes the result for the next task.
+    /// The result depends only on tasks on the machine itself, but a claim on the machine changes the result for the
+    /// next task.
     fn reads(&self) -> Reads {
         Reads::DESCRIPTION | Reads::OTHER_MACHINES
     }

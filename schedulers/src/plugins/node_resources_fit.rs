@@ -62,8 +62,8 @@ pub struct ShapePoint {
 /// Filter: the machine has enough of every requested resource kind, enough devices and enough cores. Score: the
 /// machine's allocation with the task, by a [`Strategy`].
 ///
-/// The cell still checks kinds that the filter ignores, so a profile adds the cell's own filter for them. Leave a kind
-/// out of the cell if it should not be checked at all.
+/// The cell still checks kinds that the filter ignores, so a profile adds the cell's own filter for them. If a kind is
+/// not to be checked at all, do not define it in the cell.
 #[derive(Clone, Debug)]
 pub struct NodeResourcesFit {
     /// For each kind, whether the filter ignores it; empty if it ignores none.
@@ -211,8 +211,9 @@ fn share<const LEFT: bool>(usage: &Usage<'_>, lane: usize) -> (i32, i32) {
 /// if the weights are 0.
 #[inline(always)]
 fn average(sum: i32, weight: i32) -> i32 {
-    // Both numbers are small: the percentages of 16 kinds with weights of 100 sum up to 160,000. So adding a half keeps
-    // the quotient above the next lower integer, however the division of single-precision floats rounds.
+    // Both numbers are small: the percentages of 16 kinds with weights of 100 sum up to 160,000. So after a half is
+    // added, the quotient stays above the next lower integer even if the division of single-precision floats rounds
+    // down.
     let quotient = (sum as f32 + 0.5) / weight.max(1) as f32;
     let floor = ((quotient - 0.5).max(0.0) + 8_388_608.0).to_bits() & 0x007f_ffff;
     floor as i32 * POINT * i32::from(weight > 0)

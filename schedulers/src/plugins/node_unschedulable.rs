@@ -9,7 +9,8 @@ const CLOSED: &str = "node.kubernetes.io/unschedulable";
 
 /// Filter: the machine is not cordoned, or the task tolerates the cordon.
 ///
-/// A drained machine accepts no tasks at all. A machine with only the taint accepts tasks that tolerate it.
+/// A draining machine accepts no tasks at all. A machine that only has the taint accepts tasks that
+/// tolerate the taint.
 #[derive(Clone, Debug)]
 pub struct NodeUnschedulable {
     closed: MachineSet,

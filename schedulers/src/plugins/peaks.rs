@@ -40,7 +40,8 @@ impl Filter for PeakHours {
     }
 }
 
-/// End of the peak that excludes these tasks from the machine in a row, as a clause.
+/// Returns a clause with the end of the peak that keeps these tasks off the machine in a row; `None`
+/// if no peak does.
 pub(crate) fn why_held_back(tasks: &Tasks<'_>, row: usize) -> Option<String> {
     let (kind, calendar, ends_ms) = tasks.view.peak_over(row, tasks.job, tasks.need)?;
     let kind = tasks.view.kinds().get(kind).map_or("it", |kind| &kind.name);

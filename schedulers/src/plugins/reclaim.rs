@@ -3,9 +3,9 @@
 //!
 //! The cell checks the same rule at commit (see [`TenantConfig`](omega_core::TenantConfig)): it compares the branches
 //! of the tenant tree that contain the two tenants, just below the tenants' nearest common ancestor. This plugin only
-//! chooses the cheapest machine. The cheapest machine is the one whose most important victim is the least important; of
-//! several such machines, the one with the fewest victims. Uncommitted claims count as used, and uncommitted evictions
-//! as freed, as at commit.
+//! chooses the cheapest machine: the machine whose most important victim has the lowest precedence, and of several such
+//! machines, the machine with the fewest victims. Uncommitted claims count as used, and uncommitted evictions as freed,
+//! as at commit.
 
 use crate::events::Events;
 use crate::plugin::Tasks;
@@ -109,7 +109,8 @@ fn is_in(view: &View, tenant: &str, above: &Text) -> bool {
 }
 
 /// Returns the branches that use more than their guarantee of a requested resource kind, each with the amounts beyond
-/// the guarantee. A branch counts only if the tenant's own branch stays within its guarantee with the request.
+/// the guarantee. Another tenant's branch counts only if the own branch of `tenant` stays within its guarantee with the
+/// request.
 fn lent_out(view: &View, tenant: &Text, request: &Amounts) -> Borrowed {
     let mut borrowed = Borrowed::new();
     let own = view.own_use();
@@ -137,8 +138,8 @@ fn lent_out(view: &View, tenant: &Text, request: &Amounts) -> Borrowed {
     borrowed
 }
 
-/// Subtracts a task's allocation from the amounts that its branch borrows. Returns whether the branch borrowed any of
-/// them; if not, subtracts nothing.
+/// If the branch of a task's tenant borrows any resource kind that the task has, subtracts the task's allocation from
+/// the amounts that the branch borrows. Returns whether this is so.
 fn give_back(view: &View, tenant: &Text, task: PlacedTask, borrowed: &mut Borrowed) -> bool {
     let (Some(job), Some(request)) = (view.job_of(task.id), view.held_by(&task)) else {
         return false;
@@ -168,7 +169,7 @@ fn victims(
     let may_go = |task: &PlacedTask| {
         !view.is_evicted(task.id) && give_back(view, tenant, *task, &mut borrowed)
     };
-    // Candidates with the least important first.
+    // The candidates, the least important first.
     let candidates: Vec<PlacedTask> = here.into_iter().rev().filter(may_go).collect();
     if candidates.is_empty() {
         return None;

@@ -17,10 +17,10 @@ impl Filter for Reservations {
         Reads::DESCRIPTION | Reads::JOB | Reads::TIME
     }
 
-    /// Events after which a reservation may accept more tasks. One is the end of a reservation. Another is a change of
-    /// the tenant tree, which may change a reservation's tenants; it counts as a change of quotas, because views
-    /// receive the tree together with the quotas. As time passes without an event, a reservation only rejects more
-    /// tasks.
+    /// Events after which reservations may accept more tasks: the end of a reservation, and a change of the tenant
+    /// tree, which may change a reservation's tenants. A change of the tree counts as a change of quotas, because
+    /// views receive the tree together with the quotas. As time passes without an event, a reservation rejects more
+    /// tasks, never fewer.
     fn wakes_on(&self) -> Events {
         let changed = Events::MACHINE_ADDED | Events::MACHINE_CHANGED;
         changed | Events::RESERVATIONS_CHANGED | Events::QUOTA_CHANGED

@@ -70,8 +70,8 @@ pub(super) fn pieces_fit(need: &Need, block: Block<'_>, among: u64) -> u64 {
 /// Name of the resource kind that counts tasks, and so bounds the number of tasks on a machine.
 const TASKS_KIND: &str = "pods";
 
-/// Machines that could fit a task if they were empty. As in Kubernetes, the maximum number of tasks and ignored kinds
-/// are not considered.
+/// Machines that could fit a task if they were empty. As in Kubernetes, neither the maximum number of tasks nor ignored
+/// kinds are considered.
 pub(super) fn could_fit(
     tasks: &Tasks<'_>,
     block: Block<'_>,
@@ -97,7 +97,7 @@ pub(super) fn could_fit(
 /// Maximum number of kinds in a score. A loop is compiled for each number.
 pub const SCORED_KINDS_MAX: usize = 4;
 
-/// Weights of the kinds in a score, which is the weighted mean of their shares.
+/// Weights of the kinds in a score. The score is the weighted mean of the kinds' shares.
 #[derive(Clone, Debug)]
 struct Weights {
     kinds: Vec<KindId>,
@@ -186,8 +186,8 @@ fn score_of(share: f32) -> i32 {
     (scaled.to_bits() & 0x007f_ffff) as i32
 }
 
-/// Writes the scores of a block as means of `N` kinds. This is a type and not a function, because `pulp` compiles a
-/// type's `call` for the widest vectors.
+/// Writes the scores of a block as means of `N` kinds. A type is used in place of a function, because `pulp` compiles
+/// the `call` of a type for the widest vectors.
 struct Write<'a, const N: usize> {
     shares: [(LeftShare<'a>, f32); N],
     scores: &'a mut [i32; BLOCK],
@@ -312,8 +312,8 @@ impl Score for PackedDevices {
     }
 }
 
-/// Score: prefers machines where the free shares of processor and memory are equal, so that neither is left without the
-/// other.
+/// Score: prefers machines where the free shares of processor and memory are equal, so that no machine has free
+/// processor without memory, or memory without processor.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Balanced;
 

@@ -5,8 +5,8 @@ use crate::plugin::{Filter, Judged, Reads, SCORE_MAX, Score, Tasks, lanes};
 use omega_cellstate::{BLOCK, Block, RuleFamily};
 use omega_core::Reason;
 
-/// Filter: no task rule of this task or of a running task forbids the machine, and the machine's range has enough free
-/// ports for those that the cell chooses.
+/// Filter: no task rule of this task or of a running task forbids the machine, and the machine's port range has enough
+/// free ports if the cell is to choose ports for the task.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct TaskRules;
 
@@ -77,8 +77,8 @@ impl Filter for TaskLimits {
     }
 }
 
-/// Returns the machines in `among` that a family of rules rejects because they lack the label of a topology level. A
-/// machine that breaks another rule first is not included.
+/// Returns the machines in `among` that a family of rules rejects because the machines lack the label of a topology
+/// level. Machines that an earlier rule of the family rejects are not included.
 pub(super) fn lacks_place(
     tasks: &Tasks<'_>,
     block: Block<'_>,

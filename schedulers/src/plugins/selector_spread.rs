@@ -17,7 +17,7 @@ pub const ZONE: &str = "topology.kubernetes.io/zone";
 /// Part of the score that depends on the zone's tasks. The rest depends on the machine's tasks.
 const ZONE_WEIGHT: f64 = 2.0 / 3.0;
 
-/// Score: prefers machines that have fewer tasks of the job, and whose zones have fewer of them.
+/// Score: prefers machines with fewer tasks of the job, in zones with fewer tasks of the job.
 #[derive(Clone, Debug)]
 pub struct SelectorSpread {
     zone: Text,

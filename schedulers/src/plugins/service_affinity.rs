@@ -3,7 +3,7 @@
 //!
 //! The cell does not check this filter; a scheduler applies it with its own view of the job's tasks. If two schedulers
 //! with one name place tasks of a job at once, the job's first two tasks may get different values; later tasks then
-//! follow the task on the machine with the lower row. For a rule that the cell checks, use an affinity of the job to
+//! follow the task on the machine with the lowest row. For a rule that the cell checks, use an affinity of the job to
 //! its own tasks.
 
 use super::normalize::POINT;
@@ -42,8 +42,8 @@ impl ServiceAffinity {
     }
 }
 
-/// Whether the group's own required affinity allows only one value of a label. If so, other tasks do not determine the
-/// value.
+/// Whether the group's own required affinity allows only one value of a label. If so, other tasks of the job do not
+/// determine the value.
 fn fixes(group: &TaskGroup, key: &str) -> bool {
     let Some(required) = &group.rules.affinity.required else { return false };
     let one = |values: &[Text]| match values {
@@ -84,8 +84,8 @@ impl Filter for ServiceAffinity {
         word
     }
 
-    /// Evictions help on no machine, because the tasks that determine the values belong to the same job and are not
-    /// evicted for it.
+    /// Evictions never help, because the tasks that determine the values belong to the same job, for which they are
+    /// not evicted.
     fn curable(&self, _: &Tasks<'_>, _: Block<'_>, _: u64) -> u64 {
         0
     }

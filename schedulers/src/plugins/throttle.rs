@@ -1,7 +1,7 @@
 //! Makes room without evictions: shrinks tasks of lower precedence to their requests.
 //!
-//! A throttled task continues with fewer resources, but an evicted one starts over. So a profile has this plugin before
-//! the plugins that evict.
+//! A throttled task continues with fewer resources, but an evicted task starts over. So a profile has this plugin
+//! before the plugins that evict.
 
 use crate::events::Events;
 use crate::plugin::Tasks;
@@ -31,7 +31,7 @@ impl Throttle {
     }
 }
 
-/// Whether a less important task runs, which might be throttled for a job.
+/// Whether a task less important than a job runs, so that it might be throttled for the job.
 fn has_lower(view: &View, job: &Job) -> bool {
     let bound = view.displaces_below(job.precedence);
     let lowest = view.lowest_precedence();
@@ -45,7 +45,7 @@ impl PostFilter for Throttle {
 
     fn wakes_on(&self, tasks: &Tasks<'_>, all: Events) -> Events {
         match tasks.job.preemption {
-            // A less important task may have got optional resources, which can be taken away.
+            // A less important task may have got optional resources, which the plugin can take away.
             Preemption::LowerPrecedence => all | Events::ROOM_FREED | Events::ROOM_TAKEN,
             Preemption::Never => Events::NONE,
         }
@@ -96,7 +96,7 @@ impl Cost {
     }
 }
 
-/// Tasks in a row that are below a precedence and have more than their request, the most important first.
+/// Tasks in a row with a precedence below `bound` and with more than their request, the most important first.
 fn surplus_below(view: &View, row: usize, bound: Precedence) -> Vec<PlacedTask> {
     let tasks = view.tasks_on(row).iter();
     let has = |task: &&PlacedTask| {

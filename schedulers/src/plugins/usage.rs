@@ -1,8 +1,8 @@
 //! Usage of a resource kind, and exact percentages of its capacity.
 //!
-//! Kubernetes' scores are integer quotients, rounded down, and equal scores need the same quotients. Vector units
-//! cannot divide integers. So a quotient of doubles is computed, which is off by at most one, and corrected by its
-//! remainder.
+//! Kubernetes' scores are integer quotients, rounded down. To give the same scores, these plugins need exactly these
+//! quotients. Vector units cannot divide integers, so a quotient of doubles is computed, which is wrong by at most one,
+//! and the remainder is used to correct it.
 
 use crate::plugin::Tasks;
 use omega_cellstate::{BLOCK, Block, View};
@@ -10,7 +10,7 @@ use omega_core::{KindId, Kinds};
 
 /// Suffix in the names of nominal resource kinds. If the cell has a nominal kind, scores count a task's request of that
 /// kind instead of the real request. (For a container without requests, Kubernetes' scores assume 100 thousandths of a
-/// core and 200 MiB.) Machines have so much of a nominal kind that it never excludes a task.
+/// core and 200 MiB.) A machine's capacity of a nominal kind is so large that a request of this kind always fits.
 const NOMINAL: &str = " (nominal)";
 
 /// Resource kinds that count in scores even for a task that requests none of them.
@@ -100,7 +100,7 @@ impl Usage<'_> {
     }
 }
 
-/// 2^52. If it is added to a smaller number, the low bits of the sum are this number, rounded to an integer.
+/// 2^52. If it is added to a smaller number, the low bits of the sum are the smaller number, rounded to an integer.
 const TWO_TO_52: f64 = 4_503_599_627_370_496.0;
 
 /// Converts an amount from 0 to below 2^52 to a double by bit operations. A conversion of 64-bit integers would not be

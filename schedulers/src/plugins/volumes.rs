@@ -1,8 +1,8 @@
 //! Plugins for volumes. (Kubernetes' VolumeBinding, VolumeZone, NodeVolumeLimits and VolumeRestrictions.)
 //!
 //! Each filter checks one aspect of the process's [`Volumes`]. The reserve plugin checks all aspects again under one
-//! lock. So if two schedulers choose the same volume, only one of them gets it. A profile has either all of the filters
-//! and the reserve plugin, or none of them.
+//! lock. So if two schedulers choose the same volume, only one scheduler gets the volume. A profile has either all
+//! filters for volumes and the reserve plugin, or none of these plugins.
 //!
 //! Tasks without volumes cost nothing. Each task with volumes has its own search, because one task's choice limits the
 //! next. Preemption does not help these tasks, because the view does not record which tasks use a volume.
@@ -166,8 +166,8 @@ impl Reserve for VolumeBinding {
         }
     }
 
-    /// Reserves the volumes of a claim. If something is in the way, the job is retried after its backoff, and the next
-    /// search takes the obstacle into account.
+    /// Reserves the volumes of a claim. If a volume cannot be reserved, the job is retried after its backoff, and the
+    /// filters of the next search take the obstacle into account.
     fn reserve(&mut self, claimed: &Claimed<'_>) -> Result<(), Refused> {
         let claims = &claimed.group.volumes;
         if claims.is_empty() {
@@ -217,8 +217,8 @@ impl PostBind for VolumeBinding {
 }
 
 impl Profile {
-    /// Returns `self` with the filters for these volumes and the plugin that reserves volumes. All are needed: the
-    /// reservation checks everything that the filters check, and without one of the filters an unusable machine would
+    /// Returns `self` with the filters for these volumes and the plugin that reserves volumes. All filters are needed:
+    /// the reservation checks all aspects, so without the filter for an aspect, a machine that fails this aspect would
     /// be chosen again and again.
     #[must_use]
     pub fn with_volumes(self, volumes: &Volumes) -> Profile {

@@ -29,8 +29,8 @@ impl Patience {
     }
 
     /// Returns the backoff of a gang that has timed out `times` times before. The first backoff is twice the longest
-    /// backoff of other jobs, so that these can use the room. The backoff doubles with each timeout, up to 32 times the
-    /// first one.
+    /// backoff of other jobs, so that other jobs can use the freed room. The backoff doubles with each timeout, up to
+    /// 32 times the first one.
     pub(super) fn after_release(self, times: u32) -> Nanos {
         self.backoff_max.saturating_mul(2 << times.min(5))
     }

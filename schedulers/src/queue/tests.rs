@@ -123,7 +123,7 @@ fn a_task_that_two_lists_name_is_taken_once_and_of_its_own_group() {
     two.groups.push(second.into());
     queue.add_job(JobId(0), Arc::new(two));
     let task = |index| TaskId { job: JobId(0), index };
-    // The queue assumed that task 1 is of the second group; it is of the first.
+    // The queue assumed that task 1 is of the second group. In the cell, task 1 is of the first group.
     queue.set_task(&change(task(1), TaskState::Pending));
     // Task 0 stops being pending, as if another scheduler had placed it, and then becomes pending again.
     queue.set_task(&change(task(0), TaskState::Finished));

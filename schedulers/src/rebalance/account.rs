@@ -1,11 +1,11 @@
-//! The value of the objective, updated with each move.
+//! The account: the cost of each term of the objective, updated with each move.
 //!
 //! A move changes two machines, the pairs of tasks of its job in two domains, and the costs of moving. In a pass, the
 //! search computes the change of some ten million possible moves without making them. Only a move that is made updates
 //! the sums, term by term.
 //!
-//! [`Account::new`] computes the sums from scratch, and `tests/it/rebalance.rs` compares both ways with an independent
-//! reference.
+//! [`Account::new`] computes the sums from scratch. `tests/it/rebalance.rs` compares the computed and the updated sums
+//! with an independent reference.
 
 use super::aims::demand::{Change, Swings};
 use super::aims::move_costs::Between;
@@ -35,13 +35,13 @@ pub(super) struct Account {
     pub(super) objective: Objective,
     /// The claimable amount of each kind, row by row.
     capacity: Vec<i64>,
-    /// Whether the machine in each row accepts tasks. Other machines have no cost of their own.
+    /// Whether the machine in each row accepts tasks. For a machine that accepts none, no cost of its own is counted.
     counts: Vec<bool>,
     /// The weighted cost of each row.
     values: Vec<i64>,
     /// Differences between the use of tasks over time and their requests.
     swings: Swings,
-    /// The cost of a move between two machines, as far as the objectives give such costs.
+    /// Costs of moves by pairs of machines; zero if the objectives give none.
     between: Between,
     /// The additional cost of moving a task, for each job that has such a cost. The map is only looked up, never
     /// iterated.
@@ -57,7 +57,7 @@ pub(super) struct Account {
 type Amounts = [i64; KINDS_MAX];
 
 impl Account {
-    /// Computes all sums from a view, except the number of misplaced tasks: the caller counts them.
+    /// Computes all sums from a view, except the cost of misplaced tasks, which the caller counts.
     pub(super) fn new(objectives: &Objectives, view: &mut View) -> Account {
         let kinds = view.kinds().count();
         let capacity = capacities(view, kinds);
@@ -126,7 +126,7 @@ impl Account {
         self.objective.value(Spot { row, capacity, free, swings, changes })
     }
 
-    /// Returns by how much the cost of a row falls if a task of a job leaves it.
+    /// Returns by how much the cost of a row falls if a task of a job leaves the row.
     pub(super) fn leaving(&self, view: &View, row: usize, (job, need): (JobId, &Need)) -> i64 {
         let changes = [Change { job, request: &need.request, sign: -1 }];
         let freed = |kind| view.freed(row, need, KindId(kind as u8));
@@ -166,8 +166,8 @@ impl Account {
         }
     }
 
-    /// Returns the weighted cost of the pairs that one more task of a job would form in a row's domain. `more` is added
-    /// to the counted tasks of the job there; it may be negative.
+    /// Returns the weighted cost of the pairs that one more task of a job would form in a row's domain. `more` corrects
+    /// the counted number of the job's tasks there, and may be negative.
     pub(super) fn pairs(&self, job: JobId, row: usize, more: i64) -> i64 {
         let weight = self.objective.objectives.crowding;
         if weight == 0 || self.domains[row] == NOWHERE {

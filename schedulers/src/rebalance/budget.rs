@@ -1,7 +1,7 @@
 //! Bounds of a pass: total moves, moves of each job, and disruption budgets.
 //!
 //! The bounds on moves hold for the whole pass. A disruption budget limits how many of its tasks may be down at the
-//! same time, so it holds for each wave: the next wave begins when the moved tasks run again.
+//! same time, so the budget holds for each wave: the next wave begins when the moved tasks run again.
 
 use crate::preemption::Budget as Disruption;
 use foldhash::fast::FixedState;
@@ -43,7 +43,7 @@ pub(super) struct Left {
     down: Vec<u32>,
 }
 
-/// The bound that is used up, and so forbids a move.
+/// A used-up bound, which forbids a move.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Spent {
     Moves,

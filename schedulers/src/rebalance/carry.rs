@@ -4,9 +4,9 @@
 //! steps whose tasks have left the expected machine are skipped. The view checks the other steps first, and then the
 //! cell does.
 //!
-//! A served cell pre-checks a transaction before it has applied earlier ones. So it may reject a step because an
-//! earlier step's task still occupies the room. Rejected and unanswered steps are retried as long as other steps
-//! succeed.
+//! The cell of a server pre-checks a transaction before earlier transactions are applied. So the pre-check may reject a
+//! step because the task of an earlier step still occupies the room. Rejected and unanswered steps are retried as long
+//! as other steps succeed.
 
 use super::Rebalancer;
 use super::aims::rules::{Keep, Rule, Shift};

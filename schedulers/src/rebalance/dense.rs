@@ -1,10 +1,10 @@
 //! Conversion of a cell to an instance of machine reassignment, which annealing solves. The tasks then move towards the
-//! solution, and each of these moves is checked like any other.
+//! solution, and each of these moves is checked like any other move of a pass.
 //!
 //! The instance has the cell's load, balance and move costs, its capacities, the limits on moves, and the machines that
-//! each task may use. It can also express that tasks of a job must not share a machine. Tasks with any other rule of
-//! the cell or of the objectives stay on their machines; so do tasks with devices, exclusive cores, demand profiles or
-//! cluster resources.
+//! each task may use. An instance can also express that tasks of a job must not share a machine. Tasks with any other
+//! rule of the cell or of the objectives stay on their machines; so do tasks with devices, exclusive cores, demand
+//! profiles or cluster resources.
 //!
 //! Amounts are rounded to a millionth of a mean machine, up for tasks and down for machines. So every assignment of the
 //! instance fits in the cell.
@@ -25,11 +25,12 @@ const UNIT_BITS: u32 = 20;
 /// between the costs of different kinds.
 const SCALE: f64 = 1600.0;
 
-/// One of two factors whose product is [`SCALE`]. This one multiplies the two numbers of a balance's ratio, and the
-/// other one multiplies the balance's weight.
+/// Factor of the two numbers of a balance's ratio. [`SCALE`] divided by this factor multiplies the weight of the
+/// balance.
 const RATIO: f64 = 16.0;
 
-/// Maximum number of machines for which the instance has costs of moves between each two machines.
+/// Maximum number of machines for which the instance has a cost for each pair of machines between which a task may
+/// move.
 const BETWEEN_MAX: usize = 2048;
 
 /// A cell as an instance of machine reassignment. `tasks` has the row and the task for each task of the instance.
@@ -89,7 +90,7 @@ impl Dense {
 }
 
 /// Makes those moves that are possible and reduce the objective. A move is first tried alone, and then together with a
-/// move that takes another task off the target machine of the first.
+/// move of another task off the target machine of the first move.
 pub(super) fn follow(search: &mut Search<'_>, mut left: Vec<Proposed>) {
     loop {
         let before = left.len();
@@ -324,8 +325,8 @@ fn add_tasks(
                 .get(usize::from(task.group))
                 .is_some_and(|group| !group.rules.tasks.is_empty())
         });
-        // Those groups of a job that have anti-affinity become a separate job of the instance. The cell's limit on
-        // moves per job still counts all groups of the job, because the limit is checked when moves are made.
+        // The groups of a job that have anti-affinity become a separate job of the instance. The cell's limit on moves
+        // per job still counts all groups of the job, because the limit is checked when moves are made.
         let next = jobs.len() as u32;
         let job = *jobs.entry((task.id.job, apart)).or_insert_with(|| {
             let sharing =

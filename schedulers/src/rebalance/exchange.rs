@@ -1,8 +1,8 @@
-//! Moves of two tasks that depend on each other: an exchange of machines, and a move that makes room for another.
+//! Moves of two tasks that depend on each other: an exchange of machines, and a move that makes room for another move.
 //!
 //! Each pair is one transaction, which the cell applies completely or not at all. If a kind is transient, a moving task
 //! occupies its amount of the kind on both machines, so an exchange needs room on both machines at once. In that case,
-//! a task that needs the room of another task moves in the next wave.
+//! a task that needs the room of a moved task moves in the next wave.
 
 use super::account::Proposed;
 use super::aims::demand::Change;
@@ -22,7 +22,7 @@ const PARTNERS: usize = 16;
 /// Maximum number of tasks that are examined on each other machine.
 const THEIRS: usize = 8;
 
-/// Maximum number of tasks that are tried, one after the other, to make room for one task by moving.
+/// Maximum number of tasks whose move is tried, one after the other, to make room for one task.
 const ROOM_TRIES: usize = 64;
 
 /// Exchanges a task of a row with a task of another row, chosen at random, if this reduces the objective. Returns
@@ -101,7 +101,7 @@ fn is_plain(need: &Need) -> bool {
     need.devices.is_none() && need.cores.is_none() && need.demand_profiles.is_none()
 }
 
-/// Moves another task away to make room for a task that no machine has room for. Returns whether both tasks were moved.
+/// Moves another task to make room for a task for which no machine has room. Returns whether both tasks were moved.
 pub(super) fn make_room(search: &mut Search<'_>, (row, task): (usize, PlacedTask)) -> bool {
     let Some(known) = search.know(task) else { return false };
     let look = Look::UntilFeasible(search.settings.machines_each);
@@ -131,7 +131,7 @@ fn in_two_waves(search: &mut Search<'_>, goes: Proposed, comes: Proposed) -> boo
     }
     let known = search.know(goes.task);
     if known.is_some_and(|known| search.view.may_be_runtime_affinity(search.need(known))) {
-        // The cell would reject the first move alone, because it might break another task's runtime affinity.
+        // The first move alone might break the runtime affinity of another task, and the cell would then reject it.
         return false;
     }
     if !search.keep.allows(&shifts(&[goes])) {

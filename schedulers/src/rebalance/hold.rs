@@ -1,8 +1,8 @@
 //! Room that is still occupied: a task has its amounts of *transient* kinds on both machines until its move is done.
 //!
 //! The view shows the old room of a moved task as free. But transient kinds become free only in the next wave, so the
-//! amounts recorded here are subtracted. Then all moves of a wave fit while every old machine is still occupied, and
-//! two tasks cannot move into each other's room in one wave.
+//! amounts recorded here are subtracted. Then all moves of a wave fit while the old room of every moved task is still
+//! occupied, and two tasks cannot move into each other's room in one wave.
 //!
 //! Devices and cores are not recorded one by one. If any kind is transient, no task gets devices or cores on a machine
 //! where a moved task left some in the same wave.

@@ -9,12 +9,12 @@
 //! ```
 //!
 //! A move is an ordinary transaction, which releases a task and claims another machine for it, all or nothing. The cell
-//! checks it like any claim, so a wrong or stale plan breaks no rule: it conflicts. [`Objectives`] define which
-//! placement is better: weighted costs of load above a safety level, of imbalance, of fragments, of crowding, and of
-//! moves ([`objective`]). [`Bounds`] limit what a pass may disturb.
+//! checks the transaction like any other, so a wrong or stale plan breaks no rule: its transactions conflict.
+//! [`Objectives`] define which placement is better: weighted costs of load above a safety level, of imbalance, of
+//! fragments, of crowding, and of moves ([`objective`]). [`Bounds`] limit what a pass may disturb.
 //!
-//! A scheduler named `rebalance` considers all jobs, whichever scheduler placed them, and uses the filters of one
-//! profile.
+//! The rebalancer is a scheduler, by default with the name `rebalance`. It considers the jobs of all schedulers, and
+//! uses the filters of one profile.
 //!
 //! - [`objective`] has the terms, and [`aims`] the objectives for single machines, kinds and jobs. `valuation.rs`
 //!   computes the cost of one machine. `account.rs` has the sums, which are updated with each move.
@@ -69,7 +69,7 @@ pub struct Settings {
     pub transient: Vec<KindId>,
     /// Type of the jobs (service or batch) whose tasks may move; `None` allows both.
     pub only: Option<JobKind>,
-    /// Profile whose filters must accept a machine, as well as the cell's check. The profile's scores are not used.
+    /// Profile. A machine must pass the profile's filters and the cell's check. The profile's scores are not used.
     pub profile: Profile,
     /// Number of feasible machines that are compared for a task. For misplaced tasks, all feasible machines are
     /// compared.
@@ -81,8 +81,8 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// Returns settings with the cell's own filters and without transient kinds. They move tasks of all jobs, compare
-    /// 64 machines for each task, and have the default bounds.
+    /// Returns settings with the cell's own filters and without transient kinds. With these settings, a pass may move
+    /// tasks of all jobs, compares 64 machines for each task, and has the default bounds.
     #[must_use]
     pub fn new(objectives: Objectives) -> Settings {
         Settings {

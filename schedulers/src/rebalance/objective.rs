@@ -16,9 +16,9 @@
 //! | job moves | ten thousand for each moved task of the job with the most moved tasks |
 //! | machine moves | for each move, the cost that is given for its two machines |
 //!
-//! Load, balance and the two costs of moves are those of the machine reassignment problem (ROADEF/EURO challenge 2012).
-//! All but crowding and the costs of moves are sums over machines, and each summand depends on one machine alone, so a
-//! move changes two summands. For a machine that is draining or removed, only misplaced tasks are counted.
+//! Load, balance and the costs of moves correspond to those of the machine reassignment problem (ROADEF/EURO challenge
+//! 2012). Each term except crowding and the costs of moves is a sum over machines, whose summands depend on one machine
+//! alone, so a move changes two summands. For a machine that is draining or removed, only misplaced tasks are counted.
 
 use super::aims::curve::Curve;
 use super::aims::demand::Demand;
@@ -35,11 +35,11 @@ pub const MACHINE: i64 = 1_000_000;
 /// Cost of each pair of tasks of one job in one domain.
 pub const PAIR: i64 = 10_000;
 
-/// Fixed cost of each moved task, in millionths of a mean machine. The cost of the task's size is added to it. The term
+/// Fixed cost of each moved task, in millionths of a mean machine. The size of the task is added to this cost. The term
 /// "job moves" has the same cost for each moved task of the job with the most moved tasks.
 pub const MOVE: i64 = 10_000;
 
-/// The largest weight. Up to this weight, the weighted cost of a machine stays below 2^60.
+/// The largest weight. With no larger weights, the weighted cost of a machine stays below 2^60.
 pub const WEIGHT_MAX: u32 = 10_000;
 
 /// Upper bound of an amount, in parts of a mean machine: a million machines. Larger amounts are reduced to this bound.
@@ -99,12 +99,13 @@ pub struct Safety {
     pub weight: u32,
 }
 
-/// A balance between two kinds: for each free amount of one kind, some amount of the other kind should be free.
+/// A balance between two kinds: for the free amount of one kind, a proportional amount of the other kind should be
+/// free.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pair {
-    /// The kind to whose free amount that of the kind `beside` is compared.
+    /// The kind whose free amount determines how much of `beside` should be free.
     pub free: KindId,
-    /// The kind of which each machine should have `ratio` times as much free as of the kind `free`.
+    /// The kind that should be free on each machine in proportion to the free amount of `free`.
     pub beside: KindId,
     /// The desired proportion.
     pub ratio: Ratio,
@@ -165,8 +166,8 @@ pub struct Objectives {
 }
 
 impl Objectives {
-    /// Objectives that only move misplaced tasks: off machines that are draining, or whose labels or taints have
-    /// changed.
+    /// Objectives under which only misplaced tasks move: tasks on machines that are draining, or whose labels or taints
+    /// have changed.
     #[must_use]
     pub fn drain() -> Objectives {
         let none = Safety { percent: 80, weight: 0 };

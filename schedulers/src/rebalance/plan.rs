@@ -2,8 +2,8 @@
 //!
 //! A *step* is one transaction: one move, or two moves that need each other's room. A *wave* is a list of steps whose
 //! moves may all be in progress at once; the next wave begins when the moved tasks run again. Each step reduces the
-//! objective, and so does every prefix of a plan. The only exception is a step that makes room for a task of the next
-//! wave.
+//! objective, so a plan that is applied in part is useful too. The only exception is a step that makes room for a
+//! task of the next wave.
 
 use super::objective::{Costs, Objectives, Term};
 use omega_core::{MachineId, TaskId};
@@ -151,7 +151,7 @@ pub struct Plan {
     /// Misplaced tasks that stay on their machines.
     pub stuck: Vec<Stuck>,
     /// For each reason, the number of tasks that stay although their departure would gain. Misplaced tasks are not
-    /// counted. The count for each machine is from the last time that it was examined.
+    /// counted. The count for each machine is from the last time that the pass examined the machine.
     pub hindered: Vec<(Hindrance, usize)>,
     /// Number of running tasks at the start of the pass.
     pub tasks: usize,

@@ -1,7 +1,7 @@
 //! Applies a plan to its end, despite broken connections and conflicts with other schedulers.
 //!
-//! A wave without an answer is sent again; steps that the cell has already committed are then recognised as done. After
-//! all waves, the steps in conflict are dropped, and a new plan is made for the changed cell.
+//! If the cell does not answer, the wave is sent again, without the steps that the view then shows as committed. After
+//! all waves, the steps that conflicted are dropped, and a new plan is made for the changed cell.
 
 use super::Rebalancer;
 use super::carry::Fate;

@@ -6,8 +6,8 @@
 //!                                                                  ▼
 //!                              lift, claim (the view's check), compute the costs; no gain: undo all
 //! ```
-//! The profile's filters and the view's check decide where a task may run, with the task taken off its machine. Only
-//! gains are computed here.
+//! The profile's filters and the view's check decide where a task may run, with the task taken off its machine. The
+//! search itself computes only the gains.
 
 use super::Settings;
 use super::account::{Account, Proposed};
@@ -34,7 +34,7 @@ use std::sync::Arc;
 pub(super) struct Known {
     pub(super) group: GroupRef,
     protectors: Protectors,
-    /// The reason why no task of the group may move; `None` if they may.
+    /// The reason why no task of the group may move; `None` if its tasks may move.
     stays: Option<Hindrance>,
 }
 
@@ -56,10 +56,9 @@ struct Found {
     feasible: usize,
     /// Number of feasible machines on which moved tasks still occupy the task's room until the next wave.
     held: usize,
-    /// Number of further machines that are infeasible only because a rule of the objectives forbids the move to them.
+    /// Number of further machines that would be feasible if no rule of the objectives forbade the move.
     ruled: usize,
-    /// Number of further machines that are infeasible only because they are outside the domain where another task needs
-    /// this task.
+    /// Number of further machines that would be feasible if they were in the domain where another task needs this task.
     apart: usize,
 }
 
@@ -77,7 +76,7 @@ pub(super) struct Search<'a> {
     numbers: HashMap<(JobId, u16), u32, FixedState>,
     pub(super) misplaced: HashSet<TaskId, FixedState>,
     pub(super) moved: HashSet<TaskId, FixedState>,
-    /// Whether a task has left or entered each row since the row was last examined.
+    /// For each row, whether a task has left or entered it since the row was last examined.
     pub(super) changed: Vec<bool>,
     /// Tasks removed from the view, each with its row, in the order of removal.
     lifted: Vec<(usize, PlacedTask)>,
@@ -121,8 +120,8 @@ impl<'a> Search<'a> {
         search
     }
 
-    /// Records the misplaced tasks. The machine of such a task would not accept it now, even with enough room and
-    /// without rules about other tasks.
+    /// Records the misplaced tasks. A task is misplaced if its machine would not accept it now, even with enough room
+    /// and without rules about other tasks.
     fn find_misplaced(&mut self) {
         for row in 0..self.view.rows() {
             for index in 0..self.view.tasks_on(row).len() {
@@ -449,8 +448,8 @@ fn rows_of(moves: &[Proposed]) -> SmallVec<[usize; 4]> {
     rows
 }
 
-/// Whether the machine in a row would accept a task with these needs, if it had enough room and there were no rules
-/// about other tasks.
+/// Whether the machine in a row would accept a task with these needs if the machine had enough room and there were no
+/// rules about other tasks.
 pub(super) fn suits(view: &View, row: usize, need: &Need) -> bool {
     let block = view.block(row / BLOCK);
     let is_in = |word: u64| word >> (row % BLOCK) & 1 == 1;

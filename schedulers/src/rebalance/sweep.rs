@@ -1,8 +1,8 @@
 //! The order of a pass: first the misplaced tasks, then machine by machine.
 //!
-//! A pass is a descent. It begins with the machine whose tasks would gain most by leaving. It makes the best move of
-//! one of the machine's tasks as long as some move gains, and then continues with the next machine. A sweep does this
-//! for all machines, and sweeps are repeated until one finds no move.
+//! A pass is a descent. It begins with the machine whose tasks would gain most by leaving. As long as the move of some
+//! task off this machine gains, the best such move is made. Then the next machine follows. A sweep does this for all
+//! machines, and sweeps are repeated until a sweep finds no move.
 //!
 //! The first sweep makes only moves with a large gain, and each later sweep requires a quarter of the gain that the
 //! previous sweep required. So if the number of moves is limited, the best moves are made. If no single move gains, two
@@ -22,8 +22,8 @@ const TRIES: usize = 32;
 /// Divisor of the required gain: each sweep requires a quarter of the gain of the previous sweep.
 const QUARTER: i64 = 4;
 
-/// Number of sweeps that require a gain. The last of them requires a 256th of the largest gain. If it required less,
-/// each sweep would examine nearly all tasks.
+/// Number of sweeps that require a gain. The last of them requires a 256th of the largest gain. If the last sweeps
+/// required less, each of them would examine nearly all tasks.
 const SWEEPS: usize = 5;
 
 /// Number of tasks of a row, by reason, that stay although their departure would gain.

@@ -153,8 +153,8 @@ impl Objective {
         if above > 0 { self.parts(kind, above) } else { 0 }
     }
 
-    /// Returns how much of the kind `beside` a balance desires for the free amount of the other kind, in parts of a
-    /// mean machine.
+    /// Returns the amount of the kind `beside` that should be free for a free amount of the other kind of a balance,
+    /// in parts of a mean machine.
     fn wanted(&self, pair: &Pair, free: i64) -> i64 {
         match pair.ratio {
             Ratio::Percent(percent) => {
@@ -230,7 +230,7 @@ impl Objective {
     }
 }
 
-/// Returns the mean amount of each kind, over the machines that have any of it, and 1 if none has.
+/// Returns the mean amount of each kind, over the machines that have any of it; 1 for a kind that no machine has.
 fn means(capacity: &[i64], kinds: usize) -> Vec<u64> {
     let mut sums = [(0u128, 0u128); KINDS_MAX];
     for machine in capacity.chunks(kinds.max(1)) {
@@ -252,8 +252,8 @@ fn safe(capacity: i64, percent: u32) -> i64 {
     (i128::from(capacity) * i128::from(percent) / 100) as i64
 }
 
-/// Returns how far a machine is from both full and empty, by its kind with the largest claimed part: a million if half
-/// of that kind is claimed.
+/// Returns the cost of a machine that is neither full nor empty, computed from the kind with the largest claimed part:
+/// a million if half of this kind is claimed, 0 if all or nothing is claimed.
 fn fragments(spot: Spot<'_>) -> i64 {
     let kinds = spot.capacity.iter().zip(spot.free).filter(|(capacity, _)| **capacity > 0);
     let used = kinds.map(|(capacity, free)| parts(capacity - free, capacity.unsigned_abs()));

@@ -1,4 +1,4 @@
-//! State of a scheduler's rounds: transactions with unknown outcomes, and values that a round leaves to the next one.
+//! State of a scheduler's rounds: transactions with unknown outcomes, and values that one round passes to the next.
 
 use super::decided::Turns;
 use crate::queue::Nanos;
@@ -13,11 +13,11 @@ fn claims_per_sync(rows: usize) -> usize {
     (rows / 64).clamp(32, 128)
 }
 
-/// Way in which a round syncs.
+/// Kind of a round, by the way in which it syncs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Pace {
-    /// Rounds follow each other without a pause: see [`Scheduler::go_on`]. A round syncs with the last of the claims
-    /// until the next sync.
+    /// Rounds follow each other without a pause: see [`Scheduler::go_on`]. The round that uses up the claims until the
+    /// next sync commits and syncs in one call.
     ///
     /// [`Scheduler::go_on`]: super::Scheduler::go_on
     GoesOn,
@@ -41,7 +41,8 @@ pub(super) struct Course {
     unknown: VecDeque<Flight>,
     /// Number of transactions of this step that wait for their answers.
     flying: usize,
-    /// Whether claims of this step were rejected. Later decisions of the step could not use the room that this freed.
+    /// Whether claims of this step were rejected. Later decisions of the step could not use the room that these
+    /// rejections freed.
     returned: bool,
     /// Whether the result being settled arrived after the results of later transactions.
     late: bool,
@@ -130,7 +131,7 @@ impl Course {
     }
 
     /// Holds the open transaction back for this long from its first claim. Returns the end of this time, or `None` once
-    /// it is reached.
+    /// the end is reached.
     pub(super) fn hold(&mut self, now: Nanos, hold: Nanos) -> Option<Nanos> {
         let until = *self.held_until.get_or_insert(now.saturating_add(hold));
         (now < until).then_some(until)

@@ -39,7 +39,7 @@ impl Decided {
         }
     }
 
-    /// Result of the turn by the decision alone, as if the cell accepted all claims.
+    /// Returns the result of the turn, provided that the cell accepts all claims.
     pub(super) fn verdict(&self) -> Verdict {
         if self.turned_away || self.short {
             Verdict::Refused { by: self.by, news: self.news }

@@ -14,7 +14,7 @@ use smallvec::SmallVec;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Fault {
     pub(super) job: JobId,
-    /// Whether all rejections were because of its tenant's quota, or because its gang became incomplete.
+    /// Whether the only reasons for rejections were the quota of the job's tenant and the incomplete gang.
     only_quota: bool,
     quota: bool,
 }

@@ -45,8 +45,8 @@ impl Finder {
         self.crowding = Crowding::default();
     }
 
-    /// Claims machines in the view for tasks of a group, as far as there is room. Returns the number of placed tasks;
-    /// these are the first ones of the list.
+    /// Claims machines in the view for tasks of a group, as far as there is room, in the order of the list. Returns
+    /// the number of placed tasks.
     pub(super) fn place(
         &mut self,
         view: &mut View,
@@ -58,7 +58,7 @@ impl Finder {
             return 0;
         }
         let placed = self.try_to_place(view, profile, group, tasks);
-        // The claims of a gang may be undone immediately, so its failures are not cached.
+        // The claims of a gang may be undone immediately, so a gang's failures are not cached.
         let is_gang = view.job(group).0.is_placed_at_once();
         if self.remembers && placed < tasks.len() && !is_gang {
             self.failures.note(view, profile, group);

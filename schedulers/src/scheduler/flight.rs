@@ -8,13 +8,13 @@
 //! of them with one disk sync. If they were submitted one by one, the first would have its own disk sync, and the
 //! others would wait for it.
 //!
-//! When a transaction is decided, the claims of earlier ones are on the view, so no two transactions claim the same
-//! room. All answers are settled before the next sync, whose changes are later than the answers. If a transaction is
-//! rejected, its room is free again on the view. Later decisions may have lacked that room, so their jobs are retried
-//! as if they had been rejected, too.
+//! When a transaction is decided, the claims of earlier transactions are on the view, so no two transactions claim the
+//! same room. All answers are settled before the next sync, whose changes are later than the answers. If a transaction
+//! is rejected, its room is free again on the view. Later decisions may have lacked that room, so their jobs are
+//! retried at once.
 //!
-//! If plugins evict or reserve, there is only one in-flight transaction, because a rejection would invalidate the
-//! plugins' results for later transactions.
+//! If plugins make room, reserve, permit or prepare, there is only one in-flight transaction, because a rejection would
+//! invalidate the plugins' results for later transactions.
 
 use super::course::{Flight, Late, Pace};
 use super::{Observer, Scheduler, Step};
@@ -43,8 +43,8 @@ fn txns(flights: &[Flight]) -> SmallVec<[&Transaction; 16]> {
 }
 
 impl Scheduler {
-    /// Maximum number of in-flight transactions of a step. It is one if a rejection would invalidate plugins' results
-    /// for later transactions.
+    /// Maximum number of in-flight transactions of a step. The number is 1 if a rejection would invalidate plugins'
+    /// results for later transactions.
     pub(super) fn in_flight(&self) -> usize {
         let chain = &self.profile.chain;
         let alone = chain.guards() || !chain.post_filter.is_empty();

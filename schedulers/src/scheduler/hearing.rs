@@ -124,8 +124,8 @@ impl Scheduler {
         }
     }
 
-    /// Handles the undoing of the scheduler's own claims like an event, because other decisions may have depended on
-    /// these claims.
+    /// Wakes jobs after claims of this scheduler were undone, as after events about these rows, because other
+    /// decisions may have depended on the claims.
     pub(super) fn hear_of_own(&mut self, rows: impl Iterator<Item = u32>, now: Nanos) {
         let rows: Vec<u32> = rows.collect();
         let of_rows = Events::ROOM_FREED | Events::ROOM_TAKEN | Events::RULES_CHANGED;

@@ -32,7 +32,7 @@ pub trait Observer {
     /// A decision panicked with this message. Its job is set aside, and the scheduler continues.
     fn set_aside(&mut self, _job: JobId, _panic: &str) {}
 
-    /// Called when no job is ready to be tried at this version.
+    /// Called when no job may be tried now. The view is at this version.
     fn idle(&mut self, _version: Version, _queue: &Queue) {}
 }
 

@@ -1,8 +1,8 @@
 //! Placement of tasks with optional resources.
 //!
 //! Tasks of a group are placed with their optional resources as far as these fit. Then the remaining tasks are placed
-//! without optional resources. So many tasks usually take two searches. Optional resources cause no evictions, and no
-//! task of the group stays pending because another one got optional resources.
+//! without optional resources. So a group with many tasks usually takes two searches. Optional resources cause no
+//! evictions, and no task of the group stays pending because another task of the group got optional resources.
 
 use super::Scheduler;
 use omega_cellstate::GroupRef;
@@ -20,8 +20,8 @@ impl Scheduler {
         Some(with)
     }
 
-    /// Claims machines for tasks, with optional resources where there is room for these. Returns the number of placed
-    /// tasks; these are the first ones of the list.
+    /// Claims machines for tasks in the order of the list, with optional resources where there is room for these.
+    /// Returns the number of placed tasks.
     pub(super) fn place_with_optional(
         &mut self,
         group: GroupRef,

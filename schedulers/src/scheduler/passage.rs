@@ -23,11 +23,11 @@ use omega_core::{Job, JobId, MachineId, TaskId, Transaction};
 use smallvec::SmallVec;
 use std::sync::Arc;
 
-/// Name reported instead of a plugin's for claims that were rejected because their gang became too small.
+/// Name reported in place of the rejecting plugin's name if a claim is undone because its gang became too small.
 const GANG: &str = "gang";
 
-/// Name reported instead of a plugin's for claims that were rejected because their machine was removed or their task
-/// ended.
+/// Name reported in place of the rejecting plugin's name if a claim is undone because its machine was removed or its
+/// task is no longer pending.
 const CELL: &str = "cell";
 
 /// A claim between decision and commit.
@@ -119,7 +119,8 @@ struct Way {
 
 impl Way {
     /// Rejects the remaining claims. The gang is retried after the events that the first rejection names. If no claim
-    /// was rejected before, the gang is too small because it lost other tasks; then it is retried after its backoff.
+    /// was rejected before, the gang is too small because it lost other tasks; then the gang is retried after its
+    /// backoff.
     fn refuse_rest(&mut self) {
         let first = self.refused.first().map(|(_, (refusal, _))| *refusal);
         let no = (first.unwrap_or(Refused(Events::TIME)), GANG);
@@ -217,8 +218,8 @@ impl Scheduler {
         }
     }
 
-    /// Calls all permit plugins for a claim. Returns the plugins that let it wait, and the events that may help after a
-    /// timeout.
+    /// Calls all permit plugins for a claim. Returns the plugins that let the claim wait, and the events that may help
+    /// after a timeout.
     fn permit(
         &mut self,
         spec: &Arc<Job>,

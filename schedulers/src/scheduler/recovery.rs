@@ -69,8 +69,8 @@ impl Scheduler {
     /// Sets aside the job whose decision panicked, rebuilds view and queue, and returns the job. The job gets no
     /// further turn in this scheduler's lifetime.
     ///
-    /// `None` if the scheduler cannot continue, because no decision was in progress, or plugins have reservations that
-    /// could not be released.
+    /// Returns `None` if the scheduler cannot continue, because no decision was in progress, or because the profile
+    /// has plugins that reserve, permit or prepare, and the claims that these plugins handle could not be undone.
     pub fn recover(&mut self) -> Option<JobId> {
         let job = self.set_aside.interrupted()?;
         if self.profile.chain.guards() {

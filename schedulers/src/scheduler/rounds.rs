@@ -6,13 +6,13 @@ use crate::queue::Nanos;
 use omega_cellstate::{CellHandle, HandleError, Wake};
 
 /// Number of small transactions that are submitted together in rounds without a pause, so that they take the cell's
-/// lock once. It is small because other schedulers see none of the claims before the last transaction is decided.
+/// lock once. The number is small because no claim is committed before the last of these transactions is decided.
 const SMALL_TOGETHER: usize = 16;
 
 impl Scheduler {
-    /// Asks a cell to wake this scheduler when a round may have something to do. Returns true if the caller has to step
-    /// only after a call of `wake`, and at [`Step::until`]. Returns false if the handle cannot wake schedulers, or if
-    /// permits come from other threads.
+    /// Registers `wake`, which the cell calls when a round may have something to do. Returns true if the caller needs
+    /// to call `step` only after a call of `wake`, and at [`Step::until`]. Returns false if the handle cannot wake
+    /// schedulers, or if permits come from other threads.
     pub fn watch(&self, cell: &(impl CellHandle + ?Sized), wake: Wake) -> bool {
         !self.permits.is_shared() && cell.watch(self.view.interest(), wake)
     }
@@ -49,8 +49,9 @@ impl Scheduler {
     /// conflict, or a round without work. So a scheduler with small transactions takes the cell's lock seldom, and
     /// reads several changes at once. When the claims are used up, it commits and syncs in one call.
     ///
-    /// Each round is a [`Scheduler::step`] if a plugin evicts, reserves or permits, or if the profile has fair shares,
-    /// delay scheduling or backfill. In these cases, decisions depend on the latest claims of other schedulers.
+    /// Each round is a [`Scheduler::step`] if a plugin makes room, reserves, permits or prepares, or if the profile
+    /// has fair shares, delay scheduling or backfill. In these cases, decisions depend on the latest claims of other
+    /// schedulers.
     ///
     /// # Errors
     ///
@@ -85,7 +86,7 @@ impl Scheduler {
         }
     }
 
-    /// Whether decisions depend on the latest claims of others, so that each round syncs.
+    /// Whether decisions depend on the latest claims of other schedulers, so that each round syncs.
     fn reads_each_change(&mut self) -> bool {
         let chain = &self.profile.chain;
         chain.guards()

@@ -17,20 +17,20 @@ pub struct Settings {
     pub share: Share,
     /// Settings of placement.
     pub placement: Placement,
-    /// Whether to use the unschedulable cache. With it, after a task found no machine, tasks of the same class are not
-    /// tried until an event may help them.
+    /// Whether to use the unschedulable cache. With the cache, after a task found no machine, tasks of the same class
+    /// are not tried until an event may help them.
     pub failures: bool,
     /// Maximum number of claims in one transaction.
     pub claims_max: usize,
-    /// Number of transactions that are submitted between two syncs, without waiting for earlier answers. More than one
-    /// helps if a commit takes long because the cell is stored on disks: the transactions then share one wait. The
-    /// number counts as 1 if the profile evicts, reserves or permits.
+    /// Number of transactions that are submitted between two syncs, without waiting for earlier answers. A number
+    /// above 1 helps if a commit takes long because the cell is stored on disks: the transactions then share one wait.
+    /// The number counts as 1 if the profile has plugins that make room, reserve, permit or prepare.
     pub commits_in_flight: usize,
     /// Time for which a transaction that is not full is kept open while no job has a turn, so that jobs that arrive
     /// soon share it. This saves commits, which cost a disk write each, but may delay a job by this time. The default
-    /// is 0. The time counts as 0 if the profile evicts, reserves or permits.
+    /// is 0. The time counts as 0 if the profile has plugins that make room, reserve, permit or prepare.
     pub hold: Nanos,
-    /// Whether the other items of a transaction are committed if some of them conflict.
+    /// Whether the other items of a transaction are committed if some items conflict.
     pub granularity: Granularity,
     /// Changes that count as conflicts.
     pub check: ConflictCheck,

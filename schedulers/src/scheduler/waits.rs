@@ -10,8 +10,8 @@ use std::sync::Arc;
 impl Scheduler {
     /// Claims machines for tasks of a group within its present locality level.
     ///
-    /// Returns the number of placed tasks, and whether the group is finished for now: all tasks are placed, or the
-    /// other tasks wait for preferred machines.
+    /// Returns the number of placed tasks, and whether no further attempt is needed now: all tasks are placed, or
+    /// the other tasks wait for preferred machines.
     pub(super) fn place_within_reach(
         &mut self,
         id: JobId,
@@ -34,7 +34,8 @@ impl Scheduler {
         (placed, true)
     }
 
-    /// Limits a group to the locality level that it accepts now. Returns false if the group accepts all machines.
+    /// Limits a group to the locality level that the group accepts now. Returns false if the group accepts all
+    /// machines.
     fn bound_reach(&mut self, id: JobId, group: GroupRef, now: Nanos) -> bool {
         let Some(delay) = &self.profile.delay else { return false };
         let reach = delay.reach(&self.view, group, self.waits.waited(id, now));

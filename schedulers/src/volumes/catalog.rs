@@ -1,8 +1,8 @@
 //! The list of volumes, claims and classes, and the changes of this list.
 //!
 //! Invariants: a volume is bound to at most one claim, and a claim to at most one volume. A class's free volumes are
-//! its volumes that are neither bound nor reserved. A machine's volumes are those of the claims that its tasks use,
-//! with use counts, and those of reported attachments ([`mirror`](super::mirror)).
+//! its volumes that are neither bound nor reserved. A machine has the volumes of the claims that its tasks use, and
+//! of reported attachments ([`mirror`](super::mirror)), each with a use count.
 
 use super::ClaimState;
 use super::free::Free;
@@ -84,8 +84,8 @@ pub(super) struct Catalog {
     pub(super) free: BTreeMap<Text, Free>,
     /// Maximum number of attached volumes, by machine and driver.
     pub(super) limits: BTreeMap<Text, BTreeMap<Text, u32>>,
-    /// Attached volumes of each machine. The number counts the tasks and the reported attachments that use the volume
-    /// there.
+    /// Attached volumes of each machine, each with the number of tasks and reported attachments that use the volume
+    /// on this machine.
     pub(super) on: BTreeMap<Text, BTreeMap<Text, u32>>,
     pub(super) uses: BTreeMap<TaskId, Use>,
     pub(super) listeners: Vec<Waiting>,
@@ -152,8 +152,8 @@ impl Catalog {
     }
 
     /// Binds a claim that has no volume to the volume reserved for it. If several volumes are reserved and the class
-    /// binds late, the claim stays unbound until a task is placed: its machine decides which of the volumes can be
-    /// used.
+    /// binds late, the claim stays unbound until a task is placed: the task's machine determines which of these
+    /// volumes can be used.
     pub(super) fn take_kept(&mut self, name: &Text) {
         let Some(Claim { spec: Some(spec), volume: None, .. }) = self.claims.get(name) else {
             return;
@@ -285,7 +285,7 @@ impl Catalog {
         }
     }
 
-    /// Adds a volume to the free volumes of its class, or removes it from them if a claim owns it.
+    /// Adds a volume to the free volumes of its class, or removes the volume from these if it is bound or reserved.
     fn set_free(&mut self, name: &str) {
         let is_free = self.owner(name).is_none();
         let Some(Held { volume, .. }) = self.volumes.get(name) else { return };

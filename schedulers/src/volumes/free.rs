@@ -14,7 +14,8 @@ type BySize = BTreeMap<u64, BTreeSet<Text>>;
 /// The free volumes of a class, indexed by the machines that reach them.
 #[derive(Debug, Default)]
 pub(super) struct Free {
-    /// Volumes by the key and the value of a label. All machines that reach a volume have such a label.
+    /// Volumes by key and value of a label. A volume is listed under one key, with all values that the label may have
+    /// on machines that reach the volume.
     by_label: BTreeMap<Text, BTreeMap<Text, BySize>>,
     others: BySize,
 }

@@ -37,7 +37,7 @@ pub enum VolumeReason {
     IsEnding,
     /// The claim names a class that does not exist.
     UnknownClass,
-    /// The claim has no volume, and its class binds early. The volume controller must bind one.
+    /// The claim has no volume, and its class binds early. The volume controller must bind a volume.
     NotBound,
     /// The claim's volume does not exist.
     NoSuchVolume,

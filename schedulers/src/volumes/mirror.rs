@@ -2,15 +2,15 @@
 //! and attach these volumes.
 //!
 //! A report of a controller overrides any choice of this list, so no report is an error. A reservation is only a
-//! choice: the claim keeps the chosen volume until a controller reports another one, or until the task that reserved it
-//! is gone.
+//! choice: the claim keeps the chosen volume until a controller reports another volume, or until the task with the
+//! reservation is gone.
 //!
 //! | reported | rule |
 //! |---|---|
 //! | a claim whose volume is provisioned for a machine | the claim can get a volume on this machine only, and the volume is a new one |
 //! | free space of a driver | volumes are provisioned only where there is enough space; without such reports, everywhere |
 //! | an attachment | its volume counts as attached to the machine, even if no task uses it |
-//! | a claim for one machine | tasks on other machines may use it too: the controller attaches it when it can |
+//! | a claim for one machine | tasks on other machines may use it too: the controller attaches the volume when it can |
 
 use super::Volumes;
 use super::catalog::{Catalog, Held};
@@ -148,9 +148,9 @@ impl Volumes {
 /// Whether a driver reports its free space.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Measured {
-    /// The driver reports its free space: volumes are provisioned only where there is enough of it.
+    /// The driver reports its free space: volumes are provisioned only where enough space is free.
     Yes,
-    /// The driver does not report its free space: every machine is taken to have enough.
+    /// The driver does not report its free space: every machine counts as having enough free space.
     No,
 }
 
@@ -216,8 +216,8 @@ impl Catalog {
         let (name, claim) = (volume.name.clone(), volume.claim.clone());
         if let Some(of) = self.whose.get(&name).filter(|of| Some(*of) != claim.as_ref()).cloned() {
             if self.names(&of, &name) {
-                // The claim names the volume, but the volume names no claim or another one. So the volume is recorded,
-                // but is not free.
+                // The claim names the volume, but the volume names no claim or another claim. So the volume is
+                // recorded, but is not free.
                 self.forget_volume(&name);
                 self.volumes.insert(name, Held { volume, made: false });
                 return;

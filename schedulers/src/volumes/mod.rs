@@ -1,7 +1,7 @@
 //! Volumes: storage of tasks, and the machines that can reach it.
 //!
-//! Volumes are not part of the cell, just as they are outside of Kubernetes' scheduler: a storage controller creates
-//! and attaches them. A [`Volumes`] is the list of volumes that all schedulers of a process share. It checks the use of
+//! Volumes are not part of the cell, and no scheduler creates or attaches them: a storage controller does, as in
+//! Kubernetes. A [`Volumes`] is the list of volumes that all schedulers of a process share. The list checks the use of
 //! volumes as the cell checks the use of machines: a scheduler reads the list, chooses a machine, and *reserves*
 //! volumes. If two schedulers choose the same volume, only one of the reservations succeeds.
 //!
@@ -16,7 +16,7 @@
 //! ```
 //!
 //! A claim of a late-binding class gets its volume when a task that uses the claim reserves it. This is the smallest
-//! sufficient free volume that the machine can reach, or a new one. `bind` makes the choice final; until then,
+//! sufficient free volume that the machine can reach, or a new volume. `bind` makes the choice final; until then,
 //! `unreserve` makes the volume free again.
 //!
 //! The volumes of a Kubernetes cluster are bound by the cluster's controllers. [`Volumes::mirror`] returns a list that
@@ -48,7 +48,7 @@ use std::sync::Arc;
 /// The list of volumes of a process. Clones share one list.
 #[derive(Clone, Debug, Default)]
 pub struct Volumes {
-    /// The list. A lock is held for one query or one change only. Listeners are notified while it is held, so this lock
+    /// The list. A lock is held for one query or one change only. Listeners are notified while the lock is held, so it
     /// is taken before the lock of a [`Waiting`].
     catalog: Arc<RwLock<Catalog>>,
 }
@@ -93,7 +93,7 @@ impl Volumes {
     /// Adds a claim, or replaces the claim with the same name. A replaced claim keeps its volume.
     ///
     /// # Errors
-    /// If the claim names a volume that another claim has, or names another volume than the one it already has.
+    /// If another claim has the volume that the claim names, or if the claim already has a different volume.
     pub fn put_claim(&self, claim: VolumeClaim) -> Result<(), VolumeError> {
         self.try_change(|catalog| catalog.put_claim(claim))
     }
@@ -139,7 +139,7 @@ impl Volumes {
 
     // --- Queries of filters ----------------------------------------------------------------------
 
-    /// First obstacle of a task with these claims on a machine, if there is one.
+    /// First obstacle that keeps a task with these claims off a machine, if there is one.
     #[must_use]
     pub fn obstacle(&self, claims: &[Text], machine: &Machine) -> Option<VolumeObstacle> {
         let catalog = self.catalog.read();

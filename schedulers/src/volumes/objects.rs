@@ -163,6 +163,7 @@ pub struct VolumeClaim {
     pub selector: LabelSelector,
     /// Volume to which the claim is bound, if any.
     pub volume: Option<Text>,
-    /// Whether the claim is being deleted. Tasks that run use it to their end, but no other task may begin to use it.
+    /// Whether the claim is being deleted. Tasks that already use the claim may do so to their end, but no other task
+    /// may begin to use it.
     pub is_ending: bool,
 }

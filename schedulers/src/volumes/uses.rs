@@ -101,14 +101,14 @@ impl Catalog {
         }
     }
 
-    /// Releases a reservation: see [`super::Volumes::unreserve`]. Returns whether there was one, so that other tasks
-    /// may be able to use its volumes.
+    /// Releases a reservation: see [`super::Volumes::unreserve`]. Returns whether there was a reservation; if so, other
+    /// tasks may now be able to use the volumes.
     pub(super) fn unreserve(&mut self, task: TaskId) -> bool {
         self.uses.get(&task).is_some_and(|used| used.stage == Stage::Reserved) && self.end(task)
     }
 
-    /// Records a running task: see [`super::Volumes::runs`]. Returns whether this ended an earlier use by the task, so
-    /// that other tasks may be able to use its volumes.
+    /// Records a running task: see [`super::Volumes::runs`]. Returns whether this ended an earlier use by the task; if
+    /// so, other tasks may now be able to use the volumes.
     pub(super) fn runs(&mut self, task: TaskId, claims: &[Text], machine: &Text) -> bool {
         match self.uses.get_mut(&task) {
             Some(used) if used.machine == *machine && used.claims == claims => {
@@ -125,7 +125,7 @@ impl Catalog {
         }
     }
 
-    /// Ends the use by a running task: see [`super::Volumes::left`]. Returns whether there was one.
+    /// Ends the use by a running task: see [`super::Volumes::left`]. Returns whether there was such a use.
     pub(super) fn left(&mut self, task: TaskId) -> bool {
         self.uses.get(&task).is_some_and(|used| used.stage == Stage::Runs) && self.end(task)
     }
@@ -144,7 +144,7 @@ impl Catalog {
         }
     }
 
-    /// Ends a task's use of its claims. Returns whether there was one.
+    /// Ends a task's use of its claims. Returns whether there was such a use.
     fn end(&mut self, task: TaskId) -> bool {
         let Some(Use { machine, claims, .. }) = self.uses.remove(&task) else { return false };
         for name in claims {

@@ -1,8 +1,8 @@
 //! Allocation of offers, in turns, to the framework with the lowest share.
 //!
 //! A turn goes to the framework with the lowest share among those that accept more offers. The turn scans all machines
-//! once, starting where the framework's last scan ended, and takes the first machines that no filter excludes. A
-//! framework for which the scan finds none gets no more turns in this step, because free resources only shrink.
+//! once, starting where the framework's last scan ended, and takes the first machines that no filter excludes. If the
+//! scan finds no machine, the framework gets no more turns in this step, because free resources only shrink.
 
 use super::OFFERS_PER_MACHINE_MAX;
 use super::frontend::{Frontend, Member};

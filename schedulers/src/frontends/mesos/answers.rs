@@ -1,7 +1,7 @@
 //! Handling of answers from frameworks. An answer is checked completely before anything changes.
 //!
-//! When an offer is accepted, the resources that its tasks need are claimed on the view at once, and the rest of the
-//! offer is available again. The next step commits the claims.
+//! When an offer is accepted, the resources that the launched tasks need are claimed on the view at once, and the
+//! rest of the offer is available again. The next step commits the claims.
 
 use super::frontend::{Frontend, Member};
 use super::messages::{AcceptError, FrameworkId, Launch, Offer, OfferError, OfferId, Refuse};
@@ -21,8 +21,9 @@ struct Pool {
 impl Frontend {
     /// Launches tasks with the resources of these offers. Several offers of one machine are added up.
     ///
-    /// Resources that the tasks do not need are available again, unless they are filtered. The next step reports the
-    /// results. Without tasks, this call equals [`Frontend::decline`], except for the counters.
+    /// Resources that the tasks do not need are available again for offers, except offers that `refuse` filters. The
+    /// next step reports the results. Without tasks, this call equals [`Frontend::decline`], except for the
+    /// counters.
     ///
     /// # Errors
     /// If an offer or a task is invalid. Then nothing has changed, and the offers are still open.

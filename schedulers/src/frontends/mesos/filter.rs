@@ -1,7 +1,7 @@
 //! Filters: machines and amounts that are not offered to a framework for a time.
 //!
-//! A framework has at most one filter for each machine, the one set last. So the number of filters is bounded by the
-//! number of the cell's rows. An expired filter is dropped when its machine is next examined.
+//! A framework has at most one filter for each machine: a new filter replaces the old one. So the number of filters
+//! is bounded by the number of the cell's rows. An expired filter is dropped when its machine is next examined.
 
 use crate::queue::Nanos;
 use foldhash::fast::FixedState;

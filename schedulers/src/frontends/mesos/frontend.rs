@@ -101,11 +101,11 @@ impl Frontend {
 
     /// Runs one round, and returns the events for frameworks, in order.
     ///
-    /// `now` is the time in nanoseconds since any fixed time. It must not decrease.
+    /// `now` is the time in nanoseconds since any fixed time, and must not decrease from call to call.
     ///
     /// # Errors
     /// If the cell cannot be reached. The frontend and its offers are unchanged. Call `step` again later: the next
-    /// successful step also returns the events of this one.
+    /// successful step also returns the events of the failed step.
     pub fn step(
         &mut self,
         cell: &(impl CellHandle + ?Sized),
@@ -185,8 +185,8 @@ impl Frontend {
         }
     }
 
-    /// Returns the next offer to withdraw from those of a machine, and the reason; `None` if all offers of the machine
-    /// are valid. If resources are short, this is the newest offer.
+    /// Returns the next offer of a machine to withdraw, and the reason; `None` if all offers of the machine are valid.
+    /// If resources are short, the newest offer is the next to withdraw.
     fn broken(&self, slot: u32) -> Option<(OfferId, Withdrawn)> {
         let on = self.open_offers.on(slot)?;
         let newest = *on.offers.last()?;
@@ -221,8 +221,8 @@ impl Frontend {
         self.events.push(Event { framework: offer.framework, happened });
     }
 
-    /// Expires offers that were not answered in time. A filter then excludes the machine for the framework for a while,
-    /// so that it is offered to other frameworks.
+    /// Expires offers that were not answered in time. For a while, a filter then excludes the machine from offers to
+    /// this framework, so that other frameworks get it.
     fn take_back_late(&mut self, now: Nanos) {
         while let Some(id) = self.open_offers.late_by(now) {
             let offer = self.open_offers.get(id).map(|offer| (offer.framework, offer.machine));
@@ -279,7 +279,8 @@ impl Frontend {
         self.session.totals.share(self.session.task_index.used_by(tenant), Weight::ONE)
     }
 
-    /// Divides the free resources into offered, available and withheld ones. Scans every machine.
+    /// Divides the free resources into offered resources, available resources, and resources held back. Scans every
+    /// machine.
     #[must_use]
     pub fn account(&self) -> Account {
         let view = &self.session.view;

@@ -57,22 +57,23 @@ pub enum Portion {
     /// All available resources of the machine.
     #[default]
     Whole,
-    /// At most these amounts, and nothing of the kinds that they do not name.
+    /// At most these amounts, and nothing of kinds without an amount.
     AtMost(Amounts),
 }
 
 /// Settings of an offer frontend.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
-    /// Name of the frontend. Jobs that name it as their scheduler are for its frameworks.
+    /// Name of the frontend. The frameworks of the frontend may place the jobs that have this name as their scheduler
+    /// name.
     pub name: Text,
-    /// Number of machines that a framework is offered before shares are compared again. 1 divides free resources
-    /// evenly, as Mesos does; `usize::MAX` offers everything to one framework after the other.
+    /// Number of machines offered to a framework before shares are compared again. 1 divides free resources evenly, as
+    /// Mesos does; `usize::MAX` offers everything to one framework after the other.
     pub machines_at_once: usize,
     /// Part of each machine that an offer contains.
     pub portion: Portion,
-    /// Maximum number of open offers of a framework. The framework must be able to examine this many offers before they
-    /// become outdated.
+    /// Maximum number of open offers of a framework. Set it to no more offers than the framework can examine before
+    /// they become outdated.
     pub offers_max: usize,
     /// Time after which an unanswered offer expires; `None` means never. After that, the machine is not offered to the
     /// same framework for a time of equal length.
@@ -94,7 +95,7 @@ impl Settings {
     }
 }
 
-/// Free resources on a machine, for one framework.
+/// An offer of free resources of one machine to one framework.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Offer {
     /// Number of the offer.
@@ -162,7 +163,7 @@ pub enum Happened {
         /// Id of the machine.
         machine: MachineId,
     },
-    /// The task was not launched. It is pending again, unless the reason implies another state.
+    /// The task was not launched. It is pending again, except if the reason implies another state.
     NotLaunched {
         /// Id of the task.
         task: TaskId,
@@ -228,7 +229,7 @@ pub enum OfferError {
     /// The offer was withdrawn (an event reported this), or has already been answered. Remove it from the answer.
     #[error("offer {0} is no longer open, because it was withdrawn or answered: leave it out")]
     NotOut(OfferId),
-    /// The offer was made to another framework. Use only offers made to this one.
+    /// The offer was made to another framework. Use only offers made to the framework that answers.
     #[error("offer {0} belongs to another framework: use only offers made to this framework")]
     Foreign(OfferId),
     /// The offer is named twice.

@@ -16,10 +16,10 @@
 //! offered up to [`Settings::machines_at_once`] machines, whole or in part; then the shares are compared again.
 //!
 //! **Meaning of an offer.** An offer reserves resources only among the frameworks of one frontend. An offer is not a
-//! lock: other schedulers may still place tasks there. If their tasks leave too little room for the offers of a
-//! machine, the next step withdraws offers, the newest first. If the framework has already accepted such an offer, the
-//! cell rejects the tasks that do not fit, and the framework gets an event. So a slow framework delays only the other
-//! frameworks of its frontend.
+//! lock: other schedulers may still place tasks on the machine. If these tasks leave too little room for the offers of
+//! the machine, the next step withdraws offers, the newest first. If the framework has already accepted such an offer,
+//! the cell rejects the tasks that do not fit, and the framework gets an event. So a slow framework delays only the
+//! other frameworks of its frontend.
 //!
 //! Invariants on the frontend's view, after each step and each call:
 //! - The offers of a machine add up to no more than its free resources.
@@ -52,8 +52,8 @@ pub use messages::{
     Offer, OfferError, OfferId, Portion, Refuse, RegisterError, Settings, Withdrawn,
 };
 
-/// Maximum number of frameworks of a frontend. It is limited because each offer compares the shares of all frameworks.
-/// Mesos masters run with hundreds of frameworks.
+/// Maximum number of frameworks of a frontend. The number is limited because the shares of all frameworks are compared
+/// for each offer. Mesos masters run with hundreds of frameworks.
 pub const FRAMEWORKS_MAX: usize = 1024;
 
 /// Maximum number of open offers of one machine. With more offers, each could be smaller than a task needs.

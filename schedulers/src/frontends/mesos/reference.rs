@@ -421,7 +421,7 @@ fn offers_are_those_of_a_naive_reference() {
     assert!(happened.iter().all(|count| *count > 100), "too little happened: {all:?}");
 }
 
-/// Prints its seed if the test panics before it is dropped.
+/// Seed of a test. Prints the seed if it is dropped during a panic.
 struct Seed(u64);
 
 impl Drop for Seed {

@@ -29,7 +29,8 @@ fn ids(front: &Frontend, framework: FrameworkId) -> Vec<OfferId> {
     front.offers_of(framework).map(|offer| offer.id).collect()
 }
 
-/// Checks that offered, withheld and available amounts add up to the free amounts, in total and for each machine.
+/// Checks that the amounts offered, held back and available add up to the free amounts, in total and for each
+/// machine.
 fn check_account(front: &Frontend) {
     let Account { free, offered, held_back, available } = front.account();
     let sum = offered.checked_add(&held_back).and_then(|sum| sum.checked_add(&available));

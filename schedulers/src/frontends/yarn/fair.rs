@@ -1,8 +1,8 @@
 //! Fair order: the queue with the lowest share is next, and within it the application with the lowest share.
 //!
-//! A turn is one container. If an application would have several turns in a row, it gets all of them at once, because
-//! placing several tasks of a group costs little more than placing one. The order of containers is the same as with
-//! single turns; a test checks this.
+//! A turn is one container. If an application would have several turns in a row, it gets these turns at once, because
+//! placing several tasks of a group costs little more than placing one task. The order of containers is the same as
+//! with single turns; a test checks this.
 
 use super::frontend::Frontend;
 use crate::dominant::{Share, Weight};

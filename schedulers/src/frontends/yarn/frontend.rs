@@ -135,7 +135,7 @@ impl Frontend {
 
     /// Runs one round, and returns the number of allocated containers.
     ///
-    /// `now` is the time in nanoseconds since any fixed time. It must not decrease.
+    /// `now` is the time in nanoseconds since any fixed time, and must not decrease from call to call.
     ///
     /// # Errors
     /// If the cell cannot be reached. The frontend stays consistent: call `step` again later.

@@ -121,8 +121,8 @@ impl Frontend {
         application.untold.iter().chain(flying)
     }
 
-    /// Returns the number of claimed or allocated containers that match a new request, but were not yet reported. They
-    /// are subtracted from the request.
+    /// Returns the number of claimed or allocated containers that match a new request, but were not yet reported. The
+    /// number is subtracted from the request.
     fn untold(&self, id: JobId, application: &Application, (key, ask): (Key, &Ask)) -> u32 {
         let meets = |given: &&Given| given.key == key && given.lines.meet(given.spot(), &ask.at);
         self.given_to(id, application).filter(meets).count() as u32

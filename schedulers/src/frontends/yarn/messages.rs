@@ -26,9 +26,9 @@ pub enum Relax {
     /// Allowed, after the request has waited for the requested location.
     #[default]
     Allowed,
-    /// Never allowed. In a request for a rack, this excludes machines of the rack that are not requested by name. In a
-    /// request for anywhere, it excludes machines and racks that are not requested. In a request for a machine, it has
-    /// no effect.
+    /// Never allowed. In a request for a rack, this setting excludes machines of the rack that are not requested by
+    /// name. In a request for [`Place::Anywhere`], it excludes machines and racks that are not requested. In a request
+    /// for a machine, it has no effect.
     Forbidden,
 }
 
@@ -49,7 +49,8 @@ pub struct Ask {
 }
 
 impl Ask {
-    /// Returns a request of priority 0 for containers of a group at a location. They may be farther away after a wait.
+    /// Returns a request of priority 0 for containers of a group at a location. After a wait, the containers may be
+    /// farther away.
     pub fn new(group: impl Into<Text>, at: Place, containers: u32) -> Ask {
         let (priority, relax) = (Priority::default(), Relax::Allowed);
         Ask { priority, group: group.into(), at, containers, relax }
@@ -120,7 +121,7 @@ pub enum How {
     Failed,
     /// The container's task was killed because the group was made smaller.
     Killed,
-    /// The application gave the container back.
+    /// The application released the container.
     Released,
     /// The container lost its machine: the machine was removed, the task was evicted, or the task failed with restarts
     /// left. The task is placed again only if the application requests it.
@@ -227,7 +228,7 @@ pub enum HeartbeatError {
 /// Settings of a request frontend.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// Name of the frontend. Jobs that name it as their scheduler may join.
+    /// Name of the frontend. Applications whose job has this name as its scheduler name may join.
     pub name: Text,
     /// Key of the label whose value is the rack of a machine.
     pub rack: Text,
@@ -238,7 +239,7 @@ pub struct Settings {
     /// `rack-locality-additional-delay`.)
     pub rack_delay: u32,
     /// Time without a heartbeat after which an application gets no containers until its next heartbeat; `None` means no
-    /// limit. If the application's job has ended, the application is removed after this time.
+    /// limit. An application whose job has ended is removed after the same time without a heartbeat.
     pub silence_max: Option<Nanos>,
     /// Settings of the search for requests that accept any machine.
     pub placement: Placement,

@@ -1,10 +1,10 @@
 //! Resource requests: for applications that request containers at preferred locations. The answer to each heartbeat
 //! lists the containers that the application got.
 //!
-//! This is the protocol of Hadoop's resource manager (YARN, SoCC 2013). An *application* requests containers: a number
-//! of one size and priority, on a machine, in a rack, or anywhere. Each heartbeat may change the requests, release
-//! containers and blacklist machines; the answer has the new containers, the ended ones, and the free resources. A
-//! [`Frontend`] is an ordinary scheduler of the cell that places the containers.
+//! This is the protocol of Hadoop's resource manager (YARN, SoCC 2013). An *application* requests containers: each
+//! request is for a number of containers of one size and priority, on a machine, in a rack, or anywhere. Each heartbeat
+//! may change the requests, release containers and blacklist machines; the answer has the new containers, the ended
+//! ones, and the free resources. A [`Frontend`] is an ordinary scheduler of the cell that places the containers.
 //!
 //! ```text
 //!   application ── heartbeat: requests, releases, ... ───▶ Frontend ◀── sync ── cell ◀── other schedulers

@@ -59,10 +59,10 @@ impl Frontend {
         turns.put((tenant, self.queue_share(tenant)), (id, share));
     }
 
-    /// Claims a machine for the next container of an application. If the application has the following turns too,
+    /// Claims a machine for the next container of an application. If the next turns also go to this application,
     /// claims machines for several containers.
     ///
-    /// Returns the number of claimed containers; 0 means that the application gets no more in this round.
+    /// Returns the number of claimed containers. After 0, the application gets no more containers in this round.
     fn serve(
         &mut self,
         id: JobId,

@@ -1,5 +1,5 @@
-//! Index of machines by name and by rack. Requests name machines, but views find them only by row. Each sync updates
-//! the index.
+//! Index of machines by name and by rack. Requests give the names of machines, but a view finds machines only by
+//! row. Each sync updates the index.
 
 use foldhash::fast::FixedState;
 use omega_cellstate::Delta;

@@ -5,8 +5,9 @@
 //! lines of the machine, its rack and the total; a container in a requested rack from the lines of the rack and the
 //! total.
 //!
-//! The lines are remembered until the container is reported. So if the claim is rejected, the container is requested
-//! again. And a request that was sent before the application was informed of the container does not count it twice.
+//! For each container, the frontend keeps the list of these lines until it reports the container. So if the claim is
+//! rejected, the container is requested again. And if the application sends a request before it is informed of the
+//! container, the container is not counted twice.
 
 use super::messages::{Locality, Place, Relax, Settings};
 use crate::queue::Nanos;
@@ -110,7 +111,7 @@ impl Table {
         self.total_relax == Relax::Allowed && self.passed_up >= after
     }
 
-    /// Whether a farther machine will be accepted after a wait.
+    /// Whether machines farther away are accepted after a wait.
     pub(super) fn may_relax(&self) -> bool {
         self.total_relax == Relax::Allowed || self.racks().next().is_some()
     }

@@ -1,7 +1,7 @@
 //! Demand over time: the use of a job's tasks at a number of points in time, in percent of their requests.
 //!
 //! The load of a machine is then the mean of its loads at all points. Tasks of jobs without a profile use their
-//! requests at every point. These profiles only affect the cost of load; the cell's own demand profiles decide where
+//! requests at every point. These profiles affect only the cost of load. The cell's own demand profiles decide where
 //! tasks fit.
 
 use omega_cellstate::View;
@@ -20,7 +20,8 @@ pub enum DemandError {
     /// The profile has too few or too many points. Give a permitted number.
     #[error("has {0} points; give it 1 to {POINTS_MAX}")]
     Count(usize),
-    /// The profile and the others of this kind have different numbers of points. Give each the same number.
+    /// The profile and the other profiles of this kind have different numbers of points. Give all of them the same
+    /// number.
     #[error(
         "has {given} points, but another job's profile of this kind has {others}: give both the \
          same number"

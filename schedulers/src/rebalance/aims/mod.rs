@@ -1,4 +1,5 @@
-//! Objectives that concern single machines, resource kinds or jobs, or pairs of them, as plain data.
+//! Objectives for single machines, resource kinds or jobs, or for pairs of machines or jobs, as
+//! plain data.
 
 pub mod curve;
 pub mod demand;

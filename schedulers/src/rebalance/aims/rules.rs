@@ -2,8 +2,8 @@
 //! and limits on tasks of one job in domains with another job.
 //!
 //! Only the rebalancer applies these rules; the cell has no record of them. Where a rule is already broken, a move must
-//! not break it further: neither by more tasks in a domain, nor by fewer domains. The moves of one step count together,
-//! so two tasks of jobs that need each other can move in one step.
+//! not break the rule further, by more excess tasks in a domain or by fewer domains. The moves of one step are checked
+//! together, so two tasks whose jobs need each other can move in one step.
 
 use foldhash::fast::FixedState;
 use omega_cellstate::View;
