@@ -2,6 +2,7 @@
 //!
 //! Unknown fields are errors, which are reported with their place.
 
+use crate::json_path::json_path;
 use crate::readable;
 use omega_core::misread::in_plain_words;
 use omega_schedulers::config::field_path;
@@ -126,7 +127,6 @@ pub struct Fault {
 
 impl Fault {
     fn new(line: usize, column: usize, field: String, why: String) -> Fault {
-        let field = if field == "." { String::new() } else { field };
         Fault { line, column, field, why }
     }
 }
@@ -143,18 +143,13 @@ impl fmt::Display for Fault {
 }
 
 fn json<T: DeserializeOwned>(text: &str) -> Result<T, Fault> {
-    let mut deserializer = serde_json::Deserializer::from_str(text);
-    let read: Result<T, _> = serde_path_to_error::deserialize(&mut deserializer);
-    let of_json = |field: String, error: &serde_json::Error| {
+    serde_json::from_str(text).map_err(|error| {
         let why = error.to_string();
         // The message ends with the place, which is reported separately.
         let why = why.split(" at line ").next().unwrap_or_default();
         let why = in_plain_words(why, "an object");
-        Fault::new(error.line(), error.column(), field, why)
-    };
-    let value = read.map_err(|error| of_json(error.path().to_string(), error.inner()))?;
-    deserializer.end().map_err(|error| of_json(String::new(), &error))?;
-    Ok(value)
+        Fault::new(error.line(), error.column(), json_path(text, &error), why)
+    })
 }
 
 /// Parses TOML.

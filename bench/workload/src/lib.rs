@@ -17,6 +17,7 @@ pub mod file;
 pub mod fragments;
 pub mod google2011;
 pub mod input;
+mod json_path;
 pub mod kube;
 mod misplaced;
 pub mod objectives;

@@ -11,7 +11,7 @@ use aims::{DemandEntry, LoadEntry, MachinesEntry, MoveEntry};
 use clap::ValueEnum;
 use error::PAIR_PERCENT_MAX;
 use names::level_of;
-use omega_core::{KindId, Kinds, Text, TopologyLevel, Unit};
+use omega_core::{KindId, Kinds, Text, Unit};
 use omega_schedulers::rebalance::objective::WEIGHT_MAX;
 use omega_schedulers::rebalance::{Objectives, Pair, Ratio, Safety};
 use rules::RuleEntry;
