@@ -1,6 +1,6 @@
-//! Each failpoint of the store, switched on in turn: it is reached, and after a restart nothing acknowledged is lost.
-//! The first test has a leader and a follower that needs its snapshots; the second has three voters, which are cut off
-//! in turn until they need a snapshot.
+//! Each failpoint of the store, switched on in turn. The store must reach it, and after a restart no acknowledged
+//! change is lost. The first test has a leader and a follower that needs its snapshots; the second has three voters,
+//! which are cut off in turn until they need a snapshot.
 //!
 //! `cargo test -p omega-tests --features failpoints --test failpoints`
 
@@ -196,7 +196,7 @@ fn at_each_failpoint_nothing_acknowledged_is_lost() {
     for point in FAILPOINTS {
         let reached = hits.lock().unwrap().get(point).copied().unwrap_or(0);
         let mut restarts = Vec::new();
-        // The failpoint acts when it is first reached, or after half as many times as were counted.
+        // The failpoint acts when it is reached for the first time, or after half of the counted times.
         for before in [0, reached / 2] {
             for action in ["panic", "return"] {
                 if action == "return" && FAILPOINTS_WITHOUT_ANSWER.contains(&point) {
@@ -290,7 +290,7 @@ fn strike(point: &str, struck: usize, reached: u64) -> Vec<u64> {
     restarts
 }
 
-/// Works until the replica turns commands away.
+/// Works until the replica rejects commands.
 fn until_refused(lone: &mut Lone) {
     let before = lone.next;
     while lone.work() {

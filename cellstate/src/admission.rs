@@ -6,8 +6,8 @@
 //!
 //! 1. A tenant's *requested* amount is the sum of the requests of all unfinished tasks of the tenant and of all tenants
 //!    below it. It includes cluster resources.
-//! 2. A job submission or a growth of a group is rejected if it would raise that sum above the limit of its tenant or
-//!    of a tenant above. Jobs that were accepted before the limit was set stay.
+//! 2. The submission of a job or the growth of a group is rejected if it would raise the requested amount of the job's
+//!    tenant, or of a tenant above it, over that tenant's limit. Jobs that were accepted before the limit was set stay.
 //! 3. Sums are kept only while some tenant has a request limit. They have 128 bits, because the total of many jobs may
 //!    exceed 64 bits.
 
@@ -23,7 +23,7 @@ use omega_core::{Amounts, Job, KindId, Kinds, Outcome, Rejection, Text};
 pub(crate) struct Asked {
     /// The number of tenants with a request limit.
     limits: usize,
-    /// Requested amounts by tenant, for each kind; empty while no tenant has a limit.
+    /// Requested amounts, by tenant and kind; empty while no tenant has a limit.
     sums: Vec<Vec<u128>>,
 }
 
@@ -35,7 +35,7 @@ impl Tenants {
         self.asked.limits = self.list.iter().filter(|tenant| tenant.admits.is_some()).count();
     }
 
-    /// Adds `count` tasks to the sums of a tenant. A negative count removes tasks.
+    /// Adds `count` tasks to the sums of a tenant and of all tenants above it. A negative count removes tasks.
     #[inline]
     pub(crate) fn ask(&mut self, tenant: u32, need: &Need, count: i64) {
         let tasks = &mut self.list[tenant as usize].tasks;
@@ -60,7 +60,8 @@ impl Tenants {
         }
     }
 
-    /// Checks whether a tenant may request `count` more tasks with these needs.
+    /// Checks whether a tenant may request more tasks. `tasks` has the request of one task and the number of tasks, for
+    /// each group.
     pub(crate) fn admit<'a>(
         &self,
         kinds: &Kinds,
@@ -119,8 +120,8 @@ impl Tenants {
         Ok(())
     }
 
-    /// The amounts that a tenant and those below it request; `None` if they are zero, or if no tenant has a request
-    /// limit.
+    /// The amounts that a tenant and all tenants below it request. `None` if no tenant has a request limit; may be
+    /// `None` for a tenant without requests.
     pub(crate) fn asked(&self, tenant: u32) -> Option<&[u128]> {
         self.asked.sums.get(tenant as usize).map(Vec::as_slice)
     }

@@ -4,8 +4,8 @@
 //! transaction again. If the first copy was committed, the scheduler gets the result of that commit. The cache is part
 //! of the replicated state, so it survives a change of leader.
 //!
-//! When another process takes over the scheduler's name, transaction numbers skip ahead (see `holders.rs`). Cached
-//! results are still returned, and new transactions with numbers below the skip are rejected.
+//! When another process takes over the scheduler's name, transaction numbers skip ahead to a new *floor* (see
+//! `holders.rs`). Cached results are still returned, and new transactions with numbers below the floor are rejected.
 
 use omega_core::limits::{ANSWERS_PER_SCHEDULER, NUMBERS_AHEAD_MAX};
 use omega_core::{
@@ -18,7 +18,7 @@ use xxhash_rust::xxh3::xxh3_64;
 
 /// The cached result of one transaction.
 ///
-/// The conflicts are in a `Box`, not an `Arc`, because each commit would pay for the reference counter.
+/// The conflicts are in a `Box`: with an `Arc`, each commit would pay for a reference counter.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Answer {
     /// The number of the transaction.

@@ -24,8 +24,8 @@ impl Attribute {
         labels.iter().map(label).chain(ports.iter().map(port))
     }
 
-    /// The attributes of which a task must have at least one to meet a requirement. `None` if the requirement does not
-    /// list its allowed values (operator `In`).
+    /// The attributes that a requirement allows: a task with at least one of them meets the requirement. `None` if the
+    /// requirement does not list allowed values (operator `In`).
     pub(crate) fn any_of(requirement: &Requirement) -> Option<Vec<Attribute>> {
         let Requirement { key, operator: Operator::In, values } = requirement else { return None };
         Some(values.iter().map(|value| Attribute::Label(key.clone(), value.clone())).collect())
@@ -61,7 +61,7 @@ impl<T: Copy + Ord> ByAttribute<T> {
         self.0.get(attribute).into_iter().flatten().copied()
     }
 
-    /// Returns the set whose attributes have the fewest ids in total; `None` if there are no sets.
+    /// Returns the set of attributes that have the fewest ids in total; `None` if `sets` is empty.
     pub(crate) fn rarest(&self, sets: Vec<Vec<Attribute>>) -> Option<Vec<Attribute>> {
         let count = |attribute: &Attribute| self.0.get(attribute).map_or(0, BTreeSet::len);
         sets.into_iter().min_by_key(|set| set.iter().map(count).sum::<usize>())

@@ -286,8 +286,8 @@ impl Cell {
         Ok(())
     }
 
-    /// Runs [`Cell::audit`], and checks that no machine is overcommitted. The second check is valid only if neither a
-    /// machine nor an overcommit bound of the cell was ever reduced.
+    /// Runs [`Cell::audit`], and checks that no machine is overcommitted. The second check is valid only if no machine
+    /// and no overcommit bound of the cell was ever reduced, and no task was adopted.
     ///
     /// # Errors
     /// Those of [`Cell::audit`], or the first overcommitted machine.

@@ -16,8 +16,8 @@
 //!
 //! Invariants, which [`Cell::audit`] checks:
 //! 1. For each machine and kind, the free amount equals the claimable amount minus the claims of the machine's tasks.
-//! 2. No claim exceeds the amount that was free at its commit. Free amounts become negative only when a machine
-//!    shrinks.
+//! 2. No claim exceeds the amount that was free at its commit. Free amounts become negative only when a machine or the
+//!    bound of overcommit shrinks, or when a task is adopted.
 //! 3. A placed task is on one machine only, and the machine's list has it once.
 //! 4. Rule counters, device shares, exclusive cores, tenants' use and claims of cluster resources equal a recount.
 //! 5. Versions and sequence numbers only grow.
@@ -357,7 +357,8 @@ pub struct MachineState<'a> {
     pub status: MachineStatus,
     /// Sequence number of the machine.
     pub sequence: SequenceNumber,
-    /// Free amount of each kind. Negative if the machine shrank below its claims.
+    /// Free amount of each kind. Negative if the claims exceed the claimable amount, for example because the machine
+    /// shrank.
     pub free: &'a [i64],
     /// Claimable amount of each kind: the capacity times the overcommit.
     pub claimable: Vec<i64>,
@@ -452,7 +453,7 @@ impl Cell {
         self.machines_from(0)
     }
 
-    /// Every machine from a row on, in ascending order.
+    /// Every machine in this row or a later row, in ascending order of rows.
     pub fn machines_from(&self, row: usize) -> impl Iterator<Item = MachineState<'_>> {
         (row..self.machines.row_count()).filter_map(|slot| self.machine(self.machines.id(slot)))
     }
@@ -480,7 +481,7 @@ impl Cell {
         self.jobs.iter().map(|(id, record)| (id, &record.spec))
     }
 
-    /// Every job from an id on, in ascending order.
+    /// Every job with this id or a higher id, in ascending order.
     pub fn jobs_from(&self, first: JobId) -> impl Iterator<Item = (JobId, &Arc<Job>)> {
         self.jobs.iter_from(first).map(|(id, record)| (id, &record.spec))
     }
@@ -534,7 +535,7 @@ impl Cell {
         self.tasks_from(job, 0)
     }
 
-    /// The states of a job's tasks from an index on, in order.
+    /// The states of a job's tasks with this index or a higher index, in order.
     pub fn tasks_from(
         &self,
         job: JobId,

@@ -11,7 +11,7 @@ use omega_core::{JobId, TaskId, Version};
 pub enum Changed {
     /// The machine in this row was registered, updated, drained, undrained or removed.
     Machine(u32),
-    /// A job was submitted, resized or ended. It may have been forgotten since.
+    /// A job was submitted, resized, updated or ended. It may have been forgotten since.
     Job(JobId),
     /// A task changed its state. Its job may have been forgotten since.
     Task(TaskId),

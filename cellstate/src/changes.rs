@@ -146,9 +146,9 @@ impl<T> ChangeLog<T> {
         self.rows.from(start.rows).copied()
     }
 
-    /// The sequence numbers and free amounts of the rows that changed after a version, in the order of
-    /// [`ChangeLog::rows_since`], as they were after each change; `None` if there are too many. Call `counts_since`
-    /// first.
+    /// The sequence number and free amounts of each row that changed after a version, as they were after that change,
+    /// in the order of [`ChangeLog::rows_since`]. `None` if there are more changes than `recent` keeps, or if some were
+    /// dropped.
     pub(crate) fn amounts_since(&self, version: Version) -> Option<[RowsPart<'_>; 2]> {
         self.recent.last(self.counts_since(version)?.rows)
     }

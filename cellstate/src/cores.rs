@@ -38,7 +38,7 @@ impl CoresLeft {
         &self.0
     }
 
-    /// The free cores of the node that has the most.
+    /// The free cores of the node with the most free cores.
     #[must_use]
     pub fn most(&self) -> i16 {
         self.0.iter().copied().max().unwrap_or(0)

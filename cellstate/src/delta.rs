@@ -74,7 +74,7 @@ pub struct MachineDelta {
     pub machine: Option<Arc<Machine>>,
 }
 
-/// A job that was submitted, resized or ended.
+/// A job that was submitted, resized, updated or ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct JobDelta {
     /// Id of the job.
@@ -164,7 +164,8 @@ pub struct Delta {
     pub trackers: Vec<(TrackerId, Option<TrackerKey>)>,
     /// Counters of trackers that changed.
     pub counts: Vec<(TrackerId, DomainName, Count)>,
-    /// Whether a tenant's quota changed, or the use of a tenant with a quota fell.
+    /// Whether claims that exceeded a quota may fit now, because a quota or the tree of tenants changed, or a tenant
+    /// uses less.
     pub quotas: bool,
     /// Tenants that are new, or whose configuration, limit or use changed. The list may include unchanged tenants. It
     /// is empty while no tenant of the cell is configured.
@@ -421,7 +422,8 @@ impl Cell {
         })
     }
 
-    /// Writes what few rows have: devices, exclusive cores, demand profiles, columns of policies, and load.
+    /// Writes the data of a row that most rows lack: devices, exclusive cores, demand profiles, columns of policies,
+    /// and load.
     fn write_parts(&self, slot: u32, delta: &mut Delta) {
         let row = slot as usize;
         if self.machines.has_devices()

@@ -12,9 +12,10 @@
 //!
 //! `free` is the amount of a machine that remains above the highest point of the sum. So a task without a profile is
 //! checked against `free` alone, with the columns, bounds and vector code that also serve cells without profiles. A
-//! task with a profile raises the highest point of the sum, and takes the amount of this rise from `free`. If so much
-//! is free, the task fits, because the new sum exceeds the machine at no point of the day. The rise is at least the
-//! lowest and at most the highest point of the task's profile. So for most machines the check need not read the sum.
+//! task with a profile raises the highest point of the sum, and takes the amount of this rise from `free`. If the rise
+//! is at most `free`, the task fits, because the new sum exceeds the machine at no point of the day. The rise is at
+//! least the lowest and at most the highest point of the task's profile. So for most machines the check need not read
+//! the sum.
 //!
 //! Invariant: `free` and the highest point of the sum together are the amount above the constant claims. So tasks with
 //! profiles may come and go in any order, and no amount is lost.

@@ -13,7 +13,7 @@ use omega_core::{
 };
 
 impl Cell {
-    /// Returns the result of a transaction if it needs no commit: a cached result, an error, or a conflict of every
+    /// Returns the result of a transaction if no commit is needed: a cached result, an error, or a conflict for every
     /// item.
     ///
     /// A rejection is valid for the present version only, because the cell might accept the transaction at a later
@@ -31,16 +31,16 @@ impl Cell {
             }
         }
         if txn.base > self.version {
-            // The view may come from a replica that has applied more entries. Its base version may exist although it is
-            // unknown here, so nothing is certain.
+            // The view may be in sync with a replica that has applied more entries than this one. The transaction may
+            // be valid at its base version, so this cell cannot reject it.
             return None;
         }
         self.will_be_refused(txn).then(|| Ok(self.refusal(txn)))
     }
 
-    /// Whether the transaction will certainly be rejected: because each of its claims would be rejected, or, if it is
-    /// all-or-nothing, because one would. If the transaction will be accepted, the check usually ends at the first
-    /// claim.
+    /// Whether the transaction will certainly be rejected: if each of its claims would be rejected, or, for an
+    /// all-or-nothing transaction, if at least one claim would be. For an incremental transaction, the check ends at
+    /// the first claim that may be accepted.
     fn will_be_refused(&self, txn: &Transaction) -> bool {
         if !txn.releases.is_empty() || !txn.evictions.is_empty() || !txn.resizes.is_empty() {
             // Releases, evictions and resizes might make room for a claim.

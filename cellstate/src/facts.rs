@@ -17,7 +17,7 @@ use omega_core::{
 use smallvec::SmallVec;
 use std::sync::Arc;
 
-/// The needs of one task of a group in numbers, compiled once per group.
+/// The needs of one task of a group as numbers and set ids, compiled once per group.
 #[derive(Clone, Debug)]
 pub struct Need {
     /// The request, by kind in the order of the cell's kinds.
@@ -28,11 +28,11 @@ pub struct Need {
     pub devices: Option<DeviceRequest>,
     /// Requested exclusive cores.
     pub cores: Option<CoreRequest>,
-    /// The claim of a task that gets its optional resources; `None` if the group has none.
+    /// The claim of a task that gets its optional resources; `None` if the group has no optional resources.
     pub(crate) optional: Option<Box<WithOptional>>,
     /// The requested cluster resources; `None` for nearly all groups.
     pub cluster_request: Option<Box<Amounts>>,
-    /// Set with the only machine that the group names; `None` if it names none.
+    /// Set of the one machine that the group names; `None` if the group names no machine.
     pub machine: Option<SetId>,
     /// Machines that meet the group's required affinity; `None` if it has none.
     pub affinity: Option<SetId>,
@@ -120,7 +120,7 @@ pub(crate) struct Facts {
     pub(crate) shapes: Shapes,
 }
 
-/// Determines how a missing tracker is treated: the cell creates it; a view, which gets trackers by deltas, ignores it.
+/// Treatment of a missing tracker. The cell creates it. A view ignores it, because a view gets trackers by deltas.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Trackers {
     Make,

@@ -151,31 +151,32 @@ impl StateHasher {
         (id, spec, resized, tasks).hash(self);
     }
 
-    /// Adds nothing if the job was never updated.
+    /// Hashes a job's versions. Adds nothing if the job was never updated.
     fn versions(&mut self, versions: &[JobVersion]) {
         if !versions.is_empty() {
             ("versions", versions).hash(self);
         }
     }
 
-    /// Adds nothing if the job has no waiting gang, so that cells without gangs keep their hashes.
+    /// Hashes the state of a waiting gang. Adds nothing if the job has none, so that cells without gangs keep their
+    /// hashes.
     fn gang_hold(&mut self, hold: Option<GangHold>) {
         if let Some(hold) = hold {
             ("held", hold).hash(self);
         }
     }
 
-    /// Adds nothing if all allocations of the job equal its requests.
+    /// Hashes an allocation that differs from the request of the task's group.
     fn task_held(&mut self, held: &(u32, Amounts)) {
         ("holds", held).hash(self);
     }
 
-    /// Adds nothing if the job has no exclusive cores.
+    /// Hashes the exclusive cores of a task that has some.
     fn task_cores(&mut self, cores: &(u32, NodeCores)) {
         ("cores", cores).hash(self);
     }
 
-    /// Adds nothing if the cell chose no ports for the job.
+    /// Hashes the ports that the cell chose for a task, if it chose any.
     fn task_ports(&mut self, index: u32, ports: &[u16]) {
         ("ports", index, ports).hash(self);
     }
@@ -196,14 +197,16 @@ impl StateHasher {
         }
     }
 
-    /// Adds nothing if the tenant is not configured, so that cells without configured tenants keep their hashes.
+    /// Hashes a tenant's configuration. Adds nothing if the tenant is not configured, so that cells without configured
+    /// tenants keep their hashes.
     fn tenant_config(&mut self, name: &Text, tenant_config: &TenantConfig) {
         if *tenant_config != TenantConfig::default() {
             (name, tenant_config).hash(self);
         }
     }
 
-    /// Adds nothing if the cell has neither bands nor an eviction limit.
+    /// Hashes the bands, the eviction limit and the evictions within its span. Adds nothing if the cell has neither
+    /// bands nor an eviction limit.
     fn preemption(&mut self, policy: &Policy, evicted: impl Iterator<Item = (u64, u32)>) {
         if !policy.bands.is_empty() {
             ("bands", &policy.bands).hash(self);

@@ -90,7 +90,7 @@ impl JobRecord {
 }
 
 impl Need {
-    /// The amounts and the device request of a claim with or without optional resources, as `take` says.
+    /// The amounts and the device request of a claim. `take` selects whether they include the optional resources.
     #[inline]
     pub(crate) fn taken(&self, take: Take) -> (&Values, Option<DeviceRequest>) {
         match (take, &self.optional) {
@@ -99,7 +99,7 @@ impl Need {
         }
     }
 
-    /// The device request of a placed task that has devices. It is in the group's request or in its optional resources.
+    /// The device request of a placed task that has devices: that of the group's request or of its optional resources.
     #[inline]
     pub(crate) fn devices_of_placed(&self) -> Option<DeviceRequest> {
         self.devices.or_else(|| self.optional.as_ref()?.devices)

@@ -2,7 +2,7 @@
 //!
 //! A process that seems dead may only be paused. If it resumes after another process has taken its scheduler's name,
 //! both processes assign the same transaction numbers. So whenever a name changes owners, its transaction numbers skip
-//! far ahead, and new transactions below the skip are rejected:
+//! far ahead to a *floor*, and new transactions with numbers below the floor are rejected:
 //!
 //! ```text
 //!   numbers   0 ── first owner ── next ─ ─ ─ skipped ─ ─ ─ floor ── second owner ── next ──▶
@@ -12,8 +12,8 @@
 //! Invariant: `floor <= next`. So a number at or above `next` is never fenced, and a scheduler whose numbers ascend
 //! pays nothing for the check.
 //!
-//! The cell reads no clock, so it does not detect owners that stopped renewing. The component that tracks leases
-//! revokes their names with [`omega_core::Command::EndHolder`].
+//! The cell reads no clock, so it does not detect owners that stopped renewing their leases. The component that tracks
+//! leases revokes the names of such an owner with [`omega_core::Command::EndHolder`].
 
 use crate::answers::{Answer, Answers};
 use crate::bounds::too_many;

@@ -127,7 +127,7 @@ impl Cell {
             return Err(Rejection::UnknownGroup { job: id, group: name.clone() });
         };
         let (has, wanted) = (job.spec.groups[index].count, target.count);
-        // During an update of the job, the group may still have another number of tasks (`has`) than its target count
+        // During an update of the job, the group's present number of tasks (`has`) may differ from its target count
         // (`wanted`).
         let (more, fewer) = (count.saturating_sub(wanted), wanted.saturating_sub(count).min(has));
         let total = job.tasks.len() as u64 + u64::from(more);
@@ -177,7 +177,7 @@ impl Cell {
         self.kill_tasks(id, living.into_iter());
     }
 
-    /// Records a kill event for each of these tasks, or for the first ones of very many.
+    /// Records a kill event for each of these tasks, at most for the first [`TASKS_NOTED_MAX`].
     pub(crate) fn note_killed(&mut self, job: JobId, indexes: &[u32]) {
         for index in indexes.iter().copied().take(TASKS_NOTED_MAX) {
             let task = TaskId { job, index };

@@ -167,7 +167,7 @@ impl Jobs {
         *self.owners.entry(name.clone()).or_insert(next)
     }
 
-    /// Lets a new job share its scheduler's name and its groups with other jobs.
+    /// Makes a new job share the memory of equal scheduler names and equal groups with earlier jobs.
     pub(crate) fn share_parts(&mut self, job: &mut Job) {
         if let Some((name, _)) = self.owners.get_key_value(&job.scheduler) {
             job.scheduler = name.clone();
@@ -275,7 +275,7 @@ impl Jobs {
         self.pages().flat_map(|(number, page)| jobs_of(number, page))
     }
 
-    /// Every job from an id on, in ascending order.
+    /// Every job with this id or a higher id, in ascending order.
     pub(crate) fn iter_from(&self, first: JobId) -> impl Iterator<Item = (JobId, &JobRecord)> {
         let begun = self.pages().skip_while(move |(number, page)| {
             jobs_of(*number, page).last().is_none_or(|(id, _)| id < first)

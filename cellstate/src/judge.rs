@@ -1,7 +1,7 @@
 //! The placement check: whether a task may have a part of a machine.
 //!
-//! A commit, a view before it claims, the simulator and the audit all call this one function. If a scheduler had a
-//! check of its own, it could repeat a claim for ever that the cell always rejects.
+//! A commit, a view before it claims, the simulator and the audit all call this one function. A scheduler with a
+//! different check could repeat for ever a claim that the cell always rejects.
 //!
 //! Other conditions involve more than one machine: quotas, cluster resources, gangs, and whether the task may be placed
 //! at all. The commit checks these.
@@ -30,7 +30,8 @@ pub enum MachineStatus {
 pub(crate) struct Spot<'a> {
     pub(crate) id: MachineId,
     pub(crate) status: MachineStatus,
-    /// Free amount of each kind. Negative if the machine shrank below its claims.
+    /// Free amount of each kind. Negative if the claims exceed the claimable amount, for example because the machine
+    /// shrank.
     pub(crate) free: &'a [i64],
     /// The sum of the demand profiles of the machine's tasks. `free` is the amount above its highest point.
     pub(crate) demand_profiles: Option<&'a DemandProfileSum>,

@@ -12,8 +12,8 @@ use omega_core::limits::AMOUNT_MAX;
 pub struct LoadReport {
     /// Measured use of the machine by its tasks.
     pub used: Amounts,
-    /// Claims on the machine when the report arrived. Claims beyond this amount are of newer tasks, which `used` does
-    /// not include.
+    /// Claims on the machine when the report arrived. Claims beyond this amount belong to newer tasks, which `used`
+    /// does not include.
     pub claimed: Amounts,
     /// The cell's time in milliseconds when the report arrived.
     pub at_ms: u64,

@@ -50,8 +50,8 @@ pub(crate) fn claimable(machine: &Machine, kinds: &Kinds, policy: &Policy) -> Ve
     all.map(|kind| claimable_of(machine, kinds, &policy.overcommit_max, kind)).collect()
 }
 
-/// The claimable amount of one kind. It is the capacity. If the kind is compressible, the capacity is multiplied by the
-/// machine's overcommit or by the policy's bound on it, whichever is lower.
+/// The claimable amount of one kind: the machine's capacity. For a compressible kind, the capacity is multiplied by the
+/// machine's overcommit or by the policy's bound on overcommit, whichever is lower.
 pub(crate) fn claimable_of(
     machine: &Machine,
     kinds: &Kinds,
@@ -186,8 +186,8 @@ impl Machines {
         self.loads.insert(slot as u32, load);
     }
 
-    /// The state of a machine for the placement check. It is inlined because a returned struct would be written and
-    /// read in parts of different sizes, which stalls processors.
+    /// The state of a machine for the placement check. The function is inlined, because a returned struct would be
+    /// written and read in parts of different sizes, which stalls processors.
     #[inline]
     pub(crate) fn spot(&self, id: MachineId, row: &Row) -> Spot<'_> {
         Spot {

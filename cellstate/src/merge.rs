@@ -11,7 +11,7 @@ impl Delta {
     /// Appends a delta that starts where this one ends. Applying the result is equivalent to applying both.
     ///
     /// # Panics
-    /// `later` is not full, and does not start where this delta ends.
+    /// `later` is not full, and it has another lineage or does not start where this delta ends.
     pub fn append(&mut self, later: Delta) {
         if later.full {
             *self = later;
@@ -28,8 +28,8 @@ impl Delta {
         self.quotas |= later.quotas;
         self.tenants.extend(later.tenants);
         self.machines.extend(later.machines);
-        // A row in the later delta replaces the whole row of the earlier one. Its old demand profiles and policy
-        // columns are removed even if the later delta has none for that row.
+        // A row in the later delta replaces the whole row of the earlier one. So the row's earlier demand profiles and
+        // policy columns are removed, even if the later delta has none for the row.
         let again = RowsAgain::new(&later.slots);
         again.forget_in(&mut self.demand_profiles);
         self.policies.append(later.policies, &again);

@@ -1,4 +1,4 @@
-//! Injected bugs, which prove that the tests can find them.
+//! Injected bugs, which prove that the tests find bugs of this sort.
 //!
 //! With the feature `planted`, which no release enables, the code contains the bugs of `Bug`, each behind
 //! `planted!(Name)`. A thread can switch one of them on. Without the feature, `planted!` is `false`.

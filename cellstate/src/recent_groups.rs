@@ -1,7 +1,7 @@
 //! Repeated task groups, which new jobs with equal groups share.
 //!
-//! Most jobs have groups equal to those of other jobs, but each job arrives with a group of its own. If the cell has
-//! lately seen an equal group, it keeps that one, so a job of one task takes half the memory.
+//! Most jobs have groups equal to those of other jobs, but each job arrives with a group of its own. If the table has
+//! an equal group, the job shares it, so a job of one task takes half the memory.
 //!
 //! A group is kept only if its hash occurs a second time. So groups that never repeat cost the hash and one look at the
 //! table.
@@ -16,7 +16,7 @@ const KEPT: usize = 1024;
 #[derive(Clone, Debug, Default)]
 pub(crate) struct RecentGroups(Vec<Recent>);
 
-/// The group that had a position of the table last.
+/// An entry of the table: the latest hash at this position, and the group with this hash.
 #[derive(Clone, Debug, Default)]
 struct Recent {
     hash: u64,
@@ -25,7 +25,8 @@ struct Recent {
 }
 
 impl RecentGroups {
-    /// Replaces a group by an equal one, if the table has one. Otherwise the group takes its position in the table.
+    /// Replaces a group by an equal group of the table, if there is one. Otherwise records the group's hash or, if the
+    /// hash is already recorded, the group.
     pub(crate) fn share(&mut self, group: &mut SharedGroup) {
         if self.0.is_empty() {
             self.0.resize(KEPT, Recent::default());

@@ -6,7 +6,7 @@
 
 use omega_core::SequenceNumber;
 
-/// Number of rows that are kept. Workers that never pause sync after a few hundred.
+/// Number of rows that are kept. A busy worker syncs before more than a few hundred rows have changed.
 const ROWS: usize = 1024;
 
 /// The latest changed rows. See the module documentation.
@@ -49,7 +49,7 @@ impl RecentRows {
         self.added += 1;
     }
 
-    /// The last `count` rows, oldest first, in two parts; `None` if older ones of them were overwritten.
+    /// The last `count` rows, oldest first, in two parts; `None` if some of them were overwritten.
     pub(crate) fn last(&self, count: usize) -> Option<[RowsPart<'_>; 2]> {
         if count > self.sequences.len() {
             return None;

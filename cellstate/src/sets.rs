@@ -163,7 +163,7 @@ impl MachineSets {
         }
     }
 
-    /// Removes one user of a set. If too many sets are unused, the one that has been unused for the longest time is
+    /// Removes one user of a set. If too many sets are unused, the set that has been unused for the longest time is
     /// dropped.
     pub(crate) fn release(&mut self, id: SetId) {
         let Some(set) = self.sets[id.0 as usize].as_mut() else { return };

@@ -16,7 +16,8 @@ use parking_lot::{Mutex, MutexGuard};
 use smallvec::SmallVec;
 use std::sync::Arc;
 
-/// Number of pieces of an image that are copied while the lock is held once. They take as long as a hundred commits.
+/// Number of pieces of an image that are copied each time that the lock is held. Copying them takes as long as a few
+/// hundred commits.
 const PIECES: usize = 4;
 
 /// Number of times that a thread tries a taken lock before it sleeps. These tries take about a hundred microseconds. A

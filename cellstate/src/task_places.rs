@@ -1,14 +1,14 @@
 //! Positions of tasks in long lists of machines' tasks.
 //!
-//! Most machines have some tens of tasks, so a task is found by a search from the end of its machine's list. On a machine
-//! with 2^16 tasks, such searches would hold the cell's lock for seconds when a job with many tasks ends. So once a
-//! search of a long list fails in its last part, the positions of all tasks of the list are kept in a map, until the
-//! list is short.
+//! Most machines have some tens of tasks, so a task is found by a search from the end of its machine's list. On a
+//! machine with 2^16 tasks, such searches would hold the cell's lock for seconds when a job with many tasks ends. So
+//! once a task is not found in the last part of a long list, the positions of all tasks of the list are kept in a map,
+//! until the list is short.
 
 use crate::map::FastMap;
 use omega_core::TaskId;
 
-/// Number of tasks that a search looks at: its time is about that of a claim.
+/// Maximum number of tasks that a search reads. Reading them takes about as long as a claim.
 const SEARCHED: usize = 512;
 
 /// Length below which the positions of a list are dropped. It is far below [`SEARCHED`], so that lists whose length
@@ -17,7 +17,7 @@ const SHORT: usize = SEARCHED / 4;
 
 /// The known positions, by row.
 ///
-/// Invariant: if a row is there, its map has exactly the positions of the row's tasks.
+/// Invariant: the map of each listed row has exactly the positions of the row's tasks.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct TaskPlaces(FastMap<u32, FastMap<TaskId, u32>>);
 
@@ -44,7 +44,8 @@ impl TaskPlaces {
         position.map(|position| tasks.swap_remove(position)).is_some()
     }
 
-    /// Whether the positions of a list are known. They are determined if the task is not near the end of the list.
+    /// Returns whether the positions of a list are known. Determines them first if the task is not near the end of a
+    /// long list.
     fn knows(&mut self, slot: usize, tasks: &[TaskId], task: TaskId) -> bool {
         let end = &tasks[tasks.len().saturating_sub(SEARCHED)..];
         let slot = slot as u32;

@@ -117,7 +117,7 @@ impl Tenants {
         self.list.iter()
     }
 
-    /// Notes that a version has started. Later changes get the version after it, until this is called again.
+    /// Records that a version has started. Later changes get the version after it, until the next call.
     #[inline]
     pub(crate) fn begin(&mut self, version: Version) {
         self.next = version.next();
@@ -310,7 +310,7 @@ impl Tenants {
 }
 
 impl Tenant {
-    /// Whether the tenant was configured.
+    /// Whether the tenant's configuration differs from the default.
     pub(crate) fn has_tenant_config(&self) -> bool {
         self.terms.tenant_config != TenantConfig::default()
     }

@@ -44,8 +44,8 @@ impl Cell {
         self.jobs.get(id).map(JobRecord::version)
     }
 
-    /// The description of a job's newest version, to which its tasks will be moved. [`Cell::job`] has the groups to
-    /// which they belong now.
+    /// The description of a job's newest version, to which its tasks will be moved. [`Cell::job`] returns the groups to
+    /// which the tasks belong now.
     #[must_use]
     pub fn job_target(&self, id: JobId) -> Option<&Arc<Job>> {
         self.jobs.get(id).map(JobRecord::target)

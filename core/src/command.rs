@@ -40,7 +40,7 @@ pub enum Command {
         /// The machine's new description. The name must not change.
         machine: Machine,
     },
-    /// Stops or resumes the placement of tasks on a machine. Tasks that are on the machine stay.
+    /// Stops or resumes the placement of tasks on a machine. Tasks that are already on the machine stay.
     DrainMachine {
         /// Id of the machine.
         id: MachineId,
@@ -85,8 +85,9 @@ pub enum Command {
         /// New state of the task.
         report: TaskReport,
     },
-    /// Adopts a task that already runs on a machine. The cell checks nothing: the task may exceed the machine's
-    /// capacity or break a rule. Checks of later claims take the adopted task into account.
+    /// Adopts a task that already runs on a machine. The cell does not check amounts, rules or quotas, so the task may
+    /// exceed the machine's capacity. Only devices, exclusive cores and ports must be free. Checks of later claims take
+    /// the adopted task into account.
     AdoptTask {
         /// Id of the task.
         task: TaskId,
@@ -104,8 +105,9 @@ pub enum Command {
     SetPolicy(Policy),
     /// Checks a transaction and applies the items that pass.
     Commit(Transaction),
-    /// Advances the cell's time, and removes the record of jobs that ended longer ago than
-    /// [`Policy::ttl_after_finished_ms`]. The version rises only if a job is removed.
+    /// Advances the cell's time. Removes the records of jobs that ended longer ago than
+    /// [`Policy::ttl_after_finished_ms`], releases gangs at their timeout, and ends reservations. The version rises
+    /// only if one of these effects occurs, a peak begins or ends, or the eviction limit allows evictions again.
     Expire {
         /// New time, in milliseconds since any fixed time. An earlier time than the cell's present time has no effect.
         now_ms: u64,
@@ -131,7 +133,7 @@ pub enum Command {
         /// Id of the process that owns the names.
         holder: HolderId,
     },
-    /// Sets a tenant's parent, guarantee and weight. The tenants below it stay below it.
+    /// Replaces a tenant's configuration. The tenants below this tenant stay below it.
     ///
     /// Claims of the tenant's tasks stay even if they exceed a limit of the new parent.
     SetTenant {
@@ -279,7 +281,7 @@ pub enum Rejection {
     /// Another object has this name. Choose another name, or use the existing object.
     #[error("{0:?} already exists: choose another name")]
     NameTaken(Text),
-    /// This text is not allowed as a name (see [`crate::text`]). Choose another one.
+    /// This text is not allowed as a name (see [`crate::text`]). Choose another name.
     #[error("{0}")]
     BadName(Text),
     /// No machine has this id: it was removed, or never existed.
@@ -298,7 +300,7 @@ pub enum Rejection {
         given: Text,
     },
     /// An update changes the machine's number of devices while a task has a device. Repeat the update when no task has
-    /// one.
+    /// a device.
     #[error("tasks use devices of machine {0}, so its devices cannot change: drain it first")]
     DevicesInUse(MachineId),
     /// No job has this id: its record was removed after its end, or it never existed.

@@ -22,7 +22,7 @@ pub struct CoreRequest {
 )]
 #[serde(rename_all = "kebab-case")]
 pub enum CorePlace {
-    /// The cores are on any NUMA nodes.
+    /// The cores may be on any NUMA nodes, one or several.
     #[default]
     AnyNodes,
     /// All cores must be on one NUMA node. (Kubernetes: topology policy `single-numa-node`.)

@@ -62,7 +62,7 @@ pub struct TaskGroup {
     /// a controller sets `count`.
     pub per_machine: bool,
     /// Names of the ports that the cell chooses for each task, from the range of its machine
-    /// ([`Machine::ports`](crate::Machine::ports)). A task keeps them while it has its machine.
+    /// ([`Machine::ports`](crate::Machine::ports)). A task keeps its ports while it is on its machine.
     pub any_ports: Vec<Text>,
 }
 

@@ -9,8 +9,8 @@
 //!                 Transaction  ──commit──▶  Commit { committed | conflicts }
 //! ```
 //!
-//! The crate has only types. They have no behaviour except for their own invariants. Schedulers, servers and simulators
-//! have no other crate in common.
+//! The types have no behaviour except for their own invariants. Schedulers, servers, agents and simulators all use this
+//! crate.
 //!
 //! ```
 //! use omega_core::{Amounts, KindId};

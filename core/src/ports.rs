@@ -17,7 +17,7 @@ impl PortRange {
     /// No port.
     pub const NONE: PortRange = PortRange { first: 0, last: 0 };
 
-    /// Whether the range has a port.
+    /// Whether the range contains a port.
     #[must_use]
     pub fn contains(&self, port: u16) -> bool {
         self.first > 0 && (self.first..=self.last).contains(&port)

@@ -116,9 +116,9 @@ pub struct Near {
 
 /// An even spread of tasks over domains. (Kubernetes: topology spread constraint.)
 ///
-/// The spread considers only machines that the fields below do not exclude. They must also have a domain at the level
-/// of each of the group's spreads of this type, hard or soft. Other machines, with their domains and tasks, are
-/// ignored.
+/// The spread considers only machines that the fields below do not exclude, and that have a domain at the level of each
+/// of the group's hard spreads (for a hard spread) or soft spreads (for a soft spread). Other machines, with their
+/// domains and tasks, are ignored.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Spread {
     /// Selector of the counted tasks.
@@ -199,7 +199,7 @@ impl Port {
         Port { address: None, protocol: Protocol::Tcp, number }
     }
 
-    /// Whether two tasks, one with each of these ports, cannot share a machine.
+    /// Whether the ports collide. Tasks with colliding ports cannot share a machine.
     #[must_use]
     pub fn collides(&self, other: &Port) -> bool {
         self.number == other.number

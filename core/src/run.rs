@@ -87,7 +87,8 @@ pub struct HealthCheck {
     pub timeout_ms: u32,
     /// Number of failed tests in a row after which the agent kills the program, which then counts as failed.
     pub failures: u32,
-    /// Time after the start, in milliseconds, in which failed tests are ignored. It ends early when a test succeeds.
+    /// Time after the start, in milliseconds, in which failed tests are ignored. This time ends early when a test
+    /// succeeds.
     pub start_period_ms: u32,
 }
 

@@ -1,4 +1,4 @@
-//! A task group that equal jobs share.
+//! A task group that jobs with equal groups share.
 
 use crate::group::TaskGroup;
 use serde::{Deserialize, Deserializer, Serialize};
@@ -10,7 +10,7 @@ use std::sync::Arc;
 /// A task group that clones share until one of them changes it.
 ///
 /// Most jobs have groups equal to those of other jobs, so a cell keeps equal groups once. Reading is as cheap as with a
-/// reference. A change of a group that is shared copies it first.
+/// reference. Before a shared group is changed, it is copied.
 ///
 /// ```
 /// use omega_core::{Amounts, SharedGroup, TaskGroup};

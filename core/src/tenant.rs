@@ -19,8 +19,8 @@ use crate::amounts::Amounts;
 use crate::text::Text;
 use serde::{Deserialize, Serialize};
 
-/// Configuration of a tenant: parent, guarantee and weight. A tenant that is not configured has no parent, no
-/// guarantee, and weight 1.
+/// Configuration of a tenant. A tenant that is not configured has no parent, no guarantee, weight 1, and no maximum of
+/// tasks per machine.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct TenantConfig {
     /// The tenant above this one, if any.

@@ -1,7 +1,7 @@
 //! Texts that users write: names, labels, taints and their values.
 //!
-//! Machines, jobs and all views contain many equal texts, so strings are shared. To copy a machine's texts increments
-//! counters, but allocates nothing.
+//! Machines, jobs and all views contain many equal texts, so strings are shared. Copying a machine's texts increments
+//! reference counters, and allocates nothing.
 //!
 //! Names are printed in tables, logs and errors, so one rule applies to all texts: at most [`TEXT_BYTES_MAX`] bytes, no
 //! invisible character, and no character that changes how its neighbours are displayed. Otherwise two different names

@@ -165,7 +165,7 @@ pub enum Reason {
     DomainFull,
     /// The machine lacks the label that a rule's level needs.
     NoDomain,
-    /// The quota of the task's tenant for this kind is used up.
+    /// The claim would exceed the quota for this kind of the task's tenant, or of a tenant above it.
     QuotaExceeded(KindId),
     /// No task has this id.
     UnknownTask,
@@ -175,8 +175,8 @@ pub enum Reason {
     TaskEnded,
     /// The task to be released, evicted or resized is not placed.
     TaskNotPlaced,
-    /// The task to be evicted does not have a lower precedence than a claim on its machine. Its tenant has not borrowed
-    /// from the guarantee of the claim's tenant either (see [`TenantConfig`](crate::TenantConfig)).
+    /// No claim on the machine has a higher precedence than the task to be evicted, and no guarantee of a claim's
+    /// tenant allows the eviction (see [`TenantConfig`](crate::TenantConfig)).
     PrecedenceTooLow,
     /// The cell accepted no claim of the transaction on the machine of the task to be evicted.
     EvictionUnused,
@@ -210,7 +210,7 @@ pub enum Reason {
     /// The machine already has the maximum number of the tenant's tasks on one machine (see
     /// [`TenantConfig::tasks_per_machine_max`](crate::TenantConfig::tasks_per_machine_max)).
     TasksPerMachine,
-    /// The range of the machine has too few free ports for those that the cell would choose (see
+    /// The machine's port range has fewer free ports than the cell must choose for the task (see
     /// [`TaskGroup::any_ports`](crate::TaskGroup::any_ports)).
     NoPorts,
 }

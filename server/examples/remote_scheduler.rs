@@ -1,4 +1,4 @@
-//! Your own scheduler in a separate process, with its own score, for a cell reached over a network.
+//! A custom scheduler with a score of its own, in a separate process that connects to a cell over the network.
 //!
 //! ```console
 //! $ omega serve --memory &

@@ -26,7 +26,7 @@ pub(crate) struct VerifyArgs {
     files: Vec<PathBuf>,
 }
 
-/// Error of a log that was changed, as one line for the user.
+/// Error of a verification, as one line for the user.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum AuditError {
     /// The underlying error.

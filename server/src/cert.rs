@@ -23,7 +23,7 @@ use std::time::{Duration, SystemTime};
 pub(crate) enum CertCommand {
     /// Create an authority: DIR/ca.pem and DIR/ca.key. An existing authority is not replaced.
     Authority(AuthorityArgs),
-    /// Issue a certificate: DIR/ROLE-NAME.pem and DIR/ROLE-NAME.key, replacing existing ones.
+    /// Issue a certificate: DIR/ROLE-NAME.pem and DIR/ROLE-NAME.key, replacing existing files.
     Issue(IssueArgs),
 }
 
@@ -81,8 +81,8 @@ pub(crate) enum CertError {
         /// Underlying error.
         why: io::Error,
     },
-    /// The folder has an authority already. Use this authority, or name another folder: a new authority would make all
-    /// certificates of the old one worthless.
+    /// The folder has an authority already. Use this authority, or name another folder: a new authority would
+    /// invalidate all certificates of the old authority.
     #[error("{}: this folder already contains an authority: choose another folder with --dir", .0.display())]
     AuthorityExists(PathBuf),
     /// The underlying error.

@@ -7,7 +7,7 @@ use omega_service::check_key;
 use omega_workload::readable;
 use std::path::{Path, PathBuf};
 
-/// The cell at the other end. Any of its replicas will do.
+/// The cell to call, through any of its replicas.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct CellArgs {
     /// Addresses of the replicas, separated by commas and tried in turn [default: those of the current context, or

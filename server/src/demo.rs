@@ -1,7 +1,7 @@
-//! `omega demo`: four short scenes on a small cell in this process, which demonstrate conflicts.
+//! `omega demo`: demonstrates conflicts in four short scenes on a small cell in this process.
 //!
 //! Two schedulers read the same state, decide, and commit one after the other, as if they were concurrent processes.
-//! All figures are those of real commits. Nothing is random, so the output is always the same.
+//! All figures come from real commits. Nothing is random, so the output is always the same.
 
 use crate::output::{self, OutputError};
 use clap::Args;

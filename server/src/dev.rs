@@ -24,7 +24,7 @@ pub(crate) struct DevArgs {
     #[arg(long, value_name = "N", default_value_t = 3, allow_negative_numbers = true,
           value_parser = clap::value_parser!(u16).range(1..=7))]
     replicas: u16,
-    /// Folder of the cell, created if missing; a cell that is already there continues [default: a temporary folder,
+    /// Folder of the cell, created if missing; if it contains a cell, this cell continues [default: a temporary folder,
     /// which is deleted at the end].
     #[arg(long, value_name = "DIR")]
     dir: Option<PathBuf>,

@@ -13,7 +13,7 @@ use omega_schedulers::rebalance::Objectives;
 use omega_service::{Explainer, Onlooker, Question, Words};
 use omega_workload::words::plural;
 
-/// Explains jobs with the decision code of schedulers. See the module documentation.
+/// Explainer that uses the decision code of schedulers. See the module documentation.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ByScheduler;
 

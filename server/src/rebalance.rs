@@ -52,8 +52,8 @@ pub(crate) struct RebalanceArgs {
     /// Include log entries of the --from directory that are not known to be committed.
     #[arg(long, help_heading = "Input")]
     all: bool,
-    /// If the input is a workload: when its cell is rebalanced [default: `start` if the workload has tasks that run at
-    /// its start, otherwise `end`].
+    /// For a workload: moment of the run at which its cell is rebalanced [default: `start` if the workload has tasks
+    /// that run at its start, otherwise `end`].
     #[arg(long, value_enum, value_name = "MOMENT", help_heading = "Input")]
     at: Option<MomentArg>,
     #[command(flatten)]

@@ -89,7 +89,7 @@ enum EngineArg {
 }
 
 impl KeptArgs {
-    /// The storage of the cell; `None` for a cell in memory. Fails if it is not available.
+    /// The storage of the cell; `None` for a cell in memory. Fails if this storage is not available.
     #[cfg(feature = "serve")]
     fn keeper(&self) -> Result<Option<Arc<dyn Keeper>>, Error> {
         use omega_run::replicas::Durability;

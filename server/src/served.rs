@@ -1,4 +1,4 @@
-//! The commands that serve and operate a cell, which the feature `serve` adds.
+//! Commands that the feature `serve` adds: they serve and operate a cell.
 
 use crate::{
     accounting, agent, ask, audit, cert, dev, keep, log, manual, restore, scheduler, serve,

@@ -3,7 +3,7 @@
 use std::io;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-/// SIGTERM and SIGINT. As soon as this value exists, these signals no longer end the process.
+/// Receiver of SIGTERM and SIGINT. As soon as this value exists, these signals no longer end the process.
 #[derive(Debug)]
 pub(crate) struct Signals {
     terminate: Signal,

@@ -5,7 +5,7 @@ use std::ffi::OsString;
 
 /// The end of the help.
 pub(crate) const HELP: &str = "Example:\n  omega run --synthetic 2000 --hours 4\n\nThis build only runs workloads. To serve and operate a cell, build \
-     the whole program with `cargo build --release --features serve`: it adds serve, dev, scheduler, agent, job, machine, top and more.\n\n\
+     the whole program with `cargo build --release --features serve`: this adds the commands serve, dev, scheduler, agent, job, machine, top and more.\n\n\
      Exit codes: 0 is success; 2 is an invalid argument or input.";
 
 /// The commands of the feature. A test compares them with those in `served.rs`.

@@ -60,8 +60,8 @@ pub enum BackupError {
     /// Pieces of the backup are missing. Take the backup again.
     #[error("{}: a piece was damaged during the transfer: make the backup again", .0.display())]
     Pieces(PathBuf),
-    /// The restored cell would get the id of the old cell or of an earlier one, because its generation is not higher.
-    /// Choose a higher generation.
+    /// The generation is not higher than that of the old cell, so the restored cell would get the id of the old cell or
+    /// of an earlier cell. Choose a higher generation.
     #[error(
         "the restored cell needs a new id, because replicas of the old cell, {0}, could start \
          again: give --cell-generation {1} or more, which results in a new id"

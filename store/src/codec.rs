@@ -8,9 +8,9 @@
 //! ```
 //!
 //! The types of `omega-core` are encoded directly, so a change of a type changes the bytes. The golden test
-//! `tests/it/codec.rs` detects this. Then [`VERSION`] must be raised, and the previous types kept in a file of their
-//! own, with a conversion to the present ones. A variant added at the end of an enum changes no bytes. No other file
-//! uses bincode.
+//! `tests/it/codec.rs` detects such a change. The author of the change must then raise [`VERSION`], keep the previous
+//! types in a separate file, and convert them to the present types. A variant added at the end of an enum changes no
+//! bytes. No other file uses bincode.
 //!
 //! Decoding does not trust its input: memory is reserved in proportion to the number of bytes present, not to the
 //! lengths that the bytes contain.
@@ -83,7 +83,7 @@ pub enum CodecError {
     },
 }
 
-/// Description of malformed bytes, for people.
+/// Human-readable description of malformed bytes.
 #[derive(Debug)]
 pub struct Malformed(Cause);
 
@@ -268,8 +268,8 @@ fn after_version(bytes: &[u8]) -> Result<&[u8], CodecError> {
 
 /// Decodes a value, with memory in proportion to the number of bytes.
 ///
-/// The limit bounds bytes in memory: one encoded byte becomes at most eight (in a small `u64`). The limit must be a
-/// constant, so inputs are divided into classes by size, and small inputs get a small limit.
+/// The limit bounds bytes in memory: one encoded byte becomes at most eight (in a small `u64`). bincode takes the limit
+/// as a constant at compile time, so inputs are divided into classes by size, and small inputs get a small limit.
 fn decode_within<T: DeserializeOwned>(
     bytes: &[u8],
 ) -> Result<(T, usize), bincode::error::DecodeError> {

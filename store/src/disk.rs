@@ -212,7 +212,7 @@ impl DiskFile for RealFile {
         self.file.set_len(length)
     }
 
-    /// Fails if somebody removed the file, because nothing in it is durable then.
+    /// Fails if the file was removed, because nothing in it is durable then.
     fn sync(&mut self) -> io::Result<()> {
         self.file.sync_data()?;
         if self.had_name && !has_name(&self.file)? {

@@ -89,7 +89,7 @@ pub const FAILPOINTS: [&str; 45] = [
     "snapshot-install",
 ];
 
-/// Failpoints without an error value, where a test can only panic or wait.
+/// Failpoints without an error value, at which a test can only make the store panic or wait.
 #[cfg(feature = "failpoints")]
 pub const FAILPOINTS_WITHOUT_ANSWER: [&str; 27] = [
     "ask",

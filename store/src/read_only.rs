@@ -180,7 +180,7 @@ impl DiskFile for ReadOnlyFile {
     }
 }
 
-/// Whether this is a pipe, a device or a socket, of which a read may wait or go on for ever.
+/// Whether the path names a pipe, a device or a socket, from which a read may block or never reach an end.
 fn has_no_end(path: &Path) -> bool {
     std::fs::metadata(path).is_ok_and(|about| !about.is_file() && !about.is_dir())
 }

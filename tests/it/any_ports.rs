@@ -1,5 +1,5 @@
 //! Ports that the cell chooses. A machine never has a port twice, even if schedulers race; the ports of a task are
-//! freed when it leaves; and snapshots and rejected gangs change no port. Requested ports are counted
+//! freed when the task leaves its machine; and snapshots and rejected gangs change no port. Requested ports are counted
 //! only once a job asks for ports that the cell chooses.
 
 use crate::small::{LONG, cell, job, placed, report, run, scheduler, submit, task};
@@ -11,7 +11,7 @@ use omega_core::{
 use omega_schedulers::explain::describe_obstacle;
 use std::collections::BTreeSet;
 
-/// Sets the range of the machine in a row.
+/// Sets the port range of the machine in a row.
 fn set_range(cell: &SharedCell, row: usize, first: u16, last: u16) {
     let (id, machine) = cell.read(|cell| {
         let state = cell.machines().nth(row).unwrap();
@@ -56,7 +56,7 @@ fn each_task_gets_its_own_ports_and_the_others_wait_for_them() {
     let obstacle = describe_obstacle(&diagnosis.nearest[0].obstacles[0], &kinds);
     assert_eq!(obstacle, "too few free ports in the machine's range");
 
-    // A task that requests a port of the range does not get one that the cell gave away.
+    // A task that requests a port of the range does not get one that the cell has already assigned.
     let taken = submit(&cell, with_fixed("taken", 9003));
     run(&mut scheduler, &cell, 3 * LONG);
     assert_eq!(placed(&cell, taken), 0);

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::TcpListener;
 
-/// Error at the end of a stream with this report. Nobody leads at first.
+/// Error at the end of a stream with this report. The call is repeated while the cell has no leader.
 async fn error_of(address: &str, report: proto::AgentReport) -> ApiError {
     loop {
         let mut client = AgentServiceClient::connect(address.to_owned()).await.unwrap();
@@ -31,7 +31,7 @@ async fn error_of(address: &str, report: proto::AgentReport) -> ApiError {
     }
 }
 
-/// After an internal error, the agent would send the report again, and an operator would not know the cause.
+/// An internal error would make the agent send the report again, and would hide the cause from the operator.
 #[tokio::test]
 async fn a_report_that_is_too_long_is_the_agents_error() {
     let folder = tempfile::tempdir().unwrap();

@@ -75,7 +75,8 @@ fn what_would_begin_beyond_the_window_has_no_plan_yet() {
     assert_eq!(placed(&cell, long), 0);
 }
 
-/// A job that its quota blocks delays no other job: the plan is for the first job that lacks only machines.
+/// A job that is blocked by its tenant's quota delays no other job: the plan is for the first job that lacks only
+/// machines.
 #[test]
 fn a_job_over_its_quota_has_no_plan() {
     let cell = cell(&[4, 4]);
@@ -270,7 +271,7 @@ fn naive_start(cell: &Cell, id: JobId) -> Option<u64> {
     (cell.now_ms()..cell.now_ms() + 200).find(|at_ms| fits(*at_ms))
 }
 
-/// Checks that the claims of each machine equal the tasks expected to end there.
+/// Checks that the amounts claimed on each machine equal the sum of the amounts that expected ends of tasks will free.
 fn assert_all_leave(view: &View) {
     for row in 0..view.rows() {
         let capacity = &view.machine(row).unwrap().capacity;

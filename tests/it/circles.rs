@@ -1,8 +1,8 @@
 //! Circles of imports between the files of a crate.
 //!
-//! Files that import each other can only be understood together. So a file imports from files below it, and what two
-//! files share is in a third one. A circle is a group of files each of which imports from all others, directly or
-//! through files of the group. Tests and their fixtures do not count.
+//! Files that import each other can only be understood together. So imports between files should go in one direction,
+//! and code that two files share should be in a third file. A circle is a group of files each of which imports from all
+//! others, directly or through files of the group. Tests and their fixtures do not count.
 
 use super::tidy::{assert_none, sources};
 use std::collections::{BTreeMap, BTreeSet};
@@ -25,13 +25,13 @@ const CIRCLES: [(&str, usize); 10] = [
 /// The path of a module in its crate.
 type Module = Vec<String>;
 
-/// A file, as far as its imports go.
+/// The definitions and imports of a file.
 #[derive(Default)]
 struct File {
     defined: BTreeSet<String>,
     /// The paths in `use` declarations.
     imports: Vec<Vec<String>>,
-    /// All paths but those in public `use` declarations, which only pass a name on.
+    /// All paths, except those in public `use` declarations, which only re-export names.
     used: Vec<Vec<String>>,
 }
 

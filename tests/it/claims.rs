@@ -1,5 +1,5 @@
-//! Views with their own claims. Until a claim is rejected or part of the cell, it is subtracted from its view exactly
-//! once, no matter when the view is synced and when the result of the claim arrives.
+//! Views with their own claims. Until a claim is rejected or the synced cell state contains it, the view subtracts the
+//! claim exactly once, no matter when the view is synced and when the result of the claim arrives.
 
 use crate::histories::seeds;
 use crate::views::{World, assert_equal_views};
@@ -295,7 +295,7 @@ fn a_view_that_lags_behind_its_own_commits_sees_no_room_that_is_gone() {
     }
 }
 
-/// Three machines with devices, and two jobs of many tasks, one of which requests devices.
+/// Three machines with devices, and two jobs of many tasks. The tasks of one job request devices.
 fn small_cell(dice: &mut Dice) -> (SharedCell, [Arc<Job>; 2]) {
     let kinds = Kinds::standard();
     let gpu = kinds.by_name("gpu").unwrap();

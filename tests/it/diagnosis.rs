@@ -1,4 +1,5 @@
-//! Diagnoses, checked by applying their remedies: each remedy must make as many machines feasible as it says.
+//! Diagnoses, checked by applying their remedies: each remedy must make as many machines feasible as the diagnosis
+//! predicts.
 
 use crate::placement_plugins::Silent;
 use crate::placement_world::World;

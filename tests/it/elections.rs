@@ -11,7 +11,7 @@ fn at(index: u64) -> Position {
     Position { index: LogIndex(index), term: Term(2) }
 }
 
-/// A node that starts with entries up to `last`, and may have acknowledged others up to `doubt`.
+/// A node that starts with entries up to `last`, and may have acknowledged further entries up to `doubt`.
 fn start(id: u64, last: u64, doubt: Option<u64>, membership: &Membership) -> Node {
     let entry = |index| {
         let data = vec![7; 10].into();
@@ -37,7 +37,7 @@ fn settle(nodes: &mut [&mut Node]) {
     settle_but(nodes, |_| false);
 }
 
-/// Delivers all messages except those for which `lost` returns true, and returns the latter.
+/// Delivers all messages except those for which `lost` returns true, and returns these lost messages.
 fn settle_but(nodes: &mut [&mut Node], lost: impl Fn(&Message) -> bool) -> Vec<Message> {
     let mut kept = Vec::new();
     loop {

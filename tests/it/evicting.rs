@@ -282,7 +282,7 @@ fn the_plugin_tries_as_many_machines_as_it_is_to() {
         let high = submit(&copy, important("high", 1, 1));
         let seen = run_seen(&mut scheduler, &copy, 0);
         assert_eq!(placed(&copy, high), 1);
-        // If a task of `low` is evicted instead, this task then evicts the one of `lowest`.
+        // If a task of `low` is evicted instead, the evicted task then evicts the task of `lowest`.
         missed += usize::from(seen.evictions > 1);
     }
     assert!(missed > 0, "all looked at every machine");

@@ -23,7 +23,7 @@ use std::collections::BTreeMap;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Number of successful plans; the next counter has those of them that violated a budget.
+/// Number of successful plans. The next counter is the number of these plans that violated a budget.
 static MADE: AtomicUsize = AtomicUsize::new(0);
 static BROKEN: AtomicUsize = AtomicUsize::new(0);
 
@@ -191,7 +191,8 @@ fn nobody_waits_unschedulable(cell: &SharedCell, seed: u64) {
     }
 }
 
-/// Checks that every task that has not ended is placed or pending, and that their number is the requested one.
+/// Checks that every task that has not ended is placed or pending, and that the number of these tasks is the requested
+/// number.
 fn nothing_is_lost(cell: &SharedCell, seed: u64) {
     cell.read(Cell::audit).unwrap_or_else(|e| panic!("seed {seed}: {e}"));
     let placed: usize = cell.read(|cell| cell.machines().map(|m| m.tasks.len()).sum());

@@ -1,4 +1,4 @@
-//! Requests that a follower has forwarded, and messages that are too late for it.
+//! Requests that a follower has forwarded, and messages that reach a follower too late.
 
 use omega_cellstate::Cell;
 use omega_core::{Amounts, Command, Job, Kinds, TaskGroup};
@@ -25,7 +25,7 @@ fn message(kind: MessageKind, from: u64, term: u64) -> Message {
     }
 }
 
-/// Replica 1 of three, which knows no leader.
+/// Replica 1 of three, without a known leader.
 fn follower() -> node::Start {
     node::Start {
         id: ReplicaId(1),

@@ -98,7 +98,7 @@ impl Player {
         let machine = self.view.machine_id(row);
         let percent = *world.dice.pick(&[0, 50, 100]);
         let mut chosen: Vec<PlacedTask> = self.view.tasks_on(row).to_vec();
-        // The cell does not allow to evict a task that is equally important.
+        // The cell rejects the eviction of an equally important task.
         let precedence = world.reference.jobs()[&task.job].spec.precedence;
         let only_lower = world.dice.chance(80);
         chosen.retain(|victim| !only_lower || victim.precedence < precedence);
@@ -236,7 +236,7 @@ impl Player {
         self.victims.retain(|v| v.off || matches!(v.way, Way::Sent(_) | Way::Taken(_)));
     }
 
-    /// Compares the view with a view of the last sync's cell without the claims and the victims.
+    /// Compares the view with a view of the cell at the last sync, with the claims subtracted and the victims removed.
     fn check(&mut self, world: &World) {
         let off: Vec<_> = self.victims.iter().filter(|victim| victim.off).copied().collect();
         off.iter().for_each(|victim| self.base.lift(victim.machine.row(), victim.task));

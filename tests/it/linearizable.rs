@@ -6,7 +6,7 @@
 //! outcomes, so it checks only the beginnings of runs. The search has sixty lines; libraries for it would add a hundred
 //! dependencies.
 //!
-//! Rejections are left out, because a deposed leader may reject by its own state.
+//! Rejections are left out, because a deposed leader may reject a command by its outdated state.
 
 use omega_cellstate::Cell;
 use omega_core::{Command, Conflict, JobId, MachineId, Outcome, Rejection, SchedulerId, Version};
@@ -81,7 +81,7 @@ fn beginning(history: &History) -> Vec<Operation> {
     for one in &mut all {
         one.answered.take_if(|(completed, _)| *completed > end);
     }
-    // Commands that must take effect early are tried first, and those that may never take effect last.
+    // Commands that must take effect early are tried first, and commands that may never take effect are tried last.
     all.sort_by_key(|one| one.answered.as_ref().map_or(u64::MAX, |(completed, _)| *completed));
     all
 }

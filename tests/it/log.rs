@@ -188,8 +188,8 @@ fn after_a_failure_the_log_refuses_and_what_was_synced_is_there() {
                 drop(log);
                 disk.mend();
                 let mut log = reopen(&disk, &mut naive, &what);
-                // The entries that were found when the log was opened are durable, even if the system marks pages as
-                // clean that were never written.
+                // The entries that were found when the log was opened are durable, even if the operating system marks
+                // pages as clean although they were never written.
                 let before = Held::of(&mut log);
                 disk.crash(&mut Dice::new(seed));
                 let mut log = open(&disk).unwrap_or_else(|error| panic!("{what}: {error}"));

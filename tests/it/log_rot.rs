@@ -1,5 +1,5 @@
-//! Logs with damage at any place. Opening a log yields all entries, or those before a damage that cannot be detected,
-//! or an error that names the file; it never yields other entries.
+//! Logs with damage at any place. Opening such a log yields all entries, or only the entries before an undetectable
+//! damage, or an error that names the file. It never yields other entries.
 
 use crate::histories::seeds;
 use crate::log::{OWNER, SMALL, create, folder, open};

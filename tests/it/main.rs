@@ -1,7 +1,7 @@
 //! The integration tests across crates, in one binary.
 //!
 //! - `histories.rs`: a cell and its naive reference model agree on random histories.
-//! - `history.rs`: replay of every version from a directory, against the commands themselves.
+//! - `history.rs`: replay of every version from a directory, compared with applying the commands.
 //! - `images.rs`, `backups.rs`: cells that are saved and restored.
 //! - `views.rs`, `claims.rs`, `held_claims.rs`, `wishes.rs`, `lifted.rs`: views follow deltas, check like the
 //!   cell, keep their claims, count what preferences select, and predict the cell without some tasks.
@@ -29,18 +29,18 @@
 //! - `wakes.rs`: an event wakes only the jobs that it may help, and yet no job stays unscheduled.
 //! - `failures.rs`: the cache of unschedulable classes.
 //! - `pool.rs`, `examples.rs`: the loop on threads; the examples of `omega-schedulers`.
-//! - `runtime_affinity.rs`: removals by one scheduler of tasks that another one's tasks need.
+//! - `runtime_affinity.rs`: one scheduler removes tasks that tasks of another scheduler need.
 //! - `bands.rs`: precedence bands, which keep preemption from cascading.
 //! - `reservations.rs`, `backfill.rs`: reserved machines, and plans of batch queues.
 //! - `tenants.rs`: fair shares, limits and reclaiming.
-//! - `cluster_resources.rs`, `cores.rs`, `demand_profiles.rs`: resources of no machine, exclusive cores, and
+//! - `cluster_resources.rs`, `cores.rs`, `demand_profiles.rs`: resources outside of machines, exclusive cores, and
 //!   demand by time of day.
 //! - `any_ports.rs`: ports that the cell chooses.
-//! - `tasks_per_machine.rs`: the most tasks of a tenant on one machine.
+//! - `tasks_per_machine.rs`: maximum number of a tenant's tasks on one machine.
 //! - `gangs.rs`: gangs placed by several transactions.
 //! - `held.rs`: allocations that differ from the request.
-//! - `threads.rs`, `races.rs`, `misbehaving.rs`: schedulers on threads, two that together would break a rule,
-//!   and ones that misbehave.
+//! - `threads.rs`, `races.rs`, `misbehaving.rs`: schedulers on threads, two schedulers that together would break a
+//!   rule, and misbehaving schedulers.
 //! - `codec.rs`, `wire.rs`, `messages.rs`: encoding of commands and messages.
 //! - `upgrades.rs`: compatibility with files of earlier versions, and of the API.
 //! - `fuzz.rs`: random bytes in every decoder.
@@ -49,7 +49,7 @@
 //! - `torn_ends.rs`: starts on a log that may have lost its end, with one voter or several.
 //! - `rocks.rs`: the log in RocksDB, damaged in every file (with the feature `rocksdb`).
 //! - `model/`: a model of the commit protocol, in every order of events.
-//! - `retries.rs`: which requests the pre-check rejects, and which it never does.
+//! - `retries.rs`: requests that the pre-check rejects, and requests that it never rejects.
 //! - `elections.rs`: elections, and membership changes that a leader rejects.
 //! - `diverged.rs`: replicas whose outcomes differ.
 //! - `replicated.rs`, `remote.rs`: a replicated cell, and one behind a socket, as a scheduler sees them.

@@ -216,8 +216,8 @@ fn nothing_that_a_scheduler_sends_breaks_a_rule() {
     assert!(refused > 500 && taken > 500, "{refused} refused, {taken} taken");
 }
 
-/// Checks that the correct schedulers place all tasks that fit, after ending the jobs whose rules might exclude other
-/// tasks.
+/// Ends the jobs whose rules might exclude other tasks, and then checks that the correct schedulers place all tasks
+/// that fit.
 fn still_serves(cell: &Watched, schedulers: &mut [Scheduler], seed: u64) {
     let choosy = |job: &Job| job.groups.iter().any(|group| !group.rules.tasks.is_empty());
     let choosy: Vec<_> = cell.read(|cell| {

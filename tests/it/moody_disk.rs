@@ -207,7 +207,7 @@ fn a_disk_that_was_full_is_written_again() {
             }
             set_full(false);
             catch_up(cell);
-            // There is space again. Before long, there is a leader that knows this.
+            // There is space again. Before long, a leader notices this, or a new leader is elected.
             loop {
                 next += 1;
                 if cell.apply(job(next)).is_ok() {

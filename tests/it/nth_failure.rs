@@ -1,5 +1,5 @@
-//! A replica on a disk of which the Nth operation fails, which is full, or whose files are damaged. After a restart,
-//! all acknowledged changes exist, or the start fails with a specific error.
+//! A replica on a disk whose Nth operation fails, on a full disk, or on a disk with damaged files. After a restart, all
+//! acknowledged changes exist, or the start fails with a specific error.
 
 use omega_store::directory::EngineKind;
 use omega_tests::disk::{Operation, SimulatedDisk};
@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 const FOLDER: &str = "/replica";
 
-/// Largest N for which the Nth operation fails, for each kind of operation.
+/// Largest tested N, for each kind of operation.
 const N_MAX: u64 = 200;
 
 fn disk_with_replica() -> SimulatedDisk {

@@ -268,8 +268,8 @@ fn plans_are_those_of_the_naive_reference() {
     assert!(throttles > 100 && releases > 100, "{throttles} {releases}");
 }
 
-/// Peaks begin and end while two controllers and schedulers run on threads. No task is lost, and after each beginning,
-/// batch tasks are within their share.
+/// Peaks begin and end while two controllers and schedulers run on threads. No task is lost, and after the beginning of
+/// each peak, batch tasks are within their share.
 #[test]
 fn keepers_and_schedulers_on_threads_come_to_the_share() {
     let cell = cell(&[8; 4]);

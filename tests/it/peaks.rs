@@ -190,7 +190,7 @@ fn who_took_more_gives_it_up_before_anybody_is_evicted() {
     assert_eq!((placed(&cell, web), cores(&cell, night)), (1, vec![Some(5), Some(1)]));
     let more = submit(&cell, service("more", 1, 5));
     run(&mut scheduler, &cell, 4 * LONG);
-    // Four cores of the other task become free; for more, it must be evicted.
+    // Throttling frees four cores of the other task; to free more, the scheduler must evict the task.
     assert_eq!(placed(&cell, more), 1);
     let left = cores(&cell, night).into_iter().flatten().collect::<Vec<_>>();
     assert_eq!(left, [1], "one was evicted: it held five");

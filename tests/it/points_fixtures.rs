@@ -10,7 +10,7 @@ use omega_tests::random::Dice;
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard};
 
-/// Answers of a [`Says`] at each point, in order. When there are no more, it accepts.
+/// Answers of a [`Says`] at each point, in order. When no answers are left, the plugin accepts.
 #[derive(Default)]
 pub(crate) struct Lines {
     pub(crate) admit: VecDeque<Refused>,
@@ -106,7 +106,7 @@ impl PreBind for Says {
     }
 }
 
-/// Permission to wait for at most this time, with a retry after a time.
+/// Permission to wait for at most this time. If the wait times out, the job is retried after its backoff.
 pub(crate) fn wait(at_most: Nanos) -> Permission {
     Permission::Wait { at_most, then: Refused(Events::TIME) }
 }

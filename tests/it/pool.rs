@@ -25,7 +25,7 @@ impl Clock for Ticks {
     }
 }
 
-/// Observer that counts the placements of all workers, and ends the run at a number.
+/// Observer that counts the placements of all workers, and ends the run at a given number.
 struct Count<'a> {
     placed: &'a AtomicUsize,
     wanted: usize,

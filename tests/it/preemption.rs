@@ -138,8 +138,8 @@ fn naive(
     (!gone.is_empty()).then_some(Candidate { row, victims: gone.into(), violations })
 }
 
-/// The tasks whose eviction the cell rejects because other tasks have runtime affinity to them; if only some of them
-/// must stay, these are the most important ones.
+/// Tasks of `gone` whose eviction the cell rejects, because other tasks have runtime affinity to them. If only some of
+/// the tasks must stay, the cell keeps the most important ones.
 fn needed(world: &World, gone: &[PlacedTask]) -> Vec<TaskId> {
     if gone.is_empty() {
         return Vec::new();

@@ -42,8 +42,8 @@ fn the_table_in_the_docs_is_that_of_the_registry() {
     check_file("docs/profiles.md", &[before, TABLE[0], &table(), "\n", TABLE[1], after].concat());
 }
 
-/// The table of every plugin of the library: the cell's own filters by name, and a table of the others for each
-/// extension point.
+/// Documentation of every plugin of the library: a list of the cell's own filters, and tables of the other filters, the
+/// scores, and the plugins of other extension points.
 fn table() -> String {
     let mut tables =
         [("Filters", String::new()), ("Scores", String::new()), ("Others", String::new())];

@@ -1,5 +1,5 @@
-//! Profile files: they result in the same profiles as code, errors name their place, and the schema allows exactly
-//! those files that the parser accepts.
+//! Profile files: a file results in the same profile as the equivalent code, errors name their place in the file, and
+//! the schema allows exactly the files that the parser accepts.
 
 use crate::json_schema::allows;
 use crate::placement::{claimed, how, rng};

@@ -1,4 +1,4 @@
-//! Plans by annealing: they are better in sum than plans of single moves, and obey the same rules and limits.
+//! Plans by annealing: they have a higher total gain than plans of single moves, and obey the same rules and limits.
 
 use crate::rebalance_reference::naive;
 use crate::small::{cell, job, submit};

@@ -118,7 +118,7 @@ fn is_misplaced(cell: &Cell, task: TaskId, machine: MachineId) -> bool {
     view.judge(machine.row(), group).is_err()
 }
 
-/// The weighted costs of the present cell, without those of moves.
+/// The weighted costs of the present cell, without the costs of moves.
 pub(crate) fn naive(cell: &Cell, objectives: &Objectives) -> i128 {
     let uses = uses(cell);
     let kinds = cell.kinds().count();
@@ -267,8 +267,8 @@ pub(crate) fn naive_moves<'a>(
     sum + by_job.into_values().max().unwrap_or(0) * i128::from(objectives.job_moves)
 }
 
-/// By how much each rule is broken in each domain. The entry without a domain is for machines that are in none, or, if
-/// a rule requires a number of domains, for the missing ones.
+/// Amount by which each rule is broken in each domain. The entry without a domain is for machines outside of all
+/// domains, or, if the rule requires a number of domains, for the missing domains.
 fn naive_broken(cell: &Cell, rules: &[Rule]) -> BTreeMap<(usize, Text), usize> {
     let tasks = running(cell);
     let mut broken = BTreeMap::new();

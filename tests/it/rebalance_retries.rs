@@ -1,4 +1,5 @@
-//! Plans that are applied to cells which behave like served ones: pre-checks against an older state, and lost replies.
+//! Plans that are applied to cells that behave like the cell of a server: pre-checks against an older state, and lost
+//! replies.
 
 use crate::rebalance_reference::running;
 use crate::small::{cell, job, submit};
@@ -18,7 +19,7 @@ struct Served<'a> {
     down: AtomicUsize,
 }
 
-/// Subtracts one from a counter, unless it is 0. Returns whether it did.
+/// Subtracts one from a counter that is not 0. Returns whether the counter was not 0.
 fn count_down(counter: &AtomicUsize) -> bool {
     let less = |count: usize| count.checked_sub(1);
     counter.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less).is_ok()

@@ -103,7 +103,7 @@ fn where_nothing_happens_a_view_stays_as_it_was() {
         assert!(view.now_ms() >= now_ms, "time goes back to {}", view.now_ms());
         assert_eq!((view.resources(), view.version()), (&resources, version));
     }
-    // An advance of the time is not a new version, but the view nevertheless gets it.
+    // An advance of the time is not a new version, but the view nevertheless gets the new time.
     cell.apply(Command::Expire { now_ms: 2_000_000 }).unwrap();
     assert_eq!(cell.read(Cell::version), version);
     while view.now_ms() < 2_000_000 {

@@ -220,8 +220,8 @@ fn a_replica_that_was_removed_takes_nothing() {
     assert!(!taken);
 }
 
-/// A removed learner requests no votes, and the leader sends it no messages. So it asks the others whether it was
-/// removed.
+/// A removed learner requests no votes, and the leader sends it no messages. So the learner asks the other replicas
+/// whether it was removed.
 #[test]
 fn a_learner_that_was_removed_while_it_was_down_is_told() {
     let folder = tempfile::tempdir().unwrap();

@@ -1,5 +1,5 @@
-//! Rounds that follow each other without a pause: a scheduler syncs once for several transactions, but as often as its
-//! decisions need it.
+//! Rounds that follow each other without a pause: a scheduler syncs once for several transactions, but often enough for
+//! its decisions.
 
 use crate::small::{add_machine, amounts, job, placed, submit};
 use omega_cellstate::{Cell, CellHandle, Delta, HandleError, Interest, SharedCell};

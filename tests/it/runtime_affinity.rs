@@ -1,5 +1,5 @@
-//! Runtime affinity with several schedulers: one of them removes tasks to which another one's tasks have runtime
-//! affinity.
+//! Runtime affinity with several schedulers: one scheduler removes tasks to which tasks of another scheduler have
+//! runtime affinity.
 
 use crate::small::{LONG, add_machine, amounts, cell, job, placed, report, submit};
 use omega_cellstate::{Cell, CellHandle, SharedCell, View};
@@ -50,8 +50,9 @@ fn zones_of(cell: &SharedCell, job: JobId) -> BTreeSet<usize> {
     cell.read(rows).into_iter().map(|row| row % ZONES).collect()
 }
 
-/// Claims random machines and releases the scheduler's own placed tasks. It ends when `enough` returns true for the
-/// number of rounds and the number of releases that were rejected because of other tasks; the latter is returned.
+/// Claims random machines and releases the scheduler's own placed tasks. Ends when `enough` returns true for the number
+/// of rounds and the number of releases that were rejected because of other tasks. Returns the number of these rejected
+/// releases.
 fn churn(
     cell: &SharedCell,
     (job, seed): (JobId, u64),
@@ -143,7 +144,7 @@ fn run_at(scheduler: &mut Scheduler, cell: &SharedCell, now: u64) {
     panic!("it tries again and again");
 }
 
-/// In each zone, one machine is full of a database and of tasks that have runtime affinity to it.
+/// Three databases run in separate zones, and a task has runtime affinity to one of them. The other two may be evicted.
 #[test]
 fn an_important_task_evicts_the_one_that_nobody_needs() {
     let cell = zones(3, 4);

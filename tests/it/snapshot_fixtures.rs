@@ -61,8 +61,8 @@ impl Folder {
         let restored = self.snapshots.restore(at(7));
         match &restored {
             Ok((_, cell)) => drop(cell.audit().unwrap()),
-            // A snapshot that cannot be restored may still load without an error, unless its hash is of another
-            // state.
+            // A snapshot that cannot be restored may still load without an error, if its state hash matches its
+            // content.
             Err(LoadError::Corrupt { damage, .. }) if loaded.is_ok() => {
                 assert!(damage.to_string().contains("the image"), "{damage}");
             }

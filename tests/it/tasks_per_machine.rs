@@ -1,5 +1,5 @@
-//! Maximum number of a tenant's tasks on one machine. Schedulers spread the tasks, and wait for one to end; two racing
-//! schedulers do not exceed the maximum; and if it is set later, existing tasks are counted.
+//! Maximum number of a tenant's tasks on one machine. Schedulers spread the tasks, and wait until a task ends; two
+//! racing schedulers do not exceed the maximum; and if it is set later, existing tasks are counted.
 
 use crate::small::{LONG, cell, job, placed, report, rows, run, scheduler, submit, task};
 use omega_cellstate::{Cell, CellHandle, SharedCell, View};

@@ -79,7 +79,7 @@ fn tenants_with_one_large_job_have_what_they_weigh() {
     }
     run(&mut fair(&cell), &cell, 0);
     assert_eq!(["a", "b", "c"].map(|tenant| used(&cell, tenant)), [200, 400, 600]);
-    // A tenant whose jobs arrive after others have left gets more turns until it has caught up.
+    // A tenant whose jobs arrive after tasks of other tenants have ended gets more turns until it has caught up.
     for i in 0..300 {
         report(&cell, task(JobId(2), i), TaskReport::Finished);
     }

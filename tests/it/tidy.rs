@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-/// Maximum number of lines of a file without its tests. A longer file probably has a second idea.
+/// Maximum number of lines of a file without its tests. A longer file probably has more than one subject.
 const LINES_MAX: usize = 600;
 
 fn root() -> PathBuf {

@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 const MS: Nanos = 1_000_000;
 
-/// Machines of one core, `m0` to `m5`. Every two share a rack, and each has its own label.
+/// Machines of one core, `m0` to `m5`. Each rack has two of the machines, and each machine has its own label.
 fn racks() -> SharedCell {
     let cell = cell(&[]);
     for i in 0..6 {
@@ -179,8 +179,8 @@ fn a_gang_waits_together() {
     assert_eq!(on, [Some(2), Some(3)]);
 }
 
-/// Random jobs arrive and end. The scheduler steps only when something is due, and places all of them. Once there is
-/// room, no job waits longer than the sum of the delays for its preferred machine and for its rack.
+/// Random jobs arrive and end. The scheduler steps only when something is due, and places all jobs. Once there is room,
+/// no job waits longer than the sum of the delays for its preferred machine and for its rack.
 #[test]
 fn nobody_waits_longer_than_it_should() {
     for seed in 0..60 {

@@ -1,7 +1,7 @@
-//! Waking only the jobs that an event may help: no job may be left unscheduled that could be placed.
+//! Waking only the jobs that an event may help: no job that could be placed may stay unscheduled.
 //!
 //! A scheduler follows a random history. After each of its steps, a new scheduler, for which every job is new, tries
-//! all jobs on a copy of the cell. It must place none.
+//! all jobs on a copy of the cell. The new scheduler must place none.
 
 use crate::histories::seeds;
 use crate::placement_world::{random_group, random_machine, ruled_group};
@@ -194,7 +194,7 @@ fn nobody_sleeps_who_would_be_placed_if_everybody_were_woken() {
         for round in 1..40 {
             (0..=history.dice.below(3)).for_each(|_| history.step());
             small::run(&mut other, &cell, round * small::LONG);
-            // A step may process events that wake jobs which failed just before it.
+            // A step may process events that wake jobs which failed just before the event.
             for quiet in 0.. {
                 now += 10;
                 let placed = run(&mut scheduler, &cell, now, &mut ours);

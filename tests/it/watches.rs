@@ -1,4 +1,4 @@
-//! Watches of jobs, compared with the cell: a reader of the stream knows every task.
+//! Watches of jobs, compared with the cell: a reader of the stream has the state of every task.
 
 use crate::remote::Served;
 use omega_client::convert;

@@ -19,7 +19,7 @@ SWAPS = {
 }
 ASSIGNMENT_SWAPS = {"+=": "-=", "-=": "+=", "*=": "/=", "/=": "*=", "|=": "&=", "&=": "|="}
 
-# Constants are evaluated by the compiler, and the others have no expressions that run.
+# Nodes without mutants: constants, which the compiler evaluates, and nodes without expressions that run.
 CONSTANT = {"const_item", "static_item", "const_block", "attribute_item", "inner_attribute_item", "macro_invocation",
             "macro_definition", "array_type", "enum_variant", "match_pattern", "type_arguments", "const_parameter"}
 NUMBERS = {"u8", "u16", "u32", "u64", "u128", "usize", "i8", "i16", "i32", "i64", "i128", "isize"}

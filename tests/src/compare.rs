@@ -215,7 +215,7 @@ fn compare_peaks(cell: &Cell, reference: &Reference) -> Result<(), String> {
     equal("machines where batch holds too much", &cell.machines_over_peak(), &over)
 }
 
-/// Compares two results, except for the text of a rejection, because the text is for people.
+/// Compares two results, except for the text of a rejection, which is only an explanation for users.
 ///
 /// # Errors
 /// Both results, if they differ.

@@ -11,10 +11,10 @@
 //! - [`random`]: random commands, valid and invalid.
 //! - [`compare`]: comparison of the public state of a cell and of its reference model.
 //! - [`events`]: the events of a cell against its state.
-//! - [`history`]: histories on both, and their shortening on failure.
+//! - [`history`]: histories of a cell and its reference model, and their shortening on failure.
 //! - [`cluster`]: whole cells of replicas in one thread, with all kinds of faults.
 //! - [`faulty`]: a cell behind a faulty connection.
-//! - [`disk`]: a disk in memory that fails, loses and damages data on demand.
+//! - [`disk`]: disks, in memory or real, that fail and lose data on demand.
 //! - [`durable`]: one durable replica under load.
 //! - [`fire`]: cells of real processes, whose replicas are killed, paused and partitioned.
 //! - [`fuzz`]: random bytes for every decoder.

@@ -1,7 +1,7 @@
-//! Reference model of a log: a naive log, random operations for both, and the comparison.
+//! Reference model of a log: a naive log, random operations for it and for a log engine, and their comparison.
 //!
-//! The naive log keeps every batch, and which of them were synced. After a crash it computes the contents that the
-//! guarantees of [`omega_store::log`] allow: those of any prefix of the batches that contains all synced ones.
+//! The naive log records every batch, and whether it was synced. After a crash, the naive log computes the contents
+//! that the guarantees of [`omega_store::log`] allow: those of any prefix of the batches that contains all synced ones.
 
 use crate::random::Dice;
 use omega_store::log::{
@@ -201,7 +201,7 @@ impl NaiveLog {
     /// Continues with the contents that were found on reopening.
     ///
     /// # Errors
-    /// The allowed contents and those that were found, if the latter are not allowed.
+    /// The allowed contents and the found contents, if the found contents are not allowed.
     pub fn reopened(&mut self, found: Held) -> Result<(), String> {
         let mut allowed = self.safe.clone();
         let mut seen = vec![allowed.clone()];

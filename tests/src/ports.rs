@@ -1,7 +1,7 @@
 //! Ports for processes that tests start.
 //!
-//! A process gets its port before it listens on it, so no other user may take the port in between: neither another
-//! test, of this process or another, nor an outgoing connection, to which the system assigns any free port.
+//! A process gets its port some time before it listens on the port. In the meantime, the port must not be taken by
+//! another test in any process, nor by an outgoing connection, to which the system assigns any free port.
 
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::os::linux::net::SocketAddrExt;

@@ -134,7 +134,7 @@ impl Fault {
 impl fmt::Display for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "line {}: ", self.line)?;
-        // The message about an unknown field names it.
+        // The message about an unknown field contains the name of the field.
         if !self.field.is_empty() && !self.why.starts_with("unknown field") {
             write!(f, "{}: ", self.field)?;
         }

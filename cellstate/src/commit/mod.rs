@@ -91,7 +91,7 @@ impl Cell {
         Ok(commit)
     }
 
-    /// Counts the tasks that the transaction moved: released, and placed again.
+    /// Counts the tasks that the transaction moved: it released them and placed them again.
     fn count_moves(&mut self, txn: &Transaction, conflicts: &[Conflict]) {
         if txn.releases.is_empty() {
             return;

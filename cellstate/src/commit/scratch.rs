@@ -72,7 +72,7 @@ impl Scratch {
     }
 }
 
-/// Selects the items that a check of the whole transaction rejects.
+/// The scope of a check of the whole transaction: the items that the check rejects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Scope {
     /// The items that break the rule of the check.

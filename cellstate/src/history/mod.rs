@@ -98,7 +98,8 @@ pub enum EventKind {
     Evicted {
         /// Id of the scheduler.
         scheduler: SchedulerId,
-        /// The job that got the room: this transaction placed one of its tasks on the machine. `None` if there is none.
+        /// The job that got the room: the evicting transaction placed a task of this job on the machine. `None` if the
+        /// transaction placed no task there.
         by: Option<JobId>,
     },
     /// The gang was incomplete at its timeout, so the task was taken off its machine.

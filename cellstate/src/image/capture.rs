@@ -3,14 +3,14 @@
 //! ```text
 //!   begin_capture        copies sequence numbers, tenants and everything small at once
 //!   capture_more         copies descriptions and loads of machines, pages of jobs, reply caches and
-//!      │    ▲            the list of ended jobs, a few pieces at a time; before a command in between
-//!      │    └─────────   changes a piece that is not copied yet, it copies that piece
+//!      │    ▲            the list of ended jobs, a few pieces at a time; a command between two calls
+//!      │    └─────────   copies a piece before it changes the piece, unless the piece is copied already
 //!      ▼
 //!   Captured::into_image the state as it was when the capture began
 //! ```
 //!
-//! The cell is behind one lock, and copying a large cell takes a second. So the lock is held only while one piece is
-//! copied. While no capture runs, each change costs one branch that is never taken.
+//! The cell is behind one lock, and copying a large cell takes a second. So the lock is held only while a few pieces
+//! are copied. While no capture runs, each change costs one branch that is never taken.
 
 use super::{Image, JobImage, MachineImage, SchedulerImage, TenantImage};
 use crate::cell::{Cell, Registered};
@@ -38,7 +38,8 @@ pub(crate) struct Capture {
 struct EndedCopy {
     /// Length of the list when the capture began.
     total: usize,
-    /// Number of jobs in the list whose end time was already recorded when the capture began. The others got it later.
+    /// Number of jobs in the list whose end time was already recorded when the capture began. The end times of the
+    /// others were recorded later.
     noticed: usize,
     /// Number of jobs in the list that were forgotten since the capture began.
     dropped: usize,

@@ -37,7 +37,7 @@ pub enum ImageError {
     /// The evictions within the span of the eviction limit are out of order or too old.
     #[error("the recent evictions in the image are out of order, or too old to be recorded")]
     Evictions,
-    /// The reservations are out of order, or one has ended.
+    /// The reservations are out of order, or a reservation has ended.
     #[error("the reservations in the image are not in ascending order of name at {0:?}")]
     Reservation(Text),
     /// The peak calendars are out of order.
@@ -117,7 +117,8 @@ pub enum ImageError {
         "job {0} is wrongly in the image's list of ended jobs, missing from it, or out of order"
     )]
     Ended(JobId),
-    /// A scheduler's name has an owner although its transaction numbers never skipped, or its lease is out of bounds.
+    /// A scheduler's name has an owner although the floor of its transaction numbers is 0, or its lease is out of
+    /// bounds.
     #[error("the name of scheduler {0} in the image has an impossible owner or lease")]
     Hold(SchedulerId),
     /// A cached transaction result of this scheduler is invalid, or is not at its position in the ring.

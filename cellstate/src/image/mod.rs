@@ -14,8 +14,7 @@
 //! have another order. Rule trackers may have other numbers, so each view's next delta is a full one (see
 //! [`Delta::lineage`](crate::Delta::lineage)).
 //!
-//! The numbers of job owners are left out. They are used only inside the cell, and it assigns new ones when jobs are
-//! restored.
+//! The numbers of job owners are left out. Only the cell uses them, and it assigns new numbers when it restores jobs.
 
 mod capture;
 mod error;

@@ -28,12 +28,12 @@ use omega_core::{
 };
 use std::sync::Arc;
 
-/// Upper bound of restored versions. No cell reaches it by itself, and a cell that is restored at this version can
-/// count further without an overflow.
+/// Upper bound of restored versions. No running cell reaches this version, and a cell that is restored at the bound can
+/// count on without an overflow.
 const VERSION_MAX: u64 = 1 << 62;
 
-/// Upper bound of restored incarnations. No row is reused so often by itself, and a row at the bound can be reused that
-/// often again.
+/// Upper bound of restored incarnations. In a running cell no row is reused so often, and a row at the bound can be
+/// reused as often again without an overflow.
 const INCARNATION_MAX: u32 = u32::MAX / 2;
 
 /// Upper bound of the number of updates of rule counters by all placed tasks. Counters are `u32`, so with this bound

@@ -6,8 +6,8 @@
 //! values, and use one check. A view adds its own claims to the sum.
 //!
 //! A placed task claims its group's cluster request even if it was resized. So the sum changes only when tasks are
-//! placed or leave. Cluster resources never cause preemption: a task that needs a licence stays pending until another
-//! task that has one ends.
+//! placed or leave. Cluster resources never cause preemption: a task that needs a licence stays pending until a task
+//! with such a licence ends.
 
 use super::{Applying, Columns, Context, Ledger, Mirror, Placement, Policy, Restoring, RowsAgain};
 use crate::audit::AuditError;
@@ -156,7 +156,7 @@ impl Columns for ClusterResources {
     }
 }
 
-/// Adds nothing if the cell has no cluster resources.
+/// Hashes the capacity. Adds nothing if the cell has no cluster resources.
 fn hash(capacity: &Amounts, into: &mut impl Hasher) {
     if !capacity.is_zero() {
         ("the cell has", capacity).hash(into);

@@ -17,7 +17,7 @@ pub(crate) trait Columns: Default {
     }
 }
 
-/// The rows of the later one of two deltas that are merged. Each row replaces the whole row of the earlier delta.
+/// The rows of the later of two merged deltas. Each row replaces the whole row of the earlier delta.
 pub(crate) struct RowsAgain<'a> {
     slots: &'a [u32],
     set: OnceCell<BTreeSet<u32>>,

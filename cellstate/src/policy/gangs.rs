@@ -1,5 +1,5 @@
-//! Gangs placed by several transactions: tasks keep their machines but are not started until enough of the gang are
-//! placed.
+//! Gangs placed by several transactions: tasks keep their machines, but are not started until enough tasks of the gang
+//! are placed.
 //!
 //! ```text
 //!          some tasks are placed           the gang's minimum is placed
@@ -8,16 +8,16 @@
 //!     └── an Expire finds that the gang timeout is over: all its tasks are pending again
 //! ```
 //!
-//! A gang that has placed tasks and is not waiting has been complete. If it loses some tasks, it does not wait again,
-//! because the others run. Once none of its tasks is placed, it starts over.
+//! A gang with placed tasks that is not waiting has been complete before. If such a gang loses some tasks, it does not
+//! wait again, because its other tasks run. Once none of its tasks is placed, the gang starts over.
 //!
 //! **Start of the timeout.** The first [`Expire`](omega_core::Command::Expire) after the first placement starts the
 //! timeout. If the placement started it, an outdated cell time would make the gang time out too early.
 //!
 //! **No livelock.** Timeouts end, so the machines of an incomplete gang become free again. If several gangs time out at
-//! once, the oldest gets a second timeout, so that it can use the machines that the other gangs release. No gang gets
-//! more than one. Otherwise two gangs that each have half of a cell could both release and retry for ever. Schedulers
-//! also wait longer before they retry a released gang than before they retry other jobs.
+//! once, the oldest gets a second timeout, so that it can use the machines that the other gangs release. Otherwise two
+//! gangs that each have half of a cell could both release their machines and retry for ever. No waiting gang gets a
+//! third timeout. Schedulers also wait longer before they retry a released gang than before they retry other jobs.
 
 use super::{Ledger, Policy};
 use crate::cell::{Cell, Change};
@@ -173,8 +173,8 @@ impl Cell {
         }
     }
 
-    /// Updates the gang of a job whose tasks have changed. `had_none` says whether no task of the job was placed
-    /// before.
+    /// Updates the gang of a job whose tasks have changed. `had_none` is true if no task of the job was placed before
+    /// the change.
     pub(crate) fn settle_gang(&mut self, id: JobId, had_none: bool) {
         let Some(job) = self.jobs.get(id).filter(|job| job.spec.gang_timeout_ms.is_some()) else {
             return;

@@ -29,7 +29,7 @@ use std::hash::Hasher;
 policies! {
     /// Tasks that are placed together or not at all.
     gangs: Gangs,
-    /// Evictions: who may preempt whom, and the limit on their number.
+    /// Evictions: which claims may preempt which tasks, and the limit on the number of evictions.
     evictions: Evictions with EvictionColumns,
     /// Affinity that must hold while a task runs.
     runtime_affinity: RuntimeAffinity,

@@ -17,11 +17,11 @@ pub(crate) struct Placement<'a> {
     pub(crate) need: &'a Need,
     /// The task's allocation on the machine, by kind.
     pub(crate) request: &'a [i64],
-    /// The ports that the cell chose for the task. Empty before that, and in a view, which does not know them.
+    /// The ports that the cell chose for the task. Empty before the cell chooses them, and always empty in a view.
     pub(crate) ports: &'a [u16],
 }
 
-/// State outside of the policy that the policy's checks read.
+/// The state outside of a policy to which the policy's checks have access.
 pub(crate) struct Context<'a> {
     /// Descriptions of machines, and sets of machines.
     pub(crate) facts: &'a Facts,

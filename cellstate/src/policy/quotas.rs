@@ -81,7 +81,8 @@ impl Cell {
     /// Checks that the cell compares quotas if and only if some tenant has a quota.
     ///
     /// # Errors
-    /// The cell compares quotas although no tenant has one, or does not although some tenant has one.
+    /// The cell compares quotas although no tenant has a quota, or it does not compare them although some tenant has
+    /// one.
     pub(crate) fn audit_quotas(&self) -> Result<(), AuditError> {
         let is_right = self.policies.quotas.any == has_limits(&self.tenants);
         if is_right { Ok(()) } else { Err(AuditError::Quotas) }

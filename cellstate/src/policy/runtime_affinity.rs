@@ -1,7 +1,8 @@
 //! Runtime affinity: the check of releases and evictions that would break a placed task's affinity.
 //!
 //! The check runs after all items of a transaction, because other items may remove the dependent task, or place other
-//! tasks on which it can depend. If several tasks leave a domain, the last items are rejected, and no more than needed.
+//! tasks on which it can depend. If several tasks leave a domain, the check rejects the last of these releases and
+//! evictions, and no more than needed.
 
 use super::{Ledger, Policy};
 use crate::cell::Cell;

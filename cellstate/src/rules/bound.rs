@@ -88,7 +88,7 @@ impl Asked {
         }
     }
 
-    /// Whether the selection includes the rules of this family that placed tasks have against new tasks.
+    /// Whether the selection includes the rules of this family by which placed tasks restrict new tasks.
     fn has_held(self, of: RuleFamily) -> bool {
         match self {
             Asked::All => true,
@@ -99,7 +99,7 @@ impl Asked {
 }
 
 impl Tracker {
-    /// The family of the rule that placed tasks have against new tasks that match. `None` if no placed task has such a
+    /// The family of the rule by which placed tasks restrict new tasks that match. `None` if no placed task has such a
     /// rule.
     pub(super) fn held_family(&self) -> Option<RuleFamily> {
         match self.key.beside {
@@ -214,8 +214,8 @@ impl RuleBook {
     }
 
     /// Calls `each` with the bounds of a required affinity: at every level, the machine has a domain, and a matching
-    /// task is in it. If the group's tasks match themselves and no matching task is placed, the machine needs only the
-    /// domains.
+    /// task is in it. If the group's tasks match themselves and no matching task is placed, it is enough that the
+    /// machine has the domains.
     fn affinity<'a, E>(
         &'a self,
         trackers: &[TrackerId],

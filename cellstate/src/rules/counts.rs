@@ -21,7 +21,7 @@ pub struct Count {
     pub matched: u32,
     /// Placed tasks with a rule that keeps matched tasks out of the domain, or limits their number.
     pub holders: u32,
-    /// Required affinities of placed tasks that select the matched tasks.
+    /// Required affinities of placed tasks to the matched tasks.
     pub seekers: u32,
     /// Preferences of placed tasks for or against matched tasks.
     pub pullers: u32,

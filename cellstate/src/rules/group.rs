@@ -72,7 +72,8 @@ pub struct SpreadWish {
     pub by_machine: bool,
 }
 
-/// A preference for domains with matched tasks or, if the weight is negative, for domains without.
+/// A preference for domains with matched tasks. If the weight is negative, a preference for domains without matched
+/// tasks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Pull {
     pub(crate) tracker: TrackerId,
@@ -88,7 +89,7 @@ pub(crate) struct GroupRules {
     pub(crate) matched: Vec<TrackerId>,
     /// Trackers of the rules by which this group's tasks keep other tasks away, or limit their number.
     pub(crate) held: Vec<TrackerId>,
-    /// For each term of a required affinity, the tracker of the tasks that it selects.
+    /// For each term of a required affinity, the tracker of the tasks that the term selects.
     pub(crate) sought: Vec<TrackerId>,
     /// Preferences for or against domains with certain tasks.
     pub(crate) pulls: Vec<Pull>,
@@ -105,7 +106,7 @@ impl GroupRules {
             && self.wishes.is_empty()
     }
 
-    /// The trackers that the group's own rules use. If one was acquired several times, it occurs as often.
+    /// The trackers that the group's own rules use. A tracker that was acquired several times occurs as often.
     pub(crate) fn used(&self) -> impl Iterator<Item = TrackerId> + '_ {
         let checks = self.checks.iter().flat_map(|check| check.trackers());
         let wishes = self.wishes.iter().map(|wish| wish.tracker);

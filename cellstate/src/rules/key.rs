@@ -52,8 +52,8 @@ impl Tracked {
         }
     }
 
-    /// Sets of attributes: each counted task has at least one attribute of each set. Empty if the tasks can only be
-    /// found by comparing all of them.
+    /// Sets of attributes: each counted task has at least one attribute of each set. Empty if attributes do not narrow
+    /// the search for the tasks.
     pub(crate) fn attributes(&self) -> Vec<Vec<Attribute>> {
         match self {
             Tracked::Group(..) | Tracked::Job(_) => Vec::new(),
@@ -100,8 +100,8 @@ pub struct TrackerKey {
     pub level: TopologyLevel,
     /// The machines whose tasks are counted; `None` means all machines.
     pub among: Option<CountingMachines>,
-    /// Condition on the counted tasks near a holder. It is part of the key, so all holders of a tracker have the same
-    /// one.
+    /// Condition on the counted tasks near a holder. The condition is part of the key, so all holders of a tracker have
+    /// the same condition.
     pub beside: Option<Beside>,
 }
 
@@ -140,14 +140,14 @@ impl TrackerKey {
     }
 
     /// The key of a runtime affinity of this group. A holder needs one matched task in its domain. If the rule also
-    /// matches the holder itself, it needs two, because the holder is counted.
+    /// matches the holder itself, the holder needs two, because it is counted, too.
     pub(crate) fn of_runtime_affinity(member: Member<'_>, near: &Near) -> Self {
         let key = TrackerKey::of(member, &near.tasks, &near.level);
         let least = 1 + u32::from(key.matches(member));
         TrackerKey { beside: Some(Beside::AtLeast(least)), ..key }
     }
 
-    /// The key for the tasks that all terms select, at one term's level.
+    /// The key for the tasks that every one of the terms selects, at the level of one term.
     pub(crate) fn of_all(member: Member<'_>, terms: &[Near], level: &TopologyLevel) -> Self {
         let tracked = match terms {
             [term] => Tracked::of(member, &term.tasks),

@@ -8,7 +8,8 @@
 //! - `holders`: placed tasks whose rules keep the selected tasks away or limit their number. With this count, the rules
 //!   of placed tasks also apply to new tasks;
 //! - `seekers`: placed tasks that require the selected tasks near them;
-//! - `pull`: the sum of the weights by which placed tasks prefer the selected tasks near, or far.
+//! - `pull`: the sum of the weights of placed tasks' preferences for the selected tasks; a negative weight is a
+//!   preference against these tasks.
 //!
 //! For a port there is a tracker at the machine level, in which each task with the port is both matched and a holder.
 //!
@@ -206,7 +207,8 @@ impl RuleBook {
         self.trackers.insert(id, tracker);
     }
 
-    /// Lists a new tracker where the groups that it matches will look for it.
+    /// Adds a new tracker to one of the indexes that [`RuleBook::matching`] reads: by job, by attribute, or of all
+    /// other trackers.
     fn list(&mut self, id: TrackerId, tracker: &mut Tracker) {
         let tracked = &tracker.key.tracked;
         if let Some(job) = tracked.job() {
@@ -221,7 +223,7 @@ impl RuleBook {
         }
     }
 
-    /// Removes a tracker from where it was listed.
+    /// Removes a tracker from its index.
     fn unlist(&mut self, id: TrackerId, tracker: &Tracker) {
         if let Some(job) = tracker.key.tracked.job() {
             let others = self.of_job.entry(job).or_default();

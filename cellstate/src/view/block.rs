@@ -5,7 +5,7 @@ use crate::facts::Need;
 use crate::sets::SetId;
 use omega_core::{KindId, MachineId};
 
-/// Highest number of machines that are evaluated one by one. For each of them, that takes one load per kind. Evaluating
+/// Highest number of machines that are evaluated one by one. Evaluating one machine takes one load per kind. Evaluating
 /// the whole block takes eight loads of the widest vectors per kind.
 pub const FEW: u32 = 4;
 

@@ -43,7 +43,7 @@ impl Columns {
         }
     }
 
-    /// Empty columns that replace these. Their stamps continue above the present ones.
+    /// Empty columns to replace these. The new stamps continue above the present stamps.
     pub(crate) fn anew(&self, kinds: usize) -> Columns {
         Columns { changes: self.changes + 1, ..Columns::new(kinds) }
     }
@@ -188,11 +188,11 @@ fn fits(most: &[i64], request: &[i64]) -> bool {
     most.iter().zip(request).all(|(most, request)| *request <= 0 || most >= request)
 }
 
-/// Computes one bit for each row, set if the row has enough of every requested kind. Kinds that are not requested are
-/// skipped, as in the placement check.
+/// The computation of one bit for each row of a block, set if the row has enough of every requested kind. Kinds that
+/// are not requested are skipped, as in the placement check.
 ///
-/// The computation is dispatched as a type, not as a closure. The compiler might not inline the body of a closure, and
-/// would then compile it for narrow vectors.
+/// It is dispatched as a type, not as a closure. The compiler might not inline the body of a closure, and would then
+/// compile it for narrow vectors.
 struct Fit<'a> {
     lanes: &'a [i64],
     request: &'a [i64],

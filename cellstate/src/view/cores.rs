@@ -1,4 +1,4 @@
-//! Exclusive cores in a view: the free cores of each NUMA node, and columns that filters read. All are empty while no
+//! Exclusive cores in a view: the free cores of each NUMA node, and columns that filters read. All are empty until some
 //! machine has exclusive cores.
 
 use super::{BLOCK, Block, View};
@@ -10,7 +10,7 @@ use omega_core::{CorePlace, CoreRequest};
 #[derive(Debug, Default)]
 pub(super) struct Cores {
     left: Vec<CoresLeft>,
-    /// For each row, the free cores of the node that has the most.
+    /// For each row, the free cores of the node with the most free cores.
     most: Vec<i16>,
     /// For each row, the free cores of all nodes together.
     total: Vec<i16>,

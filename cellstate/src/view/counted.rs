@@ -1,9 +1,9 @@
 //! Counts of placed and unfinished tasks in task sets.
 //!
 //! A disruption budget covers some tasks of a tenant. The number of evictions that it allows depends on how many of
-//! these tasks run. The owner of a budget requests the counts before the first sync. Each new job is compared with the
-//! sets once. After that, only changes of tasks in a set take work. So a decision reads two counts (placed and
-//! unfinished tasks) and scans no jobs.
+//! these tasks run. A scheduler with budgets requests the counts before the first sync ([`View::count_tasks`]). Each
+//! new job is compared with the sets once. After that, only changes of tasks in a set take work. So a decision reads
+//! two counts (placed and unfinished tasks) and scans no jobs.
 
 use super::View;
 use crate::delta::{Delta, TaskDelta};

@@ -14,8 +14,8 @@ use omega_core::{Commit, MachineId, Precedence, Reason, Resize, TaskId, Transact
 
 impl View {
     /// Makes a claim like [`View::claim`] in the room that these tasks will free by their eviction. The evictions go
-    /// into the transaction of the claim. Until it has a result, the view does not count the evicted tasks. The view
-    /// must keep placements.
+    /// into the transaction of the claim. Until that transaction has a result, the view does not count the evicted
+    /// tasks. The view must keep placements.
     ///
     /// # Errors
     /// The placement check rejects the claim even after the evictions. The view is unchanged then.
@@ -119,7 +119,8 @@ impl View {
         }
     }
 
-    /// If `sign` is 1, adds the part that a task gives up to a row's free amounts; if it is -1, subtracts it again.
+    /// If `sign` is 1, adds to a row's free amounts the part that a task gives up; if it is -1, subtracts the part
+    /// again.
     fn count_given(&mut self, row: usize, victim: Victim, sign: i64) {
         match victim.gives {
             Gives::Everything => self.count_placed(row, victim.task, sign),

@@ -1,4 +1,4 @@
-//! Container images on machines, for scores that prefer machines with the image.
+//! Container images on machines, for scores that prefer machines with a task's image.
 
 use super::View;
 use crate::map::FastMap;

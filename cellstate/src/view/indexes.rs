@@ -41,8 +41,7 @@ impl Indexes {
         self.placements.as_deref_mut()
     }
 
-    /// Keeps the compiled groups of a job. Groups that were compiled only to take tasks off their machines are then
-    /// kept, too.
+    /// Keeps the compiled groups of a job, even if they were compiled only to lift tasks.
     #[inline]
     pub(super) fn keep_compiled(&mut self, job: JobId) {
         if let Some(placements) = &mut self.placements {

@@ -1,5 +1,4 @@
-//! A view: a scheduler's private copy of the cell, in columns. It includes the claims that the scheduler has made on
-//! it.
+//! A view: a scheduler's private copy of the cell, in columns. The view's amounts include the scheduler's own claims.
 //!
 //! Decisions are made on the view, without any lock. Deltas update the view at a cost proportional to the number of
 //! changed machines. A claim is subtracted at once, so that the scheduler's next decision takes it into account. It
@@ -186,8 +185,9 @@ impl View {
         synced
     }
 
-    /// Submits transactions of this view, and fetches the changes up to then in the same call. Settle all results, and
-    /// then apply the changes with [`View::apply_fetched`]. Until then, [`View::delta`] is empty.
+    /// Submits transactions of this view, and fetches all changes up to the last of these commits in the same call.
+    /// Settle all results, and then apply the changes with [`View::apply_fetched`]. Until then, [`View::delta`] is
+    /// empty.
     pub fn submit_and_fetch(
         &mut self,
         cell: &(impl CellHandle + ?Sized),

@@ -38,12 +38,12 @@ enum Phase {
     Taken(Version),
 }
 
-/// The part of its allocation that a task gives up for a claim.
+/// The part of a task's allocation that makes room for a claim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Gives {
     /// The whole allocation, because the task is evicted.
     Everything,
-    /// The part beyond its group's request, because the task is throttled.
+    /// The part beyond the request of the task's group, because the task is throttled.
     Surplus,
 }
 
@@ -181,7 +181,8 @@ impl OwnEvictions {
         returned
     }
 
-    /// Removes the evictions that the rows of a version include. Returns the evicted tasks that the view did not count.
+    /// Removes the evictions that the rows of a version include. Returns the evicted tasks that were placed at the last
+    /// sync.
     pub(super) fn forget_taken(&mut self, version: Version) -> impl Iterator<Item = TaskId> {
         let reached =
             move |one: &mut Eviction| matches!(one.phase, Phase::Taken(taken) if taken <= version);

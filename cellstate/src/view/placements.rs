@@ -119,7 +119,7 @@ impl Placements {
         &mut self.counted
     }
 
-    /// Keeps the compiled groups of a job. Groups that were compiled only to lift tasks are then kept, too.
+    /// Keeps the compiled groups of a job, even if they were compiled only to lift tasks.
     pub(super) fn keep_compiled(&mut self, job: JobId) {
         self.compiled.remove(&job);
     }
@@ -300,7 +300,7 @@ impl View {
     }
 
     /// The lowest precedence of all placed tasks; `None` if there are none, or if the view does not keep placements. A
-    /// task whose precedence is not above it cannot preempt any task.
+    /// task whose precedence is not above this value cannot preempt any task.
     #[must_use]
     pub fn lowest_precedence(&self) -> Option<Precedence> {
         let lowest = self.indexes.placements()?.precedences.first_key_value();
@@ -345,8 +345,8 @@ impl View {
         }
     }
 
-    /// Removes a placed task from a row if `sign` is 1, or puts it back if it is -1. If `holding` has an allocation, it
-    /// is used in place of the group's request.
+    /// Removes a placed task from a row if `sign` is 1, or puts it back if it is -1. An allocation in `holding`
+    /// replaces the group's request.
     pub(super) fn count_holding(&mut self, row: usize, holding: Holding, sign: i64) {
         let Holding { task, held } = holding;
         let Some(job) = self.job_of(task.id).cloned() else { return };
@@ -379,7 +379,7 @@ impl View {
         self.count_group(GroupOnRow { row, group, grant, held: held.as_deref() }, sign);
     }
 
-    /// Compiles the group of a placed task. If the group was compiled only for this, it is dropped when its job
+    /// Compiles the group of a placed task. A group that is compiled only for this purpose is dropped when its job
     /// changes.
     fn compile_placed(&mut self, task: PlacedTask, job: &Arc<Job>) -> GroupRef {
         let job_id = task.id.job;

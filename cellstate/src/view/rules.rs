@@ -111,8 +111,8 @@ impl Draws<'_> {
         self.own.is_empty() && self.others.is_empty()
     }
 
-    /// Whether the attraction includes a preference, either of the task itself or of a placed task. If not, it has only
-    /// required affinities.
+    /// Whether the attraction includes a preference, either of the task itself or of a placed task. If not, the
+    /// attraction consists only of required affinities.
     #[must_use]
     pub fn any_preference(&self) -> bool {
         self.preferred

@@ -13,7 +13,7 @@ pub struct Tally {
     pub changed: u64,
     /// Machines that were removed.
     pub removed: u64,
-    /// Machines that have more free of some kind, or on some device, than before.
+    /// Machines with more room than before. A machine counts once for its amounts, once for its devices, and so on.
     pub freed: u64,
     /// Syncs that increased the free amount of a cluster resource.
     pub cell_freed: u64,

@@ -174,9 +174,9 @@ impl KnownTenants {
         (self.list.len() > before, freed)
     }
 
-    /// The position of a tenant with unchanged settings, searched from the expected position on. `None` if it is not
-    /// near; the caller then looks up the name. Usually it is near, because the cell and the view keep tenants in one
-    /// order.
+    /// The position of a tenant with unchanged settings, searched from the expected position on. `None` if the tenant
+    /// is not near that position; the caller then looks up the name. Usually the tenant is near, because the cell and
+    /// the view keep tenants in one order.
     fn find_near(&self, next: usize, terms: &Arc<TenantTerms>) -> Option<usize> {
         let same =
             |known: &Known| known.told.as_ref().is_some_and(|told| Arc::ptr_eq(&told.terms, terms));
@@ -221,8 +221,8 @@ impl KnownTenants {
         self.limits > 0
     }
 
-    /// If `sign` is 1, takes a task's claim, on its machine and on cluster resources, from what is left to its tenant
-    /// and to each tenant above it; if it is -1, gives it back.
+    /// If `sign` is 1, subtracts a task's claim (on its machine and on cluster resources) from the remainders of its
+    /// tenant and of each tenant above; if it is -1, adds the claim back.
     #[inline]
     pub(super) fn count(&mut self, of: Option<TenantRef>, claim: TenantClaim<'_>, sign: i64) {
         if self.limited() && !self.syncs {

@@ -8,7 +8,7 @@ use omega_cell::{Amounts, Cell, Command, Job, Kinds, Machine, SharedCell, TaskGr
 use omega_cell::{MachineFilter, MachineRef, PerMachine, Profile, Scheduler, Settings};
 use omega_cell::{Tasks, Unobserved};
 
-/// Rejects machines with the label `quiet` for batch jobs.
+/// A filter that rejects machines with the label `quiet` for batch jobs.
 struct Quiet;
 
 impl MachineFilter for Quiet {

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   ROOT/                       given to the agent (systemd: Delegate=yes)
-//!     agent/                    the agent itself: a group with controllers for its children must not have processes
+//!     agent/                    the agent's process: a group with controllers for its children must not have processes
 //!     tasks/                    cgroup.subtree_control = +cpu +memory +pids +cpuset
 //!       JOB-TASK/               cpu.weight, cpu.max, memory.max, pids.max, cpuset.cpus
 //! ```

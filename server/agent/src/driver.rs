@@ -60,7 +60,8 @@ pub trait Driver: Send + fmt::Debug {
 pub struct FoundTask {
     /// Description of the task.
     pub spec: TaskSpec,
-    /// Whether an event [`Event::Started`] of the task was due before. If not, it follows once the task runs.
+    /// Whether [`Event::Started`] of the task was due before this process began. If not, the event follows once the
+    /// task runs.
     pub is_started: bool,
     /// Whether the task was stopped and has not ended yet.
     pub is_ending: bool,

@@ -1,9 +1,9 @@
-//! The end of a task.
+//! Outcomes of tasks.
 
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// The end of a task.
+/// The outcome of a task that has ended.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Exit {

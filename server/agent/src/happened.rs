@@ -11,7 +11,7 @@ pub(crate) enum Happened {
     Stop,
     /// The task is to be killed.
     Kill,
-    /// The command of the health check is to be run. The sender gets whether it exited with 0.
+    /// The command of the health check is to be run. Whether the command exited with 0 is sent through the `Sender`.
     Probe(Sender<bool>),
     /// The health check took too long.
     ProbeIsLate,

@@ -1,8 +1,8 @@
 //! The journal of a task: a file in the task's folder to which its supervisor, and at the end the agent, append entries.
 //!
-//! Each entry is a line of JSON, and replaces the earlier entries of its kind. A reader that meets an unfinished last
-//! line leaves it out. An appended line costs much less than a new file: some file systems take milliseconds for a new
-//! file after many files were deleted.
+//! Each entry is a line of JSON, and replaces the earlier entries of its kind. A reader ignores an unfinished last
+//! line. Appending a line is much faster than creating a file: on some file systems, creating a file takes milliseconds
+//! after many files were deleted.
 
 use crate::exit::Exit;
 use serde::{Deserialize, Serialize};
@@ -13,7 +13,8 @@ use std::path::{Path, PathBuf};
 /// Name of the journal in the folder of its task.
 pub(crate) const JOURNAL: &str = "journal.jsonl";
 
-/// Size at which a supervisor rewrites its journal, in bytes. The restarts of a program add entries without end.
+/// Size at which a supervisor rewrites its journal, in bytes. Otherwise, the restarts of a program would let the
+/// journal grow without limit.
 const REWRITE_BYTES: u64 = 64 << 10;
 
 /// Maximum number of bytes that are read of a journal.
@@ -35,7 +36,7 @@ pub(crate) struct Status {
     pub(crate) restarts: u32,
     /// Whether the program runs.
     pub(crate) running: bool,
-    /// Whether the health check has succeeded in this run. Without a health check it equals `running`.
+    /// Whether the health check has succeeded in this run. Without a health check, this field equals `running`.
     pub(crate) ready: bool,
     /// Whether the task was stopped.
     pub(crate) ending: bool,
@@ -77,7 +78,7 @@ impl Journal {
         let lines = bytes.split_inclusive(|byte| *byte == b'\n');
         let lines = lines.filter_map(|line| line.strip_suffix(b"\n"));
         let mut journal = Journal::default();
-        // A task may have written lines of its own.
+        // The file may contain lines that a task has written. They are skipped.
         for entry in lines.filter_map(|line| serde_json::from_slice(line).ok()) {
             match entry {
                 Entry::Supervisor(process) => journal.supervisor = Some(process),
@@ -100,7 +101,7 @@ fn open(path: &Path) -> io::Result<File> {
     OpenOptions::new().create(true).append(true).open(path)
 }
 
-/// Appends an entry to the journal of a task without a supervisor.
+/// Appends an entry to the journal of a task, for callers without a [`Writer`].
 pub(crate) fn append(folder: &Path, entry: &Entry) -> io::Result<()> {
     open(&folder.join(JOURNAL))?.write_all(&line(entry)?)
 }

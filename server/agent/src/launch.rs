@@ -1,6 +1,7 @@
 //! The last stage before the program: a process that limits itself, and then becomes the program.
 //!
-//! Limits, sessions and users are set in this process and not between `fork` and `exec`, which would need unsafe code.
+//! This process sets the limits, the session and the user. To set them between `fork` and `exec` would need unsafe
+//! code.
 
 use crate::spec::{self, TaskSpec, WORK};
 use crate::users::{self, User};
@@ -120,7 +121,8 @@ fn pin(cores: &[u32]) -> io::Result<()> {
     Ok(rustix::thread::sched_setaffinity(None::<Pid>, &set)?)
 }
 
-/// The working directory of the program. The task's own directory is given to the user of the task.
+/// The working directory of the program. By default, this is the task's own directory, whose owner becomes the user of
+/// the task.
 fn working_dir(folder: &Path, spec: &TaskSpec, user: Option<&User>) -> io::Result<PathBuf> {
     if let Some(named) = &spec.working_dir {
         return Ok(named.clone());

@@ -1,4 +1,4 @@
-//! Tasks as processes of a machine.
+//! Runs tasks as processes of this machine.
 //!
 //! ```text
 //!   agent ── Driver ──▶ ProcessDriver ── spawns ──▶ supervisor (one per task) ── spawns ──▶ the program

@@ -1,5 +1,5 @@
 //! The output of a task: two streams, each written to a file that is rotated when it is full. One older file is kept,
-//! so each stream takes at most twice the limit on the disk.
+//! so a stream takes at most twice the maximum size of a file.
 //!
 //! Positions are counted from the first byte that the task ever wrote to the stream, so that a reader can continue
 //! across rotations and restarts.
@@ -58,7 +58,7 @@ fn files(folder: &Path, stream: LogStream) -> io::Result<Vec<(u64, PathBuf)>> {
     Ok(found)
 }
 
-/// A writer that appends to a stream, and rotates its files. The first bytes create the folder and the file.
+/// A writer that appends to a stream, and rotates its files. The first write creates the folder and the file.
 #[derive(Debug)]
 pub(crate) struct Writer {
     folder: PathBuf,
@@ -108,7 +108,7 @@ impl Writer {
         Ok(self.present.insert(present))
     }
 
-    /// Opens the newest file of the stream, or creates its first.
+    /// Opens the newest file of the stream, or creates the first file if there is none.
     fn newest(&self) -> io::Result<Present> {
         // The output may contain secrets.
         fs::DirBuilder::new().recursive(true).mode(0o700).create(&self.folder)?;

@@ -1,4 +1,4 @@
-//! The process driver: each task is a process with a supervisor, and has a folder below the agent's.
+//! The process driver: each task is a process with a supervisor, and has a folder below the agent's folder.
 //!
 //! The driver can always restore its state, because the folders of the tasks contain all of it. A supervisor is alive
 //! as long as it keeps its lock. The driver signals a supervisor through a pidfd. After it opens the pidfd, the driver
@@ -31,8 +31,9 @@ use std::time::{Duration, Instant};
 /// Maximum number of ended tasks whose logs are kept.
 const ENDED_MAX: usize = 200;
 
-/// Minimum interval between two recordings of the tasks' processes, and the share of the time that recordings may take:
-/// one part of this number. Each recording reads all processes of the machine.
+/// Limits on the recordings of the tasks' processes, because each recording reads all processes of the machine. Between
+/// the starts of two recordings pass at least `RECORD_EVERY` and at least `RECORD_SHARE` times the duration of the
+/// first.
 const RECORD_EVERY: Duration = Duration::from_millis(90);
 const RECORD_SHARE: u32 = 50;
 
@@ -59,7 +60,7 @@ pub struct ProcessDriver {
     events: Vec<Event>,
     /// Ended tasks whose logs are kept, the oldest first.
     ended: VecDeque<String>,
-    /// `None` if the kernel refuses it, because its limits are reached. All tasks are then polled.
+    /// `None` if the kernel refused to create it, because a limit was reached. All tasks are then polled.
     watch: Option<Watch>,
     /// Time from which processes are recorded again.
     record_at: Instant,
@@ -149,7 +150,8 @@ impl ProcessDriver {
         self.watch.as_mut()?.add(folder).ok()
     }
 
-    /// Returns a task whose folder is watched. If its supervisor cannot be watched, the task is polled.
+    /// Adds the watch of a task's folder to the task, if the supervisor can be watched, too. Otherwise, the watch ends,
+    /// and the task is polled.
     fn watched(&self, watched: Option<Watched>, running: Running) -> Running {
         let (Some(watch), Some(watched)) = (&self.watch, watched) else { return running };
         let handle = running.handle.as_ref();
@@ -184,7 +186,7 @@ impl ProcessDriver {
         running.signal(Signal::CONT);
     }
 
-    /// Ends the processes of tasks whose supervisors have left some. Returns the tasks of which none remains.
+    /// Ends the remaining processes of tasks whose supervisors have ended. Returns the tasks without any process left.
     fn sweep(&mut self, broken: Vec<String>) -> Vec<String> {
         if broken.is_empty() {
             return broken;
@@ -267,7 +269,7 @@ impl Driver for ProcessDriver {
             let is_alive = running.look() == Life::Alive;
             let journal = running.journal();
             // An end that was reported before is not reported again. If a task ended while no agent ran, the next poll
-            // reports it.
+            // reports its end.
             if !is_alive && journal.is_reported {
                 let changed = running.folder.metadata().and_then(|known| known.modified()).ok();
                 over.push((changed, id));
@@ -339,7 +341,8 @@ impl Driver for ProcessDriver {
                 if running.life == Life::Done { &mut over } else { &mut broken }.push(id.clone());
                 continue;
             }
-            // The parent of a traced process learns of its end later. Then the task is polled.
+            // If a supervisor is traced, the kernel reports its end to its parent later than through the pidfd. The
+            // task is polled until then.
             running.watched.take_if(|watched| notices.tell_the_end(*watched));
             let status = running.journal().status;
             if !running.is_started && running.has_run(&status) {

@@ -70,7 +70,7 @@ fn is_locked(folder: &Path) -> bool {
 }
 
 impl Running {
-    /// A task whose supervisor is not known yet.
+    /// Creates a task without a supervisor so far.
     pub(crate) fn new(spec: TaskSpec, folder: PathBuf) -> Running {
         Running {
             spec,
@@ -150,7 +150,7 @@ impl Running {
         self.kill_at = Some(Instant::now() + FORCE_AGAIN);
     }
 
-    /// The task, to end the processes that its supervisor has left.
+    /// Returns the task as [`strays`] needs it to end the processes that the supervisor has left.
     pub(crate) fn stray_task(&self) -> strays::Task<'_> {
         let cgroup = self.spec.limits.cgroup.as_deref();
         strays::Task { folder: &self.folder, cgroup, below: &self.below }

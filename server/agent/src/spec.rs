@@ -16,7 +16,7 @@ pub struct TaskSpec {
     pub command: String,
     /// Arguments of the program.
     pub args: Vec<String>,
-    /// Environment of the program. Only `PATH` and `HOME` are added to it.
+    /// Environment of the program. Added to it are `OMEGA_TASK_FOLDER`, and defaults of `PATH` and `HOME`.
     pub env: Vec<(String, String)>,
     /// Working directory of the program; `None` means the task's own directory.
     pub working_dir: Option<PathBuf>,
@@ -49,7 +49,7 @@ pub struct Limits {
     pub cores: Vec<u32>,
     /// Maximum number of processes and threads; 0 means no limit.
     pub pids: u64,
-    /// Maximum number of open files of each process, which the process may raise; 0 means the agent's.
+    /// Maximum number of open files of each process, as a soft limit; 0 means the agent's limit.
     pub open_files: u64,
     /// Maximum bytes of a log file. There are two files each for stdout and stderr.
     pub log_bytes: u64,

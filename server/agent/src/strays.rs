@@ -186,7 +186,7 @@ fn living(all: &Processes, found: BTreeSet<i32>, reaped: &BTreeSet<i32>) -> Vec<
     all.with_descendants(found).into_iter().filter(is_alive).collect()
 }
 
-/// Returns the folder of a task that a running process has in its environment. A zombie has no environment.
+/// Returns the folder of the task that is named in the environment of a running process. A zombie has no environment.
 fn mark(pid: i32) -> Option<PathBuf> {
     let environ = fs::read(format!("/proc/{pid}/environ")).ok()?;
     let value = |variable: &[u8]| {

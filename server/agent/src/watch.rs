@@ -13,7 +13,7 @@ use std::io;
 use std::mem::MaybeUninit;
 use std::path::Path;
 
-/// The epoll data of the inotify instance. Those of supervisors are the numbers of their tasks.
+/// The epoll data of the inotify instance. The epoll data of a supervisor's pidfd is the number of its task.
 const INOTIFY: u64 = 0;
 
 /// Maximum number of events that one system call returns, and maximum number of such calls at a time. A task that writes
@@ -91,7 +91,7 @@ impl Watch {
     /// Watches the supervisor of a task.
     pub(crate) fn add_supervisor(&self, task: Watched, supervisor: &OwnedFd) -> io::Result<()> {
         let data = epoll::EventData::new_u64(task.number);
-        // The end of a supervisor is told once, because processes of its task may be left for a long time.
+        // The kernel reports the end of a supervisor once, because processes of its task may be left for a long time.
         let flags = epoll::EventFlags::IN | epoll::EventFlags::ONESHOT;
         Ok(epoll::add(&self.epoll, supervisor, data, flags)?)
     }

@@ -46,7 +46,7 @@ pub struct Tls {
     pub certificate: Vec<u8>,
     /// Private key of the client's certificate.
     pub key: Vec<u8>,
-    /// Name in the replicas' certificates, if it is not the host of their address.
+    /// Name in the replicas' certificates, if it differs from the host in the replicas' addresses.
     pub server_name: Option<String>,
 }
 

@@ -52,7 +52,7 @@ macro_rules! define_codes {
 define_codes! {
     /// Only one of client and replica uses TLS, or a certificate is rejected.
     Tls = "TLS", FailedPrecondition;
-    /// The message is invalid, and the text names the field.
+    /// A field of the message is invalid. The error's text names the field.
     Malformed = "MALFORMED", InvalidArgument;
     /// Another object has the name.
     NameTaken = "NAME_TAKEN", AlreadyExists;
@@ -208,7 +208,8 @@ impl ApiError {
         matches!(self.code, Busy | DiskFull | Limit | NoLeader | Stopped | Unreachable)
     }
 
-    /// Returns the error of a transaction if it means that the cell did not check the transaction; otherwise `None`.
+    /// Converts this error to a `TransactionError`, if the error means that the cell did not check the transaction;
+    /// otherwise returns `None`.
     #[must_use]
     pub fn transaction_error(&self, txn: &Transaction) -> Option<TransactionError> {
         Some(match self.code {
@@ -284,7 +285,7 @@ impl From<Status> for ApiError {
     }
 }
 
-/// The code with this name; `None` if this version does not have it.
+/// Returns the code with this name; `None` if this version has no such code.
 #[must_use]
 pub fn by_name(name: &str) -> Option<ErrorCode> {
     ErrorCode::ALL.iter().copied().find(|code| code.name() == name)

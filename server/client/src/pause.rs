@@ -1,8 +1,8 @@
 //! Delays between a client's attempts.
 //!
-//! A busy server suggests a delay. Many clients may get the suggestion at one time, so each adds a random part of up to
-//! half of the delay. Without a suggestion, a client waits longer each time, so that a cell in trouble gets fewer and
-//! fewer calls.
+//! A busy server suggests a delay. Many clients may get the suggestion at one time, so each client adds a random time
+//! of up to half of the delay. Without a suggestion, a client waits longer each time, so that an overloaded cell gets
+//! fewer and fewer calls.
 
 use crate::ApiError;
 use std::hash::{BuildHasher, RandomState};

@@ -47,7 +47,7 @@ impl Program {
         Duration::from_millis((ticks(12).unwrap_or(0) + ticks(13).unwrap_or(0)) * 10)
     }
 
-    /// The largest memory so far, in MiB.
+    /// Peak memory so far, in MiB.
     fn memory(&self) -> u64 {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.0.id()));
         let status = status.unwrap_or_default();
@@ -145,7 +145,7 @@ async fn first_binding(nodes: u32, pods: u32) {
     );
 }
 
-/// Number of overcommitted nodes if pods request five times the room that there is.
+/// Number of overcommitted nodes if pods request five times the capacity of the cluster.
 async fn overcommit(workers: u32) {
     let server = start(cluster(100, 8)).await;
     create(&server, 0..4000, 1000);

@@ -9,7 +9,7 @@
 //! The cell is kept only in memory, because it can be rebuilt from the API server. Workers decide in parallel and
 //! commit to the cell. Only an accepted claim becomes a binding, so workers cannot overcommit a node.
 //!
-//! In reading order: [`adapter`] (the step machine, without I/O), [`workers`].
+//! In reading order: [`adapter`] (the state machine, without I/O), [`workers`].
 
 pub mod adapter;
 pub mod client;

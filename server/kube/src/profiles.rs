@@ -137,7 +137,7 @@ pub fn parse(text: &str) -> Result<Vec<KubeProfile>, String> {
     Ok(read)
 }
 
-/// Reads a file with one YAML document. A separator at its end, before no other document, is ignored.
+/// Reads a file with one YAML document. A separator after which no document follows is ignored.
 fn document(text: &str) -> Result<Value, String> {
     let is_blank = |line: &str| line.trim().is_empty() || line.trim_start().starts_with('#');
     let text = match text.trim_end().rsplit_once("\n---") {
@@ -147,8 +147,8 @@ fn document(text: &str) -> Result<Value, String> {
         _ => text,
     };
     serde_saphyr::from_str(text).map_err(|why| {
-        // Only the first line of the message is used: the others quote the file. Its remedies are cut off, because they
-        // name functions and options of the library.
+        // Only the first line of the message is used, because the other lines quote the file. The message's remedies
+        // are cut off, because they name functions and options of the library.
         let why = why.to_string();
         let line = why.lines().next().unwrap_or_default().trim_start_matches("error: ");
         let line = line.split("; use from_").next().unwrap_or(line);

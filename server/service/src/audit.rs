@@ -124,7 +124,7 @@ impl AuditLog {
 
 fn append(path: &Path) -> io::Result<File> {
     let file = OpenOptions::new().read(true).append(true).create(true).mode(0o600).open(path)?;
-    // The last line is read, and a pipe would never give it.
+    // The last line of the log must be read. A pipe would block such a read.
     if !file.metadata()?.is_file() {
         let say = "it is not a regular file: an audit log is read again to continue it";
         return Err(io::Error::new(io::ErrorKind::InvalidInput, say));

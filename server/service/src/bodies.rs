@@ -53,8 +53,8 @@ pub(crate) struct Incoming {
 }
 
 impl Incoming {
-    /// Wraps a body, and counts its bytes in `held`. If the call has a single message, the other owner of `held`
-    /// releases the bytes.
+    /// Wraps a body, and counts its bytes in `held`. If the call has a single message, the gate releases the bytes
+    /// after the call.
     pub(crate) fn new(body: Body, messages: Messages, held: Arc<Mutex<Held>>) -> Incoming {
         let until = match messages {
             Messages::One(until) => Some(until),

@@ -40,7 +40,7 @@ pub(crate) fn answered(
 /// Maximum number of slow commits logged per second. The next line has the number of omitted transactions.
 const SLOW_LINES_MAX: u32 = 10;
 
-/// Duration from which a commit is slow.
+/// Minimum duration of a slow commit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SlowCommit(pub Duration);
 

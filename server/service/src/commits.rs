@@ -160,7 +160,7 @@ impl Judge {
         }
     }
 
-    /// Counts the bytes of transactions in the caller's account until they are checked.
+    /// Counts the bytes of transactions in the caller's account until the transactions are checked.
     fn held(&self, requests: &[proto::CommitRequest]) -> Option<Held> {
         let mut held = self.holder.as_ref()?.nothing();
         held.add(requests.iter().map(Message::encoded_len).sum());

@@ -2,8 +2,8 @@
 //!
 //! Each connection takes a slot (`slots.rs`). Within five seconds (`Limits::handshake`), a connection must complete the
 //! TLS handshake, if the listener uses TLS, and begin HTTP/2. On the listener of the web page, it must send its headers
-//! instead (`web/listen.rs`). A connection ends if it has no call in progress for `Limits::idle`, or if a new connection
-//! needs its slot. So silent or slow connections do not keep their slots.
+//! instead (`web/listen.rs`). A connection ends if it has no call in progress for `Limits::idle`, or if a new
+//! connection needs its slot. So silent or slow connections do not keep their slots.
 //!
 //! When few slots for calls are left, the server delays reading from connections: see `slowdown.rs`.
 
@@ -207,10 +207,10 @@ impl Connection {
         Visitor { caller: self.begun.caller.clone(), usage: self.slot.usage().clone() }
     }
 
-    /// The stream, unless the connection has lost its slot.
+    /// Returns the stream, or an error if the connection has lost its slot.
     ///
-    /// An error, and not an end of the stream, so that the transport drops the connection without waiting for its client
-    /// to read.
+    /// The loss is an error, and not an end of the stream, so that the transport drops the connection without waiting
+    /// for its client to read.
     fn stream(&mut self, cx: &mut Context<'_>) -> io::Result<Pin<&mut Stream>> {
         match self.slot.poll_lost(cx) {
             Poll::Pending => Ok(Pin::new(&mut self.begun.stream)),

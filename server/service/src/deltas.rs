@@ -27,8 +27,7 @@ const GATHER: Duration = Duration::from_millis(5);
 /// Interval at which the cell's time is checked. The time is sent at most once a second.
 const TIME_LOOK: Duration = Duration::from_millis(500);
 
-/// Number of changes from which a delta is large. Large deltas are built one at a time; full deltas are shared by
-/// streams.
+/// Minimum number of changes of a large delta. Large deltas are built one at a time; full deltas are shared by streams.
 const LARGE: usize = 4096;
 
 /// The reader of a stream.

@@ -53,7 +53,7 @@ pub trait Explainer: Send + Sync + std::fmt::Debug {
         question: &Question,
     ) -> Result<proto::ExplainJobResponse, ApiError>;
 
-    /// Formats the findings as text.
+    /// Formats an explanation as text.
     fn words(&self, told: proto::ExplainJobResponse) -> Words;
 }
 

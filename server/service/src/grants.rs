@@ -154,7 +154,7 @@ pub(crate) async fn may_commit(
 enum Refused {
     /// An object in the transaction is outside of the caller's rights.
     No(String),
-    /// This replica does not know an object in the transaction.
+    /// This replica does not have an object to which the transaction refers.
     Unknown(String),
 }
 

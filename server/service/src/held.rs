@@ -108,7 +108,7 @@ impl Holder {
     }
 }
 
-/// Bytes held for a caller. They are released when this is dropped.
+/// Bytes held for a caller. They are released when this value is dropped.
 #[derive(Debug)]
 pub(crate) struct Held {
     holder: Holder,

@@ -43,7 +43,7 @@ const QUORUM_PAUSE: Duration = Duration::from_millis(100);
 /// Interval at which the publishing thread checks whether it should end, while nothing changes.
 const IDLE: Duration = Duration::from_millis(200);
 
-/// Interval of the check whether the replica has stopped. It is short, because the process should then end soon.
+/// Interval of the check whether the replica has stopped. It is short, so that the process ends soon after its replica.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
 /// The cell behind a server. Clones share it.
@@ -474,7 +474,7 @@ impl Pending {
     }
 }
 
-/// Error for the caller of a request that was not done.
+/// Error for the caller of a request that was not executed.
 #[must_use]
 pub(crate) fn unavailable(again: Again) -> ApiError {
     let code = match again {
@@ -519,8 +519,8 @@ fn tell_time(cell: &SharedCell) {
     }
 }
 
-/// The time of this machine, in milliseconds since 1970. An earlier clock counts as 1970; the cell never moves its time
-/// back.
+/// The time of this machine, in milliseconds since 1970. A clock before 1970 counts as 1970; the cell never moves its
+/// time back.
 pub(crate) fn unix_ms() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64)
 }

@@ -40,17 +40,17 @@ pub struct Caller {
 /// Role of a caller, with its permissions.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Role {
-    /// May read everything, or if tenants are listed, only objects of these tenants.
+    /// A caller that may read everything or, if tenants are listed, only objects of these tenants.
     Reader(Vec<Box<str>>),
-    /// May submit, read and kill jobs of its tenants.
+    /// A caller that may submit, read and kill jobs of its tenants.
     Submitter(Owner),
     /// A submitter restricted to jobs whose names begin with the submitter's name.
     Application(Owner),
-    /// May place the jobs of one scheduler.
+    /// A caller that may place the jobs of one scheduler.
     Scheduler(Grant),
-    /// May manage the machine of this name.
+    /// A caller that may manage the machine of this name.
     Agent(Box<str>),
-    /// May make every call.
+    /// A caller that may make every call.
     Operator,
     /// A replica of the cell, on the listener for peers; with its id, if it has presented a certificate.
     Replica(Option<ReplicaId>),

@@ -69,7 +69,7 @@ struct Changes {
     count: usize,
     /// Position in the last job, if the job did not fit into one message.
     rest: Option<Cursor>,
-    /// Whether the last message said that more follow.
+    /// Whether the last message announced that more messages follow.
     is_open: bool,
 }
 

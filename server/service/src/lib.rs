@@ -18,9 +18,9 @@
 //! In reading order: `host.rs`, `service.rs`, `leases/`, `scheduling.rs`, `deltas.rs`, `snapshots.rs`, `commits.rs`,
 //! `commit_log.rs`, `transactions.rs`, `traces.rs`, `jobs.rs`, `jobs_watch.rs`, `explain.rs`, `machines.rs`,
 //! `tasks.rs`, `tenants.rs`, `cell.rs`, `backup.rs`, `statistics.rs`, `summary.rs`, `submit_index.rs`, `counters.rs`,
-//! `agents/`, `updates/`, `responses.rs`, `names.rs`, `history.rs`, `peers/`, `identity.rs`, `roles.rs`, `grants.rs`, `reach.rs`, `limits.rs`, `turns.rs`,
-//! `slowdown.rs`, `audit.rs`, `gate.rs`, `bodies.rs`, `held.rs`, `tls.rs`, `slots.rs`, `connection.rs`, `server.rs`,
-//! `openmetrics.rs`, `metrics.rs`, `web/`.
+//! `agents/`, `updates/`, `responses.rs`, `names.rs`, `history.rs`, `peers/`, `identity.rs`, `roles.rs`, `grants.rs`,
+//! `reach.rs`, `limits.rs`, `turns.rs`, `slowdown.rs`, `audit.rs`, `gate.rs`, `bodies.rs`, `held.rs`, `tls.rs`,
+//! `slots.rs`, `connection.rs`, `server.rs`, `openmetrics.rs`, `metrics.rs`, `web/`.
 
 pub mod agents;
 pub mod audit;

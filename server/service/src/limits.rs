@@ -105,7 +105,7 @@ impl Default for Limits {
             held_bytes_each: 64 << 20,
             held_bytes: 512 << 20,
             handshake: Duration::from_secs(5),
-            // Clients reconnect by themselves, so this is only long enough to make that rare.
+            // Clients reconnect by themselves. This time is long enough to make reconnections rare.
             idle: Duration::from_secs(300),
             deadlines: Deadlines::default(),
         }
@@ -119,7 +119,7 @@ impl Limits {
     }
 }
 
-/// Number of tracked callers above which idle callers are dropped, once their burst has refilled.
+/// Number of tracked callers above which idle callers with a refilled burst are dropped.
 const CALLERS_MAX: usize = 4096;
 
 /// Retry delay for a caller that got no slot: several times the duration of most calls.
@@ -312,7 +312,8 @@ fn full(why: &str, pause: Duration) -> ApiError {
 /// A token bucket. Tokens are nanoseconds, so that nothing is lost to rounding.
 #[derive(Debug)]
 struct Bucket {
-    /// Time at which the bucket was or will be empty. It has a token for each nanosecond since then, at most `burst`.
+    /// Time at which the bucket was or will be empty. The bucket has a token for each nanosecond since then, at most
+    /// `burst`.
     empty_at: Instant,
     /// Cost of one call, as the time to refill it.
     cost: Duration,

@@ -134,7 +134,8 @@ impl MetricWriter<'_> {
     }
 }
 
-/// A label value with the format's escapes, which the library does not add. They are needed because users choose names.
+/// A label value with the format's escapes, which the library does not add. The escapes are needed because users choose
+/// names.
 struct Escaped<'a>(&'a str);
 
 fn escaped<'a>((name, value): (&'static str, &'a str)) -> (&'static str, Escaped<'a>) {

@@ -104,7 +104,7 @@ impl SchedulingService for Scheduling {
             name => format!("all leases of the process that owns {name:?}"),
         });
         let asked = request.into_inner();
-        // A name that this replica does not know may belong to another scheduler.
+        // A name that is unknown to this replica may belong to another scheduler.
         self.host.refresh(until).await?;
         let holder = match (&*asked.name, asked.holder) {
             ("", holder) => Some(given_holder(holder)?),

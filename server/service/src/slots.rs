@@ -1,9 +1,9 @@
 //! Slots of a listener's connections.
 //!
 //! A connection without a call in progress is *idle*, also during its handshake. If an address has no slot left, its
-//! connection that has been idle for longest ends, and the new connection takes the slot. So silent connections lock
-//! nobody out, neither before nor after their handshake. To drop a client between its handshake and its first call, an
-//! attacker would have to open more connections than an address may have in that time.
+//! connection that has been idle for longest ends, and the new connection takes the slot. So silent connections do not
+//! lock other clients out, neither before nor after their handshake. A client can be dropped only between its handshake
+//! and its first call, and only if an attacker opens more connections in that time than an address may have.
 //!
 //! Connections with calls in progress never end here. If all connections of an address have calls, a new one is closed.
 
@@ -219,7 +219,7 @@ mod tests {
         assert!(has_ended(&mut silent) && has_ended(&mut silent));
         let open = [&mut of_other, &mut calls, &mut newer, &mut next];
         assert!(open.into_iter().all(|slot| !has_ended(slot)));
-        // The connection whose call has just ended is the last that gives way.
+        // The connection whose call has just ended is the last one to be ended.
         drop(call);
         let _more = (take(A), take(A));
         assert!(has_ended(&mut newer) && has_ended(&mut next) && !has_ended(&mut calls));

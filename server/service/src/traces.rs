@@ -10,9 +10,9 @@
 //!           └─ answered    until the reply was sent
 //! ```
 //!
-//! No span exists while a commit is in progress. The store records when the entry of a followed transaction reached
-//! each stage, and the spans are built from these times after the reply. So tracing adds only one test of an `Option`
-//! to the path of a commit.
+//! No span exists while a commit is in progress. The store records when the entry of a traced transaction reached each
+//! stage. The spans are built from these times after the reply. So tracing adds only one test of an `Option` to the
+//! path of a commit.
 //!
 //! Only the leader has the times of the stages. Traces of other replicas, and of transactions rejected without an
 //! entry, have only the first and the last span.

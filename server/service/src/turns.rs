@@ -8,7 +8,7 @@
 //!
 //! ```text
 //!   connections of a ── a2 a1 ──┐
-//!   connections of b ────── b1 ─┼─▶ read a1, b1, c1, a2, c2 ...   one whenever a slot is free below the mark
+//!   connections of b ────── b1 ─┼─▶ read a1, b1, c1, a2, c2 ...   one whenever fewer than 3/4 of the slots are taken
 //!   connections of c ── c2 c1 ──┘
 //! ```
 //!

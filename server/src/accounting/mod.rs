@@ -23,7 +23,7 @@ use usage::Usage;
     omega accounting r1 --from @1769817600 --to @1769904000 -o csv > day.csv"
 )]
 pub(crate) struct AccountingArgs {
-    /// Directory of a stopped replica, or a copy of one.
+    /// Directory of a stopped replica, or a copy of such a directory.
     #[arg(value_name = "DIR")]
     dir: PathBuf,
     /// Print one row per hour for each job, or for each tenant.
@@ -36,7 +36,7 @@ pub(crate) struct AccountingArgs {
     /// Only from this time on: @ and seconds since 1970, as `date +@%s` prints [default: the beginning of the log].
     #[arg(long, value_name = "@SECONDS", value_parser = seconds)]
     from: Option<u64>,
-    /// Only before this time, in the form of --from [default: the end of the log].
+    /// Only before this time, in the format of --from [default: the end of the log].
     #[arg(long, value_name = "@SECONDS", value_parser = seconds)]
     to: Option<u64>,
     /// Output format; docs/accounting.md describes the fields.
@@ -79,7 +79,7 @@ pub(crate) fn run(args: &AccountingArgs) -> Result<(), Error> {
     let mut usage = Usage::within(from_ms..to_ms);
     let mut begin_ms = None;
     let replay = history.replay_watched(&options, &mut |cell| {
-        // A new cell has no time before the first entry with a time.
+        // The cell's time is 0 before the first entry that has a time.
         if cell.now_ms() > 0 {
             begin_ms.get_or_insert(cell.now_ms());
         }

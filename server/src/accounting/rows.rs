@@ -38,7 +38,7 @@ struct Row {
     tenant: String,
     /// `null` in a report by tenant.
     job: Option<String>,
-    /// Id of the job; names can be used again.
+    /// Id of the job. Unlike a name, an id is never reused.
     id: Option<String>,
     started: u64,
     finished: u64,
@@ -99,7 +99,7 @@ impl Column {
         }
     }
 
-    /// The sum for people: in hours of a core, a device, a licence or a GiB.
+    /// The sum as the table shows it: hours of a core, a device, a licence or a GiB.
     fn hours(&self, sum: u128) -> String {
         let per_hour = match self.unit {
             Unit::Milli => 1000.0 * HOUR_MS as f64,
@@ -206,7 +206,7 @@ impl Report {
     }
 }
 
-/// Columns two spaces apart. The columns from `right` on are aligned on the right.
+/// Formats rows, with two spaces between columns. The columns from `right` on are right-aligned.
 fn columns(rows: &[Vec<String>], right: usize) -> String {
     let count = rows.first().map_or(0, Vec::len);
     let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max();
@@ -220,7 +220,7 @@ fn columns(rows: &[Vec<String>], right: usize) -> String {
     rows.iter().map(line).collect()
 }
 
-/// A field of CSV (RFC 4180).
+/// Returns a field in the format of CSV (RFC 4180), in quotes if necessary.
 fn quoted(field: &str) -> String {
     if field.contains(['"', ',', '\n', '\r']) {
         format!("\"{}\"", field.replace('"', "\"\""))

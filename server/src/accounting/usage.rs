@@ -69,7 +69,7 @@ struct Tracked {
     since_ms: u64,
 }
 
-/// The usage of all jobs of a history; see the head of the file.
+/// The usage of all jobs of a history; see the module documentation.
 #[derive(Debug)]
 pub(super) struct Usage {
     window_ms: Range<u64>,
@@ -98,7 +98,7 @@ pub(super) struct Owner {
 }
 
 impl Usage {
-    /// Usage within a range of times.
+    /// Creates an empty usage, which counts only times within a range.
     pub(super) fn within(window_ms: Range<u64>) -> Usage {
         Usage {
             window_ms,

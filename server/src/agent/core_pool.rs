@@ -1,5 +1,5 @@
 //! Exclusive cores of tasks on this machine. The cell decides how many cores of each NUMA node a task gets, and the
-//! agent decides which ones.
+//! agent chooses the cores.
 
 use std::collections::{BTreeMap, BTreeSet};
 

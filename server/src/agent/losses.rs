@@ -1,7 +1,7 @@
 //! Delays before tasks are started again after their supervisor was lost.
 //!
-//! The cell places a lost task again at once. Without a delay, a task that kills its supervisor would start without
-//! end. The delay begins with the loss. It doubles with each further loss, like the delay of restarts by the
+//! The cell places a lost task again at once. Without a delay, a task that kills its supervisor would be started again
+//! and again. The delay begins with the loss. It doubles with each further loss, like the delay of restarts by the
 //! supervisor.
 
 use std::collections::BTreeMap;

@@ -148,8 +148,8 @@ pub(crate) fn run(args: &AgentArgs) -> Result<(), AgentError> {
     };
     let mut runtime = tokio::runtime::Builder::new_multi_thread();
     if ready.is_some() {
-        // This thread runs the tasks of one machine, and another keeps the connection, whose heartbeats must not wait
-        // for a file system. An idle agent takes less memory so.
+        // This thread runs the tasks of one machine. A worker thread keeps the connection, because heartbeats must not
+        // wait for a file system. More workers would take memory in an idle agent.
         runtime.worker_threads(1);
     }
     runtime.enable_all().build()?.block_on(async {
@@ -160,11 +160,11 @@ pub(crate) fn run(args: &AgentArgs) -> Result<(), AgentError> {
     })
 }
 
-/// Word after the program's name with which the agent starts the stages of a task.
+/// First argument of the commands with which the agent starts the stages of a task.
 const STAGE: &str = "agent-exec";
 
-/// Runs a stage of a task, if the command line names one. It is not parsed any further, because each task starts two
-/// stages, and to build the tree of all commands takes longer than the rest of such a process.
+/// Runs a stage of a task, if the command line names one. The command line is not parsed any further: each task starts
+/// two stages, and building the tree of all commands would take longer than the rest of such a process.
 pub(crate) fn stage() -> Option<ExitCode> {
     let mut args = std::env::args_os().skip(1);
     (args.next()? == STAGE).then(|| omega_agent::main(args))

@@ -66,7 +66,7 @@ impl Note {
             ports: self.ports,
             grace_ms,
             is_running: found.is_started,
-            // The remaining grace period is known only to the supervisor. The full period is an upper bound.
+            // Only the supervisor measures the remaining grace period. The full period is an upper bound.
             kill_in_ms: found.is_ending.then_some(grace_ms),
         }
     }

@@ -1,6 +1,6 @@
 //! The agent of simulated machines, whose tasks start, run and end in real time without any process.
 //!
-//! To the cell it is an agent like any other. So a cell can be tried out, and its servers measured, without real
+//! The cell treats it like any other agent. So users can try out a cell, and measure its servers, without real
 //! machines.
 
 use super::simulation::{Behaviour, Simulation};

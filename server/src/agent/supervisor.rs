@@ -6,18 +6,18 @@ use std::fs::File;
 use std::os::fd::AsRawFd;
 use std::process::{Command, Stdio};
 
-/// Name of the small program.
+/// File name of the small program, which can only supervise tasks.
 const NAME: &str = "omega-supervisor";
 
-/// The program that supervises tasks. An upgrade may replace it on the disk, so it is kept open, and started by its
-/// descriptor.
+/// The program that supervises tasks. An upgrade may replace the file of the small program, so the agent keeps the file
+/// open, and starts the program by the file's descriptor.
 #[derive(Debug)]
 pub(super) struct Supervisor {
     small: Option<File>,
 }
 
 impl Supervisor {
-    /// Finds the program. A small program of another build is not used.
+    /// Finds the program. Uses `omega` itself if the small program is missing or of another build.
     pub(super) fn find() -> Supervisor {
         let own = std::env::current_exe().ok();
         let small = own.and_then(|own| File::open(own.with_file_name(NAME)).ok());

@@ -74,11 +74,11 @@ pub(super) fn prepare(args: &AgentArgs) -> Result<Ready, AgentError> {
     Ok(Ready { driver, left, found, kinds, open_files, _program: program, _lock: lock })
 }
 
-/// Raises the number of files that this process may open, because each task takes one. Returns the limit before, which
-/// applies to the tasks; 0 means no limit.
+/// Raises the number of files that this process may open, because each task takes one. Returns the previous limit,
+/// which applies to the tasks; 0 means no limit.
 fn raise_open_files() -> u64 {
     let Rlimit { current, maximum } = rustix::process::getrlimit(Resource::Nofile);
-    // If this fails, tasks without a file of their own are polled.
+    // If this fails, tasks for which the agent cannot open a file are polled.
     let _ = rustix::process::setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum });
     current.unwrap_or_default()
 }
@@ -188,11 +188,11 @@ fn register(readable: OwnedFd) -> io::Result<AsyncFd<OwnedFd>> {
     AsyncFd::new(readable)
 }
 
-/// Waits until the driver has events; forever if it cannot say so.
+/// Waits until the driver has events; forever if the driver has no descriptor for that.
 async fn notice(readable: Option<&AsyncFd<OwnedFd>>) {
     match readable {
         Some(readable) => match readable.readable().await {
-            // The driver reads all events after this, and later ones make the descriptor readable again.
+            // The driver is polled next, and reads all events. Later events make the descriptor readable again.
             Ok(mut guard) => guard.clear_ready(),
             Err(_) => std::future::pending().await,
         },
@@ -201,7 +201,7 @@ async fn notice(readable: Option<&AsyncFd<OwnedFd>>) {
 }
 
 impl Worker {
-    /// Reports the tasks that an earlier agent started. Tasks without a valid note are unknown to the cell, and are
+    /// Reports the tasks that an earlier agent started. Tasks without a valid note cannot be identified, and are
     /// killed.
     fn find(&mut self, left: Vec<FoundTask>) {
         for found in left {

@@ -32,10 +32,10 @@ impl Named {
     }
 }
 
-/// Amounts of a cell's kinds.
+/// Amounts of a cell's resource kinds.
 #[derive(Clone, Debug, Default, Args)]
 pub(crate) struct AmountArgs {
-    /// Processors: cores such as 2 or 0.5, or thousandths such as 500m.
+    /// Processors: cores such as 2 or 0.5, or thousandths of a core such as 500m.
     #[arg(long, value_name = "CORES", allow_negative_numbers = true)]
     cpu: Option<Amount>,
     /// Memory, such as 16GiB or 16GB; without a unit, bytes.
@@ -44,7 +44,7 @@ pub(crate) struct AmountArgs {
     /// Local disk, such as 2TiB or 2TB; without a unit, bytes.
     #[arg(long, value_name = "BYTES", allow_negative_numbers = true)]
     disk: Option<Amount>,
-    /// GPUs: devices such as 2 or 0.5, or thousandths such as 500m.
+    /// GPUs: devices such as 2 or 0.5, or thousandths of a device such as 500m.
     #[arg(long, value_name = "DEVICES", allow_negative_numbers = true)]
     gpu: Option<Amount>,
     /// Amount of another resource kind of the cell. May be repeated.

@@ -53,7 +53,7 @@ pub(super) struct Listed<T> {
 /// One attempt of a call. It stores the reply for the caller, or returns the error.
 type Attempt<'a> = Pin<Box<dyn Future<Output = Result<(), Status>> + 'a>>;
 
-/// Begins an attempt of a call on a channel, with its timeout.
+/// A function that begins an attempt of a call on a channel, with a timeout.
 type Attempts<'a> = dyn Fn(Channel, Duration) -> Attempt<'a> + 'a;
 
 /// A page, the token of the next one, and the version of the cell.

@@ -115,7 +115,7 @@ pub(crate) enum AskError {
     /// The error of one job of several.
     #[error("job {name}: {why}")]
     OfJob {
-        /// Its name.
+        /// Name of the job.
         name: String,
         /// The error.
         why: Box<AskError>,

@@ -22,8 +22,8 @@ pub(crate) struct ExplainArgs {
     /// Name of the job.
     #[arg(value_name = "NAME")]
     name: String,
-    /// File with the profile of the job's scheduler, if it was started with `omega scheduler --profile` [default: the
-    /// built-in profiles].
+    /// File with the profile of the job's scheduler, if that scheduler was started with `omega scheduler --profile`
+    /// [default: the built-in profiles].
     #[arg(long, value_name = "FILE.toml")]
     profile: Option<PathBuf>,
     /// Explain only this task group [default: all].

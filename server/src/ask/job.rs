@@ -151,7 +151,7 @@ pub(crate) struct ListArgs {
     /// Only jobs of this scheduler [default: all].
     #[arg(long, value_name = "NAME", default_value = "", hide_default_value = true)]
     scheduler: String,
-    /// Only ended jobs: those of which all tasks have ended.
+    /// Only jobs of which all tasks have ended.
     #[arg(long)]
     ended: bool,
     /// All jobs that the cell keeps, whether they have ended or not.
@@ -250,7 +250,7 @@ fn list(args: &ListArgs) -> Result<(), AskError> {
 /// Maximum bytes of a page of jobs, which is sixteen times the limit on other messages.
 const PAGE_BYTES_MAX: usize = 16 * omega_client::connect::MESSAGE_BYTES_MAX;
 
-/// The jobs, one a line. Without `wide`, failed tasks have a column only if there are any.
+/// The jobs, one per line. Without `wide`, failed tasks have a column only if there are any.
 fn table(jobs: &[JobShape], wide: bool) -> String {
     let (left, right) = (|name| (name, Align::Left), |name| (name, Align::Right));
     let mut heading = vec![
@@ -381,7 +381,7 @@ fn version(job: &JobShape) -> String {
     }
 }
 
-/// The groups, one a line. During an update, a group has tasks of several versions.
+/// The groups, one per line. During an update, a group has tasks of several versions.
 fn groups(kinds: &Kinds, all: &[GroupShape]) -> String {
     let mut by_name: Vec<Vec<&GroupShape>> = Vec::new();
     for group in all {
@@ -545,7 +545,7 @@ mod tests {
         let groups_in_change = vec![group(2, 1000, 0), group(0, 500, 1), group(1, 2000, 2)];
         let table = "GROUP  COUNT  VERSIONS                      EACH\nmain       3  2 (version 0), 1 (version 2)  2 cpu\n";
         assert_eq!(shown(groups_in_change, group(3, 2000, 0)), table);
-        // The job has returned to its first version, which is older than the other.
+        // The job has returned to its first version, which is older than the second.
         let groups_after = vec![group(3, 1000, 0), group(0, 2000, 1)];
         let table = "GROUP  COUNT  EACH\nmain       3  1 cpu\n";
         assert_eq!(shown(groups_after, group(3, 1000, 0)), table);

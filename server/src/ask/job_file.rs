@@ -138,7 +138,7 @@ struct GroupFile {
     images: Vec<String>,
     /// The program that each task runs.
     run: Option<RunFile>,
-    /// Text that is passed unchanged to the agent, for agents of your own.
+    /// Text that is passed unchanged to the agent, for custom agents.
     payload: Option<String>,
     /// File whose bytes, at most 64 KiB, are passed to the agent in place of a `payload`. Its path is relative to the
     /// job's file.

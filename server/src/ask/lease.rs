@@ -16,10 +16,10 @@ pub(crate) enum LeaseCommand {
     /// expires.
     #[command(after_help = "Example:\n  omega lease list")]
     List(AskArgs),
-    /// Immediately revoke all leases of the process that owns NAME, also those on other scheduler names.
+    /// Immediately revoke all leases of the process that owns NAME, including those on other scheduler names.
     ///
     /// Use this if the process hangs but still renews its lease. Later transactions of the process are rejected, and it
-    /// exits when it receives a rejection. A standby takes over each name; a name without a standby is free.
+    /// exits when it receives a rejection. A standby takes over each name; a name without a standby becomes free.
     #[command(after_help = "Example:\n  omega lease revoke web")]
     Revoke {
         /// Name of a scheduler.

@@ -13,7 +13,7 @@ use std::time::Duration;
 /// Interval at which `--follow` requests more output after an empty reply.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
 
-/// Which task, and how much of its output.
+/// The task, and the part of its output to print.
 #[derive(Debug, Args)]
 pub(crate) struct LogsArgs {
     /// Task: the name of its job and its number, such as web/0.
@@ -77,7 +77,7 @@ fn read(
 }
 
 /// Form in which log output is printed: unchanged for a file or a pipe; for a terminal, with control characters
-/// replaced. `Safe` has the bytes of a UTF-8 character that has not arrived completely.
+/// replaced. `Safe` keeps the received bytes of an incomplete UTF-8 character.
 enum Shown {
     Raw,
     Safe(Vec<u8>),

@@ -37,7 +37,7 @@ pub(crate) enum MachineCommand {
         after_help = "Example:\n  omega machine get m-1 -o json"
     )]
     Get(NameArgs),
-    /// Add machines, described by options or by a file, or change existing ones of the same name.
+    /// Add machines, described by options or by a file, or change existing machines of the same names.
     ///
     /// A change replaces the whole description of a machine. Its tasks stay. An agent adds its own machine, so this
     /// command is for machines without an agent.

@@ -25,7 +25,7 @@ pub(super) struct MachinesFile {
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct MachineFile {
-    /// Name; with `count`, `{n}` in it is the machine's number.
+    /// Name. With `count`, `{n}` in the name stands for the machine's number.
     pub(super) name: String,
     /// Number of machines, numbered from 1.
     pub(super) count: Option<u32>,
@@ -40,13 +40,13 @@ pub(super) struct MachineFile {
     pub(super) numa: Vec<u16>,
     /// Range from which the cell chooses ports for tasks: `20000-31999`, which is also the default, or `none`.
     pub(super) ports: Option<String>,
-    /// Labels. `{n}` in a value is the machine's number.
+    /// Labels. `{n}` in a value stands for the machine's number.
     #[serde(default)]
     pub(super) labels: BTreeMap<String, String>,
     /// Taints: `key=value:NoSchedule`.
     #[serde(default)]
     pub(super) taints: Vec<String>,
-    /// Overcommit by resource kind: claimable percent of the capacity, above 100.
+    /// Overcommit by resource kind: the percentage of the capacity that tasks may claim, above 100.
     #[serde(default)]
     pub(super) overcommit: BTreeMap<String, u32>,
 }
@@ -63,7 +63,7 @@ pub(super) enum NumberOrText {
 /// The machines of a file or of flags.
 ///
 /// # Errors
-/// If one of them is invalid, or does not match a cell with these kinds.
+/// If a machine is invalid, or does not match a cell with these kinds.
 pub(super) fn machines(
     files: &MachinesFile,
     kinds: &Kinds,
@@ -94,7 +94,7 @@ pub(super) fn machines(
     Ok(all)
 }
 
-/// Place in a file, or the flags.
+/// Origin of a machine, for errors: its place in a file, or the flags.
 struct At<'a> {
     index: usize,
     source: Option<&'a Path>,

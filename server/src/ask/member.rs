@@ -57,7 +57,8 @@ pub(crate) struct AddArgs {
     /// Id of the new replica, such as 4 or r4. It must be higher than all ids that the cell has had.
     #[arg(value_name = "REPLICA", value_parser = replica)]
     replica: u64,
-    /// Address at which the other replicas reach the new one's --peer-listen [default: its address in their --peers].
+    /// Address at which the other replicas reach the --peer-listen address of the new replica [default: the new
+    /// replica's address in their --peers].
     #[arg(value_name = "HOST:PORT")]
     address: Option<String>,
     #[command(flatten)]
@@ -70,7 +71,7 @@ pub(crate) struct UpdateArgs {
     /// Id of the replica, such as 2 or r2.
     #[arg(value_name = "REPLICA", value_parser = replica)]
     replica: u64,
-    /// New address at which the other replicas reach it.
+    /// New address at which the other replicas reach this replica.
     #[arg(value_name = "HOST:PORT")]
     address: String,
     #[command(flatten)]

@@ -2,7 +2,7 @@
 //! members.
 //!
 //! ```text
-//!   arguments ──▶ a message of the API ──▶ call.rs: round the replicas ──▶ a shape ──▶ table, JSON, YAML
+//!   arguments ──▶ a message of the API ──▶ call.rs: tries the replicas ──▶ a shape ──▶ table, JSON, YAML
 //! ```
 //!
 //! Every verb has the same options ([`AskArgs`]) and prints a table, or JSON or YAML with the

@@ -32,7 +32,7 @@ pub(crate) enum PeakCommand {
     Remove(NameArgs),
     /// Run the controller that throttles batch tasks during peaks, and restores them afterwards.
     #[command(
-        after_help = "Examples:\n  omega peak run\n  omega peak run --standby    # takes over when the first one dies"
+        after_help = "Examples:\n  omega peak run\n  omega peak run --standby    # takes over when the first controller ends"
     )]
     Run(Box<crate::keep::KeepArgs>),
 }

@@ -44,7 +44,7 @@ pub(crate) enum QuotaCommand {
     Clear(ClearArgs),
 }
 
-/// Number of tenants.
+/// Number of tenants to list.
 #[derive(Debug, Args)]
 pub(crate) struct ListArgs {
     /// Maximum number of rows [default: all].

@@ -10,7 +10,7 @@ use omega_client::{convert, proto};
 use omega_core::{KindId, Kinds, Unit};
 use serde::Serialize;
 
-/// Operations on them.
+/// Operations on cluster resources.
 #[derive(Debug, Subcommand)]
 pub(crate) enum ResourceCommand {
     /// List the cluster resources with their capacity, their claims, and the requests of pending tasks.

@@ -121,7 +121,7 @@ enum EffectFile {
     NoSchedule,
     /// New tasks prefer other machines.
     PreferNoSchedule,
-    /// New tasks are rejected, and running ones must leave.
+    /// New tasks are rejected, and running tasks must leave the machine.
     NoExecute,
 }
 
@@ -141,7 +141,7 @@ pub(super) enum RuleFile {
         /// Weight of each selected task, -100 to 100.
         weight: i32,
     },
-    /// A domain has at most `count` selected tasks, this one included.
+    /// A domain has at most `count` selected tasks, including this task.
     MaxPerDomain {
         /// The counted tasks, and the level of the domains.
         of: NearFile,
@@ -197,7 +197,7 @@ pub(super) struct SpreadFile {
     /// Minimum number of domains. If there are fewer domains, the lowest number of tasks in a domain counts as 0.
     #[serde(default)]
     domains_min: u32,
-    /// Whether the spread is soft: a preference.
+    /// Whether the spread is only a preference.
     #[serde(default)]
     schedule_anyway: bool,
     /// Whether the task that is being placed is itself counted.

@@ -69,7 +69,7 @@ pub(super) struct MachineShape {
     pub(super) ports: String,
     pub(super) sequence: u64,
     pub(super) resources: ByKind<ResourceShape>,
-    /// Time of the load report, in milliseconds since 1970; 0 without one.
+    /// Time of the load report, in milliseconds since 1970; 0 without a report.
     pub(super) load_at_ms: u64,
     pub(super) labels: BTreeMap<String, String>,
     pub(super) taints: Vec<String>,
@@ -216,12 +216,12 @@ pub(super) struct TaskShape {
     pub(super) ports: BTreeMap<String, u32>,
     /// Allocation of the task on its machine; `null` if it equals the request of the task's group.
     pub(super) allocated: Option<ByKind<u64>>,
-    /// Number of failures after which the task was placed again, and of restarts on the same machine. Losses of the
-    /// task's supervisor count, too.
+    /// Number of failures after which the task was placed again, plus number of restarts on the same machine. Losses of
+    /// the task's supervisor count, too.
     pub(super) restarts: u32,
     /// Time at which the task got its machine, in milliseconds since 1970; 0 for a task without a machine.
     pub(super) placed_ms: u64,
-    /// The last end of the task's program; `null` if none was reported, or the cell has forgotten it.
+    /// The last end of the task's program; `null` if none was reported, or the cell no longer keeps it.
     pub(super) last_end: Option<EndShape>,
 }
 
@@ -233,7 +233,7 @@ pub(super) struct TenantShape {
     pub(super) limit: Option<ByKind<Option<u64>>>,
     /// Claims of the tenant and of all tenants below it.
     pub(super) used: ByKind<u64>,
-    /// The tenant above this one; `null` at the top.
+    /// Name of the parent tenant; `null` if there is none.
     pub(super) parent: Option<String>,
     pub(super) guaranteed: ByKind<u64>,
     pub(super) weight: u32,

@@ -4,9 +4,9 @@
 //! meanwhile, its registration skips transaction numbers, and the cell then rejects the number of the transaction by
 //! hand.
 //!
-//! The bytes of a transaction depend on the file, on `--id` and on the ids of the names. So the same file with the same
-//! number gives the same transaction. The transaction is sent as a retry. The leader's pre-check, which leaves no
-//! record, never rejects a retry. So the result is kept even if nothing was committed.
+//! The bytes of a transaction depend on the file, on `--id` and on the ids of the named objects. So the same file with
+//! the same number gives the same transaction. The transaction is sent as a retry. The leader's pre-check, which leaves
+//! no record, never rejects a retry. So the result is kept even if nothing was committed.
 
 use super::call::{Caller, Page};
 use super::shape::ListShape;
@@ -72,7 +72,7 @@ pub(crate) struct GetArgs {
     ask: AskArgs,
 }
 
-/// Claims to commit, and the scheduler name.
+/// The transaction to commit, and its scheduler name.
 #[derive(Debug, Args)]
 pub(crate) struct CommitArgs {
     /// File with the transaction (TOML or JSON; docs/cli.md describes the fields). `-` is standard input.
@@ -297,7 +297,7 @@ impl<'t> Named<'t> {
         })
     }
 
-    /// Resolves the names to the cell's ids. The transaction does not have its number yet. Each name is looked up once.
+    /// Resolves the names to the cell's ids. The returned transaction has no number yet. Each name is looked up once.
     fn found(
         &self,
         (caller, kinds): (&Caller, &Kinds),

@@ -36,7 +36,7 @@ struct VersionShape {
     tasks: u64,
     /// Number of the latest earlier version with the same content, if any.
     content_of: Option<u32>,
-    /// Whether the next version returned to the content of an earlier one.
+    /// Whether the next version returned to the content of an earlier version.
     rolled_back: bool,
     /// The difference from the previous version.
     #[serde(flatten)]

@@ -173,7 +173,7 @@ fn failed_task(caller: &Caller, name: &str, since_ms: u64) -> Option<String> {
     events::latest_failure(caller, name, since_ms).ok().flatten()
 }
 
-/// Description of the version that took the place of the awaited one.
+/// Description of the version that replaced the awaited version.
 fn replaced(caller: &Caller, name: &str, awaited: u32) -> Result<String, AskError> {
     let all: Vec<Version> = version_list::all(caller, name)?;
     let at = all.iter().position(|one| one.number > awaited);

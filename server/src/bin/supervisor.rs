@@ -1,5 +1,5 @@
-//! `omega-supervisor`: the supervisor of a task as a small program, which `omega agent` starts if it is in the same folder
-//! as `omega`. If it is not there, `omega` is its own supervisor.
+//! `omega-supervisor`: the supervisor of a task as a small program, which `omega agent` starts if it is in the same
+//! folder as `omega`, and of the same build. Otherwise, `omega` itself supervises the tasks.
 
 use std::process::ExitCode;
 

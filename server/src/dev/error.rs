@@ -25,12 +25,12 @@ pub(crate) enum DevError {
         /// Underlying error.
         why: io::Error,
     },
-    /// A part of the cell did not start. The message has the reason, which is the last line of its output.
+    /// A part of the cell did not start. The message has the reason, which is the last line of the part's output.
     #[error("{name} does not start: {why}")]
     Start {
         /// Name of the part that did not start.
         name: String,
-        /// Last line of its output.
+        /// Last line of the part's output.
         why: String,
     },
     /// The operating system cannot start another process.

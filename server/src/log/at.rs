@@ -21,7 +21,7 @@ use std::path::PathBuf;
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  omega log at cell 1200 --explain web")]
 pub(crate) struct AtArgs {
-    /// Directory of a stopped replica, or a copy of one.
+    /// Directory of a stopped replica, or a copy of such a directory.
     #[arg(value_name = "DIR")]
     dir: PathBuf,
     /// Version of the cell, as `omega log show` prints it.

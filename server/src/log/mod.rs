@@ -13,7 +13,7 @@ pub(crate) use replay::which;
 use crate::served::Error;
 use clap::Subcommand;
 
-/// Part of a directory to inspect.
+/// Commands for the directory of a replica.
 #[derive(Debug, Subcommand)]
 pub(crate) enum LogCommand {
     /// Show the replica's identity, its snapshots, and the entries of its log.

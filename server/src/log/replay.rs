@@ -12,7 +12,7 @@ use std::path::PathBuf;
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  omega log replay cell --audit-every 1000")]
 pub(crate) struct ReplayArgs {
-    /// Directory of a stopped replica, or a copy of one.
+    /// Directory of a stopped replica, or a copy of such a directory.
     #[arg(value_name = "DIR")]
     dir: PathBuf,
     /// Stop at this version of the cell [default: the newest].

@@ -17,7 +17,7 @@ use std::path::PathBuf;
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  omega log show cell --from 100 --to 120 -v")]
 pub(crate) struct ShowArgs {
-    /// Directory of a stopped replica, or a copy of one.
+    /// Directory of a stopped replica, or a copy of such a directory.
     #[arg(value_name = "DIR")]
     dir: PathBuf,
     /// Number of the first entry to show [default: the first one].

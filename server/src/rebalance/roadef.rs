@@ -42,7 +42,7 @@ pub(crate) enum RoadefError {
     },
 }
 
-/// An error in the contest's words: its tasks are processes, and its jobs services.
+/// Describes an error in the contest's terms, in which tasks are processes, and jobs are services.
 fn in_contest_words(why: &ProblemError) -> String {
     let why = why.to_string();
     why.replace("tasks", "processes").replace("task", "process").replace("job", "service")

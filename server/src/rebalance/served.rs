@@ -1,4 +1,4 @@
-//! `omega rebalance` on a served cell, or on one from a backup or a stopped replica.
+//! `omega rebalance` on a served cell, or on a cell from a backup or a stopped replica.
 
 use super::unknown::{Known, unknown};
 use super::{ALL, NAME, RebalanceArgs, RebalanceError, tried};

@@ -13,7 +13,7 @@ const MARGIN: f64 = 20.0;
 /// Earliest time on the logarithmic axis, in seconds.
 const EARLIEST: f64 = 0.01;
 
-/// Number of steps on the axis of costs, at most one more.
+/// Maximum number of steps on the axis of costs, before the ends of the axis are rounded to whole steps.
 const STEPS: f64 = 4.0;
 
 /// Costs from which labels are in millions.

@@ -35,13 +35,14 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 use tokio::runtime::Runtime;
 
-/// Maximum number of unanswered transactions of one worker. Over a network, several cost little more than one.
+/// Maximum number of unanswered transactions of one worker. Over a network, several unanswered transactions cost little
+/// more time than one.
 const COMMITS_IN_FLIGHT: usize = 4;
 
 /// Place the jobs of one scheduler.
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Examples:\n  omega scheduler --name web --workers 4\n  omega scheduler --name web --standby    # takes over when the first one dies"
+    after_help = "Examples:\n  omega scheduler --name web --workers 4\n  omega scheduler --name web --standby    # takes over when the first process ends"
 )]
 pub(crate) struct SchedulerArgs {
     #[command(flatten)]

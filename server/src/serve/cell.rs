@@ -1,4 +1,4 @@
-//! The cell of a server, which is created, continued or joined.
+//! Creates, opens or joins the cell of a server.
 
 use super::settings::{Kept, Replicated, Settings, Start};
 use super::tls::dial;
@@ -64,7 +64,8 @@ pub(crate) struct Opened {
 /// Opens the cell that the settings name.
 ///
 /// # Errors
-/// If its folder does not exist, is damaged or in use, or has another cell.
+/// If its folder is damaged, in use, or has another cell; or if it has no replica, and the settings do not allow to
+/// create one.
 pub(crate) fn open(
     settings: &Settings,
     torn_tail: TornTail,

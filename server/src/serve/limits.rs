@@ -21,7 +21,7 @@ const MESSAGE_BYTES_MAX: u32 = 256 << 20;
 /// Longest time that a setting may have: one day.
 const SECONDS_MAX: u32 = 86_400;
 
-/// The given values. A missing one is taken from the next source.
+/// The limits of one source. A missing limit is taken from the next source.
 #[derive(Clone, Debug, Default, Args, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub(super) struct GivenLimits {

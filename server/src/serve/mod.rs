@@ -44,7 +44,8 @@ pub(crate) struct ServeArgs {
     /// Check the settings, print them, and exit.
     #[arg(long)]
     check_config: bool,
-    /// Start once without the damaged end of the log. Acknowledged entries in it are lost if no other replica has them.
+    /// Start once without the damaged end of the log. Acknowledged entries in the damaged end are lost if no other
+    /// replica has them.
     #[arg(long)]
     accept_torn_log: bool,
     #[command(flatten)]
@@ -90,7 +91,7 @@ pub(crate) enum ServeError {
     /// The underlying error.
     #[error(transparent)]
     Output(#[from] OutputError),
-    /// The replica has stopped by itself. `remedy` says what to do.
+    /// The replica has stopped by itself. Apply the `remedy`.
     #[error("the replica has stopped: {why}")]
     Stopped {
         /// The reason.

@@ -35,11 +35,12 @@ const ACCESS: &str = "Certificates and access";
 const MACHINES: &str = "Machines";
 const EVENTS: &str = "Log events and traces";
 
-/// The given values. A missing one is taken from the next source.
+/// The settings of one source. A missing setting is taken from the next source.
 #[derive(Clone, Debug, Default, Args, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub(crate) struct Given {
-    /// Folder of the replica; if it does not exist, it is created with a new cell. Give either --dir or --memory.
+    /// Folder of the replica. Without --replica, the folder is created with a new cell if it does not exist. Give
+    /// either --dir or --memory.
     #[arg(long, help_heading = STORAGE, env = "OMEGA_DIR", value_name = "DIR")]
     dir: Option<PathBuf>,
     /// Keep the cell only in memory, until the server ends.
@@ -92,7 +93,7 @@ pub(crate) struct Given {
     /// Certificate of this replica, for clients and peers, with its intermediate certificates.
     #[arg(long, help_heading = ACCESS, env = "OMEGA_TLS_CERT", value_name = "FILE.pem")]
     tls_cert: Option<PathBuf>,
-    /// Key of this certificate; only its owner may have access to the file.
+    /// Key of the certificate of --tls-cert; only its owner may have access to the file.
     #[arg(long, help_heading = ACCESS, env = "OMEGA_TLS_KEY", value_name = "FILE.key")]
     tls_key: Option<PathBuf>,
     /// Certificate of the authority that issued the clients' certificates.
@@ -101,7 +102,8 @@ pub(crate) struct Given {
     /// Certificate of the authority that issued the peers' certificates [default: that of --client-ca].
     #[arg(long, help_heading = ACCESS, env = "OMEGA_PEER_CA", value_name = "FILE.pem")]
     peer_ca: Option<PathBuf>,
-    /// File with certificate revocation lists (CRLs) of these authorities, read again when it changes [default: none].
+    /// File with certificate revocation lists (CRLs) of the authorities of --client-ca and --peer-ca, read again when
+    /// it changes [default: none].
     #[arg(long, help_heading = ACCESS, env = "OMEGA_REVOKED", value_name = "FILE.pem")]
     revoked: Option<PathBuf>,
     /// Allow connections from other machines without certificates: everyone who can connect is an operator.
@@ -178,7 +180,7 @@ impl TryFrom<String> for Peer {
     }
 }
 
-/// A resource kind in addition to those of every served cell.
+/// A resource kind of a served cell, in addition to the standard kinds.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "String")]
 pub(crate) struct KindName(ResourceKind);
@@ -248,7 +250,7 @@ impl TryFrom<String> for KindName {
     }
 }
 
-/// The kinds of a new cell: the standard ones, and the given ones.
+/// The resource kinds of a new cell: the standard kinds, and the given kinds.
 fn kinds_with(more: Option<Vec<KindName>>) -> Result<Kinds, KindsError> {
     let more = more.into_iter().flatten().map(|KindName(kind)| kind);
     let standard = Kinds::standard();
@@ -266,9 +268,9 @@ pub(crate) struct Settings {
     pub(crate) web: Option<SocketAddr>,
     /// Storage of the cell.
     pub(crate) kept: Kept,
-    /// Resource kinds of the cell, if it is a new one.
+    /// Resource kinds of the cell, if the cell is new.
     pub(crate) kinds: Kinds,
-    /// Certificates of the server, if any. If there are some, callers need certificates too.
+    /// Certificates of the server, if any. If the server has certificates, its callers need certificates, too.
     pub(crate) tls: Option<Files>,
     /// File of the audit log, if any.
     pub(crate) audit_log: Option<PathBuf>,

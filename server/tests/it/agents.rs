@@ -246,7 +246,7 @@ fn what_a_lost_machine_ran_runs_elsewhere_until_it_is_back() {
     assert!(said.stdout.contains("\"status\": \"unreachable\""), "{}", said.stdout);
     until(|| cell.job(job).running == 100);
     assert_eq!(cell.marked("few").1, 0, "nothing is placed on a lost machine");
-    // A restarted server still knows which machines are unreachable.
+    // After a restart of the server, the same machines are unreachable.
     cell.server = None;
     cell.serve();
     until(|| cell.job(job).running == 100);
@@ -271,7 +271,7 @@ fn a_mass_loss_costs_no_tasks() {
     let (_, tasks) = cell.marked("gone");
     drop(gone);
     until(|| cell.marked("gone").0 == 5);
-    // Half of the agents are silent. Their machines get the taint, and their tasks are still on them.
+    // Half of the agents are silent. Their machines get the taint, but keep their tasks.
     let version = insist(|| cell.runtime.block_on(describe(cell.url()))).version;
     let more = cell.submit(&service("more", 1));
     until(|| cell.job(more).running == 1);
@@ -333,7 +333,7 @@ fn agents_follow_the_leader() {
     }
 }
 
-/// Agents and schedulers find the leader through any replica, even if they know only one.
+/// Agents and schedulers find the leader through any replica, even if they get the address of only one.
 #[test]
 fn who_knows_a_follower_finds_the_leader() {
     let mut three = Three::found();
@@ -348,7 +348,7 @@ fn who_knows_a_follower_finds_the_leader() {
     let url = three.url(follower);
     let first = submit(&runtime, &url, &service("first", 4));
     until(|| job(&runtime, &url, first).running == 4);
-    // The agent and the scheduler already know the next leader, or learn it from a replica that they know.
+    // The agent and the scheduler already have the address of the next leader, or get it from another replica.
     three.kill(leader);
     let second = submit(&runtime, &url, &service("second", 4));
     until(|| job(&runtime, &url, second).running == 4);

@@ -1,6 +1,6 @@
 //! Applications that request containers, with real processes, some of which are killed.
 //!
-//! The application's own process is this test's binary, started again as a child that runs one part of it.
+//! The application runs in a child process: this test's binary, started again to run one of its functions.
 
 use crate::agents::{start, until};
 use crate::process::{folder, say};
@@ -123,7 +123,7 @@ fn containers_run_end_and_are_released() {
         .on_completed(move |container, end: &Completed| {
             assert!(end.machine.is_some());
             note(&completed, format!("{} {}", container.name(), end.ended));
-            // The next container is requested in the callback of this one.
+            // The next container is requested in the callback of this container.
             let calls = completed.clone();
             let next = container.application().create("second", &service()).unwrap();
             let _ = next
@@ -228,7 +228,7 @@ fn nothing_is_lost_where_servers_and_agents_are_killed() {
     }
     small.serve();
     wait_for(&mut registered, &mut seen, |seen| runs(seen) == 20);
-    // At most a third of the machines may be lost at the same time, so other machines are added before.
+    // At most a third of the machines may be lost at the same time, so other machines are added first.
     let lost = small.agent.take();
     let cell = format!("127.0.0.1:{}", small.port);
     let more = ["agent", "--cell", &cell, "--simulate=12", "--heartbeat=1", "--prefix", "more"];

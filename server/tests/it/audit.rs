@@ -89,7 +89,7 @@ fn audit_logs_are_checked() {
     assert_eq!(said.stdout, "3 lines: no line was changed, removed or inserted\n");
     let log = dir.path().join("log");
     let text = std::fs::read_to_string(&log).unwrap();
-    // If the log is divided into two files, it is verified as one log, provided that they are in order.
+    // The two files of a divided log are verified as one log, provided that they are given in order.
     let first = text.find('\n').unwrap() + 1;
     std::fs::write(dir.path().join("old"), &text[..first]).unwrap();
     std::fs::write(dir.path().join("new"), &text[first..]).unwrap();

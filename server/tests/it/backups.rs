@@ -56,7 +56,7 @@ impl Kept {
     fn all(&self) -> Vec<Value> {
         let mut jobs = self.json("job list --all")["items"].clone();
         for job in jobs.as_array_mut().unwrap() {
-            // A replica knows the age of a job only from the time at which it saw the job, so ages are not compared.
+            // A replica measures the age of a job only from the time at which it got the job, so ages are not compared.
             job.as_object_mut().unwrap().remove("age_ms").unwrap();
         }
         let mut all = vec![self.json("machine list")["items"].clone(), jobs.clone()];

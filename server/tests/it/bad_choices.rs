@@ -149,7 +149,7 @@ fn descriptions_with_too_many_labels_or_unknown_words_are_refused() {
     let check = proto::CommitRequest { check: 9, ..cell.claims(cell.next, &[(0, 0)]) };
     assert_eq!(cell.commit(check), "InvalidArgument MALFORMED");
     assert_eq!((cell.version(), cell.hash()), before);
-    // If two labels have one key, the later one is used.
+    // If two labels have the same key, the later one is used.
     let twice =
         ["first", "second"].map(|value| proto::Label { value: value.to_owned(), ..label(0) });
     cell.add_machine(proto::Machine { labels: twice.to_vec(), ..machine }).unwrap();

@@ -19,8 +19,8 @@ const TABLES: &str = "--machines m.csv --jobs j.csv";
 /// Content of the file with the result of an earlier run.
 const EARLIER: &str = "an earlier result\n";
 
-/// Returns the last line that `omega` prints in a folder. It must end with code 2, print no result, and not change the
-/// folder or the earlier result in it.
+/// Returns the last line that `omega` prints in a folder. `omega` must end with code 2, print no result, and change
+/// neither the folder nor the earlier result in it.
 fn fault(dir: &Path, arguments: &str) -> String {
     std::fs::write(dir.join("earlier.json"), EARLIER).unwrap();
     let before = listing(dir);

@@ -2,7 +2,7 @@
 //! that it gets. None of them changes the cell.
 //!
 //! The following table lists which test covers which bad input that a server can get. The numbers only count the
-//! inputs; the words describe each group of them:
+//! inputs; the words describe each group of inputs:
 //!
 //! | input | test |
 //! |---|---|
@@ -17,7 +17,7 @@
 //! | 52, 53 bad peer messages | `secure.rs`: `peers_show_who_they_are`; `store/src/node/check.rs`, `tests/src/fuzz` |
 //! | 56 a replica without the others | `fire.rs` |
 //! | 57-71 disks and files | `tests/it/directory.rs`, `log_rot.rs`, `nth_failure.rs`, `moody_disk.rs`; `served.rs` |
-//! | 63, 64, 66 real disks: read only, full, one that hangs | `bad_disks.rs`, `fire.rs` |
+//! | 63, 64, 66 real disks: read only, full, hanging | `bad_disks.rs`, `fire.rs` |
 //! | 72, 73 settings | here, `served.rs` |
 //! | 74 a server that anyone can reach | `secure.rs`: `a_server_stays_on_its_machine_unless_it_has_certificates` |
 //! | 76, 77, 78 signals, few descriptors, two bootstraps | here |
@@ -215,7 +215,7 @@ fn transactions_that_cannot_be_are_refused_with_a_reason() {
     for ((what, mut request, expected), number) in cases.into_iter().zip(n..) {
         request.number = number;
         // The pre-check, which leaves no record, never rejects releases, or claims that conflict only with each other.
-        // The log rejects these, and their recorded result changes the hash.
+        // These are rejected when the log entry is applied, and their recorded result changes the hash.
         let takes_a_judge = !request.releases.is_empty() || request.granularity == all;
         assert_eq!(cell.commit(request), expected, "{what}");
         if !takes_a_judge {

@@ -1,6 +1,6 @@
 //! Clocks of a server, its agents and its schedulers that jump by hours. Leases, heartbeats and the run times of tasks
-//! are measured by monotonic time, so nothing expires, and the cell's time never goes back. `fire.rs` has such clocks
-//! for replicas that are killed.
+//! are measured by monotonic time, so nothing expires, and the cell's time never goes back. `fire.rs` combines such
+//! clocks with kills of replicas.
 
 use crate::http::get;
 use crate::process::{folder, omega};

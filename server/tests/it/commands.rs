@@ -526,7 +526,7 @@ fn a_cell_that_does_not_answer_is_told_of_in_time() {
     let said = say_at(dir.path(), &address, "cell --timeout 300ms");
     assert_eq!(said.code, Some(1), "{}", said.stderr);
     assert!(said.stderr.contains("did not answer within 300ms"), "{}", said.stderr);
-    // If there are several addresses, the one that answers is found.
+    // If there are several addresses, the command finds the address that answers.
     let cell = Served::new(&[]);
     let all = format!("{nobody},{address},{}", cell.address);
     let said = say_at(dir.path(), &all, "machine list");

@@ -66,7 +66,7 @@ fn a_durable_run_places_what_a_run_in_memory_does_and_can_be_replayed() {
     assert!(replicas[0]["syncs"].as_u64().unwrap() > 0);
     assert!(durable.table.contains("\nfdatasync "), "{}", durable.table);
 
-    // A replica records only with later entries that earlier ones are committed. For the last entries, this record is
+    // A replica records the commit of an entry only together with later entries. For the last entries, this record is
     // missing, so `--all` is needed.
     let all = ["log", "replay", "cell", "--audit-every", "500", "--all"];
     let replay = answer(dir.path(), &all);

@@ -6,7 +6,7 @@ use crate::process::folder;
 /// Machines with forty cores in total.
 const MACHINES: &str = "name,cpu,memory,count\nm,4,8Gi,10\n";
 
-/// Jobs that fill the machines, forever or for a time, and later ones.
+/// Jobs that fill the machines, forever or for a time, and jobs that arrive later.
 const JOBS: &str = "name,kind,count,cpu,memory,arrival_s,run_s,precedence\n\
     filler,batch,20,1,1Gi,0,,0\nshort,batch,20,1,1Gi,0,100,1\nurgent,service,5,4,1Gi,50,,9\n";
 

@@ -2,7 +2,7 @@
 //! answers that clients get must be linearizable, and no acknowledged change may be lost. The tools are in
 //! `tests/src/fire`.
 //!
-//! `OMEGA_FIRE_SECONDS=600 cargo test --release -p omega-server --test it fire::` runs for this time, with a new cell
+//! `OMEGA_FIRE_SECONDS=600 cargo test --release -p omega-server --test it fire::` runs for 600 seconds, with a new cell
 //! and another seed in each round.
 
 use omega_core::Kinds;
@@ -74,8 +74,8 @@ fn a_rolling_restart_loses_nothing_and_answers_nobody_wrongly() {
 /// Minimum ratio of the rate of answers under overload to the peak rate, for clients that respect retry delays.
 const GOODPUT_MIN: f64 = 0.8;
 
-/// Each kind of overload takes three seconds, or `OMEGA_OVERLOAD_SECONDS`; the rates are meaningful only with the
-/// latter.
+/// Each kind of overload takes three seconds, or `OMEGA_OVERLOAD_SECONDS`; the rates are meaningful only if this
+/// variable is set.
 #[test]
 fn operators_are_heard_while_far_too_much_is_asked() {
     let plan = plan(0, &[]);
@@ -128,7 +128,7 @@ fn a_leader_whose_disk_hangs_is_followed_by_another_and_then_follows() {
 #[test]
 fn what_a_killed_test_leaves_is_cleared_away() {
     let mut left = Command::new("sleep").arg("infinity").spawn().unwrap();
-    // This process stands for the killed test: after its end, the pipe has no writer.
+    // This process simulates the killed test: after its end, the pipe has no writer.
     let script = format!("kill -9 {}", left.id());
     let mut shell =
         Command::new("sh").args(["-c", Watchdog::SCRIPT]).stdin(Stdio::piped()).spawn().unwrap();

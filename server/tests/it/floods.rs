@@ -55,7 +55,7 @@ fn flood(open: &Open, what: &str, frames: impl Iterator<Item = Vec<u8>>) {
 #[test]
 fn headers_without_end_are_cut_off() {
     let open = Open::start();
-    // A new name with its value, which is not put into the table.
+    // A header with a new name, which is not added to the table.
     let literal = [&b"\x00\x01a\x64"[..], &[b'v'; 100]].concat();
     let cases = [
         ("nothing in each", Vec::new(), 200_000),

@@ -9,7 +9,7 @@ use std::io::{self, Read, Write};
 use std::net::TcpStream;
 use std::sync::Arc;
 
-/// The answer.
+/// The response to a request.
 #[derive(Debug)]
 pub(crate) struct Answered {
     pub(crate) status: u16,

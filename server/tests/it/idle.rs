@@ -1,4 +1,4 @@
-//! Connections without calls: they lock nobody out, and end after a time.
+//! Connections without calls: they do not exclude other clients, and are closed after a time.
 
 use crate::requests::{Open, frame};
 use crate::served::submit;
@@ -67,15 +67,15 @@ fn is_closed(mut socket: TcpStream) {
 fn silent_connections_lock_nobody_out() {
     let open = Open::start();
     let mut watched = open.runtime.block_on(async { watch(connect(open.port).await).await });
-    // They answer pings.
+    // These connections answer pings.
     let idle: Vec<Channel> =
         (0..2 * EACH).map(|_| open.runtime.block_on(connect(open.port))).collect();
     hears(&open, &mut watched, "after-idle");
-    // They stop before, within and after the HTTP/2 preface.
+    // These connections stop before, within and after the HTTP/2 preface.
     let silent: Vec<TcpStream> = (0..4 * EACH).map(|i| silent(&open, i % 48)).collect();
     hears(&open, &mut watched, "after-silent");
     assert!(idle.len() + silent.len() > 5 * EACH);
-    // The oldest have been closed, the server's time limits aside.
+    // The server has closed the oldest connections to make room, independently of its time limits.
     silent.into_iter().take(2 * EACH).for_each(is_closed);
 }
 

@@ -1,4 +1,5 @@
-//! Limits that an operator sets: they apply, and the documentation page lists exactly those that exist.
+//! Limits that an operator sets: their effects, and the documentation page, which must list exactly the existing
+//! limits.
 
 use crate::process::{folder, say, workspace_file};
 use crate::served::{describe, insist, ports, serve};
@@ -67,8 +68,8 @@ fn the_limits_that_were_set_hold() {
     assert_eq!(refused.code, ErrorCode::Limit);
     assert!(refused.retry_after.is_some_and(|pause| pause <= Duration::from_secs(1)));
 
-    // If all connections have calls, one connection more than the maximum is opened, and is closed at once; idle
-    // connections give way.
+    // If all connections have calls, a connection beyond the maximum is closed at once. Otherwise, an idle connection
+    // is closed instead.
     let held: Vec<_> = (0..16).map(|_| runtime.block_on(watch(&url))).collect();
     let mut more = TcpStream::connect(("127.0.0.1", port)).unwrap();
     more.set_read_timeout(Some(Duration::from_secs(4))).unwrap();

@@ -67,7 +67,7 @@ impl Cell {
         }
     }
 
-    /// The replicas, by the leader's knowledge.
+    /// The replicas, as the leader reports them.
     fn members(&self) -> Vec<Value> {
         serde_json::from_str(&self.operate("member list -o json")).unwrap()
     }
@@ -133,7 +133,8 @@ fn a_replica_joins_by_the_address_in_the_membership() {
     let said = say(cell.dir.path(), &arguments);
     assert!(said.stderr.contains("omega member add 4 HOST:PORT"), "{}", said.stderr);
 
-    // The new replica knows only its own address. The others get that address with the membership, without a restart.
+    // The new replica is given only its own address. The other replicas get that address with the membership, without a
+    // restart.
     let new = cell.start(4, &[cell.peer(4, 3)], &["--join"]);
     let address = format!("127.0.0.1:{}", cell.peers[3]);
     cell.operate(&format!("member add 4 {address}"));
@@ -146,7 +147,7 @@ fn a_replica_joins_by_the_address_in_the_membership() {
     let gone = if gone == 4 { (1..=3).find(|id| *id != lost).unwrap() } else { gone };
     replicas[gone - 1] = None;
     cell.operate("job submit second --count 1");
-    // The addresses that the replica has learnt survive a restart.
+    // The addresses that the replica has received survive a restart.
     drop(new);
     let _new = cell.start(4, &[cell.peer(4, 3)], &[]);
     cell.operate("job submit third --count 1");

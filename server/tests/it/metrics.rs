@@ -21,7 +21,7 @@ struct Family {
 }
 
 impl Family {
-    /// Name of a metric in a query; those of counters have a suffix.
+    /// Name of a metric in a query; names of counters have a suffix.
     fn shown(&self, name: &str) -> String {
         if self.kind == "counter" { format!("{name}_total") } else { name.to_owned() }
     }
@@ -147,7 +147,7 @@ impl World {
         assert!(said.status.success(), "{line}: {}", String::from_utf8_lossy(&said.stderr));
     }
 
-    /// Submits jobs that are placed, and one that never will be.
+    /// Submits jobs that are placed, and a job that is never placed.
     fn work(&self) {
         self.ok("machine add -f machines.toml");
         for index in 0..80 {

@@ -91,7 +91,7 @@ fn pipes_that_the_shell_opens_are_read() {
     // A payload is read when the cell has answered.
     let said = bash(dir.path(), &format!("\"$OMEGA\" job submit {cell} -f part.toml"), "");
     assert!(said.stderr.contains("fifo: it is a named pipe, not a regular file"), "{said:?}");
-    // A pipe is read only to the maximum size.
+    // Reading of a pipe stops at the maximum size.
     let said =
         bash(dir.path(), &format!("yes '# line' | \"$OMEGA\" job apply {cell} -f /dev/stdin"), "");
     assert!(said.stderr.contains("/dev/stdin: is larger than"), "{}", said.stderr);

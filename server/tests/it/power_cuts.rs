@@ -1,6 +1,6 @@
-//! Real servers whose disks fail, are full or lose their power. A library between the process and its files, which the
-//! test compiles, simulates this (`omega_tests::disk::interposed`). `bad_disks.rs` tests real file systems, if the test
-//! has root rights.
+//! Real servers whose disks fail, are full or lose their power. The test compiles a library that simulates this between
+//! the process and its files (`omega_tests::disk::interposed`). `bad_disks.rs` tests real file systems, if the test has
+//! root rights.
 
 use crate::process::{folder, omega};
 use crate::served::{Process, insist, ports};

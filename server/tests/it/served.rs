@@ -100,7 +100,7 @@ impl Three {
         format!("http://127.0.0.1:{}", self.clients[id - 1])
     }
 
-    /// The leader, according to the first replica that reports a running one.
+    /// The leader, according to the first replica that reports a leader that runs.
     pub(crate) fn leader(&self, runtime: &Runtime) -> usize {
         loop {
             for id in self.replicas.keys() {

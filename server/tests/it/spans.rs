@@ -65,7 +65,7 @@ impl Traced {
         Traced { runtime, collector, at, dir: folder(&[]) }
     }
 
-    /// Serves the cell, makes a request, and ends the server by SIGTERM, which exports all spans first.
+    /// Serves the cell, makes a request, and ends the server by SIGTERM. The server exports all spans before it ends.
     fn serve(&self, arguments: &[&str], endpoint: Option<&str>, ask: impl FnOnce(&Self, Channel)) {
         let port = ports(1)[0];
         let mut command = omega(self.dir.path());

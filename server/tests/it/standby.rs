@@ -364,8 +364,8 @@ fn leases_outlive_the_leader() {
         let next = three.leader(&runtime);
         let job = submit(&runtime, &three.url(next), &format!("round-{round}"), large(10));
         until(|| placed(&runtime, &three.url(next), job) == 10);
-        // The new leader knows the owners of all names, but the process of an owner only after that process renews its
-        // leases.
+        // The new leader has the owners of all names. It gets the description of an owner's process when that process
+        // renews its leases.
         let own = || holders(&runtime, &three.url(three.leader(&runtime)));
         until(|| is_of(own().get("default"), &active));
         three.start(leader, &[]);

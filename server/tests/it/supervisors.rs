@@ -36,7 +36,7 @@ fn agent(cell: &Cell, folder: &Path) -> Process {
     Process(child)
 }
 
-/// Runs a job on the agent. Returns the program of the job's supervisor, and what the agent said.
+/// Runs a job on the agent. Returns the program of the job's supervisor, and the agent's standard error.
 fn run(folder: &Path) -> (String, String) {
     let cell = Cell::new(&[]);
     let _agent = agent(&cell, folder);

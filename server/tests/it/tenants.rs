@@ -50,7 +50,7 @@ fn said<T>(answer: Result<T, Status>) -> &'static str {
     }
 }
 
-/// Which of the jobs are among these names.
+/// For each of the jobs, whether its name is among these names.
 fn named(names: &[String]) -> [bool; 3] {
     JOBS.map(|(name, _)| names.iter().any(|known| known == name))
 }
@@ -151,7 +151,7 @@ fn each_role_sees_and_changes_its_own() {
             let sees_all = theirs == [true; 3];
             assert_eq!(told, if sees_all { "yes" } else { "denied" }, "{role}");
         }
-        // Jobs are killed last, because that removes them.
+        // Jobs are killed after all other calls, because this ends them.
         for (role, theirs) in ROLES.into_iter().rev() {
             let mut jobs = JobServiceClient::new(guarded.of(role));
             let changes = !role.starts_with("reader") && !role.starts_with("scheduler");

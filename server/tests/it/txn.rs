@@ -11,7 +11,7 @@ use std::time::Duration;
 const MACHINES: &str =
     "[[machine]]\nname = \"m-{n}\"\ncount = 2\ncapacity = { cpu = 2 }\ndevices = 2\n";
 
-/// A file with two valid claims, and one for which there is no room.
+/// A file with two valid claims, and a claim for which there is no room.
 const THREE: &str = r#"
 [[claim]]
 task = "web/0"

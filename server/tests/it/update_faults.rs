@@ -1,5 +1,5 @@
-//! A rolling update of real web servers under load, while agents and leaders, which run the update controller, are
-//! killed.
+//! A rolling update of real web servers under load, while agents and leaders are killed. Leaders run the update
+//! controller.
 
 use crate::agents::{start, until};
 use crate::commands::say_at;

@@ -171,7 +171,7 @@ fn a_web_server_is_updated_under_load_without_a_failed_request() {
     assert_eq!(answers(&cell), ["one"; 3]);
     let again = cell.served.ok("job rollback web --to 0 --wait");
     assert_eq!(again, "job web is unchanged: version 4 has the content of version 0\n");
-    // By default it returns to version 1: the later ones were rolled back.
+    // By default, the rollback returns to version 1, because the later versions were rolled back.
     cell.served.ok(rollback);
     let end = so_far();
     until(|| so_far() > end + 10);

@@ -159,8 +159,8 @@ fn copy(from: &Path, to: &Path) {
     }
 }
 
-/// A peer of the next version. It records the frames that it gets, and rejects them as this version rejects those of
-/// the next one.
+/// A peer of the next version. It records the frames that it gets. It rejects them in the same way as this version
+/// rejects frames of the next version.
 struct Newer {
     heard: mpsc::Sender<proto::PeerFrame>,
 }

@@ -52,8 +52,8 @@ pub enum OpenDirectoryError {
     #[error("{} is not the directory of a replica: give the one that `omega serve --dir` uses", .0.display())]
     Missing(PathBuf),
     /// The folder has a log or a snapshot, but no `IDENTITY`. If the creation of the directory was interrupted, create
-    /// it again, which changes no log with content. Otherwise restore the file, or remove the replica from the cell and
-    /// add a new one.
+    /// it again: the creation changes no log that has entries. Otherwise restore the file, or remove the replica from
+    /// the cell and add a new one.
     #[error("{} is missing, although the directory has a log: create the directory again if its \
          creation was interrupted; otherwise restore the file, or remove this replica and add a new one", .0.display())]
     IdentityMissing(PathBuf),

@@ -40,8 +40,8 @@ pub enum EngineKind {
 }
 
 impl EngineKind {
-    /// Default log engine of a server's replicas. It is RocksDB if the program has RocksDB built in, which is done only
-    /// on request.
+    /// Default log engine of a server's replicas. It is RocksDB if the program is built with the feature `rocksdb`, and
+    /// [`EngineKind::Segment`] otherwise.
     #[must_use]
     pub const fn of_servers() -> EngineKind {
         if EngineKind::RocksDb.is_built_in() { EngineKind::RocksDb } else { EngineKind::Segment }

@@ -9,8 +9,8 @@
 //! ```
 //!
 //! The directory is opened as for running a replica, but on a disk that keeps all writes in memory ([`ReadOnlyDisk`]).
-//! A torn tail is truncated only in memory, and stays in the file. A log in RocksDB is opened read-only, with equal
-//! checks.
+//! A torn tail is truncated only in memory, and stays in the file. A log in RocksDB is opened read-only, with the same
+//! checks as for running a replica.
 //!
 //! ```
 //! # use omega_cellstate::Cell;
@@ -71,7 +71,7 @@ pub type CheckedSnapshot = (Position, Result<Found, LoadError>);
 /// Bytes of entries that are read at once.
 const READ_BYTES: usize = 4 << 20;
 
-/// The directory of a replica, opened for reading. Meanwhile no replica can run in it.
+/// The directory of a replica, opened for reading. No replica can run in the directory while it is open.
 #[derive(Debug)]
 pub struct History {
     directory: Directory,
@@ -94,7 +94,7 @@ pub fn open(path: &Path) -> Result<History, HistoryError> {
 }
 
 /// Returns the cell at a version, from the directory of a replica. The directory often does not record that the last
-/// applied entries are committed. Only [`Which::All`] reaches their versions then.
+/// applied entries are committed. Only [`Which::All`] then reaches the versions of these entries.
 ///
 /// # Errors
 /// Those of [`open`], or the version is not available.

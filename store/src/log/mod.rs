@@ -225,8 +225,8 @@ pub trait LogEngine: fmt::Debug + Send {
     /// The last hard state that was written.
     fn hard_state(&self) -> HardState;
 
-    /// Writes a batch, which becomes durable with the next [`LogEngine::sync`]. The index of its first entry must be
-    /// above the base, and at most one above the last.
+    /// Writes a batch, which becomes durable with the next [`LogEngine::sync`]. The index of the batch's first entry
+    /// must be above that of the base, and at most one above that of the last entry.
     ///
     /// # Errors
     /// The disk is full or fails.
@@ -235,8 +235,8 @@ pub trait LogEngine: fmt::Debug + Send {
     /// The batch does not follow the log's end (see [`Batch::check`]).
     fn append(&mut self, batch: &Batch) -> Result<(), WriteError>;
 
-    /// Makes all appended batches durable. Called after one or more appends: several appends may share a sync, but
-    /// requests wait for it.
+    /// Makes all appended batches durable. Called after one or more appends. A sync for several appends costs less, but
+    /// their requests wait until it ends.
     ///
     /// # Errors
     /// The disk fails. Batches that were not synced may then be durable or lost.
@@ -293,14 +293,14 @@ pub trait LogEngine: fmt::Debug + Send {
         Ok(())
     }
 
-    /// Returns the promise that the replica may have made before its start, and that the log does not satisfy. The end
-    /// of the log was then torn by a loss of power, or damaged later. The log alone does not show which. `None` once
-    /// the log reaches the promise.
+    /// Returns a promise that the replica may have made before its start, if the log does not satisfy it. Either a loss
+    /// of power tore the end of the log, or the end was damaged later. The log alone does not show which. Returns
+    /// `None` once the log satisfies the promise.
     fn doubt(&self) -> Option<Promise> {
         None
     }
 
-    /// Accepts the possible loss of a torn end, durably.
+    /// Records durably that the possible loss of a torn end is accepted.
     ///
     /// # Errors
     /// The disk fails.

@@ -25,7 +25,7 @@ const CONTEXT_BYTES_MAX: usize = 64;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum MessageError {
-    /// The message is for another replica, or claims to be from this one.
+    /// The message is for another replica, or claims to be from this replica.
     #[error("the message claims to be from this replica, or is addressed to another one")]
     Misdirected,
     /// The message is inconsistent, because it was forged, or damaged on its way.

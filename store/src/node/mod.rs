@@ -113,7 +113,7 @@ pub struct Write {
     pub batch: Batch,
 }
 
-/// Effects to carry out, in this order. Writes may run concurrently with the others.
+/// Effects to carry out, in the order of the fields. The write may run concurrently with the other effects.
 #[derive(Clone, Debug, Default)]
 pub struct Effects {
     /// Messages to send. They may be lost.

@@ -6,9 +6,9 @@
 //!
 //! - its vote contains that position, and a candidate whose log ends before the position does not count the vote;
 //! - a candidate in doubt counts no votes, because its own vote is in doubt, too;
-//! - if every voter has voted for a candidate, all votes are counted. A committed entry is on the disks of a majority,
-//!   and fewer disks than a majority are damaged. So at least one voter still has the entry, and would not have voted
-//!   for a candidate without it. Thus a loss of power everywhere does not stop a cell.
+//! - as an exception, if every voter has voted for a candidate, all votes are counted. A committed entry is on the
+//!   disks of a majority, and fewer disks than a majority are damaged. So at least one voter still has the entry, and
+//!   would not have voted for a candidate without this entry. Thus a loss of power everywhere does not stop a cell.
 //!
 //! The doubt ends once the log reaches the position: every leader has all committed entries, so a follower that has
 //! caught up with a leader has them, too.

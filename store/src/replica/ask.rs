@@ -156,7 +156,7 @@ pub enum PeerMessage {
     },
     /// Notice that the receiver was removed from the cell and will not be added again.
     Removed,
-    /// Question of a sender that has received nothing from a leader for a while. If the receiver knows that the sender
-    /// was removed, it replies with `Removed`; otherwise it does not reply.
+    /// Question of a replica whether it was removed, sent after it has received nothing from a leader for a while. If
+    /// the receiver's membership shows the removal, the receiver replies with `Removed`; otherwise it does not reply.
     Probe,
 }

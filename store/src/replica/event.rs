@@ -24,7 +24,7 @@ impl Event {
     }
 }
 
-/// Result of a job.
+/// Result of jobs of the log's thread.
 #[derive(Debug)]
 pub(super) struct Written {
     /// Number of the last write that became durable, if any.

@@ -116,7 +116,7 @@ pub enum FileDone {
     Failed(Position),
 }
 
-/// The worker. See the module documentation.
+/// The worker of the snapshot thread. See the module documentation.
 #[derive(Debug)]
 pub struct FileWorker {
     snapshots: Arc<Snapshots>,

@@ -75,7 +75,7 @@ impl ReplicatedCell {
         }
     }
 
-    /// Calls `look` with this replica's state, which is locked meanwhile.
+    /// Calls `look` with this replica's state, which is locked during the call.
     pub fn read<T>(&self, look: impl FnOnce(&Cell) -> T) -> T {
         look(&self.applied.lock().cell)
     }
@@ -201,8 +201,8 @@ impl ReplicatedCell {
                 return;
             }
             // These outcomes have no version. If the object exists on this replica, the change has been applied. If
-            // not, either the change has not been applied yet, or the object was removed again, and only the leader
-            // knows which.
+            // not, either the change has not been applied yet, or the object was removed again. Only the leader can
+            // distinguish the two cases.
             Outcome::Machine(id) => self.read(|cell| cell.machine(*id).is_some()),
             Outcome::Job(id) => self.read(|cell| cell.job(*id).is_some()),
             _ => true,
@@ -221,7 +221,7 @@ const CATCH_UP: Duration = Duration::from_secs(1);
 /// Reaction to an unknown outcome.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Doubt {
-    /// The request is sent again, because doing it twice is harmless.
+    /// The request is sent again, because executing it twice is harmless.
     Retry,
     /// The unknown outcome is reported to the caller.
     Tell,

@@ -16,7 +16,7 @@ const AT_ONCE: usize = 1024;
 impl ReplicatedCell {
     /// Applies commands in this order, on all replicas. The results are in the order of the commands.
     ///
-    /// A command that was not done is not sent again after a later one was accepted. After a command with an unknown
+    /// A command that was not done is not sent again if a later command was accepted. After a command with an unknown
     /// outcome, no further command is sent (see [`AskError::Unknown`]).
     #[must_use]
     pub fn apply_all(

@@ -1,6 +1,6 @@
 //! Destinations of replies: a waiting thread, or a callback.
 //!
-//! Requests may be sent together. Their caller then gets all replies at once, when the last one is there, because
+//! Requests may be sent together. Their caller then gets all replies at once, when the last reply has arrived, because
 //! waking a thread costs more than a reply.
 
 use super::ask::Answer;

@@ -40,7 +40,7 @@ pub struct Settings {
     pub slow: Duration,
     /// Treatment of a torn end of the log.
     pub torn_tail: TornTail,
-    /// Bytes of events that the cell keeps for people; 0 keeps none.
+    /// Bytes of events that the cell keeps for users; 0 keeps none.
     pub history_bytes: usize,
 }
 

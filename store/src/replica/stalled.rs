@@ -7,7 +7,7 @@
 //! then asks the most advanced replica to start an election. If the others do not have the entries either, the whole
 //! cell is slow, and another leader would not be faster.
 //!
-//! A leader whose own thread hangs in a write sends no heartbeats, so another one is elected anyway.
+//! A leader whose own thread hangs in a write sends no heartbeats, so another leader is elected anyway.
 //!
 //! A full disk returns an error at once, but may stay full for hours. Then a leader asks the most advanced replica to
 //! start an election if a majority without the leader has all committed entries. Until then it rejects requests with
@@ -48,7 +48,7 @@ impl Unsafe {
 }
 
 impl Replica {
-    /// Asks another replica to start an election if this one's disk hangs or is full. Called at every tick.
+    /// Asks another replica to start an election if this replica's disk hangs or is full. Called at every tick.
     pub(super) fn leave_a_bad_disk(&mut self) {
         let patience = self.settings.node.election_ticks as u64;
         let Some(before) = self.ticks.checked_sub(patience) else { return };

@@ -165,8 +165,8 @@ fn begin_in_doubt(
     Ok(doubt)
 }
 
-/// Whether a replica is the only voter once it has applied all entries that it knows to be committed. The membership in
-/// the snapshot does not suffice for this, because voters may have been added or removed since.
+/// Whether a replica is the only voter once it has applied all entries that are known to be committed. The membership
+/// in the snapshot does not suffice for this, because voters may have been added or removed since.
 fn becomes_alone(start: &node::Start, settings: node::Settings) -> bool {
     let mut node = Node::new(start.clone(), settings);
     while let Some(effects) = node.effects() {

@@ -56,7 +56,7 @@ impl Stop {
 }
 
 impl Replica {
-    /// Handles another replica's report that this one was removed.
+    /// Handles another replica's report that this replica was removed.
     pub(super) fn hear_of_removal(&mut self, by: ReplicaId) {
         if by != self.node.id() {
             self.note_removed(by);

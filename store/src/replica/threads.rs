@@ -109,7 +109,7 @@ impl Running {
         &self.applied
     }
 
-    /// Calls `look` with the replica's state, which is locked meanwhile.
+    /// Calls `look` with the replica's state, which is locked during the call.
     pub fn read<T>(&self, look: impl FnOnce(&State) -> T) -> T {
         look(&self.applied.lock())
     }

@@ -85,7 +85,7 @@ func run(address string) error {
 	}
 	fmt.Printf("job %d: %v\n", first.Id, known)
 
-	// Codes say whether a call was wrong, and messages what to do.
+	// The code of an error shows whether the call was wrong, and the message explains the remedy.
 	job.Groups[0].Count = 4
 	_, err = jobs.SubmitJob(ctx, &omega.SubmitJobRequest{Job: job})
 	if status.Code(err) == codes.OK {

@@ -6,10 +6,10 @@
 //!     └──────── reply, or timeout ◀── network ◀── reply ◀── committed ◀──────┘
 //! ```
 //!
-//! It models `store/src/replica`: which requests a leader answers in the pre-check, which it accepts and from which
-//! sender, the entries of deposed leaders, and retries of clients. Raft itself is assumed to be correct: a leader has all
-//! committed entries and any part of the uncommitted ones, and only the last leader commits. The network is a set from
-//! which messages are never removed, so each may arrive late, twice or never.
+//! It models `store/src/replica`: the requests that a leader answers in the pre-check, the requests that it accepts
+//! from each sender, the entries of deposed leaders, and retries of clients. Raft itself is assumed to be correct: a
+//! leader has all committed entries and any part of the uncommitted ones, and only the last leader commits. The network
+//! is a set from which messages are never removed, so each may arrive late, twice or never.
 //!
 //! Each rule of the protocol can be left out, and the model must then find a violation. Otherwise the model would not prove
 //! that the rule is needed.
@@ -39,7 +39,7 @@ pub(crate) struct Protocol {
     pub(crate) left_out: Option<Rule>,
     /// Number of attempts of each client.
     pub(crate) attempts: &'static [u8],
-    /// Number of leaders, one after another. An earlier leader may not know of a later one.
+    /// Number of leaders, one after another. An earlier leader may be unaware of a later one.
     pub(crate) terms: usize,
     /// Number of releases by another scheduler.
     pub(crate) releases: u8,

@@ -48,7 +48,7 @@ pub(crate) enum Reply {
 pub(crate) struct Entry {
     term: usize,
     what: What,
-    /// Request that waits for the entry; `None` if none does.
+    /// Request that waits for the entry; `None` if no request waits.
     from: Option<AskId>,
 }
 
@@ -70,7 +70,7 @@ enum What {
 /// A replica that is, or was, the leader of a term.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Leader {
-    /// Whether the leader has committed an entry of its term, and whether it knows of a later leader.
+    /// Whether the leader has committed an entry of its term, and whether it has learned of a later leader.
     stage: Stage,
     /// Number of committed entries that the leader has applied.
     applied: usize,
@@ -156,7 +156,7 @@ pub(crate) struct World {
 /// Possible events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Act {
-    /// A client sends a request through a sender that knows the leader of this term.
+    /// A client sends a request through a sender to the leader of this term.
     Ask { client: usize, sender: usize, term: usize },
     /// The client's request times out.
     Silence { client: usize },
@@ -277,7 +277,8 @@ impl World {
                 let asks = &mut self.clients[client];
                 asks.attempts += 1;
                 asks.waits_for = Some(id);
-                // If a client sends its request again after a reply, the request was accepted before.
+                // If the client has already received a result, the leader may have accepted an earlier copy of the
+                // request.
                 let retry = asks.doubt || !asks.told.is_empty();
                 self.requests.insert(Request { id, term, client, retry });
             }
@@ -363,7 +364,7 @@ impl World {
         }
     }
 
-    /// Replies to the request of an entry, which is the last committed one.
+    /// Replies to the request of an entry, which is number `applied` of the committed entries.
     fn answer(&mut self, entry: Entry, applied: usize) {
         let Some(id) = entry.from else { return };
         let mut before = self.cell_at(applied - 1);

@@ -60,8 +60,9 @@ impl World {
         (0..self.hosts.len()).filter(is_member).collect()
     }
 
-    /// Whether all running members have the same membership. If only the leader knows of a promotion and is lost, the
-    /// membership of the others lists the former voters, and the others may be only half of these.
+    /// Whether all running members have the same membership. The memberships may differ if the leader is lost before
+    /// other members learn of a promotion. The membership of these members then lists the former voters, of which they
+    /// may be only half.
     pub(super) fn members_agree(&self) -> bool {
         let members = self.members();
         let running = members.iter().filter_map(|host| self.hosts[*host].running.as_ref());

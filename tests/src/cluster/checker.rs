@@ -8,7 +8,7 @@
 //! 2. Each answer belongs to an agreed command and its outcome; or it is a rejection with a version,
 //!    and the checker's cell of that version rejects the command, too.
 //! 3. A command that was answered as not executed is not among the agreed ones.
-//! 4. A command sent after the answer to another command comes after that one in the log.
+//! 4. A command sent after the answer to another command comes after that other command in the log.
 //! 5. A read includes every command answered before the read was sent. Neither a read nor a rejection
 //!    includes a command sent after its answer.
 //! 6. Every agreed command was sent by a client, at least as often as it was agreed.
@@ -230,7 +230,7 @@ fn check_refusal(cell: &mut Cell, txn: &Transaction, commit: &Commit) -> Result<
     }
 }
 
-/// Checks that a command sent after the answer to another command comes after that one in the log.
+/// Checks that a command sent after the answer to another command comes after that other command in the log.
 fn check_order(placed: &[(&Asked, usize)]) -> Result<(), String> {
     let mut by_start: Vec<_> = placed.to_vec();
     by_start.sort_by_key(|(asked, _)| asked.invoked);
@@ -312,7 +312,7 @@ fn name_of(command: &Command) -> Result<Vec<u8>, String> {
     Ok(name)
 }
 
-/// Checks that no answer has a version that includes commands which were sent after it.
+/// Checks that no answer has a version that includes a command sent after the answer.
 fn check_future(
     history: &History,
     refusals: &[(&Asked, Commit)],

@@ -55,7 +55,7 @@ impl Clock {
 }
 
 impl World {
-    /// If the plan has wrong clocks, gives each host one, and schedules the first jump.
+    /// If the plan has wrong clocks, gives each host a wrong clock, and schedules the first jump.
     pub(super) fn wind_clocks(&mut self) {
         if let Clocks::Wrong(every) = self.plan.clocks {
             self.hosts

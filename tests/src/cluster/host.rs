@@ -67,7 +67,7 @@ pub struct Host {
     pub life: u64,
     /// Time until which the replica is paused.
     pub paused_until: Micros,
-    /// Whether its disk was damaged, so that it may fail to start.
+    /// Whether the disk was damaged, so that the replica may fail to start.
     pub rotten: bool,
     /// Whether the damage of the disk is a single bit.
     pub bit_rot: bool,

@@ -15,11 +15,11 @@ pub struct Plan {
     pub clients: usize,
     /// Duration of the time with faults.
     pub faulty_for: Micros,
-    /// Messages that are lost, in thousandths.
+    /// Share of messages that are lost, in thousandths.
     pub loss: usize,
-    /// Messages that are duplicated, in thousandths.
+    /// Share of messages that are duplicated, in thousandths.
     pub double: usize,
-    /// Messages of which another copy arrives seconds later, in thousandths.
+    /// Share of messages of which another copy arrives seconds later, in thousandths.
     pub late: usize,
     /// Maximum delay of a message.
     pub delay_max: Micros,

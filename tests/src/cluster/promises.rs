@@ -18,7 +18,7 @@ pub(super) struct Promise {
     index: LogIndex,
 }
 
-/// Which promises a replica must have kept after a restart.
+/// Promises that a replica must have kept after a restart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Bound {
     /// All of its promises.
@@ -99,7 +99,7 @@ impl Promises {
             Bound::Proven => self.proven.get(&id).copied().unwrap_or_default(),
         };
         let term = node.leadership().term;
-        // The replica knows which entries it may lack.
+        // A replica in doubt has recorded up to which index it may lack entries.
         let last = node.doubt().map_or(node.last(), |doubt| doubt.index.max(node.last()));
         if term < promised.term {
             return Err(format!("{id} was in term {} and starts in {term}", promised.term));

@@ -202,7 +202,7 @@ impl Truth {
     /// Checks a replica's membership after an entry.
     ///
     /// # Errors
-    /// If another replica has a different one, or it contains a replica that was removed before.
+    /// If another replica has a different membership, or the membership contains a replica that was removed before.
     pub fn members(&mut self, index: LogIndex, members: &Membership) -> Result<(), String> {
         let known = self.members.entry(index).or_insert_with(|| members.clone());
         if known != members {

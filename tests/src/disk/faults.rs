@@ -65,7 +65,7 @@ impl Faults {
         self.no_power = false;
     }
 
-    /// Counts an operation, and returns what happens to it.
+    /// Counts an operation, and returns the effect of the faults on it.
     pub(super) fn next(&mut self, operation: Operation) -> io::Result<Fate> {
         if self.no_power {
             return Err(injected());

@@ -1,9 +1,10 @@
 /* A faulty disk for a process, by LD_PRELOAD: it fails on demand, and records what a loss of power may undo.
  *
  * Only files below OMEGA_FAULTY_DIR are affected. Before each change, the former content or name is appended to the journal
- * OMEGA_FAULTY_STATE/journal; after each sync, a record that the changes are durable. When the process was killed,
- * `interposed.rs` undoes changes from the journal. The file OMEGA_FAULTY_STATE/mode tells what fails: "write" and "sync" fail
- * with EIO, "full" lets no file grow (ENOSPC). A lock keeps the order of the journal equal to that of the changes. */
+ * OMEGA_FAULTY_STATE/journal. After each sync, a record is appended that marks the changes as durable. After the process was
+ * killed, `interposed.rs` undoes changes from the journal. The file OMEGA_FAULTY_STATE/mode selects the operations that fail:
+ * with "write" or "sync" they fail with EIO, and with "full" no file can grow (ENOSPC). A lock keeps the order of the journal
+ * equal to that of the changes. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>

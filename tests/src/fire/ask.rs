@@ -179,7 +179,7 @@ impl Replicas {
         Ok(self.runtime.block_on(client.describe_cell(proto::DescribeCellRequest {}))?.into_inner())
     }
 
-    /// Requests the leader to transfer the leadership to another replica.
+    /// Asks the leader to transfer the leadership to another replica.
     ///
     /// # Errors
     /// The reason of a failure.

@@ -47,7 +47,7 @@ pub struct Scheduler<'a> {
     pub(super) line: Line,
     pub(super) place: Place,
     pub(super) chance: Pcg64,
-    /// Whether each task is placed, by the scheduler's knowledge.
+    /// Whether each task is placed, according to the replies so far.
     pub(super) placed: Vec<bool>,
     pub(super) next: u64,
     /// The last known version.

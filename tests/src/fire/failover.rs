@@ -1,8 +1,8 @@
 //! Measures how long a cell of three processes is unavailable after its leader fails.
 //!
 //! One scheduler of the client library commits one transaction after the other. The time is measured from the failure
-//! to the first reply to a transaction that was sent after it or was in flight. The scheduler is connected to any
-//! replica; if that replica fails, the time includes the client's search for another one.
+//! to the first reply to a transaction that was in flight at the failure or sent after it. The scheduler is connected
+//! to any replica; if that replica fails, the time includes the client's search for another one.
 
 use super::ask::Replicas;
 use super::cell::{Disks, Equipment, Processes};
@@ -57,7 +57,7 @@ const GRACE: Duration = Duration::from_millis(50);
 pub struct Outage {
     /// Time from the failure to the first reply.
     pub answer: Duration,
-    /// Time from the failure until any replica knew another leader.
+    /// Time from the failure until any replica reported another leader.
     pub elected: Duration,
 }
 
@@ -175,7 +175,7 @@ impl Clock {
         Ok(Outage { answer: Duration::from_nanos(answered - from), elected })
     }
 
-    /// Time until one of the other replicas knew another leader.
+    /// Time until one of the other replicas reported another leader.
     fn elected(&self, replicas: &Replicas, lost: usize, from: u64) -> Result<Duration, String> {
         let other = lost % replicas.count();
         while self.now() < from + PATIENCE.as_nanos() as u64 {

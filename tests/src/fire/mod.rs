@@ -46,7 +46,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::runtime::Runtime;
 
-/// Number of schedulers that make single calls; the next constant is the number of those that use a [`RemoteCell`].
+/// Number of schedulers that make single calls; the next constant is the number of schedulers that use a
+/// [`RemoteCell`].
 const CALLERS: usize = 3;
 const REMOTES: usize = 3;
 

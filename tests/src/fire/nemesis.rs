@@ -284,7 +284,7 @@ impl Nemesis<'_> {
 /// Returns the present leader.
 ///
 /// # Errors
-/// If no replica knows a leader for a long time, or the run has failed.
+/// If no replica reports a leader for a long time, or the run has failed.
 pub fn leader(replicas: &Replicas, notes: &Notes) -> Result<usize, String> {
     let began = Instant::now();
     for at in 0.. {

@@ -1,4 +1,4 @@
-//! Record of a run: requests, reads and violations, by all of its clients.
+//! Record of a run: requests, reads and violations of all its clients.
 
 use super::ask::TasksSeen;
 use crate::cluster::checker::{Asked, Fate, History, Read};

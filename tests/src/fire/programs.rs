@@ -1,7 +1,7 @@
 //! Measures `omega agent` with real programs: many short tasks, an idle agent, and an agent that is started again.
 //!
 //! Three replicas, a scheduler and an agent run on this machine. The agent has no control groups, and offers more cores
-//! than there are, so that a constant determines how many tasks run at a time.
+//! than the computer has, so that a constant determines how many tasks run at a time.
 
 use super::ask::Replicas;
 use super::cell::Processes;
@@ -33,12 +33,12 @@ const IDLE: Duration = Duration::from_secs(20);
 /// Longest wait for a job.
 const PATIENCE: Duration = Duration::from_secs(600);
 
-/// The figures.
+/// Results of the measurements.
 #[derive(Clone, Copy, Debug)]
 pub struct Measured {
     /// From the start of the agent's process until a pending task runs.
     pub first_task: Duration,
-    /// From the submission of `SHORT` tasks of 10 ms until the cell knows that all have finished.
+    /// From the submission of `SHORT` tasks of 10 ms until all of them are finished in the cell state.
     pub short_tasks: Duration,
     /// Time to start and await `SHORT` programs of 10 ms without a cell.
     pub forks: Duration,

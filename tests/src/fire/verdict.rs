@@ -104,7 +104,7 @@ pub fn check(history: &History, looks: &[Look], done: &[Done]) -> Result<(), Str
 /// Checks that the tasks which clients saw on machines were on them at the reported versions.
 ///
 /// # Errors
-/// The first task that was not.
+/// The first machine whose tasks differ.
 pub fn check_looks(looks: &[Look], done: &[Done], kinds: &Kinds) -> Result<(), String> {
     let mut by_version: Vec<&Look> = looks.iter().collect();
     by_version.sort_by_key(|look| look.seen.version);

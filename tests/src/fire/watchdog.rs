@@ -8,10 +8,10 @@ use std::io::Write;
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::OnceLock;
 
-/// Environment variable that marks processes started by this one.
+/// Environment variable that marks processes started by this process.
 const STARTED_BY: &str = "OMEGA_STARTED_BY_TEST";
 
-/// Marks a child process, so that it does not outlive this one.
+/// Marks a child process, so that it does not outlive this process.
 pub fn mark(command: &mut Command) {
     static OF_THIS_PROCESS: OnceLock<Option<Watchdog>> = OnceLock::new();
     let own = std::process::id();

@@ -22,7 +22,8 @@ impl Generator {
         self
     }
 
-    /// Adds NUMA nodes to a machine, mostly with as many cores as it has `cpu`, and often equal to those it had before.
+    /// Adds NUMA nodes to a machine, mostly with as many cores as the machine has `cpu`, and often the same nodes as
+    /// before.
     pub(super) fn give_nodes(&mut self, machine: &mut Machine, old: Option<&Machine>) {
         let Some(dice) = self.cores.as_mut() else { return };
         machine.numa = match old {

@@ -17,10 +17,10 @@ impl Generator {
         }
     }
 
-    /// Next transaction number of a scheduler, which may or may not know that its name has a new owner.
+    /// Next transaction number of a scheduler, whose process may not have noticed that the name has a new owner.
     pub(super) fn start_of(&mut self, reference: &Reference, scheduler: SchedulerId) -> u64 {
         let next = reference.next_transaction(scheduler);
-        // An owner that was replaced does not learn of this for some time.
+        // A replaced owner notices the replacement only after some time.
         let notices = self.holders.as_mut().is_some_and(|dice| dice.chance(70));
         if notices && next > u64::from(u32::MAX) { next } else { 0 }
     }

@@ -226,8 +226,9 @@ impl Reference {
         late
     }
 
-    /// Removed tasks that other tasks need by runtime affinity: in each domain, as many of the last ones in the
-    /// transaction as are missing there. With `all`, every task that any such rule might concern.
+    /// Removals of tasks that other tasks need by runtime affinity. In each domain, these are the last removals in the
+    /// transaction, as many as tasks are missing there. With `all`, the removals of all tasks that any such rule might
+    /// concern.
     fn runtime_affinity_needed(
         &self,
         txn: &Transaction,
@@ -335,7 +336,7 @@ impl Reference {
     }
 }
 
-/// Whether a gang has its minimum of placed tasks, or all that have not ended.
+/// Whether a gang has its minimum of placed tasks, or has placed all tasks that have not ended.
 pub(super) fn is_complete(job: &ReferenceJob) -> bool {
     let needed = job.spec.gang_min.map_or(0, |min| min as usize);
     job.placed() >= needed.min(job.alive())

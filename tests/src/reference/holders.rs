@@ -69,7 +69,7 @@ impl Reference {
         scheduler.left_behind = scheduler.next;
     }
 
-    /// Index of a name, which it has or will get.
+    /// Index of a scheduler with this name, or the index that a new scheduler would get.
     fn index_of(&self, name: &Text) -> usize {
         let known = self.schedulers.iter().position(|scheduler| scheduler.name == *name);
         known.unwrap_or(self.schedulers.len())

@@ -96,8 +96,8 @@ impl Reference {
         hard.all(|taint| tolerations.iter().any(|toleration| toleration.covers(taint)))
     }
 
-    /// Chooses the fullest devices that fit, and the lowest numbers of equally full ones; or exactly the requested
-    /// devices.
+    /// Chooses the fullest devices that fit, and among equally full devices those with the lowest numbers. If the claim
+    /// names devices, accepts only these.
     pub(super) fn choose_devices(
         &self,
         asked: Option<DeviceRequest>,
@@ -124,8 +124,9 @@ impl Reference {
         Ok(chosen.fold(DeviceSet::default(), |set, (_, device)| set.with(*device)))
     }
 
-    /// Chooses cores one by one, each from the node with the fewest free cores; or, if all must be on one node, from
-    /// the one with the fewest among the nodes with enough. Of equal nodes, the one with the lowest number is chosen.
+    /// Chooses cores one by one, each from the node with the fewest free cores. If all cores must be on one node,
+    /// chooses the node with the fewest free cores among the nodes that have enough. Of equal nodes, the one with the
+    /// lowest number is chosen.
     pub(super) fn choose_cores(
         &self,
         asked: Option<CoreRequest>,

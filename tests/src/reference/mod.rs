@@ -150,7 +150,7 @@ pub struct Reference {
     peaks: BTreeMap<Text, PeakCalendar>,
     /// Ended jobs, with the time at which their end was recorded.
     over: Vec<(JobId, Option<u64>)>,
-    /// Capacity of those cluster resources for which it was set.
+    /// Capacity of the cluster resources for which a capacity was set.
     cluster_capacity: BTreeMap<KindId, u64>,
 }
 

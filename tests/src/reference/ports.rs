@@ -12,7 +12,7 @@ impl Reference {
         here.flat_map(|(_, _, task, _)| task.ports.iter().copied()).collect()
     }
 
-    /// Whether the cell gave a port that the task requests to another task on the machine.
+    /// Checks that no port which this task requests is a port that the cell chose for another task on the machine.
     pub(super) fn judge_given_ports(&self, of: Member<'_>, row: usize) -> Result<(), Reason> {
         let given = self.given(row);
         let mut own = of.job.spec.groups[of.group].rules.ports.iter();

@@ -132,7 +132,7 @@ impl Reference {
         self.quotas.get(name)
     }
 
-    /// A tenant and those above it, from the bottom to the top.
+    /// A tenant and the tenants above it, from the bottom to the top.
     pub(super) fn line(&self, name: &Text) -> Vec<Text> {
         let above = |name: &Text| self.tenant_config(name).parent;
         std::iter::successors(Some(name.clone()), above).collect()
@@ -153,8 +153,8 @@ impl Reference {
         used
     }
 
-    /// Number of further tasks of a group that the limits of its tenant and of those above it allow after these
-    /// placements; `None` if there is no limit.
+    /// Number of further tasks of a group that the limits of its tenant and of the tenants above this tenant allow
+    /// after these placements; `None` if there is no limit.
     #[must_use]
     pub fn quota_room(
         &self,
@@ -220,7 +220,7 @@ impl Reference {
         })
     }
 
-    /// In each tenant's line to the top, the highest tenant that is not in the other's line.
+    /// In each tenant's line to the top, the highest tenant that is not in the other tenant's line.
     fn parting(&self, one: &Text, other: &Text) -> Option<(Text, Text)> {
         let (one, other) = (self.line(one), self.line(other));
         let ours = one.iter().rfind(|name| !other.contains(name))?;

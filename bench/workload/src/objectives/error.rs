@@ -4,7 +4,7 @@ use crate::LoadError;
 use crate::file::FileError;
 use omega_schedulers::rebalance::objective::WEIGHT_MAX;
 
-/// Maximum `percent` of a pair: ten times as large a share of one resource kind should be free as of the other.
+/// Maximum `percent` of a pair: the desired free share of one resource kind is ten times that of the other kind.
 pub(super) const PAIR_PERCENT_MAX: u32 = 1000;
 
 /// Error in objectives, as one line for the user.

@@ -1,4 +1,4 @@
-//! Objectives files: the objectives of a purpose, with the changes in a file.
+//! Objectives files: the defaults of a purpose, with the changes of a file.
 
 mod aims;
 mod error;

@@ -1,4 +1,4 @@
-//! Evictions: who may preempt whom (`review.rs`), and the limit on evictions in a span of time.
+//! Evictions: which claims may preempt which tasks (`review.rs`), and the limit on evictions in a span of time.
 //!
 //! The limit uses a *sliding window log*: the times of recent evictions, each with a number of evictions. The log is
 //! exact, whereas a token bucket or a counter per minute can allow almost twice the limit within such a span. The log

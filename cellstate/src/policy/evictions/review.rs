@@ -80,8 +80,8 @@ impl Cell {
         band.is_some_and(|band| band.includes(victim)).then_some(Reason::SameBand)
     }
 
-    /// For each machine, by row, the tenants of its accepted claims and the kinds that they claim. Called only if
-    /// precedence does not allow some eviction.
+    /// For each machine, by row, the tenants of its accepted claims and the kinds that they claim. Called only for
+    /// evictions that precedence does not allow.
     #[inline(never)]
     fn claimants(&self, review: &Review<'_>) -> Claimants {
         let mut claimants = Claimants::default();

@@ -163,7 +163,7 @@ impl Peaks {
     }
 
     /// The first kind of which batch tasks would exceed their share of a row's machine if `more` were added to their
-    /// allocations. `None` if there is none, or if the job is no batch job.
+    /// allocations. `None` if there is no such kind, or if the job is not a batch job.
     #[inline]
     fn over_peak(
         &self,
@@ -300,8 +300,8 @@ impl Policy for Peaks {
         }
     }
 
-    /// Writes the calendars, and with them the batch allocations of all rows. Does nothing if the delta has them
-    /// already, because an earlier change was logged.
+    /// Writes the calendars, and the batch allocations of all rows. Does nothing if an earlier log entry has already
+    /// written them to the delta.
     fn write_change(&self, delta: &mut Delta) {
         if delta.policies.peaks.calendars.is_some() {
             return;
@@ -361,7 +361,7 @@ impl Policy for Peaks {
         image.peaks.iter().for_each(|calendar| ("peaks", calendar).hash(into));
     }
 
-    /// A row beyond the end of a list has no batch allocations.
+    /// Compares the batch allocations of all rows. A row beyond the end of a list has none.
     fn audit(&self, recount: &Peaks) -> Result<(), AuditError> {
         let rows = recount.held.len().max(self.held.len());
         let at = |held: &[i64], i: usize| held.get(i).copied().unwrap_or(0);
@@ -436,7 +436,8 @@ pub struct PeakCounts {
 }
 
 impl Cell {
-    /// Counts of batch tasks that were throttled for peaks or restored, since this process started.
+    /// Counts of batch tasks that were throttled, released or grown on machines with peak hours, since this process
+    /// started.
     #[must_use]
     pub fn peak_counts(&self) -> PeakCounts {
         self.policies.peaks.counts

@@ -1,15 +1,15 @@
 //! Ports that the cell chooses for tasks (see [`TaskGroup::any_ports`](omega_core::TaskGroup::any_ports)).
 //!
-//! The cell chooses when it places a task, so schedulers need no numbers: they only check that enough of the machine's
-//! range is free. Numbers that tasks request are taken, too. Conversely, a task that requests a port is not placed
-//! where the cell gave this port to another task. Conflicts among requested ports are checked by `rules/`, which knows
-//! their protocols and addresses; here they are only numbers.
+//! The cell chooses port numbers when it places a task. Schedulers only check that enough ports of the machine's range
+//! are free. Ports that tasks request are not free. Conversely, a task that requests a port is not placed on a machine
+//! where the cell gave this port to another task. Conflicts among requested ports depend on protocols and addresses,
+//! and are checked in `rules/`; this module compares only numbers.
 //!
-//! The search for free ports begins at a position that depends on the task, so that the ports of tasks that end are
-//! rarely given to the next task at once.
+//! The search for free ports begins at a position that depends on the task, so that the ports of an ended task are
+//! rarely given to another task at once.
 //!
-//! The cell counts ports only from the first job on for which it chooses any. Until then, requested ports cost nothing
-//! here, neither in the cell nor in deltas and views.
+//! The cell begins to count ports with the first job for which it chooses ports. Until then, this policy costs nothing,
+//! neither in the cell nor in deltas and views.
 //!
 //! Invariant: if ports are counted, the ports in a row are those of the placed tasks on its machine. Rows without ports
 //! have no entry.
@@ -73,7 +73,7 @@ impl TaskPorts {
 /// The ports of tasks by row. See the module documentation.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Ports {
-    /// Whether ports are counted, because a job asked for ports that the cell chooses.
+    /// Whether ports are counted. True once a job has asked for ports that the cell chooses.
     counted: bool,
     rows: FastMap<u32, RowPorts>,
 }

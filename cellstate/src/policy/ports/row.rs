@@ -26,7 +26,7 @@ impl RowPorts {
         self.fixed.len() + self.given.len()
     }
 
-    /// Whether no task has a port.
+    /// Whether no task has this port.
     fn is_free(&self, port: u16) -> bool {
         self.given.binary_search(&port).is_err() && self.fixed.binary_search(&port).is_err()
     }
@@ -48,7 +48,7 @@ impl RowPorts {
         i64::from(range.count()) - taken.len() as i64 - self.unknown
     }
 
-    /// The first free ports of a range from a position on; fewer than requested if there are too few.
+    /// The first free ports of a range from a position on, as many as the task needs; fewer if the range has too few.
     pub(super) fn choose(&self, range: PortRange, need: &PortNeed, position: u64) -> Vec<u16> {
         let is_free = |port: &u16| self.is_free(*port) && need.fixed.binary_search(port).is_err();
         range.from_position(position).filter(is_free).take(need.any).collect()

@@ -13,8 +13,8 @@ impl View {
         need.ports.as_ref().is_some_and(|ports| ports.any > 0 || any_given())
     }
 
-    /// Checks whether a task gets the ports that the cell chooses on the machine in a row, and whether the cell gave a
-    /// requested port to another task there.
+    /// Checks that the machine in a row has enough free ports for the cell to choose from, and that the cell gave none
+    /// of the requested ports to another task there.
     ///
     /// # Errors
     /// The reason against the placement.

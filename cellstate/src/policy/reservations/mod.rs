@@ -68,7 +68,7 @@ impl Reservations {
         self.place(name).ok().map(|at| &self.all[at].0)
     }
 
-    /// Whether a reservation rejects this task on the machines that it reserves.
+    /// Whether any reservation rejects this task on its reserved machines.
     fn binds<'a>(&self, stay: Stay, line: impl Fn() -> Line<'a>) -> bool {
         self.met(stay).any(|(reservation, _)| !reservation.admits(line().into_iter()))
     }

@@ -3,7 +3,8 @@
 //!
 //! Tasks are counted by row, and only for tenants with such a maximum. The cell and each view keep these counts and use
 //! one check. A view adds its own claims to the counts. The maximum is part of the tenant's configuration, which deltas
-//! contain anyway. When a maximum is set, the cell counts the tenant's placed tasks and sends the rows that have some.
+//! contain anyway. When a maximum is set, the cell counts the tenant's placed tasks and sends each row that has such
+//! tasks.
 //!
 //! Invariant: the count of a tenant in a row is the number of its tasks on that machine. Rows beyond the end of the
 //! list have no task of the tenant.

@@ -20,8 +20,8 @@ impl Incoming {
         Incoming { stream, joined: AgentDirectives::default() }
     }
 
-    /// Returns the next directives. An error means that the stream has ended; it contains the reason, if known. If the
-    /// future is dropped early, no directive is lost.
+    /// Returns the next directives. An error means that the stream has ended, and contains the reason, if known.
+    /// Dropping the future early loses no directive.
     pub(super) async fn next(&mut self) -> Result<Told, Option<ApiError>> {
         loop {
             let message = self.stream.message().await.map_err(|status| Some(status.into()))?;
@@ -30,7 +30,7 @@ impl Incoming {
             join(&mut self.joined, message);
             if is_last {
                 let whole = std::mem::take(&mut self.joined);
-                // The error ends the stream, and the directives are requested again on a new stream.
+                // A malformed directive ends the stream. The cell sends the directives again on the next stream.
                 return told(whole).map_err(|malformed| Some(malformed.into()));
             }
         }

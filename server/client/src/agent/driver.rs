@@ -1,6 +1,6 @@
 //! The agent's connection: heartbeats, reports, and switching to another replica.
 //!
-//! Invariant: the records contain all reports of tasks, so that no report is lost when a new stream is opened.
+//! Invariant: the records contain all reports about tasks, so that no report is lost when a new stream is opened.
 
 use super::directives::Incoming;
 use super::endings::Endings;
@@ -18,15 +18,15 @@ use tokio::sync::mpsc;
 use tokio::time::{Instant, MissedTickBehavior};
 use tokio_stream::wrappers::ReceiverStream;
 
-/// Maximum number of values in a column, which is the server's limit.
+/// Maximum number of values in one list of a message, which is the server's limit.
 const COLUMN_MAX: usize = 4096;
 
 /// Number of parts into which the machines are divided. The parts send heartbeats one after the other, so that an agent
 /// with very many machines loads a server evenly.
 const PARTS: u32 = 10;
 
-/// Time without directives from any replica after which operators are notified. It is longer than an election, which
-/// needs no notice. `TELL_EVERY` is the time between two notices.
+/// Time without directives from any replica after which operators are notified. It is longer than an election, because
+/// an election needs no notice. `TELL_EVERY` is the time between two notices.
 const TELL_AFTER: Duration = Duration::from_secs(3);
 const TELL_EVERY: Duration = Duration::from_secs(30);
 
@@ -36,8 +36,8 @@ const LOGS_MAX: usize = 4;
 /// Maximum number of messages that wait to be written to a stream.
 const MESSAGES_MAX: usize = 4;
 
-/// Number of queued messages at which heartbeats are skipped, because the server is too slow. They resume when the
-/// queue is shorter.
+/// Number of queued messages at which heartbeats are skipped, because the server is too slow. Heartbeats resume when
+/// the queue is shorter.
 const BEHIND: usize = 64;
 
 /// A message from the agent to the driver.
@@ -77,7 +77,7 @@ pub(super) struct Driver {
 enum Ended {
     /// The agent, or the receiver of its directives, was dropped.
     Agent,
-    /// The stream broke, or could not be opened. It contains the reason, if known.
+    /// The stream broke, or could not be opened. The field contains the reason, if known.
     Stream(Option<ApiError>),
 }
 
@@ -137,8 +137,8 @@ impl Driver {
         }
     }
 
-    /// Notifies operators if machines get no directives for longer than an election takes. If an error cannot be fixed
-    /// by a retry, they are notified at once.
+    /// Notifies operators if machines get no directives for longer than an election takes. Operators are notified at
+    /// once of an error that no retry can fix.
     async fn note_failure(&mut self, connection: &Connection, why: Option<ApiError>) {
         let now = Instant::now();
         let (since, told) = *self.failing.get_or_insert((now, None));
@@ -176,7 +176,7 @@ impl Driver {
     /// Passes directives to the agent.
     fn order(&self, orders: Vec<Order>) {
         for order in orders {
-            // If the receiver was dropped, the stream ends in its next round.
+            // If the receiver was dropped, `stream` returns at its next iteration.
             let _ = self.orders.send(order);
         }
     }

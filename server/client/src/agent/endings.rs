@@ -2,15 +2,16 @@
 //! the time.
 //!
 //! ```text
-//!                told to stop            it has ended, or its grace is over (then: kill)
+//!                told to stop            end, or end of the grace period (then: kill)
 //!   running ───────────────────▶ ending ────────────────────────────────────────────────▶ gone
-//!                                   ▲ its room is still taken
-//!   told to start ──▶ waiting ──────┘ until it fits beside what runs and what ends ──▶ started
+//!                                   ▲ its resources are still in use
+//!   told to start ──▶ waiting ──────┘ until its resources are free ──▶ started
 //! ```
 //!
 //! The cell gives a stopping task's resources to the next task at once, so that schedulers need not wait. On the
-//! machine they are free only when the task has ended. So the start of the next task is delayed here, at most for the
-//! longest grace period of the stopping tasks on its machine. A resize to more resources is delayed in the same way.
+//! machine, these resources are free only when the stopping task has ended. So the start of the next task is delayed
+//! here, at most for the longest grace period of the stopping tasks on its machine. A resize to more resources is
+//! delayed in the same way.
 
 use super::{Found, Order, Task};
 use omega_core::{Amounts, MachineId, TaskId};
@@ -45,7 +46,7 @@ struct Here {
     ends: BTreeMap<TaskId, (Part, u64)>,
     /// Tasks that wait to be started, in the order of their directives.
     waits: Vec<Task>,
-    /// New allocations of running tasks that wait for resources.
+    /// Delayed resizes of running tasks, each with the new allocation.
     grows: BTreeMap<TaskId, Amounts>,
 }
 
@@ -100,8 +101,7 @@ impl Here {
         held.is_some_and(|held| to.iter().all(|(kind, amount)| amount <= held.get(kind)))
     }
 
-    /// Whether a running task may have these amounts now. It may if its allocation already contains them, or if they
-    /// are free.
+    /// Whether a running task may have these amounts now: its allocation already contains them, or they are free.
     fn may_hold(&self, task: TaskId, to: &Amounts) -> bool {
         self.shrinks(task, to) || self.ends.is_empty() || self.has_amounts(task, to)
     }
@@ -177,7 +177,8 @@ impl Endings {
         }
     }
 
-    /// Records a directive of the cell. Returns the directives that the machine can follow now. A start may be delayed.
+    /// Records a directive of the cell. Returns the directives that the machine can follow now. A start or a resize may
+    /// be delayed.
     pub(super) fn follow(&mut self, order: Order, now_ms: u64) -> Vec<Order> {
         let mut orders = Vec::new();
         match order {
@@ -324,7 +325,7 @@ mod tests {
         assert_eq!(endings.follow(start(1, 1, 0), 0), [start(1, 1, 0)]);
         assert_eq!(endings.follow(stop(0, 0), 50), [stop(0, 1000)]);
         assert_eq!(endings.follow(resize(1, 3), 60), [], "the other one still has three");
-        // Of two directives, the last one is in effect.
+        // Of two resizes of a task, the later one applies.
         assert_eq!(endings.follow(resize(1, 4), 70), []);
         assert_eq!(endings.ended(HERE, id(0)), [resize(1, 4)]);
         assert_eq!(endings.follow(stop(1, 0), 80), [stop(1, 0)]);

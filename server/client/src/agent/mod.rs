@@ -3,12 +3,12 @@
 //! ```text
 //!   your agent ── register, report, load ──▶ Agent ──▶ driver ══ Attach ══▶ the leader
 //!        ▲                                               │
-//!        └────────── Order: start, stop, detached ◀──────┘ heartbeats by itself, goes round the replicas
+//!        └────────── Order: start, stop, detached ◀──────┘ sends heartbeats, tries the replicas in turn
 //! ```
 //!
 //! A machine is alive as long as its [`Agent`] exists. When the stream breaks, it is opened again at one replica after
-//! the other, until one of them is the leader. The cell then sends all tasks that should run. They are compared with
-//! the tasks that are running, so that the agent gets only the differences as directives. Reports that the cell may
+//! the other, until one of them is the leader. The cell then sends all tasks that should run. The driver compares these
+//! tasks with the running tasks, so that the agent gets only the differences as directives. Reports that the cell may
 //! have missed are sent again.
 //!
 //! ```no_run
@@ -62,8 +62,8 @@ use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
-/// Label of machines that have an agent. A new leader expects heartbeats of such a machine, even if it has not received
-/// any.
+/// Label of machines that have an agent. A new leader expects heartbeats from each of these machines, even before the
+/// first one arrives.
 pub const AGENT: &str = "omega.io/agent";
 
 /// Taint key of machines whose agents send no heartbeats.
@@ -78,7 +78,7 @@ pub fn is_unreachable(machine: &omega_core::Machine) -> bool {
     machine.taints.iter().any(|taint| &*taint.key == UNREACHABLE)
 }
 
-/// The state of a machine in lists: `unreachable` if it has that taint, otherwise `draining` or `up`.
+/// The state of a machine in lists: `unreachable` if it has the taint [`UNREACHABLE`], otherwise `draining` or `up`.
 #[must_use]
 pub fn machine_state(machine: &omega_core::Machine, is_draining: bool) -> &'static str {
     if is_unreachable(machine) {
@@ -104,7 +104,7 @@ pub struct AgentSettings {
 }
 
 impl Default for AgentSettings {
-    /// The interval gives four heartbeats within the server's default lease of a machine.
+    /// Returns a heartbeat interval that fits four times into the server's default time limit for a silent machine.
     fn default() -> Self {
         AgentSettings { heartbeat: Duration::from_secs(10) }
     }
@@ -327,20 +327,20 @@ impl Agent {
         }
     }
 
-    /// Manages a machine that is registered already.
+    /// Starts to manage a machine that is already registered.
     pub fn speak_for(&self, machine: MachineId) {
         self.say(Said::Attach(machine));
     }
 
-    /// Registers a task of an earlier process that still runs on a machine, or has ended since. To be called before the
+    /// Registers a task of an earlier process that still runs on a machine, or has ended since. Call this before the
     /// machine is registered. If the cell no longer assigns the task to the machine, the agent is ordered to stop it.
     /// The task's resources are then free only after its end.
     pub fn found(&self, found: Found) {
         self.say(Said::Found(found));
     }
 
-    /// Reports the outcome of a task. The end of a stopped task is not sent to the cell; it only frees the task's
-    /// resources on the machine.
+    /// Reports the start, a restart or the end of a task. The end of a stopped task is not sent to the cell; it only
+    /// frees the task's resources on the machine.
     pub fn report(&self, machine: MachineId, task: TaskId, report: TaskReport) {
         self.say(Said::Task(Reported { machine, task, report, end: None }));
     }
@@ -350,8 +350,8 @@ impl Agent {
         self.say(Said::Task(Reported { machine, task, report, end: Some(end) }));
     }
 
-    /// Reports a machine's measured load. To be called only for changes, because the cell writes each report to its
-    /// log.
+    /// Reports a machine's measured load. Call this only if the load has changed, because the cell writes each report
+    /// to its log.
     pub fn load(&self, machine: MachineId, used: Amounts) {
         self.say(Said::Load(machine, used));
     }
@@ -368,7 +368,7 @@ impl Agent {
     }
 }
 
-/// Returns the largest total allocation on a machine. For overcommitted resources, it exceeds the capacity.
+/// Returns the maximum total allocation of a machine's tasks. For overcommitted resources, it exceeds the capacity.
 fn room(machine: &Machine) -> Amounts {
     let all = machine.capacity.iter();
     let all = all

@@ -1,7 +1,7 @@
 //! An agent's records of its tasks.
 //!
-//! Directives and reports may cross on their way. So the report that a task ended is kept and sent again on each new
-//! stream, until the cell confirms it with a directive to stop the task.
+//! A report may be lost with its stream. So the report of a task's end is kept, and sent again on each new stream,
+//! until the cell confirms it with a directive to stop the task.
 
 use super::{Found, LogRead, Order, Task};
 use omega_core::{Amounts, MachineId, RunEnd, TaskId, TaskReport};
@@ -46,7 +46,7 @@ pub(super) struct Follows {
 pub(super) struct Told {
     pub(super) whole: BTreeSet<MachineId>,
     pub(super) stops: Vec<(MachineId, TaskId)>,
-    /// Tasks to start. The flag of each says whether the cell has recorded that the task runs.
+    /// Tasks to start. The flag of a task is true if the cell has already recorded that the task runs.
     pub(super) starts: Vec<(Task, bool)>,
     pub(super) detached: Vec<MachineId>,
     pub(super) reads: Vec<LogRead>,

@@ -8,9 +8,9 @@
 //! container gets the job name `APPLICATION.NAME#2`, because the cell may still have the old job.
 //!
 //! **Reported once.** A change is a difference from the recorded state. A stream begins with the full state of all
-//! jobs. A container whose job is missing there is lost, provided that the core knew the job before it opened the
-//! stream, or that the stream has reported the job before. Otherwise, the stream may be older than the reply that
-//! created the container.
+//! jobs. If a container's job is missing there, the container is lost in two cases: the core had the job's id before it
+//! opened the stream, or the stream has already reported the job. In all other cases, the stream's state may be older
+//! than the reply to the container's creation.
 //!
 //! Invariant: no recorded container has ended, and each has at most one call in flight.
 
@@ -30,8 +30,8 @@ const RETRY_MS: u64 = 50;
 const RETRY_DOUBLINGS_MAX: u32 = 4;
 
 /// Time in milliseconds after which an accepted container that is missing from the stream is looked up. A container is
-/// missing for so long only if its job had ended before. That happens if a former process, whose containers were not
-/// recovered, used the container's name.
+/// missing for so long only if the cell already had an ended job of the same name. Such a job belongs to a former
+/// process whose containers were not recovered.
 const LOOK_MS: u64 = 1000;
 
 /// Number of names of ended containers that are remembered. If a remembered name is reused, the container gets a new
@@ -90,7 +90,7 @@ struct Record {
     /// Whether this is a container of a former process that must end, without callbacks, before the registration
     /// returns.
     is_dropped: bool,
-    /// Number of times that the last call got no answer.
+    /// Number of temporary failures of the present call.
     tries: u32,
     /// Number of the call in flight, if there is one.
     call: Option<u64>,
@@ -379,7 +379,7 @@ impl Core {
     }
 
     fn told_of(&mut self, job: proto::JobTasks, version: Version, now_ms: u64) {
-        // Each container's job has one task. A job with another number of tasks is not a container's.
+        // Each container's job has one task. A job with any other number of tasks belongs to no container.
         let heard = match &job.tasks[..] {
             [task] => heard(task),
             _ => None,
@@ -460,7 +460,8 @@ impl Core {
     }
 
     /// Handles a container that a former process requested just before that process ended, and that the cell accepted
-    /// late. A container that has already ended is ignored. A later request for its name then gets its result.
+    /// late. A container that has already ended is ignored. A later request for the name then gets the result of that
+    /// container.
     fn told_late(
         &mut self,
         (name, attempt): (Text, u32),

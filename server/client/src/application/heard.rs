@@ -11,7 +11,7 @@ pub(super) enum Heard {
     Over(Ended),
 }
 
-/// The job name of a container. From the second use of the container's name on, it ends with a number.
+/// The job name of a container. From the second use of the container's name on, the job name ends with a number.
 pub(super) fn job_name(application: &Text, name: &Text, attempt: u32) -> String {
     let number = if attempt == 1 { String::new() } else { format!("#{attempt}") };
     format!("{application}.{name}{number}")

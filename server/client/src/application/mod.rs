@@ -94,7 +94,7 @@ pub struct Registered {
     pub events: Events,
 }
 
-/// Stream of changes. The changes of each container come in the cell's order. It ends with the application.
+/// Stream of changes. The changes of each container come in the cell's order. The stream ends with the application.
 #[derive(Debug)]
 pub struct Events {
     receiver: Receiver<Event>,
@@ -109,7 +109,7 @@ impl Iterator for Events {
 }
 
 impl Events {
-    /// Returns the next event; `None` if there is none within `time`.
+    /// Returns the next event; `None` if no event arrives within `time`.
     pub fn next_within(&mut self, time: Duration) -> Option<Event> {
         self.receiver.recv_timeout(time).ok()
     }

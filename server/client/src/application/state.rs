@@ -2,8 +2,8 @@
 //!
 //! One lock protects both. It is never taken during a callback or a send that may block. A callback must be able to
 //! create containers, so nothing in this file waits for space in the list of events. Instead, the stream is read only
-//! while there is space. So the number of pending events is bounded by the sum of that space, the number of calls in
-//! flight, and the number of containers.
+//! while the list has space. So the number of pending events is at most the sum of the list's size, the number of calls
+//! in flight, and the number of containers.
 
 use super::core::{Answer, Call, Core, Found};
 use super::words::{Change, Completed, ContainerSpec, ContainerState, Event};

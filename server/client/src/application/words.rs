@@ -24,8 +24,8 @@ pub struct ApplicationSettings {
 
 impl ApplicationSettings {
     /// Settings for the tenant and the scheduler `default`, with precedence 0, up to a hundred thousand containers, and
-    /// up to 64 calls at once. These are enough calls for the cell to write many of them in one log entry, and far
-    /// fewer than the server's limit.
+    /// up to 64 calls at once. With 64 calls at once, the cell can write many calls in one log entry. The server's
+    /// limit is far higher.
     pub fn new(name: impl Into<Text>) -> ApplicationSettings {
         ApplicationSettings {
             name: name.into(),
@@ -137,8 +137,8 @@ pub struct Event {
     pub change: Change,
 }
 
-/// A change of a container. If its state changed several times between two messages of the cell, only the last change
-/// is reported.
+/// A change of a container. If its state changed several times between two messages of the cell, only the last state is
+/// reported.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Change {
@@ -154,7 +154,7 @@ pub enum Change {
     Displaced(Text),
     /// The container has ended. No further event follows.
     Ended(Completed),
-    /// The release of the container failed, so it keeps running.
+    /// The release of the container failed, so the container keeps running.
     NotReleased(ApiError),
     /// A callback of the container panicked with this message, and is not called again.
     CallbackPanicked(String),

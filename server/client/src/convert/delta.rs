@@ -36,7 +36,7 @@ pub fn interested(interest: &Interest) -> Option<proto::sync_request::Interest> 
     }
 }
 
-/// Converts the interest in a message. A message without fields means an interest in machines only.
+/// Converts the interest that a message contains. A message without an interest means an interest in machines only.
 #[must_use]
 pub fn interest(given: Option<proto::sync_request::Interest>) -> Interest {
     use proto::sync_request::Interest as Given;

@@ -24,7 +24,7 @@ pub(super) fn strings(list: &[Text]) -> Vec<String> {
 }
 
 impl proto::Job {
-    /// Returns the job without programs and payloads, which are only shown to roles of its tenant.
+    /// Returns the job without programs and payloads, which only roles of the job's tenant may see.
     #[must_use]
     pub fn without_programs(mut self) -> proto::Job {
         for group in &mut self.groups {

@@ -158,7 +158,7 @@ impl TryFrom<proto::Machine> for Machine {
     }
 }
 
-/// The message of a range; `None` for the default range.
+/// Converts a range to a message; `None` for the default range.
 fn port_range(range: PortRange) -> Option<proto::PortRange> {
     let PortRange { first, last } = range;
     let sent = proto::PortRange { first: first.into(), last: last.into() };

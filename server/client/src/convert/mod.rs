@@ -27,7 +27,7 @@ use omega_core::{
     TaskId, TenantConfig, Unit,
 };
 
-/// Error of an invalid message. Correct the field that it names.
+/// Error of an invalid message. It names the field that must be corrected.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Malformed {

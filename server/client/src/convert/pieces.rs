@@ -1,8 +1,8 @@
 //! Splitting of large deltas into pieces, so that no message exceeds the receiver's limit.
 //!
-//! A piece contains the next items of each list, as many as fit. The pieces, joined in order, are the delta. An item
-//! that is larger than a piece is sent as a piece of its own. The bounds of jobs and machines in [`omega_core::limits`]
-//! keep such a piece below the limit of a message.
+//! A piece contains the next items of each list, as many as fit. The receiver joins the pieces in order to get the
+//! delta. An item that is larger than a piece is sent as a piece of its own. The bounds of jobs and machines in
+//! [`omega_core::limits`] keep such a piece below the limit of a message.
 
 use crate::proto;
 use prost::Message;
@@ -156,7 +156,7 @@ macro_rules! define_rest {
         /// The part of a delta that is not in a piece yet.
         #[derive(Debug)]
         struct Rest {
-            /// All fields that are not lists, which the first piece contains.
+            /// All fields that are not lists. The first piece contains them.
             head: Option<proto::Delta>,
             counts: Option<RestOfCounts>,
             $($list: IntoIter<$item>,)*

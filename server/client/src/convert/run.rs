@@ -49,13 +49,13 @@ impl TryFrom<proto::Run> for Run {
     }
 }
 
-/// The message of a port with its name.
+/// Converts a port and its name to a message.
 #[must_use]
 pub fn named_port(port: &NamedPort) -> proto::NamedPort {
     proto::NamedPort { name: port.name.to_string(), number: port.number.into() }
 }
 
-/// Takes a port with its name from a message.
+/// Converts a message to a port and its name.
 ///
 /// # Errors
 /// The number is above 65,535.
@@ -64,7 +64,7 @@ pub fn named_port_in(port: proto::NamedPort) -> Result<NamedPort, Malformed> {
     Ok(NamedPort { name: port.name.into(), number })
 }
 
-/// The messages of the ports that the cell chose for a task. The names of the ports come from the task's group.
+/// Converts the ports that the cell chose for a task to messages. The names of the ports come from the task's group.
 #[must_use]
 pub fn chosen_ports(group: &TaskGroup, chosen: &[u16]) -> Vec<proto::NamedPort> {
     let named = |(name, number): (&Text, &u16)| proto::NamedPort {

@@ -192,7 +192,7 @@ pub fn reason_name(reason: Reason) -> &'static str {
     name.strip_prefix("REASON_").unwrap_or(name)
 }
 
-/// Converts a reason to the reason of a message and its resource kind. The kind is 0 if the reason has none.
+/// Converts a reason to its enum value in messages, and its resource kind. The kind is 0 if the reason has none.
 fn reason_out(reason: Reason) -> (proto::Reason, KindId) {
     use proto::Reason as R;
     let plain = match reason {

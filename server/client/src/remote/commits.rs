@@ -66,7 +66,7 @@ impl Commits {
     pub(super) fn send(&self, txn: &Transaction, reply: Reply) {
         let until = Instant::now() + PATIENCE;
         let waiting = Waiting { txn: txn.clone(), reply, sent: false, until };
-        // The only possible error is that the runtime has ended, and then the reply is dropped, too.
+        // This fails only if the runtime has ended. The reply is then dropped.
         let _ = self.entrance.send(waiting);
     }
 }
@@ -224,7 +224,7 @@ impl Line {
         true
     }
 
-    /// Converts the error of the first unanswered transaction for its scheduler.
+    /// Converts the error of the first unanswered transaction to the error that its scheduler gets.
     fn error(&self, error: &ApiError) -> HandleError {
         let refused = self.waiting.front().and_then(|first| error.transaction_error(&first.txn));
         match refused {
@@ -294,7 +294,8 @@ mod tests {
 
     type Answer = crossbeam_channel::Receiver<Result<Commit, HandleError>>;
 
-    /// Creates a line that has unanswered transactions but no replica. It can be used as long as its runtime exists.
+    /// Creates a line that has unanswered transactions but no replica. The line can be used as long as the runtime
+    /// exists.
     fn line(runtime: &Runtime, waiting: VecDeque<Waiting>) -> Line {
         let address = Address::plain(["127.0.0.1:1"]);
         let connections = runtime.block_on(async { Connections::new(&address) }).unwrap();

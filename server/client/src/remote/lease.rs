@@ -21,8 +21,8 @@ use tokio::time::Instant;
 use tonic::Request;
 use tonic::transport::Channel;
 
-/// Number of renewals within the time of a lease. So a lease survives two lost renewals, or one lost renewal and an
-/// election.
+/// Number of renewals within the time of a lease. With three renewals, a lease survives two lost renewals, or one lost
+/// renewal and an election.
 const RENEWALS: u32 = 3;
 
 /// Time limit for one replica's reply. A reply takes milliseconds. Without a reply, the next replica is tried, which
@@ -43,8 +43,8 @@ pub struct LeaseSettings {
 }
 
 impl Default for LeaseSettings {
-    /// The lease lasts ten seconds, and is renewed three times in this time. An election after the loss of a leader
-    /// takes two seconds. So the lease survives an election even if one renewal is lost.
+    /// Returns a lease time of ten seconds, within which the lease is renewed three times. After the loss of a leader,
+    /// an election takes at most about two seconds. So the lease survives an election even if one renewal is lost.
     fn default() -> LeaseSettings {
         let process = format!("process {}", std::process::id());
         LeaseSettings { lease: Duration::from_secs(10), process }

@@ -144,7 +144,7 @@ impl RemoteCell {
         self.shared.lease.as_ref()?.lost()
     }
 
-    /// Releases all leased names, so that a standby need not wait until the leases expire. To be called when no
+    /// Releases all leased names, so that a standby need not wait until the leases expire. Call this when no
     /// transaction is in flight; later transactions would be fenced.
     ///
     /// # Errors

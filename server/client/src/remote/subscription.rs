@@ -20,9 +20,9 @@ use tokio::sync::mpsc;
 /// Maximum number of deltas that wait to be read.
 const DELTAS_MAX: usize = 64;
 
-/// Interval at which a stream checks whether the client has left the replica. If nothing arrives on a stream, there may
-/// be no changes, or the replica may have stopped. Only commits without a reply show that it has stopped; then the
-/// client leaves it.
+/// Interval at which a stream checks whether the client has left the replica. A stream without messages may mean that
+/// nothing changes, or that the replica has stopped. Only unanswered commits show that the replica has stopped; the
+/// client then leaves it.
 const LOOK: Duration = Duration::from_millis(250);
 
 /// Maximum time for which a sync waits for the version that its scheduler requires.
@@ -164,7 +164,7 @@ impl Subscription {
     }
 }
 
-/// Source of a stream.
+/// The task that reads the stream of deltas and forwards them.
 struct Source {
     connections: Connections,
     interest: Interest,

@@ -3,7 +3,7 @@
 //! | answer | step |
 //! |---|---|
 //! | 201 | none: the pod stays assumed until the watch shows it |
-//! | 409, 404, timeout, reset, 5xx | get the pod: it may be bound by us or by another, gated, or gone |
+//! | 409, 404, timeout, reset, 5xx | get the pod: it may be bound by this program or by another, gated, or gone |
 //! | 429 | send again after `Retry-After` |
 //!
 //! If the pod is still unbound, its binding is sent again with the same node, because the first request may still

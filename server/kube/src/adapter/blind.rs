@@ -60,7 +60,7 @@ impl Adapter {
         self.shut(&node);
     }
 
-    /// Removes a pod from those that close its node.
+    /// Removes a pod from the pods that keep its node closed.
     pub(super) fn forget_sight(&mut self, name: &PodName) {
         let node = self.pods.get(name).and_then(|entry| node_of(&entry.state)).map(str::to_owned);
         let Some(node) = node else { return };

@@ -1,7 +1,7 @@
 //! PodDisruptionBudgets, with the values that their controller has computed.
 //!
 //! As in kube-scheduler, only `status.disruptionsAllowed` counts. Each chosen victim lowers the budgets that apply to
-//! it, until the controller writes them again. So two preemptions do not use one disruption twice.
+//! it, until the controller writes them again. So two preemptions do not use the same disruption.
 
 use omega_cellstate::TaskSet;
 use omega_core::Job;

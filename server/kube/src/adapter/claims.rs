@@ -23,7 +23,7 @@ use omega_workload::kube::live::Converter;
 use omega_workload::kube::storage::{SELECTED_NODE, is_bound};
 use std::collections::BTreeSet;
 
-/// Time for which a pod waits for its claims, in milliseconds. It equals that of kube-scheduler's `VolumeBinding`.
+/// Time for which a pod waits for its claims, in milliseconds. kube-scheduler's `VolumeBinding` has the same default.
 pub const CLAIMS_TIMEOUT_MS: u64 = 600_000;
 
 /// A binding that waits until the claims of its pod are bound.
@@ -59,8 +59,8 @@ pub struct ClaimChoice {
 }
 
 impl Adapter {
-    /// Returns a decided binding if it can be sent at once. Otherwise stores the binding and returns `None`; it is sent
-    /// when the pod's claims are bound.
+    /// Returns a decided binding if it can be sent at once. Otherwise stores the binding and returns `None`; the
+    /// binding is sent when the pod's claims are bound.
     pub(super) fn bind_with_claims(&mut self, binding: Binding) -> Option<Binding> {
         let pod = &self.pods.get(&binding.pod)?.pod;
         let mut claims = Converter::claims(pod);
@@ -166,7 +166,7 @@ impl Adapter {
         if !here && waiting.seen.contains(claim) {
             return Step::Failed("the provisioner removed the annotation of the chosen node");
         }
-        // Nothing is written if another of our pods has already written its choice for this claim. Then this pod uses
+        // Nothing is written if another pod's decision has already written a choice for this claim. Then this pod uses
         // that choice.
         let writes = !shared && waiting.written.insert(claim.clone());
         match need {

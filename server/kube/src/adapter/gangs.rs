@@ -130,7 +130,7 @@ impl Adapter {
         pod.spec.scheduling_group.is_some()
     }
 
-    /// Adds a pod to the pods of its group, if it has one.
+    /// Adds a pod to its group, if the pod has one.
     pub(super) fn join_group(&mut self, name: &PodName) {
         let group = self.pods.get(name).and_then(|entry| group_of(&entry.pod));
         if let Some(group) = group {
@@ -138,7 +138,7 @@ impl Adapter {
         }
     }
 
-    /// Removes a pod from the pods of its group.
+    /// Removes a pod from its group, if the pod has one.
     pub(super) fn leave_group(&mut self, name: &PodName) {
         let Some(group) = self.pods.get(name).and_then(|entry| group_of(&entry.pod)) else {
             return;
@@ -264,7 +264,7 @@ impl Adapter {
         }
         self.dissolve(group);
         for name in &ready {
-            // A single pod may have kept room of its own. That room would be missing for the gang.
+            // A pod may have room of its own, kept by a nomination. The gang would lack that room.
             self.give_nomination_up(name);
             self.replace(name, None);
             self.set(name, State::Pending);
@@ -391,8 +391,8 @@ impl Adapter {
         true
     }
 
-    /// Requests that the group's status says that its gang does not fit. Returns the reason as a text for its pods;
-    /// `None` if the job is no gang.
+    /// Requests a condition in the group's status that its gang does not fit. Returns the reason as a text for the
+    /// gang's pods; `None` if the job is no gang.
     pub fn gang_unplaced(&mut self, job: JobId) -> Option<String> {
         let group = self.gangs.jobs.get(&job)?.clone();
         let missing = self.gangs.pending.get(&group)?.spec.gang_min?;
@@ -444,7 +444,7 @@ impl Adapter {
     }
 }
 
-/// Whether two gangs differ only in their names.
+/// Whether two gangs are equal, except for their names.
 fn is_same(a: &Job, b: &Job) -> bool {
     a.groups == b.groups
         && a.gang_min == b.gang_min

@@ -58,7 +58,7 @@ struct Entry {
     refused: bool,
     /// The pod's binding, if it waits for volume claims.
     waiting: Option<Box<Waiting>>,
-    /// The node of the pod's last nomination. It is not tried again if that nomination failed.
+    /// The node of the pod's last nomination. The node is not tried again if the nomination failed.
     tried: String,
 }
 
@@ -80,7 +80,7 @@ pub struct Adapter {
     gangs: Gangs,
     /// Whether this process may preempt: it is the leader, and preemption is switched on.
     leads: bool,
-    /// Whether this process reports to users why pods are held. Only the leader does.
+    /// Whether this process reports to users why pods are held. Only the leader reports them.
     tells: bool,
     /// Id of the adapter in the cell.
     scheduler: SchedulerId,
@@ -90,7 +90,8 @@ pub struct Adapter {
     blind: Blind,
     /// Pods whose rules depend on the labels of namespaces.
     selecting: BTreeSet<PodName>,
-    /// Whether the first list is being handled. Pods that are bound in this list do not count as bound by others.
+    /// Whether the first list is being handled. Pods that are bound in this list do not count as bound by other
+    /// schedulers.
     starting: bool,
     submitted: u64,
     decisions: u64,

@@ -3,13 +3,13 @@
 //! The room is a separate job, placed on the node in addition to the victims. So the cell's machine has more allocated
 //! than the real node, and no worker takes the room that the victims leave. The pod itself stays pending. If another
 //! node gets enough room first, the pod is placed there, as with kube-scheduler. When the victims are gone, a
-//! transaction checks everything again and replaces the room by the pod.
+//! transaction checks everything again and replaces the room with the pod.
 //!
 //! | nomination | room | victims |
 //! |---|---|---|
 //! | made here ([`preempt`](super::preempt)) | yes | chosen |
 //! | found in the status of one of our pods, after a restart | yes | pods of lower priority on the node that are being deleted |
-//! | found in the status of another scheduler's pod | yes | none: it is dropped when the pod is bound, or nominated elsewhere |
+//! | found in the status of another scheduler's pod | yes | none: dropped when the pod is bound, or nominated elsewhere |
 
 use super::answer::Action;
 use super::place::PLACED;
@@ -21,7 +21,7 @@ use omega_core::{
 };
 use std::collections::BTreeMap;
 
-/// Where a nomination comes from.
+/// Origin of a nomination.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Origin {
     /// The adapter made the nomination.

@@ -5,7 +5,7 @@ use omega_cellstate::{Cell, MachineState};
 use omega_core::{JobId, KindId, MachineId};
 
 impl Adapter {
-    /// Counts and reports another scheduler's binding, if the pods of its node now request more than the node has.
+    /// Counts and reports another scheduler's binding, if the node's pods now request more than the node has.
     pub(super) fn note_overcommit(&mut self, name: &PodName) {
         let Some(State::Bound(node)) = self.state(name) else { return };
         let Some(id) = self.nodes.get(node).copied() else { return };

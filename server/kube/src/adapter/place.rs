@@ -39,7 +39,7 @@ impl Adapter {
         self.settle_group_of(name);
     }
 
-    /// Returns the reason why this program does not schedule a pod; `None` if it does.
+    /// Returns the reason why this program does not schedule a pod; `None` if the program schedules the pod.
     pub(super) fn held(&self, pod: &Pod) -> Option<Hold> {
         let scheduler = scheduler_of(pod);
         if !self.settings.scheduler_names.contains(scheduler) {
@@ -89,7 +89,7 @@ impl Adapter {
         self.effects.extend(held);
     }
 
-    /// Makes a pod a pending task of the cell, unless it already is one with an equal job.
+    /// Submits a pod as a pending task of the cell, unless the cell already has such a task with an equal job.
     pub(super) fn submit(&mut self, name: &PodName) {
         let Some(entry) = self.pods.get(name) else { return };
         let scheduler = scheduler_of(&entry.pod);
@@ -125,7 +125,7 @@ impl Adapter {
         self.set(name, State::Bound(node.to_owned()));
         self.on_node.entry(node.to_owned()).or_default().insert(name.clone());
         self.place(name, job);
-        // The kept room is removed only after the pod is placed, so that no worker finds both missing.
+        // The kept room is removed only after the pod is placed, so that no worker takes the room in between.
         self.drop_nomination(name);
         self.settle_group_of(name);
         self.note_sight(name);

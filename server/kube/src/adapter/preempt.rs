@@ -190,7 +190,7 @@ impl Adapter {
         }
     }
 
-    /// Requests the deletion of a victim, unless it was already requested.
+    /// Requests the deletion of a victim, unless the deletion was already requested.
     fn evict(&mut self, victim: &PodName, by: &PodName) {
         let (Some(entry), Some(preemptor)) = (self.pods.get(victim), self.pods.get(by)) else {
             return;

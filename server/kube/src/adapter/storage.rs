@@ -1,4 +1,5 @@
-//! Mirror of the storage objects. The list of volumes, in which workers make reservations, is made from it.
+//! Mirror of the API server's storage objects. It is the source of the list of volumes, in which workers make
+//! reservations.
 //!
 //! Pods with claims are held until all kinds of objects are listed. Before that, the limits of nodes are not known, and
 //! a decision could be wrong. Other pods are not held.
@@ -279,7 +280,7 @@ impl Adapter {
         held.iter().for_each(|name| self.settle(name));
     }
 
-    /// Returns the reason why a pod with claims is not scheduled yet; `None` if there is none.
+    /// Returns the reason why a pod with claims is not scheduled yet; `None` if there is no such reason.
     pub(super) fn storage_obstacle(&self, pod: &Pod) -> Option<String> {
         let waits = !self.storage.is_listed() && !Converter::claims(pod).is_empty();
         waits.then(|| {

@@ -59,7 +59,7 @@ pub enum State {
     Held(String),
     /// The pod is a pending task of the cell.
     Pending,
-    /// The cell placed the pod. Its binding is in flight, or it was acknowledged but not yet reported by the watch.
+    /// The cell placed the pod. Its binding is in flight, or is acknowledged but not yet reported by the watch.
     Assumed {
         /// The number of the decision.
         decision: u64,
@@ -103,7 +103,7 @@ pub struct Counters {
     pub given_up: u64,
     /// Pods that another scheduler or their owner bound.
     pub foreign: u64,
-    /// Bindings by others after which the pods of the node request more than the node has.
+    /// Bindings by other schedulers after which a node's pods request more than the node has.
     pub overcommits: u64,
     /// Pods for which other pods were preempted.
     pub preemptions: u64,

@@ -44,7 +44,7 @@ struct Seen {
 
 /// The result of an attempt to acquire or renew the lease.
 enum Attempt {
-    /// This process acquired the lease from another process that had not given it back.
+    /// This process acquired the lease from another process that had not released it.
     TakenOver,
     /// This process has the lease.
     Held,
@@ -146,7 +146,7 @@ impl Election {
         self.fence.close();
     }
 
-    /// Gives the lease back, so that the next process need not wait. Call it only when no request is in flight any
+    /// Releases the lease, so that the next process need not wait. Call this only when no request is in flight any
     /// more.
     pub async fn give_back(&mut self) {
         self.fence.close();

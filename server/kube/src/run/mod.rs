@@ -96,7 +96,7 @@ pub struct Options {
     pub mode: Mode,
     /// Whether pods of lower priority are deleted for pods that fit on no node.
     pub preemption: Choice,
-    /// Which notices to users are written.
+    /// Kinds of notices that are written to users.
     pub written: Written,
     /// The lease that the process needs to schedule; `None` without leader election.
     pub candidate: Option<Candidate>,
@@ -187,7 +187,7 @@ pub async fn run(
         ended.map_err(|why| RunError::Thread(std::io::Error::other(why)))??;
         return Ok(());
     }
-    // The order matters: decisions stop first, then the requests in flight end, and only then is the lease given back.
+    // The order matters: decisions stop first, then the requests in flight end, and only then is the lease released.
     let _ = queue.send(Input::Stop).await;
     let _ = thread.await;
     outbox.close().await;

@@ -41,9 +41,9 @@ pub struct Written {
 /// Whether a function is switched on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Choice {
-    /// It is switched on.
+    /// The function is switched on.
     On,
-    /// It is switched off.
+    /// The function is switched off.
     Off,
 }
 

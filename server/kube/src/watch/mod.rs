@@ -168,7 +168,7 @@ impl<S> Keeper<'_, S> {
         Some(object)
     }
 
-    /// Returns whether the log does not name an unreadable object yet, and records that it does now.
+    /// Returns whether an unreadable object was not logged yet, and records that it is logged now.
     fn is_news(&mut self, key: &(String, String)) -> bool {
         if self.told.len() >= TOLD_MAX {
             self.told.clear();

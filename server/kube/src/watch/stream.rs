@@ -14,7 +14,7 @@ use std::time::Duration;
 /// The annotation of the bookmark after the initial events.
 const INITIAL_END: &str = "k8s.io/initial-events-end";
 
-/// A line with an event. Its object is parsed once the event's type is known.
+/// A line with an event. Its object is parsed when the event's type is known.
 #[derive(Deserialize)]
 struct Line<'a> {
     #[serde(rename = "type", borrow)]

@@ -1,6 +1,6 @@
 //! A double of the API server: resource versions, lists, watches, bindings, patches, preconditions of requests.
 //!
-//! Its answers are those of a real kube-apiserver v1.36.2, which `replay.rs` checks with recorded transcripts. Tests
+//! Its answers equal those of a real kube-apiserver v1.36.2. `replay.rs` checks this with recorded transcripts. Tests
 //! call it in the process, or over HTTP ([`http`]).
 
 mod bind;
@@ -66,7 +66,7 @@ pub(crate) struct Double {
     pub(crate) watches: u32,
     /// Whether pods do not get the topology labels of their nodes, as before Kubernetes 1.35.
     pub(crate) no_topology_labels: bool,
-    /// The time in objects: that of a transcript, or the real one.
+    /// The time of a transcript, which is written into objects; `None` means the real time.
     pub(crate) clock: Option<String>,
 }
 

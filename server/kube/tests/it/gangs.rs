@@ -75,7 +75,7 @@ fn a_gang_waits_for_its_pods_and_is_bound_as_one() {
     pair.deliver();
     assert_eq!(settle(&mut pair), 3);
     assert_eq!(condition(&pair.server, "g"), "True");
-    // An additional pod of the group is scheduled by itself, and so is one that replaces another.
+    // An additional pod of the group is scheduled as a single pod. So is a pod that replaces a pod of the group.
     pair.create_with("d", &member("g", 1000));
     pair.deliver();
     assert_eq!(settle(&mut pair), 1);

@@ -1,4 +1,5 @@
-//! Servers that are broken or hostile: the program's memory stays bounded, and it continues once they answer correctly.
+//! Servers that are broken or hostile: the program's memory stays bounded, and the program continues when the servers
+//! answer correctly again.
 
 use crate::double::hostile::Hostile;
 use crate::double::http::Server;
@@ -19,7 +20,7 @@ fn struck(server: &Server) -> usize {
     server.calls().iter().filter(|call| call.agent == "struck").count()
 }
 
-/// The most memory that a program has had, in MiB.
+/// Peak memory of a program, in MiB.
 fn memory(program: &Program) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{}/status", program.0.id()));
     let status = status.expect("it runs");
@@ -28,7 +29,7 @@ fn memory(program: &Program) -> u64 {
     kib.expect("a number") / 1024
 }
 
-/// Sends hostile answers to a program, and later good ones, with which it must bind the pod.
+/// Sends hostile answers to a program, and then correct answers, after which the program must bind the pod.
 fn survives(hostile: Hostile, strikes: usize, most_mib: u64) {
     block_on(async {
         let server = server(2).await;
@@ -68,7 +69,7 @@ fn deep_nesting_is_survived() {
     survives(Hostile::Nested, 3, 200);
 }
 
-/// A sink that takes no list.
+/// A sink that must get no event: it panics.
 struct NoList;
 
 impl Sink<Arc<Pod>> for NoList {

@@ -140,13 +140,13 @@ fn names(list: &Value) -> BTreeSet<&str> {
     list.as_array().into_iter().flatten().filter_map(Value::as_str).collect()
 }
 
-/// The nodes, to one of which the pod must be bound.
+/// The expected nodes. The pod must be bound to one of them.
 fn wanted(expect: &Value) -> BTreeSet<&str> {
     if expect.get("best").is_some() { names(&expect["best"]) } else { names(&expect["feasible"]) }
 }
 
-/// Whether the case has other nominated pods. Here they use room during filtering and scoring; in kube-scheduler, they
-/// do not affect scores.
+/// Whether the case has other nominated pods. In this program, they use room during filtering and scoring; in
+/// kube-scheduler, they do not affect scores.
 fn has_nominations(case: &Value) -> bool {
     items(case, "pods").any(|pod| pod.get("nominatedNode").is_some())
 }

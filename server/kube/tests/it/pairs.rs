@@ -75,7 +75,7 @@ impl Pair {
         Pair { server, adapter, workers, timeout_ms, preempter, unplaced, now: 0, delivered: 0 }
     }
 
-    /// Replaces the adapter by an empty one, which lists the server.
+    /// Replaces the adapter with an empty adapter, which lists the server's objects.
     pub(crate) fn restart(&mut self, workers: u32) {
         let server = std::mem::take(&mut self.server);
         *self = Pair { now: self.now, ..Pair::of(server, workers) };

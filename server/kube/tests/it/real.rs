@@ -1,6 +1,6 @@
 //! A day of a cluster without faults. The test always runs against the double. It also runs against a real API server
-//! if `OMEGA_KUBE_SERVER` is the name of a context in a kubeconfig, or `current` for the current one. It uses its own
-//! namespace and scheduler name, and needs no kubelet.
+//! if `OMEGA_KUBE_SERVER` is the name of a context in a kubeconfig, or `current` for the current one. The test uses its
+//! own namespace and scheduler name, and needs no kubelet.
 
 use crate::process::{Program, block_on, server};
 use http::Method;

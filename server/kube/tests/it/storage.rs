@@ -1,4 +1,4 @@
-//! Storage objects of the double, and what the controllers of volumes do with them.
+//! Storage objects of the double, and the work of the volume controllers on them.
 
 use crate::double::{Double, VOLUMES, text};
 use serde_json::{Value, json};

@@ -54,7 +54,7 @@ fn choice_for_data(pair: &mut Pair, modes: &str) -> ClaimChoice {
     choices(pair).pop().expect("a choice")
 }
 
-/// Writes a choice, and delivers what follows.
+/// Writes a choice, and delivers the events that follow.
 fn write(pair: &mut Pair, choice: &ClaimChoice) {
     let done = pair.choose(choice);
     assert_eq!(pair.adapter.chosen(choice.clone(), done, 0), None);
@@ -87,7 +87,7 @@ fn a_pod_goes_where_its_bound_volume_is() {
     pair.deliver();
     let bound = pair.decide();
     assert_eq!(bound.iter().map(|one| one.node.as_str()).collect::<Vec<_>>(), ["n2"]);
-    // A pod without claims does not wait; a pod whose claim does not exist does.
+    // A pod without claims does not wait. A pod whose claim does not exist waits.
     pod(&mut pair, "plain", &[]);
     pod(&mut pair, "lost", &["nowhere"]);
     pair.deliver();

@@ -22,7 +22,7 @@ use tokio::time::{Instant, MissedTickBehavior};
 /// Time for which changes are batched before they are routed. Deltas for schedulers are batched for the same time.
 const GATHER: Duration = Duration::from_millis(5);
 
-/// Interval of the check for leadership: a tenth of the shortest election timeout.
+/// Interval of the check for leadership: a fifth of the shortest election timeout.
 const LOOK: Duration = Duration::from_millis(100);
 
 /// Interval of the check for silent machines: short compared with a timeout of 40 s.

@@ -10,7 +10,7 @@
 //! ```
 //!
 //! A machine is silent if it has sent no heartbeat for a timeout. A mass loss means that more than a third of the
-//! machines are silent. During it, silent machines are only tainted; without it, they are taken.
+//! machines are silent. During a mass loss, silent machines are only tainted. Otherwise, they are taken.
 //!
 //! A network failure looks like the death of many machines at once. It would be worse to start the tasks of these
 //! machines elsewhere than to wait: the remaining machines would be overloaded, and every task would run twice once the

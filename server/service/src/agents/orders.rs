@@ -9,7 +9,7 @@ use std::sync::Arc;
 /// Maximum number of tasks in a message. Only the tasks of one machine, which stay together, may exceed it.
 const ITEMS_MAX: usize = 500;
 
-/// One stream of one agent.
+/// Id of an agent's stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct StreamId(pub(crate) u64);
 

@@ -8,7 +8,7 @@ use omega_core::{Command, MachineId, Outcome, RunEnd, TaskId, TaskReport};
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// Maximum number of values in a column.
+/// Maximum number of values in one list of a message.
 const COLUMN_MAX: usize = 4096;
 
 /// Timeout of the commands from one message. After this time the stream ends, and the agent reports again.

@@ -7,7 +7,7 @@ use omega_core::{Hold, HolderId, Text};
 use omega_store::log::Term;
 use std::collections::BTreeMap;
 
-/// Interval at which leadership is checked, in milliseconds: a tenth of an election timeout.
+/// Interval at which leadership is checked, in milliseconds: a fifth of the shortest election timeout.
 pub(super) const LOOK_MS: u64 = 100;
 
 /// Time without a check after which this replica is considered to have been paused: ten missed checks.

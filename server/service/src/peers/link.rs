@@ -80,8 +80,8 @@ impl Link {
                 self.note(status.into());
             }
             tokio::time::sleep(PAUSE).await;
-            // Messages that were queued during the pause are outdated, so only the newest is sent. Raft sends others
-            // again if they still matter.
+            // Messages that were queued during the pause are outdated, so only the newest is sent. Raft sends the
+            // others again if they are still needed.
             while let Ok(message) = self.messages.try_recv() {
                 first = Some(message);
             }

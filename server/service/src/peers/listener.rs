@@ -47,8 +47,8 @@ impl PeerListener {
         }
     }
 
-    /// Checks that a frame is addressed to this replica of this cell, and was sent by the replica in its sender's
-    /// certificate.
+    /// Checks that a frame is addressed to this replica of this cell, and was sent by the replica that the sender's
+    /// certificate names.
     fn check(&self, frame: &proto::PeerFrame, sender: &Caller) -> Result<(), ApiError> {
         let wrong = |what: &str, given: &str, is: &str| {
             let say = format!(

@@ -1,5 +1,5 @@
-//! The controller of updates: moves services to their versions, keeps one task of a group on each machine, and
-//! evacuates machines at the deadline of their drain.
+//! The controller of updates: moves services to their latest versions, keeps one task on each machine for groups that
+//! request this, and evacuates machines at the deadline of their drain.
 //!
 //! ```text
 //!   versions, machines ──changes──▶ open jobs ──plan.rs──▶ RollJob, UpdateJob ──▶ Host ──▶ the log
@@ -129,7 +129,7 @@ impl Lead {
         }
     }
 
-    /// Reads the changes since the last step, and adds the jobs that they concern to those that each step examines.
+    /// Reads the changes since the last step, and adds the affected jobs to the jobs that each step examines.
     fn read_changes(&mut self, cell: &Cell) {
         if self.since == cell.version() && self.since != Version(0) {
             return;
@@ -176,8 +176,8 @@ impl Lead {
         }
     }
 
-    /// Adds the jobs with one task on each machine, and the jobs with tasks on an evacuated machine, to those that each
-    /// step examines.
+    /// Adds the jobs with one task on each machine, and the jobs with tasks on an evacuated machine, to the jobs that
+    /// each step examines.
     fn machines_changed(&mut self, cell: &Cell, slot: Option<u32>) {
         for id in &self.per_machine {
             self.open.entry(*id).or_default();

@@ -7,7 +7,7 @@
 //! - tasks of groups that the version no longer has are ended at once.
 //!
 //! A step ends old tasks while enough tasks remain available, and adds new tasks while the total stays within its
-//! limit. An old task is available while it runs, and a new task once it has run for `min_healthy_ms`.
+//! limit. An old task is available while it runs, and a new task after it has run for `min_healthy_ms`.
 
 use omega_cellstate::{Cell, MachineStatus};
 use omega_client::agent::DRAIN_BY;
@@ -41,7 +41,7 @@ pub(super) enum Next {
     Rollback {
         /// The version that failed.
         version: u32,
-        /// Description of the version before.
+        /// Description of the previous version.
         spec: Arc<Job>,
     },
 }
@@ -234,7 +234,7 @@ impl Plan<'_> {
         }
     }
 
-    /// The machines on which tasks of a group may stay if they are already of the new version.
+    /// The machines on which a group's tasks of the new version may stay.
     fn places(&self, group: &TaskGroup) -> Places {
         let on: BTreeSet<MachineId> =
             self.living.iter().filter_map(|task| task.state.machine()).collect();

@@ -20,7 +20,7 @@ struct CellShape {
     /// The replica that answers.
     replica: u64,
     leader: Option<u64>,
-    /// Empty for a cell in memory.
+    /// The replicas; empty for a cell in memory.
     replicas: Vec<ReplicaShape>,
     /// Random number of this process. A new number means that counters have started at 0 again.
     started: u64,
@@ -41,9 +41,9 @@ struct ReplicaShape {
     replica: u64,
     role: &'static str,
     leads: bool,
-    /// Absent on followers, because the leader measures it.
+    /// Number of log entries that the replica lacks. A follower reports this number only for itself.
     lag_entries: Option<u64>,
-    /// Time since the last message of the replica. Absent on followers, and if there was no message.
+    /// Time since the last message of the replica. `null` on followers, and if there was no message.
     silent_ms: Option<u64>,
 }
 

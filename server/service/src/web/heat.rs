@@ -39,7 +39,7 @@ struct HeatShape {
     domains: Vec<DomainShape>,
     /// Whether there are further domains.
     more: bool,
-    /// `null` if there are too many machines; request one domain to get its machines.
+    /// Single machines; `null` if there are too many. A request for one domain returns its machines.
     machines: Option<MachinesShape>,
 }
 

@@ -42,7 +42,7 @@ pub(super) struct AskedOne {
 struct ListShape {
     version: u64,
     items: Vec<JobShape>,
-    /// `null` on the last page.
+    /// Token of the next page; `null` on the last page.
     next_page: Option<String>,
 }
 

@@ -16,7 +16,7 @@ pub(in crate::ask) struct JobsFile {
     job: Vec<JobFile>,
 }
 
-/// First pass over a file, which shows whether it has several jobs.
+/// Result of a first pass over a file: whether the file has several jobs.
 #[derive(Debug, Deserialize)]
 struct Peek {
     job: Option<IgnoredAny>,

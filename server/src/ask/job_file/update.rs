@@ -9,11 +9,11 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, Debug, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct UpdateFile {
-    /// Number of tasks of a group that may be missing while it is updated.
+    /// Maximum number of tasks of a group that may be missing during its update.
     #[serde(default)]
     max_unavailable: u32,
-    /// Number of tasks beyond the group's count while it is updated. The default is 0 if `max_unavailable` is given,
-    /// and 1 otherwise.
+    /// Maximum number of tasks beyond the group's count during its update. The default is 0 if `max_unavailable` is
+    /// given, and 1 otherwise.
     max_surge: Option<u32>,
     /// Time for which a new task runs before it counts as healthy: `10s`, at most `1h`.
     #[schemars(with = "Option<String>")]
@@ -27,7 +27,7 @@ pub(super) struct UpdateFile {
 #[derive(Clone, Copy, Debug, Default, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 enum OnFailureFile {
-    /// The update stops: tasks of both versions run until someone decides.
+    /// The update stops: tasks of both versions run until an operator changes the job again.
     #[default]
     Stop,
     /// The job goes back to its previous version.

@@ -22,7 +22,7 @@ type Known = BTreeMap<String, (Instant, Option<String>)>;
 /// The background thread that explains jobs, and the reasons that it found.
 #[derive(Debug)]
 pub(super) struct Reasons {
-    /// Locked to fill in known reasons or to store one, but not while a job is explained.
+    /// Locked to fill in known reasons or to store a reason, but not while a job is explained.
     known: Arc<Mutex<Known>>,
     to: SyncSender<String>,
 }
@@ -46,7 +46,7 @@ impl Reasons {
         Reasons { known, to }
     }
 
-    /// Fills in reasons that are known, and starts the explanation of the first job without one.
+    /// Fills in reasons that are known, and starts the explanation of the first job without a reason.
     pub(super) fn fill(&self, waiting: &mut [WaitingShape]) {
         let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         let mut is_asked = false;

@@ -34,7 +34,7 @@ fn options() -> Options {
     options
 }
 
-/// Creates an empty log, or completes one that has only RocksDB's own files.
+/// Creates an empty log, or completes a log that consists only of RocksDB's own files.
 pub(super) fn create(folder: &Path, owner: LogOwner) -> Result<(DB, Mark), CreateError> {
     let io_failed = |source: io::Error| CreateError::Io { path: folder.to_owned(), source };
     let failed = |error: rocksdb::Error| io_failed(io::Error::other(error));

@@ -10,8 +10,8 @@ type Run<T> = VecDeque<(LogIndex, T)>;
 
 /// The entries of a log, by index.
 ///
-/// Invariant: `slots` are the entries after `before`, without a gap. Each run begins at or below the first entry, if
-/// there is one.
+/// Invariant: `slots` are the entries after `before`, without a gap. If there are entries, each run begins at or below
+/// the first one.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Index {
     before: Position,

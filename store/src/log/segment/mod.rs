@@ -19,8 +19,8 @@
 //! synced, and so never acknowledged; then its remains are a torn tail. Or it was synced and damaged since; then the
 //! log must not be used without it. The record was synced if
 //!
-//! - an intact record or marker behind it contains a synced number of at least `k`, or its own number is at most `k`
-//!   (only after manual changes of the file); or
+//! - an intact record or marker behind it contains a synced number of at least `k`, or an intact record behind it has a
+//!   number of at most `k` (only after manual changes of the file); or
 //! - it is in a segment before the last used one, because such a segment is synced before the next one is used.
 //!
 //! Otherwise the tail is truncated: everything in it that could be mistaken for a record is overwritten with zeros, and
@@ -31,9 +31,9 @@
 //! *Doubt*: the very last records may be damaged while nothing behind them proves that they were synced. This happens
 //! if the power failed before the marker was written, or if one fault damaged both. Then it is unknown whether the
 //! records were torn, or damaged later. So every sync also writes a second copy of its promise, into the block of the
-//! header (`promise.rs`). [`LogEngine::doubt`] returns the promise that the log may have lost, and the replica's votes
-//! name its position, so that no candidate with a shorter log counts them. The copy is kept until the log again reaches
-//! that promise.
+//! header (`promise.rs`). [`LogEngine::doubt`] returns the promise that the log does not satisfy. The replica's votes
+//! contain the position of this promise, so that no candidate with a shorter log counts these votes. The copy is kept
+//! until the log again reaches that promise.
 //!
 //! Damaged headers, missing segments, and shortened files are always detected.
 //!
@@ -302,7 +302,7 @@ impl SegmentLog {
         Ok(Data { in_segment: at + in_buffer as u64, in_buffer })
     }
 
-    /// Begins a new segment, unless the current one has `bytes` bytes left before its last `reserve` bytes.
+    /// Begins a new segment if the current one has no room for `bytes` bytes before its last `reserve` bytes.
     fn make_room(&mut self, bytes: u64, reserve: u64) -> Result<(), WriteError> {
         let wanted = bytes + SMALL + reserve;
         if self.end + wanted <= self.current().header.length {

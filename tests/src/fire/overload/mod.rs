@@ -159,7 +159,7 @@ pub fn measure(program: &Path, place: &Path, span: Duration) -> Result<Told, Str
     let channel =
         measured.entered(|| channel(dir.path(), measured.server.listen, "operator-ann"))?;
     let cell = measured.runtime.block_on(describe(&channel))?;
-    // One more machine is the one that the schedulers use.
+    // The additional machine is the one that the schedulers use.
     told.machines_lost = (MACHINES + 1).saturating_sub(cell.machines);
     Ok(told)
 }
@@ -222,7 +222,7 @@ impl Apart {
 
 impl Drop for Apart {
     fn drop(&mut self) {
-        // This worked before, so it is not checked again.
+        // Pinning this process has worked before, so the result is not checked again.
         let _ = pin(std::process::id(), &self.all);
     }
 }

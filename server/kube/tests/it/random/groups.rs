@@ -23,7 +23,7 @@ impl Group {
         500 * (1 + self.0)
     }
 
-    /// The minimum of its pods; `None` if it has none.
+    /// The minimum number of pods of the group; `None` if the group has no minimum.
     pub(super) fn min(self) -> Option<u32> {
         [Some(2), Some(3), Some(4), None][self.0 as usize]
     }

@@ -1,8 +1,9 @@
 //! Random histories: lost and late requests, throttling, relists, deleted and recreated pods, nodes that come and go,
 //! foreign bindings, groups of pods, volume claims and their controllers.
 //!
-//! No pod is bound twice or lost, and none waits although it could run. Without foreign bindings, no node is
-//! overcommitted. A group is bound together or not at all, and pods with claims are bound where their volumes are.
+//! The tests check that no pod is bound twice or lost, and that no pod waits although it could run. Without foreign
+//! bindings, no node is overcommitted. A group is bound together or not at all, and pods with claims are bound where
+//! their volumes are.
 
 mod groups;
 mod starved;
@@ -72,7 +73,8 @@ const FAILED: [(u64, Kind); 3] = [
     (2_078_300_483, Kind::Grouped),
     // A claim was tied to a node although its chosen disk there was gone, and no volume can be created there.
     (2_078_302_159, Kind::Claiming),
-    // The test checked a decision too late: it had no request yet, and meanwhile its group had changed.
+    // The test checked a decision too late: the decision's request was not sent yet, and the pod's group had changed
+    // meanwhile.
     (2_078_400_776, Kind::Both),
 ];
 

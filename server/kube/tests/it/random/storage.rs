@@ -24,7 +24,7 @@ pub(super) fn limit(node: u32) -> Option<u32> {
     [Some(2), Some(3), None, Some(1)][node as usize]
 }
 
-/// Whether the driver has room for a volume on a node. It matters only if the driver reports its room.
+/// Whether the driver has room for a volume on a node. The result matters only if the driver reports its room.
 pub(super) fn has_space(node: u32) -> bool {
     node != 3
 }
