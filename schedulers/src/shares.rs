@@ -19,8 +19,8 @@
 //! ancestors of this node. The cost of both is independent of the number of tenants with pending jobs.
 
 use crate::dominant::{Share, Sums, Totals, Weight};
+use crate::place_in_order::Place;
 use crate::points::Order;
-use crate::turns::Place;
 use omega_cellstate::{TenantDelta, View};
 use omega_core::{Amounts, Job, JobId, KindId, TenantConfig, Text};
 use smallvec::SmallVec;
