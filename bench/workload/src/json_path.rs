@@ -19,7 +19,7 @@ pub(crate) fn json_path(text: &str, error: &serde_json::Error) -> String {
     path
 }
 
-/// Byte offset of an error, which is that of the last byte that the parser has read, plus one.
+/// Byte offset at which the parser stopped: at the end of a value, or at the start of a list or object.
 fn offset(text: &str, error: &serde_json::Error) -> usize {
     let lines = text.split_inclusive('\n').take(error.line().saturating_sub(1));
     lines.map(str::len).sum::<usize>() + error.column()
@@ -37,11 +37,11 @@ fn push(path: &mut String, name: &str) {
     path.push_str(name);
 }
 
-/// Adds the path of the innermost value whose text ends at the offset or contains it.
+/// Adds the path of the innermost value whose text contains the offset, or begins or ends there.
 fn descend(value: &RawValue, (text, offset): (&str, usize), path: &mut String) {
     let contains = |inner: &RawValue| {
         let start = inner.get().as_ptr() as usize - text.as_ptr() as usize;
-        start < offset && offset <= start + inner.get().len()
+        (start..=start + inner.get().len()).contains(&offset)
     };
     if let Ok(fields) = serde_json::from_str::<BTreeMap<String, &RawValue>>(value.get()) {
         if let Some((name, inner)) = fields.iter().find(|(_, inner)| contains(inner)) {
@@ -83,6 +83,7 @@ mod tests {
     fn errors_have_the_path_of_their_field() {
         assert_eq!(path(r#"{"item": [{"sizes": []}, {"sizes": [1, -2]}]}"#), "item[1].sizes[1]");
         assert_eq!(path("{\"item\": [\n{\"sizes\": 7}\n]}"), "item[0].sizes");
+        assert_eq!(path(r#"{"item": [{"sizes": {}}]}"#), "item[0].sizes");
         assert_eq!(path(r#"{"item": [{"size": 7}]}"#), "item[0].size");
         assert_eq!(path(r#"{"item": [{"sizes": []}, {}]}"#), "item[1]", "a field is missing");
         assert_eq!(path(r#"{"other": 1}"#), "other");

@@ -65,7 +65,7 @@ impl SchedulerError {
         matches!(self, SchedulerError::Exposed(_))
     }
 
-    /// Whether the process ended because another process owns its name, which is no error in the input.
+    /// Whether the process ended because another process owns its name.
     pub(crate) fn is_replaced(&self) -> bool {
         matches!(self, SchedulerError::Held(_) | SchedulerError::Lost(_))
     }
