@@ -2,12 +2,12 @@
 //! workload with scheduler threads on a durable cell; the simulator places it on its own cell. Both must end in the
 //! same state: the same tasks on the same machines, the same sequence numbers, and the same removed jobs.
 //!
-//! Neither uses decisions of the other. Both use the same profiles on cells of one block of machines, where a search
-//! examines all machines and nothing is random. So that each job finds the same cell in both, jobs arrive far apart,
-//! and the live run waits at each time step until the schedulers are done ([`Pace::InTurns`]). At busy time steps two
-//! jobs arrive, one for each of two schedulers. Both schedulers decide on the same version, and often claim the same
-//! machine; then the second claim conflicts and is retried. In the simulator, its clock causes this; in the live run, a
-//! plugin ([`Meeting`]) makes each thread wait for the other.
+//! Neither run uses decisions of the other run. Both use the same profiles on cells of one block of machines, where a
+//! search examines all machines and nothing is random. So that each job finds the same cell in both, jobs arrive far
+//! apart, and the live run waits at each time step until the schedulers are done ([`Pace::InTurns`]). At busy time
+//! steps two jobs arrive, one for each of two schedulers. Both schedulers decide on the same version, and often claim
+//! the same machine; then the second claim conflicts and is retried. In the simulator, its clock causes this; in the
+//! live run, a plugin ([`Meeting`]) makes each thread wait for the other.
 //!
 //! Intended differences are not compared: the number of versions, the names of schedulers, and the replies that the
 //! cell recorded for them.
@@ -89,8 +89,8 @@ fn simple(mut arrival: Arrival) -> Arrival {
 
 // --- Two schedulers that decide at the same time -----------------------------------------------
 
-/// Makes the schedulers of a pair of jobs wait for each other. Both sync before either commits, and the scheduler of
-/// the odd job commits after the other was answered.
+/// A barrier for the two schedulers of a pair of jobs. Both sync before either commits, and the scheduler of the odd
+/// job commits after the other scheduler's commit was answered.
 #[derive(Debug, Default)]
 struct Meeting {
     places: Mutex<Places>,
@@ -230,7 +230,7 @@ fn simulated(workload: &Workload, (check, granularity): Judged) -> Outcome {
     simulate(workload, &settings).unwrap()
 }
 
-/// Hash of the state that must be equal in both, after ended jobs were removed.
+/// Hash of the state that must be equal in both runs, after ended jobs were removed.
 fn common(cell: Cell) -> u64 {
     let cell = SharedCell::new(cell);
     cell.apply(Command::Expire { now_ms: u64::MAX }).unwrap();

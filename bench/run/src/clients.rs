@@ -7,7 +7,7 @@
 //! ```
 //!
 //! Each frontend has a thread, which runs its clients and steps the frontend. Its commits are measured and reported to
-//! the feeder like those of a scheduler; neither the cell nor the report distinguishes the two.
+//! the feeder like those of a scheduler; neither the cell nor the report distinguishes frontends from schedulers.
 
 mod asks;
 mod client;

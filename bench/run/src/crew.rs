@@ -22,7 +22,7 @@ pub(super) struct Schedulers {
     pub(super) evict: bool,
 }
 
-/// Creates the workers of a run. Meters are numbered: first the meters of schedulers, then those of frontends.
+/// Factory of a run's workers. Meters are numbered: first the meters of schedulers, then those of frontends.
 pub(super) struct Crew {
     /// Volumes of the workload, for profiles with volume plugins.
     volumes: Volumes,
@@ -47,7 +47,7 @@ struct Numbered<'a> {
 }
 
 impl Crew {
-    /// Creates the workers for a workload. They send their messages to `sender`.
+    /// Creates the factory for a workload. The workers will send their messages to `sender`.
     pub(super) fn new(workload: &Workload, options: &RunOptions, sender: Sender<Message>) -> Crew {
         Crew {
             volumes: workload.volumes.list().0,

@@ -98,7 +98,7 @@ pub(crate) struct Stepped<'a> {
 }
 
 impl<'a> Stepped<'a> {
-    /// Takes over the workers of a run.
+    /// Creates the lock step of these workers.
     pub(super) fn new(
         cell: &'a RunCell,
         schedulers: Vec<Measured>,

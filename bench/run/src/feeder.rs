@@ -26,7 +26,7 @@ use omega_cellstate::Cell;
 use omega_core::{Command, JobId, Machine, MachineId, Outcome, Rejection, TaskReport, Text};
 use omega_workload::{Arrival, MachineChange, Workload};
 
-/// The feeder: the state of a run that the feeder's commands and the workers' messages change.
+/// The feeder, with the state of the run that commands and the workers' messages change.
 pub(crate) struct Feeder {
     cell: RunCell,
     source: Source,
@@ -233,7 +233,7 @@ impl Feeder {
         may.then_some(at)
     }
 
-    /// Whether every worker has tried all jobs, also those whose last attempt failed.
+    /// Whether every worker has tried all its jobs, and has retried the jobs that it could not place.
     fn has_tried_all(&self) -> bool {
         self.caught_up() && self.watch.are_settled()
     }

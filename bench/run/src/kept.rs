@@ -9,7 +9,7 @@ use omega_core::{Command, Kinds, Outcome, Rejection};
 use std::fmt::Debug;
 use std::sync::Arc;
 
-/// The storage could not be created, does not answer, or is damaged.
+/// Error of the storage: it could not be created, does not answer, or is damaged.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error(transparent)]
 pub struct KeepError(pub Arc<dyn std::error::Error + Send + Sync>);

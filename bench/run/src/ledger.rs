@@ -226,7 +226,7 @@ impl Ledger {
         report.preferences_met = book.preferences_met();
     }
 
-    /// The tenants, the one with the largest mean share first.
+    /// The reports of the tenants. The tenant with the largest mean share is first.
     pub(super) fn tenants(mut self, cell: &Cell) -> Vec<TenantReport> {
         let mut pending = vec![0u64; self.tenants.len()];
         for (id, _) in cell.jobs() {

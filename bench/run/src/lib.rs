@@ -136,7 +136,7 @@ fn run_to_the_end(
     Ok(Ended { fed, kept, workers, served, wall_s, cpu_s })
 }
 
-/// Syncs interrupted schedulers with the cell, because the report takes pending jobs from their queues.
+/// Syncs the schedulers of an interrupted run with the cell, because the report takes pending jobs from their queues.
 fn look(workers: &mut [Worker<meter::Meter>], cells: &[RunCell], clock: &clock::RunClock) {
     for (worker, cell) in workers.iter_mut().zip(cells.iter().cycle()) {
         // If a replica no longer answers, a later check reports it.

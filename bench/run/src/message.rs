@@ -18,7 +18,7 @@ pub(crate) enum Message {
     Several(Vec<Message>),
 }
 
-/// A transaction that was decided at one version and answered at another.
+/// An answered transaction, decided at the version `base` and answered at `version`.
 #[derive(Debug)]
 pub(crate) struct Committed {
     pub(crate) worker: usize,

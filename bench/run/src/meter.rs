@@ -17,7 +17,7 @@ pub(super) const AT_ONCE: usize = 64;
 /// pending tasks, so that the feeder submits jobs while the worker places others.
 const TASKS_AT_ONCE: usize = 256;
 
-/// Measures one scheduler.
+/// Measurements of one worker, with its unsent messages.
 #[derive(Debug)]
 pub(crate) struct Meter {
     worker: usize,
@@ -82,8 +82,8 @@ impl Meter {
         }
     }
 
-    /// Whether no pending job is expected to be placed. Many tries without success suffice, because a plugin that
-    /// rejects claims for some time would otherwise prevent the run's end.
+    /// Whether no pending job is expected to be placed: the queue is settled, or many tries in a row placed nothing.
+    /// Without the second condition, a plugin that rejects claims for some time would prevent the run's end.
     fn settled(&self, queue: &Queue) -> bool {
         queue.is_settled()
             || self.unschedulable >= TRIES_UNSCHEDULABLE * queue.waiting().len() as u64

@@ -101,7 +101,7 @@ fn requirement(key: &str, Requirement { operator, values, .. }: &Requirement) ->
     }
 }
 
-/// Labels without which a machine may be rejected by a rule.
+/// Labels that a rule needs on a machine. The rule may reject a machine that lacks one of them.
 fn labels(rule: &TaskRule) -> Vec<&str> {
     let levels: Vec<&TopologyLevel> = match rule {
         TaskRule::Spread(spread) if spread.when == WhenUnsatisfiable::DoNotSchedule => {

@@ -82,13 +82,13 @@ pub struct RunOptions {
     pub hold: Nanos,
     /// Whether transactions may be committed in part.
     pub granularity: Granularity,
-    /// Changes that count as conflicts.
+    /// Check that decides whether a claim conflicts.
     pub check: ConflictCheck,
     /// Search method of all schedulers; `None` keeps the search method of each profile.
     pub search: Option<Search>,
     /// Profiles by scheduler name. Other schedulers have built-in profiles.
     pub profiles: Profiles,
-    /// Which schedulers evict tasks of lower precedence for tasks that fit on no machine.
+    /// Schedulers that evict tasks of lower precedence for tasks that fit on no machine.
     pub evict: Evict,
     /// Speed of the workload's time.
     pub pace: Pace,
@@ -100,8 +100,8 @@ pub struct RunOptions {
     pub stop: Stop,
     /// The storage of the cell; `None` for a cell in memory.
     pub keeper: Option<Arc<dyn Keeper>>,
-    /// Commands that are applied before all others, such as commands for tenants, quotas, and policy that the workload
-    /// does not have.
+    /// Commands that are applied before all others. They set what a workload does not contain, such as tenants, quotas
+    /// and policy.
     pub setup: Vec<Command>,
     /// Rebalancing during the run; `None` leaves tasks on their machines.
     pub rebalancing: Option<Rebalancing>,

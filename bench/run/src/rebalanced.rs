@@ -52,7 +52,7 @@ impl Moment {
     }
 }
 
-/// Options of a pass.
+/// Options of a rebalancing pass.
 pub struct Pass<'a> {
     /// Settings of the rebalancer.
     pub settings: Settings,

@@ -103,8 +103,8 @@ impl Watch {
         self.idle.iter().all(|idle| idle.version >= self.changed)
     }
 
-    /// Whether no pending task would be placed if the run continued. This includes the retries of jobs that failed many
-    /// times, which come up to [`RETRY_MS`] later.
+    /// Whether no pending task would be placed if the run continued. Jobs that failed many times, whose retries come up
+    /// to [`RETRY_MS`] later, have then been retried.
     pub(super) fn are_settled(&self) -> bool {
         self.idle.iter().all(|idle| idle.settled)
     }

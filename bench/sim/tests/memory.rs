@@ -1,5 +1,5 @@
-//! Memory of traces and of runs. That of a trace does not grow with its length, and that of a run grows only a little
-//! with each job.
+//! Memory of traces and of runs. The memory for a trace does not grow with the length of the trace. The memory for a
+//! run grows only a little with each job.
 //!
 //! The test is a binary of its own, because its allocator counts all memory, so no other test may run in the process.
 

@@ -40,8 +40,8 @@ pub(crate) fn rows(options: &Options) -> Vec<Row> {
     rows
 }
 
-/// Cost of resizes of running tasks, with ten in a transaction. The first ones shrink tasks to nothing, so that later
-/// ones have room.
+/// Cost of resizes of running tasks, with ten in a transaction. The first resizes shrink tasks to an amount of 0, so
+/// that later resizes have room.
 fn resize(made: &Made, count: usize) -> Figure {
     let mut cell = made.copy();
     for txn in transactions(&mut cell, made.machines, count, Sizes::each(100)) {

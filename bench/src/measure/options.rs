@@ -21,8 +21,8 @@ pub struct Options {
     /// Print the table as Markdown.
     #[arg(long)]
     pub(super) markdown: bool,
-    /// Folder for the files of the groups `log`, `snapshot` (only its test of a restart) and `replicate`. Choose one on
-    /// the disk that you want to measure [default: a folder in `target`].
+    /// Folder for the files of the groups `log`, `snapshot` (only its test of a restart) and `replicate`. Choose a
+    /// folder on the disk that you want to measure [default: a folder in `target`].
     #[arg(long, value_name = "DIR")]
     pub(super) dir: Option<PathBuf>,
     /// Folder whose subfolder `omega-sim` has the published runs of the Omega paper's simulator. The rows of the group

@@ -15,7 +15,7 @@ pub(crate) const WORKLOAD: &str =
 
 const MACHINES: usize = 10_000;
 
-/// Makes a profile that is compared with the profile for services.
+/// Function that makes a profile, which is compared with the profile for services.
 type Make = fn() -> Profile;
 
 pub(crate) fn rows(options: &Options) -> Vec<Row> {

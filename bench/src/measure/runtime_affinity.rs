@@ -24,7 +24,7 @@ const APART: usize = 10;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum On {
     Nothing,
-    /// The measured jobs have no rules, but other jobs have limits for databases and runtime affinity.
+    /// The measured jobs have no rules, but other jobs have runtime affinity and limit the number of databases.
     Unused,
     /// Each job limits the number of databases in its rack.
     Beside,
@@ -95,8 +95,8 @@ fn adopt(cell: &SharedCell, job: Job, rows: impl Iterator<Item = usize>) -> JobI
     id
 }
 
-/// A cell with databases and, unless `on` is [`On::Nothing`], with other jobs that have limits for databases and
-/// runtime affinity.
+/// A cell with databases and, unless `on` is [`On::Nothing`], with other jobs that have runtime affinity and limit the
+/// number of databases.
 fn furnished(made: &Made, on: On) -> SharedCell {
     let cell = SharedCell::new(made.copy());
     let mut group = TaskGroup::new((MACHINES / APART) as u32, Amounts::new([1]));

@@ -22,7 +22,7 @@ const MACHINES: usize = 10_000;
 
 const MS: Nanos = 1_000_000;
 
-/// Makes a profile that is compared with the profile for services.
+/// Function that makes a profile, which is compared with the profile for services.
 type Make = fn() -> Profile;
 
 fn with_load() -> Profile {

@@ -1,7 +1,7 @@
 //! Common parts of recorded cases: nodes and pods in their short form.
 //!
-//! Amounts are whole numbers: cpu in thousandths of a core, memory and disk in bytes, everything else in units. As for
-//! the API server, `null` means absent.
+//! Amounts are whole numbers: cpu in thousandths of a core, memory and disk in bytes, everything else in units. As in
+//! Kubernetes' API, `null` means that a field is absent.
 
 use omega_workload::kube::api::{
     Affinity, ContainerPort, Image, SpreadConstraint, Taint, Toleration, or_default,

@@ -1,9 +1,9 @@
 //! Nodes of recordings that are cordoned but not tainted.
 //!
 //! A controller of a real cluster taints a cordoned node, so the adapter converts a cordon to a taint. Recordings have
-//! no controller, so a cordoned node rejects pods but has no taint. Only for a spread that honors taints does it matter
-//! whether the node has the taint. If the case's pod has such a spread, a cordon that the pod does not tolerate becomes
-//! a draining machine, and a tolerated cordon is dropped.
+//! no controller, so a cordoned node rejects pods but has no taint. The missing taint makes a difference only for a
+//! topology spread that honors taints. If the case's pod has such a spread, a cordon that the pod does not tolerate
+//! becomes a draining machine, and a tolerated cordon is dropped.
 
 use super::case::{Node, Pod};
 use super::objects;

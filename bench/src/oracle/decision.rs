@@ -1,4 +1,4 @@
-//! Results of the whole default profile for a pod: Kubernetes' as recorded, and Omega's.
+//! Results of the whole default profile for a pod: the recorded results of Kubernetes, and the results of Omega.
 
 use super::case::Pod;
 use super::difference::Found;

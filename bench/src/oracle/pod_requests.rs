@@ -1,4 +1,4 @@
-//! Suite `pod_requests`: the request of a pod in filters, and the one in scores.
+//! Suite `pod_requests`: the request of a pod for filters, and its request for scores.
 
 use super::case::{Amounts, Pod};
 use super::difference::Found;

@@ -4,8 +4,7 @@
 //! is converted as follows:
 //!
 //! - **Jobs.** A batch of virtual machines that were requested together is a job; each virtual machine is a
-//!   task, and the machines of one size are a group. All jobs are batch jobs, because the list does not say
-//!   which machines are services.
+//!   task, and the machines of one size are a group. All jobs are batch jobs, because the list does not mark services.
 //! - **Time.** The list gives the end of the five minutes in which a batch arrived. Time is counted from the
 //!   beginning of the first such interval. Rows are sorted by time, and batches are numbered in this order. A
 //!   stream has in memory the batches of one time, with at most [`TASKS_PER_JOB_MAX`] tasks.

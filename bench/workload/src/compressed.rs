@@ -1,4 +1,5 @@
-//! Input files, which may be compressed with gzip or Zstandard. Their first bytes, not their names, tell the format.
+//! Input files, which may be compressed with gzip or Zstandard. The format is recognised by the first bytes of a file,
+//! not by its name.
 //!
 //! A file may consist of several members or frames in sequence, as parallel compressors write them. Data that is
 //! damaged or cut off is an error, never an early end.

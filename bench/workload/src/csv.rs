@@ -24,7 +24,7 @@
 //! | `name` | the job's name | required |
 //! | `count` | number of tasks | required |
 //! | `cpu`, `memory` | request of each task, as above | required |
-//! | `disk`, `gpu` | the same | nothing |
+//! | `disk`, `gpu` | request of each task, as in the first table | nothing |
 //! | `gpu_share` | requested part of each device, in thousandths | 1000 |
 //! | `arrival_s` | arrival time of the job, in seconds | 0 |
 //! | `run_s` | run time of each task, in seconds | forever |

@@ -20,7 +20,7 @@
 //!   several jobs, `ID.1`, `ID.2`, …; tasks of one job with different requests become groups.
 //! - **Service** is defined as in the paper: production (priority 9 and above) and scheduling class 2 or 3. All
 //!   other jobs are batch.
-//! - A task that failed or was killed ends after its run time, like one that finished.
+//! - A task that failed or was killed ends after its run time, like a task that finished.
 //! - **Order.** Rows are sorted by time. A stream has in memory the machines and the tasks of one time, at most
 //!   [`TASKS_PER_JOB_MAX`](omega_core::limits::TASKS_PER_JOB_MAX) (there are 144,339 initial ones). The parts
 //!   of a job must be known when its first part arrives, so the file is read twice; the first pass keeps a few

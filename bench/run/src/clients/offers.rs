@@ -26,13 +26,13 @@ struct Thinker {
     /// Pairs of a job and a machine that the cell rejected for a reason other than lack of resources, such as a rule.
     avoided: HashSet<(JobId, MachineId)>,
     is_suppressed: bool,
-    /// The newest job that the framework knows. The next field is the number of the framework's tasks that were pending
-    /// after its last answer to offers.
+    /// The newest job that has had pending tasks of the framework. The next field is the number of the framework's
+    /// tasks that were pending after its last answer to offers.
     seen: Option<JobId>,
     waiting: usize,
 }
 
-/// Resources of an offer that are not yet used by its tasks.
+/// Resources of an offer that the tasks chosen for it leave free.
 struct Room {
     left: Amounts,
 }
@@ -118,8 +118,8 @@ impl Thinker {
                 front.accept(self.id, &[offer.id], &launches, refuse).is_ok()
             };
             if !answered {
-                // The frontend's view rejects one of these launches. Later offers of this machine are tried without the
-                // jobs of all of them.
+                // The frontend's view rejects one of these launches. On later offers of this machine, the framework
+                // launches no task of these launches' jobs.
                 self.avoided.extend(launches.iter().map(|one| (one.task.job, one.machine)));
                 let _ = front.decline(self.id, &[offer.id], refuse);
             }

@@ -48,8 +48,7 @@ impl Feeder {
         self.counts.committed(&committed);
         let Committed { version, placed, evicted, .. } = committed;
         if !evicted.is_empty() {
-            // Before a scheduler sees this version, it does not know that the evicted tasks are pending, so it has not
-            // tried them.
+            // A scheduler cannot try the evicted tasks before it has synced to this version.
             self.watch.must_see(version);
             self.stirred = true;
         }

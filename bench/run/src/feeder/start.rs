@@ -41,8 +41,8 @@ impl Feeder {
         Ok(())
     }
 
-    /// Reports the volumes that are in use at the start to the volume tracking. A scheduler gets only its own tasks,
-    /// and may decide before another scheduler has reported its tasks.
+    /// Records the volumes of all tasks that run at the start. The schedulers do not do this in time: each records only
+    /// its own tasks, and may decide before another scheduler has recorded its tasks.
     fn tell_of_volumes(&self, jobs: &[(JobId, Job)], adopted: &[(TaskId, MachineId)]) {
         for (task, machine) in adopted {
             let Ok(job) = jobs.binary_search_by_key(&task.job, |(id, _)| *id) else { continue };

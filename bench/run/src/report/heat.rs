@@ -17,7 +17,7 @@ use serde::Serialize;
 const SHADES: usize = 13;
 const SHADE_OVER: usize = 11;
 const SHADE_NONE: usize = 12;
-/// Shares up to this value count as one, because a sum of rounded amounts may be slightly above one.
+/// Largest share that is shown as the whole capacity. A sum of rounded amounts may be slightly above one.
 const OVER: f64 = 1.0 + 1e-9;
 /// Maximum number of characters of a machine's name on the page, so that long names do not determine the page's size.
 const NAME_CHARS_MAX: usize = 40;

@@ -63,11 +63,11 @@ pub struct RunReport {
     pub workload_s: f64,
     /// Placements divided by `wall_s`.
     pub placements_per_s: f64,
-    /// Each scheduler.
+    /// Figures of each scheduler.
     pub schedulers: Vec<SchedulerReport>,
-    /// Each tenant, the one with the largest mean share first.
+    /// Accounting of each tenant. The tenant with the largest mean share is first.
     pub tenants: Vec<TenantReport>,
-    /// Each resource kind.
+    /// Usage of each resource kind.
     pub resources: Vec<ResourceReport>,
     /// Rebalancing during the run; `None` if tasks stay on their machines.
     pub rebalancing: Option<RebalancingReport>,
@@ -188,7 +188,7 @@ pub struct DurableReport {
     pub commit_us_p99: f64,
     /// Median time in microseconds that the disk needed before the run to sync four kibibytes in a preallocated file.
     pub fdatasync_us: f64,
-    /// Each replica.
+    /// Disk usage of each replica.
     pub replicas: Vec<ReplicaReport>,
 }
 

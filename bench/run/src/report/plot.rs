@@ -187,7 +187,7 @@ impl Line {
         (line, dots)
     }
 
-    /// The area below the line; empty if the line is interrupted, because nothing is known between two parts.
+    /// The area below the line; empty if the line is interrupted, because the values between two parts are unknown.
     fn area(&self, path: &str) -> String {
         let from = self.values.iter().position(Option::is_some).unwrap_or(0);
         let whole = self.values[from..].iter().all(Option::is_some);

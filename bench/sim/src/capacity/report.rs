@@ -14,7 +14,8 @@ pub struct Probe {
     pub machines: usize,
     /// Number of jobs.
     pub jobs: usize,
-    /// Value for each objective; infinite if it was never reached, which JSON shows as `null`.
+    /// Value of each objective. A time is infinite if too many jobs were never tried or never placed completely; JSON
+    /// shows it as `null`.
     pub figures: Vec<f64>,
     /// Whether all objectives are met.
     pub holds: bool,

@@ -238,8 +238,8 @@ fn report(args: &CapacityArgs, workload: &Workload, objectives: &[Objective]) ->
     }
 }
 
-/// Notes on parts of a workload that are not converted: those of the code that read the input, and one on changes of
-/// machines.
+/// Notes on parts of a workload that are left out: the notes from reading the input, and a note on changes of machines
+/// if there are any.
 fn notes(workload: &Workload) -> Vec<String> {
     let mut notes = workload.notes.clone();
     let changes = workload.machine_events.len();

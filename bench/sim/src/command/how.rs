@@ -75,7 +75,7 @@ impl EndArgs {
     }
 }
 
-/// When a claim conflicts.
+/// Rule that decides whether a claim conflicts.
 #[derive(Clone, Copy, Debug, PartialEq, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(super) enum CheckArg {

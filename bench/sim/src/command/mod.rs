@@ -37,7 +37,7 @@ pub enum SimCommand {
     Compat(compat::CompatArgs),
     /// Reproduce figures of the Omega paper, and write a report with plots.
     ///
-    /// The exit code is 1 if a figure does not show what the paper says.
+    /// The exit code is 1 if a reproduced figure contradicts the paper.
     Paper(paper::PaperArgs),
     /// Simulate a workload on a cell with a scheduler architecture.
     ///
@@ -50,7 +50,7 @@ pub enum SimCommand {
     Sweep(sweep::SweepArgs),
     /// Simulate two futures of a cell from its backup or a stopped replica: one unchanged, one with a change.
     ///
-    /// At least one of the options below `Changes` is required.
+    /// At least one of the options under the heading `Changes` is required.
     WhatIf(Box<WhatIfArgs>),
     /// Run placement policies for tasks that share GPUs, and compare the results with published figures.
     ///

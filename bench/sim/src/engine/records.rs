@@ -136,7 +136,7 @@ impl Records {
         self.locked += locked;
     }
 
-    /// Records an attempt by sampling, with its decision time. `asked` is 0 if there was no machine to probe.
+    /// Records an attempt by sampling, with its decision time. `asked` is the number of machines that queued the job.
     pub(crate) fn sampled(&mut self, scheduler: usize, job: usize, asked: u32, decided_s: f64) {
         let (book, mine) = (&mut self.jobs[job], &mut self.schedulers[scheduler]);
         book.attempts += 1;

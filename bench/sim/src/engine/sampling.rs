@@ -50,7 +50,7 @@ struct SchedulerState {
     deciding: Option<(u32, f64)>,
 }
 
-/// Entry of `places` for tasks that already ran when their job arrived: the event loop does not know their machines.
+/// Entry of `places` for tasks that already ran when their job arrived: the event loop has no record of their machines.
 const NOWHERE: u32 = u32::MAX;
 
 struct Run<'a, C> {

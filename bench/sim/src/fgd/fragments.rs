@@ -38,7 +38,7 @@ struct Expected {
 struct Fit {
     /// Number of devices that have this part free.
     devices: usize,
-    /// Sum of the free parts of the devices that have less free.
+    /// Sum of the free parts of the other devices, which have less free than this part.
     too_small: i64,
 }
 

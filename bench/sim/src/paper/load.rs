@@ -8,7 +8,8 @@ use crate::engine::DecisionTime;
 use crate::page::{Check, Section, figure};
 use crate::plot::{Axis, Plot, Style};
 
-/// One second per job. With this time, a scheduler of a large cell is busy a quarter of the time at the usual load.
+/// Decision time of one second per job. With it, a scheduler of a large cell is busy a quarter of the time at the usual
+/// load.
 const SLOW: DecisionTime = DecisionTime { job_s: 1.0, task_s: 0.005 };
 const LOAD: &str = "batch jobs, as a multiple of the usual number";
 

@@ -14,18 +14,18 @@ use crate::page::{Check, Section, Table, figure};
 use crate::plot::{Axis, Line, Plot, Style};
 use rayon::prelude::*;
 
-/// Assumptions about the paper's jobs where the paper is silent.
+/// Assumptions about properties of the paper's jobs that the paper does not state.
 mod assumed {
     /// Number of batch jobs per MapReduce job. By the paper, about a fifth of the jobs at Google are MapReduce jobs.
     pub(super) const ONE_IN: f64 = 5.0;
     /// Requested numbers of workers, each with the cumulative share of the jobs. The paper names these peaks, but not
     /// the share of the jobs at each.
     pub(super) const ASKED: [(f64, u32); 4] = [(0.4, 5), (0.75, 11), (0.95, 200), (1.0, 1000)];
-    /// Mean and standard deviation of the logarithm of a job's activities (map and reduce tasks that can run at one
-    /// time) per requested worker. Their distribution is lognormal. With unlimited resources, 60 % of the jobs have
-    /// more activities than workers, and one in five has at least 3.5 times as many. So the gains with unlimited
-    /// resources are an input, taken from the paper; the result is the part of these gains that a cell and a rule
-    /// allow.
+    /// Mean and standard deviation of the logarithm of the ratio of a job's activities (map and reduce tasks that can
+    /// run at one time) to its requested workers. The ratio has a lognormal distribution. With unlimited resources, 60
+    /// % of the jobs have more activities than workers, and one in five has at least 3.5 times as many. So the gains
+    /// with unlimited resources are an input, taken from the paper; the result is the part of these gains that a cell
+    /// and a rule allow.
     pub(super) const ACTIVITIES: (f64, f64) = (0.29, 1.144);
 }
 

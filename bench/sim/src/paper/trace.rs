@@ -2,8 +2,8 @@
 //! May 2011.
 //!
 //! The public list of this length has neither tasks nor requests. So the experiment shows the longest decision time
-//! with which schedulers can process the jobs of a real cell, with its bursts. It does not show how often they
-//! conflict.
+//! with which schedulers can process the jobs of a real cell, with its bursts. It does not show how often the
+//! schedulers conflict.
 
 use super::runs::CellPair;
 use super::sections::{OBJECTIVE_S, check, line, table};

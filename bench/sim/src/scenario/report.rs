@@ -30,7 +30,7 @@ pub struct Waits {
     pub p99_s: f64,
 }
 
-/// One scheduler.
+/// Figures of one scheduler.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SchedulerReport {
     /// Name.
@@ -67,7 +67,7 @@ pub struct SchedulerReport {
     pub placed: Waits,
 }
 
-/// One tenant.
+/// Figures of one tenant.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TenantReport {
     /// Name.
@@ -125,9 +125,9 @@ pub struct Report {
     /// Number of times that a task lost its machine because the machine was removed, and became pending again.
     #[serde(default)]
     pub lost: u64,
-    /// Each scheduler.
+    /// Figures of each scheduler.
     pub schedulers: Vec<SchedulerReport>,
-    /// Each tenant, the one with the largest mean share first.
+    /// Figures of each tenant. The tenant with the largest mean share is first.
     #[serde(default)]
     pub tenants: Vec<TenantReport>,
     /// Notes on parts of the input that were not converted.

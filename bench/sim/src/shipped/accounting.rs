@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 /// The tenants' shares are sampled with every 60th sample of the cell's use, which is once a minute.
 const SELDOM: u64 = 60;
 
-/// Allocations of one tenant.
+/// Dominant shares and met preferences of one tenant.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Got {
     /// Mean of the tenant's dominant shares over the samples.

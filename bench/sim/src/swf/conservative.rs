@@ -5,8 +5,8 @@
 //! to its earliest possible start and never to a later one. So no job starts after its first reservation.
 //!
 //! A job can only move to a time at which processors became free. So a pass over the queue considers only the slots
-//! that became free during the pass or since the previous one, and no time after their latest end. Most passes
-//! therefore end after a few steps.
+//! that became free during this pass or since the previous pass, and no time after the latest end of these slots. Most
+//! passes therefore end after a few steps.
 
 use super::profile::{Gap, Limits, Profile, Slot};
 use super::simulate::{Place, Policy};

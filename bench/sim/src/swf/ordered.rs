@@ -12,7 +12,8 @@
 //! mean wait: [`Ties`] has the orders, [docs/swf.md] the measurements.
 //!
 //! While no job ends and the reservation stays, the time and the processors for backfilling only shrink, so a job that
-//! could not be backfilled still cannot be. Until then only new jobs are examined, which makes long queues cheap.
+//! could not be backfilled before cannot be backfilled now. In this case only new jobs are examined, which makes long
+//! queues cheap.
 //!
 //! [docs/swf.md]: ../../../../docs/swf.md
 
@@ -30,7 +31,7 @@ pub enum Order {
     Shortest,
 }
 
-/// Which jobs may start before the first job of the queue.
+/// Jobs that may start before the first job of the queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Backfill {
     /// No job.

@@ -50,8 +50,9 @@ pub struct Gap {
 pub struct Limits {
     /// Time before which the gap must start.
     pub before_ms: u64,
-    /// Start of the slot that the caller already has, which is at least as long as the gap; `u64::MAX` without a slot.
-    /// A gap that starts earlier also ends before the slot does, so from this time on the slot's processors suffice.
+    /// Start of the slot that the caller already has; `u64::MAX` without a slot. The slot is at least as long as the
+    /// gap. A gap that starts earlier than the slot also ends earlier, so from `own_ms` on the slot's processors
+    /// suffice for the gap.
     pub own_ms: u64,
 }
 

@@ -21,7 +21,8 @@ pub trait Policy {
     /// Adds the jobs that start now to `starting`. They must fit in the free processors.
     fn start(&mut self, now_ms: u64, starting: &mut Vec<Place>);
 
-    /// Returns the time at which the policy is called even if no job arrives or ends before; `None` for no such time.
+    /// Returns the time at which the policy is called even if no job arrives or ends before then; `None` if there is no
+    /// such time.
     fn wakes_ms(&self) -> Option<u64> {
         None
     }

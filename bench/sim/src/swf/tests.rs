@@ -319,7 +319,7 @@ fn easy_backfills_by_time_or_by_what_is_left_over() {
 }
 
 /// Two running jobs that end together use 1 and 6 of 8 processors, so one is free. The first pending job needs 2. If
-/// the end of the small job is counted first, 1 + 1 - 2 = 0 processors are left over for a long job; if that of the
+/// the end of the small job is counted first, 1 + 1 - 2 = 0 processors are left over for a long job; if the end of the
 /// large job is, 1 + 6 - 2 = 5.
 #[test]
 fn the_order_of_equal_ends_decides_what_is_left_over() {

@@ -107,7 +107,7 @@ impl Trace {
         Ok(trace)
     }
 
-    /// Why no job is left.
+    /// Reason why no job is left.
     fn why_empty(&self) -> String {
         let LeftOut { too_large, run_unknown, size_unknown } = self.left_out;
         let size = self.processors;

@@ -13,7 +13,7 @@ pub struct Change {
     pub machines: Option<usize>,
     /// Additional machines.
     pub add: Vec<Alike>,
-    /// Machines to drain. They accept no new tasks, and keep those that they have.
+    /// Machines to drain. They accept no new tasks, and keep their running tasks.
     pub drain: Vec<String>,
     /// Machines to remove; their tasks become pending.
     pub remove: Vec<String>,

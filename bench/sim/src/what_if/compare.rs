@@ -9,7 +9,8 @@ use omega_core::JobKind;
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Percentiles of a time over a group of jobs, in seconds. A time that never comes is infinite, and null in JSON.
+/// Percentiles of the time until an event, over a group of jobs, in seconds. The time of a job without this event
+/// counts as infinite; JSON shows it as `null`.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Times {
     /// Median.

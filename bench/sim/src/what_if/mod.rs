@@ -7,9 +7,9 @@
 //! ```
 //!
 //! A cell does not record everything that its future depends on. The run time of a task is its job's runtime estimate,
-//! or an assumption for jobs without an estimate. How long running tasks have already run is not used; their remaining
-//! run times are spread evenly between zero and the whole run time. Future jobs are unknown, so the load consists of the
-//! present jobs only.
+//! or an assumption for jobs without an estimate. The time for which a task has already run is not used: the remaining
+//! run times of running tasks are spread evenly between zero and the whole run time. Future jobs are unknown, so the
+//! load consists of the present jobs only.
 
 mod change;
 mod compare;

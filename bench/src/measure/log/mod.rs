@@ -35,7 +35,7 @@ const RUNS: usize = 3;
 /// Bytes of log after which the compacted engine truncates the log, as after snapshots of a small cell.
 const COMPACT_BYTES: usize = 24 << 20;
 
-/// Creates a measured log in an empty folder.
+/// Function that creates a measured log in an empty folder.
 type Make = fn(&Path) -> Box<dyn Subject>;
 
 fn subjects() -> Vec<(&'static str, Make)> {

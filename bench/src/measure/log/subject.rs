@@ -1,4 +1,4 @@
-//! A measured log engine: Omega's, or an equivalent.
+//! A measured log: a log engine of Omega, or another store that is used as a log.
 
 use super::super::clock::Span;
 use omega_store::CellId;

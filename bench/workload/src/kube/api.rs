@@ -1,6 +1,6 @@
 //! The part of Kubernetes' objects that placement depends on, with the names of Kubernetes.
 //!
-//! Every other field is skipped. A field that is absent or `null` is empty, as for the API server.
+//! Every other field is skipped. A field that is absent or `null` is empty, as in the API server.
 #![expect(
     missing_docs,
     reason = "objects and fields are Kubernetes' own, and its API reference describes them"

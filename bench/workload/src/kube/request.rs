@@ -5,9 +5,9 @@ use super::quantity::Quantity;
 
 /// The request of a pod.
 ///
-/// Containers run together, so their requests add up. Init containers run before them, one after another, so only the
-/// largest request of them matters. A sidecar (an init container that always restarts) keeps running, so its request is
-/// added to the requests of all later containers. Amounts for the whole pod replace that sum, and overhead is added.
+/// Containers run together, so their requests add up. Init containers run before them, one after another, so only their
+/// largest request matters. A sidecar (an init container that always restarts) keeps running, so its request is added
+/// to the requests of all later containers. Amounts for the whole pod replace that sum, and overhead is added.
 pub fn pod_request(spec: &PodSpec) -> Resources {
     sum(spec, requests)
 }

@@ -2,9 +2,9 @@
 //! of a plot, and the settings whose values make separate plots.
 //!
 //! The numeric setting with the most values is on the horizontal axis. The other settings make lines, at most as many
-//! as a plot has colours. If all combinations of their values were more lines than that, the first of these settings
-//! make separate parts of the results instead. Architectures come last, so that they stay in one plot for as long as
-//! possible.
+//! as a plot has colours. If their combinations of values would make more lines than that, the first of these settings
+//! divide the results into separate parts instead. Architectures come last, so that they stay in one plot for as long
+//! as possible.
 
 use super::file::SETTINGS;
 use super::groups::Combination;

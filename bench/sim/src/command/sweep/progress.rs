@@ -44,12 +44,12 @@ impl Drop for Progress {
     }
 }
 
-/// Estimates the remaining time.
+/// Estimator of the remaining time.
 #[derive(Clone)]
 struct Left {
     /// Number of points that an earlier run has done.
     there: u64,
-    /// Number of finished points when it last changed. The next field is the time of that change.
+    /// Number of finished points. The next field is the time at which this number last changed.
     seen: u64,
     at: Duration,
 }

@@ -1,4 +1,4 @@
-//! A seeded random generator, the same on every platform.
+//! A seeded random generator, which returns equal numbers on every platform.
 
 use rand::{Rng, SeedableRng};
 use rand_pcg::Pcg64;

@@ -2,9 +2,9 @@
 //!
 //! A batch task that had not ended at the end of the trace has an unknown run time, which is at least the rest of the
 //! trace. If the generated task ran forever, the cell would fill up in a longer trace. If it ended where the trace
-//! ends, there would be no long tasks. So the generated task gets the run time of a random batch task that is known to
-//! have run longer. If there is no such batch task, the generated task runs forever. (Statisticians call this
-//! redistribution to the right.) Services without an end run forever.
+//! ends, there would be no long tasks. So the generated task gets the run time of a random batch task that ran longer
+//! than the rest of the trace. If there is no such batch task, the generated task runs forever. (Statisticians call
+//! this redistribution to the right.) Services without an end run forever.
 
 use super::chance::Chance;
 use crate::trace::values::Values;
