@@ -1,11 +1,10 @@
 """Writes large cells as two tables each, for `omega sim run`; BENCHMARKS.md has the run times.
 
-python3 large.py month DIR     a month of 12,500 machines: services that are there from the start, and ten batch tasks a second
-python3 large.py million DIR   an hour of 1,000,000 machines: services that are there from the start, and ten million batch tasks,
-                               none of which ends within the hour: so all of them run at its end. By the end of the third hour all
-                               have ended
+python3 large.py month DIR     a month of 12,500 machines, with services from the start, and ten batch tasks a second
+python3 large.py million DIR   an hour of 1,000,000 machines, with services from the start, and ten million batch tasks. No batch
+                               task ends within this hour, and all have ended by the end of the third hour
 
-and then: omega sim run --machines DIR/machines.csv --jobs DIR/jobs.csv
+Then run: omega sim run --machines DIR/machines.csv --jobs DIR/jobs.csv
 
 The seed is fixed, so every run writes equal tables.
 """

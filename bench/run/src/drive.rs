@@ -14,7 +14,7 @@ use std::time::Duration;
 /// Time for which the feeder waits for a message before it reads the clock again.
 pub(super) const PATIENCE: Duration = Duration::from_millis(2);
 
-/// Time that a round in lock step adds to the schedulers' clock: about that of a transaction with a few claims.
+/// Time that a round in lock step adds to the schedulers' clock: about the time of a transaction with a few claims.
 const ROUND: Nanos = 10_000;
 
 /// Maximum time that a round adds if all workers are idle. Workers on threads would sleep meanwhile.

@@ -1,5 +1,5 @@
-//! Rebalancing of a cell, and the report on it. The cell is that of a workload at its start or end, a durable cell, or
-//! a served cell.
+//! Rebalancing of a cell, and the report on it. The cell is a workload's cell at the start or at the end of a run, a
+//! durable cell, or a served cell.
 
 use super::cell::RunCell;
 use super::clock::RunClock;

@@ -1,5 +1,5 @@
-//! Question: what does a plugin that is called for one machine cost, compared with one that is called for 64 machines
-//! at once?
+//! Question: what does a plugin that is called for one machine cost, compared with a plugin that is called for 64
+//! machines at once?
 
 use super::Options;
 use super::clock::{Figure, by_turns, timed};

@@ -30,7 +30,7 @@ pub struct Build {
     /// Number of tasks per job.
     #[arg(long, value_name = "N", default_value_t = 100)]
     job_tasks: usize,
-    /// Print the memory of a scheduler's view, instead of that of the cell.
+    /// Print the memory of a scheduler's view, instead of the memory of the cell.
     #[arg(long)]
     view: bool,
 }

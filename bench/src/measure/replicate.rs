@@ -1,9 +1,9 @@
 //! Question: what does durability of a cell cost, on one disk and on three?
 //!
 //! The loop is that of the group `whole`: workers sync, decide, commit and settle until all tasks of a wave are placed.
-//! The bare figure is that of the loop on a cell in memory; the two alternate. Processor time is that of the whole
-//! process, because replicas have their own threads. The table also has the time of a commit, and the time that the
-//! disk needs to sync a few hundred bytes.
+//! The bare figure is measured by this loop on a cell in memory; runs on the two cells alternate. Processor time is
+//! that of the whole process, because replicas have their own threads. The table also has the time of a commit, and the
+//! time that the disk needs to sync a few hundred bytes.
 
 use super::cells::{self, Made};
 use super::clock::{Figure, median, timed};

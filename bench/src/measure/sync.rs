@@ -99,7 +99,8 @@ fn random_slots(machines: usize, count: usize) -> Vec<u32> {
 }
 
 /// Returns the fixed cost of a sync, and its cost per change. The cost per change is the slope from the third-largest
-/// to the largest number of changes; the fixed cost is the median of those that the three smallest numbers give.
+/// to the largest number of changes; the fixed cost is the median of the fixed costs at the three smallest numbers of
+/// changes.
 fn line(costs: &[(usize, Figure)]) -> (f64, f64) {
     let at = |i: usize| (costs[i].0 as f64, costs[i].1.cpu);
     let last = costs.len() - 1;

@@ -85,7 +85,8 @@ pub(super) fn replay(case: &Case) -> Found {
 fn compare(case: &Case, found: &mut Found) -> Result<(), Refused> {
     let Case { namespaces, expect, .. } = case;
     let (nodes, draining) = without_taints(&case.nodes, &case.pod);
-    // Of pods with equal priority, the older one is more important. In the cell, that is the one submitted first.
+    // Of pods with equal priority, the older pod is more important. In the cell, the pod that was submitted first is
+    // older.
     let mut pods: Vec<&Pod> = case.pods.iter().collect();
     pods.sort_by_key(|pod| pod.start_time);
     pods.push(&case.pod);

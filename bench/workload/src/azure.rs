@@ -228,7 +228,7 @@ impl Clock {
         Ok(self.now_ms)
     }
 
-    /// Checks that the number of a new batch is above all earlier ones.
+    /// Checks that the number of a new batch is above the numbers of all earlier batches.
     fn check_new(&mut self, batch: u64) -> Result<(), String> {
         if batch < self.batch_min {
             return Err(format!(

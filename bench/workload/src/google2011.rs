@@ -6,7 +6,7 @@
 //!
 //! - **Scale.** The trace gives amounts as fractions of the largest machine. Here that machine has 64 cores, 256 GiB of
 //!   memory and 16 TiB of disk. Requests are rounded up. Capacities are rounded to the nearest unit, which changes only
-//!   those of memory, by less than a byte, so rounding never makes room for a task.
+//!   memory capacities, by less than a byte, so rounding never makes room for a task.
 //! - **Disk.** The trace does not give the machines' disks. Every machine gets 16 TiB, of which the initial
 //!   tasks need at most 2 %, so disk never affects a placement.
 //! - **Overcommit.** A request of the trace is a limit, and the cell was overcommitted: the initial tasks
@@ -22,9 +22,9 @@
 //!   other jobs are batch.
 //! - A task that failed or was killed ends after its run time, like a task that finished.
 //! - **Order.** Rows are sorted by time. A stream has in memory the machines and the tasks of one time, at most
-//!   [`TASKS_PER_JOB_MAX`](omega_core::limits::TASKS_PER_JOB_MAX) (there are 144,339 initial ones). The parts
-//!   of a job must be known when its first part arrives, so the file is read twice; the first pass keeps a few
-//!   numbers of each job.
+//!   [`TASKS_PER_JOB_MAX`](omega_core::limits::TASKS_PER_JOB_MAX) (144,339 tasks arrive at the start). The parts of a
+//!   job must be known when its first part arrives, so the file is read twice; the first pass keeps a few numbers of
+//!   each job.
 
 pub mod jobs;
 mod machines;

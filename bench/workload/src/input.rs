@@ -42,7 +42,8 @@ pub struct InputArgs {
     #[arg(long, value_name = "NAME", hide = true, conflicts_with = "part")]
     #[serde(skip)]
     cell: Option<String>,
-    /// Use only the production tasks, and do not overcommit machines (google2011 only).
+    /// Use only the production tasks, and overcommit machines less: 145 % of the CPU and 100 % of the memory may be
+    /// claimed, instead of 160 % and 200 % (google2011 only).
     #[arg(long, requires = "trace")]
     production: bool,
     /// Machines for a trace without machines (azure, swf): `200,cpu=64,memory=256Gi`, with disk= and gpu= if needed.

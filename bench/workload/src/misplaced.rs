@@ -1,5 +1,5 @@
-//! Running tasks whose placement a scheduler would not choose. They stay where they are. The user is told, because the
-//! usual cause of such a placement is an error in the input.
+//! Running tasks whose placement a scheduler would not choose. They are not moved. The workload gets notes on them,
+//! because their usual cause is an error in the input.
 
 use crate::words::plural;
 use crate::{Arrival, Workload};

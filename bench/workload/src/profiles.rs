@@ -10,7 +10,7 @@ use omega_schedulers::config::{ConfigError, ProfileSpec, Profiles, Registry};
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
-/// Maximum size of the file in bytes. Real ones have some kilobytes; a larger file is not a profile file.
+/// Maximum size of the file in bytes. Profile files have some kilobytes, so a larger file is another kind of file.
 const BYTES_MAX: u64 = 1 << 20;
 
 /// Error of a profile file.
@@ -38,7 +38,7 @@ pub enum ProfileError {
         /// The error, with its position in the file.
         why: ConfigError,
     },
-    /// The run has no scheduler of that name. Name an existing one, or remove the profile.
+    /// The run has no scheduler of that name. Name an existing scheduler, or remove the profile.
     #[error(
         "{}:{line}:{column}: profile[{index}].name: the run has no scheduler {name:?}; its \
          schedulers are: {}",

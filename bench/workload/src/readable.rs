@@ -1,8 +1,8 @@
-//! Files that a user names, opened only if a read of them ends.
+//! Opening of files that a user names. A file is opened only if reading it ends.
 //!
-//! Opening a named pipe (FIFO) without a writer waits for ever, and a device may give bytes without end. So only regular
-//! files, `/dev/null`, standard input, and pipes that the process has got from its parent are opened. `/dev/stdin` and
-//! bash's `<(...)` are such pipes; opening them never waits.
+//! Opening a named pipe (FIFO) without a writer waits for ever, and a device may return bytes without end. So only
+//! regular files, `/dev/null`, standard input, and pipes that the process inherited from its parent are opened.
+//! `/dev/stdin` and bash's `<(...)` are such pipes; opening them never waits.
 
 use std::fs::{self, File, FileType, Metadata};
 use std::io::{self, ErrorKind, Read};
@@ -28,7 +28,7 @@ pub fn open(file: &Path) -> io::Result<File> {
 pub fn check(file: &Path) -> io::Result<()> {
     let about = fs::metadata(file)?;
     let kind = about.file_type();
-    // A folder has its own error, when it is read.
+    // A folder is accepted here, because reading it fails with a clear error.
     if kind.is_file() || kind.is_dir() || is_open_pipe(file, kind) || is_readable_device(&about) {
         return Ok(());
     }

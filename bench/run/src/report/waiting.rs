@@ -82,7 +82,7 @@ pub struct WaitingGroup {
     pub reasons: Vec<(String, usize)>,
     /// The machines that lack least.
     pub nearest: Vec<NearMiss>,
-    /// Changes that would help. Each of them helps alone.
+    /// Changes, each of which would make some machines feasible by itself.
     pub remedies: Vec<Help>,
 }
 
@@ -110,7 +110,7 @@ pub struct Lack {
     pub text: String,
 }
 
-/// A change that would help.
+/// A change that would make some machines feasible.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Help {
     /// Kind of the change: `room` if more of a machine becomes free, `larger_machine` if a larger machine is added,

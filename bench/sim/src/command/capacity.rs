@@ -28,7 +28,7 @@ pub struct CapacityArgs {
     /// Quantity to search for [default: both, one after the other].
     #[arg(long, value_enum)]
     find: Option<Question>,
-    /// Largest number of machines to try [default: ten times that of the input].
+    /// Largest number of machines to try [default: ten times as many as in the input].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=MACHINES_MAX as u64))]
     machines_most: Option<u64>,
     /// Largest load to try, as a multiple of the load of the input.

@@ -17,8 +17,8 @@ use std::process::ExitCode;
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  omega-sim fgd --data data --policy fgd --policy best-fit")]
 pub struct FgdArgs {
-    /// Folder of the openb trace. Results are compared with published ones only if the folder also has their table,
-    /// published_fgd_table.csv
+    /// Folder of the openb trace. Results are compared with the published results only if the folder contains their
+    /// table, published_fgd_table.csv
     #[arg(long, value_name = "DIR", required_unless_present = "tasks")]
     data: Option<PathBuf>,
     /// List of tasks in the folder of --data, such as `default` or `cpu050`; `all` means every list
@@ -27,7 +27,7 @@ pub struct FgdArgs {
     /// File with a list of tasks, instead of a list in the folder of --data
     #[arg(long, value_name = "FILE", requires = "machines")]
     tasks: Option<PathBuf>,
-    /// File with a list of machines, instead of that in the folder of --data
+    /// File with a list of machines, instead of the list in the folder of --data
     #[arg(long, value_name = "FILE")]
     machines: Option<PathBuf>,
     /// Placement policy. May be repeated [default: all]

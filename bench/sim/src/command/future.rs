@@ -52,13 +52,13 @@ struct ChangeArgs {
     /// some jobs arrive in the first five minutes [default: 1].
     #[arg(long, value_name = "TIMES", value_parser = thousandths)]
     load: Option<u64>,
-    /// Architecture after the change [default: that of --arch].
+    /// Architecture after the change [default: the value of --arch].
     #[arg(long, value_enum)]
     new_arch: Option<ArchitectureKind>,
-    /// Number of batch schedulers after the change [default: that of --batch].
+    /// Number of batch schedulers after the change [default: the value of --batch].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
     new_batch: Option<u32>,
-    /// Number of service schedulers after the change [default: that of --service].
+    /// Number of service schedulers after the change [default: the value of --service].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
     new_service: Option<u32>,
 }

@@ -172,8 +172,9 @@ const OFFERS: OfferSettings =
 const UNDISTURBED: Judgement =
     Judgement { check: ConflictCheck::ResourceFit, granularity: Granularity::Incremental };
 
-/// Returns the schedulers of a point: first those for batch jobs, then the one for service jobs. A single scheduler is
-/// treated as the one for service jobs, so it, too, leaves out the machines of the point's `pickiness`.
+/// Returns the schedulers of a point: first the schedulers for batch jobs, then the scheduler for service jobs. A
+/// single scheduler is treated as the scheduler for service jobs, so it also leaves out the machines of the point's
+/// `pickiness`.
 fn schedulers(point: &Point) -> (Vec<Scheduler>, Vec<CellPlacer>) {
     let left_out = (point.pickiness * f64::from(point.machines)).floor() as u32;
     let scheduler = Scheduler { batch: point.batch_decides, service: point.service_decides };

@@ -1,9 +1,8 @@
 //! One event loop for every architecture and every kind of cell.
 //!
 //! An architecture is defined by the view that its schedulers have of the cell, and by the time when their
-//! claims are checked; the trait [`Cell`] hides the cell. So each architecture is written once, and runs on two
-//! cells: that of the reference simulator, whose results it must reproduce to the last digit, and the shipped
-//! one.
+//! claims are checked; the trait [`Cell`] hides the cell. So each architecture is written once, and runs on two cells:
+//! the cell of the reference simulator, whose results must be reproduced to the last digit, and the shipped cell.
 //!
 //! ```text
 //!   arrivals ──▶ queue of a scheduler ──▶ decides ──▶ attempt on the cell ──▶ tasks run, and end

@@ -2,10 +2,10 @@
 //!
 //! The expected fragment considers whether the *next* task can use the free devices. In a full cell, however,
 //! hundreds of tasks are considered for a machine before it changes. So a part that one task in thirty can use
-//! is soon allocated, and a part that no task can use is lost. But the expected fragments of the two are nearly
-//! equal: 97 % and 100 %. Here the weight of a device is the probability that none of the next N tasks could
-//! use it. N is unknown, and assumed to be geometrically distributed with mean m. If p is the probability that
-//! one task can use the device, the sum over N has a closed form:
+//! is soon allocated, and a part that no task can use is lost. But the expected fragments of these two parts are nearly
+//! equal: 97 % and 100 %. Here the weight of a device is the probability that none of the next N tasks could use it. N
+//! is unknown, and assumed to be geometrically distributed with mean m. If p is the probability that one task can use
+//! the device, the sum over N has a closed form:
 //!
 //! ```text
 //!               free part · (1 − p)

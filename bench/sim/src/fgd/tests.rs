@@ -94,8 +94,8 @@ fn the_gradient_takes_the_device_that_leaves_least_unusable() {
             unreachable!("nothing is left to chance")
         })
     };
-    // On the device with 900 free, 600 remain, which are useful to both shapes; on the one with 600, only 300 would
-    // remain.
+    // On the device with 900 free, 600 remain, which are useful to both shapes; on the device with 600 free, only 300
+    // would remain.
     assert_eq!(devices(Policy::BestFit), DeviceChoice::default().with(1));
     assert_eq!(devices(Policy::Fgd), DeviceChoice::default().with(0));
     // No part is a fragment before the placement or after it, so the score is 100 * sigmoid(0).

@@ -150,7 +150,7 @@ fn checks(cell: &str, all: &[Found]) -> Vec<Check> {
     ]
 }
 
-/// Repeats Figure 10 of the paper, which varies the decision time per job and the one per task.
+/// Repeats Figure 10 of the paper, which varies the decision time per job and the decision time per task.
 pub(super) fn of_tasks(lab: &CellPair) -> Section {
     let decisions: Vec<DecisionTime> = TASKS_S
         .iter()

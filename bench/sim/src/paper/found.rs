@@ -18,7 +18,7 @@ pub(super) struct Group {
     /// Mean seconds from the submission of a job to its first decision. The next field is the 90th percentile.
     pub(super) wait_s: f64,
     pub(super) wait_p90_s: f64,
-    /// Ratio of transactions with a conflict to those without.
+    /// Ratio of transactions with a conflict to transactions without.
     pub(super) conflicts: f64,
     /// Abandoned jobs.
     pub(super) abandoned: f64,

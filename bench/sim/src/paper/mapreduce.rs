@@ -22,10 +22,10 @@ mod assumed {
     /// the share of the jobs at each.
     pub(super) const ASKED: [(f64, u32); 4] = [(0.4, 5), (0.75, 11), (0.95, 200), (1.0, 1000)];
     /// Mean and standard deviation of the logarithm of the ratio of a job's activities (map and reduce tasks that can
-    /// run at one time) to its requested workers. The ratio has a lognormal distribution. With unlimited resources, 60
-    /// % of the jobs have more activities than workers, and one in five has at least 3.5 times as many. So the gains
-    /// with unlimited resources are an input, taken from the paper; the result is the part of these gains that a cell
-    /// and a rule allow.
+    /// run at one time) to its requested workers. The ratio has a lognormal distribution. With unlimited resources,
+    /// 60 % of the jobs have more activities than workers, and one in five has at least 3.5 times as many. So the
+    /// gains with unlimited resources are an input, taken from the paper; the result is the part of these gains that
+    /// a cell and a rule allow.
     pub(super) const ACTIVITIES: (f64, f64) = (0.29, 1.144);
 }
 

@@ -51,7 +51,7 @@ pub struct SchedulerReport {
     pub succeeded: u64,
     /// Transactions with a conflict.
     pub failed: u64,
-    /// Ratio of transactions with a conflict to those without.
+    /// Ratio of transactions with a conflict to transactions without.
     pub conflict_fraction: f64,
     /// Attempts that found no feasible machine.
     pub no_room: u64,

@@ -21,7 +21,7 @@ pub(super) struct Role {
 pub enum ArchitectureKind {
     /// One scheduler with a single path: every decision takes as long as a decision on a service job.
     Mono,
-    /// One scheduler whose decision time for batch jobs differs from that for service jobs.
+    /// One scheduler with different decision times for batch jobs and for service jobs.
     MonoMulti,
     /// Every scheduler has its own partition of the machines.
     Partitions,

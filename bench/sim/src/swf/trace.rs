@@ -1,4 +1,4 @@
-//! The simulated jobs of a log, and the number of skipped ones.
+//! The simulated jobs of a log, and the number of skipped jobs.
 //!
 //! The log is read as for the published figures. A job needs its allocated processors or, if these are unknown, the
 //! requested ones. It runs for its logged time, but not longer than requested, because the machine would have ended it

@@ -60,10 +60,10 @@ pub struct SynthArgs {
     /// proportion.
     #[arg(long, value_name = "xN|N", default_value = "x1", value_parser = size, help_heading = "Result")]
     out_machines: Size,
-    /// Load per machine, as a multiple of that of the example: x1.5 for 50 % more jobs.
+    /// Load per machine, as a multiple of the example's load per machine: x1.5 for 50 % more jobs.
     #[arg(long, value_name = "xF", default_value = "x1", value_parser = factor, help_heading = "Result")]
     out_load: u64,
-    /// Length in hours [default: that of the example].
+    /// Length in hours [default: the length of the example].
     #[arg(long, value_name = "HOURS", value_parser = hours, help_heading = "Result")]
     out_hours: Option<u64>,
     /// Seed of all random choices.

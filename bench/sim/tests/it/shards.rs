@@ -161,7 +161,7 @@ fn the_kubernetes_example_has_a_sweep_and_the_arguments_of_a_shard() {
     let lines = after("file.toml: |\n").lines().take_while(|line| *line != "---");
     let content: Vec<&str> = lines.map(|line| line.strip_prefix("    ").unwrap_or(line)).collect();
     let sweep = Sweep::new();
-    // The test uses a small cell, because that of the example takes a minute.
+    // The test uses a small cell, because a sweep with the example's cell takes a minute.
     let content = content.join("\n").replace("synthetic = 2000", "synthetic = 40");
     std::fs::write(sweep.dir.path().join("file.toml"), content).expect("written");
     let arguments = after("args: ").lines().next().expect("a line");

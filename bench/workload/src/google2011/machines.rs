@@ -1,4 +1,4 @@
-//! The machines of the trace: initial ones, and changes over 29 days.
+//! The initial machines of the trace, and the changes of machines over 29 days.
 
 use crate::decimal::Rounding;
 use crate::stream::Window;

@@ -1,7 +1,7 @@
 //! Conversion of persistent volumes, volume claims, storage classes, and nodes' limits of attached volumes.
 //!
 //! Claims are named with their namespace, as in Kubernetes: `shop/data`. They are converted only if the file contains
-//! claims; a file with only nodes and pods does not say where volumes are.
+//! claims; a file with only nodes and pods does not contain the locations of volumes.
 
 use super::api::{
     AccessMode, BindingMode, CsiNode, Metadata, PersistentVolume, PersistentVolumeClaim,

@@ -2,7 +2,7 @@
 //!
 //! Traces are written by computers with different clocks, or merged from several lists, so rows may be slightly out of
 //! order. A window keeps a limited number of rows (or all rows) in memory, and returns the earliest of them; rows with
-//! equal times stay in order. A row that is earlier than one that was already returned is an error.
+//! equal times stay in order. A row that is earlier than an already returned row is an error.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;

@@ -143,7 +143,7 @@ impl Writer {
     }
 }
 
-/// No two tasks share a machine.
+/// A rule by which no two tasks of the job share a machine.
 fn apart() -> TaskRule {
     TaskRule::AntiAffinity { from: TaskSelector::SameJob, level: TopologyLevel::Machine }
 }

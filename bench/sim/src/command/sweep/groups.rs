@@ -54,7 +54,7 @@ pub(super) struct Figures<T> {
     pub(super) busy: T,
     /// Mean wait of the group's jobs for their first attempt, in seconds.
     pub(super) wait_s: T,
-    /// Ratio of transactions with a conflict to those without.
+    /// Ratio of transactions with a conflict to transactions without.
     pub(super) conflicts: T,
     /// The share of the group's jobs that were placed completely.
     pub(super) placed: T,
