@@ -71,6 +71,7 @@ pub mod meter;
 mod nanos;
 pub mod peaks;
 pub mod place;
+mod place_in_order;
 pub mod plugin;
 pub mod plugins;
 pub mod points;

@@ -20,8 +20,8 @@
 //! pending jobs.
 
 use crate::dominant::{Share, Sums, Totals, Weight};
+use crate::place_in_order::Place;
 use crate::points::Order;
-use crate::turns::Place;
 use omega_cellstate::{TenantDelta, View};
 use omega_core::{Amounts, Job, JobId, KindId, TenantConfig, Text};
 use smallvec::SmallVec;

@@ -4,10 +4,11 @@
 //! the front. So each precedence has a list, in which both operations are cheap; a job that becomes active again is
 //! inserted at its place by age. For the order of a plugin, a tree is used.
 
-use crate::points::{Order, Queued};
+use crate::place_in_order::Place;
+use crate::points::Order;
 use crate::shares::Shares;
 use omega_core::{Job, JobId, Precedence};
-use std::cmp::{Ordering, Reverse};
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt;
 use std::sync::Arc;
@@ -101,44 +102,6 @@ impl fmt::Debug for dyn Order {
     }
 }
 
-/// A job with its position in the order.
-#[derive(Debug)]
-pub(crate) struct Place {
-    order: Arc<dyn Order>,
-    pub(crate) id: JobId,
-    job: Arc<Job>,
-}
-
-impl Place {
-    pub(crate) fn new(order: &Arc<dyn Order>, job: &Arc<Job>, id: JobId) -> Place {
-        Place { order: order.clone(), id, job: job.clone() }
-    }
-
-    fn queued(&self) -> Queued<'_> {
-        Queued { id: self.id, job: &self.job }
-    }
-}
-
-impl Ord for Place {
-    fn cmp(&self, other: &Place) -> Ordering {
-        self.order.compare(self.queued(), other.queued()).then(self.id.cmp(&other.id))
-    }
-}
-
-impl PartialOrd for Place {
-    fn partial_cmp(&self, other: &Place) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl PartialEq for Place {
-    fn eq(&self, other: &Place) -> bool {
-        self.cmp(other) == Ordering::Equal
-    }
-}
-
-impl Eq for Place {}
-
 /// Jobs by precedence, then by age.
 ///
 /// Invariant: no list is empty, and each is strictly ascending by job.
@@ -184,8 +147,10 @@ impl Lines {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::points::Queued;
     use omega_core::{Amounts, TaskGroup};
     use proptest::prelude::*;
+    use std::cmp::Ordering;
 
     /// The default order, as a plugin.
     struct Usual;

@@ -12,7 +12,7 @@
 //!
 //! The file is `$OMEGA_CONFIG`, or else `omega/config.toml` in `$XDG_CONFIG_HOME` or `~/.config`.
 
-use crate::file::{self, FileError};
+use omega_workload::file::{self, FileError};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::ffi::OsString;

@@ -9,6 +9,7 @@ use omega_run::report::waiting::{
 };
 use omega_run::{AskedJob, explain_at};
 use omega_schedulers::config::{Profiles, Registry};
+use omega_schedulers::rebalance::Objectives;
 use omega_service::{Explainer, Onlooker, Question, Words};
 use omega_workload::words::plural;
 
@@ -25,7 +26,7 @@ impl Explainer for ByScheduler {
         let wrong = |why: String| ApiError::new(ErrorCode::Malformed, format!("profile: {why}"));
         let profiles = match question.profile.as_str() {
             "" => Profiles::default(),
-            text => Profiles::parse(text, &Registry::built_in())
+            text => Profiles::parse(text, &registry())
                 .and_then(|profiles| profiles.check(&question.kinds).map(|()| profiles))
                 .map_err(|why| wrong(why.to_string()))?,
         };
@@ -40,6 +41,12 @@ impl Explainer for ByScheduler {
         let told = from_message(told);
         Words { summary: summary(&told), text: render_job(&told) }
     }
+}
+
+/// The plugins that the profile in a question may name. Scores have no effect on an explanation, so objectives files are
+/// not read.
+fn registry() -> Registry {
+    Registry::built_in().reading_objectives(|_, _| Ok(Objectives::drain()))
 }
 
 /// Summarises in one line why a job is pending: the change that would help the first group without a machine, or else

@@ -11,7 +11,6 @@
 mod demo;
 mod duration;
 mod explain;
-mod file;
 mod interrupt;
 mod output;
 mod programs;

@@ -3,14 +3,13 @@
 //! The cell is read from a workload, a backup or a stopped replica, or it is a served cell. In the first three cases,
 //! all moves are made on a copy in this process. A served cell is only read, unless `--apply` is given.
 
-mod objectives;
 mod roadef;
 #[cfg(feature = "serve")]
 mod served;
 mod trail;
+mod unknown;
 
 use crate::duration::duration;
-use crate::file::FileError;
 use crate::interrupt;
 use crate::output::{self, OutputError};
 use crate::run::{Error, HowArgs, prepare, with_bar};
@@ -21,15 +20,14 @@ use omega_reassign::{self as reassign, Budget, Watch};
 use omega_run::report::rebalanced::{self, Detail, RebalanceReport};
 use omega_run::{Carry, Moment, Pass, RunError, Stop, cell_of, rebalance_cell};
 use omega_schedulers::disruption::DisruptionBudget;
-use omega_schedulers::rebalance::objective::WEIGHT_MAX;
-use omega_schedulers::rebalance::{Annealing, Bounds, Settings};
-use omega_workload::LoadError;
+use omega_schedulers::rebalance::{Annealing, Bounds, Objectives, Settings};
 use omega_workload::input::InputArgs;
-use serde::Deserialize;
+use omega_workload::objectives::{self, ObjectivesError, Overrides, Purpose};
 use std::num::NonZero;
 use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
+use unknown::{Known, unknown};
 
 /// The cell, the objectives, and the limits on moves.
 #[derive(Debug, Args)]
@@ -74,19 +72,6 @@ enum MomentArg {
     End,
     /// End of a run in which no task ends by itself.
     EndOfAll,
-}
-
-#[derive(Clone, Copy, Debug, Deserialize, ValueEnum)]
-#[serde(rename_all = "kebab-case")]
-enum Purpose {
-    /// Reduce the load above the safety levels, and keep the free cpu, memory, ... of each machine in balance.
-    Balance,
-    /// Empty drained machines, and move tasks off machines that would not accept these tasks now.
-    Drain,
-    /// Fill some machines, and empty others.
-    Defragment,
-    /// Spread the tasks of each job over the domains (see --level).
-    Spread,
 }
 
 /// Heading of options in the help.
@@ -149,6 +134,20 @@ struct PassArgs {
     machines_each: u32,
 }
 
+impl PassArgs {
+    /// Objectives that result from all options.
+    fn read_objectives(&self, kinds: &Kinds) -> Result<Objectives, ObjectivesError> {
+        let overrides = Overrides {
+            purpose: self.purpose,
+            default_purpose: (!self.drain.is_empty()).then_some(Purpose::Drain),
+            weights: &self.weight,
+            safety: &self.safety,
+            level: self.level.as_deref(),
+        };
+        objectives::read(self.objectives.as_deref(), &overrides, kinds)
+    }
+}
+
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum OnlyArg {
     /// Services.
@@ -194,57 +193,9 @@ enum Format {
 /// Error in the objectives of a pass, as one line for the user.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum RebalanceError {
-    /// The cell has no such resource kind. Name one that it has.
-    #[error("{place}: the cell has no resource kind {kind:?}; its kinds are: {has}")]
-    NoKind {
-        /// Flag, or field of a file.
-        place: String,
-        /// The kind that was given.
-        kind: String,
-        /// Valid values.
-        has: String,
-    },
-    /// There is no such term. Name an existing one.
-    #[error(
-        "{place}: there is no term {term:?}; the terms are: misplaced, load, load.KIND, balance, \
-         fragments, in-use, crowding, moves, job-moves, machine-moves"
-    )]
-    NoTerm {
-        /// Flag, or field of a file.
-        place: String,
-        /// The term that was given.
-        term: String,
-    },
-    /// The weight is too large. Choose a smaller one, and make the other weights smaller in proportion.
-    #[error("{place}: {given} is too large: a weight must be at most {WEIGHT_MAX}")]
-    Weight {
-        /// Flag, or field of a file.
-        place: String,
-        /// The given value.
-        given: u32,
-    },
-    /// The percentage is out of bounds. Choose a percentage within the bounds.
-    #[error("{place}: {given} must be from 1 to {} percent", objectives::PAIR_PERCENT_MAX)]
-    Percent {
-        /// Field of a file.
-        place: String,
-        /// The given value.
-        given: u32,
-    },
-    /// A field of the file is invalid. Correct it.
-    #[error("{place}: {why}")]
-    Aim {
-        /// Field of a file.
-        place: String,
-        /// Its value, the rule and the remedy.
-        why: String,
-    },
-    /// A table that the file names is invalid. Correct it.
+    /// The objectives are invalid. Correct them.
     #[error(transparent)]
-    Table(#[from] LoadError),
-    /// The file of objectives is invalid. Correct it.
-    #[error(transparent)]
-    Objectives(#[from] FileError),
+    Objectives(#[from] ObjectivesError),
     /// The underlying error.
     #[error(transparent)]
     Roadef(#[from] roadef::RoadefError),
@@ -357,7 +308,7 @@ fn tried(
     let drain = args.pass.drain.clone();
     let annealing = args.annealing(&clock);
     let mut go_on = || clock.spent_of(ALL) < 1.0;
-    let unknown = objectives::unknown(&settings.objectives, &objectives::Known::of_cell(&cell));
+    let unknown = unknown(&settings.objectives, &Known::of_cell(&cell));
     let pass = Pass { settings, drain, annealing, go_on: &mut go_on, carry: Carry::OnCopy };
     let mut report = rebalance_cell(cell, name, pass).map_err(RebalanceError::Run)?;
     report.notes.extend(unknown);
@@ -469,7 +420,7 @@ impl RebalanceArgs {
             only,
             machines_each: pass.machines_each as usize,
             seed: self.how.seed(),
-            ..Settings::new(pass.objectives(kinds)?)
+            ..Settings::new(pass.read_objectives(kinds)?)
         })
     }
 }

@@ -5,14 +5,15 @@ use crate::interrupt;
 use crate::output::{self, OutputError};
 use crate::progress::Bar;
 use clap::{Args, ValueEnum};
-use omega_core::{ConflictCheck, Granularity};
+use omega_core::{ConflictCheck, Granularity, Kinds};
 use omega_run::kept::Keeper;
 use omega_run::report::{self, RunReport};
-use omega_run::{Evict, Pace, Progress, RunError, RunOptions, Stop, Workers};
+use omega_run::{Evict, Pace, Progress, Rebalancing, RunError, RunOptions, Stop, Workers};
 use omega_schedulers::Search;
 use omega_schedulers::config::Profiles;
 use omega_workload::Workload;
 use omega_workload::input::{InputArgs, InputError};
+use omega_workload::objectives::{self, ObjectivesError, Overrides};
 use omega_workload::profiles::{self, ProfileError};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -31,9 +32,33 @@ pub(crate) struct RunArgs {
     #[command(flatten)]
     how: HowArgs,
     #[command(flatten)]
+    rebalancing: RebalancingArgs,
+    #[command(flatten)]
     kept: KeptArgs,
     #[command(flatten)]
     output: OutputArgs,
+}
+
+/// Rebalancing during the run.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Rebalancing")]
+struct RebalancingArgs {
+    /// Move running tasks to better machines, up to 1,000 tasks each time, at this interval in the workload's time
+    /// [default: tasks do not move].
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    rebalance_every: Option<Duration>,
+    /// File with the objectives of the moves; docs/rebalance.md describes it [default: the purpose balance].
+    #[arg(long, value_name = "FILE.toml", requires = "rebalance_every")]
+    objectives: Option<PathBuf>,
+}
+
+impl RebalancingArgs {
+    fn options(&self, kinds: &Kinds) -> Result<Option<Rebalancing>, ObjectivesError> {
+        let Some(every) = self.rebalance_every else { return Ok(None) };
+        let file = self.objectives.as_deref();
+        let objectives = objectives::read(file, &Overrides::default(), kinds)?;
+        Ok(Some(Rebalancing { every_ms: every.as_millis() as u64, objectives }))
+    }
 }
 
 /// Storage of the cell. By default, memory.
@@ -200,6 +225,8 @@ pub(crate) enum Error {
     #[error("interrupted: the result covers only what was done until then")]
     Interrupted,
     #[error(transparent)]
+    Objectives(#[from] ObjectivesError),
+    #[error(transparent)]
     Rebalance(#[from] crate::rebalance::RebalanceError),
     #[error(transparent)]
     Served(Box<crate::served::Error>),
@@ -226,6 +253,7 @@ impl Error {
 pub(crate) fn run(args: &RunArgs) -> Result<(), Error> {
     let keeper = args.kept.keeper()?;
     let (workload, mut options) = prepare((&args.input, &args.how), &args.output.files())?;
+    options.rebalancing = args.rebalancing.options(&workload.kinds)?;
     options.keeper = keeper;
     options.stop = interrupt::listen()?;
     let result = with_bar(args.output.quiet, workload, |workload, progress| {
@@ -319,6 +347,7 @@ fn options(how: &HowArgs) -> Result<RunOptions, ProfileError> {
             SearchArg::Indexed => Search::Indexed { feasible: 64 },
         }),
         setup: Vec::new(),
+        rebalancing: None,
         profiles: how.profile.as_deref().map_or(Ok(Profiles::default()), profiles::load)?,
         evict: if how.evict { Evict::Always } else { Evict::AsProfilesSay },
         pace: how.speed.map_or(Pace::Fastest, Pace::Speed),

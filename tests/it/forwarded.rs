@@ -72,7 +72,7 @@ fn a_forwarded_request_is_unknown_once_another_term_begins() {
     }
 }
 
-/// The acknowledgement is for the leader of its term, which this replica may have been before a restart.
+/// The acknowledgement is for the leader of its term. Before a restart, this replica may have been that leader.
 #[test]
 fn an_acknowledgement_to_a_follower_is_no_contradiction() {
     let mut node = node::Node::new(follower(), node::Settings::default());

@@ -24,6 +24,7 @@
 //! - `rebalance.rs`, `rebalance_reference.rs`, `rebalance_annealed.rs`, `rebalance_retries.rs`,
 //!   `rebalance_objectives.rs`: rebalancing, computed by hand and naively; plans by annealing, and on cells that lose
 //!   replies.
+//! - `rebalance_score.rs`: the score that places new tasks by the objectives of rebalancing.
 //! - `waits.rs`: delay scheduling, and transactions that wait for more claims.
 //! - `wakes.rs`: an event wakes only the jobs that it may help, and yet no job stays unscheduled.
 //! - `failures.rs`: the cache of unschedulable classes.
@@ -142,6 +143,7 @@ mod rebalance_annealed;
 mod rebalance_objectives;
 mod rebalance_reference;
 mod rebalance_retries;
+mod rebalance_score;
 mod remote;
 mod replicated;
 mod reservations;

@@ -223,7 +223,7 @@ fn what_a_file_says_of_search_goes_into_the_settings() {
     for wrong in ["101", "-1"] {
         let file = file.replace("percentage = 0", &format!("percentage = {wrong}"));
         let error = Profiles::parse(&file, &Registry::built_in()).unwrap_err().to_string();
-        let expected = format!("12:10: profile[2].search.percentage: is {wrong}: must be 0 to 100");
+        let expected = format!("12:10: profile[2].search: is {wrong}: must be 0 to 100");
         assert_eq!(error, expected);
     }
 }

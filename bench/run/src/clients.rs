@@ -10,15 +10,17 @@
 //! the feeder like those of a scheduler; neither the cell nor the report distinguishes frontends from schedulers.
 
 mod asks;
+mod client;
 mod offers;
 
 use super::cell::RunCell;
 use super::message::IdleState;
 use super::meter::Meter;
 use super::{CLIENTS, RunError};
+use client::{Client, Round, Watched};
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded};
-use omega_cellstate::{CellHandle, Delta, HandleError, Interest};
-use omega_core::{Commit, Job, SchedulerId, Text, Transaction, Version};
+use omega_cellstate::HandleError;
+use omega_core::{Job, Version};
 use omega_schedulers::{Clock, Nanos, Observer};
 use omega_workload::Arrival;
 use parking_lot::Mutex;
@@ -27,53 +29,6 @@ use std::time::Duration;
 
 /// Pause of a frontend without work.
 const IDLE: Duration = Duration::from_millis(1);
-
-/// The clients of one kind, with their frontend.
-trait Client: Send {
-    /// Runs the clients, and steps their frontend once.
-    ///
-    /// # Errors
-    /// If the cell does not answer.
-    fn step(&mut self, cell: &Watched<'_>, now: Nanos) -> Result<Round, HandleError>;
-}
-
-/// Result of a frontend's round.
-#[derive(Clone, Copy, Debug)]
-struct Round {
-    /// Version of the cell that the frontend has seen.
-    version: Version,
-    /// Number of pending tasks.
-    waiting: usize,
-    /// Number of consecutive rounds without a placement after which no placement is expected until the cell changes.
-    patience: u32,
-}
-
-/// The cell of a frontend, with a meter that measures and reports its commits.
-struct Watched<'a> {
-    cell: &'a RunCell,
-    meter: Mutex<Meter>,
-}
-
-impl CellHandle for Watched<'_> {
-    fn register(&self, name: Text) -> Result<(SchedulerId, u64), HandleError> {
-        self.cell.register(name)
-    }
-
-    fn sync(
-        &self,
-        since: Version,
-        interest: &Interest,
-        delta: &mut Delta,
-    ) -> Result<(), HandleError> {
-        self.cell.sync(since, interest, delta)
-    }
-
-    fn commit(&self, txn: &Transaction) -> Result<Commit, HandleError> {
-        let commit = self.cell.commit(txn)?;
-        self.meter.lock().committed(txn, &commit);
-        Ok(commit)
-    }
-}
 
 /// A frontend that is not started yet.
 pub(super) struct Fronted {

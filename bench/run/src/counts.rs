@@ -3,7 +3,7 @@
 use super::Progress;
 use super::ends::{Ending, Since};
 use super::message::Committed;
-use omega_core::{TaskId, Version};
+use omega_core::{MachineId, TaskId, Version};
 use std::collections::HashMap;
 
 /// Counts of a run's tasks.
@@ -53,20 +53,22 @@ impl Counts {
     }
 }
 
-/// The evictions of a run.
+/// The evictions of a run, and the moves of the rebalancer.
 #[derive(Debug, Default)]
 pub(crate) struct Evictions {
     of: HashMap<TaskId, Evicted>,
     total: u64,
 }
 
-/// Evictions of one task.
+/// Evictions and moves of one task.
 #[derive(Clone, Copy, Debug, Default)]
 struct Evicted {
-    /// Version of the cell at the last eviction.
+    /// Version of the cell at the last eviction, or at the last move that restarted the task.
     last: Version,
     /// Number of evictions.
     times: u32,
+    /// The last move that did not restart the task: the version of the cell, and the new machine.
+    moved: Option<(Version, MachineId)>,
 }
 
 impl Evictions {
@@ -79,6 +81,17 @@ impl Evictions {
         }
     }
 
+    /// Records that a move restarted a task.
+    pub(super) fn restarted(&mut self, task: TaskId, version: Version) {
+        let known = self.of.entry(task).or_default();
+        known.last = known.last.max(version);
+    }
+
+    /// Records that a task moved to a machine and keeps the time of its end.
+    pub(super) fn moved(&mut self, task: TaskId, to: (Version, MachineId)) {
+        self.of.entry(task).or_default().moved = Some(to);
+    }
+
     /// The number of evictions.
     pub(crate) fn total(&self) -> u64 {
         self.total
@@ -89,11 +102,17 @@ impl Evictions {
         self.of.values().filter(|evicted| evicted.times > 1).count()
     }
 
-    /// Removes from a list of placed tasks those that were evicted after their placement.
+    /// Removes from a list of placed tasks those that were evicted or restarted after their placement, and updates the
+    /// machines of those that moved.
     pub(super) fn still_there(&self, (placed, mut tasks): Since) -> Ending {
         if !self.of.is_empty() {
-            let is_there = |task: &TaskId| self.of.get(task).is_none_or(|one| one.last <= placed);
-            tasks.retain(|(task, _)| is_there(task));
+            tasks.retain_mut(|(task, machine)| {
+                let Some(known) = self.of.get(task) else { return true };
+                if let Some((_, to)) = known.moved.filter(|(version, _)| *version > placed) {
+                    *machine = to;
+                }
+                known.last <= placed
+            });
         }
         tasks
     }

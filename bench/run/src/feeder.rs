@@ -1,6 +1,7 @@
 //! Feeds a workload to a cell: submits arriving jobs, and ends tasks after their run time.
 
 mod messages;
+mod rebalance;
 mod start;
 
 use super::agenda::Agenda;
@@ -14,11 +15,12 @@ use super::ends::Ending;
 use super::lane::{Errand, Lane, ON_THE_WAY_MAX};
 use super::ledger::Ledger;
 use super::message::{Done, Message, Purpose};
+use super::passes::Passes;
 use super::samples::{Moment, Samples};
 use super::stop::Stop;
 use super::watch::{GAP_MS, RETRY_MS, Watch};
 use super::{Pace, Progress, RunError, RunOptions, WINDOW_MAX};
-use crate::report::Sample;
+use crate::report::{RebalancingReport, Sample};
 use crossbeam_channel::{Receiver, unbounded};
 use omega_cellstate::Cell;
 use omega_core::{Command, JobId, Machine, MachineId, Outcome, Rejection, TaskReport, Text};
@@ -27,8 +29,7 @@ use omega_workload::{Arrival, MachineChange, Workload};
 /// The feeder, with the state of the run that commands and the workers' messages change.
 pub(crate) struct Feeder {
     cell: RunCell,
-    name: String,
-    notes: Vec<String>,
+    source: Source,
     agenda: Agenda,
     crew: Crew,
     watch: Watch,
@@ -36,6 +37,8 @@ pub(crate) struct Feeder {
     ledger: Ledger,
     samples: Samples,
     lane: Lane,
+    /// The rebalancer; `None` if no tasks move.
+    passes: Option<Passes>,
     messages: Receiver<Message>,
     /// The first error of a command whose failure ends the run.
     failed: Option<RunError>,
@@ -46,6 +49,12 @@ pub(crate) struct Feeder {
     interrupted: bool,
 }
 
+/// Description of the workload.
+struct Source {
+    name: String,
+    notes: Vec<String>,
+}
+
 /// Result of feeding a workload to a cell.
 pub(crate) struct Fed {
     pub(crate) cell: RunCell,
@@ -54,6 +63,8 @@ pub(crate) struct Fed {
     pub(crate) notes: Vec<String>,
     pub(crate) counts: Counts,
     pub(crate) ledger: Ledger,
+    /// The figures of the rebalancer; `None` without one.
+    pub(crate) rebalancing: Option<RebalancingReport>,
     pub(crate) series: Vec<Sample>,
     /// Number of jobs that have arrived.
     pub(crate) jobs: usize,
@@ -82,8 +93,7 @@ impl Feeder {
         let agenda = Agenda::new(workload.arrivals, workload.machine_events);
         let window = (ids.len() * 2 / 5).clamp(1, WINDOW_MAX);
         let mut feeder = Feeder {
-            name: workload.name,
-            notes: workload.notes,
+            source: Source { name: workload.name, notes: workload.notes },
             watch: Watch::new(window, crew.len()),
             crew,
             counts: Counts { tasks, ..Counts::default() },
@@ -91,6 +101,7 @@ impl Feeder {
             samples: Samples::new(agenda.span_ms()),
             agenda,
             lane: Lane::new(cell.clone(), sender),
+            passes: None,
             messages,
             failed: None,
             stirred: false,
@@ -99,6 +110,8 @@ impl Feeder {
             cell,
         };
         feeder.begin(&ids)?;
+        let passes = |rebalancing| Passes::new(&feeder.cell, rebalancing, options.seed);
+        feeder.passes = options.rebalancing.as_ref().map(passes).transpose()?;
         Ok(feeder)
     }
 
@@ -122,10 +135,11 @@ impl Feeder {
     pub(crate) fn end(self) -> Fed {
         Fed {
             cell: self.cell,
-            name: self.name,
-            notes: self.notes,
+            name: self.source.name,
+            notes: self.source.notes,
             counts: self.counts,
             ledger: self.ledger,
+            rebalancing: self.passes.as_ref().map(Passes::report),
             series: self.samples.into_series(),
             jobs: self.agenda.came(),
             now_ms: self.agenda.now_ms(),
@@ -241,6 +255,7 @@ impl Feeder {
         while self.samples.is_due(self.agenda.now_ms()) {
             self.sample(clock);
         }
+        self.rebalance(at_ms)?;
         let mut ended = Vec::new();
         while let Some(tasks) = self.agenda.ended(at_ms) {
             let tasks = self.counts.evictions.still_there(tasks);

@@ -36,6 +36,7 @@ mod meter;
 mod named;
 mod options;
 mod outcome;
+mod passes;
 mod rebalanced;
 #[cfg(feature = "durable")]
 pub mod replicas;
@@ -62,7 +63,7 @@ use std::sync::Arc;
 pub use error::RunError;
 pub use explained::{AskedJob, Which, explain_at, explain_cell};
 pub use omega_workload::SCHEDULERS;
-pub use options::{CLIENTS, Evict, Pace, Progress, RunOptions, WINDOW_MAX, Workers};
+pub use options::{CLIENTS, Evict, Pace, Progress, Rebalancing, RunOptions, WINDOW_MAX, Workers};
 pub use rebalanced::{Carry, Moment, Pass, cell_of, rebalance_at, rebalance_cell};
 pub use stop::Stop;
 #[cfg(feature = "durable")]

@@ -13,6 +13,10 @@ use std::time::{Duration, Instant};
 /// longer than a transaction with one claim.
 pub(super) const AT_ONCE: usize = 64;
 
+/// Number of placed tasks in unsent messages at which a busy worker sends them. It is a small part of the window of
+/// pending tasks, so that the feeder submits jobs while the worker places others.
+const TASKS_AT_ONCE: usize = 256;
+
 /// Measurements of one worker, with its unsent messages.
 #[derive(Debug)]
 pub(crate) struct Meter {
@@ -20,6 +24,8 @@ pub(crate) struct Meter {
     messages: Sender<Message>,
     /// Messages that were not sent yet. There are fewer than `at_once`, and none while the worker is idle.
     unsent: Vec<Message>,
+    /// Number of placed tasks in the messages that were not sent yet.
+    unsent_tasks: usize,
     at_once: usize,
     pub(crate) decision_ns: Histogram<u64>,
     pub(crate) decisions: u64,
@@ -56,6 +62,7 @@ impl Meter {
             worker,
             messages,
             unsent: Vec::new(),
+            unsent_tasks: 0,
             at_once,
             decision_ns: decision_ns.expect("the bounds are valid"),
             decisions: 0,
@@ -104,6 +111,7 @@ impl Meter {
     /// Sends all messages.
     pub(super) fn flush(&mut self) {
         let mut unsent = std::mem::take(&mut self.unsent);
+        self.unsent_tasks = 0;
         let message = match unsent.len() {
             0 => return,
             1 => unsent.remove(0),
@@ -171,8 +179,9 @@ impl Observer for Meter {
         let evicted = evicted(txn, commit);
         let (worker, base) = (self.worker, txn.base);
         let committed = Committed { worker, base, version, placed, evicted, refused };
+        self.unsent_tasks += committed.placed.len();
         self.unsent.push(Message::Committed(committed));
-        if self.unsent.len() >= self.at_once {
+        if self.unsent.len() >= self.at_once || self.unsent_tasks >= TASKS_AT_ONCE {
             self.flush();
         }
     }

@@ -4,6 +4,7 @@ use crate::kept::Keeper;
 use crate::stop::Stop;
 use omega_core::{Command, ConflictCheck, Granularity};
 use omega_schedulers::config::Profiles;
+use omega_schedulers::rebalance::Objectives;
 use omega_schedulers::{Nanos, Search};
 use std::sync::Arc;
 
@@ -59,6 +60,15 @@ pub enum Evict {
     Always,
 }
 
+/// Rebalancing during a run.
+#[derive(Clone, Debug)]
+pub struct Rebalancing {
+    /// Interval of the passes, in milliseconds of the workload's time.
+    pub every_ms: u64,
+    /// Objectives by which tasks are moved.
+    pub objectives: Objectives,
+}
+
 /// Options of a run.
 #[derive(Clone, Debug)]
 pub struct RunOptions {
@@ -93,6 +103,8 @@ pub struct RunOptions {
     /// Commands that are applied before all others. They set what a workload does not contain, such as tenants, quotas
     /// and policy.
     pub setup: Vec<Command>,
+    /// Rebalancing during the run; `None` leaves tasks on their machines.
+    pub rebalancing: Option<Rebalancing>,
 }
 
 impl Default for RunOptions {
@@ -113,6 +125,7 @@ impl Default for RunOptions {
             stop: Stop::default(),
             keeper: None,
             setup: Vec::new(),
+            rebalancing: None,
         }
     }
 }

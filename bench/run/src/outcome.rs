@@ -30,7 +30,7 @@ pub(super) fn report(ended: Ended, options: &RunOptions) -> RunReport {
     let kinds = fed.cell.read(|cell| cell.kinds().clone());
     let pending = fed.cell.read(waiting);
     let resources = resources(&fed, &kinds);
-    let Fed { cell, name, notes, counts, ledger, series, jobs, now_ms, interrupted } = fed;
+    let Fed { cell, name, notes, counts, ledger, rebalancing, series, .. } = fed;
     let own = workers.iter().map(|one| (&*one.scheduler.settings().name, &one.observer));
     let meters = own.chain(served.iter().map(|one| (one.name, &one.meter)));
     let schedulers = meters.enumerate().map(|(index, (name, meter))| {
@@ -43,8 +43,8 @@ pub(super) fn report(ended: Ended, options: &RunOptions) -> RunReport {
     RunReport {
         seed: options.seed,
         machines: cell.read(|cell| cell.machines().count()),
-        interrupted,
-        jobs,
+        interrupted: fed.interrupted,
+        jobs: fed.jobs,
         tasks: counts.submitted as usize,
         placed_at_start: counts.placed_at_start,
         placements: counts.placements,
@@ -55,11 +55,12 @@ pub(super) fn report(ended: Ended, options: &RunOptions) -> RunReport {
         pending,
         wall_s,
         cpu_s,
-        workload_s: now_ms as f64 / 1000.0,
+        workload_s: fed.now_ms as f64 / 1000.0,
         placements_per_s: counts.placements as f64 / wall_s.max(1e-9),
         schedulers,
         tenants: cell.read(|cell| ledger.tenants(cell)),
         resources,
+        rebalancing,
         durable: kept.map(|kept| kept.report(claims)),
         unplaced,
         heat: cell.read(|cell| cell.machines().map(|m| heat(cell, &m)).collect()),

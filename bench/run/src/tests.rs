@@ -2,11 +2,12 @@
 
 use super::kept::Keeper;
 use super::replicas::Durability;
-use super::{CLIENTS, Pace, RunError, RunOptions, Stop, Workers, run};
+use super::{CLIENTS, Pace, Rebalancing, RunError, RunOptions, Stop, Workers, run};
 use crate::report::RunReport;
 use omega_core::limits::AMOUNT_MAX;
 use omega_core::{Amounts, Groups, Job, JobKind, Kinds, Machine, TaskGroup};
 use omega_schedulers::config::{Plugin, Point, Profiles, Registry};
+use omega_schedulers::rebalance::Objectives;
 use omega_schedulers::{Claimed, Events, Profile, Refused, Reserve};
 use omega_store::directory::EngineKind;
 use omega_workload::synth::{SynthOptions, synthesize};
@@ -228,4 +229,36 @@ fn a_run_that_is_stopped_reports_what_was_done() {
         let last = report.series.last().unwrap();
         assert_eq!((last.placements, last.pending), (report.placements, report.pending));
     }
+}
+
+/// A rebalancer whose objectives make machines full or empty.
+fn rebalancing() -> Option<Rebalancing> {
+    Some(Rebalancing { every_ms: 600_000, objectives: Objectives::defragment() })
+}
+
+/// Runs a small cell with jobs of this kind, and with a rebalancer if one is given.
+fn run_of(kind: JobKind, rebalancing: Option<Rebalancing>) -> RunReport {
+    let options = SynthOptions { machines: 30, seed: 4, span_hours: 4, utilisation_percent: 40 };
+    let mut workload = synthesize(&options);
+    workload.arrivals.iter_mut().for_each(|arrival| arrival.job.kind = kind);
+    let options = RunOptions { workers: Workers::LockStep, rebalancing, ..RunOptions::default() };
+    run(workload, &options, &mut |_| {}).unwrap()
+}
+
+#[test]
+fn a_rebalancer_moves_tasks_during_a_run() {
+    let report = run_of(JobKind::Batch, rebalancing());
+    let passes = report.rebalancing.expect("the run had one");
+    assert!(passes.passes > 15 && passes.moves > 100, "{passes:?}");
+    assert!(passes.cost_after < passes.cost_before, "{passes:?}");
+    assert_eq!((report.pending, report.placements), (0, report.tasks as u64));
+}
+
+#[test]
+fn moved_services_keep_their_ends_and_moved_batch_tasks_start_over() {
+    let finished = |kind, rebalancing| run_of(kind, rebalancing).finished;
+    let of_services = finished(JobKind::Service, None);
+    // Moves may make room for a pending service, which then ends earlier.
+    assert!(finished(JobKind::Service, rebalancing()) >= of_services);
+    assert!(finished(JobKind::Batch, rebalancing()) < finished(JobKind::Batch, None));
 }

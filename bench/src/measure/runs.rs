@@ -11,7 +11,8 @@ use omega_workload::synth::{SynthOptions, synthesize};
 
 pub(crate) const WORKLOAD: &str = "omega run: 10,000 machines, hours of generated jobs at 78 % use, 1 service scheduler; on two processors";
 
-/// Hours of the workload, about a second of work for one scheduler; with `--quick` a quarter of them.
+/// Length of the workload in hours of its own time. One scheduler places it in about a second. With `--quick`, the
+/// workload is a quarter as long.
 const HOURS: u32 = 8;
 
 /// Number of batch schedulers of the README's command.

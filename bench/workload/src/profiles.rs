@@ -3,6 +3,7 @@
 //! All errors are reported before the run. Errors of the file itself are reported before the input is read. Errors that
 //! depend on the cell's kinds are reported after that.
 
+use crate::objectives::{self, Overrides};
 use crate::{SCHEDULERS, readable};
 use omega_core::Kinds;
 use omega_schedulers::config::{ConfigError, ProfileSpec, Profiles, Registry};
@@ -67,9 +68,18 @@ pub fn read(file: &Path) -> Result<(String, Profiles), ProfileError> {
     if text.len() as u64 > BYTES_MAX {
         return Err(ProfileError::TooLarge { file: owned() });
     }
-    let profiles = Profiles::parse(&text, &Registry::built_in())
+    let profiles = Profiles::parse(&text, &registry(file))
         .map_err(|why| ProfileError::Content { file: owned(), why })?;
     Ok((text, profiles))
+}
+
+/// The plugins that a profile file may name. Relative paths of objectives files begin at the folder of the profile file.
+fn registry(file: &Path) -> Registry {
+    let folder = file.parent().unwrap_or(Path::new("")).to_owned();
+    Registry::built_in().reading_objectives(move |name, kinds| {
+        let read = objectives::read(Some(&folder.join(name)), &Overrides::default(), kinds);
+        read.map_err(|why| why.to_string())
+    })
 }
 
 /// Reads a file with profiles for schedulers of a run.

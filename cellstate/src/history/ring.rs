@@ -4,7 +4,7 @@
 //! have the position of the latest event of each job and of each machine. A list ends at a position below the oldest
 //! entry, because the event there was dropped.
 
-use super::Event;
+use super::event::Event;
 use crate::map::FastMap;
 use omega_core::{JobId, MachineId};
 use std::collections::VecDeque;

@@ -40,12 +40,35 @@ pub(super) struct Kept {
     /// For each kind, the reciprocals of the capacities by row, if some plugin reads them.
     inverses: Vec<Option<Vec<f32>>>,
     /// For each kind, the claimable amounts by row, if some plugin reads them.
-    capacities: Vec<Option<Vec<i64>>>,
+    capacities: Vec<Option<Capacities>>,
     sets: Vec<(MachineSet, SetId)>,
     /// Keys of labels whose values are kept.
     levels: Vec<Text>,
     /// Upper bound of overcommit, from the cell's policy.
     overcommit_max: Overcommit,
+}
+
+/// The claimable amounts of one kind, by row, with their sum.
+#[derive(Clone, Debug, Default)]
+struct Capacities {
+    column: Vec<i64>,
+    sum: u128,
+    /// Number of machines with an amount above zero.
+    machines: u64,
+}
+
+impl Capacities {
+    fn new(column: Vec<i64>) -> Capacities {
+        let sum = column.iter().map(|amount| u128::from(amount.unsigned_abs())).sum();
+        let machines = column.iter().filter(|amount| **amount > 0).count() as u64;
+        Capacities { column, sum, machines }
+    }
+
+    fn set(&mut self, row: usize, amount: i64) {
+        let old = std::mem::replace(&mut self.column[row], amount);
+        self.sum = self.sum - u128::from(old.unsigned_abs()) + u128::from(amount.unsigned_abs());
+        self.machines = self.machines - u64::from(old > 0) + u64::from(amount > 0);
+    }
 }
 
 /// Descriptions of the machines, from which the columns are computed.
@@ -69,7 +92,7 @@ impl Kept {
     /// Grows the columns to `rows` rows.
     pub(super) fn grow(&mut self, rows: usize) {
         let rows = rows.next_multiple_of(BLOCK);
-        self.capacities.iter_mut().flatten().for_each(|column| column.resize(rows, 0));
+        self.capacities.iter_mut().flatten().for_each(|all| all.column.resize(rows, 0));
         self.inverses.iter_mut().flatten().for_each(|column| column.resize(rows, 0.0));
     }
 
@@ -80,9 +103,9 @@ impl Kept {
                 column[row] = inverse_capacity(machine, kind);
             }
         }
-        for (kind, column) in (0..).map(KindId).zip(&mut self.capacities) {
-            if let Some(column) = column {
-                column[row] = capacity(machine, (kinds, &self.overcommit_max), kind);
+        for (kind, all) in (0..).map(KindId).zip(&mut self.capacities) {
+            if let Some(all) = all {
+                all.set(row, capacity(machine, (kinds, &self.overcommit_max), kind));
             }
         }
     }
@@ -101,9 +124,9 @@ impl Kept {
     }
 
     /// The claimable amounts of a kind, by row.
-    fn capacities_of(&self, kind: KindId, described: Described<'_>) -> Vec<i64> {
+    fn capacities_of(&self, kind: KindId, described: Described<'_>) -> Capacities {
         let bounds = (described.kinds, &self.overcommit_max);
-        described.by_row().map(|machine| capacity(machine, bounds, kind)).collect()
+        Capacities::new(described.by_row().map(|machine| capacity(machine, bounds, kind)).collect())
     }
 
     /// Prepares these data for new machines, after all machines were dropped. Drops the reciprocals of kinds that the
@@ -111,7 +134,7 @@ impl Kept {
     pub(super) fn reset(&mut self, facts: &mut Facts, kinds: usize) {
         self.inverses.truncate(kinds);
         self.inverses.iter_mut().flatten().for_each(Vec::clear);
-        self.capacities.iter_mut().flatten().for_each(Vec::clear);
+        self.capacities.iter_mut().flatten().for_each(|all| *all = Capacities::default());
         for (set, id) in &mut self.sets {
             *id = facts.sets.acquire(set.clone().into(), &facts.machines);
         }
@@ -161,7 +184,7 @@ impl Kept {
 }
 
 /// The column of a kind, in a list that grows as needed.
-fn at<T>(columns: &mut Vec<Option<Vec<T>>>, kind: KindId) -> &mut Option<Vec<T>> {
+fn at<T>(columns: &mut Vec<Option<T>>, kind: KindId) -> &mut Option<T> {
     let known = columns.len();
     columns.resize_with(known.max(kind.index() + 1), || None);
     &mut columns[kind.index()]
@@ -200,6 +223,15 @@ impl View {
         let View { kept, rows, facts, kinds, .. } = self;
         let described = Described { rows: rows.len(), machines: &facts.machines, kinds };
         kept.keep_capacity(kind, described);
+    }
+
+    /// The mean claimable amount of a kind, over the machines that have any of it; `None` if no machine has any, or
+    /// unless [`View::keep_capacity`] was called.
+    #[must_use]
+    pub fn mean_capacity(&self, kind: KindId) -> Option<u64> {
+        let all = self.kept.capacities.get(kind.index())?.as_ref()?;
+        let mean = all.sum.checked_div(u128::from(all.machines))?;
+        Some(u64::try_from(mean).expect("a mean of 64-bit amounts has 64 bits"))
     }
 
     /// Makes the view keep a set of machines for the rest of the view's lifetime.
@@ -249,7 +281,7 @@ impl<'a> Block<'a> {
     /// called.
     #[must_use]
     pub fn capacity(&self, kind: KindId) -> Option<&'a [i64; BLOCK]> {
-        let column = self.view().kept.capacities.get(kind.index())?.as_ref()?;
-        column[self.first_row()..].first_chunk()
+        let all = self.view().kept.capacities.get(kind.index())?.as_ref()?;
+        all.column[self.first_row()..].first_chunk()
     }
 }

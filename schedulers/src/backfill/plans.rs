@@ -4,9 +4,9 @@
 
 use super::plan::{Holds, Lack, Plan, Search, When};
 use super::timeline::Hold;
+use crate::place_in_order::Place;
 use crate::points::{Order, Queued};
 use crate::profile::Profile;
-use crate::turns::Place;
 use omega_cellstate::{BLOCK, View};
 use omega_core::{Job, JobId, Version};
 use smallvec::SmallVec;

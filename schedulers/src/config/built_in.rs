@@ -25,6 +25,7 @@ fn plugins() -> Vec<Plugin> {
     own.chain(tenants())
         .chain([throttle()])
         .chain(super::load::plugins())
+        .chain(objectives())
         .chain([super::delay::plugin(), super::backfill::plugin(), super::devices::plugin()])
         .chain(super::time::plugins())
         .chain(kube)
@@ -86,6 +87,17 @@ fn scores() -> [Plugin; 7] {
         score("avoid_marked", |_: &NoArguments, _| Ok(AvoidMarked))
             .about("Avoids machines with `PreferNoSchedule` taints that the task does not tolerate."),
     ]
+}
+
+/// The score by the objectives of rebalancing.
+#[cfg(feature = "rebalance")]
+fn objectives() -> Option<Plugin> {
+    Some(super::objectives::plugin())
+}
+
+#[cfg(not(feature = "rebalance"))]
+fn objectives() -> Option<Plugin> {
+    None
 }
 
 /// Plugin that makes room without evicting.

@@ -4,9 +4,11 @@
 //! document. So the arguments keep their positions in the file, and need no common type.
 
 use super::error::{ConfigError, Fault, Source, WEIGHT_SUM_MAX};
+use super::field_path::field_path;
 use super::file::{Base, FileTable, PluginTable, ProfileTable, ScoreTable};
-use super::registry::{Misread, Plugin, Point, Presence, Registry};
+use super::registry::{Plugin, Point, Presence, Registry};
 use super::spec::{Entry, ProfileSpec};
+use serde::Deserialize;
 use std::ops::Range;
 use std::sync::Arc;
 use toml::Spanned;
@@ -19,9 +21,8 @@ pub(super) fn parse(text: &str, registry: &Registry) -> Result<Vec<ProfileSpec>,
     let source = Source(text);
     let document = DeTable::parse(text).map_err(|error| source.malformed(&error, String::new()))?;
     let document = Spanned::new(document.span(), DeValue::Table(document.into_inner()));
-    let tables: FileTable =
-        serde_path_to_error::deserialize(ValueDeserializer::from(document.clone()))
-            .map_err(|error| misread(source, "", &error))?;
+    let tables = FileTable::deserialize(ValueDeserializer::from(document.clone()))
+        .map_err(|error| misread(source, &document, &error))?;
     if tables.profile.is_empty() {
         return Err(source.error(&(0..0), "", Fault::NoProfile));
     }
@@ -147,7 +148,7 @@ impl<'a> Reader<'a> {
         let place = arguments.span();
         let read = plugin.read(ValueDeserializer::from(arguments));
         let add = read.expect("what is not always there has arguments");
-        let add = add.map_err(|error| misread(self.source, &field, &error))?;
+        let add = add.map_err(|error| misread(self.source, self.document, &error))?;
         Ok((plugin.name(), Entry { weight, add, field, place }))
     }
 
@@ -229,19 +230,11 @@ fn arguments<'a, 'd>(
     plugin.get_ref().get("args")
 }
 
-/// Converts a serde error about tables or arguments. `parent` is the path of the table or the arguments.
-fn misread(source: Source<'_>, parent: &str, error: &Misread) -> ConfigError {
-    let mut field = parent.to_owned();
-    for segment in error.path() {
-        // serde represents a spanned value as a table, whose fields start with `$__`.
-        let text = segment.to_string();
-        if text == "?" || text.starts_with("$__") {
-            continue;
-        }
-        if !field.is_empty() && !text.starts_with('[') {
-            field.push('.');
-        }
-        field.push_str(&text);
-    }
-    source.malformed(error.inner(), field)
+/// Converts an error about tables or arguments.
+fn misread(source: Source<'_>, document: &Value<'_>, error: &toml::de::Error) -> ConfigError {
+    let field = match (document.get_ref(), error.span()) {
+        (DeValue::Table(table), Some(span)) => field_path(table, &span),
+        _ => String::new(),
+    };
+    source.malformed(error, field)
 }

@@ -90,10 +90,7 @@ pub enum Presence {
 pub(super) type Add = dyn Fn(Profile, &Kinds, i32) -> Result<Profile, ArgumentError> + Send + Sync;
 
 /// Reads a plugin's arguments.
-type Read = dyn Fn(ValueDeserializer<'_>) -> Result<Box<Add>, Misread> + Send + Sync;
-
-/// Error in arguments that do not match the plugin's type of arguments. It has the path of the field.
-pub(super) type Misread = serde_path_to_error::Error<toml::de::Error>;
+type Read = dyn Fn(ValueDeserializer<'_>) -> Result<Box<Add>, toml::de::Error> + Send + Sync;
 
 /// A plugin that files may name.
 #[derive(Clone)]
@@ -215,7 +212,7 @@ impl Plugin {
     {
         let (make, add) = (Arc::new(make), Arc::new(add));
         let read = move |arguments: ValueDeserializer<'_>| {
-            let arguments: A = serde_path_to_error::deserialize(arguments)?;
+            let arguments = A::deserialize(arguments)?;
             let (make, add) = (make.clone(), add.clone());
             let bind = move |profile: Profile, kinds: &Kinds, weight: i32| {
                 Ok(add(profile, make(&arguments, kinds)?, weight))
@@ -311,7 +308,7 @@ impl Plugin {
     pub(super) fn read(
         &self,
         arguments: ValueDeserializer<'_>,
-    ) -> Option<Result<Box<Add>, Misread>> {
+    ) -> Option<Result<Box<Add>, toml::de::Error>> {
         self.read.as_ref().map(|read| read(arguments))
     }
 
@@ -353,6 +350,15 @@ impl Registry {
         }
         self.0.push(plugin);
         Ok(self)
+    }
+
+    /// Returns `self` with a plugin in place of that of its name.
+    #[cfg(feature = "rebalance")]
+    pub(super) fn replaced(mut self, plugin: Plugin) -> Registry {
+        let old =
+            self.0.iter_mut().find(|old| old.point == plugin.point && old.name == plugin.name);
+        *old.expect("there is a plugin of this name") = plugin;
+        self
     }
 
     /// All plugins.

@@ -282,7 +282,7 @@ impl TaskIndex {
         placed
     }
 
-    /// Compares a task that had a machine with its state after a full delta.
+    /// Compares the state of a task before and after a full delta. Before the delta, the task had a machine.
     ///
     /// Returns `None` if the task still has the same machine; otherwise its new state, which is `None` if its job was
     /// removed. `ended` is the state of the task in the delta if it has ended.

@@ -1,17 +1,17 @@
-//! The account: the cost of each term of the objective, updated with each move.
+//! The value of the objective, updated with each move.
 //!
 //! A move changes two machines, the pairs of tasks of its job in two domains, and the costs of moving. In a pass, the
 //! search computes the change of some ten million possible moves without making them. Only a move that is made updates
 //! the sums, term by term.
 //!
-//! [`Account::new`] computes the sums from scratch. `tests/it/rebalance.rs` compares the computed and the updated sums
-//! with an independent reference.
+//! [`Account::new`] computes the sums from scratch, and `tests/it/rebalance.rs` compares both ways with an independent
+//! reference.
 
 use super::aims::demand::{Change, Swings};
 use super::aims::move_costs::Between;
 use super::objective::{Costs, MACHINE, MOVE, Objectives, PAIR};
 use super::plan::Picture;
-use super::valuation::{Objective, Spot};
+use super::valuation::{Objective, Spot, Weights};
 use foldhash::fast::FixedState;
 use omega_cellstate::{BLOCK, Need, PlacedTask, View};
 use omega_core::limits::KINDS_MAX;
@@ -32,16 +32,22 @@ pub(super) struct Proposed {
 /// The objective of a view, as sums over rows, domains and moves.
 #[derive(Debug)]
 pub(super) struct Account {
-    pub(super) objective: Objective,
-    /// The claimable amount of each kind, row by row.
+    weights: Weights,
+    /// The mean amount of each kind, over the machines that have any of it.
+    means: Vec<u64>,
+    /// The claimable amount of each kind, row by row, with all kinds of a machine side by side.
     capacity: Vec<i64>,
-    /// Whether the machine in each row accepts tasks. For a machine that accepts none, no cost of its own is counted.
+    /// Amounts up to the safety level, like `capacity`.
+    safe: Vec<i64>,
+    /// Cost of each machine while it is in use.
+    in_use: Vec<i64>,
+    /// Whether the machine in each row accepts tasks. Other machines have no cost of their own.
     counts: Vec<bool>,
     /// The weighted cost of each row.
     values: Vec<i64>,
     /// Differences between the use of tasks over time and their requests.
     swings: Swings,
-    /// Costs of moves by pairs of machines; zero if the objectives give none.
+    /// The cost of a move between two machines, as far as the objectives give such costs.
     between: Between,
     /// The additional cost of moving a task, for each job that has such a cost. The map is only looked up, never
     /// iterated.
@@ -57,15 +63,22 @@ pub(super) struct Account {
 type Amounts = [i64; KINDS_MAX];
 
 impl Account {
-    /// Computes all sums from a view, except the cost of misplaced tasks, which the caller counts.
+    /// Computes all sums from a view, except the number of misplaced tasks: the caller counts them.
     pub(super) fn new(objectives: &Objectives, view: &mut View) -> Account {
         let kinds = view.kinds().count();
         let capacity = capacities(view, kinds);
-        let objective = Objective::new(objectives, &capacity, kinds, |row| {
-            view.machine(row).map(|machine| &**machine)
-        });
+        let weights = Weights::new(objectives, kinds);
+        let mut safe = vec![0; capacity.len()];
+        let of_row = |(row, (capacity, safe)): (usize, (&[i64], &mut [i64]))| {
+            weights.levels(view.machine(row).map(|machine| &**machine), capacity, safe)
+        };
+        let each = kinds.max(1);
+        let rows = capacity.chunks(each).zip(safe.chunks_mut(each)).enumerate();
+        let in_use = rows.map(of_row).collect();
         let mut account = Account {
             capacity,
+            safe,
+            in_use,
             counts: (0..view.rows()).map(|row| takes_tasks(view, row)).collect(),
             values: vec![0; view.rows()],
             swings: Swings::new(&objectives.demand, view, kinds),
@@ -74,7 +87,8 @@ impl Account {
             domains: domains(view, &objectives.level),
             crowds: HashMap::default(),
             costs: Costs::none(kinds),
-            objective,
+            means: means(view, kinds),
+            weights,
         };
         for row in 0..view.rows() {
             account.come(view, row);
@@ -85,6 +99,11 @@ impl Account {
         account
     }
 
+    /// The objective by which machines are valued.
+    pub(super) fn objective(&self) -> Objective<'_> {
+        Objective { weights: &self.weights, means: &self.means }
+    }
+
     /// The cost of each term.
     pub(super) fn costs(&self) -> &Costs {
         &self.costs
@@ -92,7 +111,7 @@ impl Account {
 
     /// The weighted sum.
     pub(super) fn total(&self) -> i128 {
-        self.costs.total(&self.objective.objectives)
+        self.costs.total(&self.weights.objectives)
     }
 
     /// Whether the machine in a row accepts tasks, so that its cost is counted.
@@ -118,15 +137,14 @@ impl Account {
             return 0;
         }
         let mut free: Amounts = [0; KINDS_MAX];
-        let kinds = self.objective.kinds;
+        let kinds = self.weights.kinds;
         for (kind, free) in free[..kinds].iter_mut().enumerate() {
             *free = view.free(row, KindId(kind as u8)) + more(kind);
         }
-        let (capacity, free, swings) = (self.capacity(row), &free[..kinds], &self.swings);
-        self.objective.value(Spot { row, capacity, free, swings, changes })
+        self.objective().value(self.spot(row, &free[..kinds], changes))
     }
 
-    /// Returns by how much the cost of a row falls if a task of a job leaves the row.
+    /// Returns by how much the cost of a row falls if a task of a job leaves it.
     pub(super) fn leaving(&self, view: &View, row: usize, (job, need): (JobId, &Need)) -> i64 {
         let changes = [Change { job, request: &need.request, sign: -1 }];
         let freed = |kind| view.freed(row, need, KindId(kind as u8));
@@ -154,22 +172,22 @@ impl Account {
 
     /// Whether the objectives give costs of moves between two machines.
     pub(super) fn has_costs_between(&self) -> bool {
-        let objectives = &self.objective.objectives;
+        let objectives = &self.weights.objectives;
         objectives.machine_moves > 0 && objectives.move_costs.has_machines()
     }
 
     /// Returns the part of a move's weighted cost that depends on its two machines.
     pub(super) fn between(&self, from: usize, to: usize) -> i64 {
-        match self.objective.objectives.machine_moves {
+        match self.weights.objectives.machine_moves {
             0 => 0,
             weight => self.between.cost(from, to) * MOVE * i64::from(weight),
         }
     }
 
-    /// Returns the weighted cost of the pairs that one more task of a job would form in a row's domain. `more` corrects
-    /// the counted number of the job's tasks there, and may be negative.
+    /// Returns the weighted cost of the pairs that one more task of a job would form in a row's domain. `more` is added
+    /// to the counted tasks of the job there; it may be negative.
     pub(super) fn pairs(&self, job: JobId, row: usize, more: i64) -> i64 {
-        let weight = self.objective.objectives.crowding;
+        let weight = self.weights.objectives.crowding;
         if weight == 0 || self.domains[row] == NOWHERE {
             return 0;
         }
@@ -180,7 +198,7 @@ impl Account {
     /// Returns the weighted cost of one more move of a job of which `moved` tasks have moved. This includes the effect
     /// on the term of job moves, but not the cost of [`Account::between`].
     pub(super) fn of_move(&self, job: JobId, request: &[i64], moved: u32) -> i64 {
-        let objectives = &self.objective.objectives;
+        let objectives = &self.weights.objectives;
         let more = (i128::from(moved) + 1) * i128::from(MOVE) - self.costs.job_moves;
         let of_job = if more > 0 { MOVE } else { 0 };
         self.of_move_alone(job, request) * i64::from(objectives.moves)
@@ -189,17 +207,17 @@ impl Account {
 
     /// Returns the cost of moving a task, without weights and without the terms of job moves and machine moves.
     pub(super) fn of_move_alone(&self, job: JobId, request: &[i64]) -> i64 {
-        self.objective.of_move(request) + self.of_jobs.get(&job).copied().unwrap_or(0)
+        self.objective().of_move(request) + self.of_jobs.get(&job).copied().unwrap_or(0)
     }
 
     /// The weighted cost of a misplaced task.
     pub(super) fn of_misplaced(&self) -> i64 {
-        MACHINE * i64::from(self.objective.objectives.misplaced)
+        MACHINE * i64::from(self.weights.objectives.misplaced)
     }
 
     /// Returns statistics of the machines. They do not depend on the weights of the objective.
     pub(super) fn picture(&self, view: &View) -> Picture {
-        let kinds = self.objective.kinds;
+        let kinds = self.weights.kinds;
         let mut picture =
             Picture { above: vec![0; kinds], fullest: vec![0; kinds], ..Picture::default() };
         for row in (0..view.rows()).filter(|row| self.counts[*row]) {
@@ -208,7 +226,7 @@ impl Account {
             for (kind, capacity) in self.capacity(row).iter().enumerate() {
                 let used = capacity - view.free(row, KindId(kind as u8));
                 is_used |= used > 0;
-                picture.above[kind] += usize::from(self.objective.is_above(row, kind, used));
+                picture.above[kind] += usize::from(used > self.safe(row)[kind].max(0));
                 let percent = (used * 100).checked_div(*capacity).unwrap_or(0).max(0);
                 picture.fullest[kind] = picture.fullest[kind].max(percent as u32);
             }
@@ -241,19 +259,18 @@ impl Account {
             return;
         }
         let mut free: Amounts = [0; KINDS_MAX];
-        let kinds = self.objective.kinds;
+        let kinds = self.weights.kinds;
         for (kind, free) in free[..kinds].iter_mut().enumerate() {
             *free = view.free(row, KindId(kind as u8));
         }
-        let capacity = &self.capacity[row * kinds..][..kinds];
-        let (free, swings) = (&free[..kinds], &self.swings);
-        let spot = Spot { row, capacity, free, swings, changes: &[] };
-        self.objective.count(spot, sign, &mut self.costs);
+        let mut costs = std::mem::take(&mut self.costs);
+        self.objective().count(self.spot(row, &free[..kinds], &[]), sign, &mut costs);
+        self.costs = costs;
     }
 
     /// Counts a task of a job in a row's domain.
     pub(super) fn enter(&mut self, job: JobId, row: usize) {
-        if self.objective.objectives.crowding == 0 || self.domains[row] == NOWHERE {
+        if self.weights.objectives.crowding == 0 || self.domains[row] == NOWHERE {
             return;
         }
         let crowd = self.crowds.entry((job, self.domains[row])).or_default();
@@ -263,7 +280,7 @@ impl Account {
 
     /// Removes a task of a job from the count of a row's domain.
     pub(super) fn exit(&mut self, job: JobId, row: usize) {
-        if self.objective.objectives.crowding == 0 || self.domains[row] == NOWHERE {
+        if self.weights.objectives.crowding == 0 || self.domains[row] == NOWHERE {
             return;
         }
         let crowd = self.crowds.entry((job, self.domains[row])).or_default();
@@ -289,12 +306,23 @@ impl Account {
 
     /// Returns the part of a row's claimable amount that is above the safety level.
     pub(super) fn unsafe_part(&self, row: usize, kind: usize) -> i64 {
-        self.objective.unsafe_part(row, kind, self.capacity(row)[kind])
+        self.capacity(row)[kind] - self.safe(row)[kind]
     }
 
     fn capacity(&self, row: usize) -> &[i64] {
-        let kinds = self.objective.kinds;
+        let kinds = self.weights.kinds;
         &self.capacity[row * kinds..][..kinds]
+    }
+
+    fn safe(&self, row: usize) -> &[i64] {
+        let kinds = self.weights.kinds;
+        &self.safe[row * kinds..][..kinds]
+    }
+
+    /// The data from which the cost of a row with these free amounts is computed.
+    fn spot<'a>(&'a self, row: usize, free: &'a [i64], changes: &'a [Change<'a>]) -> Spot<'a> {
+        let (capacity, safe, in_use) = (self.capacity(row), self.safe(row), self.in_use[row]);
+        Spot { row, capacity, free, safe, in_use, swings: &self.swings, changes }
     }
 
     /// Returns the mean gain per task if all tasks left a row. The search orders rows by this value.
@@ -320,6 +348,12 @@ fn capacities(view: &mut View, kinds: usize) -> Vec<i64> {
     };
     let rows = 0..view.rows();
     rows.flat_map(|row| (0..kinds as u8).map(move |kind| of(row, kind))).collect()
+}
+
+/// Returns the mean amount of each kind, over the machines that have any of it, and 1 if none has.
+fn means(view: &View, kinds: usize) -> Vec<u64> {
+    let mean = |kind| view.mean_capacity(KindId(kind)).unwrap_or(0).max(1);
+    (0..kinds as u8).map(mean).collect()
 }
 
 /// Returns the additional cost of moving a task, for each running job that `costs` names. `costs` gives these costs by

@@ -198,7 +198,7 @@ struct Units {
 
 impl Units {
     fn of(search: &Search<'_>) -> Units {
-        let means = search.account.objective.means();
+        let means = search.account.objective().means;
         let unit: Vec<i64> = means.iter().map(|mean| ((mean >> UNIT_BITS) as i64).max(1)).collect();
         let part = |(unit, mean): (&i64, &u64)| {
             *unit as f64 * super::objective::MACHINE as f64 / *mean as f64

@@ -173,7 +173,7 @@ fn room_makers(
                 *wanted == 0 || free + goes >= *wanted
             });
             if fits && !search.misplaced.contains(&other.id) {
-                let size = search.account.objective.of_move(theirs);
+                let size = search.account.objective().of_move(theirs);
                 makers.push((size, other.id, (at, other)));
             }
         }

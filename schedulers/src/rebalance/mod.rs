@@ -23,6 +23,7 @@
 //! - `dense.rs` converts the cell to an instance of machine reassignment, for annealing.
 //! - `sweep.rs` determines the order of the tasks, `search.rs` finds a machine for one task, and `exchange.rs` moves
 //!   two tasks together.
+//! - `score.rs` has the score by which schedulers place new tasks according to the objectives.
 //! - [`carry`] applies a wave. `pursue.rs` applies a plan, and makes new plans after conflicts.
 
 mod account;
@@ -35,6 +36,7 @@ mod hold;
 pub mod objective;
 pub mod plan;
 mod pursue;
+mod score;
 mod search;
 mod sweep;
 mod valuation;
@@ -44,6 +46,7 @@ pub use carry::{Done, Fate};
 pub use objective::{Costs, Objectives, Pair, Ratio, Safety, Term};
 pub use plan::{Ended, Hindrance, Move, Picture, Plan, Step, Stuck, Why};
 pub use pursue::{Pursued, Pursuit};
+pub use score::ObjectivesScore;
 
 use crate::disruption::DisruptionBudget;
 use crate::explain::{Explanation, explain};

@@ -42,7 +42,8 @@ pub const MOVE: i64 = 10_000;
 /// The largest weight. With no larger weights, the weighted cost of a machine stays below 2^60.
 pub const WEIGHT_MAX: u32 = 10_000;
 
-/// Upper bound of an amount, in parts of a mean machine: a million machines. Larger amounts are reduced to this bound.
+/// Upper bound of an amount, in parts of a mean machine. It is about the amount of a million mean machines. Larger
+/// amounts are reduced to this bound.
 pub const PARTS_MAX: u64 = 1 << 40;
 
 /// A summand of the objective.

@@ -11,7 +11,7 @@ use omega_cellstate::{CellHandle, HandleError};
 /// Number of pairs of a task and a machine that a new plan may always examine, even if the first plan examined fewer.
 const STEPS_LEAST: u64 = 100_000;
 
-/// Limits on applying a plan to its end.
+/// Limits on applying all steps of a plan.
 pub struct Pursuit<'a> {
     /// Maximum number of new plans. A new plan is made if the plan before it had conflicts.
     ///

@@ -224,7 +224,7 @@ impl<'a> Search<'a> {
     ) -> Result<(Proposed, i64), Hindrance> {
         let known = self.know(task).ok_or(Hindrance::NoMachine)?;
         self.may_move(&[(task, known)])?;
-        let objective = &self.account.objective;
+        let objective = self.account.objective();
         if off + objective.arrival_gain_max(&self.need(known).request) < least.max(1) {
             return Err(Hindrance::NotWorth);
         }

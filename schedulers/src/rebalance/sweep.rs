@@ -180,7 +180,7 @@ fn must_leave(search: &mut Search<'_>) -> Vec<(usize, PlacedTask, Option<Hindran
             if !search.misplaced.contains(&task.id) || suits(search.view, row, search.need(known)) {
                 continue;
             }
-            let size = search.account.objective.of_move(&search.need(known).request);
+            let size = search.account.objective().of_move(&search.need(known).request);
             found.push((Reverse(size), (row, task, None)));
         }
     }

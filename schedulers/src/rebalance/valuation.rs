@@ -1,4 +1,4 @@
-//! Valuation: the objectives, compiled for the machines of a cell, and the cost of one machine from its free amounts.
+//! Valuation: the objectives, compiled for the kinds of a cell, and the cost of one machine from its free amounts.
 
 use super::aims::curve::Curve;
 use super::aims::demand::{Change, Swings};
@@ -6,34 +6,39 @@ use super::objective::{Costs, MACHINE, MOVE, Objectives, PARTS_MAX, Pair, Ratio,
 use omega_core::limits::KINDS_MAX;
 use omega_core::{KindId, Machine};
 
-/// Data of a machine from which its cost is computed: its row, and the claimable and the free amount of each kind.
+/// Data of a machine from which its cost is computed: its row, and for each kind the claimable amount, the free amount,
+/// and the amount up to the safety level.
 ///
-/// `swings` gives the use of its tasks over time. `changes` are arrivals and departures that are included in the free
+/// `in_use` is the cost of the machine while something is claimed on it. `swings` gives the use of its tasks over time. `changes` are arrivals and departures that are included in the free
 /// amounts, but not in `swings`.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Spot<'a> {
     pub(super) row: usize,
     pub(super) capacity: &'a [i64],
     pub(super) free: &'a [i64],
+    pub(super) safe: &'a [i64],
+    pub(super) in_use: i64,
     pub(super) swings: &'a Swings,
     pub(super) changes: &'a [Change<'a>],
 }
 
-/// Objectives, compiled for the machines of a cell.
+/// Objectives, compiled for the kinds of a cell.
 #[derive(Clone, Debug)]
-pub(super) struct Objective {
+pub(super) struct Weights {
     pub(super) objectives: Objectives,
-    /// The mean amount of each kind, over the machines that have any of it.
-    means: Vec<u64>,
     /// Weight of each kind's load.
     loads: Vec<u32>,
     /// Curve of load by use, for the kinds that have one.
     curves: Vec<Option<Curve>>,
-    /// Amounts up to the safety level, row by row, with all kinds of a machine side by side.
-    safe: Vec<i64>,
-    /// Cost of each machine while it is in use.
-    in_use: Vec<i64>,
     pub(super) kinds: usize,
+}
+
+/// Objectives, with the amounts of a mean machine, in which costs are measured.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Objective<'a> {
+    pub(super) weights: &'a Weights,
+    /// The mean amount of each kind, over the machines that have any of it.
+    pub(super) means: &'a [u64],
 }
 
 /// Returns an amount in millionths of the amount `of`.
@@ -49,46 +54,49 @@ fn parts(amount: i64, of: u64) -> i64 {
     parts.min(PARTS_MAX) as i64
 }
 
-impl Objective {
-    /// Compiles objectives for machines with these claimable amounts, row by row, with all kinds of a machine side by
-    /// side.
-    pub(super) fn new<'m>(
-        objectives: &Objectives,
-        capacity: &[i64],
-        kinds: usize,
-        machine: impl Fn(usize) -> Option<&'m Machine>,
-    ) -> Objective {
-        let mut objective = Objective {
+impl Weights {
+    /// Compiles objectives for a cell with this number of kinds.
+    pub(super) fn new(objectives: &Objectives, kinds: usize) -> Weights {
+        let each = (0..kinds as u8).map(KindId);
+        Weights {
             objectives: objectives.clone(),
-            means: means(capacity, kinds),
-            loads: (0..kinds as u8).map(|kind| objectives.safety(KindId(kind)).weight).collect(),
-            curves: (0..kinds as u8).map(|k| objectives.curves.get(&KindId(k)).cloned()).collect(),
-            safe: Vec::with_capacity(capacity.len()),
-            in_use: Vec::with_capacity(capacity.len() / kinds.max(1)),
+            loads: each.clone().map(|kind| objectives.safety(kind).weight).collect(),
+            curves: each.map(|kind| objectives.curves.get(&kind).cloned()).collect(),
             kinds,
-        };
-        let mut levels: Vec<u32> = vec![0; kinds];
-        for (row, amounts) in capacity.chunks(kinds.max(1)).enumerate() {
-            for (kind, level) in (0..).map(KindId).zip(&mut levels) {
-                *level = objectives.safety(kind).percent;
-            }
-            let mut in_use = 100;
-            for aims in &objectives.machines {
-                if !machine(row).is_some_and(|machine| aims.of.includes(machine)) {
-                    continue;
-                }
-                for (kind, percent) in aims.safety.iter().filter(|(kind, _)| kind.index() < kinds) {
-                    levels[kind.index()] = *percent;
-                }
-                in_use = aims.in_use.unwrap_or(in_use);
-            }
-            let safe = amounts.iter().zip(&levels).map(|(amount, level)| safe(*amount, *level));
-            objective.safe.extend(safe);
-            objective.in_use.push(i64::from(in_use) * MACHINE / 100);
         }
-        objective
     }
 
+    /// Writes the amounts of a machine up to its safety levels to `safe`. Returns the cost of the machine while it is
+    /// in use.
+    pub(super) fn levels(
+        &self,
+        machine: Option<&Machine>,
+        capacity: &[i64],
+        safe: &mut [i64],
+    ) -> i64 {
+        let mut levels = [0; KINDS_MAX];
+        for (kind, level) in (0..).map(KindId).zip(&mut levels[..self.kinds]) {
+            *level = self.objectives.safety(kind).percent;
+        }
+        let mut in_use = 100;
+        for aims in &self.objectives.machines {
+            if !machine.is_some_and(|machine| aims.of.includes(machine)) {
+                continue;
+            }
+            for (kind, percent) in aims.safety.iter().filter(|(kind, _)| kind.index() < self.kinds)
+            {
+                levels[kind.index()] = *percent;
+            }
+            in_use = aims.in_use.unwrap_or(in_use);
+        }
+        for ((safe, amount), level) in safe.iter_mut().zip(capacity).zip(levels) {
+            *safe = below(*amount, level);
+        }
+        i64::from(in_use) * MACHINE / 100
+    }
+}
+
+impl Objective<'_> {
     /// Returns an amount of a kind in parts of a mean machine.
     fn parts(&self, kind: usize, amount: i64) -> i64 {
         parts(amount, self.means[kind])
@@ -110,8 +118,8 @@ impl Objective {
     /// Calls `tell` with each term that depends on the machine alone, and the cost of the term.
     #[inline]
     pub(super) fn each(&self, spot: Spot<'_>, mut tell: impl FnMut(Term, i64)) {
-        let Spot { row, capacity, free, swings, changes } = spot;
-        for (kind, _) in self.loads.iter().enumerate().filter(|(_, weight)| **weight > 0) {
+        let Spot { row, capacity, free, swings, changes, .. } = spot;
+        for (kind, _) in self.weights.loads.iter().enumerate().filter(|(_, weight)| **weight > 0) {
             let (capacity, used) = (capacity[kind], capacity[kind] - free[kind]);
             let load = match swings.of(kind) {
                 None => self.load(spot, kind, capacity, used),
@@ -126,35 +134,37 @@ impl Objective {
                 tell(Term::Load(KindId(kind as u8)), load);
             }
         }
-        if self.objectives.balance > 0 {
-            for pair in &self.objectives.pairs {
+        if self.weights.objectives.balance > 0 {
+            for pair in &self.weights.objectives.pairs {
                 let (one, other) = (pair.free.index(), pair.beside.index());
-                if one < self.kinds && other < self.kinds {
+                if one < self.weights.kinds && other < self.weights.kinds {
                     let wanted = self.wanted(pair, free[one]);
                     tell(Term::Balance, (wanted - self.parts(other, free[other])).max(0));
                 }
             }
         }
-        if self.objectives.fragments > 0 {
+        if self.weights.objectives.fragments > 0 {
             tell(Term::Fragments, fragments(spot));
         }
-        if self.objectives.in_use > 0 && capacity.iter().zip(free).any(|(all, free)| all > free) {
-            tell(Term::InUse, self.in_use[row]);
+        if self.weights.objectives.in_use > 0
+            && capacity.iter().zip(free).any(|(all, free)| all > free)
+        {
+            tell(Term::InUse, spot.in_use);
         }
     }
 
     /// Returns the load cost of the amount `used` of a kind on a machine.
     #[inline]
     fn load(&self, spot: Spot<'_>, kind: usize, capacity: i64, used: i64) -> i64 {
-        let above = match &self.curves[kind] {
-            None => used - self.safe[spot.row * self.kinds + kind],
+        let above = match &self.weights.curves[kind] {
+            None => used - spot.safe[kind],
             Some(curve) => curve.cost(capacity, used),
         };
         if above > 0 { self.parts(kind, above) } else { 0 }
     }
 
-    /// Returns the amount of the kind `beside` that should be free for a free amount of the other kind of a balance,
-    /// in parts of a mean machine.
+    /// Returns how much of the kind `beside` a balance desires for the free amount of the other kind, in parts of a
+    /// mean machine.
     fn wanted(&self, pair: &Pair, free: i64) -> i64 {
         match pair.ratio {
             Ratio::Percent(percent) => {
@@ -168,31 +178,16 @@ impl Objective {
         }
     }
 
-    /// The mean amount of each kind, over the machines that have any of it.
-    pub(super) fn means(&self) -> &[u64] {
-        &self.means
-    }
-
-    /// The part of a row's capacity above its safety level.
-    pub(super) fn unsafe_part(&self, row: usize, kind: usize, capacity: i64) -> i64 {
-        capacity - self.safe[row * self.kinds + kind]
-    }
-
-    /// Whether the use of a kind in a row is above its safety level.
-    pub(super) fn is_above(&self, row: usize, kind: usize, used: i64) -> bool {
-        used > self.safe[row * self.kinds + kind].max(0)
-    }
-
     /// The weighted cost of a machine.
     #[inline]
     pub(super) fn value(&self, spot: Spot<'_>) -> i64 {
         let mut value = 0;
         self.each(spot, |term, cost| {
             let weight = match term {
-                Term::Load(kind) => self.loads[kind.index()],
-                Term::Balance => self.objectives.balance,
-                Term::InUse => self.objectives.in_use,
-                _ => self.objectives.fragments,
+                Term::Load(kind) => self.weights.loads[kind.index()],
+                Term::Balance => self.weights.objectives.balance,
+                Term::InUse => self.weights.objectives.in_use,
+                _ => self.weights.objectives.fragments,
             };
             value += cost * i64::from(weight);
         });
@@ -211,49 +206,61 @@ impl Objective {
     /// The cost can fall for two reasons: the task may fill a half-empty machine, and it takes away free amounts that
     /// were out of balance, at most its request.
     pub(super) fn arrival_gain_max(&self, request: &[i64]) -> i64 {
-        let mut most = MACHINE * i64::from(self.objectives.fragments);
-        if self.objectives.balance > 0 {
-            for pair in self.objectives.pairs.iter().filter(|pair| pair.free.index() < self.kinds) {
+        MACHINE * i64::from(self.weights.objectives.fragments) + self.balance_gain_max(request)
+    }
+
+    /// Returns an upper bound of how much the weighted cost of balance can fall when a task with this request arrives.
+    fn balance_gain_max(&self, request: &[i64]) -> i64 {
+        let Weights { objectives, kinds, .. } = self.weights;
+        let mut most = 0;
+        if objectives.balance > 0 {
+            for pair in objectives.pairs.iter().filter(|pair| pair.free.index() < *kinds) {
                 // Parts are rounded, so the difference may be two parts larger.
                 let taken = match pair.ratio {
-                    Ratio::Amounts { .. } if pair.beside.index() >= self.kinds => 0,
+                    Ratio::Amounts { .. } if pair.beside.index() >= *kinds => 0,
                     Ratio::Amounts { .. } => self.wanted(pair, request[pair.free.index()]),
                     Ratio::Percent(percent) => {
                         let part = self.parts(pair.free.index(), request[pair.free.index()]);
                         (part + 1) * i64::from(percent) / 100
                     }
                 };
-                most += (taken + 2) * i64::from(self.objectives.balance);
+                most += (taken + 2) * i64::from(objectives.balance);
             }
         }
         most
     }
-}
 
-/// Returns the mean amount of each kind, over the machines that have any of it; 1 for a kind that no machine has.
-fn means(capacity: &[i64], kinds: usize) -> Vec<u64> {
-    let mut sums = [(0u128, 0u128); KINDS_MAX];
-    for machine in capacity.chunks(kinds.max(1)) {
-        for (amount, (sum, count)) in machine.iter().zip(&mut sums) {
-            *sum += u128::from(amount.unsigned_abs());
-            *count += u128::from(*amount > 0);
+    /// Returns by how much the weighted cost of load, balance and fragments usually falls and rises at most when a task
+    /// with this request arrives at a machine. Fragments may change more on machines with less than half the capacity
+    /// of a mean machine.
+    pub(super) fn arrival_bounds(&self, request: &[i64]) -> (i64, i64) {
+        let Weights { objectives, loads, curves, kinds } = self.weights;
+        let parts = |kind: usize| self.parts(kind, request.get(kind).copied().unwrap_or(0));
+        let largest = (0..*kinds).map(parts).max().unwrap_or(0);
+        // The cost 4 f (1 - f) rises or falls by at most four times the change of f.
+        let fragments = largest.saturating_mul(8).min(MACHINE) * i64::from(objectives.fragments);
+        let mut loss = fragments;
+        for (kind, (weight, curve)) in loads.iter().zip(curves).enumerate() {
+            let steepest = curve.as_ref().map_or(100, Curve::steepest_percent);
+            let load = (parts(kind) + 1).saturating_mul(steepest) / 100;
+            loss = loss.saturating_add(load.saturating_mul(i64::from(*weight)));
         }
+        for pair in objectives.pairs.iter().filter(|pair| pair.beside.index() < *kinds) {
+            let load = (parts(pair.beside.index()) + 2) * i64::from(objectives.balance);
+            loss = loss.saturating_add(load);
+        }
+        (self.balance_gain_max(request) + fragments, loss.min(1 << 60))
     }
-    let mean = |(sum, count): &(u128, u128)| match sum.checked_div(*count) {
-        Some(mean) => u64::try_from(mean).unwrap_or(u64::MAX).max(1),
-        None => 1,
-    };
-    sums[..kinds].iter().map(mean).collect()
 }
 
 /// Returns the part of a capacity that is below a safety level in percent.
-fn safe(capacity: i64, percent: u32) -> i64 {
+fn below(capacity: i64, percent: u32) -> i64 {
     // A capacity is at most 2^50 x 10, so the product does not overflow.
     (i128::from(capacity) * i128::from(percent) / 100) as i64
 }
 
-/// Returns the cost of a machine that is neither full nor empty, computed from the kind with the largest claimed part:
-/// a million if half of this kind is claimed, 0 if all or nothing is claimed.
+/// Returns how far a machine is from both full and empty, by its kind with the largest claimed part: a million if half
+/// of that kind is claimed.
 fn fragments(spot: Spot<'_>) -> i64 {
     let kinds = spot.capacity.iter().zip(spot.free).filter(|(capacity, _)| **capacity > 0);
     let used = kinds.map(|(capacity, free)| parts(capacity - free, capacity.unsigned_abs()));
@@ -270,17 +277,18 @@ mod tests {
     use omega_core::Amounts;
 
     /// A mean machine has 1000 of the first kind and 100 of the second.
-    fn objective(objectives: &Objectives, capacity: [i64; 2]) -> Objective {
-        let machine = Machine::new("m", Amounts::new([1, 1]));
-        let machine = |_| Some(&machine);
-        Objective { means: vec![1000, 100], ..Objective::new(objectives, &capacity, 2, machine) }
-    }
+    const MEANS: [u64; 2] = [1000, 100];
 
     fn costs(objectives: &Objectives, capacity: [i64; 2], free: [i64; 2]) -> Costs {
         let mut costs = Costs::none(2);
         let swings = Swings::default();
-        let spot = Spot { row: 0, capacity: &capacity, free: &free, swings: &swings, changes: &[] };
-        let objective = objective(objectives, capacity);
+        let weights = Weights::new(objectives, 2);
+        let objective = Objective { weights: &weights, means: &MEANS };
+        let machine = Machine::new("m", Amounts::new([1, 1]));
+        let mut safe = [0; 2];
+        let in_use = weights.levels(Some(&machine), &capacity, &mut safe);
+        let (capacity, free, safe) = (&capacity, &free, &safe);
+        let spot = Spot { row: 0, capacity, free, safe, in_use, swings: &swings, changes: &[] };
         objective.count(spot, 1, &mut costs);
         let weighed = costs.total(objectives);
         assert_eq!(weighed, i128::from(objective.value(spot)), "one sum, two ways");
@@ -365,6 +373,8 @@ mod tests {
         assert_eq!(parts(-1, 7), 0);
         let request = Amounts::new([250, 90]);
         let request: Vec<i64> = request.as_slice().iter().map(|amount| *amount as i64).collect();
-        assert_eq!(objective(&Objectives::drain(), [1, 1]).of_move(&request), MOVE + 900_000);
+        let weights = Weights::new(&Objectives::drain(), 2);
+        let objective = Objective { weights: &weights, means: &MEANS };
+        assert_eq!(objective.of_move(&request), MOVE + 900_000);
     }
 }

@@ -1,6 +1,6 @@
 //! Description of this machine for the cell.
 
-use super::AgentArgs;
+use super::args::AgentArgs;
 use omega_agent::machine::Found;
 use omega_core::limits::{AMOUNT_MAX, CORES_PER_NODE_MAX, NUMA_NODES_MAX};
 use omega_core::{Amounts, Kinds, Labels, Machine, NodeCores};

@@ -3,8 +3,9 @@
 //! The cell treats it like any other agent. So users can try out a cell, and measure its servers, without real
 //! machines.
 
+use super::args::AgentArgs;
+use super::error::AgentError;
 use super::simulation::{Behaviour, Simulation};
-use super::{AgentArgs, AgentError};
 use crate::signals::Signals;
 use omega_client::ApiError;
 use omega_client::agent::{Agent, AgentSettings, Order};

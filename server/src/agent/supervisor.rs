@@ -1,10 +1,12 @@
 //! The program that supervises a task: `omega-supervisor` beside `omega`, or `omega` itself.
 
-use super::STAGE;
 use std::ffi::OsString;
 use std::fs::File;
 use std::os::fd::AsRawFd;
 use std::process::{Command, Stdio};
+
+/// First argument of the commands with which the agent starts the stages of a task.
+pub(super) const STAGE: &str = "agent-exec";
 
 /// File name of the small program, which can only supervise tasks.
 const NAME: &str = "omega-supervisor";

@@ -1,10 +1,12 @@
 //! Executes the cell's directives on this machine, and reports the results.
 
+use super::args::AgentArgs;
 use super::core_pool::CorePool;
+use super::error::AgentError;
 use super::losses::Losses;
 use super::note::Note;
 use super::supervisor::Supervisor;
-use super::{AgentArgs, AgentError, environment, offer};
+use super::{environment, offer};
 use crate::ask;
 use crate::signals::Signals;
 use omega_agent::cgroup::CgroupRoot;

@@ -1,13 +1,13 @@
 //! Errors of the client commands, as lines for the user.
 
 use crate::context::ContextError;
-use crate::file::FileError;
 use crate::output::OutputError;
 use omega_client::ApiError;
 use omega_client::convert::Malformed;
 use omega_run::report::text::clean;
 use omega_store::backup::BackupError;
 use omega_workload::amount::AmountError;
+use omega_workload::file::FileError;
 use omega_workload::profiles::ProfileError;
 use std::io;
 use std::time::Duration;

@@ -14,6 +14,7 @@ use super::moment::Moment;
 use super::ports_file::{NamedOrList, PortsFile};
 use super::rules_file::{PreferredFile, RuleFile, SelectorFile, TolerationFile, affinity};
 use super::run_file::{self, RunFile};
+use super::time_file::TimeFile;
 use omega_core::{
     Amounts, CorePlace, CoreRequest, DemandProfile, DeviceRequest, Job, JobKind, Kinds, Labels,
     NamedPort, OptionalResources, Payload, PlacementRules, Precedence, Preemption, Run,
@@ -24,7 +25,6 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
 
 /// A job.
 #[derive(Debug, Deserialize, Serialize, JsonSchema)]
@@ -235,33 +235,6 @@ fn whole() -> u16 {
     1000
 }
 
-/// A time, parsed like a flag.
-#[derive(Clone, Copy, Debug, Deserialize)]
-#[serde(try_from = "String")]
-pub(super) struct TimeFile(Duration);
-
-impl TimeFile {
-    pub(super) const fn from_secs(seconds: u64) -> TimeFile {
-        TimeFile(Duration::from_secs(seconds))
-    }
-
-    pub(super) const fn from_millis(ms: u64) -> TimeFile {
-        TimeFile(Duration::from_millis(ms))
-    }
-
-    pub(super) fn millis(self) -> u32 {
-        millis(self.0)
-    }
-}
-
-impl TryFrom<String> for TimeFile {
-    type Error = String;
-
-    fn try_from(text: String) -> Result<TimeFile, String> {
-        crate::duration::duration(&text).map(TimeFile)
-    }
-}
-
 impl JobFile {
     /// The job that the file describes, for a cell with these kinds.
     ///
@@ -292,17 +265,12 @@ impl JobFile {
             },
             groups: groups.collect::<Result<_, AskError>>()?,
             gang_min: self.gang_min,
-            gang_timeout_ms: self.gang_timeout.map(|TimeFile(time)| millis(time)),
-            runtime_estimate_ms: self.run_time.map(|TimeFile(time)| time.as_millis() as u64),
+            gang_timeout_ms: self.gang_timeout.map(TimeFile::millis),
+            runtime_estimate_ms: self.run_time.map(TimeFile::long_millis),
             deadline_ms: self.deadline.map(Moment::unix_ms),
             update: self.update.map(Into::into),
         })
     }
-}
-
-/// A time in milliseconds. If it does not fit, the maximum is returned, which exceeds every bound.
-fn millis(time: Duration) -> u32 {
-    u32::try_from(time.as_millis()).unwrap_or(u32::MAX)
 }
 
 impl GroupFile {
@@ -360,7 +328,7 @@ impl GroupFile {
                 ports: ports.fixed,
             },
             volumes: texts(&self.volumes),
-            grace_ms: self.grace.map_or(0, |TimeFile(time)| millis(time)),
+            grace_ms: self.grace.map_or(0, TimeFile::millis),
             demand_profiles,
             optional: (!optional_nothing).then_some(optional),
             cores,

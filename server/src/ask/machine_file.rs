@@ -2,9 +2,9 @@
 
 use super::amount::{self, Amount};
 use super::{AskError, pairs};
-use crate::file::FileError;
 use omega_core::limits::{MACHINES_MAX, NUMA_NODES_MAX};
 use omega_core::{Kinds, Labels, Machine, NodeCores, Taint};
+use omega_workload::file::FileError;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use std::collections::BTreeMap;

@@ -44,6 +44,7 @@ mod run_file;
 mod shape;
 mod show;
 pub(crate) mod task;
+mod time_file;
 pub(crate) mod top;
 pub(crate) mod txn;
 mod txn_file;

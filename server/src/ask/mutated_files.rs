@@ -4,12 +4,12 @@
 use super::job_file::JobFile;
 use super::machine_file::{MachinesFile, machines};
 use super::txn_file::TransactionFile;
-use crate::file;
 use omega_client::proto;
 use omega_core::Kinds;
 use omega_core::limits::MACHINES_MAX;
 use omega_tests::fuzz::words::{ends_in_toml, mutate};
 use omega_tests::random::Dice;
+use omega_workload::file;
 use std::error::Error;
 use std::path::Path;
 

@@ -3,8 +3,8 @@
 mod written;
 
 use super::AskError;
-use super::job_file::TimeFile;
 use super::ports_file::{NumberOrText, PortRef};
+use super::time_file::TimeFile;
 use omega_core::limits::PAYLOAD_BYTES_MAX;
 use omega_core::{EnvVar, HealthCheck, NamedPort, Payload, Probe, RestartPolicy, Run, Text};
 use omega_workload::readable;

@@ -13,7 +13,6 @@ use super::shape::ListShape;
 use super::show::{self, Align, and_more, columns, facts};
 use super::txn_file::{ClaimName, ResizeName, TaskName, TransactionFile};
 use super::{AskArgs, AskError, amount, machine, named_job};
-use crate::file;
 use clap::{Args, Subcommand};
 use omega_client::convert::{self, Malformed};
 use omega_client::proto::job_service_client::JobServiceClient;
@@ -25,6 +24,7 @@ use omega_core::{
     Claim, Commit, Item, JobId, Kinds, MachineId, Reason, Resize, SchedulerId, SequenceNumber,
     TaskId, Transaction, TransactionId, Version,
 };
+use omega_workload::file;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

@@ -4,8 +4,8 @@
 
 use super::amount::Amount;
 use super::machine_file::NumberOrText;
-use crate::file::FileError;
 use omega_core::{ConflictCheck, DeviceSet, Granularity, Take};
+use omega_workload::file::FileError;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use std::collections::BTreeMap;

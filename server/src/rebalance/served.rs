@@ -1,6 +1,7 @@
 //! `omega rebalance` on a served cell, or on a cell from a backup or a stopped replica.
 
-use super::{ALL, NAME, RebalanceArgs, RebalanceError, objectives, tried};
+use super::unknown::{Known, unknown};
+use super::{ALL, NAME, RebalanceArgs, RebalanceError, tried};
 use crate::connect::CellArgs;
 use crate::context::ContextError;
 use crate::run::Error;
@@ -92,7 +93,7 @@ pub(super) fn served(args: &RebalanceArgs, cell: &str) -> Result<RebalanceReport
     let mut go_on = || clock.spent_of(ALL) < 1.0;
     let carry = if args.output.apply { Carry::Out } else { Carry::PlanOnly };
     let annealing = args.annealing(&clock);
-    let unknown = objectives::unknown(&settings.objectives, &objectives::Known::of_view(&view));
+    let unknown = unknown(&settings.objectives, &Known::of_view(&view));
     let pass = Pass { settings, drain: Vec::new(), annealing, go_on: &mut go_on, carry };
     let name = format!("the cell at {cell}");
     let mut report = rebalance_at(&remote, name, pass).map_err(RebalanceError::Run)?;

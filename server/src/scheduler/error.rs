@@ -4,7 +4,7 @@ use crate::context::ContextError;
 use crate::output::OutputError;
 use omega_cellstate::HandleError;
 use omega_client::ApiError;
-use omega_schedulers::config::ConfigError;
+use omega_workload::profiles::ProfileError;
 use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -18,22 +18,9 @@ pub(crate) enum SchedulerError {
     /// The address is invalid. Correct it.
     #[error(transparent)]
     Address(#[from] ApiError),
-    /// The profile file cannot be read. Name another one, or correct it.
-    #[error("{}: {why}", file.display())]
-    File {
-        /// Path of the file.
-        file: PathBuf,
-        /// The error.
-        why: io::Error,
-    },
-    /// The profile file is invalid. Correct it.
-    #[error("{}:{why}", file.display())]
-    Profile {
-        /// Path of the file.
-        file: PathBuf,
-        /// Error in the file, with its place.
-        why: ConfigError,
-    },
+    /// The profile file is invalid. Correct it, or name another one.
+    #[error(transparent)]
+    Profiles(#[from] ProfileError),
     /// The profile file has no profile for the scheduler. Add a profile with the scheduler's name.
     #[error("{}: has no profile for the scheduler {name:?}: add a [[profile]] with this name", file.display())]
     NoProfile {
@@ -78,7 +65,7 @@ impl SchedulerError {
         matches!(self, SchedulerError::Exposed(_))
     }
 
-    /// Whether the process ended because another process owns its name, which is no error in the input.
+    /// Whether the process ended because another process owns its name.
     pub(crate) fn is_replaced(&self) -> bool {
         matches!(self, SchedulerError::Held(_) | SchedulerError::Lost(_))
     }

@@ -24,14 +24,14 @@ use omega_cellstate::{CellHandle, HandleError, View};
 use omega_client::{ErrorCode, LeaseSettings, RemoteCell};
 use omega_core::TransactionError;
 use omega_core::limits::{LEASE_MS_MAX, LEASE_MS_MIN};
-use omega_schedulers::config::{Profiles, Registry};
+use omega_schedulers::config::Profiles;
 use omega_schedulers::{Clock, Nanos, Observer, Pool, Profile, Scheduler, Settings};
-use omega_workload::readable;
+use omega_workload::profiles::{self, ProfileError};
 use omega_workload::words::plural;
 use std::io;
 use std::ops::ControlFlow;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 use tokio::runtime::Runtime;
 
@@ -98,7 +98,8 @@ impl Clock for Monotonic {
 /// Places jobs until a signal arrives, or until another process owns the name.
 pub(crate) fn run(args: &SchedulerArgs) -> Result<(), SchedulerError> {
     args.log.show();
-    let profiles = args.profile.as_deref().map(read).transpose()?;
+    let profiles =
+        args.profile.as_deref().map(profiles::read).transpose()?.map(|(_, profiles)| profiles);
     let settings = LeaseSettings { lease: args.lease, process: process_name() };
     let cell = RemoteCell::with_leases(&args.cell.address()?, settings)?;
     let figures = args.metrics.serve()?;
@@ -212,8 +213,7 @@ fn schedulers(
             let (me, number) = cell.register(args.name.as_str().into())?;
             let mut view = View::new(me, number);
             view.sync(cell)?;
-            profile =
-                spec.bind(view.kinds()).map_err(|why| SchedulerError::Profile { file, why })?;
+            profile = spec.bind(view.kinds()).map_err(|why| ProfileError::Content { file, why })?;
         }
         if let Some(figures) = figures {
             profile = profile.with_meter(figures.plugins.clone());
@@ -221,13 +221,6 @@ fn schedulers(
         all.push(Scheduler::new(cell, profile, settings)?);
     }
     Ok(all)
-}
-
-fn read(file: &Path) -> Result<Profiles, SchedulerError> {
-    let text = readable::read_text(file)
-        .map_err(|why| SchedulerError::File { file: file.to_owned(), why })?;
-    Profiles::parse(&text, &Registry::built_in())
-        .map_err(|why| SchedulerError::Profile { file: file.to_owned(), why })
 }
 
 /// Description of this process: the machine's name and the process id.

@@ -379,7 +379,7 @@ impl Given {
     fn read(file: &Path) -> Result<Given, SettingsError> {
         let wrong = |why: String| SettingsError::File { file: file.to_owned(), why };
         let text = readable::read_text(file).map_err(|why| wrong(why.to_string()))?;
-        let read = crate::file::toml(text.trim_start_matches('\u{feff}'));
+        let read = omega_workload::file::toml(text.trim_start_matches('\u{feff}'));
         read.map_err(|fault| wrong(fault.to_string()))
     }
 

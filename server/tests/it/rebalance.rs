@@ -122,24 +122,60 @@ fn what_is_better_is_told_by_a_file_and_flags_go_before_it() {
     );
 }
 
-/// The files of docs/rebalance.md: all blocks in this language, joined.
-fn of_the_page(language: &str) -> String {
+/// The blocks of docs/rebalance.md in this language.
+fn of_the_page(language: &str) -> Vec<String> {
     let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/rebalance.md");
     let page = std::fs::read_to_string(page).unwrap();
     let fence = format!("```{language}\n");
     let blocks = page.split(&fence).skip(1);
-    blocks.filter_map(|block| block.split_once("```")).map(|(text, _)| text).collect()
+    blocks.filter_map(|block| block.split_once("```")).map(|(text, _)| text.to_owned()).collect()
+}
+
+/// A folder with the files of docs/rebalance.md, and the tables of a workload.
+fn files_of_the_page() -> TempDir {
+    let machines = "name,cpu,memory,count,rack\nm,4,8Gi,4,r1\nn,4,8Gi,4,r2\n";
+    let (toml, csv) = (of_the_page("toml"), of_the_page("csv"));
+    let [objectives, profile] = &toml[..] else { panic!("two files: {toml:?}") };
+    folder(&[
+        ("m.csv", machines),
+        ("j.csv", JOBS),
+        ("objectives.toml", objectives),
+        ("profile.toml", profile),
+        ("between.csv", &csv.concat()),
+    ])
+}
+
+#[test]
+fn a_run_places_by_the_objectives_of_the_page_and_rebalances() {
+    let dir = files_of_the_page();
+    let by = ["--profile", "profile.toml", "--objectives", "objectives.toml"];
+    let run = ["run", "--quiet", "--json", "-", "--rebalance-every", "1s"];
+    let said = say(dir.path(), &[&run[..], &by, &FILES].concat());
+    assert_eq!((said.code, said.stderr.as_str()), (Some(0), ""));
+    let report: Value = serde_json::from_str(&said.stdout).unwrap();
+    assert!(report["placements"].as_u64().unwrap() > 0);
+    assert_eq!(report["rebalancing"]["every_s"], 1.0);
+    let without = ["run", "--quiet", "--objectives", "objectives.toml"];
+    let said = say(dir.path(), &[&without[..], &FILES].concat());
+    assert_eq!(said.code, Some(2));
+    assert!(said.stderr.contains("--rebalance-every"), "{}", said.stderr);
+}
+
+#[test]
+fn a_profile_names_the_fault_of_its_objectives_file() {
+    let dir = files_of_the_page();
+    std::fs::write(dir.path().join("objectives.toml"), "weight = { speed = 7 }").unwrap();
+    let run = ["run", "--quiet", "--profile", "profile.toml"];
+    let said = say(dir.path(), &[&run[..], &FILES].concat());
+    assert_eq!(said.code, Some(2));
+    for part in ["profile.toml:6:", "profile[0].score[0].args.file", "there is no term \"speed\""] {
+        assert!(said.stderr.contains(part), "{part}: {}", said.stderr);
+    }
 }
 
 #[test]
 fn the_objectives_of_the_page_are_taken() {
-    let machines = "name,cpu,memory,count,rack\nm,4,8Gi,4,r1\nn,4,8Gi,4,r2\n";
-    let dir = folder(&[
-        ("m.csv", machines),
-        ("j.csv", JOBS),
-        ("objectives.toml", &of_the_page("toml")),
-        ("between.csv", &of_the_page("csv")),
-    ]);
+    let dir = files_of_the_page();
     let more = ["--objectives", "objectives.toml", "--steps", "1000"];
     let report = json(dir.path(), &[&FILES[..], &more].concat());
     let terms = report["terms"].as_array().unwrap();

@@ -1,7 +1,7 @@
 //! Applications, one per job. Each requests all its containers at once, near the machines that its job prefers, if any.
 //! It requests lost containers again.
 
-use super::{Client, Round, Watched};
+use super::client::{Client, Round, Watched};
 use crate::cell::RunCell;
 use omega_cellstate::HandleError;
 use omega_core::{Job, JobId, Operator, TaskGroup, TaskId, Text};

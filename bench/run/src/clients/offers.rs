@@ -1,7 +1,7 @@
 //! Frameworks, one per tenant. Each fills offers with its tasks, the oldest job first. It declines the rest until the
 //! machine has more free resources, or other tasks are pending.
 
-use super::{Client, Round, Watched};
+use super::client::{Client, Round, Watched};
 use crate::cell::RunCell;
 use omega_cellstate::HandleError;
 use omega_core::{Amounts, Job, JobId, KindId, MachineId, TaskId, Text};

@@ -33,7 +33,7 @@ impl Feeder {
         self.agenda.schedule_ends((Version(0), adopted));
         if refused > 0 {
             let tasks = if refused == 1 { "task that ran" } else { "tasks that ran" };
-            self.notes.push(format!(
+            self.source.notes.push(format!(
                 "{refused} {tasks} at the start found no free devices on their machine, and were \
                  placed again"
             ));

@@ -69,6 +69,8 @@ pub struct RunReport {
     pub tenants: Vec<TenantReport>,
     /// Usage of each resource kind.
     pub resources: Vec<ResourceReport>,
+    /// Rebalancing during the run; `None` if tasks stay on their machines.
+    pub rebalancing: Option<RebalancingReport>,
     /// Cost of durability; `None` for a cell in memory.
     pub durable: Option<DurableReport>,
     /// Unplaced jobs by reason; the reason with the most tasks comes first.
@@ -156,6 +158,25 @@ pub struct TenantReport {
     pub preferences_met: Option<f64>,
     /// Dominant share at each sample of the series. Only the first eight tenants have it; for others the list is empty.
     pub shares: Vec<f64>,
+}
+
+/// Rebalancing during a run. Costs are weighted sums of the objectives, in mean machines.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct RebalancingReport {
+    /// Interval of the passes, in seconds of the workload's time.
+    pub every_s: f64,
+    /// Number of passes.
+    pub passes: u64,
+    /// Number of moved tasks; a task that moved twice counts twice.
+    pub moves: u64,
+    /// Number of planned moves that the cell rejected.
+    pub rejected: u64,
+    /// Mean cost before a pass.
+    pub cost_before: f64,
+    /// Mean cost after a pass, with the costs of its moves.
+    pub cost_after: f64,
+    /// Seconds that all passes took.
+    pub planning_s: f64,
 }
 
 /// Cost of durability.
@@ -316,7 +337,8 @@ mod tests {
         let docs = include_str!("../../../../docs/report.md");
         let mut found = Vec::new();
         let durable = Some(testing::durable());
-        let report = RunReport { durable, ..testing::example(40, 2, 80) };
+        let rebalancing = Some(RebalancingReport::default());
+        let report = RunReport { durable, rebalancing, ..testing::example(40, 2, 80) };
         names(&serde_json::to_value(report).unwrap(), &mut found);
         assert!(found.iter().any(|name| name == "example"), "every list has an entry");
         for name in found {

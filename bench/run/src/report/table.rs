@@ -5,7 +5,7 @@
 
 use super::number::{NOTHING, amount, count, duration, percent, percent_of, plural, wide};
 use super::text::{Align, WIDTH, clean, clip, columns, wrap};
-use super::{RunReport, SchedulerReport, Unplaced, durable, tenants};
+use super::{RebalancingReport, RunReport, SchedulerReport, Unplaced, durable, tenants};
 
 /// Maximum number of reasons in the table. The page has more.
 const REASONS_MAX: usize = 5;
@@ -59,6 +59,9 @@ fn figures(report: &RunReport) -> String {
     if report.evictions > 0 {
         lines.push(("evictions", evictions(report)));
     }
+    if let Some(rebalancing) = &report.rebalancing {
+        lines.push(("moves", moves(rebalancing)));
+    }
     if report.pending > 0 {
         lines.push(("wait at the end", plural(wide(report.pending), "task")));
     }
@@ -76,6 +79,24 @@ fn evictions(report: &RunReport) -> String {
             format!("{}, {} more than once", count(report.evictions), plural(wide(tasks), "task"))
         }
     }
+}
+
+/// Number of moves, and the mean cost of the objectives before and after a pass.
+pub(super) fn moves(rebalancing: &RebalancingReport) -> String {
+    let RebalancingReport { passes, moves, rejected, cost_before, cost_after, .. } = rebalancing;
+    let rejected =
+        if *rejected > 0 { format!(", {} rejected", count(*rejected)) } else { String::new() };
+    format!(
+        "{} in {}{rejected}; cost before and after a pass (mean): {}, {}",
+        count(*moves),
+        passes_in_words(*passes),
+        amount(*cost_before),
+        amount(*cost_after),
+    )
+}
+
+fn passes_in_words(passes: u64) -> String {
+    if passes == 1 { "1 pass".to_owned() } else { format!("{} passes", count(passes)) }
 }
 
 /// Duration of the run in seconds, and the mean number of busy processors.

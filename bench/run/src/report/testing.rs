@@ -46,6 +46,7 @@ pub(super) fn example(machines: usize, zones: usize, samples: usize) -> RunRepor
         schedulers: schedulers(&last),
         tenants: tenants(&series),
         resources: resources(&series),
+        rebalancing: None,
         durable: None,
         unplaced: unplaced(last.pending),
         series,

@@ -14,7 +14,7 @@ const TITLE: f64 = 15.0;
 const LABEL: f64 = 12.0;
 /// Ratio of the mean width of a letter to its height, rounded up, so that layouts need no font.
 const LETTER: f64 = 0.56;
-/// Maximum number of points of a line up to which each point has a dot.
+/// Maximum number of points of a line whose points are drawn as dots.
 const DOTS_MAX: usize = 40;
 /// Length of a line's sample in the legend.
 const SAMPLE: f64 = 22.0;

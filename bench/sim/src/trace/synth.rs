@@ -13,20 +13,23 @@
 mod chance;
 mod clock;
 mod draft;
+mod error;
 mod fit;
+mod form;
 mod lives;
 pub mod marginals;
 mod write;
 
 use super::info::{self, Info};
 use chance::Chance;
+pub use error::SynthError;
 use fit::Fit;
+pub use form::Form;
 use omega_core::Kinds;
 use omega_core::limits::MACHINES_MAX;
+use omega_workload::csv;
 use omega_workload::input::InputError;
 use omega_workload::stream::{Stream, Window};
-use omega_workload::{LoadError, csv};
-use std::io;
 use std::path::{Path, PathBuf};
 
 /// Number of machines of the new trace.
@@ -55,15 +58,6 @@ pub struct SynthOptions {
     pub seed: u64,
 }
 
-/// Format of the written tables.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Form {
-    /// Uncompressed text.
-    Plain,
-    /// Compressed with gzip.
-    Gzip,
-}
-
 /// The generated trace and its source.
 #[derive(Debug, serde::Serialize)]
 pub struct Report {
@@ -79,37 +73,6 @@ pub struct Report {
     pub fit: Vec<marginals::Pair>,
     /// Notes on properties that the generated trace lacks.
     pub notes: Vec<String>,
-}
-
-/// Error of generating a trace.
-#[derive(Debug, thiserror::Error)]
-pub enum SynthError {
-    /// The trace cannot be read. Correct the file.
-    #[error(transparent)]
-    Input(#[from] InputError),
-    /// The trace, or a written table, is invalid. Correct the trace.
-    #[error(transparent)]
-    Load(#[from] LoadError),
-    /// The file cannot be written. Name another folder, or make room on the disk.
-    #[error("{}: cannot be written: {why}", file.display())]
-    Write {
-        /// The file.
-        file: PathBuf,
-        /// The reason.
-        why: io::Error,
-    },
-    /// The file exists and is not overwritten. Name another folder.
-    #[error("{}: already exists: name another folder with --out", .0.display())]
-    Exists(PathBuf),
-    /// The trace has no machines. Name machines for it.
-    #[error("{0}: has no machines: give them with --on, such as --on 2000,cpu=64,memory=256Gi")]
-    NoMachines(String),
-    /// The trace has no jobs. Use another trace.
-    #[error("{0}: has no jobs, so no similar trace can be generated from it")]
-    NoJobs(String),
-    /// The size is too large. Request fewer machines.
-    #[error("{0} machines are too many: a cell has at most {MACHINES_MAX}")]
-    TooLarge(u64),
 }
 
 /// Generates a trace like the one that `open` opens. That trace is read twice. Returns a report and the trace's

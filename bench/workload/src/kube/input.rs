@@ -10,6 +10,7 @@ use super::api::{
 };
 use crate::LoadError;
 use crate::compressed::{self, describe};
+use crate::json_path::json_path;
 use omega_core::misread::in_plain_words;
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -289,16 +290,11 @@ struct Source<'a> {
 impl<'a> Source<'a> {
     /// Parses a part of the text.
     fn parse<T: Deserialize<'a>>(&mut self, part: &'a RawValue, path: &str) -> Result<T, Fault> {
-        let mut json = serde_json::Deserializer::from_str(part.get());
-        serde_path_to_error::deserialize(&mut json).map_err(|error| {
+        serde_json::from_str(part.get()).map_err(|error| {
             let mut place = self.place(part, path);
-            let field = match error.path().to_string() {
-                root if root == "." => String::new(),
-                field => field,
-            };
-            place.line += error.inner().line().saturating_sub(1) as u64;
-            let why = in_plain_words(&without_position(error.inner()), "an object");
-            place.fault(&field, why)
+            place.line += error.line().saturating_sub(1) as u64;
+            let why = in_plain_words(&without_position(&error), "an object");
+            place.fault(&json_path(part.get(), &error), why)
         })
     }
 

@@ -92,6 +92,12 @@ impl Curve {
         &self.points
     }
 
+    /// Returns by how much the cost of the last line rises per hundred units of use, rounded up.
+    pub(crate) fn steepest_percent(&self) -> i64 {
+        let [.., a, b] = &self.points[..] else { return 0 };
+        (i64::from(b.cost - a.cost) * 100).div_euclid(i64::from(b.used - a.used)) + 1
+    }
+
     /// Returns the cost of an amount in use, also as an amount, rounded down.
     pub(crate) fn cost(&self, capacity: i64, used: i64) -> i64 {
         let (capacity, used) = (i128::from(capacity.max(0)), i128::from(used.max(0)) * 100);

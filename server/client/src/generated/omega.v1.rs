@@ -6,7 +6,8 @@ pub struct ResourceKind {
     pub name: ::prost::alloc::string::String,
     #[prost(enumeration = "Unit", tag = "2")]
     pub unit: i32,
-    /// Whether a task can run with less of the kind and is merely slower then. Only such kinds may be overcommitted.
+    /// Whether a task with less of the kind than it requests runs slower, but does not fail. Only such kinds may be
+    /// overcommitted.
     #[prost(bool, tag = "3")]
     pub compressible: bool,
 }
@@ -87,7 +88,7 @@ pub struct Machine {
     #[prost(message, optional, tag = "9")]
     pub ports: ::core::option::Option<PortRange>,
 }
-/// Ports from the first to the last. If both are 0, there are none.
+/// Ports from the first to the last. If both are 0, the range is empty.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct PortRange {
     #[prost(uint32, tag = "1")]
@@ -112,7 +113,7 @@ pub struct Job {
     /// tenant, whose quotas apply; `default` if empty
     #[prost(string, tag = "2")]
     pub tenant: ::prost::alloc::string::String,
-    /// scheduler that places it; `default` if empty
+    /// scheduler that places the job; `default` if empty
     #[prost(string, tag = "3")]
     pub scheduler: ::prost::alloc::string::String,
     #[prost(sint32, tag = "4")]
@@ -133,10 +134,10 @@ pub struct Job {
     /// gang. An incomplete gang keeps its machines for this time, and its tasks do not run.
     #[prost(uint32, optional, tag = "10")]
     pub gang_timeout_ms: ::core::option::Option<u32>,
-    /// time by which it should end, in the cell's time; queues may be ordered by it
+    /// time by which the job should end (cell's time); queues may be ordered by it
     #[prost(uint64, optional, tag = "11")]
     pub deadline_ms: ::core::option::Option<u64>,
-    /// of a service; absent: one task more at a time, none missing
+    /// update rules of a service; absent: one extra task at a time, none missing
     #[prost(message, optional, tag = "12")]
     pub update: ::core::option::Option<UpdateRules>,
 }
@@ -223,7 +224,7 @@ pub struct TaskGroup {
     pub devices: ::core::option::Option<DeviceRequest>,
     #[prost(message, repeated, tag = "5")]
     pub labels: ::prost::alloc::vec::Vec<Label>,
-    /// of a failed task; above 65535, unlimited
+    /// number of restarts of a failed task; above 65535: unlimited
     #[prost(uint32, tag = "6")]
     pub restarts: u32,
     #[prost(string, repeated, tag = "7")]
@@ -232,7 +233,7 @@ pub struct TaskGroup {
     pub rules: ::core::option::Option<PlacementRules>,
     #[prost(string, repeated, tag = "9")]
     pub volumes: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
-    /// grace period of a task after a stop, then it is killed; at most 3600000
+    /// grace period between the stop and the kill of a task; at most 3600000
     #[prost(uint32, tag = "10")]
     pub grace_ms: u32,
     /// Requests that vary over the day, ascending by kind. `request` has the highest point of each profile.
@@ -246,13 +247,13 @@ pub struct TaskGroup {
     /// Cluster resources that each placed task claims, such as licences (see `CellService.SetClusterCapacity`).
     #[prost(uint64, repeated, tag = "14")]
     pub cluster_request: ::prost::alloc::vec::Vec<u64>,
-    /// the program of each task; absent: its agent knows it by other means
+    /// the program of each task; absent: the agent gets it by other means
     #[prost(message, optional, tag = "15")]
     pub run: ::core::option::Option<Run>,
     /// opaque bytes for custom agents; at most 65536 bytes
     #[prost(bytes = "vec", tag = "16")]
     pub payload: ::prost::alloc::vec::Vec<u8>,
-    /// version of the job with which the group came: set by the cell, ignored in requests
+    /// version of the job that last changed the group; set by the cell, ignored in requests
     #[prost(uint32, tag = "17")]
     pub version: u32,
     /// Whether the group has one task on each machine that may run it. The cell then sets the count. The group needs
@@ -278,7 +279,7 @@ pub struct Run {
     /// absolute; empty: a directory of the task's own
     #[prost(string, tag = "4")]
     pub working_dir: ::prost::alloc::string::String,
-    /// empty: the agent's
+    /// empty: the agent's user
     #[prost(string, tag = "5")]
     pub user: ::prost::alloc::string::String,
     /// names of ports of the group's rules
@@ -310,7 +311,7 @@ pub struct RestartPolicy {
     /// number of restarts in a row; a run of ten minutes ends the row
     #[prost(uint32, tag = "1")]
     pub attempts: u32,
-    /// before the first restart; each further one doubles it, up to five minutes
+    /// delay before the first restart; doubled for each further restart, up to five minutes
     #[prost(uint32, tag = "2")]
     pub delay_ms: u32,
 }
@@ -446,7 +447,7 @@ pub struct Preferred {
     #[prost(message, optional, tag = "2")]
     pub machines: ::core::option::Option<MachineSelector>,
 }
-/// A selector of machines that meet every requirement. Without requirements it selects none.
+/// A selector of machines that meet every requirement. A selector without requirements selects no machine.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct MachineSelector {
     #[prost(message, repeated, tag = "1")]
@@ -525,7 +526,7 @@ pub struct TopologyLevel {
     #[prost(string, tag = "1")]
     pub label: ::prost::alloc::string::String,
 }
-/// The tasks that a rule is about, and the level of the topology in whose domains the rule applies.
+/// The tasks that a rule is about, and the topology level whose domains the rule is about.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct Near {
     #[prost(message, optional, tag = "1")]
@@ -650,7 +651,7 @@ pub struct Quota {
 /// Configuration of a tenant.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct TenantConfig {
-    /// The parent tenant, whose limits apply to all tenants below it together; empty if there is none.
+    /// The parent tenant, whose limits apply to all tenants below it together; empty if the tenant has no parent.
     #[prost(string, tag = "1")]
     pub parent: ::prost::alloc::string::String,
     /// Guaranteed amounts for the tenant and all tenants below it. Omitted kinds at the end are 0.
@@ -796,7 +797,7 @@ impl Preemption {
 pub enum OnFailure {
     /// stop
     Unspecified = 0,
-    /// tasks of both versions run until someone decides
+    /// tasks of both versions run until an operator decides
     Stop = 1,
     /// the job is updated to its previous version
     Rollback = 2,
@@ -994,9 +995,9 @@ impl LogStream {
 pub enum TaskPhase {
     Unspecified = 0,
     Pending = 1,
-    /// it has a machine
+    /// the task has a machine
     Placed = 2,
-    /// its agent has reported that it runs
+    /// the agent has reported that the task runs
     Running = 3,
     Finished = 4,
     Failed = 5,
@@ -1037,7 +1038,7 @@ pub struct RegisterRequest {
     #[prost(string, tag = "1")]
     pub name: ::prost::alloc::string::String,
     /// A random number that identifies the process, and is equal for all its names; 0 for no lease. It is a secret,
-    /// because any process that knows it can act as this one.
+    /// because any process with this number can act as the holder.
     #[prost(fixed64, tag = "2")]
     pub holder: u64,
     /// from 1000 to 60000; 0: 10000
@@ -1051,7 +1052,7 @@ pub struct RegisterRequest {
 pub struct RegisterResponse {
     #[prost(uint32, tag = "1")]
     pub scheduler: u32,
-    /// A number above all that were used for the scheduler's transactions.
+    /// A number above all numbers of the scheduler's earlier transactions.
     #[prost(uint64, tag = "2")]
     pub next_transaction: u64,
 }
@@ -1136,7 +1137,7 @@ pub mod sync_request {
         pub scheduler: ::prost::alloc::string::String,
         #[prost(uint32, tag = "2")]
         pub share_index: u32,
-        /// 0 and 1: all of them
+        /// 0 and 1: all jobs of the scheduler
         #[prost(uint32, tag = "3")]
         pub share_of: u32,
     }
@@ -1238,7 +1239,7 @@ pub struct Delta {
     #[prost(message, optional, tag = "32")]
     pub reservations: ::core::option::Option<Reservations>,
     /// Demand profiles of the tasks in the rows of `slots`. A row without an entry has no such tasks. `free` is the amount
-    /// that is left at the highest point of their sum, so only schedulers of jobs with demand profiles need them.
+    /// that is left at the highest point of the sum, so only schedulers of jobs with demand profiles need this list.
     #[prost(message, repeated, tag = "33")]
     pub demand_profiles: ::prost::alloc::vec::Vec<DemandProfileSum>,
     /// by position, ascending
@@ -1326,7 +1327,7 @@ pub struct DemandProfileSum {
     /// number of tasks in the sum
     #[prost(uint64, tag = "3")]
     pub tasks: u64,
-    /// 24, 48, 96 or 288 equal parts of the day
+    /// amounts for 24, 48, 96 or 288 equal parts of the day
     #[prost(sint64, repeated, tag = "4")]
     pub points: ::prost::alloc::vec::Vec<i64>,
 }
@@ -1345,7 +1346,7 @@ pub struct TenantDelta {
     pub name: ::prost::alloc::string::String,
     #[prost(message, optional, tag = "2")]
     pub tenant_config: ::core::option::Option<TenantConfig>,
-    /// by kind, with all tenants below it
+    /// by kind, including all tenants below the tenant
     #[prost(sint64, repeated, tag = "3")]
     pub used: ::prost::alloc::vec::Vec<i64>,
     /// absent: no limit
@@ -1376,7 +1377,7 @@ pub struct DevicesLeft {
 pub struct CoresLeft {
     #[prost(uint32, tag = "1")]
     pub slot: u32,
-    /// free cores of each NUMA node; omitted ones at the end are 0
+    /// free cores of each NUMA node; omitted nodes at the end have 0
     #[prost(sint32, repeated, tag = "2")]
     pub left: ::prost::alloc::vec::Vec<i32>,
 }
@@ -1407,7 +1408,7 @@ pub struct Load {
 pub struct JobDelta {
     #[prost(uint64, tag = "1")]
     pub id: u64,
-    /// absent: all its tasks have ended
+    /// absent: all tasks of the job have ended
     #[prost(message, optional, tag = "2")]
     pub job: ::core::option::Option<Job>,
 }
@@ -1430,14 +1431,14 @@ pub struct TrackerKey {
     /// taints that these tolerations cover. A list that is not given restricts nothing.
     #[prost(message, optional, tag = "3")]
     pub among: ::core::option::Option<CountingMachines>,
-    /// Bound on the number of counted tasks in a domain with a task that has the rule. If it is absent, no counted task
+    /// Bound on the number of counted tasks in a domain with a task that has the rule. Without a bound, no counted task
     /// may be placed there.
     #[prost(oneof = "tracker_key::Beside", tags = "4, 5")]
     pub beside: ::core::option::Option<tracker_key::Beside>,
 }
 /// Nested message and enum types in `TrackerKey`.
 pub mod tracker_key {
-    /// Bound on the number of counted tasks in a domain with a task that has the rule. If it is absent, no counted task
+    /// Bound on the number of counted tasks in a domain with a task that has the rule. Without a bound, no counted task
     /// may be placed there.
     #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Oneof)]
     pub enum Beside {
@@ -1504,10 +1505,10 @@ pub mod tracked {
         Job(u64),
         #[prost(message, tag = "3")]
         Labels(Labelled),
-        /// tasks whose ports collide with this one
+        /// tasks with a port that collides with this port
         #[prost(message, tag = "4")]
         Port(super::Port),
-        /// tasks that all of these select
+        /// tasks that every one of these selects
         #[prost(message, tag = "5")]
         All(All),
     }
@@ -1687,7 +1688,7 @@ pub mod commit_stream_response {
         Error(super::Error),
     }
 }
-/// The error of one transaction in a stream. Failed calls have its fields as `google.rpc.ErrorInfo`.
+/// The error of one transaction in a stream. A failed call has the same fields in `google.rpc.ErrorInfo`.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Error {
     /// stable code, such as `ID_REUSED`: see docs/api.md
@@ -1696,7 +1697,7 @@ pub struct Error {
     /// the error and the remedy, for people
     #[prost(string, tag = "2")]
     pub message: ::prost::alloc::string::String,
-    /// version of the cell, if it matters
+    /// version of the cell, if the error depends on it
     #[prost(uint64, tag = "3")]
     pub version: u64,
 }
@@ -1787,7 +1788,7 @@ pub enum Reason {
     EvictionUnused = 21,
     GangIncomplete = 22,
     OthersConflict = 23,
-    /// another task in the domain needs it by runtime affinity
+    /// another task in the domain needs the task by runtime affinity
     RuntimeAffinityNeeded = 24,
     SameBand = 25,
     EvictionsCapped = 26,
@@ -1795,13 +1796,13 @@ pub enum Reason {
     Reserved = 27,
     /// batch tasks would exceed their share of the machine in peak hours
     PeakHours = 28,
-    /// too few exclusive cores; or a resize to less cpu than its cores
+    /// too few exclusive cores; or a resize to less cpu than the task's exclusive cores
     NoCores = 29,
     /// too little is left of a cluster resource
     CellExhausted = 30,
     /// the tenant has its maximum of tasks on the machine
     TasksPerMachine = 31,
-    /// too few free ports in the machine's range for those that the cell chooses
+    /// too few free ports in the machine's range for the ports that the cell would choose
     NoPorts = 32,
 }
 impl Reason {
@@ -1978,9 +1979,9 @@ pub mod scheduling_service_client {
             self
         }
         /// Returns the id of a scheduler. A name keeps its id, also after a restart. With a holder, the name is leased: only
-        /// that process may commit under the name as long as it renews the lease. A lease needs the leader. While another
-        /// process owns the name, the call is rejected with `LEASE_HELD`. Once that process has ended its leases, or has not
-        /// renewed them in time, its later requests are rejected with `FENCED`.
+        /// the holder's process may commit under the name as long as it renews the lease. Only the leader grants leases. While
+        /// another process owns the name, the call is rejected with `LEASE_HELD`. If that process has not renewed its leases
+        /// in time, the call ends them, and later transactions of that process are rejected with `FENCED`.
         pub async fn register(
             &mut self,
             request: impl tonic::IntoRequest<super::RegisterRequest>,
@@ -2055,8 +2056,8 @@ pub mod scheduling_service_client {
                 .insert(GrpcMethod::new("omega.v1.SchedulingService", "EndLeases"));
             self.inner.unary(req, path, codec).await
         }
-        /// Lists all schedulers, each with the process that owns its name and the time left of the lease. This needs the
-        /// leader.
+        /// Lists all schedulers, each with the process that owns its name and the time left of the lease. Only the
+        /// leader answers this call.
         pub async fn list_schedulers(
             &mut self,
             request: impl tonic::IntoRequest<super::ListSchedulersRequest>,
@@ -2081,8 +2082,8 @@ pub mod scheduling_service_client {
                 .insert(GrpcMethod::new("omega.v1.SchedulingService", "ListSchedulers"));
             self.inner.unary(req, path, codec).await
         }
-        /// Streams changes since a version. The first delta leads to the present version; it has the whole cell if the version
-        /// is too old. Further deltas follow when the cell changes, or when its time advances without a new version. Each
+        /// Streams changes since a version. The first delta leads to the present version. If `since` is too old, it has the
+        /// whole cell. Further deltas follow when the cell changes, or when its time advances without a new version. Each
         /// delta starts at the version at which the previous one ended. The stream ends when the caller ends it, or with an
         /// error that explains how to continue.
         pub async fn sync(
@@ -2227,9 +2228,9 @@ pub mod scheduling_service_server {
     #[async_trait]
     pub trait SchedulingService: std::marker::Send + std::marker::Sync + 'static {
         /// Returns the id of a scheduler. A name keeps its id, also after a restart. With a holder, the name is leased: only
-        /// that process may commit under the name as long as it renews the lease. A lease needs the leader. While another
-        /// process owns the name, the call is rejected with `LEASE_HELD`. Once that process has ended its leases, or has not
-        /// renewed them in time, its later requests are rejected with `FENCED`.
+        /// the holder's process may commit under the name as long as it renews the lease. Only the leader grants leases. While
+        /// another process owns the name, the call is rejected with `LEASE_HELD`. If that process has not renewed its leases
+        /// in time, the call ends them, and later transactions of that process are rejected with `FENCED`.
         async fn register(
             &self,
             request: tonic::Request<super::RegisterRequest>,
@@ -2253,8 +2254,8 @@ pub mod scheduling_service_server {
             tonic::Response<super::EndLeasesResponse>,
             tonic::Status,
         >;
-        /// Lists all schedulers, each with the process that owns its name and the time left of the lease. This needs the
-        /// leader.
+        /// Lists all schedulers, each with the process that owns its name and the time left of the lease. Only the
+        /// leader answers this call.
         async fn list_schedulers(
             &self,
             request: tonic::Request<super::ListSchedulersRequest>,
@@ -2268,8 +2269,8 @@ pub mod scheduling_service_server {
             >
             + std::marker::Send
             + 'static;
-        /// Streams changes since a version. The first delta leads to the present version; it has the whole cell if the version
-        /// is too old. Further deltas follow when the cell changes, or when its time advances without a new version. Each
+        /// Streams changes since a version. The first delta leads to the present version. If `since` is too old, it has the
+        /// whole cell. Further deltas follow when the cell changes, or when its time advances without a new version. Each
         /// delta starts at the version at which the previous one ended. The stream ends when the caller ends it, or with an
         /// error that explains how to continue.
         async fn sync(
@@ -2883,7 +2884,7 @@ pub struct SubmitJobRequest {
 pub struct SubmitJobResponse {
     #[prost(uint64, tag = "1")]
     pub id: u64,
-    /// an earlier call submitted it, and all its tasks have ended: none of them runs again
+    /// an earlier call submitted the job, all its tasks have ended, and none of them runs again
     #[prost(bool, tag = "2")]
     pub ended: bool,
 }
@@ -2924,7 +2925,7 @@ pub struct DeleteJobResponse {
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct UpdateJobRequest {
-    /// found by its name; the versions of its groups are ignored
+    /// new description of the job of this name; the versions of its groups are ignored
     #[prost(message, optional, tag = "1")]
     pub job: ::core::option::Option<Job>,
     /// version that the job must have now; absent: any
@@ -2952,7 +2953,7 @@ pub struct ListJobVersionsResponse {
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct JobVersion {
-    /// 0: as it was submitted
+    /// 0: the submitted description
     #[prost(uint32, tag = "1")]
     pub number: u32,
     /// time of the update, in milliseconds since 1970; 0 for the first
@@ -2990,20 +2991,20 @@ pub struct JobStatus {
     pub failed: u32,
     #[prost(uint32, tag = "8")]
     pub killed: u32,
-    /// if its tasks wait on their machines for the rest of the gang
+    /// set if the job's tasks wait on their machines for the rest of the gang
     #[prost(message, optional, tag = "9")]
     pub gang_wait: ::core::option::Option<GangWait>,
-    /// since it was submitted, as far as this replica saw it: at most its uptime
+    /// time since submission, as this replica observed it: at most the replica's uptime
     #[prost(uint64, tag = "10")]
     pub age_ms: u64,
     /// failures of its tasks after which they were placed again
     #[prost(uint32, tag = "11")]
     pub failures: u32,
-    /// 0: as it was submitted
+    /// 0: the submitted description
     #[prost(uint32, tag = "12")]
     pub version: u32,
-    /// The description that the job's tasks will follow; absent if it is `job`. `job` has all groups of the present tasks,
-    /// including those of older versions.
+    /// The description that the job's tasks will follow; absent if it equals `job`. `job` has all groups of the present
+    /// tasks, including groups of older versions.
     #[prost(message, optional, tag = "13")]
     pub target: ::core::option::Option<Job>,
     /// tasks of older versions that have not ended
@@ -3020,7 +3021,7 @@ pub struct GangWait {
     pub have: u32,
     #[prost(uint32, tag = "2")]
     pub needs: u32,
-    /// gang timeout, in milliseconds since 1970; absent: not known yet
+    /// end of the gang timeout, in milliseconds since 1970; absent: not known yet
     #[prost(uint64, optional, tag = "3")]
     pub until_ms: ::core::option::Option<u64>,
 }
@@ -3032,7 +3033,7 @@ pub struct ListJobsRequest {
     /// only jobs of this scheduler; empty: of all
     #[prost(string, tag = "2")]
     pub scheduler: ::prost::alloc::string::String,
-    /// also jobs whose tasks have all ended
+    /// whether the list includes jobs whose tasks have all ended
     #[prost(bool, tag = "3")]
     pub ended: bool,
     /// at most 1000; 0 is 1000
@@ -3041,7 +3042,7 @@ pub struct ListJobsRequest {
     /// `next_page_token` of the last page; empty at first
     #[prost(string, tag = "5")]
     pub page_token: ::prost::alloc::string::String,
-    /// only jobs with pending tasks
+    /// whether the list has only jobs with pending tasks
     #[prost(bool, tag = "6")]
     pub waiting: bool,
 }
@@ -3096,13 +3097,13 @@ pub struct Event {
     /// kind such as `started`; docs/history.md lists them
     #[prost(string, tag = "2")]
     pub kind: ::prost::alloc::string::String,
-    /// name of the job; its id, if it is forgotten
+    /// name of the job, or its id if the cell has forgotten the job
     #[prost(string, tag = "3")]
     pub job: ::prost::alloc::string::String,
     /// index of the task
     #[prost(uint32, optional, tag = "4")]
     pub index: ::core::option::Option<u32>,
-    /// name of the machine; its id, if it was removed
+    /// name of the machine, or its id if the machine was removed
     #[prost(string, tag = "5")]
     pub machine: ::prost::alloc::string::String,
     /// scheduler that placed, released or evicted the task
@@ -3126,10 +3127,10 @@ pub struct WatchJobRequest {
 pub struct WatchJobResponse {
     #[prost(uint64, tag = "1")]
     pub version: u64,
-    /// changed tasks; at first, all
+    /// changed tasks; at the start of the stream, all tasks
     #[prost(message, repeated, tag = "2")]
     pub tasks: ::prost::alloc::vec::Vec<TaskStatus>,
-    /// whether all tasks have ended; then the stream ends, too
+    /// whether all tasks have ended; the stream then ends
     #[prost(bool, tag = "3")]
     pub ended: bool,
     /// whether the next message continues this one
@@ -3188,16 +3189,16 @@ pub struct TaskStatus {
     /// number of exclusive cores on each NUMA node
     #[prost(uint32, repeated, tag = "8")]
     pub cores: ::prost::alloc::vec::Vec<u32>,
-    /// Only set in `ListTasks`, not in watches.
+    /// `job_name`, `restarts`, `placed_ms` and `last_end` are set only in `ListTasks`, not in watches.
     #[prost(string, tag = "9")]
     pub job_name: ::prost::alloc::string::String,
-    /// failures after which it was placed again, and restarts on the same machine
+    /// failures after which the task was pending again, and restarts on the same machine
     #[prost(uint32, tag = "10")]
     pub restarts: u32,
-    /// time of its placement, in milliseconds since 1970; 0: it has no machine
+    /// time of the placement, in milliseconds since 1970; 0: the task has no machine
     #[prost(uint64, tag = "11")]
     pub placed_ms: u64,
-    /// last end of its program, if one was reported and is kept
+    /// last end of the program, if an end was reported and is kept
     #[prost(message, optional, tag = "12")]
     pub last_end: ::core::option::Option<RunEnd>,
     /// its named ports: those that the cell chose, then those that its group requests
@@ -3212,7 +3213,7 @@ pub struct RunEnd {
     /// exit code or signal
     #[prost(int32, tag = "2")]
     pub number: i32,
-    /// reason for which it was not started
+    /// reason why the program was not started
     #[prost(string, tag = "3")]
     pub message: ::prost::alloc::string::String,
     /// restarts of the program on this machine so far
@@ -3233,11 +3234,12 @@ pub struct RegisterMachineResponse {
 pub struct DrainMachineRequest {
     #[prost(message, optional, tag = "1")]
     pub machine: ::core::option::Option<MachineRef>,
-    /// place tasks on it again
+    /// whether to resume the placement of tasks on the machine
     #[prost(bool, tag = "2")]
     pub resume: bool,
-    /// Time by which tasks must leave the machine, in milliseconds since 1970; with 0 they stay. Until that time, services
-    /// get new tasks elsewhere by the rules of their updates. The remaining tasks are then stopped and placed elsewhere.
+    /// Time by which tasks must leave the machine, in milliseconds since 1970; 0: the tasks stay. Until that time,
+    /// services get new tasks elsewhere by the rules of their updates. The remaining tasks are then stopped and placed
+    /// elsewhere.
     #[prost(uint64, tag = "3")]
     pub leave_by_ms: u64,
 }
@@ -3447,7 +3449,7 @@ pub struct DeleteReservationResponse {
     #[prost(uint64, tag = "1")]
     pub version: u64,
 }
-/// Without pages, because a cell has at most 256 reservations.
+/// The list has no pages, because a cell has at most 256 reservations.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct ListReservationsRequest {}
 #[derive(Clone, PartialEq, ::prost::Message)]
@@ -3483,7 +3485,7 @@ pub struct RemovePeaksResponse {
     #[prost(uint64, tag = "1")]
     pub version: u64,
 }
-/// Without pages, because a cell has at most 64 calendars.
+/// The list has no pages, because a cell has at most 64 calendars.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct ListPeaksRequest {}
 #[derive(Clone, PartialEq, ::prost::Message)]
@@ -3548,16 +3550,16 @@ pub struct TenantStatus {
     pub name: ::prost::alloc::string::String,
     #[prost(message, optional, tag = "2")]
     pub quota: ::core::option::Option<Quota>,
-    /// claims of its tasks and of all tenants below it
+    /// claims of the tasks of the tenant and of all tenants below it
     #[prost(uint64, repeated, tag = "3")]
     pub used: ::prost::alloc::vec::Vec<u64>,
     /// absent: no parent and no guarantee
     #[prost(message, optional, tag = "4")]
     pub config: ::core::option::Option<TenantConfig>,
-    /// limit of the total request of its jobs and those below it; absent: none
+    /// limit of the total request of all jobs of the tenant and of tenants below; absent: none
     #[prost(message, optional, tag = "5")]
     pub admission: ::core::option::Option<Quota>,
-    /// their total request; empty while no tenant has such a limit
+    /// total request of these jobs; empty while no tenant has such a limit
     #[prost(uint64, repeated, tag = "6")]
     pub requested: ::prost::alloc::vec::Vec<u64>,
 }
@@ -3594,7 +3596,7 @@ pub struct DescribeCellResponse {
 pub struct GetStatisticsRequest {}
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct GetStatisticsResponse {
-    /// version of the cell at that time
+    /// version of the cell when the statistics were computed
     #[prost(uint64, tag = "1")]
     pub version: u64,
     /// a different number after each start, when all counters begin at 0
@@ -3643,8 +3645,8 @@ pub struct TaskCounts {
     #[prost(uint64, tag = "6")]
     pub killed: u64,
 }
-/// A scheduler with all its workers. The counters are those of the answering replica. Those of all replicas add up to
-/// the counters of the cell.
+/// A scheduler with all its workers. The counters cover the transactions that the answering replica has answered. The
+/// counters of all replicas add up to the counters of the cell.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct SchedulerStatistics {
     #[prost(string, tag = "1")]
@@ -3663,7 +3665,7 @@ pub struct SchedulerStatistics {
     pub placements: u64,
     #[prost(message, repeated, tag = "6")]
     pub conflicts: ::prost::alloc::vec::Vec<ConflictCount>,
-    /// of the whole cell, whichever replica answers
+    /// pending tasks in the whole cell, whichever replica answers
     #[prost(uint64, tag = "7")]
     pub pending_tasks: u64,
     #[prost(uint64, tag = "8")]
@@ -3683,12 +3685,12 @@ pub struct ConflictCount {
     #[prost(uint64, tag = "2")]
     pub items: u64,
 }
-/// The progress of a replica. The leader reports that of all replicas, and another replica only its own.
+/// The progress of a replica. The leader reports the progress of all replicas, and a follower only its own.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct ReplicaProgress {
     #[prost(uint64, tag = "1")]
     pub replica: u64,
-    /// entries of the log of the answering replica that it lacks
+    /// number of entries in the answering replica's log that this replica lacks
     #[prost(uint64, tag = "2")]
     pub lag_entries: u64,
 }
@@ -3714,11 +3716,11 @@ pub struct Member {
     /// its address for clients, if known
     #[prost(string, tag = "3")]
     pub client_address: ::prost::alloc::string::String,
-    /// Time since the answering replica received a message from this replica. Absent if it received none, or if it is not
-    /// the leader: only the leader receives messages from all replicas.
+    /// Time since the answering replica received a message from this replica. Absent if there was no message, or if the
+    /// answering replica is not the leader: only the leader receives messages from all replicas.
     #[prost(uint64, optional, tag = "5")]
     pub silent_ms: ::core::option::Option<u64>,
-    /// its address for other replicas, as host:port; empty: from their settings
+    /// its address for other replicas, as host:port; empty: the address in their settings
     #[prost(string, tag = "6")]
     pub peer_address: ::prost::alloc::string::String,
 }
@@ -3777,7 +3779,7 @@ pub struct ListClusterResourcesResponse {
     /// by tasks that have a machine
     #[prost(uint64, repeated, tag = "2")]
     pub claimed: ::prost::alloc::vec::Vec<u64>,
-    /// claims that pending tasks would have, at most a second old
+    /// claims that pending tasks would have; this value is at most a second old
     #[prost(uint64, repeated, tag = "3")]
     pub waiting: ::prost::alloc::vec::Vec<u64>,
     #[prost(uint64, tag = "4")]
@@ -3798,7 +3800,7 @@ pub mod member_step {
         Promote(u64),
         #[prost(uint64, tag = "3")]
         Remove(u64),
-        /// address of a replica of the cell, or of one that an earlier step adds
+        /// address of a replica of the cell, or of a replica that an earlier step adds
         #[prost(message, tag = "4")]
         Locate(super::MemberAddress),
     }
@@ -3873,7 +3875,7 @@ pub struct ExplainJobResponse {
     /// pending tasks of the requested groups
     #[prost(uint64, tag = "4")]
     pub waiting: u64,
-    /// if the job is a gang
+    /// set if the job is a gang
     #[prost(message, optional, tag = "5")]
     pub gang: ::core::option::Option<ExplainedGang>,
     /// groups with pending tasks
@@ -3936,7 +3938,7 @@ pub struct ExplainedCount {
 pub struct ExplainedMiss {
     #[prost(uint64, tag = "1")]
     pub machines: u64,
-    /// name of the first of them
+    /// name of the first of these machines
     #[prost(string, tag = "2")]
     pub example: ::prost::alloc::string::String,
     #[prost(message, repeated, tag = "3")]
@@ -3953,7 +3955,7 @@ pub struct ExplainedLack {
     /// missing amount in the kind's smallest unit, or number of devices or cores
     #[prost(uint64, optional, tag = "3")]
     pub missing: ::core::option::Option<u64>,
-    /// the same in words
+    /// description of the lack in words
     #[prost(string, tag = "4")]
     pub text: ::prost::alloc::string::String,
 }
@@ -3972,7 +3974,7 @@ pub struct ExplainedRemedy {
     /// missing resources, or lifted constraints
     #[prost(message, repeated, tag = "4")]
     pub lacks: ::prost::alloc::vec::Vec<ExplainedLack>,
-    /// the same in words
+    /// description of the change in words
     #[prost(string, tag = "5")]
     pub text: ::prost::alloc::string::String,
 }
@@ -4288,8 +4290,8 @@ pub mod job_service_client {
                 .insert(GrpcMethod::new("omega.v1.JobService", "DeleteJob"));
             self.inner.unary(req, path, codec).await
         }
-        /// Updates a service to another description, as its next version. The leader then replaces its tasks by the rules of
-        /// `Job.update`. An equal description changes nothing.
+        /// Updates a service to another description, as its next version. The leader then replaces its tasks as the rules in
+        /// `Job.update` require. An equal description changes nothing.
         pub async fn update_job(
             &mut self,
             request: impl tonic::IntoRequest<super::UpdateJobRequest>,
@@ -4409,8 +4411,8 @@ pub mod job_service_client {
                 .insert(GrpcMethod::new("omega.v1.JobService", "WatchJob"));
             self.inner.server_streaming(req, path, codec).await
         }
-        /// Streams the tasks of all jobs with a name prefix. It begins with their present states, and every change follows,
-        /// until the caller ends the stream.
+        /// Streams the tasks of all jobs with a name prefix. The stream begins with their present states, and then has every
+        /// change, until the caller ends it.
         pub async fn watch_jobs(
             &mut self,
             request: impl tonic::IntoRequest<super::WatchJobsRequest>,
@@ -4532,8 +4534,8 @@ pub mod job_service_server {
             tonic::Response<super::DeleteJobResponse>,
             tonic::Status,
         >;
-        /// Updates a service to another description, as its next version. The leader then replaces its tasks by the rules of
-        /// `Job.update`. An equal description changes nothing.
+        /// Updates a service to another description, as its next version. The leader then replaces its tasks as the rules in
+        /// `Job.update` require. An equal description changes nothing.
         async fn update_job(
             &self,
             request: tonic::Request<super::UpdateJobRequest>,
@@ -4577,8 +4579,8 @@ pub mod job_service_server {
             >
             + std::marker::Send
             + 'static;
-        /// Streams the tasks of all jobs with a name prefix. It begins with their present states, and every change follows,
-        /// until the caller ends the stream.
+        /// Streams the tasks of all jobs with a name prefix. The stream begins with their present states, and then has every
+        /// change, until the caller ends it.
         async fn watch_jobs(
             &self,
             request: tonic::Request<super::WatchJobsRequest>,
@@ -8272,8 +8274,8 @@ pub mod cell_service_server {
 /// may be empty, which means that all are 0.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct AgentReport {
-    /// Machines that the agent manages from now on. All tasks that should run on them are sent in `starts`, and the agent
-    /// that managed them before gets them in `detached_slots`. Attaching is also a heartbeat.
+    /// Machines that the agent manages from now on. All tasks that should run on these machines are sent in `starts`. The
+    /// agent that managed a machine before is informed by `detached_slots`. Attaching is also a heartbeat.
     #[prost(uint32, repeated, tag = "1")]
     pub attach_slots: ::prost::alloc::vec::Vec<u32>,
     #[prost(uint32, repeated, tag = "2")]
@@ -8283,7 +8285,7 @@ pub struct AgentReport {
     pub alive_slots: ::prost::alloc::vec::Vec<u32>,
     #[prost(uint32, repeated, tag = "4")]
     pub alive_incarnations: ::prost::alloc::vec::Vec<u32>,
-    /// Loads of machines that have changed.
+    /// Loads that have changed.
     #[prost(message, repeated, tag = "5")]
     pub loads: ::prost::alloc::vec::Vec<MachineLoad>,
     /// State changes of tasks, in the order in which they happened. The end of a task must be reported again on each new
@@ -8301,7 +8303,7 @@ pub struct AgentReport {
     /// Replies to `AgentDirectives.reads`.
     #[prost(message, repeated, tag = "11")]
     pub logs: ::prost::alloc::vec::Vec<LogPart>,
-    /// Ends of runs of the tasks' programs. The list is empty, or has one for each of `task_reports`.
+    /// Ends of runs of the tasks' programs. The list is empty, or has an entry for each of `task_reports`.
     #[prost(message, repeated, tag = "12")]
     pub task_ends: ::prost::alloc::vec::Vec<RunEnd>,
 }
@@ -8333,8 +8335,8 @@ pub struct AgentDirectives {
     /// Programs to which `starts` refer. Equal programs are sent once.
     #[prost(message, repeated, tag = "7")]
     pub programs: ::prost::alloc::vec::Vec<Program>,
-    /// Whether the next message continues this one. Concatenate the lists of all messages, and apply nothing before the
-    /// last one.
+    /// Whether the next message continues this one. The agent must concatenate the lists of these messages, and apply
+    /// nothing before the last message.
     #[prost(bool, tag = "8")]
     pub more: bool,
     /// Logs to read. A reply to each is required, even if there is no such log.
@@ -8363,11 +8365,11 @@ pub struct StartTask {
     pub request: ::prost::alloc::vec::Vec<u64>,
     #[prost(uint32, repeated, tag = "9")]
     pub devices: ::prost::alloc::vec::Vec<u32>,
-    /// the cell already knows that it runs
+    /// the cell has already recorded that the task runs
     #[prost(bool, tag = "10")]
     pub running: bool,
-    /// Grace period of the task, after which a stopped task is killed. No task that needs its resources may be started
-    /// before it has ended.
+    /// Grace period between the stop and the kill of the task. No other task that needs the task's resources may be
+    /// started before the task has ended.
     #[prost(uint32, tag = "11")]
     pub grace_ms: u32,
     /// Number of exclusive cores on each NUMA node; the agent chooses the cores. Empty if the task has none.
@@ -8376,11 +8378,11 @@ pub struct StartTask {
     /// Position of the task's program in `AgentDirectives.programs`, from 1; 0 if no program is sent.
     #[prost(uint32, tag = "13")]
     pub program: u32,
-    /// that the cell chose for the task
+    /// ports that the cell chose for the task
     #[prost(message, repeated, tag = "14")]
     pub ports: ::prost::alloc::vec::Vec<NamedPort>,
 }
-/// A part of a task's output, which its agent keeps.
+/// A request for a part of a task's output, which the task's agent keeps.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct ReadLog {
     /// identifies the request
@@ -8427,7 +8429,7 @@ pub struct Program {
     #[prost(string, tag = "6")]
     pub tenant: ::prost::alloc::string::String,
 }
-/// A task that should no longer run on this machine. This is also the confirmation of a reported end.
+/// A task that should no longer run on this machine. The message also confirms a reported end of the task.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct StopTask {
     #[prost(message, optional, tag = "1")]
@@ -8744,9 +8746,9 @@ pub mod agent_service_server {
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct PeerFrame {
-    /// Set in the first frame of a stream, and checked against the certificate.
+    /// The cell, the sender and the receiver, which the receiver checks. `from` must match the sender's certificate.
     ///
-    /// its id, 32 hexadecimal digits
+    /// id of the cell, 32 hexadecimal digits
     #[prost(string, tag = "1")]
     pub cell: ::prost::alloc::string::String,
     #[prost(uint64, tag = "2")]
@@ -8856,8 +8858,8 @@ pub mod peer_service_client {
             self.inner = self.inner.max_encoding_message_size(limit);
             self
         }
-        /// Streams messages from one replica to another. If the stream breaks, messages are lost; replicas send important ones
-        /// again.
+        /// Streams messages from one replica to another. If the stream breaks, messages are lost; replicas send important
+        /// messages again.
         pub async fn deliver(
             &mut self,
             request: impl tonic::IntoStreamingRequest<Message = super::PeerFrame>,
@@ -8897,8 +8899,8 @@ pub mod peer_service_server {
     /// Generated trait containing gRPC methods that should be implemented for use with PeerServiceServer.
     #[async_trait]
     pub trait PeerService: std::marker::Send + std::marker::Sync + 'static {
-        /// Streams messages from one replica to another. If the stream breaks, messages are lost; replicas send important ones
-        /// again.
+        /// Streams messages from one replica to another. If the stream breaks, messages are lost; replicas send important
+        /// messages again.
         async fn deliver(
             &self,
             request: tonic::Request<tonic::Streaming<super::PeerFrame>>,

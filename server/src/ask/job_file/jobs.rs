@@ -2,8 +2,8 @@
 
 use super::JobFile;
 use crate::ask::AskError;
-use crate::file::{self, FileError};
 use omega_core::{Job, Kinds};
+use omega_workload::file::{self, FileError};
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 use std::path::Path;

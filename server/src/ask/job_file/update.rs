@@ -1,6 +1,6 @@
 //! The rules of rolling updates in a job file.
 
-use super::TimeFile;
+use crate::ask::time_file::TimeFile;
 use omega_core::{OnFailure, UpdateRules};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

@@ -1,28 +1,17 @@
 //! Conversion of a job to a file, which `omega job get -o toml` prints, and `omega job submit` reads without loss.
 
 use super::{
-    CoresFile, DevicesFile, GroupFile, JobFile, KindFile, PlaceFile, PreemptionFile, TimeFile,
-    apart,
+    CoresFile, DevicesFile, GroupFile, JobFile, KindFile, PlaceFile, PreemptionFile, apart,
 };
 use crate::ask::AskError;
 use crate::ask::moment::Moment;
+use crate::ask::time_file::TimeFile;
 use omega_core::{
     Amounts, CorePlace, DeviceRequest, Job, JobKind, KindId, Kinds, OptionalResources, Preemption,
     TaskGroup, Text, Unit,
 };
 use omega_workload::amount::Amount;
-use serde::{Serialize, Serializer};
 use std::collections::BTreeMap;
-
-impl Serialize for TimeFile {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let ms = self.0.as_millis();
-        let units = [(86_400_000, "d"), (3_600_000, "h"), (60_000, "m"), (1000, "s")];
-        let whole = units.into_iter().find(|(unit, _)| ms > 0 && ms.is_multiple_of(*unit));
-        let (unit, suffix) = whole.unwrap_or((1, "ms"));
-        serializer.serialize_str(&format!("{}{suffix}", ms / unit))
-    }
-}
 
 impl JobFile {
     /// The file for a job of a cell with these kinds.

@@ -1,8 +1,8 @@
 //! Conversion of a group's program to the form in a file.
 
 use super::{HealthFile, HttpFile, RestartFile, RunFile};
-use crate::ask::job_file::TimeFile;
 use crate::ask::ports_file::PortRef;
+use crate::ask::time_file::TimeFile;
 use omega_core::{HealthCheck, Probe, RestartPolicy, Run, Text};
 
 fn strings(list: &[Text]) -> Vec<String> {

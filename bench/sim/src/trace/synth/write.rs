@@ -2,9 +2,10 @@
 
 use super::chance::{Chance, Draws};
 use super::draft::{Draft, Gap};
+use super::error::SynthError;
 use super::fit::Fit;
+use super::form::Form;
 use super::marginals::Marginals;
-use super::{Form, SynthError};
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use omega_core::{JobKind, Kinds, Machine};

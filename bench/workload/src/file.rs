@@ -1,47 +1,73 @@
-//! Files of machines and jobs, in TOML, or in JSON if they begin with a brace.
+//! Files of machines, jobs and objectives, in TOML, or in JSON if they begin with a brace.
 //!
 //! Unknown fields are errors, which are reported with their place.
 
+use crate::json_path::json_path;
+use crate::readable;
 use omega_core::misread::in_plain_words;
-use omega_workload::readable;
+use omega_schedulers::config::field_path;
 use serde::de::DeserializeOwned;
 use std::fmt;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
+use toml::de::DeTable;
 
 /// Maximum bytes of a file, enough for a hundred thousand machines with labels.
 const BYTES_MAX: u64 = 64 << 20;
 
 /// Error in a file.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum FileError {
+pub enum FileError {
     /// The file cannot be read. Name another one.
     #[error("{}: cannot be read: {why}", file.display())]
-    Read { file: PathBuf, why: io::Error },
+    Read {
+        /// Path of the file.
+        file: PathBuf,
+        /// The reason.
+        why: io::Error,
+    },
     /// The file is too large. Split it.
     #[error("{}: is larger than {BYTES_MAX} bytes", file.display())]
-    TooLarge { file: PathBuf },
+    TooLarge {
+        /// Path of the file.
+        file: PathBuf,
+    },
     /// The file has a syntax error, or a wrong field. Correct it.
     #[error("{}:{line}:{column}: {field}{why}", file.display())]
-    Content { file: PathBuf, line: usize, column: usize, field: String, why: String },
+    Content {
+        /// Path of the file.
+        file: PathBuf,
+        /// Line, from 1.
+        line: usize,
+        /// Column, from 1.
+        column: usize,
+        /// The field, followed by a colon and a space; empty for the whole file.
+        field: String,
+        /// The rule that the content breaks.
+        why: String,
+    },
     /// The given name is the path of an existing file, so `-f` was forgotten. Add `-f`, or choose another name.
-    #[cfg(feature = "serve")]
     #[error("NAME {0:?} is an existing file: give -f {0:?} to read it, or choose another name")]
     IsFile(String),
     /// A value in the file is invalid. Correct it.
-    #[cfg(feature = "serve")]
     #[error("{}: {field}: {why}", file.display())]
-    Value { file: PathBuf, field: String, why: String },
+    Value {
+        /// Path of the file.
+        file: PathBuf,
+        /// The field.
+        field: String,
+        /// The rule that the value breaks.
+        why: String,
+    },
 }
 
 /// Contents of a file; `-` is standard input.
-pub(crate) fn read<T: DeserializeOwned>(file: &Path) -> Result<T, FileError> {
+pub fn read<T: DeserializeOwned>(file: &Path) -> Result<T, FileError> {
     parse(file, &text(file)?)
 }
 
 /// Rejects an object's name that is the path of an existing file, because the user probably forgot `-f`.
-#[cfg(feature = "serve")]
-pub(crate) fn reject_file_name(name: Option<&str>) -> Result<(), FileError> {
+pub fn reject_file_name(name: Option<&str>) -> Result<(), FileError> {
     let is_file = |name: &&str| {
         let kind = Path::new(name).extension().and_then(|kind| kind.to_str());
         matches!(kind, Some("toml" | "json" | "yaml" | "yml")) && Path::new(name).is_file()
@@ -50,7 +76,7 @@ pub(crate) fn reject_file_name(name: Option<&str>) -> Result<(), FileError> {
 }
 
 /// Parses the text of a file that has been read.
-pub(crate) fn parse<T: DeserializeOwned>(file: &Path, text: &str) -> Result<T, FileError> {
+pub fn parse<T: DeserializeOwned>(file: &Path, text: &str) -> Result<T, FileError> {
     let text = text.trim_start_matches('\u{feff}');
     let parsed = if text.trim_start().starts_with('{') { json(text) } else { toml(text) };
     parsed.map_err(|Fault { line, column, field, why }| {
@@ -75,7 +101,7 @@ fn is_yaml(text: &str) -> bool {
 }
 
 /// The text of a file; `-` is standard input.
-pub(crate) fn text(file: &Path) -> Result<String, FileError> {
+pub fn text(file: &Path) -> Result<String, FileError> {
     let mut text = String::new();
     let read = match file.to_str() {
         Some("-") => io::stdin().lock().take(BYTES_MAX + 1).read_to_string(&mut text),
@@ -91,7 +117,7 @@ pub(crate) fn text(file: &Path) -> Result<String, FileError> {
 }
 
 /// Description of an error, and its place in the text.
-pub(crate) struct Fault {
+pub struct Fault {
     line: usize,
     column: usize,
     /// The field with its value; empty for the whole text.
@@ -101,7 +127,6 @@ pub(crate) struct Fault {
 
 impl Fault {
     fn new(line: usize, column: usize, field: String, why: String) -> Fault {
-        let field = if field == "." { String::new() } else { field };
         Fault { line, column, field, why }
     }
 }
@@ -118,35 +143,29 @@ impl fmt::Display for Fault {
 }
 
 fn json<T: DeserializeOwned>(text: &str) -> Result<T, Fault> {
-    let mut deserializer = serde_json::Deserializer::from_str(text);
-    let read: Result<T, _> = serde_path_to_error::deserialize(&mut deserializer);
-    let of_json = |field: String, error: &serde_json::Error| {
+    serde_json::from_str(text).map_err(|error| {
         let why = error.to_string();
         // The message ends with the place, which is reported separately.
         let why = why.split(" at line ").next().unwrap_or_default();
         let why = in_plain_words(why, "an object");
-        Fault::new(error.line(), error.column(), field, why)
-    };
-    let value = read.map_err(|error| of_json(error.path().to_string(), error.inner()))?;
-    deserializer.end().map_err(|error| of_json(String::new(), &error))?;
-    Ok(value)
+        Fault::new(error.line(), error.column(), json_path(text, &error), why)
+    })
 }
 
 /// Parses TOML.
-pub(crate) fn toml<T: DeserializeOwned>(text: &str) -> Result<T, Fault> {
-    let of_toml = |field: String, error: &toml::de::Error| {
-        let start = error.span().map_or(0, |span| span.start);
+pub fn toml<T: DeserializeOwned>(text: &str) -> Result<T, Fault> {
+    let of_toml = |error: &toml::de::Error| {
+        let span = error.span().unwrap_or(0..0);
+        let document = DeTable::parse(text).ok();
+        let field = document.map_or(String::new(), |all| field_path(all.get_ref(), &span));
         let mut why = in_plain_words(&error.message().replace('\n', ", "), "a table");
         if why == "must be a list, not a table" {
             why += &format!(": write [[{field}]]");
         }
-        let (line, column) = place(text, start);
+        let (line, column) = place(text, span.start);
         Fault::new(line, column, field, why)
     };
-    let document =
-        toml::Deserializer::parse(text).map_err(|error| of_toml(String::new(), &error))?;
-    let read = serde_path_to_error::deserialize(document);
-    read.map_err(|error| of_toml(error.path().to_string(), error.inner()))
+    toml::from_str(text).map_err(|error| of_toml(&error))
 }
 
 /// The line and the column of a byte, from 1.

@@ -1,6 +1,8 @@
 //! Entries of an objectives file for single machines, curves of load, and costs of moves.
 
-use super::{RebalanceError, kind};
+use super::error::ObjectivesError;
+use super::names::kind;
+use crate::table::Table;
 use omega_core::{Kinds, Text, TopologyLevel};
 use omega_schedulers::rebalance::aims::curve::{Curve, Point};
 use omega_schedulers::rebalance::aims::demand::Demand;
@@ -8,7 +10,7 @@ use omega_schedulers::rebalance::aims::machines::{MachineAims, MachineSet};
 use omega_schedulers::rebalance::aims::move_costs::{
     COST_MAX, ENTRIES_MAX, MoveCost, MoveCosts, PAIRS_MAX,
 };
-use omega_workload::table::Table;
+
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -54,7 +56,7 @@ impl MachinesEntry {
         &self,
         kinds: &Kinds,
         place: &dyn Fn(&str) -> String,
-    ) -> Result<MachineAims, RebalanceError> {
+    ) -> Result<MachineAims, ObjectivesError> {
         let of = |(name, percent): (&String, &u32)| {
             let field = place("machines.safety");
             Ok((kind(kinds, &field, name)?, at_most(&field, *percent, SAFETY_MAX)?))
@@ -64,7 +66,7 @@ impl MachinesEntry {
         let of_set = SetEntry { names: self.names.clone(), labels: self.labels.clone() };
         Ok(MachineAims {
             of: of_set.set(),
-            safety: self.safety.iter().map(of).collect::<Result<_, RebalanceError>>()?,
+            safety: self.safety.iter().map(of).collect::<Result<_, ObjectivesError>>()?,
             in_use: in_use.transpose()?,
         })
     }
@@ -79,10 +81,10 @@ pub(super) struct LoadEntry {
 }
 
 impl LoadEntry {
-    pub(super) fn curve(&self, place: &str) -> Result<Curve, RebalanceError> {
+    pub(super) fn curve(&self, place: &str) -> Result<Curve, ObjectivesError> {
         let points = self.points.iter().map(|(used, cost)| Point { used: *used, cost: *cost });
         Curve::new(points.collect())
-            .map_err(|why| RebalanceError::Aim { place: place.to_owned(), why: why.to_string() })
+            .map_err(|why| ObjectivesError::Aim { place: place.to_owned(), why: why.to_string() })
     }
 }
 
@@ -96,8 +98,8 @@ pub(super) struct DemandEntry {
 }
 
 impl DemandEntry {
-    pub(super) fn add_to(&self, demand: &mut Demand, place: &str) -> Result<(), RebalanceError> {
-        demand.add(self.job.clone(), self.percent.clone()).map_err(|why| RebalanceError::Aim {
+    pub(super) fn add_to(&self, demand: &mut Demand, place: &str) -> Result<(), ObjectivesError> {
+        demand.add(self.job.clone(), self.percent.clone()).map_err(|why| ObjectivesError::Aim {
             place: place.to_owned(),
             why: format!("of {:?} {why}", self.job),
         })
@@ -122,13 +124,13 @@ pub(super) fn move_costs(
     jobs: &BTreeMap<Text, u32>,
     table: Option<&Path>,
     place: &dyn Fn(&str) -> String,
-) -> Result<MoveCosts, RebalanceError> {
+) -> Result<MoveCosts, ObjectivesError> {
     if entries.len() > ENTRIES_MAX {
         let why = format!(
             "has {} entries; give at most {ENTRIES_MAX}, and the rest as a table in between",
             entries.len()
         );
-        return Err(RebalanceError::Aim { place: place("move"), why });
+        return Err(ObjectivesError::Aim { place: place("move"), why });
     }
     let cost = |entry: &MoveEntry| {
         Ok(MoveCost {
@@ -142,14 +144,14 @@ pub(super) fn move_costs(
         Ok((job.clone(), at_most(&place("move-of"), *cost, COST_MAX)?))
     };
     Ok(MoveCosts {
-        entries: entries.iter().map(cost).collect::<Result<_, RebalanceError>>()?,
+        entries: entries.iter().map(cost).collect::<Result<_, ObjectivesError>>()?,
         table: table.map(between).transpose()?.unwrap_or_default(),
-        jobs: jobs.iter().map(of_job).collect::<Result<_, RebalanceError>>()?,
+        jobs: jobs.iter().map(of_job).collect::<Result<_, ObjectivesError>>()?,
     })
 }
 
 /// Reads the table of costs between single machines.
-fn between(file: &Path) -> Result<BTreeMap<(Text, Text), u32>, RebalanceError> {
+fn between(file: &Path) -> Result<BTreeMap<(Text, Text), u32>, ObjectivesError> {
     let mut table = Table::open(file)?;
     let [from, to, cost] = table.find(["from", "to", "cost"])?;
     let mut costs = BTreeMap::new();
@@ -168,10 +170,10 @@ fn between(file: &Path) -> Result<BTreeMap<(Text, Text), u32>, RebalanceError> {
     Ok(costs)
 }
 
-fn at_most(place: &str, value: u32, max: u32) -> Result<u32, RebalanceError> {
+fn at_most(place: &str, value: u32, max: u32) -> Result<u32, ObjectivesError> {
     if value <= max {
         return Ok(value);
     }
     let why = format!("is {value}; give at most {max}");
-    Err(RebalanceError::Aim { place: place.to_owned(), why })
+    Err(ObjectivesError::Aim { place: place.to_owned(), why })
 }

@@ -1,9 +1,11 @@
 //! Rules of an objectives file, as entries and as a table.
 
-use super::{RebalanceError, level_of};
+use super::error::ObjectivesError;
+use super::names::level_of;
+use crate::table::{Row, Table};
 use omega_core::Text;
 use omega_schedulers::rebalance::aims::rules::{Limit, RULES_MAX, Rule};
-use omega_workload::table::{Row, Table};
+
 use serde::Deserialize;
 use std::path::Path;
 
@@ -23,8 +25,8 @@ pub(super) struct RuleEntry {
 }
 
 impl RuleEntry {
-    fn rule(&self, place: &dyn Fn(&str) -> String) -> Result<Rule, RebalanceError> {
-        let wrong = |why: String| RebalanceError::Aim { place: place("rule"), why };
+    fn rule(&self, place: &dyn Fn(&str) -> String) -> Result<Rule, ObjectivesError> {
+        let wrong = |why: String| ObjectivesError::Aim { place: place("rule"), why };
         let within = |number: u32| match number {
             0..=NUMBER_MAX => Ok(number),
             _ => Err(wrong(format!("{number} is too large; give at most {NUMBER_MAX}"))),
@@ -50,8 +52,8 @@ pub(super) fn rules(
     entries: &[RuleEntry],
     table: Option<&Path>,
     place: &dyn Fn(&str) -> String,
-) -> Result<Vec<Rule>, RebalanceError> {
-    let rules: Result<Vec<Rule>, RebalanceError> =
+) -> Result<Vec<Rule>, ObjectivesError> {
+    let rules: Result<Vec<Rule>, ObjectivesError> =
         entries.iter().map(|entry| entry.rule(place)).collect();
     let mut rules = rules?;
     if let Some(file) = table {
@@ -72,7 +74,7 @@ pub(super) fn rules(
     }
     if rules.len() > RULES_MAX {
         let why = format!("has {} rules with its table; give at most {RULES_MAX}", rules.len());
-        return Err(RebalanceError::Aim { place: place("rule"), why });
+        return Err(ObjectivesError::Aim { place: place("rule"), why });
     }
     Ok(rules)
 }

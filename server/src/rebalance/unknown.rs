@@ -15,7 +15,7 @@ const NAMES_MAX: usize = 5;
 
 /// Names that a cell has.
 #[derive(Default)]
-pub(in crate::rebalance) struct Known {
+pub(super) struct Known {
     machines: HashSet<Text>,
     labels: HashSet<Text>,
     /// `None` if the jobs are not known.
@@ -24,7 +24,7 @@ pub(in crate::rebalance) struct Known {
 
 impl Known {
     /// Names of a cell.
-    pub(in crate::rebalance) fn of_cell(cell: &Cell) -> Known {
+    pub(super) fn of_cell(cell: &Cell) -> Known {
         let mut known = Known::default();
         cell.machines().for_each(|state| known.add(state.machine));
         known.jobs = Some(cell.jobs().map(|(_, job)| job.name.clone()).collect());
@@ -33,7 +33,7 @@ impl Known {
 
     /// Names of a view, which has no list of jobs.
     #[cfg(feature = "serve")]
-    pub(in crate::rebalance) fn of_view(view: &View) -> Known {
+    pub(super) fn of_view(view: &View) -> Known {
         let mut known = Known::default();
         let machines = (0..view.rows()).filter_map(|row| view.machine(row));
         machines.for_each(|machine| known.add(machine));
@@ -52,7 +52,7 @@ impl Known {
 
 /// The notes, one for each field with unknown names. Unknown names in the table `between` and in `move-of` give no
 /// note, because these are often exported for more than one cell.
-pub(in crate::rebalance) fn unknown(objectives: &Objectives, known: &Known) -> Vec<String> {
+pub(super) fn unknown(objectives: &Objectives, known: &Known) -> Vec<String> {
     let no_job = |name: &&Text| known.jobs.as_ref().is_some_and(|jobs| !jobs.contains(*name));
     let no_level = |level: &TopologyLevel| match level {
         TopologyLevel::Label(key) if !known.labels.contains(key) => Some(key.clone()),

@@ -1,0 +1,64 @@
+//! Error in objectives.
+
+use crate::LoadError;
+use crate::file::FileError;
+use omega_schedulers::rebalance::objective::WEIGHT_MAX;
+
+/// Maximum `percent` of a pair: the desired free share of one resource kind is ten times that of the other kind.
+pub(super) const PAIR_PERCENT_MAX: u32 = 1000;
+
+/// Error in objectives, as one line for the user.
+#[derive(Debug, thiserror::Error)]
+pub enum ObjectivesError {
+    /// The cell has no such resource kind. Name one that it has.
+    #[error("{place}: the cell has no resource kind {kind:?}; its kinds are: {has}")]
+    NoKind {
+        /// Flag, or field of a file.
+        place: String,
+        /// The kind that was given.
+        kind: String,
+        /// Valid values.
+        has: String,
+    },
+    /// There is no such term. Name an existing one.
+    #[error(
+        "{place}: there is no term {term:?}; the terms are: misplaced, load, load.KIND, balance, \
+         fragments, in-use, crowding, moves, job-moves, machine-moves"
+    )]
+    NoTerm {
+        /// Flag, or field of a file.
+        place: String,
+        /// The term that was given.
+        term: String,
+    },
+    /// The weight is too large. Choose a smaller one, and make the other weights smaller in proportion.
+    #[error("{place}: {given} is too large: a weight must be at most {WEIGHT_MAX}")]
+    Weight {
+        /// Flag, or field of a file.
+        place: String,
+        /// The given value.
+        given: u32,
+    },
+    /// The percentage is out of bounds. Choose one within them.
+    #[error("{place}: {given} must be from 1 to {} percent", PAIR_PERCENT_MAX)]
+    Percent {
+        /// Field of a file.
+        place: String,
+        /// The given value.
+        given: u32,
+    },
+    /// A field of the file is invalid. Correct it.
+    #[error("{place}: {why}")]
+    Aim {
+        /// Field of a file.
+        place: String,
+        /// Its value, the rule and the remedy.
+        why: String,
+    },
+    /// A table that the file names is invalid. Correct it.
+    #[error(transparent)]
+    Table(#[from] LoadError),
+    /// The file of objectives is invalid. Correct it.
+    #[error(transparent)]
+    File(#[from] FileError),
+}
