@@ -88,8 +88,8 @@ impl Evictions {
     }
 
     /// Records that a task moved to a machine and keeps the time of its end.
-    pub(super) fn moved(&mut self, task: TaskId, to: (Version, MachineId)) {
-        self.of.entry(task).or_default().moved = Some(to);
+    pub(super) fn moved(&mut self, task: TaskId, version: Version, to: MachineId) {
+        self.of.entry(task).or_default().moved = Some((version, to));
     }
 
     /// The number of evictions.

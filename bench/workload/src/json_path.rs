@@ -11,7 +11,7 @@ pub(crate) fn json_path(text: &str, error: &serde_json::Error) -> String {
         return path;
     }
     if let Ok(value) = serde_json::from_str::<&RawValue>(text) {
-        descend(value, (text, offset(text, error)), &mut path);
+        descend(value, text, offset(text, error), &mut path);
     }
     if let Some(name) = unknown_field(&error.to_string()) {
         push(&mut path, name);
@@ -38,7 +38,7 @@ fn push(path: &mut String, name: &str) {
 }
 
 /// Adds the path of the innermost value whose text contains the offset, or begins or ends there.
-fn descend(value: &RawValue, (text, offset): (&str, usize), path: &mut String) {
+fn descend(value: &RawValue, text: &str, offset: usize, path: &mut String) {
     let contains = |inner: &RawValue| {
         let start = inner.get().as_ptr() as usize - text.as_ptr() as usize;
         (start..=start + inner.get().len()).contains(&offset)
@@ -46,13 +46,13 @@ fn descend(value: &RawValue, (text, offset): (&str, usize), path: &mut String) {
     if let Ok(fields) = serde_json::from_str::<BTreeMap<String, &RawValue>>(value.get()) {
         if let Some((name, inner)) = fields.iter().find(|(_, inner)| contains(inner)) {
             push(path, name);
-            descend(inner, (text, offset), path);
+            descend(inner, text, offset, path);
         }
     } else if let Ok(items) = serde_json::from_str::<Vec<&RawValue>>(value.get())
         && let Some((index, inner)) = items.iter().enumerate().find(|(_, inner)| contains(inner))
     {
         path.push_str(&format!("[{index}]"));
-        descend(inner, (text, offset), path);
+        descend(inner, text, offset, path);
     }
 }
 

@@ -22,7 +22,7 @@ impl Feeder {
         for m in &moves {
             let kind = self.cell.read(|cell| cell.job(m.task.job).map(|job| job.kind));
             if kind == Some(JobKind::Service) {
-                self.counts.evictions.moved(m.task, (version, m.to));
+                self.counts.evictions.moved(m.task, version, m.to);
             } else {
                 self.counts.evictions.restarted(m.task, version);
                 restarted.push((m.task, m.to));
