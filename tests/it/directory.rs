@@ -9,9 +9,10 @@ use omega_store::directory::{
     OpenLogError,
 };
 use omega_store::log::{Batch, HardState, LogIndex, ReplicaId, Term};
-use omega_store::{CellId, Disk, Origin};
+use omega_store::{CellId, Disk, DiskFile, Origin, RealDisk};
 use omega_tests::disk::{Operation, SimulatedDisk};
 use omega_tests::random::Dice;
+use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -185,6 +186,55 @@ fn a_replica_that_forgot_its_vote_does_not_start() {
     let error = open(&disk, anything()).unwrap().open_log().unwrap_err();
     assert!(matches!(error, OpenLogError::Forgotten(_)));
     assert!(error.to_string().contains("its vote is lost"), "{error}");
+}
+
+/// The disk of this computer, on which each segment of a log is removed as soon as it is opened.
+#[derive(Debug)]
+struct Removing;
+
+impl Disk for Removing {
+    fn open(&self, path: &Path) -> io::Result<Box<dyn DiskFile>> {
+        let file = RealDisk.open(path)?;
+        if path.extension().is_some_and(|kind| kind == "log") {
+            RealDisk.remove(path)?;
+        }
+        Ok(file)
+    }
+
+    fn create(&self, path: &Path) -> io::Result<Box<dyn DiskFile>> {
+        RealDisk.create(path)
+    }
+
+    fn create_folder(&self, folder: &Path) -> io::Result<()> {
+        RealDisk.create_folder(folder)
+    }
+
+    fn list(&self, folder: &Path) -> io::Result<Vec<String>> {
+        RealDisk.list(folder)
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        RealDisk.rename(from, to)
+    }
+
+    fn remove(&self, path: &Path) -> io::Result<()> {
+        RealDisk.remove(path)
+    }
+
+    fn sync_folder(&self, folder: &Path) -> io::Result<()> {
+        RealDisk.sync_folder(folder)
+    }
+}
+
+#[test]
+fn a_log_that_is_removed_while_it_is_opened_is_named_so() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("cell");
+    drop(Directory::create_with(Arc::new(RealDisk), &path, identity(), SMALL).unwrap());
+    let directory = Directory::open(Arc::new(Removing), &path, anything()).unwrap();
+    let error = directory.open_log().unwrap_err();
+    assert!(matches!(error, OpenLogError::Log(omega_store::log::OpenError::Io { .. })), "{error}");
+    assert!(error.to_string().contains("was removed while it was in use"), "{error}");
 }
 
 #[cfg(not(feature = "rocksdb"))]

@@ -24,10 +24,11 @@ const TIMEOUT: &str = "--machine-timeout=4";
 
 /// A cell of one replica on a disk, and its clients.
 pub(crate) struct Cell {
-    dir: TempDir,
     port: u16,
     runtime: Runtime,
     server: Option<Process>,
+    /// Dropped last, after the processes that use the folder.
+    dir: TempDir,
 }
 
 impl Cell {

@@ -35,11 +35,12 @@ fn service() -> ContainerSpec {
 
 /// A cell of one replica on a disk, with a scheduler and an agent.
 struct Small {
-    dir: TempDir,
     port: u16,
     server: Option<Process>,
     agent: Option<Process>,
     _scheduler: Option<Process>,
+    /// Dropped last, after the processes that use the folder.
+    dir: TempDir,
 }
 
 impl Small {

@@ -13,9 +13,10 @@ use tempfile::TempDir;
 
 /// A cell of one replica in the folder `cell`, and its address.
 struct Kept {
-    dir: TempDir,
     address: String,
     server: Option<Process>,
+    /// Dropped last, after the processes that use the folder.
+    dir: TempDir,
 }
 
 impl Kept {

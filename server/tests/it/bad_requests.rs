@@ -42,13 +42,14 @@ use tonic::transport::{Channel, Endpoint};
 
 /// A cell of one replica with a machine of four cores, a scheduler, and a job of eight tasks of one core.
 pub(crate) struct Cell {
-    pub(crate) dir: TempDir,
     port: u16,
     pub(crate) runtime: Runtime,
     server: Process,
     pub(crate) scheduler: u32,
     pub(crate) next: u64,
     pub(crate) job: u64,
+    /// Dropped last, after the processes that use the folder.
+    pub(crate) dir: TempDir,
 }
 
 /// A hash of the state, with the cell's time. The time changes every few seconds. States at two times cannot be

@@ -10,9 +10,10 @@ use tempfile::TempDir;
 
 /// A cell in memory, and a folder for files.
 pub(crate) struct Served {
-    dir: TempDir,
     pub(crate) address: String,
     _server: Process,
+    /// Dropped last, after the processes that use the folder.
+    dir: TempDir,
 }
 
 impl Served {

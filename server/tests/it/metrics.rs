@@ -107,11 +107,12 @@ fn check(name: &str, Family { kind, help, samples }: &Family) {
 
 /// A cell on a disk, and a scheduler with two workers.
 struct World {
-    dir: TempDir,
     cell: String,
     web: u16,
     scheduler: u16,
     _processes: [Process; 2],
+    /// Dropped last, after the processes that use the folder.
+    dir: TempDir,
 }
 
 impl World {

@@ -51,10 +51,11 @@ pub(crate) fn certified() -> tempfile::TempDir {
 
 /// A cell in memory that requires certificates.
 pub(crate) struct Guarded {
-    dir: tempfile::TempDir,
     port: u16,
     pub(crate) runtime: Runtime,
     _server: Process,
+    /// Dropped last, after the processes that use the folder.
+    dir: tempfile::TempDir,
 }
 
 impl Guarded {

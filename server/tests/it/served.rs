@@ -41,10 +41,11 @@ pub(crate) fn serve(dir: &Path, arguments: &[String]) -> Process {
 
 /// A cell of three replicas.
 pub(crate) struct Three {
-    pub(crate) dir: tempfile::TempDir,
     clients: Vec<u16>,
     peers: String,
     replicas: BTreeMap<usize, Process>,
+    /// Dropped last, after the processes that use the folder.
+    pub(crate) dir: tempfile::TempDir,
 }
 
 impl Three {

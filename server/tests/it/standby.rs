@@ -22,10 +22,11 @@ const ROOM: u32 = 20;
 
 /// A served cell, and a client of it.
 struct World {
-    dir: TempDir,
     port: u16,
     runtime: Runtime,
     _server: Process,
+    /// Dropped last, after the processes that use the folder.
+    dir: TempDir,
 }
 
 impl World {

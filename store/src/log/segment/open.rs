@@ -128,7 +128,10 @@ pub(super) fn open(
     owner: LogOwner,
     options: SegmentOptions,
 ) -> Result<SegmentLog, OpenError> {
-    let names = disk.list(folder).map_err(|source| failed(folder, source))?;
+    let names = disk.list(folder).map_err(|source| match source.kind() {
+        io::ErrorKind::NotFound => OpenError::Missing(folder.to_owned()),
+        _ => failed(folder, source),
+    })?;
     let mut sequences: Vec<u64> = names.iter().filter_map(|n| room::sequence_of(n)).collect();
     sequences.sort_unstable();
     let highest = *sequences.last().ok_or_else(|| OpenError::Missing(folder.to_owned()))?;
@@ -486,7 +489,6 @@ fn behind(segment: &[u8], from: usize, salt: u32, missing: u64) -> Behind {
 fn failed(path: &Path, source: io::Error) -> OpenError {
     match source.kind() {
         io::ErrorKind::WouldBlock => OpenError::Locked(path.to_owned()),
-        io::ErrorKind::NotFound => OpenError::Missing(path.to_owned()),
         _ => OpenError::Io { path: path.to_owned(), source },
     }
 }
