@@ -1,7 +1,7 @@
 //! Changes of the cost, computed before tasks move, and checks for room on the machines.
 
 use crate::problem::{LANE, Lane};
-use crate::state::{State, product};
+use crate::state::{State, product, sum};
 
 /// Displacement: `task` moves to the machine of the task `other`, and `other` moves to the machine `to`. If `to` is the
 /// machine that `task` leaves, this is an exchange.
@@ -112,24 +112,22 @@ impl State<'_> {
     pub(crate) fn fits(&self, task: usize, machine: usize) -> bool {
         let problem = self.problem;
         let kinds = problem.request(task).iter().zip(problem.occupied(task, machine));
-        kinds.zip(self.free(machine)).all(|((request, occupied), free)| {
+        are_free(kinds.zip(self.free(machine)).map(|((request, occupied), free)| {
             let more = product(*request, *occupied);
-            is_room(difference(*free, more))
-        })
+            difference(*free, more)
+        }))
     }
 
     /// Whether `machine` would have room for `task` if the task `other` left.
     #[inline]
     pub(crate) fn fits_instead(&self, task: usize, other: usize, machine: usize) -> bool {
         let problem = self.problem;
-        let (by_task, by_other) =
-            (problem.occupied(task, machine), problem.occupied(other, machine));
-        let (request, gone) = (problem.request(task), problem.request(other));
-        self.free(machine).iter().enumerate().all(|(lane, free)| {
-            let more = product(request[lane], by_task[lane]);
-            let less = product(gone[lane], by_other[lane]);
-            is_room(difference(*free, difference(more, less)))
-        })
+        let more = problem.request(task).iter().zip(problem.occupied(task, machine));
+        let less = problem.request(other).iter().zip(problem.occupied(other, machine));
+        are_free(more.zip(less).zip(self.free(machine)).map(|((more, less), free)| {
+            let (more, less) = (product(*more.0, *more.1), product(*less.0, *less.1));
+            difference(*free, difference(more, less))
+        }))
     }
 
     /// Whether both machines have room for a displacement.
@@ -147,7 +145,7 @@ impl State<'_> {
     /// Whether the use of a machine is within its capacity.
     #[inline]
     pub(crate) fn has_room(&self, machine: usize) -> bool {
-        self.free(machine).iter().all(|free| is_room(*free))
+        are_free(self.free(machine).iter().copied())
     }
 
     /// Whether the use of a machine would be within its capacity without one of its tasks.
@@ -155,10 +153,10 @@ impl State<'_> {
     pub(crate) fn has_room_without(&self, other: usize, machine: usize) -> bool {
         let problem = self.problem;
         let kinds = problem.request(other).iter().zip(problem.occupied(other, machine));
-        kinds.zip(self.free(machine)).all(|((request, occupied), free)| {
+        are_free(kinds.zip(self.free(machine)).map(|((request, occupied), free)| {
             let gone = product(*request, *occupied);
-            is_room(std::array::from_fn(|kind| free[kind] + gone[kind]))
-        })
+            sum(*free, gone)
+        }))
     }
 
     /// Returns the change of the cost of moves, without load and balance, if a task moved to the machine `to`.
@@ -211,11 +209,18 @@ impl State<'_> {
     }
 }
 
-/// Whether all four free amounts of a lane are 0 or more.
+/// Whether all free amounts are 0 or more. The least amounts are found without branches, so that the compiler uses
+/// vector instructions.
 #[inline]
-fn is_room(free: Lane) -> bool {
+fn are_free(lanes: impl Iterator<Item = Lane>) -> bool {
     let lesser = |a: f64, b: f64| if a < b { a } else { b };
-    lesser(lesser(free[0], free[2]), lesser(free[1], free[3])) >= 0.0
+    let mut least = [f64::INFINITY; LANE];
+    for lane in lanes {
+        for kind in 0..LANE {
+            least[kind] = lesser(lane[kind], least[kind]);
+        }
+    }
+    lesser(lesser(least[0], least[2]), lesser(least[1], least[3])) >= 0.0
 }
 
 #[inline]

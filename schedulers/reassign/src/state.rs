@@ -165,8 +165,8 @@ impl<'p> State<'p> {
         }
         self.cost += self.moving(task, to) - self.machine_cost[from] - self.machine_cost[to];
         self.count_move(task, from, to);
-        self.occupy(task, from, add);
-        self.occupy(task, to, subtract);
+        self.occupy(task, from, 1.0);
+        self.occupy(task, to, -1.0);
         self.leave(task, from);
         self.enter(task, to);
         for machine in [from, to] {
@@ -175,18 +175,17 @@ impl<'p> State<'p> {
         }
     }
 
-    /// Updates the free amounts of a machine after a task's arrival or departure.
-    fn occupy(&mut self, task: usize, machine: usize, change: fn(&mut [Lane], &[Lane])) {
+    /// Updates the free amounts of a machine: `sign` is 1 after a task's departure, and -1 after its arrival.
+    fn occupy(&mut self, task: usize, machine: usize, sign: f64) {
         let problem = self.problem;
         let lanes = problem.lanes;
-        let request = problem.request(task);
         let row = &mut self.rooms[machine * 2 * lanes..(machine + 1) * 2 * lanes];
         let (free, slack) = row.split_at_mut(lanes);
-        change(slack, request);
-        for ((free, request), kinds) in
-            free.iter_mut().zip(request).zip(problem.occupied(task, machine))
-        {
-            change(std::slice::from_mut(free), &[product(*request, *kinds)]);
+        let kinds = problem.request(task).iter().zip(problem.occupied(task, machine));
+        for ((request, occupied), (free, slack)) in kinds.zip(free.iter_mut().zip(slack)) {
+            let change = request.map(|amount| sign * amount);
+            *slack = sum(*slack, change);
+            *free = sum(*free, product(change, *occupied));
         }
     }
 
@@ -260,10 +259,9 @@ pub(crate) fn product(a: Lane, b: Lane) -> Lane {
     std::array::from_fn(|kind| a[kind] * b[kind])
 }
 
-fn add(row: &mut [Lane], more: &[Lane]) {
-    for (row, more) in row.iter_mut().zip(more) {
-        (0..LANE).for_each(|kind| row[kind] += more[kind]);
-    }
+#[inline]
+pub(crate) fn sum(a: Lane, b: Lane) -> Lane {
+    std::array::from_fn(|kind| a[kind] + b[kind])
 }
 
 fn subtract(row: &mut [Lane], less: &[Lane]) {
