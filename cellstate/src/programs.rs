@@ -6,10 +6,11 @@
 use crate::bounds::at_most;
 use crate::texts;
 use omega_core::limits::{
-    HEALTH_MS_MAX, PAYLOAD_BYTES_MAX, RUN_BYTES_MAX, RUN_TEXT_BYTES_MAX, RUN_TEXTS_MAX,
+    HEALTH_MS_MAX, PAYLOAD_BYTES_MAX, RUN_BYTES_MAX, RUN_MOUNTS_MAX, RUN_TEXT_BYTES_MAX,
+    RUN_TEXTS_MAX,
 };
 use omega_core::{
-    EnvVar, HealthCheck, NamedPort, Probe, Rejection, Run, TaskGroup, Text, bytes_at_most,
+    EnvVar, HealthCheck, Mount, NamedPort, Probe, Rejection, Run, TaskGroup, Text, bytes_at_most,
 };
 use std::collections::BTreeSet;
 
@@ -27,6 +28,7 @@ pub(crate) fn program(group: &TaskGroup) -> Checked {
     command(group, run)?;
     at_most("environment variables of a program", run.env.len(), RUN_TEXTS_MAX)?;
     env(group, &run.env)?;
+    container(group, run)?;
     if let Some(check) = &run.health {
         health(group, check)?;
         if let Probe::NamedTcp(port) | Probe::NamedHttp { port, .. } = &check.probe
@@ -60,7 +62,7 @@ fn text(group: &TaskGroup, field: &str, text: &Text) -> Checked {
 }
 
 fn command(group: &TaskGroup, run: &Run) -> Checked {
-    if run.command.is_empty() {
+    if run.command.is_empty() && run.image.is_none() {
         return Err(bad(group, "run.command", "is empty: give a program such as \"/bin/sh\""));
     }
     text(group, "run.command", &run.command)?;
@@ -73,6 +75,33 @@ fn command(group: &TaskGroup, run: &Run) -> Checked {
         }
     }
     run.user.iter().try_for_each(|user| texts::name("user", user))
+}
+
+/// Checks the fields that only containers have. Agents pass the image, the user and the mounts to Podman as arguments, and
+/// the variables as a file with a line for each.
+fn container(group: &TaskGroup, run: &Run) -> Checked {
+    let Some(image) = &run.image else {
+        let rule = "needs an image: leave it out, or give run.image";
+        return if run.mounts.is_empty() { Ok(()) } else { Err(bad(group, "run.mounts", rule)) };
+    };
+    texts::name("image", image)?;
+    if image.starts_with('-') || image.contains(char::is_whitespace) {
+        let rule = "is no image: give a name such as \"docker.io/library/nginx:1.27\"";
+        return Err(bad(group, "run.image", rule));
+    }
+    if run.env.iter().any(|variable| variable.value.contains('\n')) {
+        let rule = "has a line break, which the variables of a container cannot have: leave it out";
+        return Err(bad(group, "run.env", rule));
+    }
+    at_most("mounts of a container", run.mounts.len(), RUN_MOUNTS_MAX)?;
+    for path in run.mounts.iter().flat_map(|Mount { source, target, .. }| [source, target]) {
+        texts::name("path of a mount", path)?;
+        if !path.starts_with('/') || path.contains([',', '"']) {
+            let rule = "has a path that is not absolute, or that has a comma or a quotation mark";
+            return Err(bad(group, "run.mounts", rule));
+        }
+    }
+    Ok(())
 }
 
 fn env(group: &TaskGroup, env: &[EnvVar]) -> Checked {
@@ -238,6 +267,39 @@ mod tests {
                 "is not a path",
             ),
             (refused(|run| run.restart.delay_ms = HEALTH_MS_MAX + 1), "before a restart"),
+        ];
+        for (why, part) in cases {
+            assert!(why.contains(part), "{why:?} should name {part:?}");
+        }
+    }
+
+    #[test]
+    fn the_fields_of_a_container_are_checked() {
+        let mount = |source: &str, target: &str| Mount {
+            source: source.into(),
+            target: target.into(),
+            is_read_only: false,
+        };
+        let with = |image: &str, change: &dyn Fn(&mut Run)| {
+            refused(|run| {
+                run.image = Some(image.into());
+                change(run);
+            })
+        };
+        let entry_point = |run: &mut Run| {
+            run.command = "".into();
+            run.mounts = vec![mount("/srv/web", "/www")];
+        };
+        assert_eq!(with("docker.io/library/nginx:1.27@sha256:0a", &entry_point), "");
+        let cases = [
+            (with("", &|_| ()), "is empty"),
+            (with("--privileged", &|_| ()), "is no image"),
+            (with("a b", &|_| ()), "is no image"),
+            (with("a", &|run| run.env = vec![variable("A", "x\ny")]), "has a line break"),
+            (with("a", &|run| run.mounts = vec![mount("srv", "/www")]), "not absolute"),
+            (with("a", &|run| run.mounts = vec![mount("/srv", "/a,ro=false")]), "a comma"),
+            (with("a", &|run| run.mounts = vec![mount("/a", "/b"); 65]), "mounts of a container"),
+            (refused(|run| run.mounts = vec![mount("/a", "/b")]), "needs an image"),
         ];
         for (why, part) in cases {
             assert!(why.contains(part), "{why:?} should name {part:?}");

@@ -74,7 +74,7 @@ pub use reservation::Reservation;
 pub use rules::{
     Affinity, Near, PlacementRules, Port, Preferred, Protocol, Spread, TaskRule, WhenUnsatisfiable,
 };
-pub use run::{EnvVar, HealthCheck, NamedPort, Payload, Probe, RestartPolicy, Run};
+pub use run::{EnvVar, HealthCheck, Mount, NamedPort, Payload, Probe, RestartPolicy, Run};
 pub use run_end::{EndReason, RunEnd};
 pub use selector::{LabelSelector, MachineSelector, Operator, Requirement, TaskSelector, Tenants};
 pub use shared_group::{Groups, SharedGroup};

@@ -116,6 +116,9 @@ pub const RUN_TEXT_BYTES_MAX: usize = 32 << 10;
 /// Maximum number of a program's arguments, and also of its environment variables.
 pub const RUN_TEXTS_MAX: usize = 1024;
 
+/// Maximum number of files and folders of the machine that a container has.
+pub const RUN_MOUNTS_MAX: usize = 64;
+
 /// Maximum number of bytes of a program with its arguments and environment. The programs of all tasks of a full machine
 /// must fit into messages to its agent.
 pub const RUN_BYTES_MAX: usize = 64 << 10;

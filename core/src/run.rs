@@ -10,18 +10,26 @@ use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::sync::Arc;
 
-/// The program that each task of a group runs. (Nomad's `raw_exec` and `exec` drivers.)
+/// The program that each task of a group runs, on the machine itself or in a container. (Nomad's `raw_exec`, `exec` and
+/// `podman` drivers.)
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Run {
-    /// Path of the program, or a name that is looked up in `PATH`.
+    /// Path of the program, or a name that is looked up in `PATH`. If it is empty, the program is the entry point of the
+    /// image.
     pub command: Text,
     /// Arguments, without the program itself.
     pub args: Vec<Text>,
+    /// Container image of the program; `None` runs the program on the machine itself.
+    pub image: Option<Text>,
+    /// Files and folders of the machine that the container has.
+    pub mounts: Vec<Mount>,
     /// Environment variables, each name once.
     pub env: Vec<EnvVar>,
-    /// Working directory; `None` means a directory for the task alone, which is removed with the task.
+    /// Working directory; `None` means a directory for the task alone, which is removed with the task, and in a container
+    /// the directory that the image names.
     pub working_dir: Option<Text>,
-    /// Name of the user under whose account the program runs; `None` means the agent's user.
+    /// Name of the user under whose account the program runs; `None` means the agent's user, and in a container the user
+    /// that the image names.
     pub user: Option<Text>,
     /// Names for the group's ports. The program gets each port's number in the environment variable
     /// `OMEGA_PORT_<NAME>`.
@@ -54,6 +62,17 @@ pub struct EnvVar {
     pub name: Text,
     /// Value of the variable.
     pub value: Text,
+}
+
+/// A file or folder of the machine that a container has.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Mount {
+    /// Absolute path on the machine.
+    pub source: Text,
+    /// Absolute path in the container.
+    pub target: Text,
+    /// Whether the container may only read.
+    pub is_read_only: bool,
 }
 
 /// A name of one of the group's ports.

@@ -5,7 +5,7 @@ use omega_core::{
     Affinity, Amounts, Band, Claim, Command, ConflictCheck, CoreRequest, DemandProfile,
     DeviceRequest, DeviceSet, EndReason, EnvVar, EvictionCap, Granularity, HealthCheck, HolderId,
     Image, Job, JobId, JobKind, KindId, KindShare, LabelSelector, Labels, Machine, MachineId,
-    MachineSelector, NamedPort, Near, NodeCores, OnFailure, Operator, OptionalResources,
+    MachineSelector, Mount, NamedPort, Near, NodeCores, OnFailure, Operator, OptionalResources,
     Overcommit, Peak, PeakCalendar, PlacementRules, Policy, Port, PortRange, Precedence,
     Preemption, Preferred, Probe, Protocol, Requirement, Reservation, Resize, RestartPolicy,
     RollStep, Run, RunEnd, SchedulerId, SequenceNumber, Spread, Taint, TaintEffect, Take,
@@ -109,9 +109,15 @@ fn tolerations() -> Vec<Toleration> {
 fn run() -> Run {
     let path = "/healthy".into();
     Run {
-        env: vec![EnvVar { name: "MODE".into(), value: "fast\n".into() }],
+        env: vec![EnvVar { name: "MODE".into(), value: "fast".into() }],
         working_dir: Some("/srv".into()),
         user: Some("www".into()),
+        image: Some("localhost/web:1".into()),
+        mounts: vec![Mount {
+            source: "/srv/web".into(),
+            target: "/www".into(),
+            is_read_only: true,
+        }],
         ports: vec![NamedPort { name: "http".into(), number: 80 }],
         health: Some(HealthCheck {
             probe: Probe::Http { port: 80, path },

@@ -15,6 +15,8 @@ pub(crate) enum Happened {
     Probe(Sender<bool>),
     /// The health check took too long.
     ProbeIsLate,
+    /// The container of a run has started.
+    ContainerStarted(u32),
     /// The health check of a run has succeeded for the first time.
     Ready(u32),
     /// The health check of a run has failed too often.

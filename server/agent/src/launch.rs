@@ -3,6 +3,7 @@
 //! This process sets the limits, the session and the user. To set them between `fork` and `exec` would need unsafe
 //! code.
 
+use crate::container;
 use crate::spec::{self, TaskSpec, WORK};
 use crate::users::{self, User};
 use omega_core::Probe;
@@ -28,9 +29,9 @@ const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
 pub(crate) fn program(folder: &Path) -> io::Result<()> {
     // The program does not inherit this copy of the pipe.
     let mut reason = fs::File::from(io::stdin().as_fd().try_clone_to_owned()?);
-    let done = read_spec(folder).and_then(|spec| {
-        let command = spec.command.clone();
-        become_program(folder, &spec, &command, &spec.args)
+    let done = read_spec(folder).and_then(|spec| match &spec.container {
+        Some(container) => container::become_run(folder, &spec, container),
+        None => become_program(folder, &spec, &spec.command, &spec.args),
     });
     if let Err(why) = &done {
         // If this fails, the reason is only in the output of the task.
@@ -48,9 +49,12 @@ pub(crate) fn probe(folder: &Path) -> io::Result<()> {
              start it by hand, because the task's supervisor starts it",
         ));
     };
-    let mut words = words.iter().map(ToString::to_string);
-    let command = words.next().unwrap_or_default();
-    become_program(folder, &spec, &command, &words.collect::<Vec<_>>())
+    let words: Vec<String> = words.iter().map(ToString::to_string).collect();
+    match words.split_first() {
+        _ if spec.container.is_some() => container::become_exec(folder, &spec.id, &words),
+        Some((command, args)) => become_program(folder, &spec, command, args),
+        None => become_program(folder, &spec, "", &[]),
+    }
 }
 
 fn read_spec(folder: &Path) -> io::Result<TaskSpec> {
@@ -113,7 +117,7 @@ fn limit(spec: &TaskSpec) -> io::Result<()> {
 }
 
 /// Restricts the process, and so the program, to these cores.
-fn pin(cores: &[u32]) -> io::Result<()> {
+pub(crate) fn pin(cores: &[u32]) -> io::Result<()> {
     let mut set = rustix::thread::CpuSet::new();
     for core in cores.iter().filter(|core| (**core as usize) < rustix::thread::CpuSet::MAX_CPU) {
         set.set(*core as usize);

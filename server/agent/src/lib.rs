@@ -1,4 +1,4 @@
-//! Runs tasks as processes of this machine.
+//! Runs tasks as processes of this machine, on the machine itself or in containers.
 //!
 //! ```text
 //!   agent ── Driver ──▶ ProcessDriver ── spawns ──▶ supervisor (one per task) ── spawns ──▶ the program
@@ -12,9 +12,10 @@
 //! the folder of the task.
 //!
 //! In reading order: [`driver`], [`spec`], `journal.rs`, [`process`], `running.rs`, `watch.rs`, `supervisor.rs`,
-//! `launch.rs`, `tree.rs`, `strays.rs`, `probe.rs`, [`logs`], [`cgroup`], [`machine`].
+//! `launch.rs`, [`container`], `tree.rs`, `strays.rs`, `probe.rs`, [`logs`], [`cgroup`], [`machine`].
 
 pub mod cgroup;
+pub mod container;
 pub mod driver;
 mod exit;
 mod happened;
@@ -36,7 +37,7 @@ pub use driver::{Driver, DriverError, Event, FoundTask, Usage};
 pub use exit::Exit;
 pub use launch::CANNOT_START;
 pub use process::{ProcessDriver, ProcessSettings};
-pub use spec::{Limits, TaskSpec};
+pub use spec::{Container, Limits, TaskSpec};
 
 use std::ffi::OsString;
 use std::io::{self, Write};

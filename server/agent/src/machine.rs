@@ -1,5 +1,6 @@
 //! Detection of this machine's resources: cores, memory, disk, NUMA nodes and GPUs.
 
+use crate::container;
 use std::fs;
 use std::path::Path;
 
@@ -19,6 +20,8 @@ pub struct Found {
     pub nodes: Vec<Vec<u32>>,
     /// Number of GPUs.
     pub gpus: u8,
+    /// Version of Podman; `None` if the machine has none.
+    pub podman: Option<String>,
 }
 
 /// Detects the resources of this machine. The detected disk is the file system of `folder`.
@@ -35,6 +38,7 @@ pub fn find(folder: &Path) -> Found {
         disk_bytes: disk.unwrap_or_default(),
         nodes: nodes(Path::new("/sys/devices/system/node")),
         gpus: gpus(Path::new("/dev")),
+        podman: container::podman_version(),
     }
 }
 

@@ -9,6 +9,7 @@
 //! driver ends them. A supervisor that does not end its task in time is killed.
 
 use crate::cgroup::{Cgroup, CgroupRoot};
+use crate::container;
 use crate::driver::{Driver, DriverError, Event, FoundTask, Usage};
 use crate::exit::Exit;
 use crate::journal::{self, Entry, JOURNAL, Journal, Status};
@@ -122,7 +123,7 @@ impl ProcessDriver {
             _ => {}
         }
         let mut spec = spec.clone();
-        if let Some(root) = &self.settings.cgroups {
+        if let Some(root) = self.settings.cgroups.as_ref().filter(|_| spec.container.is_none()) {
             let group = root.make(&spec.id, &spec.limits);
             spec.limits.cgroup = Some(group.map_err(|why| DriverError::Refused(why.to_string()))?);
         }
@@ -212,6 +213,10 @@ impl ProcessDriver {
         let Some(mut running) = self.tasks.remove(&id) else { return };
         let journal = running.journal();
         let restarted = running.restarted(&id, &journal.status);
+        if let (Some(name), None) = (running.container(&journal), &journal.end) {
+            // The supervisor was killed, so it has not removed the container.
+            container::remove_later(name);
+        }
         let exit = running.exit(journal);
         if let (Some(watch), Some(watched)) = (&self.watch, running.watched) {
             watch.remove(watched);
@@ -323,6 +328,10 @@ impl Driver for ProcessDriver {
         let limits = &mut running.spec.limits;
         (limits.cpu_millis, limits.memory_bytes) = (cpu_millis, memory_bytes);
         spec::write(&running.folder, &running.spec).map_err(file_error(&running.folder))?;
+        if running.spec.container.as_ref().is_some_and(|container| container.is_limited) {
+            let name = running.container(&running.journal());
+            return name.map_or(Ok(()), |name| container::resize(name, &running.spec.limits));
+        }
         let Some(cgroup) = &running.spec.limits.cgroup else { return Ok(()) };
         let limited = Cgroup::at(cgroup).limit(&running.spec.limits);
         limited.map_err(|why| DriverError::Refused(why.to_string()))

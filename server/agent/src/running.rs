@@ -1,6 +1,7 @@
 //! A task of the process driver, from the start of its supervisor until all its processes have ended.
 
 use crate::cgroup::Cgroup;
+use crate::container;
 use crate::driver::Event;
 use crate::exit::Exit;
 use crate::journal::{Journal, Status, SupervisorProcess};
@@ -177,10 +178,11 @@ impl Running {
         }
     }
 
-    /// Whether the task runs, or ran before its program was restarted. Without a health check, a restart proves that
-    /// the task ran. A program with a health check may never have been ready.
+    /// Whether the task runs, or ran before its program was restarted. Without a health check and a container, a restart
+    /// proves that the task ran. Otherwise, the program may never have been ready.
     pub(crate) fn has_run(&self, status: &Status) -> bool {
-        status.ready || (status.restarts > 0 && self.spec.health.is_none())
+        let is_ready_at_once = self.spec.health.is_none() && self.spec.container.is_none();
+        status.ready || (status.restarts > 0 && is_ready_at_once)
     }
 
     /// The event for restarts that were not reported yet, if any.
@@ -188,6 +190,12 @@ impl Running {
         let last = status.last.clone().filter(|_| status.restarts > self.restarts)?;
         self.restarts = status.restarts;
         Some(Event::Restarted(id.to_owned(), last, status.restarts))
+    }
+
+    /// Name of the task's container; `None` if it has none, or if its supervisor has not written its journal.
+    pub(crate) fn container(&self, journal: &Journal) -> Option<String> {
+        self.spec.container.as_ref()?;
+        Some(container::name(&self.spec.id, journal.supervisor?))
     }
 
     pub(crate) fn journal(&self) -> Journal {

@@ -1,6 +1,6 @@
 //! The description of a task for its supervisor.
 
-use omega_core::{HealthCheck, RestartPolicy};
+use omega_core::{HealthCheck, Mount, RestartPolicy};
 use serde::{Deserialize, Serialize};
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -12,15 +12,17 @@ use std::path::{Path, PathBuf};
 pub struct TaskSpec {
     /// Id of the task, which is also the name of its folder. It consists of letters, digits, `-`, `_` and `.`.
     pub id: String,
-    /// The program.
+    /// The program. If it is empty, the entry point of the container's image runs.
     pub command: String,
     /// Arguments of the program.
     pub args: Vec<String>,
     /// Environment of the program. Added to it are `OMEGA_TASK_FOLDER`, and defaults of `PATH` and `HOME`.
     pub env: Vec<(String, String)>,
-    /// Working directory of the program; `None` means the task's own directory.
+    /// Container of the program; `None` runs the program on the machine itself.
+    pub container: Option<Container>,
+    /// Working directory of the program; `None` means the task's own directory, or the directory that the image names.
     pub working_dir: Option<PathBuf>,
-    /// User that the processes run as; `None` means the agent's user.
+    /// User that the processes run as; `None` means the agent's user, or the user that the image names.
     pub user: Option<String>,
     /// Limits of the task.
     pub limits: Limits,
@@ -36,10 +38,21 @@ pub struct TaskSpec {
     pub note: String,
 }
 
+/// The container of a task.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Container {
+    /// Image of the container.
+    pub image: String,
+    /// Files and folders of the machine that the container has.
+    pub mounts: Vec<Mount>,
+    /// Whether the container has the limits of the task.
+    pub is_limited: bool,
+}
+
 /// Limits of a task.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Limits {
-    /// Control group of the task, if the agent uses control groups.
+    /// Control group of the task, if the agent uses control groups. Containers have a group of Podman's instead.
     pub cgroup: Option<PathBuf>,
     /// Processor time in thousandths of a core; 0 means no limit.
     pub cpu_millis: u64,

@@ -4,6 +4,7 @@
 //! `SIGUSR1` kills it. The supervisor measures the grace period, so the agent may end meanwhile.
 
 use crate::cgroup::Cgroup;
+use crate::container;
 use crate::exit::Exit;
 use crate::happened::Happened;
 use crate::journal::{self, Entry, Status, SupervisorProcess};
@@ -44,6 +45,8 @@ struct Run {
     readers: [JoinHandle<()>; 2],
     /// Pipe from which the reason can be read if the program was not started.
     not_started: PipeReader,
+    /// Disconnected when the run ends. A thread that waits for the start of the container then ends, too.
+    _over: Sender<()>,
     /// Number of the task's processes that the kernel had killed because of the memory limit before this run began.
     out_of_memory: u64,
 }
@@ -53,6 +56,8 @@ struct Supervisor {
     folder: PathBuf,
     spec: TaskSpec,
     cgroup: Option<Cgroup>,
+    /// Name of the task's container, if it has one.
+    container: Option<String>,
     /// Arguments of this program before the stage. The commands of other stages begin with them, too.
     prefix: Vec<OsString>,
     events: Sender<Happened>,
@@ -96,12 +101,15 @@ fn supervise(folder: &Path) -> io::Result<()> {
     rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive)?;
     let pid = rustix::process::getpid().as_raw_nonzero().get();
     let start_ticks = tree::start_ticks(pid).unwrap_or_default();
-    let journal = journal::Writer::create(folder, SupervisorProcess { pid, start_ticks })?;
+    let own = SupervisorProcess { pid, start_ticks };
+    let journal = journal::Writer::create(folder, own)?;
     let cgroup = spec.limits.cgroup.as_deref().map(Cgroup::at);
+    let container = spec.container.as_ref().map(|_| container::name(&spec.id, own));
     let mut supervisor = Supervisor {
         folder: folder.to_owned(),
         spec,
         cgroup,
+        container,
         prefix: prefix(),
         events,
         run: None,
@@ -216,6 +224,9 @@ impl Supervisor {
                     let _ = rustix::process::kill_process(pid, Signal::KILL);
                 }
             }
+            Happened::ContainerStarted(run) if run == self.status.restarts => {
+                self.program_runs()?
+            }
             Happened::Ready(run) if run == self.status.restarts => {
                 self.status.ready = true;
                 self.tell()?;
@@ -224,7 +235,7 @@ impl Supervisor {
                 self.is_unhealthy = true;
                 self.terminate();
             }
-            Happened::Ready(_) | Happened::Unhealthy(_) => {}
+            Happened::ContainerStarted(_) | Happened::Ready(_) | Happened::Unhealthy(_) => {}
         }
         Ok(None)
     }
@@ -273,13 +284,24 @@ impl Supervisor {
         let err = child.stderr.take().ok_or_else(missing)?;
         let readers = [self.keep(LogStream::Stdout, out), self.keep(LogStream::Stderr, err)];
         let (pid, began) = (Pid::from_child(&child), Instant::now());
-        self.run = Some(Run { pid, began, readers, not_started, out_of_memory });
+        let (_over, over) = mpsc::channel();
+        self.run = Some(Run { pid, began, readers, not_started, _over, out_of_memory });
         self.is_unhealthy = false;
         self.kill_at = None;
-        self.status.running = true;
-        self.status.ready = self.spec.health.is_none();
-        if let Some(check) = self.spec.health.clone() {
-            probe::watch(check, self.status.restarts, self.events.clone());
+        (self.status.running, self.status.ready) = (true, false);
+        if self.container.is_some() {
+            // Before the container starts, its image may have to be downloaded.
+            container::await_start(&self.folder, self.status.restarts, self.events.clone(), over);
+            return self.tell();
+        }
+        self.program_runs()
+    }
+
+    /// Begins the health check of the program, which has just started. Without a check, the task is ready.
+    fn program_runs(&mut self) -> io::Result<()> {
+        match self.spec.health.clone() {
+            Some(check) => probe::watch(check, self.status.restarts, self.events.clone()),
+            None => self.status.ready = true,
         }
         self.tell()
     }
@@ -309,8 +331,10 @@ impl Supervisor {
     fn terminate(&mut self) {
         let Some(run) = &self.run else { return };
         // The signal goes to the process group, because the program leads its own session. It also goes to the process
-        // alone, because the process may not have begun the session yet.
-        let _ = rustix::process::kill_process_group(run.pid, Signal::TERM);
+        // alone, because the process may not have begun the session yet. Podman would forward both to the container.
+        if self.container.is_none() {
+            let _ = rustix::process::kill_process_group(run.pid, Signal::TERM);
+        }
         let _ = rustix::process::kill_process(run.pid, Signal::TERM);
         let grace = Duration::from_millis(self.spec.grace_ms.into());
         let at = Instant::now() + grace;
@@ -344,11 +368,21 @@ impl Supervisor {
             let _ = reader.join();
         }
         (self.status.running, self.status.ready, self.kill_at) = (false, false, None);
-        let killed = self.cgroup.as_ref().map_or(0, Cgroup::out_of_memory) > run.out_of_memory;
+        let mut killed = self.cgroup.as_ref().map_or(0, Cgroup::out_of_memory) > run.out_of_memory;
+        let mut was_started = true;
+        if let Some(name) = &self.container {
+            if status.exit_status() != Some(0) {
+                let ended = container::ended(name);
+                (killed, was_started) = (ended.is_out_of_memory, ended.was_started);
+            }
+            container::remove(name);
+        }
         let exit = match status.exit_status() {
             _ if self.status.ending => Exit::Stopped,
             _ if killed => Exit::OutOfMemory,
             _ if self.is_unhealthy => Exit::Unhealthy,
+            Some(code) if !was_started => not_started(code, run.not_started)
+                .unwrap_or_else(|| Exit::NotStarted(container::why_not_started(&self.folder))),
             Some(code) => not_started(code, run.not_started).unwrap_or(Exit::Code(code)),
             None => Exit::Signal(status.terminating_signal().unwrap_or_default()),
         };

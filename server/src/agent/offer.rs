@@ -5,6 +5,9 @@ use omega_agent::machine::Found;
 use omega_core::limits::{AMOUNT_MAX, CORES_PER_NODE_MAX, NUMA_NODES_MAX};
 use omega_core::{Amounts, Kinds, Labels, Machine, NodeCores};
 
+/// Label of machines that can run containers; its value is the version of Podman.
+const PODMAN: &str = "podman";
+
 /// Describes the detected machine in the resource kinds of the cell. Flags override detected values.
 pub(super) fn machine(args: &AgentArgs, found: &Found, kinds: &Kinds) -> Machine {
     let mut capacity = Amounts::zero();
@@ -22,7 +25,9 @@ pub(super) fn machine(args: &AgentArgs, found: &Found, kinds: &Kinds) -> Machine
     }
     let name = args.name.clone().unwrap_or_else(|| found.name.clone());
     let mut machine = Machine::new(name, capacity);
-    machine.labels = Labels::new(args.labels.iter().map(|(key, value)| (&**key, &**value)));
+    let podman = found.podman.iter().map(|version| (PODMAN, &**version));
+    let given = args.labels.iter().map(|(key, value)| (&**key, &**value));
+    machine.labels = Labels::new(podman.chain(given));
     machine.devices = kinds.by_name("gpu").map_or(0, |_| found.gpus);
     machine.ports = args.ports.unwrap_or_default();
     machine.numa = args.numa.unwrap_or_else(|| nodes(found, cpu_millis));
@@ -63,13 +68,17 @@ mod tests {
             disk_bytes: 100 << 30,
             nodes: vec![vec![0, 1], vec![2, 3]],
             gpus: 2,
+            podman: Some("5.4.2".to_owned()),
         };
         let all = offered(&["--label", "zone=a"], &found);
         assert_eq!((&*all.name, all.devices), ("box", 2));
         assert_eq!(all.capacity.as_slice(), [4000, 8 << 30, 100 << 30, 2000]);
         assert_eq!(all.numa.as_slice(), [2, 2]);
         assert_eq!(all.labels.get("zone").map(|zone| &**zone), Some("a"));
-        let less = offered(&["--name", "other", "--cpu", "3", "--memory", "1"], &found);
+        assert_eq!(all.labels.get("podman").map(|version| &**version), Some("5.4.2"));
+        let named = ["--name", "other", "--cpu", "3", "--memory", "1", "--label", "podman=no"];
+        let less = offered(&named, &found);
+        assert_eq!(less.labels.get("podman").map(|version| &**version), Some("no"));
         assert_eq!(&*less.name, "other");
         assert_eq!(less.capacity.as_slice()[..2], [3000, 1 << 30]);
         assert_eq!(less.numa, NodeCores::NONE);

@@ -13,7 +13,7 @@ use omega_agent::cgroup::CgroupRoot;
 use omega_agent::logs::{self, LogStream};
 use omega_agent::machine::{self, Found};
 use omega_agent::{
-    Driver, Event, Exit, FoundTask, Limits, ProcessDriver, ProcessSettings, TaskSpec,
+    Container, Driver, Event, Exit, FoundTask, Limits, ProcessDriver, ProcessSettings, TaskSpec,
 };
 use omega_client::agent::{Agent, AgentSettings, LogPart, LogRead, Order, Task};
 use omega_core::{
@@ -100,6 +100,7 @@ pub(super) async fn run(args: &AgentArgs, ready: Ready) -> Result<(), AgentError
         kinds,
         cores: CorePool::new(found.nodes),
         limits,
+        are_limited: !args.no_limits,
         tasks: BTreeMap::new(),
         waiting: BTreeMap::new(),
         losses: Losses::default(),
@@ -142,6 +143,8 @@ struct Worker {
     cores: CorePool,
     /// Limits that apply to all tasks.
     limits: Limits,
+    /// Whether tasks are limited in cpu, memory and number of processes.
+    are_limited: bool,
     /// Tasks by their name in the driver, which is also the name of their folder.
     tasks: BTreeMap<String, Held>,
     /// Tasks to start later: after their earlier run on this machine has ended, and after the delay that follows the
@@ -367,6 +370,11 @@ impl Worker {
             command: run.command.to_string(),
             args: run.args.iter().map(ToString::to_string).collect(),
             env: environment::of(task, &self.kinds, &cores),
+            container: run.image.as_deref().map(|image| Container {
+                image: image.to_owned(),
+                mounts: run.mounts.clone(),
+                is_limited: self.are_limited,
+            }),
             working_dir: run.working_dir.as_deref().map(Into::into),
             user: run.user.as_deref().map(Into::into),
             limits: Limits { cpu_millis, memory_bytes, cores, ..self.limits.clone() },

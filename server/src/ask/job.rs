@@ -363,9 +363,10 @@ fn each(kinds: &Kinds, group: &GroupShape) -> String {
 /// Maximum number of characters of a program that are shown.
 const PROGRAM_SHOWN: usize = 60;
 
-/// A program in one line. Control characters are replaced, and a long line is cut.
+/// A program in one line, behind its image if it has one. Control characters are replaced, and a long line is cut.
 fn program(run: &RunShape) -> String {
-    let words = [&run.command].into_iter().chain(&run.args);
+    let words = run.image.iter().chain([&run.command].into_iter().filter(|word| !word.is_empty()));
+    let words = words.chain(&run.args);
     let line = words.map(String::as_str).collect::<Vec<_>>().join(" ");
     let cut = line.chars().count() > PROGRAM_SHOWN;
     let shown: String = line.chars().take(PROGRAM_SHOWN).collect();

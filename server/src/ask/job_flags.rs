@@ -3,7 +3,7 @@
 use super::amount::{self, AmountArgs};
 use super::moment::Moment;
 use super::{AskError, pairs};
-use clap::Args;
+use clap::{ArgGroup, Args};
 use omega_core::{
     CoreRequest, EnvVar, Job, JobKind, Kinds, Labels, MachineSelector, NamedPort, Port, Precedence,
     Requirement, Run, Spread, TaskGroup, TaskRule, TaskSelector, Text, TopologyLevel,
@@ -17,6 +17,7 @@ const PLACEMENT: &str = "Placement";
 
 /// A job of one group.
 #[derive(Debug, Args)]
+#[command(group = ArgGroup::new("program").multiple(true))]
 pub(super) struct JobFlags {
     /// Name of the job; required unless --file is given.
     #[arg(value_name = "NAME", required_unless_present = "file")]
@@ -81,13 +82,17 @@ pub(super) struct JobFlags {
     #[arg(long = "port", value_name = "NAME=PORT", value_parser = port)]
     ports: Vec<PortFlag>,
     /// Environment variable of the program. May be repeated.
-    #[arg(long = "env", help_heading = "Program", value_name = "NAME=VALUE", value_parser = variable, requires = "run")]
+    #[arg(long = "env", help_heading = "Program", value_name = "NAME=VALUE", value_parser = variable, requires = "program")]
     env: Vec<EnvVar>,
-    /// User that the program runs as [default: the agent's].
-    #[arg(long, help_heading = "Program", value_name = "NAME", requires = "run")]
+    /// User that the program runs as [default: the agent's, or that of the image].
+    #[arg(long, help_heading = "Program", value_name = "NAME", requires = "program")]
     user: Option<String>,
-    /// Program of each task, and its arguments, after `--` [default: tasks without a program].
-    #[arg(last = true, value_name = "COMMAND")]
+    /// Container image in which the program runs [default: the program runs on the machine itself].
+    #[arg(long, help_heading = "Program", value_name = "IMAGE", group = "program")]
+    image: Option<String>,
+    /// Program of each task, and its arguments, after `--` [default: tasks without a program]. With --image, all words
+    /// are arguments of the image's entry point.
+    #[arg(last = true, value_name = "COMMAND", group = "program")]
     run: Vec<String>,
     #[command(flatten, next_help_heading = TASK)]
     amounts: AmountArgs,
@@ -195,8 +200,13 @@ impl JobFlags {
     }
 
     fn run(&self) -> Option<Run> {
-        let (command, args) = self.run.split_first()?;
+        let none = String::new();
+        let (command, args) = match (&self.image, self.run.split_first()) {
+            (Some(_), _) => (&none, &*self.run),
+            (None, first) => first?,
+        };
         Some(Run {
+            image: self.image.as_deref().map(Into::into),
             env: self.env.clone(),
             user: self.user.as_deref().map(Into::into),
             ports: self.ports.iter().filter_map(PortFlag::fixed).collect(),

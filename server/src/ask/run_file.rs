@@ -6,7 +6,7 @@ use super::AskError;
 use super::ports_file::{NumberOrText, PortRef};
 use super::time_file::TimeFile;
 use omega_core::limits::PAYLOAD_BYTES_MAX;
-use omega_core::{EnvVar, HealthCheck, NamedPort, Payload, Probe, RestartPolicy, Run, Text};
+use omega_core::{EnvVar, HealthCheck, Mount, NamedPort, Payload, Probe, RestartPolicy, Run, Text};
 use omega_workload::readable;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -18,7 +18,8 @@ use std::path::Path;
 #[derive(Debug, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct RunFile {
-    /// Path of the program, or a name that is looked up in PATH.
+    /// Path of the program, or a name that is looked up in PATH; in a container, by default, the entry point of the image.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
     command: String,
     /// Arguments of the program.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -26,14 +27,33 @@ pub(super) struct RunFile {
     /// Environment variables. Names that begin with OMEGA_ are set by the agent.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     env: BTreeMap<String, String>,
-    /// Absolute path of the working directory; by default, a directory of the task's own.
+    /// Container image in which the program runs; by default, the program runs on the machine itself.
+    image: Option<String>,
+    /// Files and folders of the machine that the container has.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    mounts: Vec<MountFile>,
+    /// Absolute path of the working directory; by default, a directory of the task's own, or the directory that the image
+    /// names.
     working_dir: Option<String>,
-    /// User that runs the program; by default, the agent's user.
+    /// User that runs the program; by default, the agent's user, or the user that the image names.
     user: Option<String>,
     /// Health check. A task is ready once the check succeeds, and is ended if the check fails.
     health: Option<HealthFile>,
     /// Restarts on the same machine.
     restart: Option<RestartFile>,
+}
+
+/// A file or folder of the machine that a container has.
+#[derive(Debug, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct MountFile {
+    /// Absolute path on the machine.
+    source: String,
+    /// Absolute path in the container.
+    target: String,
+    /// Whether the container may only read.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    read_only: bool,
 }
 
 /// Restarts on the same machine. If a run fails after the last restart, the task has failed.
@@ -118,9 +138,16 @@ impl RunFile {
             attempts: restart.attempts,
             delay_ms: restart.delay.millis(),
         });
+        let mount = |mount: &MountFile| Mount {
+            source: mount.source.as_str().into(),
+            target: mount.target.as_str().into(),
+            is_read_only: mount.read_only,
+        };
         Ok(Run {
             command: self.command.as_str().into(),
             args: texts(&self.args),
+            image: optional(&self.image),
+            mounts: self.mounts.iter().map(mount).collect(),
             env: self.env.iter().map(variable).collect(),
             working_dir: optional(&self.working_dir),
             user: optional(&self.user),

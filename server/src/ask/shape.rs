@@ -10,7 +10,7 @@ use omega_client::convert::{self, Malformed};
 use omega_client::proto;
 use omega_core::limits::QUOTA_MAX;
 use omega_core::{
-    Amounts, CorePlace, Job, JobKind, KindId, Kinds, Labels, Machine, MachineId, Preemption,
+    Amounts, CorePlace, Job, JobKind, KindId, Kinds, Labels, Machine, MachineId, Mount, Preemption,
     ResourceKind, Run, TaskGroup, TenantConfig, Text,
 };
 use serde::Serialize;
@@ -177,6 +177,8 @@ pub(super) struct RunShape {
     pub(super) command: String,
     pub(super) args: Vec<String>,
     pub(super) env: BTreeMap<String, String>,
+    pub(super) image: Option<String>,
+    pub(super) mounts: Vec<MountShape>,
     pub(super) working_dir: Option<String>,
     pub(super) user: Option<String>,
 }
@@ -188,8 +190,28 @@ impl From<&Run> for RunShape {
             command: run.command.to_string(),
             args: run.args.iter().map(ToString::to_string).collect(),
             env: run.env.iter().map(|one| (one.name.to_string(), one.value.to_string())).collect(),
+            image: optional(&run.image),
+            mounts: run.mounts.iter().map(MountShape::from).collect(),
             working_dir: optional(&run.working_dir),
             user: optional(&run.user),
+        }
+    }
+}
+
+/// A file or folder of the machine that a container has.
+#[derive(Debug, Serialize)]
+pub(super) struct MountShape {
+    pub(super) source: String,
+    pub(super) target: String,
+    pub(super) read_only: bool,
+}
+
+impl From<&Mount> for MountShape {
+    fn from(mount: &Mount) -> MountShape {
+        MountShape {
+            source: mount.source.to_string(),
+            target: mount.target.to_string(),
+            read_only: mount.is_read_only,
         }
     }
 }

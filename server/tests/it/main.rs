@@ -38,6 +38,7 @@
 //!   tests of bad input.
 //! - `limits.rs`: limits on requests, set by an operator.
 //! - `programs.rs`: real programs, with agents that are killed and restarted.
+//! - `podman.rs`: programs in containers; skipped where Podman cannot run any.
 //! - `ports.rs`: ports that the cell chooses for programs.
 //! - `agents.rs`: jobs on simulated machines, while agents, schedulers and leaders are killed.
 //! - `grace.rs`: grace periods of stopped tasks, and tasks that wait for their resources.
@@ -84,6 +85,7 @@ mod outcome;
 mod outputs;
 mod peaks;
 mod pipes;
+mod podman;
 mod ports;
 mod power_cuts;
 mod process;

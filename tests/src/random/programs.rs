@@ -2,8 +2,8 @@
 
 use super::Generator;
 use omega_core::{
-    Command, EndReason, EnvVar, HealthCheck, MachineId, NamedPort, Probe, RestartPolicy, Run,
-    RunEnd, TaskGroup, TaskId, TaskReport, Text,
+    Command, EndReason, EnvVar, HealthCheck, MachineId, Mount, NamedPort, Probe, RestartPolicy,
+    Run, RunEnd, TaskGroup, TaskId, TaskReport, Text,
 };
 use std::sync::Arc;
 
@@ -31,6 +31,14 @@ impl Generator {
         }
         if dice.chance(20) {
             run.user = Some((*dice.pick(&["nobody", "www", "www", ""])).into());
+        }
+        if dice.chance(20) {
+            run.image = Some((*dice.pick(&["nginx:1.27", "a/b", "a/b", "-v", "a b", ""])).into());
+        }
+        if dice.chance(10) {
+            let source = (*dice.pick(&["/srv", "/srv/web", "/srv", "srv", "/a,b", ""])).into();
+            let mount = Mount { source, target: "/www".into(), is_read_only: dice.chance(50) };
+            run.mounts = vec![mount; *dice.pick(&[1, 2, 64, 65])];
         }
         if let Some(port) = group.rules.ports.first().filter(|_| dice.chance(60)) {
             let name = (*dice.pick(&["http", "rpc-1", "rpc", "a b"])).into();

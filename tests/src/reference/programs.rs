@@ -1,7 +1,7 @@
 //! Validation of programs and payloads, implemented independently.
 
 use super::validate::{at_most, bad_job, name};
-use omega_core::{Probe, Rejection, TaskGroup, Text, bytes_at_most};
+use omega_core::{Probe, Rejection, Run, TaskGroup, Text, bytes_at_most};
 use std::collections::BTreeMap;
 
 fn plain(text: &Text) -> Result<(), Rejection> {
@@ -43,11 +43,28 @@ fn port_names(group: &TaskGroup) -> Result<Vec<Text>, Rejection> {
     Ok(names)
 }
 
+fn container(run: &Run) -> Result<(), Rejection> {
+    let Some(image) = &run.image else { return must(run.mounts.is_empty()) };
+    name(image)?;
+    must(image.bytes().next() != Some(b'-') && image.split_whitespace().count() == 1)?;
+    must(image.trim() == &**image)?;
+    must(run.env.iter().all(|variable| variable.value.bytes().all(|byte| byte != b'\n')))?;
+    at_most(run.mounts.len(), 64)?;
+    for mount in &run.mounts {
+        for path in [&mount.source, &mount.target] {
+            name(path)?;
+            must(path.bytes().next() == Some(b'/'))?;
+            must(path.bytes().all(|byte| byte != b',' && byte != b'"'))?;
+        }
+    }
+    Ok(())
+}
+
 pub(super) fn program(group: &TaskGroup) -> Result<(), Rejection> {
     at_most(group.payload.as_bytes().len(), 65_536)?;
     let names = port_names(group)?;
     let Some(run) = &group.run else { return Ok(()) };
-    must(!run.command.is_empty())?;
+    must(!run.command.is_empty() || run.image.is_some())?;
     plain(&run.command)?;
     at_most(run.args.len(), 1024)?;
     run.args.iter().try_for_each(plain)?;
@@ -65,6 +82,7 @@ pub(super) fn program(group: &TaskGroup) -> Result<(), Rejection> {
         must(!variable.name.contains('=') && variable.name.get(..6) != Some("OMEGA_"))?;
         must(seen.insert(variable.name.clone(), ()).is_none())?;
     }
+    container(run)?;
     if let Some(check) = &run.health {
         let times = [check.interval_ms, check.timeout_ms, check.start_period_ms];
         times.iter().try_for_each(|time| at_most(*time as usize, 3_600_000))?;

@@ -4,7 +4,8 @@ use super::job::{strings, texts};
 use super::{Malformed, given, narrow};
 use crate::proto;
 use omega_core::{
-    EndReason, EnvVar, HealthCheck, NamedPort, Probe, RestartPolicy, Run, RunEnd, TaskGroup, Text,
+    EndReason, EnvVar, HealthCheck, Mount, NamedPort, Probe, RestartPolicy, Run, RunEnd, TaskGroup,
+    Text,
 };
 
 impl From<&Run> for proto::Run {
@@ -24,6 +25,8 @@ impl From<&Run> for proto::Run {
             ports: run.ports.iter().map(named_port).collect(),
             health: run.health.as_ref().map(health),
             restart: Some(proto::RestartPolicy { attempts, delay_ms }),
+            image: or_empty(&run.image),
+            mounts: run.mounts.iter().map(mount).collect(),
         }
     }
 }
@@ -45,7 +48,25 @@ impl TryFrom<proto::Run> for Run {
             ports: run.ports.into_iter().map(named_port_in).collect::<Result<_, _>>()?,
             health: run.health.map(health_in).transpose()?,
             restart: RestartPolicy { attempts, delay_ms },
+            image: given_text(run.image),
+            mounts: run.mounts.into_iter().map(mount_in).collect(),
         })
+    }
+}
+
+fn mount(mount: &Mount) -> proto::Mount {
+    proto::Mount {
+        source: mount.source.to_string(),
+        target: mount.target.to_string(),
+        read_only: mount.is_read_only,
+    }
+}
+
+fn mount_in(mount: proto::Mount) -> Mount {
+    Mount {
+        source: mount.source.into(),
+        target: mount.target.into(),
+        is_read_only: mount.read_only,
     }
 }
 

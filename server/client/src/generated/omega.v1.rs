@@ -268,7 +268,7 @@ pub struct TaskGroup {
 /// The program that each task of a group runs. At most 65536 bytes.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct Run {
-    /// a path, or a name that is looked up in PATH
+    /// a path, or a name that is looked up in PATH; empty: the entry point of the image
     #[prost(string, tag = "1")]
     pub command: ::prost::alloc::string::String,
     #[prost(string, repeated, tag = "2")]
@@ -276,10 +276,10 @@ pub struct Run {
     /// names that begin with OMEGA\_ are reserved for agents
     #[prost(message, repeated, tag = "3")]
     pub env: ::prost::alloc::vec::Vec<EnvVar>,
-    /// absolute; empty: a directory of the task's own
+    /// absolute; empty: a directory of the task's own, or the directory that the image names
     #[prost(string, tag = "4")]
     pub working_dir: ::prost::alloc::string::String,
-    /// empty: the agent's user
+    /// empty: the agent's user, or the user that the image names
     #[prost(string, tag = "5")]
     pub user: ::prost::alloc::string::String,
     /// names of ports of the group's rules
@@ -289,6 +289,24 @@ pub struct Run {
     pub health: ::core::option::Option<HealthCheck>,
     #[prost(message, optional, tag = "8")]
     pub restart: ::core::option::Option<RestartPolicy>,
+    /// container image; empty: the program runs on the machine itself
+    #[prost(string, tag = "9")]
+    pub image: ::prost::alloc::string::String,
+    /// only with an image; at most 64
+    #[prost(message, repeated, tag = "10")]
+    pub mounts: ::prost::alloc::vec::Vec<Mount>,
+}
+/// A file or folder of the machine that a container has.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct Mount {
+    /// absolute path on the machine
+    #[prost(string, tag = "1")]
+    pub source: ::prost::alloc::string::String,
+    /// absolute path in the container
+    #[prost(string, tag = "2")]
+    pub target: ::prost::alloc::string::String,
+    #[prost(bool, tag = "3")]
+    pub read_only: bool,
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct EnvVar {

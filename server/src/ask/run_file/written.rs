@@ -1,9 +1,9 @@
 //! Conversion of a group's program to the form in a file.
 
-use super::{HealthFile, HttpFile, RestartFile, RunFile};
+use super::{HealthFile, HttpFile, MountFile, RestartFile, RunFile};
 use crate::ask::ports_file::PortRef;
 use crate::ask::time_file::TimeFile;
-use omega_core::{HealthCheck, Probe, RestartPolicy, Run, Text};
+use omega_core::{HealthCheck, Mount, Probe, RestartPolicy, Run, Text};
 
 fn strings(list: &[Text]) -> Vec<String> {
     list.iter().map(ToString::to_string).collect()
@@ -18,10 +18,22 @@ impl From<&Run> for RunFile {
             command: run.command.to_string(),
             args: strings(&run.args),
             env: run.env.iter().map(|one| (one.name.to_string(), one.value.to_string())).collect(),
+            image: optional(&run.image),
+            mounts: run.mounts.iter().map(Into::into).collect(),
             working_dir: optional(&run.working_dir),
             user: optional(&run.user),
             health: run.health.as_ref().map(Into::into),
             restart: (run.restart != RestartPolicy::default()).then_some(restart),
+        }
+    }
+}
+
+impl From<&Mount> for MountFile {
+    fn from(mount: &Mount) -> MountFile {
+        MountFile {
+            source: mount.source.to_string(),
+            target: mount.target.to_string(),
+            read_only: mount.is_read_only,
         }
     }
 }
