@@ -14,9 +14,9 @@
 use crate::driver::DriverError;
 use crate::happened::Happened;
 use crate::journal::SupervisorProcess;
-use crate::launch::{self, FOLDER_VARIABLE};
+use crate::limits;
 use crate::logs::{self, LogStream};
-use crate::spec::{Container, LOGS, Limits, TaskSpec};
+use crate::spec::{Container, FOLDER_VARIABLE, LOGS, Limits, TaskSpec};
 use crate::tree;
 use rustix::process::{Resource, Signal};
 use std::ffi::OsString;
@@ -80,7 +80,7 @@ pub(crate) fn become_run(folder: &Path, spec: &TaskSpec, container: &Container) 
         _ => {}
     }
     if !container.is_limited && !spec.limits.cores.is_empty() {
-        launch::pin(&spec.limits.cores)?;
+        limits::pin(&spec.limits.cores)?;
     }
     let own = |resource| rustix::process::getrlimit(resource).maximum.unwrap_or(u64::MAX);
     let most = Most { files: own(Resource::Nofile), processes: own(Resource::Nproc) };
@@ -163,7 +163,7 @@ fn run_args(
         format!("--ulimit=nproc={processes}:{processes}"),
     ];
     if container.is_limited {
-        args.extend(limits(&spec.limits));
+        args.extend(limit_args(&spec.limits));
         let cores: Vec<String> = spec.limits.cores.iter().map(u32::to_string).collect();
         if !cores.is_empty() {
             args.push(format!("--cpuset-cpus={}", cores.join(",")));
@@ -189,7 +189,7 @@ fn run_args(
 }
 
 /// Arguments of `podman run` and `podman update` for the limits that a resize may change.
-fn limits(limits: &Limits) -> Vec<String> {
+fn limit_args(limits: &Limits) -> Vec<String> {
     let mut args = Vec::new();
     if limits.cpu_millis > 0 {
         // Podman accepts a hundredth of a core or more, and weights of 2 or more.
@@ -243,7 +243,7 @@ pub(crate) fn remove(name: &str) {
 
 /// Changes the limits of a running container, in the background.
 pub(crate) fn resize(name: String, to: &Limits) -> Result<(), DriverError> {
-    let args = limits(to);
+    let args = limit_args(to);
     let resize = move || {
         let args: Vec<&str> =
             std::iter::once("update").chain(args.iter().map(String::as_str)).collect();

@@ -1,6 +1,6 @@
 //! The interface of a driver, which starts and stops tasks, and reports their events.
 //!
-//! A driver of your own (for virtual machines or a container runtime) implements [`Driver`]. Its calls must return at
+//! A driver of your own (for example, for virtual machines) implements [`Driver`]. Its calls must return at
 //! once; [`Driver::poll`] returns the events.
 
 use crate::exit::Exit;

@@ -4,10 +4,11 @@
 //! code.
 
 use crate::container;
-use crate::spec::{self, TaskSpec, WORK};
+use crate::limits;
+use crate::spec::{self, FOLDER_VARIABLE, TaskSpec, WORK};
 use crate::users::{self, User};
 use omega_core::Probe;
-use rustix::process::{Pid, Resource, Rlimit, Signal};
+use rustix::process::Signal;
 use std::fs;
 use std::io::{self, Write};
 use std::os::fd::AsFd;
@@ -17,9 +18,6 @@ use std::process::{Command, Stdio};
 
 /// Exit code of a stage that could not become the program. Shells use this code, too.
 pub const CANNOT_START: u8 = 127;
-
-/// Environment variable set in all processes of a task. The agent finds leftover processes by it.
-pub(crate) const FOLDER_VARIABLE: &str = "OMEGA_TASK_FOLDER";
 
 /// Folders in which a program is looked up if its name has no path.
 const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
@@ -77,7 +75,7 @@ fn become_program(
         // 0 means the process that writes.
         fs::write(cgroup.join("cgroup.procs"), "0")?;
     }
-    limit(spec)?;
+    limits::set(spec)?;
     let user = spec.user.as_deref().map(users::find).transpose()?;
     let work = working_dir(folder, spec, user.as_ref())?;
     let home = user.as_ref().map_or_else(|| "/".to_owned(), |user| user.home.clone());
@@ -98,31 +96,6 @@ fn become_program(
     rustix::thread::set_no_new_privs(true)?;
     let why = program.exec();
     Err(io::Error::new(why.kind(), format!("{command}: {why}")))
-}
-
-/// Sets the limits that do not need a cgroup.
-fn limit(spec: &TaskSpec) -> io::Result<()> {
-    let both = |limit| Rlimit { current: Some(limit), maximum: Some(limit) };
-    rustix::process::setrlimit(Resource::Core, both(0))?;
-    if spec.limits.open_files > 0 {
-        let maximum = rustix::process::getrlimit(Resource::Nofile).maximum;
-        let current = spec.limits.open_files.min(maximum.unwrap_or(u64::MAX));
-        let files = Rlimit { current: Some(current), maximum };
-        rustix::process::setrlimit(Resource::Nofile, files)?;
-    }
-    if !spec.limits.cores.is_empty() && spec.limits.cgroup.is_none() {
-        pin(&spec.limits.cores)?;
-    }
-    Ok(())
-}
-
-/// Restricts the process, and so the program, to these cores.
-pub(crate) fn pin(cores: &[u32]) -> io::Result<()> {
-    let mut set = rustix::thread::CpuSet::new();
-    for core in cores.iter().filter(|core| (**core as usize) < rustix::thread::CpuSet::MAX_CPU) {
-        set.set(*core as usize);
-    }
-    Ok(rustix::thread::sched_setaffinity(None::<Pid>, &set)?)
 }
 
 /// The working directory of the program. By default, this is the task's own directory, whose owner becomes the user of

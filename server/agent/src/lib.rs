@@ -12,7 +12,7 @@
 //! the folder of the task.
 //!
 //! In reading order: [`driver`], [`spec`], `journal.rs`, [`process`], `running.rs`, `watch.rs`, `supervisor.rs`,
-//! `launch.rs`, [`container`], `tree.rs`, `strays.rs`, `probe.rs`, [`logs`], [`cgroup`], [`machine`].
+//! `launch.rs`, `limits.rs`, [`container`], `tree.rs`, `strays.rs`, `probe.rs`, [`logs`], [`cgroup`], [`machine`].
 
 pub mod cgroup;
 pub mod container;
@@ -21,6 +21,7 @@ mod exit;
 mod happened;
 mod journal;
 mod launch;
+mod limits;
 pub mod logs;
 pub mod machine;
 mod probe;

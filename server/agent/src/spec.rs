@@ -68,6 +68,9 @@ pub struct Limits {
     pub log_bytes: u64,
 }
 
+/// Environment variable set in all processes of a task. The agent finds leftover processes by it.
+pub(crate) const FOLDER_VARIABLE: &str = "OMEGA_TASK_FOLDER";
+
 const SPEC: &str = "spec.json";
 pub(crate) const LOGS: &str = "logs";
 pub(crate) const WORK: &str = "work";

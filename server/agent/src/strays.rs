@@ -13,7 +13,7 @@
 
 use crate::cgroup::Cgroup;
 use crate::journal::SupervisorProcess;
-use crate::launch::FOLDER_VARIABLE;
+use crate::spec::FOLDER_VARIABLE;
 use crate::tree::{self, PAUSE, Process, Processes};
 use rustix::process::{Pid, Signal, WaitOptions};
 use std::collections::{BTreeMap, BTreeSet};

@@ -71,7 +71,7 @@ impl Podman {
         let relative = files.map(|path| path.trim_start_matches('/'));
         let mut tar = Command::new("tar");
         tar.current_dir(self.dir.path()).args(["-cf", "image.tar", "--dereference", "-C", "/"]);
-        done(&mut tar.args(relative))?;
+        done(tar.args(relative))?;
         let image = self.dir.path().join("image.tar");
         done(self.podman(&["import", "--quiet"]).arg(image).arg(IMAGE))?;
         let limits = ["--ulimit=nofile=256:256", "--ulimit=nproc=256:256", "--network=host"];
