@@ -15,14 +15,14 @@ pub enum BenchCommand {
     #[command(after_help = "Examples:\n  omega-bench table --quick\n  \
         omega-bench table --only scan\n  omega-bench table --markdown")]
     Table(measure::Options),
-    /// Replay recorded cases, and print where Omega's answers differ from those of kube-scheduler v1.36.2.
+    /// Replay recorded decisions of kube-scheduler v1.36.2, and print where Omega decides differently.
     ///
     /// The texts that explain why a node or pod is rejected are not compared, because the two programs word them
-    /// differently. docs/oracle.md describes the files. The exit code is 1 if an answer differs, and 2 if a file cannot
-    /// be read.
+    /// differently. docs/oracle.md describes the files. The exit code is 1 if a decision differs, and 2 if a file
+    /// cannot be read.
     #[command(after_help = "Example:\n  omega-bench oracle fit.jsonl.gz spread.jsonl.gz")]
     Oracle(replay::Options),
-    /// Build a cell in memory, and print the memory that it takes.
+    /// Build a cell in memory, and print how many bytes of memory the cell takes.
     #[command(after_help = "Example:\n  \
         omega-bench memory --machines 10000 --tasks 100000 --job-tasks 10")]
     Memory(measure::memory::Build),

@@ -8,7 +8,7 @@ use std::process::ExitCode;
 /// Options of a replay.
 #[derive(Args, Debug)]
 pub struct Options {
-    /// Files of recorded cases, with one JSON object per line; may be compressed with gzip or Zstandard.
+    /// Files with one decision per line, as a JSON object; may be compressed with gzip or Zstandard.
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
     /// Maximum number of differences to print for each file.

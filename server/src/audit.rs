@@ -20,8 +20,8 @@ pub(crate) enum AuditCommand {
 /// The log.
 #[derive(Debug, Args)]
 pub(crate) struct VerifyArgs {
-    /// Audit log, which is checked with its older files FILE.1 to FILE.9; or several files, oldest first. Lines that
-    /// are missing before the first line cannot be detected.
+    /// Audit log, which is checked together with its rotated files FILE.1 to FILE.9. If several files are given, oldest
+    /// first, only these are checked. The removal of lines before the first line cannot be detected.
     #[arg(value_name = "FILE", required = true)]
     files: Vec<PathBuf>,
 }

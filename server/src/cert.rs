@@ -21,7 +21,7 @@ use std::time::{Duration, SystemTime};
 /// Make an authority, or have it issue a certificate.
 #[derive(Debug, Subcommand)]
 pub(crate) enum CertCommand {
-    /// Create an authority: DIR/ca.pem and DIR/ca.key. An existing authority is not replaced.
+    /// Create a certificate authority: DIR/ca.pem and DIR/ca.key. An existing authority is not replaced.
     Authority(AuthorityArgs),
     /// Issue a certificate: DIR/ROLE-NAME.pem and DIR/ROLE-NAME.key, replacing existing files.
     Issue(IssueArgs),
@@ -54,15 +54,15 @@ pub(crate) struct IssueArgs {
     /// Folder of the authority; the certificate is also written there.
     #[arg(long, value_name = "DIR", default_value = "certs")]
     dir: PathBuf,
-    /// Host names and addresses at which a replica is reached, separated by commas; only for the role replica.
+    /// Host names and addresses of a replica, separated by commas; ignored for other roles.
     #[arg(long, value_name = "HOST", value_delimiter = ',', default_value = "127.0.0.1,localhost")]
     host: Vec<String>,
     /// Tenant whose jobs a scheduler may place, a reader may see, or a submitter or application may submit. May be
-    /// repeated. Required for a submitter and an application [default for the others: all tenants].
+    /// repeated. Required for a submitter and an application [default for a scheduler and a reader: all tenants].
     #[arg(long, value_name = "NAME")]
     tenant: Vec<String>,
     /// Highest precedence of the jobs that a scheduler may place, or that a submitter or application may submit
-    /// [default: unlimited for a scheduler, 0 for the others].
+    /// [default: unlimited for a scheduler, 0 for a submitter or application].
     #[arg(long, value_name = "N", allow_negative_numbers = true)]
     precedence_max: Option<i32>,
     /// Validity in days, at most 3650.

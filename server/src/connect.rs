@@ -24,7 +24,7 @@ pub(crate) struct CellArgs {
     #[arg(long, value_name = "NAME", conflicts_with = "cell")]
     context: Option<String>,
     /// Certificate of the authority that issued the replicas' certificates, if the cell uses TLS. The three --tls
-    /// options must be given together [default: those of the context].
+    /// options must be given together [default: the files of the context].
     #[arg(long, env = "OMEGA_CA", value_name = "FILE.pem", value_parser = pem,
           requires_all = ["tls_cert", "tls_key"])]
     tls_ca: Option<Pem>,

@@ -24,8 +24,8 @@ pub(crate) struct DevArgs {
     #[arg(long, value_name = "N", default_value_t = 3, allow_negative_numbers = true,
           value_parser = clap::value_parser!(u16).range(1..=7))]
     replicas: u16,
-    /// Folder of the cell, created if missing; if it contains a cell, this cell continues [default: a temporary folder,
-    /// which is deleted at the end].
+    /// Folder of the cell, created if missing. If the folder contains a cell, this cell is started again [default: a
+    /// temporary folder, which is deleted at the end].
     #[arg(long, value_name = "DIR")]
     dir: Option<PathBuf>,
     /// Client port of the first replica; the other replicas use the following ports. Peer ports are 100 higher, and web
@@ -33,10 +33,11 @@ pub(crate) struct DevArgs {
     #[arg(long, value_name = "PORT", default_value_t = 7600,
           value_parser = clap::value_parser!(u16).range(1024..=65_000))]
     port: u16,
-    /// Number of workers of the scheduler `default`, from 1 to 64.
+    /// Number of worker threads of the scheduler, from 1 to 64.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=64))]
     workers: u16,
-    /// File with the profile of the scheduler; docs/profiles.md describes it [default: the built-in profile].
+    /// File that contains a profile with the name `default`, for the scheduler; docs/profiles.md describes the format
+    /// [default: the built-in profile of batch jobs].
     #[arg(long, value_name = "FILE.toml")]
     profile: Option<PathBuf>,
     /// Number of simulated machines, managed by one agent; 0 for none.

@@ -10,8 +10,8 @@ use tracing_subscriber::prelude::*;
 /// Level and format of events.
 #[derive(Clone, Debug, Default, Args)]
 pub(crate) struct LogArgs {
-    /// Level of log events on standard error: error, warn, info, debug or trace. Modules may have their own levels:
-    /// warn,omega_service=debug [default: RUST_LOG, or warn if it is not set].
+    /// Level of log events on standard error: off, error, warn, info, debug or trace. Modules may have their own
+    /// levels: warn,omega_service=debug [default: the variable RUST_LOG, or warn if it is not set].
     #[arg(long, env = "OMEGA_LOG_LEVEL", value_name = "LEVEL")]
     pub(crate) log_level: Option<LogLevel>,
     /// Format of log events [default: text].
@@ -56,9 +56,9 @@ impl TryFrom<String> for LogLevel {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, clap::ValueEnum)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum LogFormat {
-    /// Lines for people.
+    /// One line of text for each event.
     Text,
-    /// An object for each event.
+    /// One JSON object, on one line, for each event.
     Json,
 }
 

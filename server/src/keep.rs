@@ -26,14 +26,14 @@ pub(crate) struct KeepArgs {
     /// Interval between passes of the controller, from 100ms to 1h.
     #[arg(long, value_name = "TIME", default_value = "2s", value_parser = often)]
     every: Duration,
-    /// Maximum number of tasks throttled or restored in a pass.
+    /// Maximum number of tasks that one transaction of the controller changes.
     #[arg(long, value_name = "N", default_value_t = 256, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     changes: u32,
     /// If another process owns the name, wait until the name is free and take it over, instead of failing.
     #[arg(long)]
     standby: bool,
-    /// Duration of the lease on the name, from 1s to 60s. A standby takes over if the lease is not renewed in that
-    /// time.
+    /// Duration of the lease on the scheduler name, from 1s to 60s. A standby takes over if the lease is not renewed in
+    /// this time.
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = lease)]
     lease: Duration,
     #[command(flatten)]

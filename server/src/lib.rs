@@ -87,7 +87,7 @@ enum Command {
     /// Give at most one input: --trace, --cluster, or --machines with --jobs. Without an input, Omega generates a
     /// synthetic cell, and jobs for it that follow the published statistics of a large cluster.
     Run(run::RunArgs),
-    /// Explain why jobs are pending in a served cell, or at the end of a workload that is run in this process.
+    /// Explain why jobs are pending in a served cell, or at the end of a workload that this command runs.
     ///
     /// Give at most one input: --cell, --trace, --cluster, or --machines with --jobs. Without an input, Omega generates
     /// a synthetic cell and jobs for it. With --cell, only JOB, --profile and the output options apply.

@@ -26,7 +26,7 @@ pub(crate) fn completions(args: &CompletionArgs) -> Result<(), OutputError> {
 #[derive(Debug, Args)]
 pub(crate) struct ManualArgs {
     /// Write one manual page for each command, such as omega-job-submit.1, to this folder, which is created if missing
-    /// [default: print one text].
+    /// [default: print the manual of all commands].
     #[arg(long, value_name = "DIR")]
     dir: Option<PathBuf>,
 }

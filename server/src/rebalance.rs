@@ -45,15 +45,18 @@ pub(crate) struct RebalanceArgs {
     /// Rebalance the cell in a backup, or in the directory of a stopped replica.
     #[arg(long, value_name = "DIR|BACKUP", group = "source", help_heading = "Input")]
     from: Option<PathBuf>,
-    /// Solve an instance of the machine reassignment contest (ROADEF/EURO 2012). Only --time, --steps, --seed, --walks,
-    /// --out, --trail and --quiet apply to it.
+    /// Solve an instance of the machine reassignment contest (ROADEF/EURO 2012).
+    ///
+    /// Of the other options, only --time, --steps, --seed, --walks, --out, --trail and --quiet have an effect.
     #[arg(long, num_args = 2, value_names = ["MODEL", "ASSIGNMENT"], group = "source", help_heading = "Input")]
     roadef: Vec<PathBuf>,
-    /// Include log entries of the --from directory that are not known to be committed.
+    /// Only if --from is a directory: include log entries that are not known to be committed.
     #[arg(long, help_heading = "Input")]
     all: bool,
-    /// For a workload: moment of the run at which its cell is rebalanced [default: `start` if the workload has tasks
-    /// that run at its start, otherwise `end`].
+    /// Moment of a workload's run at which the cell is rebalanced.
+    ///
+    /// The default is `start` if the workload has tasks that run at the start, and `end` otherwise. This option has no
+    /// effect with --cell, --from or --roadef.
     #[arg(long, value_enum, value_name = "MOMENT", help_heading = "Input")]
     at: Option<MomentArg>,
     #[command(flatten)]
@@ -70,7 +73,7 @@ enum MomentArg {
     Start,
     /// End of the run.
     End,
-    /// End of a run in which no task ends by itself.
+    /// End of a run that ignores the run times of tasks, so that no task ends.
     EndOfAll,
 }
 
@@ -90,12 +93,16 @@ struct PassArgs {
     /// File with objectives; docs/rebalance.md describes it. Options on the command line override it.
     #[arg(long, value_name = "FILE.toml")]
     objectives: Option<PathBuf>,
-    /// Safety level of a resource kind: the percentage in use above which load counts as a cost, such as
-    /// cpu=70,memory=85.
+    /// Safety levels of resource kinds in percent, such as cpu=70,memory=85.
+    ///
+    /// On each machine, the allocation above this level counts as a cost [default: the level in the file of
+    /// --objectives, else 80].
     #[arg(long, value_name = "KIND=PERCENT,...", value_delimiter = ',', value_parser = pair)]
     safety: Vec<(String, u32)>,
-    /// Weight of a term of the objective: misplaced, load, load.KIND, balance, fragments, in-use, crowding, moves,
-    /// job-moves or machine-moves; docs/rebalance.md describes them [default: the weights of the purpose].
+    /// Weights of terms of the objective, such as load=10,moves=1 [default: the weights of the purpose].
+    ///
+    /// The terms are misplaced, load, load.KIND, balance, fragments, in-use, crowding, moves, job-moves and
+    /// machine-moves; docs/rebalance.md describes them.
     #[arg(long, value_name = "TERM=N,...", value_delimiter = ',', value_parser = pair)]
     weight: Vec<(String, u32)>,
     /// Label whose values are the domains over which jobs are spread [default: each machine is a domain].
@@ -107,7 +114,7 @@ struct PassArgs {
     /// Maximum number of moved tasks of each job [default: no limit].
     #[arg(long, value_name = "N")]
     moves_per_job: Option<u32>,
-    /// Maximum number of waves; the moves of a wave may run at the same time.
+    /// Maximum number of waves. A wave is a set of moves that may run at the same time.
     #[arg(long, value_name = "N", default_value_t = 32, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     waves: u32,
     /// Resource kinds that a moving task occupies on both machines until its move is done, such as memory,disk
@@ -117,19 +124,24 @@ struct PassArgs {
     /// Move only tasks of jobs of this kind [default: both kinds].
     #[arg(long, value_enum, value_name = "KIND")]
     only: Option<OnlyArg>,
-    /// Time limit of the search. If --time or --roadef is given, the search uses simulated annealing. If neither is
-    /// given, it uses a simpler method, and ends before the limit if it finds nothing better [default: 30s, or no limit
-    /// with --steps].
+    /// Time limit of the search, such as 5m [default: 30s, or no limit with --steps].
+    ///
+    /// With --time or --roadef, the search uses simulated annealing. Otherwise, it uses a simpler method, and ends
+    /// before the limit if it finds no better plan.
     #[arg(long, help_heading = SEARCH, value_name = "TIME", value_parser = duration)]
     time: Option<Duration>,
     /// Number of parallel annealing searches, each on a thread [default: one for each processor].
     #[arg(long, help_heading = SEARCH, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
     walks: Option<u32>,
-    /// Number of moves that each search examines. With --steps and without --time, equal seeds (for --roadef, also
-    /// equal --walks) give the same plan on every computer [default: no limit].
+    /// Number of moves that each search examines [default: no limit].
+    ///
+    /// With --steps and without --time, equal seeds give the same plan on every computer. With --roadef, --walks must
+    /// also be equal.
     #[arg(long, help_heading = SEARCH, value_name = "N")]
     steps: Option<u64>,
-    /// Number of machines to examine for each task, of which the best is chosen.
+    /// Number of machines to compare for each task.
+    ///
+    /// Machines on which the task does not fit are not counted. For a misplaced task, all machines are compared.
     #[arg(long, help_heading = SEARCH, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     machines_each: u32,
 }

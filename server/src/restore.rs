@@ -39,8 +39,8 @@ pub(crate) struct RestoreArgs {
     /// Name of the new cell; required if it has several replicas. It may be the name of the old cell.
     #[arg(long, env = "OMEGA_CELL_NAME", value_name = "NAME")]
     cell_name: Option<String>,
-    /// Number of restores of cells with this --cell-name, counting this one: 1 for the first restore, 2 for the next,
-    /// and so on. If no cell had this name before, 0 is enough. Only used with --peers. Give the same number to `omega
+    /// Number of restores of cells with this --cell-name, including this restore: 1 for the first one, 2 for the next,
+    /// and so on. If no cell had this name before, 0 is enough. Used only with --peers. Give the same number to `omega
     /// serve`.
     #[arg(long, env = "OMEGA_CELL_GENERATION", value_name = "N", default_value_t = 0)]
     cell_generation: u32,

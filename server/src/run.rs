@@ -43,8 +43,8 @@ pub(crate) struct RunArgs {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Rebalancing")]
 struct RebalancingArgs {
-    /// Move running tasks to better machines, up to 1,000 tasks each time, at this interval in the workload's time
-    /// [default: tasks do not move].
+    /// Interval, in the workload's time, at which up to 1,000 running tasks move to better machines [default: tasks do
+    /// not move].
     #[arg(long, value_name = "TIME", value_parser = duration)]
     rebalance_every: Option<Duration>,
     /// File with the objectives of the moves; docs/rebalance.md describes it [default: the purpose balance].
@@ -150,7 +150,8 @@ pub(crate) struct HowArgs {
     /// Reject a whole transaction if any of its claims conflicts [default: commit the other claims].
     #[arg(long)]
     all_or_nothing: bool,
-    /// Reject a claim if its machine has changed at all [default: reject it only if it no longer fits].
+    /// Reject a claim if its machine has changed in any way since the scheduler's last sync [default: reject a claim
+    /// only if it no longer fits].
     #[arg(long)]
     sequence_check: bool,
     /// Speed of the run: seconds of the workload per second of real time [default: as fast as possible].

@@ -33,9 +33,9 @@ pub(crate) const HELP: &str = "Examples:\n  omega run --synthetic 2000 --hours 4
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Verb {
-    /// Serve a cell to schedulers, agents and people on other machines.
+    /// Run a replica of a cell, and serve schedulers, agents and users over the network.
     Serve(Box<serve::ServeArgs>),
-    /// Create an authority and issue certificates, for development and small sites.
+    /// Create a certificate authority and issue certificates, for development and small sites.
     #[command(
         subcommand,
         after_help = "Examples:\n  omega cert authority --dir certs\n  omega cert issue operator/ann --cell-name prod"
@@ -43,14 +43,14 @@ pub(crate) enum Verb {
     Cert(cert::CertCommand),
     /// Run a complete cell on this machine, to try it out. Ctrl-C ends it.
     ///
-    /// The replicas, a scheduler and an agent of simulated machines are processes of their own; their output is in
-    /// files in the folder of the cell. Without --dir, this folder is temporary, and is deleted at the end.
+    /// The replicas, a scheduler and an agent of simulated machines run as separate processes, whose output is written
+    /// to files in the folder of the cell. Without --dir, this folder is temporary, and is deleted at the end.
     Dev(dev::DevArgs),
     /// Run a scheduler process for a cell that `omega serve` runs.
     ///
     /// The exit code is 75 if another process owns the scheduler's name.
     Scheduler(scheduler::SchedulerArgs),
-    /// Offer this machine to a cell and run its tasks, or simulate machines.
+    /// Offer this machine to a cell and run the tasks that the cell places there, or simulate machines.
     Agent(Box<agent::AgentArgs>),
     /// Inspect the directory of a stopped replica: its log entries, and the cell at any version.
     ///
@@ -60,7 +60,7 @@ pub(crate) enum Verb {
         after_help = "Examples:\n  omega log show cell\n  omega log at cell 1200"
     )]
     Log(log::LogCommand),
-    /// Report the resources allocated to each job or tenant, for each hour, from the directory of a stopped replica.
+    /// Report the hourly allocations of jobs or tenants, as recorded in the directory of a stopped replica.
     ///
     /// The report reaches back to the oldest snapshot in the directory.
     Accounting(accounting::AccountingArgs),
@@ -106,7 +106,7 @@ pub(crate) enum Verb {
         after_help = "Examples:\n  omega peak list\n  omega peak set web --label pool=web --peak 08:00-20:00,cpu=30"
     )]
     Peak(ask::peak::PeakCommand),
-    /// Show and change the policy of the whole cell: bands of precedence, limit of evictions, overcommit.
+    /// Show and change the cell's policy: bands, eviction limit, overcommit, and how long ended jobs are kept.
     #[command(
         subcommand,
         after_help = "Examples:\n  omega policy get\n  omega policy set --evictions 20/1m"
@@ -118,7 +118,7 @@ pub(crate) enum Verb {
         after_help = "Examples:\n  omega member list\n  omega member add 4 db4.example:7601"
     )]
     Member(ask::member::MemberCommand),
-    /// List the scheduler names of a cell and the process that owns each of them, and revoke the leases of a process.
+    /// List the scheduler names of a cell and the processes that own them, and revoke leases.
     #[command(subcommand, after_help = "Examples:\n  omega lease list\n  omega lease revoke web")]
     Lease(ask::lease::LeaseCommand),
     /// Show the results of past transactions, and commit transactions from a file.
@@ -129,7 +129,7 @@ pub(crate) enum Verb {
     Txn(ask::txn::TxnCommand),
     /// Show the id, the leader and the allocation of a cell.
     Cell(ask::cell::DescribeArgs),
-    /// Name cells, and choose the cell that commands use by default.
+    /// Save the addresses of cells under names, and choose the cell that commands use by default.
     ///
     /// Contexts are in ~/.config/omega/config.toml, or in the file that OMEGA_CONFIG names.
     #[command(
@@ -144,7 +144,7 @@ pub(crate) enum Verb {
     Audit(audit::AuditCommand),
     /// Save the whole state of a served cell in a file.
     Backup(ask::backup::BackupArgs),
-    /// Create a replica of a new cell from a backup; then start it with `omega serve`.
+    /// Create a replica of a new cell from a backup; then start the replica with `omega serve`.
     Restore(restore::RestoreArgs),
     /// Print shell completions.
     #[command(

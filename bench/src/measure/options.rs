@@ -25,8 +25,8 @@ pub struct Options {
     /// folder on the disk that you want to measure [default: a folder in `target`].
     #[arg(long, value_name = "DIR")]
     pub(super) dir: Option<PathBuf>,
-    /// Folder whose subfolder `omega-sim` has the published runs of the Omega paper's simulator. The rows of the group
-    /// `sim` that need a missing file of this subfolder are skipped.
+    /// Folder that contains the folder `omega-sim`, with the published runs of the Omega paper's simulator. If a file
+    /// of these runs is missing, the rows of the group `sim` that need it are skipped.
     #[arg(long, value_name = "DIR", env = "OMEGA_DATA", default_value = "../shared/data")]
     pub(super) data: PathBuf,
 }

@@ -25,15 +25,19 @@ pub struct InputArgs {
     /// Folder of the trace. For swf: the log itself, or a folder in which --part names the log.
     #[arg(long, value_name = "DIR", requires = "trace")]
     data: Option<PathBuf>,
-    /// Path of one file of the trace, such as jobs=PATH, if the file is not in the folder of --data or does not have
-    /// its usual name. May be repeated. docs/inputs.md lists the values of NAME.
+    /// Path of one file of the trace, such as jobs=PATH. May be repeated.
+    ///
+    /// Only a file that is not in the folder of --data, or does not have its usual name, needs this option.
+    /// docs/inputs.md lists the values of NAME.
     #[arg(long = "file", value_name = "NAME=PATH", requires = "trace")]
     #[serde(rename = "file", deserialize_with = "named")]
     named: Vec<NamedFile>,
-    /// Part of the trace. For google2011: `jobs` reads ten days of job arrivals [default: the tasks of the first hour
-    /// and a half]. For omega-sim: the cell M (2,000 machines), L (10,000 machines) or L4 (L with four times the batch
-    /// load) [default: M]. For openb: a task list such as cpu050 [default: the list `default`]. For swf: the name of
-    /// the log; required if --data is a folder.
+    /// Part of the trace to read; the values depend on the trace.
+    ///
+    /// For google2011: `jobs` reads ten days of job arrivals [default: the tasks of the first hour and a half]. For
+    /// omega-sim: the cell M (2,000 machines), L (10,000 machines) or L4 (L with four times the batch load) [default:
+    /// M]. For openb: a task list such as cpu050 [default: the list `default`]. For swf: the name of the log; required
+    /// if --data is a folder.
     #[arg(long, value_name = "NAME", alias = "list", requires = "trace")]
     #[serde(alias = "cell", alias = "list")]
     part: Option<String>,
@@ -42,11 +46,15 @@ pub struct InputArgs {
     #[arg(long, value_name = "NAME", hide = true, conflicts_with = "part")]
     #[serde(skip)]
     cell: Option<String>,
-    /// Use only the production tasks, and overcommit machines less: 145 % of the CPU and 100 % of the memory may be
-    /// claimed, instead of 160 % and 200 % (google2011 only).
+    /// Only for google2011: use only the production tasks, and overcommit machines less.
+    ///
+    /// Tasks may claim 145 % of a machine's CPU and 100 % of its memory, instead of 160 % and 200 %.
     #[arg(long, requires = "trace")]
     production: bool,
-    /// Machines for a trace without machines (azure, swf): `200,cpu=64,memory=256Gi`, with disk= and gpu= if needed.
+    /// Machines for a trace without machines (azure, swf), such as 200,cpu=64,memory=256Gi.
+    ///
+    /// The first number is the number of machines, which are identical. cpu= is required; memory=, disk= and gpu= are
+    /// optional.
     #[arg(long, value_name = "N,cpu=CORES,...", requires = "trace")]
     #[serde(deserialize_with = "alike")]
     on: Option<Alike>,

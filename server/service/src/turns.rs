@@ -31,7 +31,7 @@ pub(crate) const HELD_MAX: Duration = Duration::from_secs(1);
 
 /// Number of calls that one read of a connection is expected to bring at most: about as many small calls as fit in a
 /// read, and as many streams as a connection may have by default (`connection_streams`).
-const PIECE_CALLS: usize = 128;
+const PIECE_CALLS: usize = 32;
 
 /// Slots of calls. Clones share them.
 #[derive(Clone, Debug)]

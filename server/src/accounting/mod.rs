@@ -26,17 +26,18 @@ pub(crate) struct AccountingArgs {
     /// Directory of a stopped replica, or a copy of such a directory.
     #[arg(value_name = "DIR")]
     dir: PathBuf,
-    /// Print one row per hour for each job, or for each tenant.
+    /// Rows to print for each hour.
     #[arg(long, value_name = "WHAT", value_enum, default_value_t = Per::Job)]
     per: Per,
-    /// Only the last TIME of the log, such as 24h [default: the whole log].
+    /// Length of the reported period, which ends with the log, such as 24h [default: the whole log].
     #[arg(long, value_name = "TIME", conflicts_with_all = ["from", "to"],
           value_parser = crate::duration::duration)]
     last: Option<Duration>,
-    /// Only from this time on: @ and seconds since 1970, as `date +@%s` prints [default: the beginning of the log].
+    /// Start of the reported period: @ and seconds since 1970, as `date +@%s` prints [default: the beginning of the
+    /// log].
     #[arg(long, value_name = "@SECONDS", value_parser = seconds)]
     from: Option<u64>,
-    /// Only before this time, in the format of --from [default: the end of the log].
+    /// End of the reported period, in the format of --from [default: the end of the log].
     #[arg(long, value_name = "@SECONDS", value_parser = seconds)]
     to: Option<u64>,
     /// Output format; docs/accounting.md describes the fields.

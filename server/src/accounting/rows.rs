@@ -12,9 +12,9 @@ use std::ops::Range;
 /// The subject of a row: each hour has one row for each job, or one for each tenant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(super) enum Per {
-    /// A job.
+    /// One row for each job.
     Job,
-    /// A tenant, with all its jobs.
+    /// One row for each tenant, which includes all jobs of the tenant.
     Tenant,
 }
 

@@ -10,7 +10,7 @@ use std::path::PathBuf;
 /// Heading of options in the help.
 const SIMULATION: &str = "Simulation";
 
-/// Offer this machine to a cell and run its tasks, or simulate machines.
+/// Offer this machine to a cell and run the tasks that the cell places there, or simulate machines.
 #[derive(Clone, Debug, Args)]
 #[command(after_help = "Examples:\n  omega agent --cell 10.0.0.1:7600 --label rack=a\n  \
     omega agent --simulate 100")]
@@ -22,17 +22,17 @@ pub(crate) struct AgentArgs {
     /// Name of this machine [default: its host name].
     #[arg(long, value_name = "NAME")]
     pub(super) name: Option<String>,
-    /// Folder for the tasks: working directories, logs, and files of their supervisors. It is created if missing.
+    /// Folder for the working directories, logs and supervisor files of tasks, created if missing.
     #[arg(long, value_name = "DIR", default_value = "omega-agent")]
     pub(super) dir: PathBuf,
     /// Label of this machine. May be repeated.
     #[arg(long = "label", value_name = "KEY=VALUE", value_parser = pairs::label)]
     pub(super) labels: Vec<(String, String)>,
-    /// Run tasks without control groups, so that their cpu, memory and number of processes are not limited.
+    /// Run tasks without control groups: the cpu, memory and number of processes of tasks are not limited.
     #[arg(long)]
     pub(super) no_limits: bool,
-    /// Maximum size of a log file in bytes; a task has at most two files for each of standard
-    /// output and standard error.
+    /// Maximum size of a log file in bytes. A task has up to four log files: two for standard output, and two for
+    /// standard error.
     #[arg(long, value_name = "BYTES", default_value_t = 10 << 20, value_parser = clap::value_parser!(u64).range(1024..))]
     pub(super) log_bytes: u64,
     /// Maximum number of processes and threads of a task.
@@ -41,21 +41,21 @@ pub(crate) struct AgentArgs {
     /// Prefix of the machines' names: PREFIX-0, PREFIX-1, ...
     #[arg(long, help_heading = SIMULATION, value_name = "NAME", default_value = "sim", requires = "simulate")]
     pub(super) prefix: String,
-    /// Number of cores to offer [default: all of this machine; 64 for a simulated one].
+    /// Number of cores to offer [default: all cores of this machine; 64 for each simulated machine].
     #[arg(long, value_name = "CORES", value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
     pub(super) cpu: Option<u64>,
     /// For each NUMA node, the number of cores that tasks may use exclusively, such as 32,32 [default: all cores of
     /// this machine; none if --cpu offers fewer cores than the machine has, or for a simulated machine].
     #[arg(long, value_name = "CORES,CORES", value_parser = pairs::numa)]
     pub(super) numa: Option<NodeCores>,
-    /// Range from which the cell chooses ports for tasks, or `none` [default: 20000-31999].
+    /// Range of the ports that the cell may give to tasks, or `none` for no ports [default: 20000-31999].
     #[arg(long, value_name = "FIRST-LAST")]
     pub(super) ports: Option<PortRange>,
-    /// Memory to offer, in GiB [default: all of this machine; 256 for a simulated one].
+    /// Memory to offer, in GiB [default: all memory of this machine; 256 for each simulated machine].
     #[arg(long, value_name = "GIB", value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
     pub(super) memory: Option<u64>,
-    /// Factor for the run time of batch tasks: a task runs for this factor times the job's runtime estimate, or times
-    /// one minute if the job has no estimate.
+    /// Run time of batch tasks, as a multiple of the job's runtime estimate, or of one minute if the job has no
+    /// estimate.
     #[arg(long, help_heading = SIMULATION, value_name = "X", default_value_t = 1.0, value_parser = scale, requires = "simulate")]
     pub(super) run_time_scale: f64,
     /// Percentage of task runs that fail.

@@ -25,7 +25,7 @@ pub(crate) struct HistoryArgs {
     /// Name of the job.
     #[arg(value_name = "NAME")]
     name: String,
-    /// Number of latest events to print, at most 1000.
+    /// Maximum number of events to print, from 1 to 1000; older events are left out.
     #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=1000))]
     limit: u32,
     #[command(flatten)]

@@ -30,7 +30,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 /// Commands for jobs.
 #[derive(Debug, Subcommand)]
 pub(crate) enum JobCommand {
-    /// List jobs and the states of their tasks. Without --ended or --all, ended jobs are left out.
+    /// List jobs and the states of their tasks. Ended jobs are listed only with --ended or --all.
     #[command(
         mut_arg("output", show::with_wide),
         after_help = "Examples:\n  omega job list\n  omega job list --tenant team-a --ended"
@@ -51,7 +51,7 @@ pub(crate) enum JobCommand {
         omega job submit hello --cpu 0.5 -- /bin/sh -c 'echo hello $OMEGA_TASK_INDEX'\n  \
         omega job submit -f web.toml")]
     Submit(Box<SubmitArgs>),
-    /// Create the jobs of a file, or update existing jobs to match it.
+    /// Create the jobs of a file, or update existing jobs to match the file.
     ///
     /// Tasks of services are replaced step by step. In a batch job, only the number of tasks of each group can be
     /// changed.
@@ -67,11 +67,13 @@ pub(crate) enum JobCommand {
         omega job rollback web --wait\n  \
         omega job rollback web --to 3")]
     Rollback(RollbackArgs),
-    /// Change the number of tasks of a group.
+    /// Change the number of tasks of a job's task group.
     #[command(visible_alias = "scale", after_help = "Example:\n  omega job resize web 5")]
     Resize(ResizeArgs),
-    /// End all tasks of a job. The cell keeps the ended job, and its name, for a time (see `omega
-    /// policy set --ttl-after-finished`).
+    /// End all tasks of a job.
+    ///
+    /// Until the cell removes the ended job, its name cannot be used for another job (see `omega policy set
+    /// --ttl-after-finished`).
     #[command(
         visible_alias = "stop",
         mut_arg("name", named("job")),
@@ -81,10 +83,10 @@ pub(crate) enum JobCommand {
     /// End all tasks of a job, and remove the job, so that its name is free at once.
     #[command(mut_arg("name", named("job")), after_help = "Example:\n  omega job delete web")]
     Delete(NameArgs),
-    /// Print the state of each task of a job, and then every change, until all tasks have reached the state given with
-    /// --until.
+    /// Watch the tasks of a job: print the state of each task, and then every change.
     ///
-    /// The exit code is 1 if tasks have failed by then, or if tasks of a batch job were killed.
+    /// The command ends when all tasks have reached the state given with --until. The exit code is 1 if tasks have
+    /// failed by then, or if tasks of a batch job were killed.
     #[command(
         after_help = "Examples:\n  omega job watch report\n  omega job watch web --until running"
     )]
@@ -154,7 +156,7 @@ pub(crate) struct ListArgs {
     /// Only jobs of which all tasks have ended.
     #[arg(long)]
     ended: bool,
-    /// All jobs that the cell keeps, whether they have ended or not.
+    /// All jobs, including the ended jobs that the cell still keeps.
     #[arg(long, conflicts_with = "ended")]
     all: bool,
     /// Maximum number of rows [default: all].
@@ -167,7 +169,7 @@ pub(crate) struct ListArgs {
 /// The job to submit, described by flags or by a file.
 #[derive(Debug, Args)]
 pub(crate) struct SubmitArgs {
-    /// Submit the job of this file (TOML or JSON; docs/cli.md describes the fields), instead of one described by
+    /// Submit the job of this file (TOML or JSON; docs/cli.md describes the fields), instead of a job described by
     /// options. `-` is standard input.
     #[arg(long, short, value_name = "FILE", conflicts_with_all = ["name", "count",
           "cpu", "memory", "disk", "gpu", "amounts", "of_cell", "service", "scheduler", "tenant",

@@ -25,7 +25,7 @@ pub(super) struct JobFlags {
     /// Number of tasks [default: 1].
     #[arg(long, value_name = "N")]
     count: Option<u32>,
-    /// Cluster resource that each task claims, such as licence=1. May be repeated.
+    /// Amount of a cluster resource that each task claims, such as licence=1. May be repeated.
     #[arg(long = "cluster-amount", help_heading = TASK, value_name = "KIND=AMOUNT", value_parser = amount::named)]
     of_cell: Vec<amount::Named>,
     /// Number of exclusive cores of each task. This is also the task's cpu, unless --cpu is given
@@ -41,7 +41,7 @@ pub(super) struct JobFlags {
     /// Scheduler that places the job [default: the scheduler `default`].
     #[arg(long, value_name = "NAME")]
     scheduler: Option<String>,
-    /// Tenant, whose quotas apply [default: the tenant `default`].
+    /// Tenant of the job, whose quotas apply [default: the tenant `default`].
     #[arg(long, value_name = "NAME")]
     tenant: Option<String>,
     /// Precedence of the job. A scheduler whose profile has a preemption plugin may evict tasks of lower precedence to
@@ -60,7 +60,7 @@ pub(super) struct JobFlags {
     #[arg(long, help_heading = PLACEMENT, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     gang: Option<u32>,
     /// Let several transactions place the gang. If the gang is still incomplete after this time, such as 5m (at most
-    /// 1h), its placed tasks give up their machines [default: one transaction must place the gang].
+    /// 1h), its placed tasks are removed from their machines [default: one transaction must place the gang].
     #[arg(long, help_heading = PLACEMENT, value_name = "TIME", requires = "gang", value_parser = crate::duration::duration)]
     gang_timeout: Option<Duration>,
     /// Label of each task. May be repeated.
@@ -69,22 +69,22 @@ pub(super) struct JobFlags {
     /// Label that a machine must have. May be repeated: a machine must have all the labels.
     #[arg(long, help_heading = PLACEMENT, value_name = "KEY=VALUE", value_parser = pairs::label)]
     require: Vec<(String, String)>,
-    /// Spread the tasks evenly over the values of a machine label, such as rack:1: the numbers of tasks in two racks
-    /// differ by at most SKEW. May be repeated.
+    /// Spread the tasks evenly over the values of a machine label. With rack:1, the numbers of tasks in any two racks
+    /// differ by at most 1. May be repeated.
     #[arg(long, help_heading = PLACEMENT, value_name = "LABEL:SKEW", value_parser = pairs::level_and_skew)]
     spread: Vec<(TopologyLevel, u32)>,
     /// Keep the tasks of the job apart: `machine` allows one task on each machine; the key of a machine label, such as
     /// rack, allows one task for each value of the label. May be repeated.
     #[arg(long, help_heading = PLACEMENT, value_name = "LEVEL", value_parser = pairs::level)]
     anti_affinity: Vec<TopologyLevel>,
-    /// Port of each task: NAME=any for a free port that the cell chooses, or NAME=NUMBER. For http=any, the program
-    /// finds the number of the port in the variable OMEGA_PORT_HTTP. May be repeated.
+    /// Port of each task: NAME=any for a free port that the cell chooses, or NAME=NUMBER. The program finds the number
+    /// of the port http in the environment variable OMEGA_PORT_HTTP. May be repeated.
     #[arg(long = "port", value_name = "NAME=PORT", value_parser = port)]
     ports: Vec<PortFlag>,
     /// Environment variable of the program. May be repeated.
     #[arg(long = "env", help_heading = "Program", value_name = "NAME=VALUE", value_parser = variable, requires = "program")]
     env: Vec<EnvVar>,
-    /// User that the program runs as [default: the agent's, or that of the image].
+    /// User that the program runs as [default: the agent's user, or the user of the image].
     #[arg(long, help_heading = "Program", value_name = "NAME", requires = "program")]
     user: Option<String>,
     /// Container image in which the program runs [default: the program runs on the machine itself].

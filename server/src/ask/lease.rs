@@ -12,11 +12,10 @@ use std::time::Duration;
 /// Operations on leases.
 #[derive(Debug, Subcommand)]
 pub(crate) enum LeaseCommand {
-    /// List the scheduler names of a cell, the process that owns each name, and the time until the lease of that name
-    /// expires.
+    /// List the scheduler names of a cell, with the owner of each name and the time until its lease expires.
     #[command(after_help = "Example:\n  omega lease list")]
     List(AskArgs),
-    /// Immediately revoke all leases of the process that owns NAME, including those on other scheduler names.
+    /// Immediately revoke all leases of the process that owns NAME, including its leases on other names.
     ///
     /// Use this if the process hangs but still renews its lease. Later transactions of the process are rejected, and it
     /// exits when it receives a rejection. A standby takes over each name; a name without a standby becomes free.

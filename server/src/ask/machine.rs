@@ -75,8 +75,8 @@ pub(crate) enum MachineCommand {
 #[derive(Debug, Args)]
 pub(crate) struct DrainArgs {
     /// Also move the tasks away within this time, such as 10m. Until then, a service task is stopped when its
-    /// replacement runs on another machine, and batch tasks keep running. Tasks that are left after this time are
-    /// stopped and placed elsewhere; 0s stops all at once [default: no task is moved].
+    /// replacement runs on another machine, and batch tasks keep running. Tasks that are still on the machine after
+    /// this time are stopped and placed elsewhere; 0s stops all tasks immediately [default: no task is moved].
     #[arg(long, value_name = "TIME", value_parser = crate::duration::duration)]
     deadline: Option<Duration>,
     #[command(flatten)]
@@ -134,8 +134,8 @@ impl MachineState {
 /// The machine by flags, or a file of machines.
 #[derive(Debug, Args)]
 pub(crate) struct AddArgs {
-    /// Add the machines of this file (TOML or JSON; docs/cli.md describes the fields) instead of one described by
-    /// options. `-` is standard input.
+    /// Add the machines of this file (TOML or JSON; docs/cli.md describes the fields), instead of a machine described
+    /// by options. `-` is standard input.
     #[arg(long, short, value_name = "FILE", conflicts_with_all = ["name",
           "cpu", "memory", "disk", "gpu", "amounts", "devices", "numa", "ports", "labels", "taints"])]
     file: Option<PathBuf>,
@@ -150,15 +150,14 @@ struct Described {
     /// Name of the machine; required unless --file is given.
     #[arg(value_name = "NAME", required_unless_present = "file")]
     name: Option<String>,
-    /// Number of GPU devices in the machine. Tasks may claim all of them, unless --gpu gives a lower amount
-    /// [default: 0].
+    /// Number of GPUs in the machine. Tasks may claim all GPUs, unless --gpu gives a lower amount [default: 0].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(0..=32))]
     devices: Option<u8>,
-    /// For each NUMA node, the number of cores that tasks may use exclusively, such as 16,16. Their sum is also the
-    /// machine's cpu, unless --cpu is given [default: no exclusive cores].
+    /// For each NUMA node, the number of cores that tasks may use exclusively, such as 16,16. The sum of these numbers
+    /// is also the machine's cpu, unless --cpu is given [default: no exclusive cores].
     #[arg(long, value_name = "CORES,CORES", value_parser = pairs::numa)]
     numa: Option<NodeCores>,
-    /// Range from which the cell chooses ports for tasks, or `none` [default: 20000-31999].
+    /// Range of the ports that the cell may give to tasks, or `none` for no ports [default: 20000-31999].
     #[arg(long, value_name = "FIRST-LAST")]
     ports: Option<PortRange>,
     /// Label of the machine. May be repeated.

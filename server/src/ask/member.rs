@@ -16,22 +16,22 @@ pub(crate) enum MemberCommand {
     /// List the replicas and their leader.
     #[command(after_help = "Example:\n  omega member list")]
     List(AskArgs),
-    /// Add a replica without a vote; then start it with `omega serve --join`.
+    /// Add a replica without a vote; then start the replica with `omega serve --join`.
     ///
-    /// Give it a vote with `omega member promote` when it has caught up with the leader.
+    /// When the new replica has caught up with the leader, give it a vote with `omega member promote`.
     #[command(after_help = "Example:\n  omega member add 4 db4.example:7601")]
     Add(AddArgs),
     /// Set the address of a replica that has moved.
     #[command(after_help = "Example:\n  omega member update 2 db7.example:7601")]
     Update(UpdateArgs),
-    /// Give a replica a vote. The cell rejects this until the replica has caught up with the leader.
+    /// Give a replica a vote. The cell rejects the request until the replica has caught up with the leader.
     #[command(after_help = "Example:\n  omega member promote 4")]
     Promote(ReplicaArgs),
     /// Remove a replica from the cell. Its id cannot be used again.
     ///
-    /// The replica need not be running. If it is, it accepts no requests after its removal: stop its process yourself.
-    /// The cell rejects the removal of the leader (see `omega member transfer`) and of the last voter, and any removal
-    /// after which the leader could not reach a majority of the remaining voters.
+    /// The replica need not be running. A running replica accepts no requests after its removal, but does not exit:
+    /// stop its process yourself. The cell rejects the removal of the leader (see `omega member transfer`) and of the
+    /// last voter, and any removal after which the leader could not reach a majority of the remaining voters.
     #[command(after_help = "Example:\n  omega member remove 3")]
     Remove(ReplicaArgs),
     /// Transfer the leadership to another voter.
@@ -57,8 +57,8 @@ pub(crate) struct AddArgs {
     /// Id of the new replica, such as 4 or r4. It must be higher than all ids that the cell has had.
     #[arg(value_name = "REPLICA", value_parser = replica)]
     replica: u64,
-    /// Address at which the other replicas reach the --peer-listen address of the new replica [default: the new
-    /// replica's address in their --peers].
+    /// Address at which the other replicas connect to the new replica [default: the address of the new replica in the
+    /// other replicas' --peers].
     #[arg(value_name = "HOST:PORT")]
     address: Option<String>,
     #[command(flatten)]
@@ -71,7 +71,7 @@ pub(crate) struct UpdateArgs {
     /// Id of the replica, such as 2 or r2.
     #[arg(value_name = "REPLICA", value_parser = replica)]
     replica: u64,
-    /// New address at which the other replicas reach this replica.
+    /// New address at which the other replicas connect to this replica.
     #[arg(value_name = "HOST:PORT")]
     address: String,
     #[command(flatten)]

@@ -20,8 +20,9 @@ pub(crate) enum PeakCommand {
     /// List the calendars of peak hours, and whether their peaks are in effect now.
     #[command(after_help = "Example:\n  omega peak list")]
     List(AskArgs),
-    /// Create or replace a calendar of peak hours, in which batch tasks are limited on some machines. At least one
-    /// --label or --machine is required.
+    /// Create or replace a calendar of peak hours, in which batch tasks are limited on some machines.
+    ///
+    /// At least one --label or --machine is required.
     #[command(
         after_help = "Examples:\n  omega peak set web --label pool=web --peak 08:00-20:00,cpu=30,memory=50\n  \
         omega peak set shop --machine m1 --peak 11:30-14:00,cpu=10 --peak 17:00-22:00,cpu=0"
@@ -30,7 +31,11 @@ pub(crate) enum PeakCommand {
     /// Remove a calendar of peak hours.
     #[command(mut_arg("name", named("calendar")), after_help = "Example:\n  omega peak remove web")]
     Remove(NameArgs),
-    /// Run the controller that throttles batch tasks during peaks, and restores them afterwards.
+    /// Run the controller that throttles or releases batch tasks during peaks.
+    ///
+    /// On machines where batch tasks exceed their share, the controller takes away the optional resources of batch
+    /// tasks. If that is not enough, it releases batch tasks, which become pending. Outside of peaks, it restores
+    /// optional resources.
     #[command(
         after_help = "Examples:\n  omega peak run\n  omega peak run --standby    # takes over when the first controller ends"
     )]
@@ -46,7 +51,7 @@ pub(crate) struct SetArgs {
     #[arg(value_name = "NAME")]
     name: String,
     /// Limit batch tasks on machines with this label. May be repeated: a machine must have all the labels. If --machine
-    /// is also given, the machine must be one of those that --machine names.
+    /// is also given, a machine must also have one of the names that --machine gives.
     #[arg(long = "label", value_name = "KEY=VALUE", value_parser = pairs::label)]
     labels: Vec<(String, String)>,
     /// Limit batch tasks on this machine. May be repeated.

@@ -15,12 +15,12 @@ use std::time::Duration;
 /// Operations on the policy.
 #[derive(Debug, Subcommand)]
 pub(crate) enum PolicyCommand {
-    /// Show the cell's policy: bands of precedence, limit of evictions, overcommit, and how long ended jobs are kept.
+    /// Show the cell's policy: bands, eviction limit, overcommit, and how long ended jobs are kept.
     #[command(after_help = "Example:\n  omega policy get")]
     Get(GetArgs),
     /// Change the policy. Settings that are not given keep their values; at least one is required.
     ///
-    /// A new cell has no bands, no limit of evictions and no overcommit, and keeps ended jobs for 1h.
+    /// A new cell has no bands, no eviction limit and no overcommit, and keeps ended jobs for 1h.
     #[command(
         after_help = "Examples:\n  omega policy set --band 100..199 --band 200..299 --evictions 20/1m\n  \
         omega policy set --no-bands --any-evictions\n  omega policy set --overcommit cpu=200\n  \
@@ -41,22 +41,22 @@ pub(crate) struct GetArgs {
 #[command(group = clap::ArgGroup::new("change").required(true).multiple(true)
     .args(["bands", "no_bands", "evictions", "any_evictions", "ttl_after_finished", "overcommit", "no_overcommit"]))]
 pub(crate) struct SetArgs {
-    /// Range of precedences, including both ends, whose tasks do not evict each other. May be repeated, lowest band
-    /// first. The given bands replace all bands of the present policy.
+    /// Band: a range of precedences, including both ends, whose tasks do not evict each other. May be repeated, lowest
+    /// band first. The given bands replace all bands of the present policy.
     #[arg(long = "band", value_name = "FROM..TO", value_parser = band, allow_hyphen_values = true)]
     bands: Vec<proto::Band>,
     /// Remove all bands.
     #[arg(long, conflicts_with = "bands")]
     no_bands: bool,
-    /// Allow at most COUNT evictions in any span of TIME, such as 20/1m.
+    /// Eviction limit: at most COUNT evictions in any span of TIME, such as 20/1m.
     #[arg(long, value_name = "COUNT/TIME", value_parser = cap)]
     evictions: Option<proto::EvictionCap>,
-    /// Remove the limit of evictions.
+    /// Remove the eviction limit.
     #[arg(long, conflicts_with = "evictions")]
     any_evictions: bool,
-    /// Maximum overcommit of a resource kind on each machine: what tasks may claim in total, in percent of the
-    /// machine's capacity. cpu=200 is twice the capacity. May be repeated. The given maxima replace all maxima of the
-    /// present policy.
+    /// Upper bound of the `overcommit` that a machine's file sets (see docs/cli.md), in percent of the machine's
+    /// capacity: with cpu=200, tasks may claim at most twice the capacity. Only cpu can be overcommitted. May be
+    /// repeated. The given bounds replace all bounds of the present policy.
     #[arg(long, value_name = "KIND=PERCENT", value_parser = overcommit)]
     overcommit: Vec<(String, u32)>,
     /// Forbid overcommit of all kinds.

@@ -17,18 +17,18 @@ pub(crate) enum QuotaCommand {
     /// List the tenants with their allocations, limits and guarantees.
     #[command(after_help = "Example:\n  omega quota list")]
     List(ListArgs),
-    /// Limit the resources that a tenant's placed tasks may claim together. Resource kinds that are not given are
-    /// unlimited.
+    /// Limit the resources that a tenant's placed tasks may claim together.
     ///
-    /// Tasks beyond the limit stay pending. Tasks that are already placed stay. To limit what a tenant's jobs, placed
-    /// or not, may request, use `omega quota admit` instead.
+    /// Resource kinds that are not given are unlimited. Tasks beyond the limit stay pending, but tasks that are already
+    /// placed keep running. To limit the resources that a tenant's jobs, placed or not, may request, use `omega quota
+    /// admit` instead.
     #[command(after_help = "Example:\n  omega quota set team-a --cpu 100 --memory 1TiB")]
     Set(Box<SetArgs>),
     /// Set a tenant's guarantee, parent, weight and maximum number of tasks per machine.
     ///
-    /// The guarantee is given by --cpu, --memory, --disk, --gpu and --amount: resources that the tenant can reclaim
-    /// from others. Settings that are not given return to their defaults: no guarantee, no parent, weight 1, any number
-    /// of tasks per machine.
+    /// The options --cpu, --memory, --disk, --gpu and --amount give the guarantee: the resources that the tenant can
+    /// reclaim from others. Settings that are not given return to their defaults: no guarantee, no parent, weight 1,
+    /// any number of tasks per machine.
     #[command(after_help = "Example:\n  omega quota guarantee team-a --parent research --cpu 60 \
         --weight 3")]
     Guarantee(Box<GuaranteeArgs>),
@@ -38,8 +38,9 @@ pub(crate) enum QuotaCommand {
     /// Without amounts, the request limit is removed.
     #[command(after_help = "Example:\n  omega quota admit team-a --cpu 2000 --memory 4TiB")]
     Admit(Box<SetArgs>),
-    /// Remove the limit that `omega quota set` has set. The guarantee stays, and so does the request limit
-    /// that `omega quota admit` has set.
+    /// Remove the limit that `omega quota set` has set.
+    ///
+    /// The guarantee, and the request limit of `omega quota admit`, stay.
     #[command(after_help = "Example:\n  omega quota clear team-a")]
     Clear(ClearArgs),
 }

@@ -17,10 +17,10 @@ pub(crate) enum ReservationCommand {
     /// List current and future reservations.
     #[command(after_help = "Example:\n  omega reservation list")]
     List(AskArgs),
-    /// Reserve machines for some tenants, from one time to another. At least one --label or --machine is required.
+    /// Reserve machines for some tenants, from one time to another.
     ///
-    /// Running tasks are not evicted. Until the reservation starts, a task of another tenant is placed on these
-    /// machines only if it is expected to end before the start.
+    /// At least one --label or --machine is required. Running tasks are not evicted. Until the reservation starts, a
+    /// task of another tenant is placed on these machines only if it is expected to end before the start.
     #[command(
         after_help = "Examples:\n  omega reservation create demo --label rack=a --tenant show \
         --from 2h --for 30m\n  omega reservation create night --machine m1 --tenant batch \\\n    --from @1764540000 --for 8h"
@@ -43,7 +43,7 @@ pub(crate) struct CreateArgs {
     #[arg(value_name = "NAME")]
     name: String,
     /// Reserve machines with this label. May be repeated: a machine must have all the labels. If --machine is also
-    /// given, the machine must be one of those that --machine names.
+    /// given, a machine must also have one of the names that --machine gives.
     #[arg(long = "label", value_name = "KEY=VALUE", value_parser = pairs::label)]
     labels: Vec<(String, String)>,
     /// Reserve this machine. May be repeated.

@@ -16,7 +16,9 @@ pub(crate) enum ResourceCommand {
     /// List the cluster resources with their capacity, their claims, and the requests of pending tasks.
     #[command(after_help = "Example:\n  omega cluster-resource list")]
     List(AskArgs),
-    /// Set the capacity of a cluster resource. Existing claims beyond the capacity stay; further claims are rejected.
+    /// Set the capacity of a cluster resource.
+    ///
+    /// If the existing claims exceed the new capacity, they stay, and the cell rejects further claims.
     #[command(after_help = "Example:\n  omega cluster-resource set solver-licence 40")]
     Set(SetArgs),
 }
@@ -27,7 +29,7 @@ pub(crate) struct SetArgs {
     /// Resource kind of the cell, for example one that `omega serve --kinds` defines.
     #[arg(value_name = "KIND")]
     kind: String,
-    /// Total amount in the cell; 0 for none.
+    /// New capacity: the total amount in the cell.
     #[arg(value_name = "AMOUNT", allow_negative_numbers = true)]
     amount: Amount,
     #[command(flatten)]

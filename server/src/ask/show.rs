@@ -24,7 +24,7 @@ pub(crate) enum Format {
     Name,
     /// JSON; docs/cli.md describes the fields.
     Json,
-    /// YAML, with the fields of the JSON.
+    /// YAML, with the same fields as JSON.
     Yaml,
 }
 

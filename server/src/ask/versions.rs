@@ -16,8 +16,8 @@ pub(crate) struct RollbackArgs {
     /// Name of the service.
     #[arg(value_name = "NAME")]
     name: String,
-    /// Version to return to, as `omega job versions` prints it [default: the latest version that differs from the
-    /// current one and was not undone by a rollback].
+    /// Version to return to, as `omega job versions` prints it [default: the latest version whose content differs from
+    /// the current version, and that was not undone by a rollback].
     #[arg(long, value_name = "VERSION")]
     to: Option<u32>,
     #[command(flatten)]

@@ -22,8 +22,7 @@ const STUCK_AFTER: Duration = Duration::from_secs(30);
 #[derive(Clone, Copy, Debug, Args)]
 pub(super) struct WaitArgs {
     /// Wait until all tasks of a service are healthy, or all tasks of a batch job have ended. The exit code is 1 if a
-    /// task fails, or if the job is not done after the given TIME (such as --wait=5m). Without TIME, the wait has no
-    /// limit.
+    /// task fails, or if the wait takes longer than TIME (such as --wait=5m). Without TIME, the wait has no limit.
     #[arg(long, value_name = "TIME", num_args = 0..=1, require_equals = true, value_parser = duration)]
     wait: Option<Option<Duration>>,
 }

@@ -33,10 +33,11 @@ pub(crate) struct AtArgs {
     /// Explain why this job was pending, and print nothing else.
     #[arg(long, value_name = "JOB", conflicts_with = "json")]
     explain: Option<String>,
-    /// Explain with the profiles of this file [default: the built-in profiles].
+    /// File with the schedulers' profiles for --explain; docs/profiles.md describes it [default: the built-in
+    /// profiles].
     #[arg(long, value_name = "FILE.toml", requires = "explain")]
     profile: Option<PathBuf>,
-    /// Include log entries at the end that are not known to be committed.
+    /// Include log entries that are not known to be committed.
     #[arg(long)]
     all: bool,
 }

@@ -18,10 +18,10 @@ pub(crate) struct ReplayArgs {
     /// Stop at this version of the cell [default: the newest].
     #[arg(long, value_name = "VERSION")]
     to: Option<u64>,
-    /// Check the cell after every N versions, and not only at the end.
+    /// Check the cell after every N versions, in addition to the check at the end.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     audit_every: Option<u64>,
-    /// Include log entries at the end that are not known to be committed.
+    /// Include log entries that are not known to be committed.
     #[arg(long)]
     all: bool,
 }

@@ -29,7 +29,7 @@ pub(crate) struct ShowArgs {
     /// Print JSON; docs/log.md describes the fields.
     #[arg(long)]
     json: bool,
-    /// Show the changes in each entry, in words.
+    /// Print the commands of each entry in words.
     #[arg(long, short)]
     verbose: bool,
 }

@@ -50,12 +50,12 @@ pub(crate) struct SchedulerArgs {
     /// Name of the scheduler, which places the jobs submitted with `--scheduler NAME`.
     #[arg(long, value_name = "NAME", default_value = "default")]
     name: String,
-    /// Number of workers that share the jobs, each on a thread, from 1 to 64.
+    /// Number of worker threads that share the jobs, from 1 to 64.
     #[arg(long, value_name = "N", default_value_t = 1, allow_negative_numbers = true,
           value_parser = clap::value_parser!(u32).range(1..=64))]
     workers: u32,
-    /// File that contains a profile with the scheduler's name; docs/profiles.md describes it [default: the built-in
-    /// profile of batch jobs].
+    /// File that contains a profile with the scheduler's name; docs/profiles.md describes the format [default: the
+    /// built-in profile of batch jobs].
     #[arg(long, value_name = "FILE.toml")]
     profile: Option<PathBuf>,
     /// Time, at most 1s, by which a scheduler delays a commit if it has no other work, so that the commit can include
@@ -65,8 +65,8 @@ pub(crate) struct SchedulerArgs {
     /// If another process owns the name, wait until the name is free and take it over, instead of failing.
     #[arg(long)]
     standby: bool,
-    /// Duration of the lease on the name, from 1s to 60s. A standby takes over if the lease is not renewed in that
-    /// time.
+    /// Duration of the lease on the scheduler name, from 1s to 60s. A standby takes over if the lease is not renewed in
+    /// this time.
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = lease)]
     lease: Duration,
     #[command(flatten)]

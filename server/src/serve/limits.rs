@@ -25,7 +25,7 @@ const SECONDS_MAX: u32 = 86_400;
 #[derive(Clone, Debug, Default, Args, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub(super) struct GivenLimits {
-    /// Concurrent calls of all callers except operators [default: 1024].
+    /// Concurrent calls of all callers except operators. One caller may make at most a quarter of them [default: 1024].
     #[arg(long = "limit-calls", env = "OMEGA_LIMIT_CALLS", value_name = "N")]
     calls: Option<NonZeroU32>,
     /// Concurrent calls of operators [default: 256].
@@ -43,7 +43,7 @@ pub(super) struct GivenLimits {
     /// Sustained calls per second of one caller [default: 5000].
     #[arg(long = "limit-calls-per-second", env = "OMEGA_LIMIT_CALLS_PER_SECOND", value_name = "N")]
     calls_per_second: Option<NonZeroU32>,
-    /// Burst of calls of one caller [default: 10000].
+    /// Calls that one caller may make at once after a pause [default: 10000].
     #[arg(long = "limit-calls-burst", env = "OMEGA_LIMIT_CALLS_BURST", value_name = "N")]
     calls_burst: Option<NonZeroU32>,
     /// Open connections [default: 512].
@@ -59,29 +59,29 @@ pub(super) struct GivenLimits {
         value_name = "N"
     )]
     connection_streams: Option<NonZeroU32>,
-    /// Bytes of one call's headers [default: 16384].
+    /// Size of one call's headers in bytes [default: 16384].
     #[arg(long = "limit-header-bytes", env = "OMEGA_LIMIT_HEADER_BYTES", value_name = "BYTES")]
     header_bytes: Option<NonZeroU32>,
-    /// Bytes of one message from a caller [default: 4194304].
+    /// Size of one message from a caller in bytes [default: 4194304].
     #[arg(long = "limit-message-bytes", env = "OMEGA_LIMIT_MESSAGE_BYTES", value_name = "BYTES")]
     message_bytes: Option<NonZeroU32>,
-    /// Tasks of one tenant that have not ended [default: 4194304].
+    /// Tasks of one tenant that have not ended; must be the same for all replicas [default: 4194304].
     #[arg(long = "limit-tenant-tasks", env = "OMEGA_LIMIT_TENANT_TASKS", value_name = "N")]
     tenant_tasks: Option<NonZeroU32>,
-    /// Seconds for a connection's TLS handshake and first HTTP/2 frame [default: 5].
+    /// Seconds in which a connection must complete its TLS handshake and send its first HTTP/2 frame [default: 5].
     #[arg(
         long = "limit-handshake-seconds",
         env = "OMEGA_LIMIT_HANDSHAKE_SECONDS",
         value_name = "SECONDS"
     )]
     handshake_seconds: Option<NonZeroU32>,
-    /// Seconds for which a connection may have no call or stream in progress [default: 300].
+    /// Seconds after which a connection without a call or stream is closed [default: 300].
     #[arg(long = "limit-idle-seconds", env = "OMEGA_LIMIT_IDLE_SECONDS", value_name = "SECONDS")]
     idle_seconds: Option<NonZeroU32>,
-    /// Deadline in seconds of a call that sets none [default: 5].
+    /// Deadline in seconds of a call for which the caller sets no deadline [default: 5].
     #[arg(long = "limit-call-seconds", env = "OMEGA_LIMIT_CALL_SECONDS", value_name = "SECONDS")]
     call_seconds: Option<NonZeroU32>,
-    /// Longest deadline in seconds that a call may set [default: 60].
+    /// Longest deadline in seconds that a caller may set for a call [default: 60].
     #[arg(
         long = "limit-call-seconds-max",
         env = "OMEGA_LIMIT_CALL_SECONDS_MAX",

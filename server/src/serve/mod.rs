@@ -31,7 +31,7 @@ use tokio::net::TcpListener;
 use tokio::runtime::Runtime;
 use tokio::sync::watch;
 
-/// Serve a cell to schedulers, agents and people on other machines.
+/// Run a replica of a cell, and serve schedulers, agents and users over the network.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  omega serve --dir cell\n  \
     omega serve --dir r1 --cell-name prod --replica 1 --bootstrap \\\n    \

@@ -60,17 +60,17 @@ pub(crate) struct Given {
     #[arg(long, help_heading = LISTENERS, env = "OMEGA_WEB_LISTEN", value_name = "HOST:PORT", value_parser = resolved)]
     #[serde(default, deserialize_with = "resolved_in_file")]
     web_listen: Option<SocketAddr>,
-    /// Name of the cell, which must be the same for all its replicas; not needed for a single replica.
+    /// Name of the cell; must be the same for all replicas of the cell. Required with --replica or --tls-cert.
     #[arg(long, help_heading = REPLICAS, env = "OMEGA_CELL_NAME", value_name = "NAME")]
     cell_name: Option<String>,
-    /// Number of times the cell was restored from a backup. All its replicas must have the same number [default: 0].
+    /// Number of times the cell was restored from a backup; must be the same for all replicas of the cell [default: 0].
     #[arg(long, help_heading = REPLICAS, env = "OMEGA_CELL_GENERATION", value_name = "N")]
     cell_generation: Option<u32>,
-    /// Id of this replica, such as 1, if the cell has several.
+    /// Id of this replica, such as 1; required if the cell has several replicas.
     #[arg(long, help_heading = REPLICAS, env = "OMEGA_REPLICA", value_name = "ID")]
     replica: Option<u64>,
     /// Peer addresses of all replicas that bootstrap the cell, including this one: 1=host:port,2=host:port,3=host:port.
-    /// A replica that joins needs only its own. An address set by `omega member` takes precedence.
+    /// With --join, the address of this replica is enough. An address set by `omega member` takes precedence.
     #[arg(long, help_heading = REPLICAS, env = "OMEGA_PEERS", value_name = "ID=ADDRESS", value_delimiter = ',')]
     peers: Option<Vec<Peer>>,
     /// Address to listen on for peers [default: the address of this replica in --peers].
@@ -87,10 +87,11 @@ pub(crate) struct Given {
     /// Join a running cell as a new replica with a new id (see `omega member add`).
     #[arg(long, help_heading = REPLICAS, env = "OMEGA_JOIN", num_args = 0..=1, default_missing_value = "true")]
     join: Option<bool>,
-    /// File of the audit log, which records all changes and denied calls [default: no audit log].
+    /// File of the audit log, which records all changes, denied calls and started backups [default: no audit log].
     #[arg(long, help_heading = ACCESS, env = "OMEGA_AUDIT_LOG", value_name = "FILE")]
     audit_log: Option<PathBuf>,
-    /// Certificate of this replica, for clients and peers, with its intermediate certificates.
+    /// Certificate of this replica, for clients and peers, with its intermediate certificates. TLS also needs
+    /// --tls-key, --client-ca and --cell-name [default: no TLS].
     #[arg(long, help_heading = ACCESS, env = "OMEGA_TLS_CERT", value_name = "FILE.pem")]
     tls_cert: Option<PathBuf>,
     /// Key of the certificate of --tls-cert; only its owner may have access to the file.
@@ -109,24 +110,24 @@ pub(crate) struct Given {
     /// Allow connections from other machines without certificates: everyone who can connect is an operator.
     #[arg(long, help_heading = ACCESS, env = "OMEGA_INSECURE", num_args = 0..=1, default_missing_value = "true")]
     insecure: Option<bool>,
-    /// Seconds without heartbeats after which an agent's machine is unreachable [default: 40].
+    /// Seconds without heartbeats after which an agent's machine counts as unreachable [default: 40].
     #[arg(long, help_heading = MACHINES, env = "OMEGA_MACHINE_TIMEOUT", value_name = "SECONDS")]
     machine_timeout: Option<NonZeroU32>,
-    /// Maximum number of machines marked unreachable in a second [default: 10].
+    /// Maximum number of machines that are marked unreachable per second [default: 10].
     #[arg(long, help_heading = MACHINES, env = "OMEGA_EVICTION_RATE", value_name = "N")]
     eviction_rate: Option<NonZeroU32>,
     /// Log commits that take this number of milliseconds or longer, with the time of each stage [default: 500].
     #[arg(long, help_heading = EVENTS, env = "OMEGA_SLOW_COMMIT", value_name = "MS")]
     slow_commit: Option<u32>,
-    /// Level of log events on standard error: error, warn, info, debug or trace. Modules may have their own levels:
-    /// warn,omega_service=debug [default: RUST_LOG, or warn if it is not set].
+    /// Level of log events on standard error: off, error, warn, info, debug or trace. Modules may have their own
+    /// levels: warn,omega_service=debug [default: the variable RUST_LOG, or warn if it is not set].
     #[arg(long, help_heading = EVENTS, env = "OMEGA_LOG_LEVEL", value_name = "LEVEL")]
     log_level: Option<LogLevel>,
     /// Format of log events [default: text].
     #[arg(long, help_heading = EVENTS, env = "OMEGA_LOG_FORMAT", value_name = "FORMAT", value_enum)]
     log_format: Option<LogFormat>,
-    /// Address of an OpenTelemetry collector for traces of commits, such as http://127.0.0.1:4317 [default:
-    /// OTEL_EXPORTER_OTLP_ENDPOINT, or no traces].
+    /// Address of an OpenTelemetry collector for traces of commits, such as http://127.0.0.1:4317 [default: the
+    /// variable OTEL_EXPORTER_OTLP_ENDPOINT; no traces if it is not set].
     #[arg(long, help_heading = EVENTS, env = "OMEGA_OTLP_ENDPOINT", value_name = "URL")]
     otlp_endpoint: Option<Collector>,
     /// Fraction of the transactions to trace, from 0 to 1 [default: 0.01].

@@ -34,8 +34,10 @@ pub struct CapacityArgs {
     /// Largest load to try, as a multiple of the load of the input.
     #[arg(long, value_name = "TIMES", default_value = "10", value_parser = thousandths)]
     load_most: u64,
-    /// Precision of the answer, as a share of the answer. The search ends when a value that meets the objectives and a
-    /// value that misses them are at most this far apart. 0 means one machine, or a thousandth of the load.
+    /// Precision of the answer, as a share of the answer.
+    ///
+    /// The search ends when the difference between a value that meets the objectives and a value that misses them is at
+    /// most this share of the answer. With 0, the difference is one machine, or a thousandth of the load.
     #[arg(long, value_name = "SHARE", default_value = "1%", value_parser = share)]
     precision: f64,
     /// Folder for a report with plots: report.html, report.md, and each plot as SVG and PNG [default: no report].
@@ -57,8 +59,9 @@ pub struct CapacityArgs {
 #[command(next_help_heading = "Objectives")]
 #[group(required = true, multiple = true)]
 struct ObjectiveArgs {
-    /// Half of the jobs wait at most this time until a scheduler first tries to place them. Examples: 30s (for all
-    /// jobs), batch=30s, service=2m.
+    /// Half of the jobs wait at most this time until a scheduler first tries to place them.
+    ///
+    /// Examples: 30s (for all jobs), batch=30s, service=2m.
     #[arg(long, value_name = "[KIND=]TIME", value_parser = of_kind::<Time>)]
     wait_p50: Vec<OfKind<Time>>,
     /// Nine of ten jobs wait at most this time until a scheduler first tries to place them.
@@ -67,19 +70,19 @@ struct ObjectiveArgs {
     /// 99 of 100 jobs wait at most this time until a scheduler first tries to place them.
     #[arg(long, value_name = "[KIND=]TIME", value_parser = of_kind::<Time>)]
     wait_p99: Vec<OfKind<Time>>,
-    /// Half of the jobs have machines for all their tasks within this time.
+    /// Half of the jobs have all of their tasks placed within this time of submission.
     #[arg(long, value_name = "[KIND=]TIME", value_parser = of_kind::<Time>)]
     placed_p50: Vec<OfKind<Time>>,
-    /// Nine of ten jobs have machines for all their tasks within this time.
+    /// Nine of ten jobs have all of their tasks placed within this time of submission.
     #[arg(long, value_name = "[KIND=]TIME", value_parser = of_kind::<Time>)]
     placed_p90: Vec<OfKind<Time>>,
-    /// 99 of 100 jobs have machines for all their tasks within this time.
+    /// 99 of 100 jobs have all of their tasks placed within this time of submission.
     #[arg(long, value_name = "[KIND=]TIME", value_parser = of_kind::<Time>)]
     placed_p99: Vec<OfKind<Time>>,
     /// At least this share of the jobs is placed completely. Examples: 99% (of all jobs), batch=99.9%.
     #[arg(long, value_name = "[KIND=]SHARE", value_parser = of_kind::<Share>)]
     placed: Vec<OfKind<Share>>,
-    /// At most this share of the processors, and at most this share of the memory, is allocated on average.
+    /// At most this share of the processors, and of the memory, is allocated on average, such as 80%.
     #[arg(long, value_name = "SHARE", value_parser = share)]
     used: Option<f64>,
 }

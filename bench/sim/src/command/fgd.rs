@@ -17,8 +17,9 @@ use std::process::ExitCode;
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  omega-sim fgd --data data --policy fgd --policy best-fit")]
 pub struct FgdArgs {
-    /// Folder of the openb trace. Results are compared with the published results only if the folder contains their
-    /// table, published_fgd_table.csv
+    /// Folder of the openb trace
+    ///
+    /// If the folder contains the published results (published_fgd_table.csv), results are compared with them.
     #[arg(long, value_name = "DIR", required_unless_present = "tasks")]
     data: Option<PathBuf>,
     /// List of tasks in the folder of --data, such as `default` or `cpu050`; `all` means every list
@@ -39,10 +40,11 @@ pub struct FgdArgs {
     /// Place each task on a random one of the K best machines, as concurrent schedulers do to avoid conflicts
     #[arg(long, value_name = "K", default_value = "1")]
     among: NonZeroUsize,
-    /// End with exit code 1 if a result differs too much from the published one: at some load, the percentage of
-    /// allocated devices, averaged over all --seeds, is off by more than 0.5 percentage points for random and best-fit,
-    /// or by more than 1 for other policies. The exit code is also 1 if published results are missing for a list of
-    /// tasks under one of the policies
+    /// End with exit code 1 if a result differs too much from the published one, or if none is published
+    ///
+    /// The compared result is the percentage of allocated devices at each load, averaged over all --seeds. It may
+    /// differ by 0.5 percentage points for random and best-fit, and by 1 for other policies. Results of fgd-ahead are
+    /// not compared.
     #[arg(long)]
     check: bool,
     /// Output format

@@ -36,10 +36,10 @@ pub struct FutureArgs {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Changes")]
 struct ChangeArgs {
-    /// Machines to add, such as 10,cpu=64,memory=256Gi. May be repeated.
+    /// Machines to add, such as 10,cpu=64,memory=256Gi for ten machines. May be repeated.
     #[arg(long, value_name = "N,cpu=CORES,...")]
     add_machines: Vec<Alike>,
-    /// Number of machines after the change; the proportions of kinds of machines stay [default: unchanged].
+    /// Number of machines after the change, with the same mix of machine types [default: unchanged].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=MACHINES_MAX as i64))]
     machines: Option<u32>,
     /// Machine to drain: it accepts no new tasks. May be repeated.
@@ -48,8 +48,9 @@ struct ChangeArgs {
     /// Machine to remove; its tasks become pending. May be repeated.
     #[arg(long, value_name = "NAME")]
     remove: Vec<String>,
-    /// Load after the change, as a multiple of the present load. Below 1, some jobs are left out; above 1, copies of
-    /// some jobs arrive in the first five minutes [default: 1].
+    /// Load after the change, as a multiple of the present load [default: 1].
+    ///
+    /// Below 1, some jobs are left out; above 1, copies of some jobs arrive in the first five minutes.
     #[arg(long, value_name = "TIMES", value_parser = thousandths)]
     load: Option<u64>,
     /// Architecture after the change [default: the value of --arch].

@@ -19,19 +19,19 @@ pub struct HowArgs {
     /// Number of service schedulers.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub(super) service: u32,
-    /// Seconds that a scheduler takes to decide on a batch job, besides the time for its tasks.
+    /// Seconds that a scheduler takes for each batch job, in addition to --t-task-batch.
     #[arg(long, value_name = "SECONDS", default_value_t = 0.1, value_parser = seconds,
         allow_negative_numbers = true)]
     pub(super) t_job_batch: f64,
-    /// Seconds that a scheduler takes for each task of a batch job.
+    /// Seconds that a scheduler takes for each task of a batch job, in addition to --t-job-batch.
     #[arg(long, value_name = "SECONDS", default_value_t = 0.005, value_parser = seconds,
         allow_negative_numbers = true)]
     pub(super) t_task_batch: f64,
-    /// Seconds that a scheduler takes to decide on a service job, besides the time for its tasks.
+    /// Seconds that a scheduler takes for each service job, in addition to --t-task-service.
     #[arg(long, value_name = "SECONDS", default_value_t = 0.1, value_parser = seconds,
         allow_negative_numbers = true)]
     pub(super) t_job_service: f64,
-    /// Seconds that a scheduler takes for each task of a service job.
+    /// Seconds that a scheduler takes for each task of a service job, in addition to --t-job-service.
     #[arg(long, value_name = "SECONDS", default_value_t = 0.005, value_parser = seconds,
         allow_negative_numbers = true)]
     pub(super) t_task_service: f64,
@@ -41,12 +41,13 @@ pub struct HowArgs {
     /// Effect of a conflict on the other claims of the transaction.
     #[arg(long, value_enum, default_value = "incremental")]
     pub(super) granularity: GranularityArg,
-    /// Share of the machines on which schedulers of services place no tasks, from 0 to 1.
+    /// Share of the machines on which service schedulers place no tasks, from 0 to 1.
     #[arg(long, value_name = "SHARE", default_value_t = 0.0, value_parser = share,
         allow_negative_numbers = true)]
     pub(super) pickiness: f64,
-    /// If tasks are placed one by one, choose the machine of each task at random among this number of best machines.
-    /// This has no effect on the tasks of a group that are placed together, after a single search for all of them.
+    /// Number of best machines, of which a random one is chosen for each task.
+    ///
+    /// This has no effect on tasks of a group that a scheduler places together, after a single search for all of them.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     pub(super) near_best: u32,
     /// Only for --arch parsync: number of parts of a scheduler's copy of the cell, which are updated one at a time.
@@ -63,7 +64,7 @@ pub struct HowArgs {
 /// End of a run.
 #[derive(Debug, Args)]
 pub(super) struct EndArgs {
-    /// End the run after this many simulated hours [default: at the last arrival].
+    /// End the run after this many simulated hours [default: at the last arrival; for `capacity`, ten minutes later].
     #[arg(long, value_name = "HOURS", value_parser = hours)]
     end: Option<f64>,
 }
@@ -81,7 +82,7 @@ impl EndArgs {
 pub(super) enum CheckArg {
     /// A claim conflicts if it no longer fits.
     Fit,
-    /// A claim conflicts if its machine changed at all.
+    /// A claim conflicts if its machine has changed in any way since the scheduler's last sync.
     Sequence,
 }
 

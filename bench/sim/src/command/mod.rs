@@ -28,8 +28,9 @@ use std::process::ExitCode;
 pub enum SimCommand {
     /// Find the number of machines that a workload needs, or the load that a cell can carry.
     ///
-    /// At least one objective is required. Give at most one input: --trace, --cluster, or --machines with --jobs.
-    /// Without an input, Omega generates a synthetic cell and jobs for it.
+    /// At least one objective is required. All objectives except --used may be repeated. KIND is `batch` or `service`;
+    /// without it, an objective applies to all jobs. Give at most one input: --trace, --cluster, or --machines with
+    /// --jobs. Without an input, Omega generates a synthetic cell and jobs for it.
     Capacity(Box<capacity::CapacityArgs>),
     /// Reproduce published runs of the Omega paper's simulator, and compare the results row by row.
     ///

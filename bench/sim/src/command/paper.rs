@@ -13,8 +13,10 @@ use std::process::ExitCode;
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  omega-sim paper fig5 fig7\n  omega-sim paper all --out paper")]
 pub struct PaperArgs {
-    /// Figures to reproduce, separated by spaces: fig5, fig6, fig7, fig8, fig9, fig10, fig13, fig14, fig15, fig16, or
-    /// all. fig5 and fig6 show the same runs, and so do fig15 and fig16: if one of a pair is given, both are reported.
+    /// Figures: fig5, fig6, fig7, fig8, fig9, fig10, fig13, fig14, fig15, fig16, or all.
+    ///
+    /// Separate figures by spaces. fig5 and fig6 show the same runs, and so do fig15 and fig16: if one of a pair is
+    /// given, both are reported.
     #[arg(value_name = "FIGURE", required = true, value_parser = experiment)]
     figures: Vec<Which>,
     /// Folder for the report, created if missing: report.html, report.md, and each plot as SVG and PNG.

@@ -29,17 +29,21 @@ pub struct SwfArgs {
     /// Run times that the policies use to plan
     #[arg(long, value_enum, default_value = "both")]
     estimates: EstimatesChoice,
-    /// Only for `easy` and `sjf-easy`: order of running jobs with equal expected ends, which decides how many
-    /// processors are left for backfill
+    /// Only for `easy` and `sjf-easy`: order of running jobs with equal expected ends
+    ///
+    /// The reservation of the queue's first job takes the processors of these jobs in this order until it has enough.
+    /// The other processors are left for backfill.
     #[arg(long, value_name = "ORDER", default_value = "smallest")]
     ties: TiesChoice,
-    /// Only for --policy omega: number of jobs whose starts are planned; 0 disables backfill
+    /// Only for --policy omega: number of jobs, from the head of the queue, whose starts are planned; 0 disables
+    /// backfill
     #[arg(long, value_name = "N", default_value_t = 1)]
     depth: u16,
     /// Only for --policy omega: processors of each machine; must divide the total number of processors
     #[arg(long, value_name = "N", default_value = "1")]
     cores: NonZeroU64,
-    /// Total number of processors [default: MaxProcs in the header of the log, or MaxNodes without it]
+    /// Total number of processors [default: MaxProcs in the header of the log, else MaxNodes, else the processors of
+    /// the largest job]
     #[arg(long, value_name = "N")]
     processors: Option<NonZeroU64>,
     /// Output format
@@ -55,7 +59,7 @@ enum PolicyChoice {
     Easy,
     /// Conservative backfill: no job delays a job that is before it in the queue
     Conservative,
-    /// EASY backfill with the shortest job first
+    /// EASY backfill, with the queue in order of estimated run times, the shortest first
     SjfEasy,
     /// Omega's cell and scheduler, which plan when each of the first --depth jobs of the queue starts
     Omega,

@@ -22,10 +22,10 @@ pub struct WhatIfArgs {
     /// Directory of a stopped replica, or a backup file.
     #[arg(long, value_name = "DIR|BACKUP")]
     from: PathBuf,
-    /// Version of the cell at which the futures begin; only for a directory [default: the newest].
+    /// Only if --from is a directory: version of the cell at which the futures begin [default: the newest].
     #[arg(long, value_name = "VERSION")]
     at: Option<u64>,
-    /// Include log entries that are not known to be committed; only for a directory.
+    /// Only if --from is a directory: include log entries that are not known to be committed.
     #[arg(long)]
     all: bool,
     /// File with the profiles of the schedulers `batch` and `service` after the change [default: unchanged].

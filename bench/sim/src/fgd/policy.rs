@@ -22,11 +22,11 @@ pub enum Policy {
     GpuClustering,
     /// GPUs already in use first, then unused GPUs of machines in use
     GpuPacking,
-    /// Machine where the least remains free
+    /// Machine on which the smallest share of CPU and GPUs remains free
     BestFit,
     /// Machine where the expected amount of unusable free GPU grows least (fragmentation gradient descent)
     Fgd,
-    /// Like `fgd`, but considers tens of future tasks, and adds a small cost for free GPUs
+    /// Like `fgd`, but considers 50 future tasks on average instead of one, and adds a small cost for free GPUs
     FgdAhead,
 }
 

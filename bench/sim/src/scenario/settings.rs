@@ -37,7 +37,8 @@ pub enum ArchitectureKind {
     #[value(name = "parsync")]
     #[serde(rename = "parsync")]
     PartitionedSync,
-    /// No scheduler has the state of the cell: random machines are probed, and start tasks when they have room.
+    /// No scheduler has the state of the cell. Each task is queued on random machines, and starts on the first with
+    /// room.
     #[value(name = "sparrow")]
     #[serde(rename = "sparrow")]
     Sampling,

@@ -36,8 +36,10 @@ pub struct InfoArgs {
     /// Write plots of the load over time and of each distribution to this folder, as SVG and PNG [default: no plots].
     #[arg(long, value_name = "DIR")]
     plots: Option<PathBuf>,
-    /// Seed of the synthetic workload. For the azure trace, which gives a range for each run time, it is the seed with
-    /// which run times are drawn from these ranges.
+    /// Seed of the synthetic workload, and of the run times of the azure trace.
+    ///
+    /// The azure trace has a range for each run time, from which a run time is drawn at random. The seed has no effect
+    /// on other traces.
     #[arg(long, value_name = "N", allow_negative_numbers = true, default_value_t = 1)]
     seed: u64,
     #[command(flatten)]
@@ -50,14 +52,15 @@ pub struct InfoArgs {
     after_help = "Example:\n  omega-sim trace synth --trace openb --data data --out-machines x4 --out large"
 )]
 pub struct SynthArgs {
-    /// Folder for machines.csv and jobs.csv; existing files are not replaced.
+    /// Folder for machines.csv and jobs.csv. The command fails if one of these files exists.
     #[arg(long, value_name = "DIR", help_heading = "Result")]
     out: PathBuf,
     /// Compress the tables: write machines.csv.gz and jobs.csv.gz.
     #[arg(long, help_heading = "Result")]
     gzip: bool,
-    /// Number of machines, such as 5000, or x4 for four times as many as in the example. The rate of arrivals grows in
-    /// proportion.
+    /// Number of machines, such as 5000, or x4 for four times as many as in the example.
+    ///
+    /// The rate of arrivals grows in proportion.
     #[arg(long, value_name = "xN|N", default_value = "x1", value_parser = size, help_heading = "Result")]
     out_machines: Size,
     /// Load per machine, as a multiple of the example's load per machine: x1.5 for 50 % more jobs.

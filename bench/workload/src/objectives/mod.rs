@@ -26,7 +26,7 @@ pub use names::kind;
 #[derive(Clone, Copy, Debug, Deserialize, ValueEnum)]
 #[serde(rename_all = "kebab-case")]
 pub enum Purpose {
-    /// Reduce the load above the safety levels, and keep the free cpu, memory, ... of each machine in balance.
+    /// Reduce the load above the safety levels, and balance the free cpu and free memory of each machine.
     Balance,
     /// Empty drained machines, and move tasks off machines that would not accept these tasks now.
     Drain,

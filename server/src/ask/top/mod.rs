@@ -33,8 +33,8 @@ const EVERY: Duration = Duration::from_secs(1);
                   omega top --once\n  omega top --once -o json | jq .waiting"
 )]
 pub(crate) struct TopArgs {
-    /// Measure for one second, print once, and exit. This is the default with -o json, or if the standard input or
-    /// output is not a terminal. On a terminal, -o name and -o yaml have an effect only with --once.
+    /// Measure for one second, print the values once, and exit. This is the default with -o json, or if standard input
+    /// or standard output is not a terminal. On a terminal, -o name and -o yaml need --once to have an effect.
     #[arg(long)]
     once: bool,
     #[command(flatten)]

@@ -55,8 +55,8 @@ pub struct SweepArgs {
     /// then writes the results [default: run all points].
     #[arg(long, value_name = "INDEX/COUNT")]
     shard: Option<Shard>,
-    /// Run nothing, and write the results from these folders of earlier runs with --shard. Each point must be in
-    /// exactly one of the folders.
+    /// Folders of earlier runs with --shard, whose results are combined; no point is run. Each point must be in exactly
+    /// one of the folders.
     #[arg(long, value_name = "DIR", num_args = 1.., conflicts_with = "shard")]
     merge: Vec<PathBuf>,
 }
