@@ -102,7 +102,9 @@ fn become_podman(folder: &Path, args: Vec<OsString>) -> io::Result<()> {
     podman.args(args).current_dir("/").env(FOLDER_VARIABLE, folder).stdin(Stdio::null());
     let why = podman.exec();
     let remedy = match why.kind() {
-        io::ErrorKind::NotFound => ": install Podman, or require the machine label `podman`",
+        io::ErrorKind::NotFound => {
+            ": install Podman, or require the machine label `omega.io/podman`"
+        }
         _ => "",
     };
     Err(io::Error::new(why.kind(), format!("{PODMAN}: {why}{remedy}")))

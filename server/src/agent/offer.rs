@@ -6,7 +6,7 @@ use omega_core::limits::{AMOUNT_MAX, CORES_PER_NODE_MAX, NUMA_NODES_MAX};
 use omega_core::{Amounts, Kinds, Labels, Machine, NodeCores};
 
 /// Label of machines that can run containers; its value is the version of Podman.
-const PODMAN: &str = "podman";
+const PODMAN: &str = "omega.io/podman";
 
 /// Describes the detected machine in the resource kinds of the cell. Flags override detected values.
 pub(super) fn machine(args: &AgentArgs, found: &Found, kinds: &Kinds) -> Machine {
@@ -75,10 +75,11 @@ mod tests {
         assert_eq!(all.capacity.as_slice(), [4000, 8 << 30, 100 << 30, 2000]);
         assert_eq!(all.numa.as_slice(), [2, 2]);
         assert_eq!(all.labels.get("zone").map(|zone| &**zone), Some("a"));
-        assert_eq!(all.labels.get("podman").map(|version| &**version), Some("5.4.2"));
-        let named = ["--name", "other", "--cpu", "3", "--memory", "1", "--label", "podman=no"];
+        assert_eq!(all.labels.get("omega.io/podman").map(|version| &**version), Some("5.4.2"));
+        let named =
+            ["--name", "other", "--cpu", "3", "--memory", "1", "--label", "omega.io/podman=no"];
         let less = offered(&named, &found);
-        assert_eq!(less.labels.get("podman").map(|version| &**version), Some("no"));
+        assert_eq!(less.labels.get("omega.io/podman").map(|version| &**version), Some("no"));
         assert_eq!(&*less.name, "other");
         assert_eq!(less.capacity.as_slice()[..2], [3000, 1 << 30]);
         assert_eq!(less.numa, NodeCores::NONE);

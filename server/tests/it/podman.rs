@@ -133,7 +133,7 @@ count = 2
 restarts = 100
 request = { cpu = 0.5, memory = "64MiB" }
 ports = { http = "any" }
-required = [{ labels = [{ key = "podman", operator = "exists" }] }]
+required = [{ labels = [{ key = "omega.io/podman", operator = "exists" }] }]
 [group.run]
 image = "localhost/tools:1"
 command = "/bin/sh"

@@ -33,8 +33,8 @@ const EVERY: Duration = Duration::from_secs(1);
                   omega top --once\n  omega top --once -o json | jq .waiting"
 )]
 pub(crate) struct TopArgs {
-    /// Measure for one second, print the values once, and exit. This is the default with -o json, or if standard input
-    /// or standard output is not a terminal. On a terminal, -o name and -o yaml need --once to have an effect.
+    /// Measure for one second, print the values once, and exit. This is the default with -o json, name or yaml, or if standard input
+    /// or standard output is not a terminal.
     #[arg(long)]
     once: bool,
     #[command(flatten)]
@@ -44,7 +44,8 @@ pub(crate) struct TopArgs {
 /// Runs the command.
 pub(crate) fn run(args: &TopArgs) -> Result<(), AskError> {
     let is_live = std::io::stdout().is_terminal() && std::io::stdin().is_terminal();
-    if args.once || !is_live || args.ask.output == Format::Json { once(args) } else { live(args) }
+    let is_table = matches!(args.ask.output, Format::Table | Format::Wide);
+    if args.once || !is_live || !is_table { once(args) } else { live(args) }
 }
 
 fn once(args: &TopArgs) -> Result<(), AskError> {
