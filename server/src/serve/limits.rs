@@ -52,7 +52,7 @@ pub(super) struct GivenLimits {
     /// Open connections from one address [default: 64].
     #[arg(long = "limit-connections-each", env = "OMEGA_LIMIT_CONNECTIONS_EACH", value_name = "N")]
     connections_each: Option<NonZeroU32>,
-    /// Concurrent calls and streams on one connection [default: 128].
+    /// Concurrent calls and streams on one connection; further ones wait in the client [default: 32].
     #[arg(
         long = "limit-connection-streams",
         env = "OMEGA_LIMIT_CONNECTION_STREAMS",

@@ -5,7 +5,7 @@
 use crate::agents::until;
 use crate::commands::Served;
 use crate::process::omega;
-use crate::programs::Cell;
+use crate::programs::{Cell, documented};
 use crate::served::Process;
 use omega_agent::logs::{self, LogStream};
 use omega_agent::{Container, Driver, Event, Exit, ProcessDriver, ProcessSettings, TaskSpec};
@@ -161,6 +161,12 @@ fn a_job_runs_in_containers() {
     let again = cell.served.ok("job get greeting -o toml");
     assert!(again.contains("image = \"localhost/tools:1\""), "{again}");
     assert!(again.contains("read_only = true"), "{again}");
+
+    let (documented, _) = documented("omega job submit greeting").remove(0);
+    let command = documented.replace("omega ", "").replace("docker.io/library/alpine:3", IMAGE);
+    cell.served.ok(&command.replace("greeting", "documented"));
+    until(|| cell.tasks("documented", "finished") == 1);
+    assert_eq!(cell.served.ok("task logs documented/0"), "hello\n");
 
     cell.served.ok("job submit words --cpu 0.1 --image localhost/tools:1 -- /bin/echo a b");
     until(|| cell.tasks("words", "finished") == 1);

@@ -322,7 +322,7 @@ fn the_page_does_what_it_says() {
         command.args(["-c", line]).env("PATH", path).env("OMEGA_CELL", &cell.served.address);
         String::from_utf8(command.output().unwrap().stdout).unwrap()
     };
-    let submits = documented("omega job submit");
+    let submits = documented("omega job submit hello");
     assert_eq!(submits.len(), 1, "{submits:?}");
     assert_eq!(shell(&submits[0].0), "job hello is submitted: 4 tasks\n");
     until(|| cell.tasks("hello", "finished") == 4);

@@ -307,10 +307,10 @@ fn streams_that_are_reset_at_once_starve_nobody() {
 fn watches_are_bounded_and_callers_told_when_to_come_again() {
     let open = Open::start();
     // If all calls used one connection, the caller would have to wait for the end of a stream.
-    let channels = [open.channel(), open.channel(), open.channel()];
+    let channels: Vec<Channel> = (0..9).map(|_| open.channel()).collect();
     let mut watches = Vec::new();
     let watch = |i: usize| {
-        let mut client = SchedulingServiceClient::new(channels[i / 100].clone());
+        let mut client = SchedulingServiceClient::new(channels[i / 30].clone());
         open.runtime.block_on(client.sync(proto::SyncRequest::default()))
     };
     for i in 0..256 {
