@@ -123,6 +123,7 @@ async fn accept(
             continue;
         };
         let (threshold, ready) = (threshold.clone(), ready.clone());
+        let has_certificates = matches!(threshold.door, Door::Tls { .. });
         tokio::spawn(async move {
             let begun = tokio::select! {
                 begun = tokio::time::timeout(handshake, begin(socket, threshold)) => begun,
@@ -132,8 +133,13 @@ async fn accept(
                 }
             };
             match begun {
-                // The receiver of connections may be gone.
-                Ok(Ok(begun)) => drop(ready.send(Ok(Connection { begun, slot })).await),
+                Ok(Ok(begun)) => {
+                    if has_certificates {
+                        slot.identify(begun.caller.name.clone());
+                    }
+                    // The receiver of connections may be gone.
+                    drop(ready.send(Ok(Connection { begun, slot })).await);
+                }
                 Ok(Err(why)) => tracing::debug!(%address, %why, "a connection was refused"),
                 Err(_) => tracing::debug!(%address, "a connection took too long to start"),
             }

@@ -5,7 +5,9 @@
 //! lock other clients out, neither before nor after their handshake. A client can be dropped only between its handshake
 //! and its first call, and only if an attacker opens more connections in that time than an address may have.
 //!
-//! Connections with calls in progress never end here. If all connections of an address have calls, a new one is closed.
+//! If no connection has been idle for a second, a caller with more than half of the address's connections loses the
+//! newest of them. So one caller cannot lock out the others by calls that never end. This needs certificates: without
+//! them, all callers are the same, and a new connection is closed if all others have calls.
 
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, HashMap};
@@ -15,6 +17,10 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
+
+/// Time for which a new connection may be idle before its first call without losing its slot to a caller with more than
+/// half of the connections.
+const FRESH: Duration = Duration::from_secs(1);
 
 /// Maximum numbers of connections.
 #[derive(Clone, Copy, Debug)]
@@ -47,6 +53,8 @@ struct State {
 #[derive(Debug)]
 struct Open {
     address: IpAddr,
+    /// Name in the certificate of the caller; `None` before the handshake, and without certificates.
+    caller: Option<Arc<str>>,
     usage: Usage,
     /// Dropped to end the connection.
     _end: oneshot::Sender<()>,
@@ -57,7 +65,7 @@ impl State {
         let (end, ended) = oneshot::channel();
         let (number, usage) = (self.next, Usage::new(now));
         self.next += 1;
-        self.open.insert(number, Open { address, usage: usage.clone(), _end: end });
+        self.open.insert(number, Open { address, caller: None, usage: usage.clone(), _end: end });
         *self.each.entry(address).or_default() += 1;
         (number, usage, ended)
     }
@@ -72,13 +80,35 @@ impl State {
         }
     }
 
-    /// The connection that has been idle for longest, of one address or of all.
-    fn longest_idle(&self, of: Option<IpAddr>) -> Option<u64> {
-        let candidates =
-            self.open.iter().filter(|(_, open)| of.is_none_or(|of| open.address == of));
+    /// The open connections of one address or of all, in the order of their beginnings.
+    fn of(&self, address: Option<IpAddr>) -> impl Iterator<Item = (u64, &Open)> {
+        let open = self.open.iter().map(|(number, open)| (*number, open));
+        open.filter(move |(_, open)| address.is_none_or(|address| open.address == address))
+    }
+
+    /// The connection that gives way to a new one, of one address or of all.
+    fn dispensable(&self, of: Option<IpAddr>, now: Instant) -> Option<u64> {
         let idle =
-            candidates.filter_map(|(number, open)| Some((open.usage.idle_since()?, *number)));
-        idle.min().map(|(_, number)| number)
+            self.of(of).filter_map(|(number, open)| Some((open.usage.idle_since()?, number)));
+        match idle.min() {
+            Some((since, number)) if now.saturating_duration_since(since) >= FRESH => Some(number),
+            idle => self.newest_of_majority(of).or_else(|| idle.map(|(_, number)| number)),
+        }
+    }
+
+    /// The newest connection of a caller with more than half of all connections, or of those of one address.
+    fn newest_of_majority(&self, of: Option<IpAddr>) -> Option<u64> {
+        let mut counts: HashMap<&Arc<str>, usize> = HashMap::new();
+        let mut all = 0;
+        for (_, open) in self.of(of) {
+            all += 1;
+            if let Some(caller) = &open.caller {
+                *counts.entry(caller).or_default() += 1;
+            }
+        }
+        let (majority, _) = counts.into_iter().find(|(_, count)| *count > all / 2)?;
+        let own = self.of(of).filter(|(_, open)| open.caller.as_ref() == Some(majority));
+        own.last().map(|(number, _)| number)
     }
 }
 
@@ -87,13 +117,14 @@ impl Slots {
         Slots { limits, state: Arc::default() }
     }
 
-    /// Takes a slot, if need be from an idle connection; `None` if no slot is left.
+    /// Takes a slot, if need be from an idle connection, or from a caller with more than half of the connections; `None`
+    /// if no slot is left.
     pub(crate) fn take(&self, address: IpAddr, now: Instant) -> Option<Slot> {
         let mut state = self.state.lock();
         let is_each_full = state.each.get(&address).is_some_and(|count| *count >= self.limits.each);
         if is_each_full || state.open.len() >= self.limits.all {
-            let ended = state.longest_idle(is_each_full.then_some(address))?;
-            state.remove(ended);
+            let of = is_each_full.then_some(address);
+            state.remove(state.dispensable(of, now)?);
         }
         let (number, usage, ended) = state.insert(address, now);
         Some(Slot { number, usage, ended, slots: self.clone() })
@@ -127,6 +158,13 @@ impl Slot {
     /// The use of the connection, for its calls.
     pub(crate) fn usage(&self) -> &Usage {
         &self.usage
+    }
+
+    /// Records the caller of the connection, by the name in its certificate.
+    pub(crate) fn identify(&self, caller: Arc<str>) {
+        if let Some(open) = self.slots.state.lock().open.get_mut(&self.number) {
+            open.caller = Some(caller);
+        }
     }
 
     /// Resolves when the connection has lost its slot.
@@ -241,6 +279,31 @@ mod tests {
         assert!(!both.iter_mut().any(has_ended));
         drop(both);
         assert!(slots.take(A, now).is_some());
+    }
+
+    #[test]
+    fn a_caller_with_most_connections_gives_way() {
+        let (slots, now) = (slots(9, 4), Instant::now());
+        let mut greedy = [A; 3].map(|of| slots.take(of, now).unwrap());
+        greedy.iter().for_each(|slot| slot.identify("greedy".into()));
+        let mut other = slots.take(A, now).unwrap();
+        other.identify("other".into());
+        let _calls = [&greedy[0], &greedy[1], &greedy[2], &other].map(|slot| slot.usage().begin());
+        // A new connection is not ended before its first call.
+        let mut new = slots.take(A, now).unwrap();
+        assert_eq!(greedy.each_mut().map(has_ended), [false, false, true]);
+        new.identify("third".into());
+        // No caller has more than half of the connections: the idle one gives way.
+        let newer = slots.take(A, now).unwrap();
+        assert!(has_ended(&mut new) && !greedy[..2].iter_mut().any(has_ended));
+        let _call = newer.usage().begin();
+        assert!(slots.take(A, now).is_none(), "no connection is idle");
+        newer.identify("greedy".into());
+        let later = now + FRESH;
+        let mut idle = slots.take(A, later).unwrap();
+        assert!(!has_ended(&mut other) && !has_ended(&mut idle));
+        drop(slots.take(A, later + FRESH).unwrap());
+        assert!(has_ended(&mut idle), "it has been idle for too long");
     }
 
     #[test]

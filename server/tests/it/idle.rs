@@ -1,6 +1,7 @@
 //! Connections without calls: they do not exclude other clients, and are closed after a time.
 
 use crate::requests::{Open, frame};
+use crate::secure::Guarded;
 use crate::served::submit;
 use omega_client::proto;
 use omega_client::proto::job_service_client::JobServiceClient;
@@ -92,4 +93,26 @@ fn connections_without_calls_end_and_streams_go_on() {
     let mut again = open.runtime.block_on(watch(idle));
     hears(&open, &mut again, "second");
     hears(&open, &mut watched, "third");
+}
+
+#[test]
+fn a_caller_with_watches_on_all_connections_locks_nobody_out() {
+    let cell = Guarded::start();
+    let connect = |name: &str| cell.of(name);
+    let mut held: Vec<(Channel, Watch)> = Vec::new();
+    let mut hold = |count: usize| {
+        for _ in 0..count {
+            let channel = connect("reader-eve");
+            let watch = cell.runtime.block_on(watch(channel.clone()));
+            held.push((channel, watch));
+        }
+    };
+    hold(EACH);
+    let operator = connect("operator-ann");
+    cell.describe(operator.clone()).expect("a connection of the reader gives way");
+    hold(EACH);
+    cell.describe(operator).expect("the operator is not locked out later, either");
+    for name in ["agent-m0", "scheduler-web", "submitter-bob"] {
+        cell.describe(connect(name)).unwrap_or_else(|why| panic!("{name}: {why}"));
+    }
 }
