@@ -212,7 +212,7 @@ fn podman(args: &[&str]) -> Option<String> {
     output.status.success().then(|| String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
-/// What Podman has recorded about the end of a container.
+/// Record of Podman about the end of a container.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Ended {
     pub(crate) is_out_of_memory: bool,

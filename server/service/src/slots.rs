@@ -124,7 +124,8 @@ impl Slots {
         let is_each_full = state.each.get(&address).is_some_and(|count| *count >= self.limits.each);
         if is_each_full || state.open.len() >= self.limits.all {
             let of = is_each_full.then_some(address);
-            state.remove(state.dispensable(of, now)?);
+            let ended = state.dispensable(of, now)?;
+            state.remove(ended);
         }
         let (number, usage, ended) = state.insert(address, now);
         Some(Slot { number, usage, ended, slots: self.clone() })

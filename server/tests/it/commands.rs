@@ -12,8 +12,7 @@ use tempfile::TempDir;
 pub(crate) struct Served {
     pub(crate) address: String,
     _server: Process,
-    /// Dropped last, after the processes that use the folder.
-    dir: TempDir,
+    dir: TempDir, // Dropped last, after the processes that use the folder.
 }
 
 impl Served {
