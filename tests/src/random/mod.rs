@@ -45,6 +45,8 @@ pub struct Generator {
     demand_profiles: Dice,
     /// Separate generator for programs and payloads.
     programs: Dice,
+    /// Separate generator for containers of programs.
+    containers: Dice,
     /// Separate generator for ports that the cell chooses.
     ports: Dice,
     /// Separate generator for ends of programs and restarts.
@@ -80,6 +82,7 @@ impl Generator {
             planner: None,
             demand_profiles: Dice::new(seed ^ 0xC42E),
             programs: Dice::new(seed ^ 0x9206),
+            containers: Dice::new(seed ^ 0xC0A7),
             ports: Dice::new(seed ^ 0x9084),
             ends: Dice::new(seed ^ 0xE4D5),
             held: None,

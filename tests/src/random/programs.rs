@@ -32,14 +32,6 @@ impl Generator {
         if dice.chance(20) {
             run.user = Some((*dice.pick(&["nobody", "www", "www", ""])).into());
         }
-        if dice.chance(20) {
-            run.image = Some((*dice.pick(&["nginx:1.27", "a/b", "a/b", "-v", "a b", ""])).into());
-        }
-        if dice.chance(10) {
-            let source = (*dice.pick(&["/srv", "/srv/web", "/srv", "srv", "/a,b", ""])).into();
-            let mount = Mount { source, target: "/www".into(), is_read_only: dice.chance(50) };
-            run.mounts = vec![mount; *dice.pick(&[1, 2, 64, 65])];
-        }
         if let Some(port) = group.rules.ports.first().filter(|_| dice.chance(60)) {
             let name = (*dice.pick(&["http", "rpc-1", "rpc", "a b"])).into();
             let number = port.number + u16::from(dice.chance(10));
@@ -51,7 +43,27 @@ impl Generator {
         let dice = &mut self.programs;
         let delay_ms = *dice.pick(&[0, 100, 1000, 3_600_000, 3_600_001]);
         run.restart = RestartPolicy { attempts: dice.below(3) as u32, delay_ms };
+        self.container(&mut run);
         group.run = Some(Arc::new(run));
+    }
+
+    /// Occasionally gives a program a container. Most containers are valid, because a job with an invalid one tests
+    /// nothing else.
+    fn container(&mut self, run: &mut Run) {
+        let dice = &mut self.containers;
+        if !dice.chance(20) {
+            return;
+        }
+        let is_valid = dice.chance(90);
+        let images = if is_valid { ["nginx:1.27", "a/b", "c"] } else { ["-v", "a b", ""] };
+        run.image = Some((*dice.pick(&images)).into()).filter(|_| is_valid || dice.chance(80));
+        if dice.chance(50) {
+            let sources = if is_valid { ["/srv", "/srv/web"] } else { ["srv", "/a,b"] };
+            let source = (*dice.pick(&sources)).into();
+            let mount = Mount { source, target: "/www".into(), is_read_only: dice.chance(50) };
+            let count = *dice.pick(if is_valid { &[1, 2, 64] } else { &[1, 2, 65] });
+            run.mounts = vec![mount; count];
+        }
     }
 
     /// A report of a task, occasionally with the end of its program, or a report of a restart instead.
