@@ -34,7 +34,7 @@ mod on {
             Bug::FreedEarly => 505..515,
             Bug::RemovedLeaderStays => 10..20,
             Bug::CompactedEarly => 352..362,
-            Bug::ReadOfDeposedLeader => 90..100,
+            Bug::ReadOfDeposedLeader => 80..140,
             Bug::CorruptMiddleCut => 70..90,
             Bug::OtherTermTaken => 610..620,
             Bug::LateDenied => 80..90,
