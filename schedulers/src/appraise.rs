@@ -3,11 +3,11 @@
 //! A breakdown runs every plugin on all machines, which is too slow for the scheduling loop, so it is meant for
 //! users, tools and tests. A search of all machines chooses by the same results.
 
+use crate::plugin::tasks;
 use crate::plugin::{Filter, Score, Tasks, lanes};
 use crate::profile::Profile;
 use crate::rank::write_raw;
 use crate::relative::{Feasible, RelativeScore, Stance};
-use crate::search::tasks;
 use omega_cellstate::{BLOCK, GroupRef, View};
 
 /// The score breakdown of one decision, machine by machine.
@@ -68,14 +68,14 @@ impl ScoreAccount {
 /// Computes the score breakdown of the decision about one task of a group.
 #[must_use]
 pub fn appraise(view: &View, profile: &Profile, group: GroupRef) -> Appraisal {
-    let filters: Vec<_> = profile.filters().collect();
+    let filters: Vec<_> = profile.evaluator.filters().collect();
     let (refused, words) = sift(view, &filters, group);
     let feasible = rows(&words);
-    let local = profile.scores().map(|(score, weight)| {
+    let local = profile.evaluator.scores().map(|(score, weight)| {
         let columns = local_columns(score, &tasks(view, group), &words);
         ScoreAccount { name: score.name(), weight, columns }
     });
-    let relative = profile.relative_scores().map(|(score, weight)| {
+    let relative = profile.evaluator.relative_scores().map(|(score, weight)| {
         let columns = relative_columns(score, &tasks(view, group), &words);
         ScoreAccount { name: score.name(), weight, columns }
     });

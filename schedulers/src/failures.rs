@@ -10,10 +10,11 @@
 
 use crate::class::{Class, ClassRef};
 use crate::events::Events;
+use crate::plugin::tasks;
+use crate::plugin::{News, ROWS_MAX};
 use crate::plugin::{Reads, Tasks};
 use crate::profile::Profile;
-use crate::refusals::{News, ROWS_MAX, Refusers};
-use crate::search::tasks;
+use crate::refusals::Refusers;
 use omega_cellstate::{GroupRef, View};
 
 /// Maximum number of classes in the cache. If the cache is full, the oldest class is dropped.
@@ -123,7 +124,7 @@ impl Failures {
 
 /// Returns the cell's time if an active filter reads the time; otherwise 0.
 fn moment(profile: &Profile, tasks: &Tasks<'_>) -> u64 {
-    let mut active = profile.filters().filter(|filter| filter.applies(tasks));
+    let mut active = profile.evaluator.filters().filter(|filter| filter.applies(tasks));
     let reads = active.any(|filter| filter.reads().includes(Reads::TIME));
     if reads { tasks.view.now_ms() } else { 0 }
 }
@@ -131,6 +132,6 @@ fn moment(profile: &Profile, tasks: &Tasks<'_>) -> u64 {
 /// Whether every filter reads only one machine and the description of the tasks.
 fn is_local(profile: &Profile, tasks: &Tasks<'_>) -> bool {
     let more = [Reads::OTHER_MACHINES, Reads::OTHER_DESCRIPTIONS, Reads::JOB];
-    let mut active = profile.filters().filter(|filter| filter.applies(tasks));
+    let mut active = profile.evaluator.filters().filter(|filter| filter.applies(tasks));
     !active.any(|filter| more.iter().any(|reads| filter.reads().includes(*reads)))
 }

@@ -61,8 +61,10 @@ mod crowding;
 pub mod delay;
 pub mod disruption;
 pub mod dominant;
+pub mod evaluator;
 pub mod events;
 pub mod explain;
+
 mod failures;
 #[cfg(feature = "frontends")]
 mod frontends;
@@ -97,16 +99,17 @@ pub mod waiting;
 pub use appraise::{Appraisal, Refusal, ScoreAccount, ScoreColumns, appraise};
 pub use backfill::{Backfill, BackfillFigures};
 pub use delay::{Delay, WaitFigures};
+pub use evaluator::Evaluator;
 pub use events::Events;
 pub use explain::{Diagnosis, Explanation, diagnose, explain};
 #[cfg(feature = "frontends")]
 pub use frontends::{mesos, yarn};
 pub use lock_step::{LockStep, Round};
 pub use meter::{Meter, Work};
-pub use place::{Placement, Placer};
+pub use place::Placer;
 pub use plugin::{
-    Filter, Judged, MachineFilter, MachineRef, MachineScore, PerMachine, Reads, SCORE_MAX, Score,
-    Tasks,
+    Filter, Judged, MachineFilter, MachineRef, MachineScore, News, PerMachine, Reads, SCORE_MAX,
+    Score, Tasks,
 };
 pub use points::{
     Admit, Claimed, Lack, MadeRoom, Order, PERMIT_WAIT_MAX, Permission, Permit, PostBind,
@@ -115,9 +118,8 @@ pub use points::{
 pub use pool::{Clock, Pool, Worker};
 pub use profile::Profile;
 pub use queue::{Nanos, Patience, Queue};
-pub use refusals::News;
 pub use relative::{Feasible, Ranking, RelativeScore, Stance};
-pub use scheduler::{Observer, Scheduler, Settings, Step, Unobserved};
+pub use scheduler::{Observer, Placement, Scheduler, Settings, Step, Unobserved};
 pub use search::{Home, Search};
 pub use volumes::Volumes;
 pub use waiting::{Waiting, WaitingTask};

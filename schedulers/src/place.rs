@@ -11,37 +11,17 @@
 //!
 //! Before the search, the number of tasks is limited to what the cluster resources and the tenant's quota allow.
 
-use crate::profile::{Active, Profile};
+use crate::evaluator::Active;
+use crate::plugin::tasks;
+use crate::profile::Profile;
 use crate::reuse::Reuse;
-use crate::search::{
-    Candidate, Candidates, Home, Request, Search, keep_best, search, search_best, tasks,
-};
+use crate::scheduler::Placement;
+use crate::search::{Candidate, Candidates, Request, keep_best, search, search_best};
 use omega_cellstate::{BLOCK, GroupRef, View};
 use omega_core::TaskId;
 use rand::Rng;
 use std::collections::BinaryHeap;
 use std::collections::binary_heap::PeekMut;
-
-/// Settings of placement.
-#[derive(Clone, Copy, Debug)]
-pub struct Placement {
-    /// Extent of the search.
-    pub search: Search,
-    /// Number of best machines from which one is chosen at random, for single tasks. 1 takes the best machine. A higher
-    /// number avoids conflicts with other schedulers that rank the same machine best.
-    pub near_best: u32,
-    /// Part of the cell in which searches start.
-    pub home: Home,
-    /// Whether single tasks use results of earlier searches. Set it only for a [`Placer`] that is always called with
-    /// the same profile and view.
-    pub reuse: bool,
-}
-
-impl Default for Placement {
-    fn default() -> Placement {
-        Placement { search: Search::Adaptive, near_best: 1, home: Home::EVERYWHERE, reuse: false }
-    }
-}
 
 /// Places tasks on a view. Keep a placer for many calls, because it reuses its buffers.
 #[derive(Debug, Default)]
@@ -68,7 +48,7 @@ impl Placer {
             return 0;
         }
         let request = Request {
-            profile,
+            evaluator: &profile.evaluator,
             group,
             search: how.search,
             tasks: tasks.len(),
@@ -102,7 +82,7 @@ impl Placer {
     }
 
     fn depends_on_others(&self, view: &View, profile: &Profile, group: GroupRef) -> bool {
-        profile.active(&tasks(view, group)).reads_other_machines()
+        profile.evaluator.active(&tasks(view, group)).reads_other_machines()
     }
 
     fn place_one(
@@ -139,7 +119,7 @@ impl Placer {
     fn place_batch(&mut self, view: &mut View, request: Request<'_>, ids: &[TaskId]) -> usize {
         std::mem::swap(&mut self.best, &mut self.candidates.found);
         self.heap_of_best(ids.len());
-        let active = request.profile.active(&tasks(view, request.group));
+        let active = request.evaluator.active(&tasks(view, request.group));
         let mut placed = 0;
         while placed < ids.len() {
             let Some(mut best) = self.heap.peek_mut() else { break };
@@ -158,7 +138,7 @@ impl Placer {
     /// Places tasks of a request whose relative scores depend only on descriptions of machines.
     fn place_ranked(&mut self, view: &mut View, request: Request<'_>, ids: &[TaskId]) -> usize {
         self.heap_of_found(ids.len());
-        let active = request.profile.active(&tasks(view, request.group));
+        let active = request.evaluator.active(&tasks(view, request.group));
         let mut placed = 0;
         while placed < ids.len() {
             let Some(mut best) = self.heap.peek_mut() else { break };

@@ -8,7 +8,6 @@
 pub use crate::reads::Reads;
 
 use crate::events::Events;
-use crate::refusals::News;
 use omega_cellstate::{BLOCK, Block, GroupRef, Need, PlacedTask, Reach, View};
 use omega_core::{Job, JobId, KindId, Machine, MachineId, TaskGroup};
 use std::ops::BitOr;
@@ -33,6 +32,14 @@ pub struct Tasks<'a> {
     pub group: &'a TaskGroup,
     /// Locality level that the tasks accept now.
     pub reach: &'a Reach,
+}
+
+/// Returns the tasks of a compiled group, in the form that plugins take.
+#[must_use]
+pub fn tasks(view: &View, group: GroupRef) -> Tasks<'_> {
+    let (job, index) = view.job(group);
+    let (need, id, reach) = (view.need(group), view.job_id(group), view.reach(group));
+    Tasks { view, compiled: group, need, id, job, group: &job.groups[index], reach }
 }
 
 /// Parts of the check that the cell runs on each claim.
@@ -156,6 +163,35 @@ pub trait Filter: Send + Sync {
 
     /// Enables the columns of the view that the filter reads (see [`crate::Profile::prepare`]).
     fn keep(&self, _view: &mut View) {}
+}
+
+/// Changes of a sync, passed to plugins that decide whether these changes may help a job.
+#[derive(Clone, Copy, Debug)]
+pub struct News<'a> {
+    /// Events since the rejection.
+    pub events: Events,
+    /// Rows of added or changed machines. A row may occur twice.
+    pub rows: &'a [u32],
+}
+
+/// Maximum number of changed machines for which filters are called one by one. For more machines, a search is as cheap.
+pub(crate) const ROWS_MAX: usize = 64;
+
+impl News<'_> {
+    /// Whether a filter that reads one machine at a time now accepts one of the changed machines. Returns true without
+    /// a check if many machines changed, or if other events concern the filter.
+    #[must_use]
+    pub fn allows_some(&self, filter: &(impl Filter + ?Sized), tasks: &Tasks<'_>) -> bool {
+        let elsewhere = filter.reads().includes(Reads::OTHER_MACHINES);
+        let others = filter.wakes_on().and(self.events).without(Events::OF_MACHINES);
+        if elsewhere || !others.is_empty() || self.rows.len() > ROWS_MAX {
+            return true;
+        }
+        self.rows.iter().map(|row| *row as usize).any(|row| {
+            let (block, bit) = (tasks.view.block(row / BLOCK), 1 << (row % BLOCK));
+            tasks.view.machine(row).is_some() && filter.filter(tasks, block, bit) & bit != 0
+        })
+    }
 }
 
 /// Scores machines for tasks.

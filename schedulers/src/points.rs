@@ -17,11 +17,11 @@
 //! schedulers receive the claim only after the commit.
 
 use crate::disruption::DisruptionBudget;
+use crate::evaluator::Evaluator;
 use crate::events::Events;
+use crate::plugin::News;
 use crate::plugin::Tasks;
-use crate::profile::Profile;
 use crate::queue::Nanos;
-use crate::refusals::News;
 use crate::scheduler::Settings;
 use crate::waiting::Waiting;
 use omega_cellstate::{GroupRef, PlacedTask, View};
@@ -193,9 +193,9 @@ pub struct Lack<'a> {
     pub group: GroupRef,
     /// Job of the task.
     pub job: &'a Arc<Job>,
-    /// The profile whose filters rejected every machine. [`first_refusals`](crate::refusals::first_refusals) returns
+    /// The filters that rejected every machine, and the scores. [`first_refusals`](crate::refusals::first_refusals) returns
     /// which filter rejected which machine.
-    pub profile: &'a Profile,
+    pub evaluator: &'a Evaluator,
 }
 
 /// Room for a task on one machine, made either by evictions or by throttling.
@@ -240,7 +240,7 @@ pub trait PostFilter: Send + Sync {
         true
     }
 
-    /// Enables the columns of the view that the plugin reads (see [`Profile::prepare`]).
+    /// Enables the columns of the view that the plugin reads (see [`crate::Profile::prepare`]).
     fn keep(&self, _view: &mut View) {}
 
     /// Adds the cell's disruption budgets to those in the plugin's own arguments. Called before the first

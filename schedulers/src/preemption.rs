@@ -11,9 +11,9 @@
 //! If a task has no rules about other tasks, only amounts matter. Then victims are found from sums of amounts alone,
 //! and the view is not changed.
 
+use crate::evaluator::Evaluator;
+use crate::plugin::tasks;
 use crate::plugin::{Filter, Judged, Reads, Tasks, lanes};
-use crate::profile::Profile;
-use crate::search::tasks;
 use omega_cellstate::{BLOCK, GroupRef, PlacedTask, TaskSet, View};
 use omega_core::{JobId, KindId, Precedence, TaskId};
 use smallvec::SmallVec;
@@ -64,7 +64,7 @@ pub struct Expected {
 #[derive(Clone, Copy, Debug)]
 pub struct Preemptor<'a> {
     /// The profile whose filters must accept the machine afterwards.
-    pub profile: &'a Profile,
+    pub evaluator: &'a Evaluator,
     /// The task's group, compiled.
     pub group: GroupRef,
     /// Disruption budgets.
@@ -125,7 +125,7 @@ impl Preemptor<'_> {
     fn is_feasible(&self, view: &View, row: usize) -> bool {
         let tasks = tasks(view, self.group);
         let bit = 1 << (row % BLOCK);
-        let active = self.profile.active(&tasks);
+        let active = self.evaluator.active(&tasks);
         active.feasible(&tasks, view.block(row / BLOCK), bit) != 0
     }
 
@@ -257,7 +257,7 @@ impl Preemptor<'_> {
         let block = view.block(block);
         let mut word = block.present() & among;
         let mut curable = 0;
-        for filter in self.profile.filters().filter(|filter| filter.applies(&tasks)) {
+        for filter in self.evaluator.filters().filter(|filter| filter.applies(&tasks)) {
             let allowed = filter.filter(&tasks, block, word) & word;
             if allowed != word {
                 curable |= filter.curable(&tasks, block, word & !allowed);
@@ -273,7 +273,7 @@ impl Preemptor<'_> {
         // Every filter that reads amounts must check exactly the room that the cell checks, and nothing else.
         let tasks = tasks(view, self.group);
         let reads = |f: &&dyn Filter| f.reads().includes(Reads::AMOUNTS) && f.applies(&tasks);
-        let mut on_amounts = self.profile.filters().filter(reads);
+        let mut on_amounts = self.evaluator.filters().filter(reads);
         self.expected.is_empty()
             && !view.any_runtime_affinity()
             && !need.has_rules()
@@ -298,7 +298,7 @@ impl Preemptor<'_> {
             among
         };
         let block = view.block(block);
-        let others = self.profile.filters().filter(|f| !f.reads().includes(Reads::AMOUNTS));
+        let others = self.evaluator.filters().filter(|f| !f.reads().includes(Reads::AMOUNTS));
         others
             .filter(|filter| filter.applies(&tasks))
             .fold(among, |word, filter| word & filter.filter(&tasks, block, word))

@@ -3,9 +3,9 @@
 //! If raw values depend on machine descriptions alone, they are computed once for all tasks of a group, because claims
 //! do not change them. Then the normalised scores change only when a machine becomes full and is removed.
 
+use crate::evaluator::Active;
 use crate::meter::Work;
 use crate::plugin::{Tasks, lanes};
-use crate::profile::Active;
 use crate::relative::{Feasible, Ranking};
 use omega_cellstate::BLOCK;
 

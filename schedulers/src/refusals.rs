@@ -5,10 +5,10 @@
 //! or without a machine that has the required labels, are rejected as a whole by the view's bounds.
 
 use crate::events::Events;
-use crate::plugin::{Filter, Reads, Tasks, lanes};
+use crate::plugin::tasks;
+use crate::plugin::{Filter, News, Reads, Tasks, lanes};
 use crate::profile::Profile;
 use crate::queue::Nanos;
-use crate::search::tasks;
 use omega_cellstate::{BLOCK, GroupRef, View};
 use smallvec::SmallVec;
 
@@ -27,7 +27,7 @@ pub fn first_refusals(
     let block = tasks.view.block(block);
     let mut left = u64::MAX;
     let mut refusals = SmallVec::new();
-    for (index, filter) in profile.filters().enumerate() {
+    for (index, filter) in profile.evaluator.filters().enumerate() {
         if left == 0 {
             break;
         }
@@ -122,7 +122,7 @@ impl Refusers {
 
     /// The first filter that rejects these tasks on all machines ([`Filter::refuses_all`]), if there is one.
     fn of_the_cell(profile: &Profile, tasks: &Tasks<'_>) -> Option<Refusers> {
-        let mut filters = profile.filters().enumerate();
+        let mut filters = profile.evaluator.filters().enumerate();
         let (index, filter) = filters.find(|(_, f)| f.refuses_all() && f.applies(tasks))?;
         let mut refusers = Refusers::default();
         refusers.add(index, filter);
@@ -131,7 +131,11 @@ impl Refusers {
 
     /// Whether one of the filters rejects all machines.
     pub(crate) fn is_of_the_cell(self, profile: &Profile) -> bool {
-        profile.filters().enumerate().any(|(index, filter)| self.has(index) && filter.refuses_all())
+        profile
+            .evaluator
+            .filters()
+            .enumerate()
+            .any(|(index, filter)| self.has(index) && filter.refuses_all())
     }
 
     /// All filters that may reject these tasks, found without a search.
@@ -143,7 +147,7 @@ impl Refusers {
 
     fn all_that_apply(profile: &Profile, tasks: &Tasks<'_>) -> Refusers {
         let mut refusers = Refusers::waiting_for(Events::MACHINE_ADDED);
-        for (index, filter) in profile.filters().enumerate() {
+        for (index, filter) in profile.evaluator.filters().enumerate() {
             if filter.applies(tasks) {
                 refusers.add(index, filter);
             }
@@ -186,7 +190,7 @@ impl Refusers {
             let is_machine = |lane: usize| tasks.view.machine(block * BLOCK + lane).is_some();
             if !self.has(index)
                 && lanes(word).any(is_machine)
-                && let Some(filter) = profile.filters().nth(index)
+                && let Some(filter) = profile.evaluator.filters().nth(index)
             {
                 self.add(index, filter);
             }
@@ -204,7 +208,12 @@ impl Refusers {
             self.has(*index) && filter.wakes_on().meets(news.events)
         };
         self.others.meets(news.events)
-            || profile.filters().enumerate().filter(listens).any(|f| f.1.may_help(tasks, news))
+            || profile
+                .evaluator
+                .filters()
+                .enumerate()
+                .filter(listens)
+                .any(|f| f.1.may_help(tasks, news))
             || self.makers_may_help(profile, tasks, news)
     }
 }
@@ -220,34 +229,5 @@ impl Refusers {
         let news = News { events, ..*news };
         let mut makers = profile.chain.post_filter.iter();
         !news.events.is_empty() && makers.any(|plugin| plugin.may_help(tasks, &news))
-    }
-}
-
-/// Changes of a sync, passed to plugins that decide whether these changes may help a job.
-#[derive(Clone, Copy, Debug)]
-pub struct News<'a> {
-    /// Events since the rejection.
-    pub events: Events,
-    /// Rows of added or changed machines. A row may occur twice.
-    pub rows: &'a [u32],
-}
-
-/// Maximum number of changed machines for which filters are called one by one. For more machines, a search is as cheap.
-pub(crate) const ROWS_MAX: usize = 64;
-
-impl News<'_> {
-    /// Whether a filter that reads one machine at a time now accepts one of the changed machines. Returns true without
-    /// a check if many machines changed, or if other events concern the filter.
-    #[must_use]
-    pub fn allows_some(&self, filter: &(impl Filter + ?Sized), tasks: &Tasks<'_>) -> bool {
-        let elsewhere = filter.reads().includes(Reads::OTHER_MACHINES);
-        let others = filter.wakes_on().and(self.events).without(Events::OF_MACHINES);
-        if elsewhere || !others.is_empty() || self.rows.len() > ROWS_MAX {
-            return true;
-        }
-        self.rows.iter().map(|row| *row as usize).any(|row| {
-            let (block, bit) = (tasks.view.block(row / BLOCK), 1 << (row % BLOCK));
-            tasks.view.machine(row).is_some() && filter.filter(tasks, block, bit) & bit != 0
-        })
     }
 }

@@ -13,10 +13,11 @@
 
 use crate::best_of::best_of;
 use crate::class::{Class, ClassRef};
+use crate::evaluator::{Active, Asked};
+use crate::plugin::tasks;
 use crate::plugin::{Reads, Tasks};
-use crate::profile::{Active, Asked};
 use crate::search::{
-    Candidate, Candidates, Keep, Limits, PARALLEL_BLOCKS, Request, Scan, keep_best, limits, tasks,
+    Candidate, Candidates, Keep, Limits, PARALLEL_BLOCKS, Request, Scan, keep_best, limits,
 };
 use omega_cellstate::{BLOCK, View};
 use omega_core::{JobId, JobKind, TaskGroup};
@@ -71,7 +72,7 @@ impl Reuse {
         into: &mut Candidates,
     ) -> Option<Option<Candidate>> {
         let tasks = tasks(view, request.group);
-        let active = request.profile.active(&tasks);
+        let active = request.evaluator.active(&tasks);
         let reads_job = is_local(&tasks, &active)?;
         let limits = limits(request, &active, view);
         if limits.enough <= FEW_FEASIBLE {

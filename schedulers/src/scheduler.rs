@@ -33,11 +33,11 @@ mod waits;
 use crate::crowding::is_of_a_place;
 use crate::delay::Waits;
 use crate::events::Events;
+use crate::plugin::tasks;
 use crate::points::{Lack, MadeRoom, Queued, Refused};
 use crate::profile::Profile;
 use crate::queue::{Nanos, Queue, Verdict};
 use crate::refusals::Refusers;
-use crate::search::tasks;
 use crate::waiting::Waiting;
 use course::Course;
 use decided::{Decided, Turns};
@@ -53,7 +53,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 
 pub use observer::{Observer, Unobserved};
-pub use settings::Settings;
+pub use settings::{Placement, Settings};
 
 /// Results of a step.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -358,7 +358,7 @@ impl Scheduler {
     #[inline(never)]
     fn make_room(&mut self, task: TaskId, job: &Arc<Job>, group: GroupRef, left: usize) -> bool {
         let mut plugins = std::mem::take(&mut self.profile.chain.post_filter);
-        let lack = Lack { task, group, job, profile: &self.profile };
+        let lack = Lack { task, group, job, evaluator: &self.profile.evaluator };
         let view = &mut self.view;
         // The plugins are put back into the profile even after a panic, because the next decision needs them.
         let made = catch_unwind(AssertUnwindSafe(|| {

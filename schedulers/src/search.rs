@@ -10,8 +10,8 @@
 //! thousand machines.
 
 use crate::best_of::{at_least, best_of};
-use crate::plugin::{Tasks, lanes};
-use crate::profile::{Active, Profile};
+use crate::evaluator::{Active, Evaluator};
+use crate::plugin::{Tasks, lanes, tasks};
 use crate::rank::Standings;
 use omega_cellstate::{BLOCK, GroupRef, View};
 use rand::{Rng, RngExt};
@@ -191,8 +191,8 @@ pub(crate) fn keep_best(candidates: &mut Vec<Candidate>, count: usize) {
 /// Parameters of one search.
 #[derive(Clone, Copy, Debug)]
 pub struct Request<'a> {
-    /// The plugins.
-    pub profile: &'a Profile,
+    /// The filters and scores.
+    pub evaluator: &'a Evaluator,
     /// The tasks' group, compiled.
     pub group: GroupRef,
     /// Extent of the search.
@@ -248,7 +248,7 @@ fn search_for(
     }
     let start = request.home.start(view.blocks(), rng);
     let tasks = tasks(view, request.group);
-    let active = request.profile.active(&tasks);
+    let active = request.evaluator.active(&tasks);
     // Relative scores need all feasible machines.
     let keep = if active.relative().is_empty() { keep } else { Keep::All };
     let Limits { enough, indexed } = limits(request, &active, view);
@@ -303,14 +303,6 @@ fn enough_of(machines: usize, percent: u8) -> Option<u32> {
     };
     let enough = (machines * percent / 100).max(100);
     (machines >= 100 && percent < 100).then_some(enough as u32)
-}
-
-/// Returns the tasks of a compiled group, in the form that plugins take.
-#[must_use]
-pub fn tasks(view: &View, group: GroupRef) -> Tasks<'_> {
-    let (job, index) = view.job(group);
-    let (need, id, reach) = (view.need(group), view.job_id(group), view.reach(group));
-    Tasks { view, compiled: group, need, id, job, group: &job.groups[index], reach }
 }
 
 /// A walk over the blocks of a view.

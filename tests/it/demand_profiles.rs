@@ -106,7 +106,8 @@ fn victims(low: &[(&str, &[u64])], high: &[u64]) -> Vec<JobId> {
     view.sync(&cell).unwrap();
     let group = view.compile(id, &std::sync::Arc::new(job), 0);
     let profile = Profile::first_fit();
-    let preemptor = Preemptor { profile: &profile, group, budgets: &[], expected: &[] };
+    let preemptor =
+        Preemptor { evaluator: profile.evaluator(), group, budgets: &[], expected: &[] };
     let candidate = preemptor.candidate(&mut view, 0);
     candidate.into_iter().flat_map(|one| one.victims.into_iter().map(|task| task.id.job)).collect()
 }

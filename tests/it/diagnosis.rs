@@ -10,7 +10,7 @@ use omega_core::{
     TolerationOperator,
 };
 use omega_schedulers::explain::{Obstacle, Remedy, Shortage, describe_remedy};
-use omega_schedulers::search::tasks;
+use omega_schedulers::plugin::tasks;
 use omega_schedulers::{
     Diagnosis, MachineFilter, MachineRef, PerMachine, Profile, Scheduler, Settings, Tasks,
     Unobserved, diagnose, explain,
@@ -65,7 +65,8 @@ fn hard_group(world: &mut World) -> TaskGroup {
 /// Number of machines that each filter rejects, computed one machine and one filter at a time.
 fn removed(world: &World, profile: &Profile, group: GroupRef) -> Vec<(&'static str, usize)> {
     let tasks = tasks(&world.view, group);
-    let filters: Vec<_> = profile.filters().filter(|filter| filter.applies(&tasks)).collect();
+    let filters: Vec<_> =
+        profile.evaluator().filters().filter(|filter| filter.applies(&tasks)).collect();
     let mut removed: Vec<_> = filters.iter().map(|filter| (filter.name(), 0)).collect();
     for row in (0..world.view.rows()).filter(|row| world.view.machine(*row).is_some()) {
         let (block, bit) = (world.view.block(row / BLOCK), 1u64 << (row % BLOCK));

@@ -85,8 +85,8 @@ impl PostFilter for Checked {
     fn make_room(&mut self, view: &mut View, lack: &Lack<'_>) -> Option<MadeRoom> {
         let made = self.plugin.make_room(view, lack)?;
         let budgets = self.recount(view);
-        let Lack { profile, group, .. } = *lack;
-        let preemptor = Preemptor { profile, group, budgets: &budgets, expected: &[] };
+        let Lack { evaluator, group, .. } = *lack;
+        let preemptor = Preemptor { evaluator, group, budgets: &budgets, expected: &[] };
         let all = preemptor.candidates(view, 0, usize::MAX);
         let chosen = all.iter().find(|candidate| candidate.row == made.machine.row());
         let chosen = chosen.expect("what it takes is a candidate");

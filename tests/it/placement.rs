@@ -39,8 +39,14 @@ pub(crate) fn how(search: Search) -> Placement {
 /// The best machine by a full search.
 fn best(view: &mut View, profile: &Profile, group: GroupRef) -> Option<(i32, u32)> {
     let mut candidates = Candidates::default();
-    let request =
-        Request { profile, group, search: Search::Full, tasks: 1, home: FIXED, near_best: 1 };
+    let request = Request {
+        evaluator: profile.evaluator(),
+        group,
+        search: Search::Full,
+        tasks: 1,
+        home: FIXED,
+        near_best: 1,
+    };
     search(view, request, &mut rng(0), &mut candidates);
     candidates.found.iter().max().map(|best| (best.score, best.row))
 }
@@ -177,7 +183,7 @@ fn check_searches(seed: u64, machines: usize) {
         for search_kind in SEARCHES {
             let home = Home { index: world.dice.below(4) as u32, of: 4 };
             let request = Request {
-                profile: &profile,
+                evaluator: profile.evaluator(),
                 group,
                 search: search_kind,
                 tasks: 1,
@@ -342,8 +348,14 @@ fn a_very_large_cell_is_scanned_as_by_one_thread() {
     let mut scan = |search_kind, threads: usize| -> Vec<Candidate> {
         let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
         let home = Home { index: 2, of: 5 };
-        let request =
-            Request { profile: &profile, group, search: search_kind, tasks: 1, home, near_best: 1 };
+        let request = Request {
+            evaluator: profile.evaluator(),
+            group,
+            search: search_kind,
+            tasks: 1,
+            home,
+            near_best: 1,
+        };
         let mut found = Candidates::default();
         pool.install(|| search(&mut view, request, &mut rng(7), &mut found));
         found.found

@@ -172,8 +172,12 @@ fn victims_are_those_of_trying_it() {
         let profile = Profile::first_fit();
         for id in world.groups() {
             let group = world.compile(&mut view, id);
-            let preemptor =
-                Preemptor { profile: &profile, group, budgets: &budgets, expected: &[] };
+            let preemptor = Preemptor {
+                evaluator: profile.evaluator(),
+                group,
+                budgets: &budgets,
+                expected: &[],
+            };
             for row in 0..view.rows() {
                 let fits = fits_now(&view, row, group);
                 assert_eq!(preemptor.fits(&mut view, row), fits, "seed {seed}");

@@ -59,7 +59,7 @@ fn random_profile(dice: &mut Dice) -> (String, Profile) {
         _ => ("empty", Profile::first_fit()),
     };
     let mut file = format!("[[profile]]\nname = \"p\"\nbase = \"{base}\"\n");
-    let has: Vec<&str> = profile.weights().map(|(name, _)| name).collect();
+    let has: Vec<&str> = profile.evaluator().weights().map(|(name, _)| name).collect();
     let disabled: Vec<&str> = has.into_iter().filter(|_| dice.chance(30)).collect();
     file += &format!("disable = {disabled:?}\n");
     for name in &disabled {
@@ -95,7 +95,7 @@ fn check_same(seed: u64) {
         Profiles::parse(&file, &Registry::built_in()).unwrap_or_else(|e| panic!("{e}\n{file}"));
     let read = read.get("p").unwrap().bind(&Kinds::standard()).unwrap();
     let sorted = |profile: &Profile| {
-        let mut scores: Vec<_> = profile.weights().collect();
+        let mut scores: Vec<_> = profile.evaluator().weights().collect();
         scores.sort_unstable();
         scores
     };
@@ -309,7 +309,7 @@ fn a_filter_that_the_base_has_is_replaced_and_the_cell_is_still_obeyed() {
                 plugin = 'NodeResourcesFit'\nargs.ignored_groups = ['example.com']\n";
     let profiles = Profiles::parse(file, &Registry::built_in()).unwrap();
     let names = |profile: &Profile| -> Vec<&str> {
-        profile.filters().map(|filter| filter.name()).collect()
+        profile.evaluator().filters().map(|filter| filter.name()).collect()
     };
     let bound = |kinds: &Kinds| profiles.get("p").unwrap().bind(kinds).unwrap();
     let usual = names(&Profile::kube(&Kinds::standard()));

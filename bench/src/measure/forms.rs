@@ -6,7 +6,7 @@ use super::clock::{Figure, by_turns, timed};
 use super::show::{Reach, Row, Unit};
 use omega_cellstate::{BLOCK, Block, GroupRef, View};
 use omega_core::KindId;
-use omega_schedulers::search::tasks;
+use omega_schedulers::plugin::tasks;
 use omega_schedulers::{MachineRef, MachineScore, PerMachine, Reads, SCORE_MAX, Score, Tasks};
 use std::hint::black_box;
 

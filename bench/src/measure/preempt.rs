@@ -32,7 +32,8 @@ pub(crate) fn rows(options: &Options) -> Vec<Row> {
     job.precedence = Precedence(100);
     let group = view.compile(JobId(u64::MAX), &Arc::new(job), 0);
     let profile = Profile::first_fit();
-    let preemptor = Preemptor { profile: &profile, group, budgets: &[], expected: &[] };
+    let preemptor =
+        Preemptor { evaluator: profile.evaluator(), group, budgets: &[], expected: &[] };
     let mut rng = Pcg64::seed_from_u64(SEED);
     let count = options.work(500);
     let mut runs: Vec<_> = (0..options.runs())

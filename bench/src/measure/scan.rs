@@ -7,8 +7,9 @@ use super::show::{Reach, Row, Unit};
 use super::{Options, SEED, forms};
 use omega_cellstate::{GroupRef, View};
 use omega_core::{Amounts, Job, JobId, TaskGroup, TaskId};
+use omega_schedulers::plugin::tasks;
 use omega_schedulers::plugins::LeastAllocated;
-use omega_schedulers::search::{Candidates, Request, search, tasks};
+use omega_schedulers::search::{Candidates, Request, search};
 use omega_schedulers::{Home, Placement, Placer, Profile, Search};
 use rand::SeedableRng;
 use rand_pcg::Pcg64;
@@ -69,7 +70,7 @@ pub(crate) fn rows(options: &Options) -> Vec<Row> {
 /// Cost of filters and scores over all blocks.
 fn scan(view: &View, profile: &Profile, group: GroupRef, scans: usize) -> super::clock::Figure {
     let tasks = tasks(view, group);
-    let active = profile.active(&tasks);
+    let active = profile.evaluator().active(&tasks);
     let ((), span) = timed(|| {
         for _ in 0..scans {
             for index in 0..view.blocks() {
@@ -92,7 +93,7 @@ fn collect(
     scans: usize,
 ) -> super::clock::Figure {
     let request = Request {
-        profile,
+        evaluator: profile.evaluator(),
         group,
         search: Search::Full,
         tasks: 1,

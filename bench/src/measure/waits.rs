@@ -126,7 +126,7 @@ fn preferences(options: &Options, make: Make) -> WaitFigures {
     let cell = SharedCell::new(cells::empty((0..MACHINES).map(machine).collect()).copy());
     // Preferences are counted by the filter for delay scheduling, so the profile without a wait has that filter with a
     // wait of 0.
-    let profile = if make().filters().any(|filter| filter.name() == "delay") {
+    let profile = if make().evaluator().filters().any(|filter| filter.name() == "delay") {
         make()
     } else {
         make().with_delay(Delay::new(0, None))

@@ -102,7 +102,12 @@ fn compare(case: &Case, found: &mut Found) -> Result<(), Refused> {
     let budgets: Vec<Budget> = case.pdbs.iter().map(budget).collect();
     let profile = Profile::kube(&world.kinds());
     profile.prepare(&mut world.view);
-    let preemptor = Preemptor { profile: &profile, group, budgets: &budgets, expected: &nominated };
+    let preemptor = Preemptor {
+        evaluator: profile.evaluator(),
+        group,
+        budgets: &budgets,
+        expected: &nominated,
+    };
     let wanted = eligible && decision.feasible().is_empty();
     let tried: Vec<u32> = if wanted {
         world.rows().filter(|row| decision.is_curable(&world.name(*row))).collect()

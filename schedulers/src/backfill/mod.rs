@@ -37,7 +37,6 @@ pub(crate) use plans::Plans;
 use crate::events::Events;
 use crate::plugin::{Filter, Reads, Tasks, lanes};
 use crate::points::Order;
-use crate::profile::Profile;
 use omega_cellstate::{BLOCK, Block};
 use parking_lot::RwLock;
 use smallvec::SmallVec;
@@ -179,14 +178,4 @@ fn leaves_room(tasks: &Tasks<'_>, (row, part): (usize, &Part), holds: &[&Hold]) 
         let span = (hold.from_ms.max(now_ms), hold.until_ms.min(end_ms));
         timeline.room(span, part, 1) == 1
     })
-}
-
-impl Profile {
-    /// Returns `self` with plans for the first jobs that find no room.
-    #[must_use]
-    pub fn with_backfill(self, backfill: Backfill) -> Profile {
-        let mut profile = self.with_filter_replaced(backfill.clone());
-        profile.backfill = Some(backfill);
-        profile
-    }
 }

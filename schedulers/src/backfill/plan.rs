@@ -9,9 +9,9 @@
 
 use super::NAME;
 use super::timeline::{Hold, Part, Timeline, expected_ms, room_now};
+use crate::evaluator::Evaluator;
+use crate::plugin::tasks;
 use crate::plugin::{Judged, Tasks, lanes};
-use crate::profile::Profile;
-use crate::search::tasks;
 use omega_cellstate::{BLOCK, GroupRef, View};
 use omega_core::MachineId;
 use smallvec::SmallVec;
@@ -91,16 +91,17 @@ pub(super) struct When {
 /// A search for a job's plan.
 pub(super) struct Search<'a> {
     pub(super) view: &'a View,
-    pub(super) profile: &'a Profile,
+    pub(super) evaluator: &'a Evaluator,
     pub(super) lack: &'a Lack,
     /// Resources kept for other jobs.
     pub(super) holds: Holds<'a>,
 }
 
 /// Returns the machines of a block that accept the tasks, or reject them only for lack of room.
-fn allowed(profile: &Profile, tasks: &Tasks<'_>, block: usize) -> u64 {
+fn allowed(evaluator: &Evaluator, tasks: &Tasks<'_>, block: usize) -> u64 {
     let block = tasks.view.block(block);
-    let filters = profile.filters().filter(|filter| filter.name() != NAME && filter.applies(tasks));
+    let filters =
+        evaluator.filters().filter(|filter| filter.name() != NAME && filter.applies(tasks));
     filters.fold(u64::MAX, |among, filter| {
         if among == 0 {
             return 0;
@@ -204,7 +205,7 @@ impl<'a> Search<'a> {
         let tasks = tasks(self.view, self.lack.groups[group].group);
         let span = (slot.hold.from_ms, slot.hold.until_ms);
         let timeline = Timeline::of(self.view, row, holds.iter().copied());
-        allowed(self.profile, &tasks, row / BLOCK) >> (row % BLOCK) & 1 == 1
+        allowed(self.evaluator, &tasks, row / BLOCK) >> (row % BLOCK) & 1 == 1
             && timeline.room(span, &slot.hold.part, slot.hold.tasks) == slot.hold.tasks
             && !self.is_reserved(row, group, slot.hold.from_ms)
     }
@@ -235,7 +236,7 @@ impl<'a> Search<'a> {
         let mut places = Vec::new();
         for block in 0..self.view.blocks() {
             let words: SmallVec<[u64; 2]> =
-                groups.iter().map(|tasks| allowed(self.profile, tasks, block)).collect();
+                groups.iter().map(|tasks| allowed(self.evaluator, tasks, block)).collect();
             for lane in lanes(words.iter().fold(0, |all, word| all | word)) {
                 let row = block * BLOCK + lane;
                 if self.view.machine(row).is_none() {

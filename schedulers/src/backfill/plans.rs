@@ -4,9 +4,9 @@
 
 use super::plan::{Holds, Lack, Plan, Search, When};
 use super::timeline::Hold;
+use crate::evaluator::Evaluator;
 use crate::place_in_order::Place;
 use crate::points::{Order, Queued};
-use crate::profile::Profile;
 use omega_cellstate::{BLOCK, View};
 use omega_core::{Job, JobId, Version};
 use smallvec::SmallVec;
@@ -283,7 +283,7 @@ impl Plans {
     pub(crate) fn renew(
         &mut self,
         head: Vec<(JobId, Lack)>,
-        (view, profile): (&View, &Profile),
+        (view, evaluator): (&View, &Evaluator),
     ) -> Renewed {
         let mut before = std::mem::take(&mut self.planned);
         self.turn = None;
@@ -299,7 +299,7 @@ impl Plans {
             let old_plan = old.as_ref().and_then(|old| old.plan.clone());
             let wanted = Wanted { id, old, lack };
             let others = Others { after: &after, changed };
-            let (mut next, made) = self.next_plan(wanted, others, (view, profile));
+            let (mut next, made) = self.next_plan(wanted, others, (view, evaluator));
             next.stamps = next.plan.iter().flat_map(|plan| stamps(plan, view)).collect();
             changed |= old_plan != next.plan;
             renewed.eased |= old_plan.is_some() && old_plan != next.plan;
@@ -335,7 +335,7 @@ impl Plans {
         &self,
         Wanted { id, old, lack }: Wanted,
         others: Others<'_>,
-        (view, profile): (&View, &Profile),
+        (view, evaluator): (&View, &Evaluator),
     ) -> (Planned, bool) {
         let now_ms = view.now_ms();
         let before: Vec<&Plan> = self.planned.iter().filter_map(|one| one.plan.as_ref()).collect();
@@ -344,7 +344,7 @@ impl Plans {
         let from_ms = now_ms + u64::from(tried == Some((view.version(), now_ms)));
         let search = |others: &[&Plan], before_ms| {
             let holds = holds_of(others);
-            let search = Search { view, profile, lack: &lack, holds };
+            let search = Search { view, evaluator, lack: &lack, holds };
             let before_ms = now_ms.saturating_add(self.window_ms).min(before_ms);
             search.earliest(When { from_ms, before_ms })
         };
@@ -363,7 +363,7 @@ impl Plans {
                 return true;
             }
             let holds = holds_of(&before);
-            let search = Search { view, profile, lack: &lack, holds };
+            let search = Search { view, evaluator, lack: &lack, holds };
             search.stands(plan)
         });
         let made = match &kept {

@@ -159,8 +159,12 @@ mod tests {
                 let profiles = Profiles::parse(&file(plugin, name), &registry).unwrap();
                 let profile = profiles.get("p").unwrap().bind(&Kinds::standard()).unwrap();
                 let made = match plugin.point() {
-                    Point::Filter => profile.filters().any(|made| made.name() == plugin.name()),
-                    Point::Score => profile.weights().any(|made| made == (plugin.name(), 1)),
+                    Point::Filter => {
+                        profile.evaluator.filters().any(|made| made.name() == plugin.name())
+                    }
+                    Point::Score => {
+                        profile.evaluator.weights().any(|made| made == (plugin.name(), 1))
+                    }
                     Point::PostFilter => profile.post_filters().any(|made| made == plugin.name()),
                     Point::Order => format!("{profile:?}").contains(plugin.name()),
                     other => panic!("none of ours is asked at {other}"),
@@ -187,8 +191,8 @@ mod tests {
         let registry = Registry::built_in();
         let kube = Profile::kube(&Kinds::standard());
         for profile in [Profile::service(), Profile::batch(), kube] {
-            let scores = profile.weights().map(|(name, _)| (Point::Score, name));
-            let filters = profile.filters().map(|filter| (Point::Filter, filter.name()));
+            let scores = profile.evaluator.weights().map(|(name, _)| (Point::Score, name));
+            let filters = profile.evaluator.filters().map(|filter| (Point::Filter, filter.name()));
             let post_filters = profile.post_filters().map(|name| (Point::PostFilter, name));
             for (point, name) in scores.chain(filters).chain(post_filters) {
                 assert!(registry.find(point, name).is_some(), "{point} {name}");

@@ -130,7 +130,7 @@ impl Base {
 
     /// Returns the names and weights of the base's scores. They do not depend on the cell.
     pub(super) fn scores(self) -> Vec<(&'static str, i32)> {
-        self.profile(&Kinds::standard()).weights().collect()
+        self.profile(&Kinds::standard()).evaluator.weights().collect()
     }
 
     /// Returns the names of the base's post filters, the plugins that make room.

@@ -2,9 +2,9 @@
 
 use super::obstacle::{Obstacle, obstacles};
 use super::remedy::{self, Remedy, Shortage};
+use crate::plugin::tasks;
 use crate::plugin::{Filter, Tasks};
 use crate::profile::Profile;
-use crate::search::tasks;
 use omega_cellstate::{BLOCK, GroupRef, View};
 use omega_core::MachineId;
 use std::cmp::Reverse;
@@ -58,7 +58,8 @@ struct Near {
 #[must_use]
 pub fn diagnose(view: &View, profile: &Profile, group: GroupRef) -> Diagnosis {
     let tasks = tasks(view, group);
-    let filters: Vec<&dyn Filter> = profile.filters().filter(|f| f.applies(&tasks)).collect();
+    let filters: Vec<&dyn Filter> =
+        profile.evaluator.filters().filter(|f| f.applies(&tasks)).collect();
     let rows = (0..view.rows()).filter(|row| view.machine(*row).is_some());
     let mut diagnosis = Diagnosis { removed: removed(&tasks, &filters), ..Diagnosis::default() };
     let mut misses = Vec::new();

@@ -16,9 +16,9 @@ pub use remedy::{Remedy, Shortage};
 pub use text::{describe, describe_obstacle, describe_remedy};
 
 use crate::plugin::Tasks;
+use crate::plugin::tasks;
 use crate::plugins::missing_of_cell;
 use crate::profile::Profile;
-use crate::search::tasks;
 use omega_cellstate::{BLOCK, GroupRef, View};
 use omega_core::{KindId, Reason};
 
@@ -44,7 +44,8 @@ pub struct Explanation {
 pub fn explain(view: &View, profile: &Profile, group: GroupRef) -> Explanation {
     let mut explanation = Explanation::default();
     let tasks = tasks(view, group);
-    let filters: Vec<_> = profile.filters().filter(|filter| filter.applies(&tasks)).collect();
+    let filters: Vec<_> =
+        profile.evaluator.filters().filter(|filter| filter.applies(&tasks)).collect();
     for row in (0..view.rows()).filter(|row| view.machine(*row).is_some()) {
         explanation.machines += 1;
         match view.judge(row, group) {

@@ -7,10 +7,10 @@
 
 use crate::disruption::DisruptionBudget;
 use crate::events::Events;
+use crate::plugin::News;
 use crate::plugin::Tasks;
 use crate::points::{Lack, MadeRoom, PostFilter};
 use crate::preemption::{Budget, Candidate, Preemptor, best, could_fit_without_lower};
-use crate::refusals::News;
 use omega_cellstate::View;
 use omega_core::{Job, Preemption};
 use rand::{RngExt, SeedableRng};
@@ -115,8 +115,8 @@ impl PostFilter for DefaultPreemption {
             return None;
         }
         let budgets: Vec<Budget> = self.budgets.iter().map(|budget| budget.now(view)).collect();
-        let Lack { profile, group, .. } = *lack;
-        let preemptor = Preemptor { profile, group, budgets: &budgets, expected: &[] };
+        let Lack { evaluator, group, .. } = *lack;
+        let preemptor = Preemptor { evaluator, group, budgets: &budgets, expected: &[] };
         let curable = preemptor.curable(view);
         let machines = curable.iter().map(|word| word.count_ones() as usize).sum();
         if machines == 0 {

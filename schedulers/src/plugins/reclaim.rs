@@ -174,8 +174,8 @@ fn victims(
     if candidates.is_empty() {
         return None;
     }
-    let Lack { profile, group, .. } = *lack;
-    let preemptor = Preemptor { profile, group, budgets: &[], expected: &[] };
+    let Lack { evaluator, group, .. } = *lack;
+    let preemptor = Preemptor { evaluator, group, budgets: &[], expected: &[] };
     let mut gone = Vec::new();
     let mut fits = false;
     for task in candidates {

@@ -4,10 +4,10 @@
 //! before the plugins that evict.
 
 use crate::events::Events;
+use crate::plugin::News;
 use crate::plugin::Tasks;
 use crate::points::{Lack, MadeRoom, PostFilter};
 use crate::preemption::Preemptor;
-use crate::refusals::News;
 use omega_cellstate::{PlacedTask, View};
 use omega_core::{Job, Precedence, Preemption};
 use rand::{RngExt, SeedableRng};
@@ -62,8 +62,8 @@ impl PostFilter for Throttle {
         let mut rows = view.rows_with_own_holdings();
         let start = self.draw(view, rows.len());
         rows.rotate_left(start);
-        let Lack { profile, group, .. } = *lack;
-        let preemptor = Preemptor { profile, group, budgets: &[], expected: &[] };
+        let Lack { evaluator, group, .. } = *lack;
+        let preemptor = Preemptor { evaluator, group, budgets: &[], expected: &[] };
         let mut best: Option<(Cost, usize, Vec<PlacedTask>)> = None;
         let mut tried = 0;
         for row in rows {

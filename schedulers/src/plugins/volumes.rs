@@ -224,7 +224,7 @@ impl Profile {
     pub fn with_volumes(self, volumes: &Volumes) -> Profile {
         let filters = Aspect::ALL.map(|aspect| VolumeFilter::new(aspect, volumes));
         let profile = filters.into_iter().fold(self, Profile::with_filter_replaced);
-        if profile.reserves().any(|known| known == "volume_binding") {
+        if profile.chain.reserves().any(|known| known == "volume_binding") {
             return profile;
         }
         let binding = VolumeBinding::new(volumes);

@@ -18,8 +18,8 @@ use super::hold::Hold;
 use super::objective::{Costs, Term};
 use super::plan::{Hindrance, Move, Step, Why};
 use crate::plugin::lanes;
+use crate::plugin::tasks;
 use crate::preemption::Budget as Disruption;
-use crate::search::tasks;
 use foldhash::fast::FixedState;
 use omega_cellstate::{BLOCK, GroupRef, Need, PlacedTask, View};
 use omega_core::{Job, JobId, TaskId};
@@ -262,7 +262,7 @@ impl<'a> Search<'a> {
         let Search { view, account, hold, keep, settings, .. } = self;
         let view: &View = view;
         let tasks = tasks(view, self.known[known].group);
-        let active = settings.profile.active(&tasks);
+        let active = settings.profile.evaluator.active(&tasks);
         let mut found = Found::default();
         let is_runtime_affinity = view.may_be_runtime_affinity(tasks.need);
         let is_ruled = keep.concerns(job);

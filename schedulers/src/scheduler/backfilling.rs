@@ -83,7 +83,7 @@ impl Scheduler {
     fn renew_plans(&mut self, backfill: &Backfill, now: Nanos) {
         let head = backfill.plans().read().head(backfill.depth());
         let head = head.into_iter().map(|(id, job)| (id, self.lack(id, &job))).collect();
-        let renewed = backfill.plans().write().renew(head, (&self.view, &self.profile));
+        let renewed = backfill.plans().write().renew(head, (&self.view, &self.profile.evaluator));
         renewed.due.into_iter().for_each(|id| self.queue.wake(id));
         if renewed.eased {
             self.hear(Events::PLANS_CHANGED, &[], now);

@@ -1,10 +1,10 @@
 //! A scheduler's search for machines, which uses results of earlier searches and recent conflicts.
 
-use super::settings::Settings;
+use super::settings::{Placement, Settings};
 use crate::crowding::Crowding;
 use crate::events::Events;
 use crate::failures::Failures;
-use crate::place::{Placement, Placer};
+use crate::place::Placer;
 use crate::profile::Profile;
 use crate::refusals::Refusers;
 use omega_cellstate::{GroupRef, View};

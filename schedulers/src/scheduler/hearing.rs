@@ -2,9 +2,10 @@
 
 use super::{Observer, Scheduler};
 use crate::events::Events;
+use crate::plugin::News;
+use crate::plugin::tasks;
 use crate::queue::Nanos;
-use crate::refusals::{News, Refusers};
-use crate::search::tasks;
+use crate::refusals::Refusers;
 use omega_cellstate::{CellHandle, Delta, HandleError, Tally, TaskDelta};
 use omega_core::{Job, JobId};
 use smallvec::SmallVec;

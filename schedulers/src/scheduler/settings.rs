@@ -1,10 +1,30 @@
 //! Settings of a scheduler.
 
-use crate::place::Placement;
 use crate::queue::{Nanos, Patience};
 use crate::search::{Home, Search};
 use omega_cellstate::Share;
 use omega_core::{ConflictCheck, Granularity, Text};
+
+/// Settings of placement.
+#[derive(Clone, Copy, Debug)]
+pub struct Placement {
+    /// Extent of the search.
+    pub search: Search,
+    /// Number of best machines from which one is chosen at random, for single tasks. 1 takes the best machine. A higher
+    /// number avoids conflicts with other schedulers that rank the same machine best.
+    pub near_best: u32,
+    /// Part of the cell in which searches start.
+    pub home: Home,
+    /// Whether single tasks use results of earlier searches. Set it only for a [`Placer`] that is always called with
+    /// the same profile and view.
+    pub reuse: bool,
+}
+
+impl Default for Placement {
+    fn default() -> Placement {
+        Placement { search: Search::Adaptive, near_best: 1, home: Home::EVERYWHERE, reuse: false }
+    }
+}
 
 /// Settings of a scheduler.
 #[derive(Clone, Debug)]

@@ -6,9 +6,8 @@
 
 use super::ClaimState;
 use super::free::Free;
-use super::mirror::Mirrored;
+use super::mirrored::Mirrored;
 use super::objects::{BindingTime, StorageClass, Volume, VolumeClaim};
-use super::uses::Use;
 use crate::waiting::Waiting;
 use omega_core::{TaskId, Text};
 use std::collections::{BTreeMap, BTreeSet};
@@ -68,6 +67,21 @@ pub(super) struct Claim {
     pub(super) users: BTreeSet<TaskId>,
     /// Machines of the tasks that use the claim, and the number of these tasks on each machine.
     pub(super) machines: BTreeMap<Text, u32>,
+}
+
+/// Stage of a task's use of its claims.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Stage {
+    Reserved,
+    Runs,
+}
+
+/// A task's use of its claims on a machine.
+#[derive(Debug)]
+pub(super) struct Use {
+    pub(super) machine: Text,
+    pub(super) claims: Vec<Text>,
+    pub(super) stage: Stage,
 }
 
 /// The list of volumes, claims and classes.

@@ -14,10 +14,9 @@
 
 use super::Volumes;
 use super::catalog::{Catalog, Held};
-use super::free::Free;
-use super::objects::{Reach, StorageClass, Volume, VolumeClaim};
+use super::mirrored::Space;
+use super::objects::{StorageClass, Volume, VolumeClaim};
 use omega_core::{Machine, Text};
-use std::collections::{BTreeMap, BTreeSet};
 
 /// A claim as a controller reports it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -26,31 +25,6 @@ pub struct SelectedClaim {
     pub claim: VolumeClaim,
     /// The machine for which a controller provisions the claim's volume, if any.
     pub selected: Option<Text>,
-}
-
-/// Free space of a driver for volumes of a class.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Space {
-    /// The class.
-    pub class: Text,
-    /// Size of the largest volume that can be provisioned.
-    pub bytes: u64,
-    /// Machines that can reach volumes in this space.
-    pub reach: Reach,
-}
-
-/// State that only a mirror has.
-#[derive(Debug, Default)]
-pub(super) struct Mirrored {
-    /// For each claim, the machine for which a controller provisions its volume.
-    selected: BTreeMap<Text, Text>,
-    /// Drivers that report their free space.
-    measured: BTreeSet<Text>,
-    spaces: BTreeMap<Text, Space>,
-    /// The reports of free space for each class, indexed like free volumes.
-    of_class: BTreeMap<Text, Free>,
-    /// Machine and volume of each attachment, by the attachment's name.
-    attachments: BTreeMap<Text, (Text, Text)>,
 }
 
 impl Volumes {
@@ -161,23 +135,6 @@ pub struct Attached {
     pub machine: Text,
     /// Name of the volume.
     pub volume: Text,
-}
-
-impl Mirrored {
-    fn set_space(&mut self, name: Text, space: Option<Space>) {
-        let old = match &space {
-            Some(space) => self.spaces.insert(name.clone(), space.clone()),
-            None => self.spaces.remove(&name),
-        };
-        if let Some(Space { class, bytes, reach }) = old
-            && let Some(of_class) = self.of_class.get_mut(&class)
-        {
-            of_class.remove(&name, bytes, &reach);
-        }
-        if let Some(Space { class, bytes, reach }) = space {
-            self.of_class.entry(class).or_default().insert(&name, bytes, &reach);
-        }
-    }
 }
 
 impl Catalog {

@@ -22,18 +22,20 @@
 //! The volumes of a Kubernetes cluster are bound by the cluster's controllers. [`Volumes::mirror`] returns a list that
 //! follows the reports of these controllers.
 //!
-//! In reading order: `objects`, `free`, `catalog`, `judge`, `uses`, `mirror`, this file.
+//! In reading order: `objects`, `free`, `mirrored`, `catalog`, `judge`, `uses`, `mirror`, this file.
 
 mod catalog;
 mod free;
 mod judge;
 mod mirror;
+mod mirrored;
 mod objects;
 mod uses;
 
 pub use catalog::VolumeError;
 pub use judge::{Aspect, VolumeObstacle, VolumeReason};
-pub use mirror::{Attached, Measured, SelectedClaim, Space};
+pub use mirror::{Attached, Measured, SelectedClaim};
+pub use mirrored::Space;
 pub use objects::{
     AccessModes, BindingTime, Provisioning, Reach, StorageClass, Volume, VolumeClaim, VolumeMode,
 };

@@ -8,26 +8,11 @@
 //! A running task is reported twice: by its scheduler, and by the cell's delta. If a task has just reserved its claims,
 //! a delta may still report the task as pending. So `left` ends only a use that `runs` has begun.
 
-use super::catalog::{Catalog, Held};
+use super::catalog::{Catalog, Held, Stage, Use};
 use super::judge::{Choice, VolumeObstacle};
 use super::objects::{Provisioning, Volume};
 use super::{Aspect, Reach};
 use omega_core::{Labels, Machine, TaskId, Text};
-
-/// Stage of a task's use of its claims.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Stage {
-    Reserved,
-    Runs,
-}
-
-/// A task's use of its claims on a machine.
-#[derive(Debug)]
-pub(super) struct Use {
-    machine: Text,
-    claims: Vec<Text>,
-    stage: Stage,
-}
 
 impl Catalog {
     /// Reserves claims: see [`super::Volumes::reserve`].

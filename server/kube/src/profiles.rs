@@ -451,11 +451,11 @@ profiles:
         let ours = KubeProfile::new("x").bind(&kinds);
         let known = Profile::kube(&kinds);
         let names = |profile: &Profile| -> Vec<&'static str> {
-            profile.filters().map(|f| f.name()).collect()
+            profile.evaluator().filters().map(|f| f.name()).collect()
         };
         assert_eq!(names(&ours), names(&known));
         let sorted = |profile: &Profile| {
-            let mut weights: Vec<_> = profile.weights().collect();
+            let mut weights: Vec<_> = profile.evaluator().weights().collect();
             weights.sort_unstable();
             weights
         };

@@ -1,7 +1,7 @@
 //! Messages between a frontend and its applications.
 
-use crate::place::Placement;
 use crate::queue::Nanos;
+use crate::scheduler::Placement;
 use omega_core::{Amounts, JobId, MachineId, TaskId, Text};
 
 /// Priority of a request: requests with the lowest number are served first, as in YARN.

@@ -11,8 +11,8 @@ use crate::adapter::{PodName, Shared};
 use crate::profiles::KubeProfile;
 use omega_cellstate::{CellHandle, GroupRef, View};
 use omega_core::{Job, JobId, TaskId, TaskState, Text};
+use omega_schedulers::plugin::tasks;
 use omega_schedulers::preemption::{Candidate, Preemptor, best};
-use omega_schedulers::search::tasks;
 use omega_schedulers::{Profile, plugins::CandidateMachines};
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64;
@@ -61,7 +61,12 @@ impl Preempter {
                 profile.prepare(view);
             }
             let group = view.compile(job, &spec, 0);
-            let preemptor = Preemptor { profile, group, budgets: &budgets, expected: &[] };
+            let preemptor = Preemptor {
+                evaluator: profile.evaluator(),
+                group,
+                budgets: &budgets,
+                expected: &[],
+            };
             let enough = |machines| candidates.among(machines);
             let start = self.random.random_range(0..view.rows().max(1));
             found = choose(&preemptor, view, &spec, (start, &enough));
@@ -114,7 +119,7 @@ fn choose(
 /// Whether the filters accept any machine without victims.
 fn fits(preemptor: &Preemptor<'_>, view: &View, group: GroupRef) -> bool {
     let tasks = tasks(view, group);
-    let active = preemptor.profile.active(&tasks);
+    let active = preemptor.evaluator.active(&tasks);
     (0..view.blocks()).any(|index| {
         let block = view.block(index);
         active.feasible(&tasks, block, block.present()) != 0
