@@ -439,7 +439,7 @@ profiles:
         assert_eq!(packed.weights.get("ImageLocality"), None);
         assert_eq!(packed.fit.strategy, Strategy::MostAllocated);
         assert_eq!(packed.fit.resources, [("cpu".to_owned(), 2)]);
-        let weights: Vec<_> = packed.bind(&Kinds::standard()).weights().collect();
+        let weights: Vec<_> = packed.bind(&Kinds::standard()).evaluator().weights().collect();
         assert!(weights.contains(&("node_resources_fit", 5)), "{weights:?}");
         let percentage = Some(100);
         assert_eq!(profiles[1], KubeProfile { percentage, ..KubeProfile::new("plain") });
