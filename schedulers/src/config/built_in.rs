@@ -135,7 +135,7 @@ mod tests {
     #[test]
     fn the_cells_own_filters_are_always_there() {
         let registry = Registry::built_in();
-        for filter in Profile::first_fit().filters() {
+        for filter in Profile::first_fit().evaluator().filters() {
             let plugin = registry.find(Point::Filter, filter.name()).expect("it is registered");
             assert_eq!(plugin.presence(), Presence::Always, "{}", filter.name());
         }
