@@ -11,21 +11,9 @@
 //! 3. Sums are kept only while some tenant has a request limit. They have 128 bits, because the total of many jobs may
 //!    exceed 64 bits.
 
-use crate::cell::Cell;
-use crate::facts::Need;
+use crate::need::Need;
 use crate::tenants::Tenants;
-use crate::texts;
-use crate::validate;
-use omega_core::{Amounts, Job, KindId, Kinds, Outcome, Rejection, Text};
-
-/// The requested amounts of all tenants, kept while some tenant has a request limit.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Asked {
-    /// The number of tenants with a request limit.
-    limits: usize,
-    /// Requested amounts, by tenant and kind; empty while no tenant has a limit.
-    sums: Vec<Vec<u128>>,
-}
+use omega_core::{Amounts, KindId, Kinds, Rejection, Text};
 
 impl Tenants {
     /// Sets or removes a limit. The caller must recount the sums afterwards.
@@ -46,7 +34,7 @@ impl Tenants {
     }
 
     /// Extends the sums to all tenants; a new tenant starts at zero.
-    fn make_sums(&mut self) {
+    pub(crate) fn make_sums(&mut self) {
         self.asked.sums.resize(self.list.len(), vec![0; self.kinds]);
     }
 
@@ -124,78 +112,5 @@ impl Tenants {
     /// `None` for a tenant without requests.
     pub(crate) fn asked(&self, tenant: u32) -> Option<&[u128]> {
         self.asked.sums.get(tenant as usize).map(Vec::as_slice)
-    }
-}
-
-impl Cell {
-    /// Sets or removes the request limit of a tenant.
-    pub(crate) fn set_admission(
-        &mut self,
-        tenant: &Text,
-        limit: Option<Amounts>,
-    ) -> Result<Outcome, Rejection> {
-        texts::name("tenant", tenant)?;
-        if let Some(limit) = &limit {
-            validate::quota(tenant, limit, &self.kinds)?;
-        }
-        let version = self.begin();
-        let counted = self.tenants.asked.limits > 0;
-        self.tenants.set_admission(tenant, limit);
-        if counted && self.tenants.asked.limits > 0 {
-            self.tenants.make_sums()
-        } else {
-            self.recount_asked()
-        }
-        Ok(Outcome::Done(version))
-    }
-
-    /// Checks the request limits for a new job.
-    pub(crate) fn admit_job(&self, job: &Job) -> Result<(), Rejection> {
-        let groups = job.groups.iter();
-        let groups =
-            groups.flat_map(|group| group.asks().map(move |amounts| (amounts, group.count)));
-        match self.tenants.id(&job.tenant) {
-            Some(tenant) => self.tenants.admit(&self.kinds, tenant, groups),
-            None => Ok(()),
-        }
-    }
-
-    /// The number of unfinished tasks of a tenant's own jobs.
-    #[must_use]
-    pub fn tenant_tasks(&self, tenant: &str) -> u64 {
-        self.tenants.get(tenant).map_or(0, |tenant| tenant.tasks)
-    }
-
-    /// Counts the tasks of each tenant that have not ended.
-    pub(crate) fn count_tenant_tasks(&self) -> Vec<u64> {
-        let mut counts = vec![0; self.tenants.list.len()];
-        for (_, job) in self.jobs.iter() {
-            counts[job.tenant as usize] += u64::from(job.alive);
-        }
-        counts
-    }
-
-    /// Recounts the requested amounts after a change of limits or of the tenant tree.
-    pub(crate) fn recount_asked(&mut self) {
-        self.tenants.asked.sums = self.count_asked();
-    }
-
-    /// The requested amounts of each tenant; empty while no tenant has a limit.
-    pub(crate) fn count_asked(&self) -> Vec<Vec<u128>> {
-        if self.tenants.asked.limits == 0 {
-            return Vec::new();
-        }
-        let mut sums = vec![vec![0; self.tenants.kinds]; self.tenants.list.len()];
-        for (_, job) in self.jobs.iter() {
-            let living = job.tasks.iter().filter(|task| !task.state.ended());
-            for need in living.map(|task| job.need(task)) {
-                let asked = need.charged(&need.request);
-                for id in self.tenants.line(job.tenant) {
-                    let counts = sums[id as usize].iter_mut().zip(asked.iter());
-                    counts.for_each(|(sum, request)| *sum += u128::from(request.unsigned_abs()));
-                }
-            }
-        }
-        sums
     }
 }

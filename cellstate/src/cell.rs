@@ -22,30 +22,26 @@
 //! 4. Rule counters, device shares, exclusive cores, tenants' use and claims of cluster resources equal a recount.
 //! 5. Versions and sequence numbers only grow.
 
-use crate::answers::Answers;
 use crate::changes::ChangeLog;
-use crate::commit::Scratch;
-use crate::cores::{CoreCounts, CoresLeft};
 use crate::facts::Facts;
 use crate::held::Values;
 use crate::history::History;
 use crate::image::Capture;
-use crate::jobs::{JobRecord, Jobs, OwnerId, TaskRecord};
-use crate::judge::{Grant, MachineStatus};
-use crate::load::LoadReport;
+use crate::job_record::{JobRecord, OwnerId};
+use crate::jobs::Jobs;
+use crate::judge::Grant;
 use crate::machines::{Machines, Part};
 use crate::missed_deadline::DueCounts;
 use crate::policy::{Placement, Policies, PolicySet};
+use crate::registered::Registered;
 use crate::rules::{Domain, TrackerId};
 use crate::tenants::Tenants;
-use crate::validate;
 use omega_core::limits::CHANGES_MAX;
 use omega_core::{
-    Command, DeviceSet, Hold, Job, JobId, Kinds, Machine, MachineId, NodeCores, Outcome, Policy,
-    Rejection, SchedulerId, SequenceNumber, TaskId, TaskState, TenantConfig, Text, Version,
+    Command, DeviceSet, Hold, JobId, Kinds, MachineId, Outcome, Policy, Rejection, TaskId,
+    TaskState, Version,
 };
 use std::collections::VecDeque;
-use std::sync::Arc;
 
 /// A logged change of anything except a machine's amounts. The log stores no values: a delta reads the present ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,28 +56,6 @@ pub(crate) enum Change {
     Quota,
     /// The settings or the present effect of these policies changed.
     Policy(PolicySet),
-}
-
-/// A registered scheduler.
-///
-/// Each commit writes its scheduler's record, and different schedulers commit on different processors. So no two
-/// records share a pair of cache lines (processors fetch lines in pairs), and each scheduler has its own buffers.
-#[derive(Clone, Debug)]
-#[repr(align(128))]
-pub(crate) struct Registered {
-    pub(crate) name: Text,
-    /// The process that owns the name, if any.
-    pub(crate) hold: Option<Hold>,
-    pub(crate) answers: Answers,
-    /// Buffers of the scheduler's commits; `None` during a commit, and before the first one.
-    pub(crate) scratch: Option<Box<Scratch>>,
-}
-
-impl Registered {
-    /// A scheduler whose name no process owns.
-    pub(crate) fn new(name: Text) -> Registered {
-        Registered { name, hold: None, answers: Answers::default(), scratch: None }
-    }
 }
 
 /// Counters for metrics, zero when the process starts. They are not part of the state.
@@ -208,21 +182,6 @@ impl Cell {
         }
     }
 
-    fn set_tenant(
-        &mut self,
-        tenant: &Text,
-        tenant_config: TenantConfig,
-    ) -> Result<Outcome, Rejection> {
-        validate::tenant_config(tenant, &tenant_config, &self.kinds)?;
-        self.tenants.set_tenant(tenant, tenant_config.clone())?;
-        self.recount_asked();
-        let version = self.begin();
-        Policies::configure_tenant(self, tenant, &tenant_config);
-        // If the parent changed, other quotas may apply to the tenant now.
-        self.log.push(Change::Quota);
-        Ok(Outcome::Done(version))
-    }
-
     // --- Helpers for all families of commands ---------------------------------------------------
 
     /// Starts the next version.
@@ -344,239 +303,4 @@ pub(crate) struct Parts<'a> {
     pub(crate) policies: &'a mut Policies,
     pub(crate) facts: &'a mut Facts,
     pub(crate) now_ms: u64,
-}
-
-/// A machine and its state, as [`Cell::machine`] returns it.
-#[derive(Clone, Debug)]
-pub struct MachineState<'a> {
-    /// Id of the machine.
-    pub id: MachineId,
-    /// Description of the machine.
-    pub machine: &'a Arc<Machine>,
-    /// Status of the machine.
-    pub status: MachineStatus,
-    /// Sequence number of the machine.
-    pub sequence: SequenceNumber,
-    /// Free amount of each kind. Negative if the claims exceed the claimable amount, for example because the machine
-    /// shrank.
-    pub free: &'a [i64],
-    /// Claimable amount of each kind: the capacity times the overcommit.
-    pub claimable: Vec<i64>,
-    /// Free part of each device, in thousandths.
-    pub devices_left: &'a [i16],
-    /// Free exclusive cores by NUMA node; `None` if the machine has no exclusive cores.
-    pub cores_left: Option<&'a CoresLeft>,
-    /// The machine's last load report.
-    pub load: Option<&'a LoadReport>,
-    /// Tasks placed on the machine, in no particular order.
-    pub tasks: &'a [TaskId],
-}
-
-/// Queries.
-impl Cell {
-    /// Whether the state will change soon by the passing of time alone. If so, the cell should receive `Expire` often.
-    #[must_use]
-    pub fn waits_for_time(&self) -> bool {
-        self.policies.are_near_an_edge(self.now_ms)
-    }
-
-    /// Whether outcomes of commands may depend on the time. If so, `Expire` should be sent together with commands.
-    #[must_use]
-    pub fn goes_by_time(&self) -> bool {
-        // Recorded events have the cell's time, so a cell that keeps events needs the time too.
-        self.policy.eviction_cap.is_some() || self.policies.go_by_time() || self.history.is_some()
-    }
-
-    /// The cell's version.
-    #[must_use]
-    pub fn version(&self) -> Version {
-        self.version
-    }
-
-    /// Number of tasks that transactions moved to another machine since this process started.
-    #[must_use]
-    pub fn moves(&self) -> u64 {
-        self.counters.moves
-    }
-
-    /// The cell's time in milliseconds, as last set by [`Command::Expire`].
-    #[must_use]
-    pub fn now_ms(&self) -> u64 {
-        self.now_ms
-    }
-
-    /// The cell's resource kinds.
-    #[must_use]
-    pub fn kinds(&self) -> &Kinds {
-        &self.kinds
-    }
-
-    /// The cell's policy.
-    #[must_use]
-    pub fn policy(&self) -> &Policy {
-        &self.policy
-    }
-
-    /// The name of a scheduler that has registered.
-    #[must_use]
-    pub fn scheduler_name(&self, id: SchedulerId) -> Option<&Text> {
-        self.schedulers.get(id.0 as usize).map(|scheduler| &scheduler.name)
-    }
-
-    /// The machine with this name.
-    #[must_use]
-    pub fn machine_by_name(&self, name: &str) -> Option<MachineId> {
-        self.machines.by_name(name)
-    }
-
-    /// The machine with this id, if it exists.
-    #[must_use]
-    pub fn machine(&self, id: MachineId) -> Option<MachineState<'_>> {
-        let row = self.machines.get(id)?;
-        let machine = self.facts.machines[id.row()].as_ref()?;
-        Some(MachineState {
-            id,
-            machine,
-            status: row.status,
-            sequence: row.sequence,
-            free: self.machines.free(id.row()),
-            claimable: crate::machines::claimable(machine, &self.kinds, &self.policy),
-            devices_left: self.machines.devices(id.row()).map_or(&[], |devices| devices.left()),
-            cores_left: self.machines.cores(id.row()),
-            load: self.machines.load(id.row()),
-            tasks: &row.tasks,
-        })
-    }
-
-    /// Every machine, in ascending order of rows.
-    pub fn machines(&self) -> impl Iterator<Item = MachineState<'_>> {
-        self.machines_from(0)
-    }
-
-    /// Every machine in this row or a later row, in ascending order of rows.
-    pub fn machines_from(&self, row: usize) -> impl Iterator<Item = MachineState<'_>> {
-        (row..self.machines.row_count()).filter_map(|slot| self.machine(self.machines.id(slot)))
-    }
-
-    /// The job with this name.
-    #[must_use]
-    pub fn job_by_name(&self, name: &str) -> Option<JobId> {
-        self.jobs.by_name(name)
-    }
-
-    /// The job with this id, if it exists.
-    #[must_use]
-    pub fn job(&self, id: JobId) -> Option<&Arc<Job>> {
-        self.jobs.get(id).map(|record| &record.spec)
-    }
-
-    /// The id that the next job will get. A lower id without a job belongs to a job that has ended and was forgotten.
-    #[must_use]
-    pub fn next_job(&self) -> JobId {
-        self.jobs.next_id()
-    }
-
-    /// Every job, in ascending order.
-    pub fn jobs(&self) -> impl Iterator<Item = (JobId, &Arc<Job>)> {
-        self.jobs.iter().map(|(id, record)| (id, &record.spec))
-    }
-
-    /// Every job with this id or a higher id, in ascending order.
-    pub fn jobs_from(&self, first: JobId) -> impl Iterator<Item = (JobId, &Arc<Job>)> {
-        self.jobs.iter_from(first).map(|(id, record)| (id, &record.spec))
-    }
-
-    /// The state of a task; `None` if its job or the task does not exist.
-    #[must_use]
-    pub fn task(&self, id: TaskId) -> Option<TaskState> {
-        self.jobs.task(id).map(|(_, task)| task.state)
-    }
-
-    /// The devices of a task.
-    #[must_use]
-    pub fn task_devices(&self, id: TaskId) -> Option<DeviceSet> {
-        self.jobs.task(id).map(|(_, task)| task.devices)
-    }
-
-    /// The exclusive cores of a task, by NUMA node; zero for a task that is not placed.
-    #[must_use]
-    pub fn task_cores(&self, id: TaskId) -> NodeCores {
-        let job = self.jobs.get(id.job);
-        job.and_then(|job| job.cores.get(id.index)).copied().unwrap_or_default()
-    }
-
-    /// The ports that the cell chose for a task, in the order of [`TaskGroup::any_ports`](omega_core::TaskGroup); empty
-    /// for a task that is not placed.
-    #[must_use]
-    pub fn task_ports(&self, id: TaskId) -> &[u16] {
-        self.jobs.get(id.job).map_or(&[], |job| job.ports.get(id.index))
-    }
-
-    /// The number of exclusive cores of all machines, and how many are allocated.
-    #[must_use]
-    pub fn core_counts(&self) -> CoreCounts {
-        self.machines.core_counts()
-    }
-
-    /// The cell's time at which a task was placed; 0 if it is not placed, and `None` if it does not exist.
-    #[must_use]
-    pub fn task_placed_ms(&self, id: TaskId) -> Option<u64> {
-        self.jobs.task(id).map(|(_, task)| task.placed_ms)
-    }
-
-    /// The position of a task's group in its job.
-    #[must_use]
-    pub fn task_group(&self, id: TaskId) -> Option<usize> {
-        self.jobs.task(id).map(|(_, task)| usize::from(task.group))
-    }
-
-    /// The states of a job's tasks, in order.
-    pub fn tasks(&self, job: JobId) -> impl Iterator<Item = (TaskId, TaskState)> + '_ {
-        self.tasks_from(job, 0)
-    }
-
-    /// The states of a job's tasks with this index or a higher index, in order.
-    pub fn tasks_from(
-        &self,
-        job: JobId,
-        first: u32,
-    ) -> impl Iterator<Item = (TaskId, TaskState)> + '_ {
-        let tasks: &[TaskRecord] = self.jobs.get(job).map_or(&[], |record| &record.tasks);
-        let rest = tasks.get(first as usize..).unwrap_or_default();
-        rest.iter().zip(first..).map(move |(task, index)| (TaskId { job, index }, task.state))
-    }
-
-    /// All tenants in order of first mention, each with its quota and with the amounts that its tasks and those of all
-    /// tenants below it claim.
-    pub fn tenants(&self) -> impl Iterator<Item = (&Text, Option<&omega_core::Amounts>, &[i64])> {
-        self.tenants
-            .iter()
-            .map(|tenant| (&tenant.terms.name, tenant.terms.limit.as_ref(), tenant.used.as_slice()))
-    }
-
-    /// The configuration of a tenant, if any command ever named the tenant.
-    #[must_use]
-    pub fn tenant_config(&self, name: &str) -> Option<&TenantConfig> {
-        self.tenants.get(name).map(|tenant| &tenant.terms.tenant_config)
-    }
-
-    /// The request limit of a tenant, for its own jobs and those of all tenants below it.
-    #[must_use]
-    pub fn admission(&self, name: &str) -> Option<&omega_core::Amounts> {
-        self.tenants.get(name)?.admits.as_ref()
-    }
-
-    /// The amounts that the jobs of a tenant and of those below it request; `None` while no tenant has a request limit.
-    /// Sums above 64 bits are capped.
-    #[must_use]
-    pub fn asked(&self, name: &str) -> Option<Vec<u64>> {
-        let sums = self.tenants.asked(self.tenants.id(name)?)?;
-        Some(sums.iter().map(|sum| (*sum).try_into().unwrap_or(u64::MAX)).collect())
-    }
-
-    /// The amounts that the tasks of a tenant and of all tenants below it claim.
-    #[must_use]
-    pub fn tenant_used(&self, name: &str) -> Option<&[i64]> {
-        self.tenants.get(name).map(|tenant| tenant.used.as_slice())
-    }
 }

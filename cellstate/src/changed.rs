@@ -3,7 +3,8 @@
 //! A reader that keeps no copy of the cell uses these ids instead of deltas, and looks up each changed object. Each id
 //! costs a few nanoseconds, however many objects exist.
 
-use crate::cell::{Cell, Change, MachineState};
+use crate::cell::{Cell, Change};
+use crate::queries::MachineState;
 use omega_core::{JobId, TaskId, Version};
 
 /// A changed object, to be looked up by the reader.

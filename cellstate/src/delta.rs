@@ -14,17 +14,16 @@ use crate::cores::CoresLeft;
 use crate::demand_profiles::DemandProfileSum;
 use crate::devices::Devices;
 use crate::held::amounts_of;
-use crate::jobs::{JobRecord, OwnerId, TaskRecord};
+use crate::job_record::{JobRecord, OwnerId, TaskRecord};
 use crate::judge::MachineStatus;
 use crate::load::LoadReport;
 use crate::policy::{Columns, PolicyColumns};
 use crate::rules::{Count, DomainName, TrackerId, TrackerKey};
-use crate::tenants::Tenant;
+use crate::tenants::{Tenant, TenantDelta};
 use omega_core::{
     Amounts, Band, DeviceSet, Job, JobId, Kinds, Machine, NodeCores, Overcommit, SequenceNumber,
-    TaskId, TaskState, TenantConfig, Text, Version,
+    TaskId, TaskState, Text, Version,
 };
-use smallvec::SmallVec;
 use std::collections::HashSet;
 use std::sync::Arc;
 
@@ -96,26 +95,6 @@ pub struct TaskDelta {
     pub devices: DeviceSet,
     /// The cell's time at which the task was placed; 0 while it is not placed.
     pub placed_ms: u64,
-}
-
-/// An operator's settings for a tenant. Deltas share them by reference, because they rarely change.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct TenantTerms {
-    /// Name of the tenant.
-    pub name: Text,
-    /// Configuration of the tenant.
-    pub tenant_config: TenantConfig,
-    /// Limit of the tenant: the most that its tasks and those of all tenants below it may claim.
-    pub limit: Option<Amounts>,
-}
-
-/// A tenant and the amounts that it uses.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct TenantDelta {
-    /// Name and settings of the tenant.
-    pub terms: Arc<TenantTerms>,
-    /// Amounts that the tasks of the tenant and of all tenants below it claim, by kind.
-    pub used: SmallVec<[i64; 4]>,
 }
 
 /// A delta. See the module documentation.

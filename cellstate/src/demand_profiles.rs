@@ -20,10 +20,9 @@
 //! Invariant: `free` and the highest point of the sum together are the amount above the constant claims. So tasks with
 //! profiles may come and go in any order, and no amount is lost.
 
-use crate::cell::Cell;
 use crate::map::FastMap;
 use omega_core::limits::DEMAND_POINTS_MAX;
-use omega_core::{DemandProfile, KindId, MachineId};
+use omega_core::{DemandProfile, KindId};
 use smallvec::SmallVec;
 use std::sync::Arc;
 
@@ -154,6 +153,11 @@ pub struct DemandProfileSum {
 impl Eq for DemandProfileSum {}
 
 impl DemandProfileSum {
+    /// The highest point of each kind.
+    pub(crate) fn peaks(&self) -> impl Iterator<Item = (KindId, i64)> {
+        self.kinds.iter().map(|sum| (sum.kind, sum.peak))
+    }
+
     /// Builds a sum from the parts in a delta: kinds in ascending order, each with its number of tasks and its points.
     /// `None` if the parts are invalid.
     #[must_use]
@@ -254,25 +258,6 @@ impl DemandProfileSums {
             self.0.remove(&(row as u32));
         }
         amounts
-    }
-}
-
-impl Cell {
-    /// Amount that demand profiles save on a machine, for each kind that varies there: the sum of the tasks' highest
-    /// points minus the highest point of their sum.
-    pub fn demand_profiles_saved(&self, machine: MachineId) -> impl Iterator<Item = (KindId, i64)> {
-        let row = self.machines.get(machine);
-        let sum = row.and_then(|_| self.machines.demand_profiles(machine.row()));
-        let tasks = row.map_or(&[][..], |row| &row.tasks);
-        sum.into_iter().flat_map(|sum| &sum.kinds).map(move |sum| {
-            let tasks = tasks.iter().filter_map(|task| self.jobs.task(*task));
-            let demand_profiles =
-                tasks.filter_map(|(job, task)| job.need(task).demand_profiles.as_ref());
-            let alone: i64 = demand_profiles
-                .filter_map(|demand_profiles| demand_profiles.taken(sum.kind, None))
-                .sum();
-            (sum.kind, alone - sum.peak)
-        })
     }
 }
 

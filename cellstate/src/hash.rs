@@ -6,11 +6,12 @@
 
 use crate::answers::Answer;
 use crate::cell::Cell;
-use crate::image::{Image, MachineImage};
-use crate::jobs::TaskRecord;
+use crate::image::Image;
+use crate::job_record::GangHold;
+use crate::job_record::JobVersion;
+use crate::job_record::TaskRecord;
+use crate::machines::MachineImage;
 use crate::policy::Policies;
-use crate::policy::gangs::GangHold;
-use crate::versions::JobVersion;
 use omega_core::{
     Amounts, Hold, Job, JobId, Kinds, NodeCores, Policy, TenantConfig, Text, Version,
 };

@@ -17,7 +17,8 @@
 
 use crate::answers::{Answer, Answers};
 use crate::bounds::too_many;
-use crate::cell::{Cell, Registered};
+use crate::cell::Cell;
+use crate::registered::Registered;
 use crate::texts;
 use omega_core::limits::{LEASE_MS_MAX, LEASE_MS_MIN, NUMBERS_SKIPPED, SCHEDULERS_MAX};
 use omega_core::{Hold, HolderId, Outcome, Rejection, SchedulerId, Text};

@@ -6,7 +6,7 @@ use crate::devices::Devices;
 use crate::facts::{Trackers, member};
 use crate::held::Held;
 use crate::history::{Event, EventKind, TASKS_NOTED_MAX};
-use crate::jobs::{GroupRecord, JobRecord, TaskRecord};
+use crate::job_record::{GroupRecord, JobRecord, TaskRecord};
 use crate::judge::Grant;
 use crate::policy::ports::TaskPorts;
 use crate::rules::{GroupRules, Step, TrackerId, TrackerKey};

@@ -8,22 +8,12 @@
 //! `get_mut`, `push` or `remove`, so while no capture runs, the price is one branch in each of these functions.
 
 use crate::attributes::{Attribute, ByAttribute};
-use crate::cores::TaskCores;
-use crate::facts::Need;
-use crate::held::Held;
-use crate::image::JobImage;
+use crate::job_record::{JobImage, JobRecord, OwnerId, TaskRecord};
 use crate::map::FastMap;
-use crate::policy::gangs::GangHold;
-use crate::policy::ports::TaskPorts;
 use crate::recent_groups::RecentGroups;
 use crate::rules::Tracked;
-use crate::versions::JobVersion;
-use omega_core::{DeviceSet, Job, JobId, TaskId, TaskState, Text};
-use serde::{Deserialize, Serialize};
-use smallvec::SmallVec;
+use omega_core::{Job, JobId, TaskId, Text};
 use std::collections::{BTreeMap, BTreeSet};
-use std::hash::{Hash, Hasher};
-use std::sync::Arc;
 
 /// Jobs per page. A capture copies a page at a time, which takes some 30 microseconds.
 const PAGE: usize = 256;
@@ -31,90 +21,6 @@ const PAGE: usize = 256;
 /// Number of latest pages that a restored cell keeps in its indexed list, which takes 8 MB. At 200 jobs a second, these
 /// pages have the jobs of half a month.
 const LISTED: u64 = 1 << 20;
-
-/// A job of the cell.
-#[derive(Clone, Debug)]
-pub(crate) struct JobRecord {
-    /// Description of the job, with all groups to which its tasks belong. After an update, these include groups of
-    /// older versions.
-    pub(crate) spec: Arc<Job>,
-    /// The latest versions of the job, oldest first; empty if it was never updated.
-    pub(crate) versions: Vec<JobVersion>,
-    /// The number that stands for the name of the job's scheduler. Deltas select jobs by it.
-    pub(crate) owner: OwnerId,
-    pub(crate) tenant: u32,
-    /// The groups of the job. The usual single group is stored inline, so that a claim reads the whole job from one
-    /// place.
-    pub(crate) groups: SmallVec<[GroupRecord; 1]>,
-    pub(crate) tasks: SmallVec<[TaskRecord; 1]>,
-    /// Whether a group was ever resized. If so, tasks are not numbered group by group.
-    pub(crate) resized: bool,
-    /// The number of placed tasks.
-    pub(crate) placed: u32,
-    /// The number of unfinished tasks.
-    pub(crate) alive: u32,
-    /// State of the job's waiting gang; `None` if the job has no waiting gang.
-    pub(crate) hold: Option<GangHold>,
-    /// Allocations that differ from the group's request.
-    pub(crate) held: Held,
-    /// Exclusive cores of the job's tasks.
-    pub(crate) cores: TaskCores,
-    /// Ports that the cell chose for the job's tasks.
-    pub(crate) ports: TaskPorts,
-}
-
-/// The number that the cell gave to a scheduler's name.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct OwnerId(pub(crate) u32);
-
-/// A group of a job.
-#[derive(Clone, Debug)]
-pub(crate) struct GroupRecord {
-    pub(crate) need: Arc<Need>,
-}
-
-/// A task as stored in the cell.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct TaskRecord {
-    /// State of the task.
-    pub state: TaskState,
-    /// Devices of the task while it is placed.
-    pub devices: DeviceSet,
-    /// Position of the task's group in the job.
-    pub group: u16,
-    /// Number of failures of the task.
-    pub failures: u16,
-    /// The cell's time at which the task was placed; 0 while it is not placed.
-    pub placed_ms: u64,
-}
-
-/// The placement time is not hashed: no outcome depends on it, and snapshots from before it was recorded keep their
-/// hashes. The reference model compares it.
-impl Hash for TaskRecord {
-    fn hash<H: Hasher>(&self, state: &mut H) {
-        let TaskRecord { state: task, devices, group, failures, placed_ms: _ } = self;
-        (task, devices, group, failures).hash(state);
-    }
-}
-
-impl TaskRecord {
-    pub(crate) fn pending(group: usize) -> TaskRecord {
-        TaskRecord {
-            state: TaskState::Pending,
-            devices: DeviceSet::default(),
-            group: group as u16,
-            failures: 0,
-            placed_ms: 0,
-        }
-    }
-}
-
-impl JobRecord {
-    /// The needs of a task.
-    pub(crate) fn need(&self, task: &TaskRecord) -> &Need {
-        &self.groups[usize::from(task.group)].need
-    }
-}
 
 type Page = Box<[Option<Box<JobRecord>>; PAGE]>;
 

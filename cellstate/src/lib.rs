@@ -42,6 +42,7 @@ mod admission;
 mod answers;
 mod attributes;
 mod audit;
+mod audit_error;
 mod bounds;
 mod cell;
 mod changed;
@@ -60,6 +61,7 @@ mod history;
 mod holders;
 mod image;
 mod job_commands;
+mod job_record;
 mod jobs;
 mod judge;
 mod load;
@@ -68,17 +70,21 @@ mod machines;
 mod map;
 mod merge;
 mod missed_deadline;
+mod need;
 pub mod planted;
 mod policy;
 mod programs;
+mod queries;
 mod recent_groups;
 mod recent_rows;
+mod registered;
 mod rules;
 mod sets;
 mod shapes;
 mod shared;
 mod sparse;
 mod task_places;
+mod tenant_commands;
 mod tenants;
 mod texts;
 mod validate;
@@ -86,40 +92,39 @@ mod versions;
 mod view;
 
 pub use answers::Answer;
-pub use audit::AuditError;
-pub use cell::{Cell, MachineState};
+pub use audit_error::AuditError;
+pub use cell::Cell;
 pub use changed::Changed;
 pub use cores::{CoreCounts, CoresLeft};
-pub use delta::{
-    Delta, HoldingTask, Interest, JobDelta, MachineDelta, Share, TaskDelta, TenantDelta,
-    TenantTerms,
-};
+pub use delta::{Delta, HoldingTask, Interest, JobDelta, MachineDelta, Share, TaskDelta};
 pub use demand_profiles::{DemandProfileSum, DemandProfiles};
 pub use devices::Devices;
-pub use facts::Need;
 pub use handle::{CellHandle, CommitsAndSync, HandleError, Wake};
 pub use history::{Event, EventKind, HISTORY_BYTES};
 pub use holders::SchedulerState;
-pub use image::{Captured, Image, ImageError, JobImage, MachineImage, SchedulerImage, TenantImage};
-pub use jobs::TaskRecord;
+pub use image::{Captured, Image, ImageError, SchedulerImage, TenantImage};
+pub use job_record::{GangHold, JobImage, JobVersion, TaskRecord};
 pub use judge::{Grant, MachineStatus};
 pub use load::LoadReport;
+pub use machines::MachineImage;
 pub use missed_deadline::DueCounts;
+pub use need::Need;
 pub use policy::PolicyColumns;
 pub use policy::allocations::HeldCounts;
 pub use policy::cluster_resources::ClusterResources;
 pub use policy::evictions::{EvictionColumns, EvictionCounts};
-pub use policy::gangs::{GangCounts, GangHold};
+pub use policy::gangs::GangCounts;
 pub use policy::peaks::{PeakColumns, PeakCounts};
 pub use policy::ports::{PortColumns, TakenPorts};
 pub use policy::reservations::ReservationColumns;
 pub use policy::tasks_per_machine::{TenantCount, TenantCounts};
+pub use queries::MachineState;
 pub use rules::{
     Beside, Count, DomainName, RuleFamily, SpreadWish, Tracked, TrackerId, TrackerKey,
 };
 pub use sets::{CountingMachines, SetId};
 pub use shared::SharedCell;
-pub use versions::JobVersion;
+pub use tenants::{TenantDelta, TenantTerms};
 pub use view::{
     BLOCK, Block, BlockLoad, Departure, Draws, FEW, GroupRef, ImageHolder, JobPlaces, LeftShare,
     Level, MachineSet, NEVER, PlacedTask, QuotaLack, Reach, Submitted, Tally, TaskCounts, TaskSet,

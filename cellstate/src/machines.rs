@@ -7,7 +7,6 @@ use crate::cores::{CoreCounts, CoresLeft};
 use crate::demand_profiles::{DemandProfileSum, DemandProfileSums, DemandProfiles};
 use crate::devices::Devices;
 use crate::held::Values;
-use crate::image::MachineImage;
 use crate::judge::{MachineStatus, Spot};
 use crate::load::LoadReport;
 use crate::map::FastMap;
@@ -25,6 +24,26 @@ pub(crate) struct Row {
     pub(crate) tasks: Vec<TaskId>,
     pub(crate) incarnation: u32,
     pub(crate) status: MachineStatus,
+}
+
+/// A row of the machine table in a snapshot.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MachineImage {
+    /// Description of the machine; `None` if the row is empty.
+    pub machine: Option<Arc<Machine>>,
+    /// The row's sequence number.
+    pub sequence: SequenceNumber,
+    /// Number of earlier machines in this row.
+    pub incarnation: u32,
+    /// Status of the row.
+    pub status: MachineStatus,
+}
+
+impl MachineImage {
+    pub(crate) fn of(machine: Option<Arc<Machine>>, row: &Row) -> MachineImage {
+        let Row { sequence, incarnation, status, .. } = *row;
+        MachineImage { machine, sequence, incarnation, status }
+    }
 }
 
 /// All machines, by row.

@@ -1,6 +1,5 @@
 //! Counts of met and missed deadlines, for metrics. They are not part of the cell's state.
 
-use crate::cell::Cell;
 use omega_core::Job;
 
 /// Counts of ended jobs that had a deadline, since this process started. Times are the cell's.
@@ -22,14 +21,6 @@ impl DueCounts {
         self.in_time += u64::from(late_ms == 0);
         self.late += u64::from(late_ms > 0);
         self.late_ms = self.late_ms.saturating_add(late_ms);
-    }
-}
-
-impl Cell {
-    /// Counts of met and missed deadlines since this process started.
-    #[must_use]
-    pub fn due_counts(&self) -> DueCounts {
-        self.counters.due
     }
 }
 

@@ -7,10 +7,9 @@
 //! Only rules about other tasks can make the needs of a group depend on its job. So needs are shared only while the
 //! cell has no such rule. If a rule comes later, a group that it concerns gets its own copy of the needs.
 
-use crate::facts::{Facts, Need, Trackers};
+use crate::need::Need;
 use crate::policy::PolicySet;
-use crate::rules::TrackerId;
-use omega_core::{Job, JobId, TaskGroup};
+use omega_core::{Job, TaskGroup};
 use smallvec::SmallVec;
 use std::sync::Arc;
 
@@ -25,16 +24,18 @@ pub(crate) struct Shapes {
     oldest: usize,
 }
 
+/// A compiled group.
 #[derive(Clone, Debug)]
-struct Shape {
-    job: Arc<Job>,
-    index: usize,
-    need: Arc<Need>,
+pub(crate) struct Shape {
+    pub(crate) job: Arc<Job>,
+    /// Position of the group in the job.
+    pub(crate) index: usize,
+    pub(crate) need: Arc<Need>,
 }
 
 impl Shapes {
     /// Returns the needs of an equal group, if a shape has one.
-    fn find(&self, job: &Job, index: usize) -> Option<&Arc<Need>> {
+    pub(crate) fn find(&self, job: &Job, index: usize) -> Option<&Arc<Need>> {
         let group = &job.groups[index];
         let policies = PolicySet::concerning(job, group);
         let is_alike = |shape: &&Shape| {
@@ -45,7 +46,7 @@ impl Shapes {
     }
 
     /// Adds a shape. Returns the needs of the shape that it replaces.
-    fn add(&mut self, shape: Shape) -> Option<Arc<Need>> {
+    pub(crate) fn add(&mut self, shape: Shape) -> Option<Arc<Need>> {
         if self.known.len() < SHAPES_MAX {
             self.known.push(shape);
             return None;
@@ -53,35 +54,6 @@ impl Shapes {
         let before = std::mem::replace(&mut self.known[self.oldest], shape);
         self.oldest = (self.oldest + 1) % SHAPES_MAX;
         Some(before.need)
-    }
-}
-
-impl Facts {
-    /// Compiles a group of a job as [`Facts::compile`] does, or shares the needs of an equal group. In both cases one
-    /// call of [`Facts::release`] must follow.
-    pub(crate) fn compile_shared(
-        &mut self,
-        (id, job): (JobId, &Arc<Job>),
-        index: usize,
-        kinds: usize,
-        trackers: Trackers,
-    ) -> (Arc<Need>, Vec<TrackerId>) {
-        if self.rules.is_empty()
-            && let Some(need) = self.shapes.find(job, index)
-        {
-            self.sets.acquire_again(need.sets());
-            return (need.clone(), Vec::new());
-        }
-        let (need, made) = self.compile((id, job), index, kinds, trackers);
-        let need = Arc::new(need);
-        if self.rules.is_empty() {
-            self.sets.acquire_again(need.sets());
-            let shape = Shape { job: job.clone(), index, need: need.clone() };
-            if let Some(before) = self.shapes.add(shape) {
-                before.sets().for_each(|set| self.sets.release(set));
-            }
-        }
-        (need, made)
     }
 }
 

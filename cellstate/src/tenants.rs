@@ -7,8 +7,6 @@
 //! 2. The tree has no cycle and at most [`TENANT_DEPTH_MAX`] levels.
 //! 3. A tenant records the version of its last change, so that deltas include it.
 
-use crate::admission::Asked;
-use crate::delta::TenantTerms;
 use crate::held::Values;
 use crate::map::FastMap;
 use crate::policy::TenantTree;
@@ -16,6 +14,35 @@ use omega_core::limits::TENANT_DEPTH_MAX;
 use omega_core::{Amounts, Job, KindId, Reason, Rejection, TenantConfig, Text, Version};
 use smallvec::{SmallVec, smallvec};
 use std::sync::Arc;
+
+/// An operator's settings for a tenant. Deltas share them by reference, because they rarely change.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TenantTerms {
+    /// Name of the tenant.
+    pub name: Text,
+    /// Configuration of the tenant.
+    pub tenant_config: TenantConfig,
+    /// Limit of the tenant: the most that its tasks and those of all tenants below it may claim.
+    pub limit: Option<Amounts>,
+}
+
+/// A tenant and the amounts that it uses.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TenantDelta {
+    /// Name and settings of the tenant.
+    pub terms: Arc<TenantTerms>,
+    /// Amounts that the tasks of the tenant and of all tenants below it claim, by kind.
+    pub used: SmallVec<[i64; 4]>,
+}
+
+/// The requested amounts of all tenants, kept while some tenant has a request limit.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Asked {
+    /// The number of tenants with a request limit.
+    pub(crate) limits: usize,
+    /// Requested amounts, by tenant and kind; empty while no tenant has a limit.
+    pub(crate) sums: Vec<Vec<u128>>,
+}
 
 /// The state of a tenant. The fields that each claim changes share one cache line.
 #[derive(Clone, Debug)]

@@ -15,26 +15,14 @@ use crate::bounds::at_most;
 use crate::cell::{Cell, Change};
 use crate::facts::Trackers;
 use crate::history::{Event, EventKind};
-use crate::jobs::{GroupRecord, JobRecord, TaskRecord};
+use crate::job_record::{GroupRecord, JobRecord, JobVersion, TaskRecord};
 use crate::validate::{self, GroupCounts};
 use omega_core::limits::{TASKS_PER_JOB_MAX, TRANSACTION_ITEMS_MAX, VERSIONS_PER_JOB};
 use omega_core::{
     Job, JobId, JobKind, Outcome, Rejection, RollStep, SharedGroup, TaskGroup, TaskId, Text,
 };
-use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use std::sync::Arc;
-
-/// A version of a job.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub struct JobVersion {
-    /// Number of the version; 0 for the job as submitted.
-    pub number: u32,
-    /// The cell's time at which the version began; 0 for the job as submitted.
-    pub at_ms: u64,
-    /// Description of the job. Its groups have the counts that this version asks for.
-    pub spec: Arc<Job>,
-}
 
 /// Queries about versions.
 impl Cell {

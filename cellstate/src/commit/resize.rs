@@ -8,7 +8,7 @@
 use super::scratch::{Had, Scratch, Step};
 use crate::cell::{Cell, Change};
 use crate::held::{Values, amounts_of, values_of};
-use crate::jobs::OwnerId;
+use crate::job_record::OwnerId;
 use crate::judge::room;
 use crate::policy::{Context, Placement};
 use omega_core::{Amounts, Reason, Resize, TaskId};

@@ -1,7 +1,7 @@
 //! The buffers of a commit: its steps, its conflicts, and the data for undoing the steps.
 
 use crate::held::Values;
-use crate::jobs::{OwnerId, TaskRecord};
+use crate::job_record::{OwnerId, TaskRecord};
 use crate::map::FastMap;
 use crate::policy::{Notes, PolicySet};
 use omega_core::transaction::Item;

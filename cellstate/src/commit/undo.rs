@@ -3,7 +3,7 @@
 
 use super::scratch::{Had, Scratch, Step};
 use crate::cell::Cell;
-use crate::jobs::TaskRecord;
+use crate::job_record::TaskRecord;
 use crate::judge::Grant;
 use omega_core::{TaskId, TaskState};
 

@@ -19,24 +19,19 @@
 mod capture;
 mod error;
 mod restore;
+mod save;
 
 pub(crate) use capture::Capture;
 pub use capture::Captured;
 pub use error::ImageError;
 
 use crate::answers::Answer;
-use crate::jobs::{JobRecord, TaskRecord};
-use crate::judge::MachineStatus;
+use crate::job_record::JobImage;
 use crate::load::LoadReport;
-use crate::machines::Row;
-use crate::policy::gangs::GangHold;
-use crate::versions::JobVersion;
+use crate::machines::MachineImage;
 use omega_core::{
-    Amounts, Hold, Job, JobId, Kinds, Machine, NodeCores, PeakCalendar, Policy, Reservation,
-    SequenceNumber, TenantConfig, Text, Version,
+    Amounts, Hold, JobId, Kinds, PeakCalendar, Policy, Reservation, TenantConfig, Text, Version,
 };
-use smallvec::SmallVec;
-use std::sync::Arc;
 
 /// The state of a cell at one version. See the module documentation.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -73,60 +68,6 @@ pub struct Image {
     pub tenants: Vec<TenantImage>,
     /// The schedulers, by id.
     pub schedulers: Vec<SchedulerImage>,
-}
-
-/// A row of the machine table.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct MachineImage {
-    /// Description of the machine; `None` if the row is empty.
-    pub machine: Option<Arc<Machine>>,
-    /// The row's sequence number.
-    pub sequence: SequenceNumber,
-    /// Number of earlier machines in this row.
-    pub incarnation: u32,
-    /// Status of the row.
-    pub status: MachineStatus,
-}
-
-impl MachineImage {
-    pub(crate) fn of(machine: Option<Arc<Machine>>, row: &Row) -> MachineImage {
-        let Row { sequence, incarnation, status, .. } = *row;
-        MachineImage { machine, sequence, incarnation, status }
-    }
-}
-
-/// A job and its tasks.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct JobImage {
-    /// Id of the job.
-    pub id: JobId,
-    /// Description of the job.
-    pub spec: Arc<Job>,
-    /// The latest versions of the job, oldest first; empty if it was never updated.
-    pub versions: Vec<JobVersion>,
-    /// Whether a group was ever resized. If so, tasks are not numbered group by group.
-    pub resized: bool,
-    /// State of the job's waiting gang; `None` if the job has no waiting gang.
-    pub hold: Option<GangHold>,
-    /// Allocations that differ from the group's request, ascending by task index.
-    pub held: Vec<(u32, Amounts)>,
-    /// Exclusive cores, ascending by task index.
-    pub cores: Vec<(u32, NodeCores)>,
-    /// Ports that the cell chose, ascending by task index.
-    pub ports: Vec<(u32, Vec<u16>)>,
-    /// Tasks of the job, by index.
-    pub tasks: SmallVec<[TaskRecord; 1]>,
-}
-
-impl JobImage {
-    pub(crate) fn of(id: JobId, job: &JobRecord) -> JobImage {
-        let tasks = SmallVec::from_slice(&job.tasks);
-        let JobRecord { spec, versions, resized, hold, held, cores, ports, .. } = job;
-        let (spec, versions) = (spec.clone(), versions.clone());
-        let (held, cores) = (held.iter().collect(), cores.iter().collect());
-        let ports = ports.iter().map(|(index, ports)| (index, ports.to_vec())).collect();
-        JobImage { id, spec, versions, resized: *resized, hold: *hold, held, cores, ports, tasks }
-    }
 }
 
 /// A tenant.

@@ -4,18 +4,20 @@
 //! (states, numbers, lists) is checked here before use. Tasks are counted in the rules last, because a tracker of a
 //! later job may match tasks of an earlier one.
 
-use super::{Image, ImageError, JobImage, SchedulerImage};
+use super::{Image, ImageError, SchedulerImage};
 use crate::answers::{self, Answers};
-use crate::cell::{Cell, Registered};
+use crate::cell::Cell;
 use crate::changes::ChangeLog;
 use crate::cores::TaskCores;
 use crate::facts::{Trackers, member};
 use crate::held::{Held, values_of};
-use crate::jobs::{GroupRecord, JobRecord, Jobs, TaskRecord};
+use crate::job_record::{GroupRecord, JobImage, JobRecord, TaskRecord};
+use crate::jobs::Jobs;
 use crate::judge::MachineStatus;
 use crate::machines::claimable;
 use crate::policy::ports::TaskPorts;
 use crate::policy::{Placement, Restoring};
+use crate::registered::Registered;
 use crate::rules::GroupRules;
 use crate::validate::{self, GroupCounts};
 use omega_core::limits::{

@@ -10,11 +10,11 @@
 //! with such a licence ends.
 
 use super::{Applying, Columns, Context, Ledger, Mirror, Placement, Policy, Restoring, RowsAgain};
-use crate::audit::AuditError;
+use crate::audit_error::AuditError;
 use crate::cell::Cell;
 use crate::delta::Delta;
-use crate::facts::Need;
 use crate::image::{Image, ImageError};
+use crate::need::Need;
 use crate::validate;
 use crate::view::{GroupRef, View};
 use omega_core::{Amounts, Job, KindId, Outcome, Reason, Rejection, TaskGroup};

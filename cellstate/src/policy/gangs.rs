@@ -23,20 +23,10 @@ use super::{Ledger, Policy};
 use crate::cell::{Cell, Change};
 use crate::commit::{Review, Scope, Step};
 use crate::history::{Event, EventKind};
-use crate::jobs::JobRecord;
+use crate::job_record::{GangHold, JobRecord};
 use omega_core::transaction::Item;
 use omega_core::{Conflict, Job, JobId, Reason, TaskGroup, TaskId, TaskState};
-use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
-
-/// The state of a waiting gang.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub struct GangHold {
-    /// The time of the first `Expire` after the gang began to wait; `None` before that.
-    pub since_ms: Option<u64>,
-    /// Whether the gang's present timeout is its second one.
-    pub spared: bool,
-}
 
 /// Counts of waiting gangs since this process started.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

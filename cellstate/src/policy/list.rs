@@ -17,12 +17,13 @@ use super::runtime_affinity::RuntimeAffinity;
 use super::set::Listed;
 use super::tasks_per_machine::{TasksPerMachine, TenantCounts};
 use super::{Applying, Checks, Context, Ledger, Mirror, Placement, Policy, PolicySet, Restoring};
-use crate::audit::AuditError;
+use crate::audit_error::AuditError;
 use crate::cell::Cell;
 use crate::commit::Review;
 use crate::delta::Delta;
-use crate::facts::{Facts, Need};
+use crate::facts::Facts;
 use crate::image::{Image, ImageError};
+use crate::need::Need;
 use omega_core::{Conflict, Job, Reason, TaskGroup, TenantConfig, Text, Transaction};
 use std::hash::Hasher;
 

@@ -42,7 +42,7 @@ pub(crate) use list::{Mirrors, Notes, Policies};
 pub(crate) use placement::{Context, Placement, TenantTree};
 pub(crate) use set::PolicySet;
 
-use crate::audit::AuditError;
+use crate::audit_error::AuditError;
 use crate::cell::Cell;
 use crate::commit::Review;
 use crate::delta::Delta;

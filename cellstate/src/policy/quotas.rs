@@ -8,7 +8,7 @@
 //! ([`View::quota_lack`](crate::View::quota_lack)).
 
 use super::{Context, Ledger, Placement, Policy, Restoring};
-use crate::audit::AuditError;
+use crate::audit_error::AuditError;
 use crate::cell::{Cell, Change};
 use crate::facts::Facts;
 use crate::image::ImageError;

@@ -1,7 +1,7 @@
 //! A block: 64 machines of a view. Filters and scores evaluate one block at a time.
 
 use super::{BLOCK, View};
-use crate::facts::Need;
+use crate::need::Need;
 use crate::sets::SetId;
 use omega_core::{KindId, MachineId};
 

@@ -5,8 +5,9 @@
 
 use super::tenants::{KnownTenants, TenantRef};
 use super::{Reach, View};
-use crate::facts::{Facts, Need, Trackers};
+use crate::facts::{Facts, Trackers};
 use crate::map::FastMap;
+use crate::need::Need;
 use omega_core::{Job, JobId, Take};
 use smallvec::SmallVec;
 use std::sync::Arc;

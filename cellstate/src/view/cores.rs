@@ -3,7 +3,7 @@
 
 use super::{BLOCK, Block, View};
 use crate::cores::CoresLeft;
-use crate::facts::Need;
+use crate::need::Need;
 use omega_core::{CorePlace, CoreRequest};
 
 /// The columns of exclusive cores, by row; empty until a machine has some.

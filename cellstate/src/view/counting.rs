@@ -4,9 +4,10 @@ use super::View;
 use super::compiled::GroupRef;
 use super::rows::Rows;
 use super::tenants::{KnownTenants, TenantClaim, TenantRef};
-use crate::facts::{Facts, Need};
+use crate::facts::Facts;
 use crate::judge::Grant;
 use crate::machines::Part;
+use crate::need::Need;
 use crate::policy::{Mirrors, Placement};
 use omega_core::Job;
 

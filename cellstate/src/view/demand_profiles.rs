@@ -3,7 +3,7 @@
 use super::View;
 use super::block::{Block, filter_bits};
 use crate::demand_profiles::DemandProfileSum;
-use crate::facts::Need;
+use crate::need::Need;
 use omega_core::KindId;
 
 impl View {

@@ -5,8 +5,9 @@
 
 use super::GroupRef;
 use super::tenants::TenantRef;
-use crate::facts::{Facts, Need};
+use crate::facts::Facts;
 use crate::judge::Grant;
+use crate::need::Need;
 use omega_core::{Claim, Job, MachineId, TaskId, Version};
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -9,10 +9,10 @@ use super::cores::Cores;
 use crate::delta::{Delta, MachineDelta};
 use crate::demand_profiles::{DemandProfileSum, DemandProfileSums};
 use crate::devices::Devices;
-use crate::facts::Need;
 use crate::judge::{Grant, MachineStatus};
 use crate::machines::Part;
 use crate::map::FastMap;
+use crate::need::Need;
 use omega_core::{DeviceSet, MachineId, SequenceNumber};
 
 /// The rows. See the module documentation.

@@ -1,7 +1,7 @@
 //! Rules about other tasks in a view: checks and counters for filters and scores.
 
 use super::{BLOCK, Block, View};
-use crate::facts::Need;
+use crate::need::Need;
 use crate::rules::{Counter, GroupRules, RuleFamily, SpreadWish};
 use omega_core::Reason;
 use smallvec::SmallVec;

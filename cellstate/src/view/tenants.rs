@@ -9,15 +9,14 @@
 //! that this use does not include, plus the amounts of lifted or evicted tasks. Claims and tasks of all tenants below
 //! it count, too. `left` changes together with the columns of free amounts, and each sync counts the claims again.
 
-use super::{GroupRef, View};
-use crate::delta::{Delta, TenantDelta, TenantTerms};
-use crate::facts::Need;
+use crate::delta::Delta;
 use crate::map::FastMap;
+use crate::need::Need;
 use crate::policy::TenantTree;
+use crate::tenants::{TenantDelta, TenantTerms};
 use omega_core::limits::TENANT_DEPTH_MAX;
-use omega_core::{Amounts, Job, JobId, KindId, Precedence, Text};
+use omega_core::{Amounts, Job, KindId, Text};
 use smallvec::SmallVec;
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// Number of positions that are searched for a tenant, from the expected one on, before its name is looked up.
@@ -253,6 +252,33 @@ impl KnownTenants {
         }
     }
 
+    /// Every tenant that a delta has contained, in no particular order.
+    pub(super) fn all(&self) -> impl Iterator<Item = &TenantDelta> {
+        self.list.iter().filter_map(|known| known.told.as_ref())
+    }
+
+    /// A tenant and all tenants above it, from the bottom up, as far as deltas have contained them.
+    pub(super) fn line_of_name(&self, name: &str) -> impl Iterator<Item = &TenantDelta> {
+        self.line(self.find(name)).filter_map(|known| known.told.as_ref())
+    }
+
+    /// Returns how many tasks, at most `tasks`, fit into the limits of a tenant and of all tenants above it.
+    pub(super) fn room(&self, of: Option<TenantRef>, need: &Need, tasks: usize) -> usize {
+        let mut room = tasks;
+        while room > 0 {
+            let Some(short) = self.first_short(of, need, room) else { break };
+            room = usize::try_from(short.left / short.claimed).unwrap_or(0).min(room - 1);
+        }
+        room
+    }
+
+    /// The first limit, from the tenant up, that leaves too little for one more task.
+    pub(super) fn lack(&self, of: Option<TenantRef>, need: &Need) -> Option<QuotaLack> {
+        let short = self.first_short(of, need, 1)?;
+        let missing = short.claimed.saturating_sub(short.left).unsigned_abs();
+        Some(QuotaLack { tenant: short.told.terms.name.clone(), kind: short.kind, missing })
+    }
+
     /// The first limit, from the tenant up, that leaves too little for this many tasks. `None` if every limit leaves
     /// enough.
     fn first_short(&self, of: Option<TenantRef>, need: &Need, tasks: usize) -> Option<Short<'_>> {
@@ -291,96 +317,4 @@ struct Short<'a> {
 fn claimed(need: &Need, kind: usize) -> i64 {
     let of_cell = need.cluster_request.as_ref().map(|request| request.get(KindId(kind as u8)));
     need.request[kind] + of_cell.map_or(0, |amount| amount as i64)
-}
-
-impl View {
-    /// Every tenant, ordered by name. Empty while no tenant of the cell has a configuration or a limit.
-    pub fn tenants(&self) -> impl Iterator<Item = &TenantDelta> {
-        let told = self.tenants.list.iter().filter_map(|known| known.told.as_ref());
-        let mut told: Vec<&TenantDelta> = told.collect();
-        told.sort_unstable_by_key(|tenant| &tenant.terms.name);
-        told.into_iter()
-    }
-
-    /// A tenant and all tenants above it, from the top down. Empty if no delta has contained the tenant.
-    #[must_use]
-    pub fn tenant_line(&self, name: &str) -> SmallVec<[&TenantDelta; 4]> {
-        let line = self.tenants.line(self.tenants.find(name));
-        let mut line: SmallVec<[&TenantDelta; 4]> = line.filter_map(|k| k.told.as_ref()).collect();
-        line.reverse();
-        line
-    }
-
-    /// The branches of two tenants below their nearest common ancestor. Reclaiming compares these branches. `None` if
-    /// one tenant is above the other.
-    #[must_use]
-    pub fn parting(&self, one: &str, other: &str) -> Option<(&TenantDelta, &TenantDelta)> {
-        let (one, other) = (self.tenant_line(one), self.tenant_line(other));
-        one.into_iter().zip(other).find(|(one, other)| one.terms.name != other.terms.name)
-    }
-
-    /// Returns how many tasks of a group, at most `tasks`, fit into the limits of the group's tenant and of all tenants
-    /// above it. The view's claims count against these limits.
-    #[must_use]
-    pub fn quota_room(&self, group: GroupRef, tasks: usize) -> usize {
-        if !self.tenants.limited() {
-            return tasks;
-        }
-        let compiled = self.groups.get(group);
-        let mut room = tasks;
-        while room > 0 {
-            let short = self.tenants.first_short(compiled.tenant, &compiled.need, room);
-            let Some(short) = short else { break };
-            room = usize::try_from(short.left / short.claimed).unwrap_or(0).min(room - 1);
-        }
-        room
-    }
-
-    /// The first limit, from the group's tenant up, that leaves too little for one more task of the group.
-    #[must_use]
-    pub fn quota_lack(&self, group: GroupRef) -> Option<QuotaLack> {
-        let compiled = self.groups.get(group);
-        let short = self.tenants.first_short(compiled.tenant, &compiled.need, 1)?;
-        let missing = short.claimed.saturating_sub(short.left).unsigned_abs();
-        Some(QuotaLack { tenant: short.told.terms.name.clone(), kind: short.kind, missing })
-    }
-
-    /// Whether a job belongs to a tenant or to a tenant below it, so that the tenant's limit applies to the job. The
-    /// job must have placed tasks, and the view must keep placements.
-    #[must_use]
-    pub fn is_below(&self, job: JobId, tenant: &str) -> bool {
-        let Some(job) = self.placed_job(job) else { return false };
-        let mut line = self.tenants.line(self.tenants.find(&job.tenant));
-        line.any(|known| known.told.as_ref().is_some_and(|told| *told.terms.name == *tenant))
-    }
-
-    /// Whether a tenant, or a tenant below it, has a placed task with a precedence lower than `precedence`. The view
-    /// must keep placements.
-    #[must_use]
-    pub fn any_lower_below(&self, precedence: Precedence, tenant: &str) -> bool {
-        let mut lower = self.placed_jobs().filter(|(_, job)| job.precedence < precedence);
-        lower.any(|(id, _)| self.is_below(id, tenant))
-    }
-
-    /// The amounts that the view adds to each tenant's use in the last delta, by kind: own claims that the delta does
-    /// not include yet, minus evicted tasks.
-    #[must_use]
-    pub fn own_use(&self) -> BTreeMap<Text, Vec<i64>> {
-        let mut own = BTreeMap::new();
-        let mut count = |tenant: &Text, amounts: &mut dyn Iterator<Item = i64>| {
-            let kinds = || vec![0; self.kinds.count()];
-            let sums: &mut Vec<i64> = own.entry(tenant.clone()).or_insert_with(kinds);
-            sums.iter_mut().zip(amounts).for_each(|(sum, amount)| *sum += amount);
-        };
-        for (job, request) in self.own_requests() {
-            count(&job.tenant, &mut request.iter().copied());
-        }
-        for victim in self.evicted() {
-            let (Some(job), Some(held)) = (self.job_of(victim.id), self.held_by(victim)) else {
-                continue;
-            };
-            count(&job.tenant, &mut held.as_slice().iter().map(|amount| -(*amount as i64)));
-        }
-        own
-    }
 }

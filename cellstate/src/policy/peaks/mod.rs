@@ -15,14 +15,14 @@ mod view;
 
 use super::set::Listed;
 use super::{Applying, Columns, Context, Ledger, Mirror, Placement, Policy, Restoring, RowsAgain};
-use crate::audit::AuditError;
+use crate::audit_error::AuditError;
 use crate::bounds::too_many;
 use crate::cell::{Cell, Change};
 use crate::commit::Review;
 use crate::delta::Delta;
 use crate::facts::Facts;
 use crate::image::{Image, ImageError};
-use crate::jobs::JobRecord;
+use crate::job_record::JobRecord;
 use crate::sets::{SetId, SetKey};
 use crate::validate;
 use omega_core::limits::PEAK_CALENDARS_MAX;

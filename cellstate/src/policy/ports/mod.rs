@@ -22,12 +22,13 @@ pub(crate) use need::PortNeed;
 
 use super::set::Listed;
 use super::{Applying, Columns, Context, Ledger, Mirror, Placement, Policy, Restoring, RowsAgain};
-use crate::audit::AuditError;
+use crate::audit_error::AuditError;
 use crate::cell::{Cell, Change};
 use crate::delta::Delta;
-use crate::facts::{Facts, Need};
+use crate::facts::Facts;
 use crate::image::ImageError;
 use crate::map::FastMap;
+use crate::need::Need;
 use crate::sparse::Sparse;
 use need::has_ports;
 use omega_core::{Job, MachineId, PortRange, Reason, TaskGroup, TaskId};

@@ -1,6 +1,5 @@
 //! The ports that the tasks of a group need.
 
-use crate::facts::Need;
 use omega_core::TaskGroup;
 
 /// The ports that a task needs.
@@ -9,7 +8,7 @@ pub(crate) struct PortNeed {
     /// Requested numbers, ascending. A number occurs once for each port that has it.
     pub(super) fixed: Vec<u16>,
     /// Number of ports that the cell chooses.
-    pub(super) any: usize,
+    pub(crate) any: usize,
 }
 
 impl PortNeed {
@@ -26,13 +25,4 @@ impl PortNeed {
 
 pub(super) fn has_ports(group: &TaskGroup) -> bool {
     !group.any_ports.is_empty() || !group.rules.ports.is_empty()
-}
-
-impl Need {
-    /// Number of ports that the cell chooses for each task.
-    #[inline]
-    #[must_use]
-    pub fn any_ports(&self) -> usize {
-        self.ports.as_ref().map_or(0, |ports| ports.any)
-    }
 }

@@ -1,7 +1,7 @@
 //! Ports in a view.
 
 use super::need::PortNeed;
-use crate::facts::Need;
+use crate::need::Need;
 use crate::view::{BLOCK, Block, View};
 use omega_core::Reason;
 

@@ -12,7 +12,7 @@
 mod view;
 
 use super::{Applying, Columns, Context, Ledger, Mirror, Placement, Policy, Restoring, RowsAgain};
-use crate::audit::AuditError;
+use crate::audit_error::AuditError;
 use crate::cell::Cell;
 use crate::delta::Delta;
 use crate::facts::Facts;
