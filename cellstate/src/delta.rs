@@ -283,7 +283,7 @@ impl Cell {
         delta.overcommit_max = self.policy.overcommit_max.clone();
         delta.bands.clone_from(&self.policy.bands);
         delta.evictions_left = self.evictions_left();
-        self.policies.write_head(delta);
+        self.policies.write_head(&mut delta.policies);
         if since == self.version && since != Version(0) && related {
             return;
         }
@@ -326,7 +326,9 @@ impl Cell {
                     }
                 }
                 Change::Quota => delta.quotas = true,
-                Change::Policy(some) => self.policies.write_change(some, delta),
+                Change::Policy(some) => {
+                    self.policies.write_change(some, &mut delta.policies, delta.rows)
+                }
                 Change::Job(id, owner) if optional.includes(owner, id) => self.write_job(id, delta),
                 Change::Task(id, owner) if optional.includes(owner, id.job) => {
                     if let Some(task) = self.jobs.task(id) {
@@ -346,7 +348,7 @@ impl Cell {
             self.write_machine(slot, delta);
         }
         self.write_rows(delta);
-        self.policies.write_whole(delta);
+        self.policies.write_whole(&mut delta.policies);
         for id in self.facts.rules.ids() {
             self.write_tracker(id, delta);
         }
@@ -418,7 +420,7 @@ impl Cell {
         if let Some(sum) = self.machines.demand_profiles(row) {
             delta.demand_profiles.push((slot, sum.clone()));
         }
-        self.policies.write_row(slot, delta);
+        self.policies.write_row(slot, &mut delta.policies);
         if self.machines.has_loads()
             && let Some(load) = self.machines.load(row)
         {

@@ -3,6 +3,7 @@
 //! The cell is read from a workload, a backup or a stopped replica, or it is a served cell. In the first three cases,
 //! all moves are made on a copy in this process. A served cell is only read, unless `--apply` is given.
 
+mod error;
 mod roadef;
 #[cfg(feature = "serve")]
 mod served;
@@ -14,11 +15,12 @@ use crate::interrupt;
 use crate::output::{self, OutputError};
 use crate::run::{Error, HowArgs, prepare, with_bar};
 use clap::{Args, ValueEnum};
+pub(crate) use error::RebalanceError;
 use omega_cellstate::Cell;
 use omega_core::{JobKind, Kinds, Text};
 use omega_reassign::{self as reassign, Budget, Watch};
 use omega_run::report::rebalanced::{self, Detail, RebalanceReport};
-use omega_run::{Carry, Moment, Pass, RunError, Stop, cell_of, rebalance_cell};
+use omega_run::{Carry, Moment, Pass, Stop, cell_of, rebalance_cell};
 use omega_schedulers::disruption::DisruptionBudget;
 use omega_schedulers::rebalance::{Annealing, Bounds, Objectives, Settings};
 use omega_workload::input::InputArgs;
@@ -200,45 +202,6 @@ enum Format {
     Table,
     /// JSON; docs/rebalance.md describes the fields.
     Json,
-}
-
-/// Error in the objectives of a pass, as one line for the user.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum RebalanceError {
-    /// The objectives are invalid. Correct them.
-    #[error(transparent)]
-    Objectives(#[from] ObjectivesError),
-    /// The underlying error.
-    #[error(transparent)]
-    Roadef(#[from] roadef::RoadefError),
-    /// The underlying error.
-    #[cfg(feature = "serve")]
-    #[error(transparent)]
-    Served(#[from] served::ServedError),
-    /// The cell stopped answering before the plan was complete. Run the command again when the cell answers; it plans
-    /// the moves that are left.
-    #[error(
-        "only a part of the plan was applied: {why}: run the command again when the cell answers"
-    )]
-    CutOff {
-        /// Error of the last attempt.
-        why: String,
-    },
-    /// The underlying error.
-    #[error(transparent)]
-    Run(#[from] RunError),
-}
-
-impl RebalanceError {
-    /// The exit code: 1 if the cell does not answer, 2 for bad input.
-    pub(crate) fn exit_code(&self) -> u8 {
-        match self {
-            RebalanceError::Run(RunError::Scheduler { .. }) | RebalanceError::CutOff { .. } => 1,
-            #[cfg(feature = "serve")]
-            RebalanceError::Served(error) => error.exit_code(),
-            _ => crate::BAD_INPUT,
-        }
-    }
 }
 
 fn pair(text: &str) -> Result<(String, u32), String> {

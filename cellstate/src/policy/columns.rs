@@ -17,6 +17,12 @@ pub(crate) trait Columns: Default {
     }
 }
 
+impl Columns for () {
+    fn clear(&mut self) {}
+
+    fn append(&mut self, (): (), _: &RowsAgain<'_>) {}
+}
+
 /// The rows of the later of two merged deltas. Each row replaces the whole row of the earlier delta.
 pub(crate) struct RowsAgain<'a> {
     slots: &'a [u32],

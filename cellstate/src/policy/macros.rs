@@ -3,7 +3,7 @@
 
 /// Implements the functions that the cell and views share, for a struct with a ledger for each policy.
 macro_rules! ledgers {
-    ($all:ident: $($name:ident: $state:ty,)+) => {
+    ($all:ident: $($name:ident: $module:ident::$state:ident,)+) => {
         impl Checks for $all {
             #[inline]
             fn admit(&self, at: &Placement<'_>, context: &Context<'_>) -> Result<(), Reason> {
@@ -11,7 +11,7 @@ macro_rules! ledgers {
                 if met.is_empty() {
                     return Ok(());
                 }
-                $(if met.has(<$state as Listed>::BIT) {
+                $(if met.has(<super::$module::$state as Listed>::BIT) {
                     self.$name.admit(at, context)?;
                 })+
                 Ok(())
@@ -23,7 +23,7 @@ macro_rules! ledgers {
                 if met.is_empty() {
                     return Ok(());
                 }
-                $(if met.has(<$state as Listed>::BIT) {
+                $(if met.has(<super::$module::$state as Listed>::BIT) {
                     self.$name.check(at, context)?;
                 })+
                 Ok(())
@@ -44,7 +44,7 @@ macro_rules! ledgers {
             pub(crate) fn refresh(&mut self, facts: &Facts) {
                 (self.checking, self.counting) = (PolicySet::NONE, PolicySet::NONE);
                 $(
-                    let bit = <$state as Listed>::BIT;
+                    let bit = <super::$module::$state as Listed>::BIT;
                     self.checking |= bit.when(self.$name.is_checking(facts));
                     self.counting |= bit.when(self.$name.is_counting());
                 )+
@@ -57,7 +57,7 @@ macro_rules! ledgers {
                 if met.is_empty() {
                     return;
                 }
-                $(if met.has(<$state as Listed>::BIT) {
+                $(if met.has(<super::$module::$state as Listed>::BIT) {
                     self.$name.count(at, sign);
                 })+
             }
@@ -67,12 +67,12 @@ macro_rules! ledgers {
 
 /// Defines the structs of all policies.
 macro_rules! policies {
-    ($($(#[$doc:meta])* $name:ident: $state:ident $(with $columns:ident)?,)+) => {
+    ($($(#[$doc:meta])* $name:ident: $module:ident::$state:ident $(with $columns:ident)?,)+) => {
         /// The index of each policy in the list.
         #[expect(non_camel_case_types, reason = "they are named after the fields")]
         enum Position { $($name,)+ }
 
-        $(impl Listed for $state {
+        $(impl Listed for super::$module::$state {
             const BIT: PolicySet = PolicySet::at(Position::$name as u32);
         })+
 
@@ -81,7 +81,7 @@ macro_rules! policies {
         pub(crate) struct Policies {
             checking: PolicySet,
             counting: PolicySet,
-            $($(#[$doc])* pub(crate) $name: $state,)+
+            $($(#[$doc])* pub(crate) $name: super::$module::$state,)+
         }
 
         /// The mirror of every policy in a view.
@@ -89,13 +89,13 @@ macro_rules! policies {
         pub(crate) struct Mirrors {
             checking: PolicySet,
             counting: PolicySet,
-            $($(#[$doc])* pub(crate) $name: <$state as Policy>::Mirror,)+
+            $($(#[$doc])* pub(crate) $name: <super::$module::$state as Policy>::Mirror,)+
         }
 
         /// The notes that every policy took about one transaction.
         #[derive(Clone, Copy, Debug, Default)]
         pub(crate) struct Notes {
-            $($name: <$state as Policy>::Note,)+
+            $(pub(super) $name: <super::$module::$state as Policy>::Note,)+
         }
 
         /// The columns of every policy in a delta.
@@ -103,34 +103,34 @@ macro_rules! policies {
         pub struct PolicyColumns {
             $($(
                 #[doc = concat!("Those of the policy `", stringify!($state), "`.")]
-                pub $name: $columns,
+                pub $name: super::$module::$columns,
             )?)+
         }
 
         impl Columns for PolicyColumns {
             fn clear(&mut self) {
-                $($(<$columns as Columns>::clear(&mut self.$name);)?)+
+                $($(<super::$module::$columns as Columns>::clear(&mut self.$name);)?)+
             }
 
             fn append(&mut self, later: PolicyColumns, again: &RowsAgain<'_>) {
-                $($(<$columns as Columns>::append(&mut self.$name, later.$name, again);)?)+
+                $($(<super::$module::$columns as Columns>::append(&mut self.$name, later.$name, again);)?)+
             }
 
             fn nothing_since(&self) -> PolicyColumns {
                 PolicyColumns {
-                    $($($name: <$columns as Columns>::nothing_since(&self.$name),)?)+
+                    $($($name: <super::$module::$columns as Columns>::nothing_since(&self.$name),)?)+
                 }
             }
         }
 
-        ledgers!(Policies: $($name: $state,)+);
-        ledgers!(Mirrors: $($name: $state,)+);
+        ledgers!(Policies: $($name: $module::$state,)+);
+        ledgers!(Mirrors: $($name: $module::$state,)+);
 
         impl PolicySet {
             /// The policies that concern the tasks of a group.
             pub(crate) fn concerning(job: &Job, group: &TaskGroup) -> PolicySet {
                 let mut set = PolicySet::NONE;
-                $(set |= <$state as Listed>::BIT.when(<$state>::concerns(job, group));)+
+                $(set |= <super::$module::$state as Listed>::BIT.when(<super::$module::$state>::concerns(job, group));)+
                 set
             }
         }
@@ -140,7 +140,7 @@ macro_rules! policies {
             #[inline]
             pub(crate) fn of_transaction(txn: &Transaction) -> PolicySet {
                 let mut set = PolicySet::NONE;
-                $(set |= <$state as Listed>::BIT.when(<$state>::concerns_transaction(txn));)+
+                $(set |= <super::$module::$state as Listed>::BIT.when(<super::$module::$state>::concerns_transaction(txn));)+
                 set
             }
         }
@@ -162,7 +162,7 @@ macro_rules! policies {
                 context: &Context<'_>,
             ) -> Result<(), Reason> {
                 let met = self.meeting(by.need);
-                $(if met.has(<$state as Listed>::BIT) {
+                $(if met.has(<super::$module::$state as Listed>::BIT) {
                     self.$name.admit_resize(by, context)?;
                 })+
                 Ok(())
@@ -178,7 +178,7 @@ macro_rules! policies {
                 context: &Context<'_>,
             ) -> Result<(), Reason> {
                 let met = self.meeting(by.need);
-                $(if met.has(<$state as Listed>::BIT) {
+                $(if met.has(<super::$module::$state as Listed>::BIT) {
                     self.$name.check_resize(by, context)?;
                 })+
                 Ok(())
@@ -187,7 +187,7 @@ macro_rules! policies {
             /// Calls `Policy::note_resize` of every policy before a task is resized.
             pub(crate) fn note_resize(&self, by: &Placement<'_>, facts: &Facts, notes: &mut Notes) {
                 let met = by.need.policies & self.counting;
-                $(if met.has(<$state as Listed>::BIT) {
+                $(if met.has(<super::$module::$state as Listed>::BIT) {
                     self.$name.note_resize(by, facts, &mut notes.$name);
                 })+
             }
@@ -199,30 +199,8 @@ macro_rules! policies {
                 if met.is_empty() {
                     return;
                 }
-                $(if met.has(<$state as Listed>::BIT) {
+                $(if met.has(<super::$module::$state as Listed>::BIT) {
                     self.$name.note_removal(at, facts, &mut notes.$name);
-                })+
-            }
-
-            /// Calls `Policy::check_all` of the policies that concern a transaction.
-            #[inline]
-            pub(crate) fn check_all(
-                cell: &Cell,
-                review: &Review<'_>,
-                met: PolicySet,
-                notes: &mut Notes,
-                late: &mut Vec<Conflict>,
-            ) {
-                $(if met.has(<$state as Listed>::BIT) {
-                    <$state>::check_all(cell, review, &mut notes.$name, late);
-                })+
-            }
-
-            /// Calls `Policy::settle` of the policies that concern a transaction.
-            #[inline]
-            pub(crate) fn settle(cell: &mut Cell, review: &Review<'_>, met: PolicySet, notes: Notes) {
-                $(if met.has(<$state as Listed>::BIT) {
-                    <$state>::settle(cell, review, notes.$name);
                 })+
             }
         }
@@ -236,12 +214,15 @@ macro_rules! policies {
 
             /// Clears all data about a view's machines.
             pub(crate) fn reset(&mut self) {
-                $(self.$name.reset();)+
+                $(Mirror::<<super::$module::$state as Policy>::Columns>::reset(&mut self.$name);)+
             }
 
             /// Applies the columns of every policy in a delta.
-            pub(crate) fn apply(&mut self, mut applying: Applying<'_>) {
-                $(self.$name.apply(applying.again());)+
+            pub(crate) fn apply(&mut self, columns: &PolicyColumns, mut applying: Applying<'_>) {
+                $($({
+                    let own: &super::$module::$columns = &columns.$name;
+                    self.$name.apply(own, applying.again());
+                })?)+
                 self.refresh(applying.facts);
             }
         }
@@ -250,13 +231,13 @@ macro_rules! policies {
             /// The policies whose effect at `now_ms` differs from that at `before_ms`.
             pub(crate) fn changing_between(&self, before_ms: u64, now_ms: u64) -> PolicySet {
                 let mut set = PolicySet::NONE;
-                $(set |= <$state as Listed>::BIT.when(self.$name.changes_between(before_ms, now_ms));)+
+                $(set |= <super::$module::$state as Listed>::BIT.when(self.$name.changes_between(before_ms, now_ms));)+
                 set
             }
 
             /// Advances these policies to `now_ms`. Called only for policies whose effect has changed by then.
             pub(crate) fn pass_time(&mut self, some: PolicySet, facts: &mut Facts, now_ms: u64) {
-                $(if some.has(<$state as Listed>::BIT) {
+                $(if some.has(<super::$module::$state as Listed>::BIT) {
                     self.$name.pass_time(facts, now_ms);
                 })+
             }
@@ -274,14 +255,9 @@ macro_rules! policies {
             /// Counts the resize of a placed task.
             pub(crate) fn resize(&mut self, by: &Placement<'_>) {
                 let met = by.need.policies & self.counting;
-                $(if met.has(<$state as Listed>::BIT) {
+                $(if met.has(<super::$module::$state as Listed>::BIT) {
                     self.$name.resize(by);
                 })+
-            }
-
-            /// Applies a tenant's configuration.
-            pub(crate) fn configure_tenant(cell: &mut Cell, name: &Text, config: &TenantConfig) {
-                $(<$state>::configure_tenant(cell, name, config);)+
             }
 
             /// Whether any policy counts at present, and so may have values in the columns of changed rows.
@@ -291,32 +267,40 @@ macro_rules! policies {
 
             /// Writes the columns of a changed row.
             #[inline]
-            pub(crate) fn write_row(&self, slot: u32, delta: &mut Delta) {
-                $(if self.counting.has(<$state as Listed>::BIT) {
-                    self.$name.write_row(slot, delta);
-                })+
+            pub(crate) fn write_row(&self, slot: u32, columns: &mut PolicyColumns) {
+                $($(if self.counting.has(<super::$module::$state as Listed>::BIT) {
+                    let own: &mut super::$module::$columns = &mut columns.$name;
+                    self.$name.write_row(slot, own);
+                })?)+
             }
 
             /// Writes the parts that every delta has.
-            pub(crate) fn write_head(&self, delta: &mut Delta) {
-                $(self.$name.write_head(delta);)+
+            pub(crate) fn write_head(&self, columns: &mut PolicyColumns) {
+                $($({
+                    let own: &mut super::$module::$columns = &mut columns.$name;
+                    self.$name.write_head(own);
+                })?)+
             }
 
             /// Writes the parts of these policies that change by commands or by the passing of time.
-            pub(crate) fn write_change(&self, some: PolicySet, delta: &mut Delta) {
-                $(if some.has(<$state as Listed>::BIT) {
-                    self.$name.write_change(delta);
-                })+
+            pub(crate) fn write_change(&self, some: PolicySet, columns: &mut PolicyColumns, rows: usize) {
+                $($(if some.has(<super::$module::$state as Listed>::BIT) {
+                    let own: &mut super::$module::$columns = &mut columns.$name;
+                    self.$name.write_change(own, rows);
+                })?)+
             }
 
             /// Writes the parts that only a full delta has, apart from its rows.
-            pub(crate) fn write_whole(&self, delta: &mut Delta) {
-                $(self.$name.write_whole(delta);)+
+            pub(crate) fn write_whole(&self, columns: &mut PolicyColumns) {
+                $($({
+                    let own: &mut super::$module::$columns = &mut columns.$name;
+                    self.$name.write_whole(own);
+                })?)+
             }
 
             /// Whether all sums stay within their bounds with one more placement.
             pub(crate) fn can_count(&self, at: &Placement<'_>) -> bool {
-                $((!at.need.policies.has(<$state as Listed>::BIT) || self.$name.can_count(at)))&&+
+                $((!at.need.policies.has(<super::$module::$state as Listed>::BIT) || self.$name.can_count(at)))&&+
             }
 
             /// Adds the parts of a snapshot.
@@ -341,7 +325,7 @@ macro_rules! policies {
 
             /// Adds the parts of a snapshot to the state hash.
             pub(crate) fn hash_image(image: &Image, into: &mut impl Hasher) {
-                $(<$state>::hash_image(image, into);)+
+                $(<super::$module::$state>::hash_image(image, into);)+
             }
 
             /// Creates states with these settings and without any counts.

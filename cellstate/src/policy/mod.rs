@@ -12,7 +12,8 @@
 //!
 //! Each policy is one file or folder with its state, checks, counting, columns of a delta, mirror in a view, part of a
 //! snapshot, recount and commands. `list.rs` names each of them once. Macros derive from that list the sets, the state
-//! of the cell and the mirrors of views, with static dispatch. `commit/` calls only this interface, and names no
+//! of the cell and the mirrors of views, with static dispatch. The functions that need the whole cell are in
+//! `in_cell.rs`, here and in the folder of each policy; the other files import nothing from `cell.rs`. `commit/` calls only this interface, and names no
 //! policy.
 //!
 //! The policies of a group are determined when the group is compiled. The cell's sets `checking` and `counting` change
@@ -26,6 +27,8 @@ pub(crate) mod cluster_resources;
 pub(crate) mod columns;
 pub(crate) mod evictions;
 pub(crate) mod gangs;
+mod in_cell;
+mod ledger;
 mod list;
 pub(crate) mod peaks;
 mod placement;
@@ -37,89 +40,27 @@ mod set;
 pub(crate) mod tasks_per_machine;
 
 pub(crate) use columns::{Columns, RowsAgain};
+pub(crate) use in_cell::CellPolicy;
+pub(crate) use ledger::{Checks, Ledger};
 pub use list::PolicyColumns;
 pub(crate) use list::{Mirrors, Notes, Policies};
 pub(crate) use placement::{Context, Placement, TenantTree};
 pub(crate) use set::PolicySet;
 
 use crate::audit_error::AuditError;
-use crate::cell::Cell;
-use crate::commit::Review;
-use crate::delta::Delta;
 use crate::facts::Facts;
 use crate::image::{Image, ImageError};
+use crate::tenants::TenantDelta;
 use crate::view::Tally;
-use omega_core::{Conflict, Job, Kinds, Reason, TaskGroup, TenantConfig, Text, Transaction};
+use omega_core::{Job, Kinds, Reason, TaskGroup, Transaction};
 use std::hash::Hasher;
-
-/// The functions of a policy that the cell and views share: they check placements and count them.
-pub(crate) trait Ledger: Default {
-    /// Whether the policy may reject a placement at present.
-    fn is_checking(&self, _facts: &Facts) -> bool {
-        true
-    }
-
-    /// Whether the policy counts placements at present.
-    fn is_counting(&self) -> bool {
-        true
-    }
-
-    /// Checks whether a machine accepts a task, before amounts are compared.
-    ///
-    /// # Errors
-    /// The reason against the placement.
-    #[inline]
-    fn admit(&self, _at: &Placement<'_>, _context: &Context<'_>) -> Result<(), Reason> {
-        Ok(())
-    }
-
-    /// Checks a placement. Called if the machine has room for it.
-    ///
-    /// # Errors
-    /// The reason against the placement.
-    #[inline]
-    fn check(&self, _at: &Placement<'_>, _context: &Context<'_>) -> Result<(), Reason> {
-        Ok(())
-    }
-
-    /// Counts a placed task if `sign` is 1, or a task that left if it is -1. The two calls must cancel each other
-    /// exactly.
-    #[inline]
-    fn count(&mut self, _at: &Placement<'_>, _sign: i64) {}
-}
-
-/// The mirror of a policy that views do not need.
-impl Ledger for () {
-    fn is_checking(&self, _: &Facts) -> bool {
-        false
-    }
-
-    fn is_counting(&self) -> bool {
-        false
-    }
-}
-
-impl Mirror for () {}
-
-/// The checks of all policies, in the cell or in a view.
-pub(crate) trait Checks {
-    /// Checks whether a machine accepts a task.
-    ///
-    /// # Errors
-    /// The first reason against the placement, in the order of the list.
-    fn admit(&self, at: &Placement<'_>, context: &Context<'_>) -> Result<(), Reason>;
-
-    /// Checks a placement. Called if the machine has room for it.
-    ///
-    /// # Errors
-    /// The first reason against the placement, in the order of the list.
-    fn check(&self, at: &Placement<'_>, context: &Context<'_>) -> Result<(), Reason>;
-}
 
 /// A policy, with its state in the cell. The state must depend only on the sequence of commands.
 pub(crate) trait Policy: Ledger {
+    /// The columns of the policy in a delta, or `()`.
+    type Columns: Columns;
     /// The mirror of the policy in a view: often this type itself, or `()` if views need none.
-    type Mirror: Mirror;
+    type Mirror: Mirror<Self::Columns>;
     /// Notes about one transaction. [`Policy::settle`] updates the policy's counters from them.
     type Note: Default + Copy;
 
@@ -156,34 +97,19 @@ pub(crate) trait Policy: Ledger {
     /// Takes a note of a task that is about to be released or evicted.
     fn note_removal(&self, _at: &Placement<'_>, _facts: &Facts, _note: &mut Self::Note) {}
 
-    /// Checks a transaction as a whole, and adds a conflict for each item that must be rejected. The commit then undoes
-    /// all steps and checks the transaction again without those items.
-    fn check_all(
-        _cell: &Cell,
-        _review: &Review<'_>,
-        _note: &mut Self::Note,
-        _late: &mut Vec<Conflict>,
-    ) {
-    }
-
-    /// Updates the policy after a transaction was committed, or was rejected as a whole.
-    fn settle(_cell: &mut Cell, _review: &Review<'_>, _note: Self::Note) {}
-
-    /// Applies a tenant's configuration. The caller has begun a version.
-    fn configure_tenant(_cell: &mut Cell, _name: &Text, _config: &TenantConfig) {}
-
     /// Writes the policy's columns of a changed row.
     #[inline]
-    fn write_row(&self, _slot: u32, _delta: &mut Delta) {}
+    fn write_row(&self, _slot: u32, _columns: &mut Self::Columns) {}
 
     /// Writes the parts that every delta has.
-    fn write_head(&self, _delta: &mut Delta) {}
+    fn write_head(&self, _columns: &mut Self::Columns) {}
 
-    /// Writes the parts that change by the policy's commands or by the passing of time.
-    fn write_change(&self, _delta: &mut Delta) {}
+    /// Writes the parts that change by the policy's commands or by the passing of time. `rows` is the number of rows of
+    /// the machine table.
+    fn write_change(&self, _columns: &mut Self::Columns, _rows: usize) {}
 
     /// Writes the parts that only a full delta has, apart from its rows.
-    fn write_whole(&self, _delta: &mut Delta) {}
+    fn write_whole(&self, _columns: &mut Self::Columns) {}
 
     /// Whether the passing of time alone will change the state soon. If so, the cell should receive `Expire` often.
     fn is_near_an_edge(&self, _now_ms: u64) -> bool {
@@ -239,18 +165,25 @@ pub(crate) trait Policy: Ledger {
     }
 }
 
-/// A policy's part of a view.
-pub(crate) trait Mirror: Ledger {
+/// A policy's part of a view. `C` are the policy's columns of a delta.
+pub(crate) trait Mirror<C>: Ledger {
     /// Clears all data about a view's machines, before a full delta.
     fn reset(&mut self) {}
 
     /// Applies the policy's columns of a delta.
-    fn apply(&mut self, _applying: Applying<'_>) {}
+    fn apply(&mut self, _columns: &C, _applying: Applying<'_>) {}
 }
+
+impl<C> Mirror<C> for () {}
 
 /// The parts of a view that mirrors change when a delta is applied.
 pub(crate) struct Applying<'a> {
-    pub(crate) delta: &'a Delta,
+    /// The changed rows.
+    pub(crate) slots: &'a [u32],
+    /// The changed tenants.
+    pub(crate) tenants: &'a [TenantDelta],
+    /// The cell's time in milliseconds.
+    pub(crate) now_ms: u64,
     pub(crate) facts: &'a mut Facts,
     pub(crate) kinds: usize,
     pub(crate) tally: &'a mut Tally,
@@ -261,8 +194,8 @@ pub(crate) struct Applying<'a> {
 impl Applying<'_> {
     /// Borrows the parts again, for the next mirror.
     fn again(&mut self) -> Applying<'_> {
-        let Applying { delta, facts, kinds, tally, stale } = self;
-        Applying { delta, facts, kinds: *kinds, tally, stale }
+        let Applying { slots, tenants, now_ms, facts, kinds, tally, stale } = self;
+        Applying { slots, tenants, now_ms: *now_ms, facts, kinds: *kinds, tally, stale }
     }
 }
 

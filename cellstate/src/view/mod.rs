@@ -264,13 +264,16 @@ impl View {
 
     fn apply_policies(&mut self, delta: &Delta) {
         let mut stale = false;
-        self.policies.apply(Applying {
-            delta,
+        let applying = Applying {
+            slots: &delta.slots,
+            tenants: &delta.tenants,
+            now_ms: delta.now_ms,
             facts: &mut self.facts,
             kinds: self.rows.columns().kinds(),
             tally: &mut self.tally,
             stale: &mut stale,
-        });
+        };
+        self.policies.apply(&delta.policies, applying);
         if stale {
             (0..self.rows()).for_each(|row| self.rows.touch(row));
         }

@@ -6,8 +6,8 @@
 use crate::leases::Leases;
 use crate::metrics::Metrics;
 use crate::names;
+use crate::observer::Observer;
 use crate::peers::{Peers, PeersHeard};
-use crate::statistics::Observer;
 use omega_cellstate::{Cell, Image, SharedCell};
 use omega_client::{ApiError, ErrorCode};
 use omega_core::{Command, Outcome, Rejection, Version};

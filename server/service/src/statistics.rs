@@ -7,44 +7,15 @@ use crate::counters::SchedulerCounters;
 use crate::host::Host;
 use crate::peers::Whoami;
 use crate::service::Room;
-use crate::submit_index::SubmitIndex;
 use crate::summary::{Seen, Summary};
 use omega_client::proto;
 use omega_core::{SchedulerId, Text};
 use std::collections::BTreeMap;
-use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use tokio::sync::Mutex;
 
 /// Time for which a summary is cached, and interval of entries in the submit index.
 const FRESH: Duration = Duration::from_secs(1);
-
-/// Statistics kept for callers.
-#[derive(Debug)]
-pub(crate) struct Observer {
-    /// Random number, chosen when this process started.
-    started: u64,
-    began: Instant,
-    submit_index: SubmitIndex,
-    /// The last summary. The lock is held while a summary is computed, so that concurrent readers share the result.
-    summary: Mutex<Option<(Instant, Arc<Summary>)>>,
-}
-
-impl Observer {
-    /// Starts with empty counters.
-    pub(crate) fn begin(next_job: omega_core::JobId) -> Observer {
-        let now = Instant::now();
-        Observer {
-            // The keys of the standard library's hasher are random. The number has 53 bits, because JSON readers may
-            // not represent larger integers exactly.
-            started: RandomState::new().hash_one(std::process::id()) >> 11,
-            began: now,
-            submit_index: SubmitIndex::begin(next_job, now),
-            summary: Mutex::default(),
-        }
-    }
-}
 
 /// Records the id of the next job once a second, until the cell ends.
 pub(crate) async fn follow(host: Host) {

@@ -1,52 +1,16 @@
 //! `omega rebalance --roadef`: the search on an instance of the machine reassignment contest (ROADEF/EURO 2012).
 
+use super::error::RoadefError;
 use super::{Clock, RebalanceArgs};
 use crate::run::Error;
 use crate::{output, progress};
-use omega_reassign::contest::{self, ReadError};
-use omega_reassign::{
-    Budget, Costs, Found, Instance, Problem, ProblemError, Settings, State, Watch, search,
-};
+use omega_reassign::contest::{self};
+use omega_reassign::{Budget, Costs, Found, Instance, Problem, Settings, State, Watch, search};
 use omega_workload::compressed::read_text;
 use parking_lot::Mutex;
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
-
-/// Error in the files of an instance, as one line for the user.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum RoadefError {
-    /// A file cannot be read or written. Name another one.
-    #[error("{}: cannot be read: {why}", file.display())]
-    File {
-        /// The file.
-        file: PathBuf,
-        /// Cause.
-        why: std::io::Error,
-    },
-    /// A file is not in the contest's format. Correct it.
-    #[error("{}: {why}", file.display())]
-    Format {
-        /// The file.
-        file: PathBuf,
-        /// Cause.
-        why: ReadError,
-    },
-    /// The model is invalid, or the assignment breaks its rules. Correct them.
-    #[error("{}: {}", file.display(), in_contest_words(why))]
-    Problem {
-        /// The file of the assignment.
-        file: PathBuf,
-        /// Cause.
-        why: ProblemError,
-    },
-}
-
-/// Describes an error in the contest's terms, in which tasks are processes, and jobs are services.
-fn in_contest_words(why: &ProblemError) -> String {
-    let why = why.to_string();
-    why.replace("tasks", "processes").replace("task", "process").replace("job", "service")
-}
 
 /// Clock of a search that also shows and records the progress of the search.
 struct Progress {

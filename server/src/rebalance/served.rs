@@ -1,50 +1,20 @@
 //! `omega rebalance` on a served cell, or on a cell from a backup or a stopped replica.
 
+use super::error::ServedError;
 use super::unknown::{Known, unknown};
 use super::{ALL, NAME, RebalanceArgs, RebalanceError, tried};
 use crate::connect::CellArgs;
-use crate::context::ContextError;
 use crate::run::Error;
 use crate::{log, output};
 use clap::Parser;
-use omega_cellstate::{CellHandle, HandleError, View};
-use omega_client::{ApiError, RemoteCell};
+use omega_cellstate::{CellHandle, View};
+use omega_client::RemoteCell;
 use omega_run::report::rebalanced::RebalanceReport;
 use omega_run::{Carry, Pass, rebalance_at};
-use omega_store::backup::{ReadCellError, read_cell};
+use omega_store::backup::read_cell;
 use omega_store::history::ReplayOptions;
 use omega_workload::command_line::argument_error;
 use std::path::{Path, PathBuf};
-
-/// Error of reading the cell, as one line for the user.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum ServedError {
-    /// The cell does not answer. Correct the address, or check whether the cell runs.
-    #[error("the cell does not answer: {0}")]
-    Cell(#[from] HandleError),
-    /// The address is invalid. Correct it.
-    #[error("--cell: {0}")]
-    Address(#[from] ApiError),
-    /// The underlying error.
-    #[error(transparent)]
-    Kept(Box<ReadCellError>),
-    /// A variable of the environment is invalid. Correct it.
-    #[error("{0}")]
-    Environment(String),
-    /// The context is wrong. Correct it.
-    #[error(transparent)]
-    Context(ContextError),
-}
-
-impl ServedError {
-    /// The exit code: 1 if the cell does not answer, 2 for bad input.
-    pub(super) fn exit_code(&self) -> u8 {
-        match self {
-            ServedError::Cell(_) => 1,
-            _ => crate::BAD_INPUT,
-        }
-    }
-}
 
 /// Rebalances a copy of a cell from a backup or a stopped replica.
 pub(super) fn kept(args: &RebalanceArgs, from: &Path) -> Result<RebalanceReport, Error> {

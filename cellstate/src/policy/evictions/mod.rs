@@ -7,15 +7,12 @@
 //!
 //! Invariant: times ascend, counts are above 0, and `sum` is the sum of the counts.
 
+mod in_cell;
 mod review;
 
-use super::set::Listed;
 use super::{Columns, Ledger, Policy, Restoring, RowsAgain};
-use crate::cell::{Cell, Change};
-use crate::commit::Review;
-use crate::delta::Delta;
 use crate::image::{Image, ImageError};
-use omega_core::{Conflict, EvictionCap, Item, Job, TaskGroup, Transaction};
+use omega_core::{EvictionCap, Job, TaskGroup, Transaction};
 use std::collections::VecDeque;
 
 /// The policy of evictions.
@@ -32,6 +29,7 @@ impl Ledger for Evictions {
 }
 
 impl Policy for Evictions {
+    type Columns = EvictionColumns;
     type Mirror = ();
     /// Number of the transaction's evictions that only a tenant's guarantee allows.
     type Note = u32;
@@ -44,21 +42,8 @@ impl Policy for Evictions {
         !txn.evictions.is_empty()
     }
 
-    fn check_all(cell: &Cell, review: &Review<'_>, note: &mut u32, late: &mut Vec<Conflict>) {
-        *note = cell.late_evictions(review, late);
-    }
-
-    fn settle(cell: &mut Cell, review: &Review<'_>, reclaimed: u32) {
-        if review.steps.is_empty() {
-            return;
-        }
-        let stayed = review.conflicts.iter().filter(|c| matches!(c.item, Item::Eviction(_)));
-        let taken = review.txn.evictions.len() - stayed.count();
-        cell.count_evictions(taken as u32, reclaimed);
-    }
-
-    fn write_change(&self, delta: &mut Delta) {
-        delta.policies.evictions.refilled = true;
+    fn write_change(&self, columns: &mut EvictionColumns, _: usize) {
+        columns.refilled = true;
     }
 
     fn is_near_an_edge(&self, _: u64) -> bool {
@@ -154,45 +139,5 @@ impl Columns for EvictionColumns {
 
     fn append(&mut self, later: EvictionColumns, _: &RowsAgain<'_>) {
         self.refilled |= later.refilled;
-    }
-}
-
-impl Cell {
-    /// The number of evictions that the limit allows now; `None` if there is no limit.
-    #[must_use]
-    pub fn evictions_left(&self) -> Option<u32> {
-        let cap = self.policy.eviction_cap?;
-        Some(u64::from(cap.count).saturating_sub(self.policies.evictions.log.sum) as u32)
-    }
-
-    /// Counts of evictions since this process started.
-    #[must_use]
-    pub fn eviction_counts(&self) -> EvictionCounts {
-        self.policies.evictions.counts
-    }
-
-    /// Counts accepted evictions. `reclaimed` is the number of those that only a tenant's guarantee allows.
-    fn count_evictions(&mut self, taken: u32, reclaimed: u32) {
-        let Evictions { log, counts } = &mut self.policies.evictions;
-        counts.by_guarantee += u64::from(reclaimed);
-        counts.by_precedence += u64::from(taken - reclaimed);
-        if self.policy.eviction_cap.is_some() && taken > 0 {
-            log.add(self.now_ms, taken);
-        }
-    }
-
-    /// The times of evictions within the span of the limit, ascending, each with the number of evictions.
-    pub(crate) fn counted_evictions(&self) -> impl Iterator<Item = (u64, u32)> {
-        self.policies.evictions.log.iter()
-    }
-
-    /// Removes evictions that are older than the span of the limit. Returns whether there were any.
-    pub(crate) fn refill_evictions(&mut self) -> bool {
-        self.policies.evictions.log.prune(self.now_ms, self.policy.eviction_cap)
-    }
-
-    /// Logs that the cell may accept evictions that it rejected before.
-    pub(crate) fn log_evictions(&mut self) {
-        self.log.push(Change::Policy(Evictions::BIT));
     }
 }

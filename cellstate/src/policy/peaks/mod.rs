@@ -11,25 +11,17 @@
 //! Invariant: calendars ascend by unique name. `shares` has the shares of the peaks active at the cell's time,
 //! ascending by kind. `held` is empty if there are no calendars.
 
+mod in_cell;
 mod view;
 
-use super::set::Listed;
 use super::{Applying, Columns, Context, Ledger, Mirror, Placement, Policy, Restoring, RowsAgain};
 use crate::audit_error::AuditError;
-use crate::bounds::too_many;
-use crate::cell::{Cell, Change};
-use crate::commit::Review;
-use crate::delta::Delta;
 use crate::facts::Facts;
 use crate::image::{Image, ImageError};
-use crate::job_record::JobRecord;
 use crate::sets::{SetId, SetKey};
 use crate::validate;
 use omega_core::limits::PEAK_CALENDARS_MAX;
-use omega_core::{
-    Job, JobKind, KindId, KindShare, MachineId, Outcome, Peak, PeakCalendar, Reason, Rejection,
-    TaskGroup, Text,
-};
+use omega_core::{Job, JobKind, KindId, KindShare, Peak, PeakCalendar, Reason, TaskGroup, Text};
 use smallvec::SmallVec;
 use std::hash::{Hash, Hasher};
 
@@ -258,6 +250,7 @@ impl Ledger for Peaks {
 }
 
 impl Policy for Peaks {
+    type Columns = PeakColumns;
     type Mirror = Peaks;
     type Note = PeakCounts;
 
@@ -284,38 +277,29 @@ impl Policy for Peaks {
         note.released += u64::from(self.is_over_its_share(at.row, facts));
     }
 
-    fn settle(cell: &mut Cell, review: &Review<'_>, note: PeakCounts) {
-        if !review.steps.is_empty() {
-            let counts = &mut cell.policies.peaks.counts;
-            counts.throttled += note.throttled;
-            counts.released += note.released;
-            counts.grown += note.grown;
-        }
-    }
-
-    fn write_row(&self, slot: u32, delta: &mut Delta) {
+    fn write_row(&self, slot: u32, columns: &mut PeakColumns) {
         let held = self.held(slot as usize);
         if held.iter().any(|held| *held != 0) {
-            delta.policies.peaks.batch.push((slot, SmallVec::from_slice(held)));
+            columns.batch.push((slot, SmallVec::from_slice(held)));
         }
     }
 
     /// Writes the calendars, and the batch allocations of all rows. Does nothing if an earlier log entry has already
     /// written them to the delta.
-    fn write_change(&self, delta: &mut Delta) {
-        if delta.policies.peaks.calendars.is_some() {
+    fn write_change(&self, columns: &mut PeakColumns, rows: usize) {
+        if columns.calendars.is_some() {
             return;
         }
-        delta.policies.peaks.calendars = Some(self.iter().cloned().collect());
-        delta.policies.peaks.batch.clear();
+        columns.calendars = Some(self.iter().cloned().collect());
+        columns.batch.clear();
         if self.is_counting() {
-            (0..delta.rows as u32).for_each(|slot| self.write_row(slot, delta));
+            (0..rows as u32).for_each(|slot| self.write_row(slot, columns));
         }
     }
 
-    fn write_whole(&self, delta: &mut Delta) {
+    fn write_whole(&self, columns: &mut PeakColumns) {
         if self.is_counting() {
-            delta.policies.peaks.calendars = Some(self.iter().cloned().collect());
+            columns.calendars = Some(self.iter().cloned().collect());
         }
     }
 
@@ -375,14 +359,13 @@ impl Policy for Peaks {
     }
 }
 
-impl Mirror for Peaks {
+impl Mirror<PeakColumns> for Peaks {
     fn reset(&mut self) {
         *self = Peaks::default();
     }
 
-    fn apply(&mut self, applying: Applying<'_>) {
-        let Applying { delta, facts, kinds, stale, .. } = applying;
-        let PeakColumns { calendars, batch } = &delta.policies.peaks;
+    fn apply(&mut self, PeakColumns { calendars, batch }: &PeakColumns, applying: Applying<'_>) {
+        let Applying { slots, now_ms, facts, kinds, stale, .. } = applying;
         if let Some(calendars) = calendars {
             self.set_all(calendars, facts, kinds);
             *stale = true;
@@ -390,8 +373,8 @@ impl Mirror for Peaks {
         if self.is_empty() {
             return;
         }
-        self.tell_time(delta.now_ms);
-        delta.slots.iter().for_each(|slot| self.clear_held(*slot as usize));
+        self.tell_time(now_ms);
+        slots.iter().for_each(|slot| self.clear_held(*slot as usize));
         batch.iter().for_each(|(slot, held)| self.set_held(*slot as usize, held));
     }
 }
@@ -433,97 +416,4 @@ pub struct PeakCounts {
     pub released: u64,
     /// Tasks whose allocation grew.
     pub grown: u64,
-}
-
-impl Cell {
-    /// Counts of batch tasks that were throttled, released or grown on machines with peak hours, since this process
-    /// started.
-    #[must_use]
-    pub fn peak_counts(&self) -> PeakCounts {
-        self.policies.peaks.counts
-    }
-
-    /// Every peak calendar, by name.
-    pub fn peak_calendars(&self) -> impl Iterator<Item = &PeakCalendar> {
-        self.policies.peaks.iter()
-    }
-
-    /// The amount of a kind that is allocated to the batch tasks of a machine; 0 while there is no calendar. A task
-    /// with a demand profile counts with its highest point.
-    #[must_use]
-    pub fn batch_allocated(&self, machine: MachineId, kind: KindId) -> i64 {
-        let known = self.machines.get(machine);
-        known.map_or(0, |_| self.policies.peaks.held_of(machine.row(), kind))
-    }
-
-    /// The number of machines on which batch tasks exceed their share at present.
-    #[must_use]
-    pub fn machines_over_peak(&self) -> usize {
-        if !self.policies.peaks.any_holds() {
-            return 0;
-        }
-        self.facts
-            .sets
-            .present()
-            .filter(|row| self.policies.peaks.excess(*row, &self.facts).next().is_some())
-            .count()
-    }
-
-    pub(crate) fn set_peaks(&mut self, calendar: PeakCalendar) -> Result<Outcome, Rejection> {
-        validate::peaks(&calendar, &self.kinds)?;
-        let place = self.policies.peaks.place(&calendar.name);
-        if place.is_ok_and(|at| self.policies.peaks.calendars[at].0 == calendar) {
-            return Ok(Outcome::Done(self.version));
-        }
-        let count = self.policies.peaks.calendars.len() + 1;
-        if place.is_err() && count > PEAK_CALENDARS_MAX {
-            return Err(too_many("peak calendars", count, PEAK_CALENDARS_MAX));
-        }
-        let others = self.peak_calendars().filter(|other| other.name != calendar.name);
-        validate::all_peaks(others.chain([&calendar]))?;
-        let version = self.begin();
-        self.change_peaks(|peaks, facts| peaks.set(calendar, facts));
-        self.log.push(Change::Policy(Peaks::BIT));
-        Ok(Outcome::Done(version))
-    }
-
-    pub(crate) fn remove_peaks(&mut self, name: &Text) -> Result<Outcome, Rejection> {
-        if self.policies.peaks.place(name).is_err() {
-            return Err(Rejection::UnknownPeaks(name.clone()));
-        }
-        let version = self.begin();
-        self.change_peaks(|peaks, facts| peaks.remove(name, facts));
-        self.log.push(Change::Policy(Peaks::BIT));
-        Ok(Outcome::Done(version))
-    }
-
-    /// Changes the calendars. Batch allocations are summed only while there is a calendar.
-    fn change_peaks(&mut self, change: impl FnOnce(&mut Peaks, &mut Facts)) {
-        let peaks = &mut self.policies.peaks;
-        let before = peaks.is_empty();
-        peaks.kinds = self.kinds.count();
-        change(peaks, &mut self.facts);
-        peaks.tell_time(self.now_ms);
-        match (before, peaks.is_empty()) {
-            (true, false) => self.policies.peaks.held = self.count_batch(),
-            (_, true) => self.policies.peaks.held = Vec::new(),
-            (false, false) => {}
-        }
-    }
-
-    /// Recounts the batch allocations of each kind on each machine, in the layout of `Peaks::held`.
-    fn count_batch(&self) -> Vec<i64> {
-        let kinds = self.kinds.count();
-        let mut held = vec![0; self.machines.row_count() * kinds];
-        let is_batch = |job: &&JobRecord| job.spec.kind == JobKind::Batch;
-        for (_, job) in self.jobs.iter().filter(|(_, job)| is_batch(job)) {
-            for (task, index) in job.tasks.iter().zip(0..) {
-                let Some(machine) = task.state.machine() else { continue };
-                let row = &mut held[machine.row() * kinds..][..kinds];
-                let part = job.part(index);
-                row.iter_mut().zip(part.request).for_each(|(held, amount)| *held += amount);
-            }
-        }
-        held
-    }
 }

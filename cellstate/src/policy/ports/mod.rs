@@ -14,22 +14,21 @@
 //! Invariant: if ports are counted, the ports in a row are those of the placed tasks on its machine. Rows without ports
 //! have no entry.
 
+mod in_cell;
 mod need;
 mod row;
+mod task_ports;
 mod view;
 
 pub(crate) use need::PortNeed;
+pub(crate) use task_ports::TaskPorts;
 
-use super::set::Listed;
 use super::{Applying, Columns, Context, Ledger, Mirror, Placement, Policy, Restoring, RowsAgain};
 use crate::audit_error::AuditError;
-use crate::cell::{Cell, Change};
-use crate::delta::Delta;
 use crate::facts::Facts;
 use crate::image::ImageError;
 use crate::map::FastMap;
 use crate::need::Need;
-use crate::sparse::Sparse;
 use need::has_ports;
 use omega_core::{Job, MachineId, PortRange, Reason, TaskGroup, TaskId};
 use row::RowPorts;
@@ -37,39 +36,6 @@ use row::RowPorts;
 /// The distance between the positions of the first tasks of two successive jobs. It is prime, so that many jobs begin
 /// at different positions.
 const JOB_STRIDE: u64 = 127;
-
-/// The ports of a job's tasks that the cell chose, by task index.
-///
-/// Invariant: each listed task is placed, and has as many ports as its group requests.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct TaskPorts(Sparse<Vec<u16>>);
-
-impl TaskPorts {
-    /// All entries, in ascending order.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = (u32, &[u16])> {
-        self.0.iter().map(|(index, ports)| (index, &ports[..]))
-    }
-
-    /// The ports of a task, in the order of the group's names.
-    #[inline]
-    pub(crate) fn get(&self, index: u32) -> &[u16] {
-        self.0.get(index).map_or(&[], |ports| ports)
-    }
-
-    /// Records the ports of a task, if it has any.
-    #[inline]
-    pub(crate) fn put(&mut self, index: u32, ports: Vec<u16>) {
-        if !ports.is_empty() {
-            self.0.insert(index, ports);
-        }
-    }
-
-    /// Removes the entry of a task.
-    #[inline]
-    pub(crate) fn forget(&mut self, index: u32) {
-        self.0.remove(index);
-    }
-}
 
 /// The ports of tasks by row. See the module documentation.
 #[derive(Clone, Debug, Default)]
@@ -103,10 +69,10 @@ impl Ports {
     }
 
     /// Writes the ports in a row, if there are any.
-    fn write_taken(&self, slot: u32, delta: &mut Delta) {
+    fn write_taken(&self, slot: u32, columns: &mut PortColumns) {
         if let Some(RowPorts { fixed, given, .. }) = self.rows.get(&slot) {
             let taken = TakenPorts { fixed: fixed.clone(), given: given.clone() };
-            delta.policies.ports.taken.push((slot, taken));
+            columns.taken.push((slot, taken));
         }
     }
 
@@ -160,6 +126,7 @@ impl Ledger for Ports {
 }
 
 impl Policy for Ports {
+    type Columns = PortColumns;
     type Mirror = Ports;
     type Note = ();
 
@@ -167,22 +134,22 @@ impl Policy for Ports {
         has_ports(group)
     }
 
-    fn write_row(&self, slot: u32, delta: &mut Delta) {
-        self.write_taken(slot, delta);
+    fn write_row(&self, slot: u32, columns: &mut PortColumns) {
+        self.write_taken(slot, columns);
     }
 
     /// Writes the ports in all rows. Does nothing if the delta has them already.
-    fn write_change(&self, delta: &mut Delta) {
-        if delta.policies.ports.counted {
+    fn write_change(&self, columns: &mut PortColumns, rows: usize) {
+        if columns.counted {
             return;
         }
-        delta.policies.ports.counted = true;
-        delta.policies.ports.taken.clear();
-        (0..delta.rows as u32).for_each(|slot| self.write_taken(slot, delta));
+        columns.counted = true;
+        columns.taken.clear();
+        (0..rows as u32).for_each(|slot| self.write_taken(slot, columns));
     }
 
-    fn write_whole(&self, delta: &mut Delta) {
-        delta.policies.ports.counted = self.counted;
+    fn write_whole(&self, columns: &mut PortColumns) {
+        columns.counted = self.counted;
     }
 
     fn restore(&mut self, restoring: Restoring<'_>) -> Result<(), ImageError> {
@@ -206,35 +173,13 @@ fn has_any_ports(job: &Job) -> bool {
     job.groups.iter().any(|group| !group.any_ports.is_empty())
 }
 
-impl Cell {
-    /// Begins to count the ports of placed tasks if this new or changed job is the first for which the cell chooses
-    /// ports. The caller has begun a version.
-    pub(crate) fn count_ports_for(&mut self, job: &Job) {
-        if self.policies.ports.counted || !has_any_ports(job) {
-            return;
-        }
-        let mut ports = Ports { counted: true, ..Ports::default() };
-        for (_, job) in self.jobs.iter() {
-            for task in &job.tasks {
-                let Some(machine) = task.state.machine() else { continue };
-                if let Some(need) = &job.need(task).ports {
-                    ports.rows.entry(machine.slot).or_default().add(need, &[], 1);
-                }
-            }
-        }
-        self.policies.ports = ports;
-        self.log.push(Change::Policy(Ports::BIT));
-    }
-}
-
-impl Mirror for Ports {
+impl Mirror<PortColumns> for Ports {
     fn reset(&mut self) {
         *self = Ports::default();
     }
 
-    fn apply(&mut self, applying: Applying<'_>) {
-        let Applying { delta, tally, stale, .. } = applying;
-        let PortColumns { counted, taken } = &delta.policies.ports;
+    fn apply(&mut self, PortColumns { counted, taken }: &PortColumns, applying: Applying<'_>) {
+        let Applying { slots, tally, stale, .. } = applying;
         self.counted |= counted;
         if !self.counted {
             return;
@@ -243,7 +188,7 @@ impl Mirror for Ports {
         let had: Vec<(u32, RowPorts)> = if *counted {
             self.rows.drain().collect()
         } else {
-            let changed = delta.slots.iter();
+            let changed = slots.iter();
             changed.filter_map(|slot| Some((*slot, self.rows.remove(slot)?))).collect()
         };
         for (slot, TakenPorts { fixed, given }) in taken {

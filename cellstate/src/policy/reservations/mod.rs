@@ -14,19 +14,16 @@
 //! - Reservations ascend by unique name.
 //! - `by_start` has each reservation's position in the list, ordered by start time.
 
+mod in_cell;
 mod view;
 
-use super::set::Listed;
 use super::{Applying, Columns, Context, Ledger, Mirror, Placement, Policy, Restoring, RowsAgain};
-use crate::bounds::too_many;
-use crate::cell::{Cell, Change};
-use crate::delta::Delta;
 use crate::facts::Facts;
 use crate::image::{Image, ImageError};
 use crate::sets::{SetId, SetKey};
 use crate::validate;
 use omega_core::limits::RESERVATIONS_MAX;
-use omega_core::{Job, Outcome, Reason, Rejection, Reservation, TaskGroup, Text};
+use omega_core::{Job, Reason, Reservation, TaskGroup, Text};
 use smallvec::SmallVec;
 use std::hash::{Hash, Hasher};
 
@@ -168,6 +165,7 @@ impl Ledger for Reservations {
 }
 
 impl Policy for Reservations {
+    type Columns = ReservationColumns;
     type Mirror = Reservations;
     type Note = ();
 
@@ -175,13 +173,13 @@ impl Policy for Reservations {
         true
     }
 
-    fn write_change(&self, delta: &mut Delta) {
-        delta.policies.reservations.all = Some(self.iter().cloned().collect());
+    fn write_change(&self, columns: &mut ReservationColumns, _: usize) {
+        columns.all = Some(self.iter().cloned().collect());
     }
 
-    fn write_whole(&self, delta: &mut Delta) {
+    fn write_whole(&self, columns: &mut ReservationColumns) {
         if self.is_any() {
-            self.write_change(delta);
+            columns.all = Some(self.iter().cloned().collect());
         }
     }
 
@@ -232,13 +230,13 @@ impl Policy for Reservations {
     }
 }
 
-impl Mirror for Reservations {
+impl Mirror<ReservationColumns> for Reservations {
     fn reset(&mut self) {
         *self = Reservations::default();
     }
 
-    fn apply(&mut self, applying: Applying<'_>) {
-        if let Some(reservations) = &applying.delta.policies.reservations.all {
+    fn apply(&mut self, columns: &ReservationColumns, applying: Applying<'_>) {
+        if let Some(reservations) = &columns.all {
             self.book_all(reservations, applying.facts);
             *applying.stale = true;
         }
@@ -259,40 +257,5 @@ impl Columns for ReservationColumns {
 
     fn append(&mut self, later: ReservationColumns, _: &RowsAgain<'_>) {
         self.all = later.all.or(self.all.take());
-    }
-}
-
-impl Cell {
-    /// Every reservation, by name.
-    pub fn reservations(&self) -> impl Iterator<Item = &Reservation> {
-        self.policies.reservations.iter()
-    }
-
-    pub(crate) fn reserve(&mut self, reservation: Reservation) -> Result<Outcome, Rejection> {
-        validate::reservation(&reservation, self.now_ms)?;
-        match self.policies.reservations.get(&reservation.name) {
-            Some(known) if *known == reservation => return Ok(Outcome::Done(self.version)),
-            Some(_) => return Err(Rejection::NameTaken(reservation.name)),
-            None => {}
-        }
-        let count = self.policies.reservations.all.len() + 1;
-        if count > RESERVATIONS_MAX {
-            return Err(too_many("reservations", count, RESERVATIONS_MAX));
-        }
-        validate::all_reservations(self.policies.reservations.iter().chain([&reservation]))?;
-        let version = self.begin();
-        self.policies.reservations.book(reservation, &mut self.facts);
-        self.log.push(Change::Policy(Reservations::BIT));
-        Ok(Outcome::Done(version))
-    }
-
-    pub(crate) fn unreserve(&mut self, name: &Text) -> Result<Outcome, Rejection> {
-        if self.policies.reservations.get(name).is_none() {
-            return Err(Rejection::UnknownReservation(name.clone()));
-        }
-        let version = self.begin();
-        self.policies.reservations.cancel(name, &mut self.facts);
-        self.log.push(Change::Policy(Reservations::BIT));
-        Ok(Outcome::Done(version))
     }
 }

@@ -9,15 +9,14 @@
 //! Invariant: the count of a tenant in a row is the number of its tasks on that machine. Rows beyond the end of the
 //! list have no task of the tenant.
 
+mod in_cell;
 mod view;
 
 use super::{Applying, Columns, Context, Ledger, Mirror, Placement, Policy, Restoring, RowsAgain};
 use crate::audit_error::AuditError;
-use crate::cell::Cell;
-use crate::delta::Delta;
 use crate::facts::Facts;
 use crate::image::ImageError;
-use omega_core::{Job, Reason, TaskGroup, TenantConfig, Text};
+use omega_core::{Job, Reason, TaskGroup, Text};
 use std::collections::BTreeMap;
 
 /// The limits and counts of tenants. See the module documentation.
@@ -108,6 +107,7 @@ impl Ledger for TasksPerMachine {
 }
 
 impl Policy for TasksPerMachine {
+    type Columns = TenantCounts;
     type Mirror = TasksPerMachine;
     type Note = ();
 
@@ -115,26 +115,12 @@ impl Policy for TasksPerMachine {
         true
     }
 
-    fn configure_tenant(cell: &mut Cell, name: &Text, config: &TenantConfig) {
-        let policy = &mut cell.policies.tasks_per_machine;
-        let is_known = policy.tenants.contains_key(name);
-        policy.configure(name, config.tasks_per_machine_max);
-        if is_known || config.tasks_per_machine_max.is_none() {
-            return;
-        }
-        let placed = cell.count_tasks_by_row(name);
-        let Some(limited) = cell.policies.tasks_per_machine.tenants.get_mut(name) else { return };
-        limited.placed = placed;
-        let rows: Vec<u32> = limited.rows().map(|(slot, _)| slot).collect();
-        rows.into_iter().for_each(|slot| cell.log_row(slot));
-    }
-
-    fn write_row(&self, slot: u32, delta: &mut Delta) {
+    fn write_row(&self, slot: u32, columns: &mut TenantCounts) {
         for (tenant, limited) in &self.tenants {
             let count = limited.on(slot as usize);
             if count > 0 {
                 let told = TenantCount { tenant: tenant.clone(), count };
-                delta.policies.tasks_per_machine.counts.push((slot, told));
+                columns.counts.push((slot, told));
             }
         }
     }
@@ -162,14 +148,14 @@ impl Policy for TasksPerMachine {
     }
 }
 
-impl Mirror for TasksPerMachine {
+impl Mirror<TenantCounts> for TasksPerMachine {
     fn reset(&mut self) {
         self.tenants.clear();
     }
 
-    fn apply(&mut self, applying: Applying<'_>) {
-        let Applying { delta, tally, stale, .. } = applying;
-        for tenant in &delta.tenants {
+    fn apply(&mut self, columns: &TenantCounts, applying: Applying<'_>) {
+        let Applying { slots, tenants, tally, stale, .. } = applying;
+        for tenant in tenants {
             let max = tenant.terms.tenant_config.tasks_per_machine_max;
             *stale |= self.configure(&tenant.terms.name, max);
         }
@@ -178,10 +164,10 @@ impl Mirror for TasksPerMachine {
         }
         // A delta may list a row twice. Both entries then have equal counts.
         let mut had = Vec::new();
-        for slot in &delta.slots {
+        for slot in slots {
             had.extend(self.clear(*slot as usize));
         }
-        for (slot, told) in &delta.policies.tasks_per_machine.counts {
+        for (slot, told) in &columns.counts {
             if let Some(limited) = self.tenants.get_mut(&told.tenant) {
                 limited.set(*slot as usize, told.count);
             }
@@ -218,18 +204,6 @@ impl Columns for TenantCounts {
     fn append(&mut self, later: TenantCounts, again: &RowsAgain<'_>) {
         again.forget_in(&mut self.counts);
         self.counts.extend(later.counts);
-    }
-}
-
-impl Cell {
-    /// The number of a tenant's tasks in each row.
-    fn count_tasks_by_row(&self, tenant: &Text) -> Vec<u32> {
-        let mut limited = Limited::default();
-        for (_, job) in self.jobs.iter().filter(|(_, job)| job.spec.tenant == *tenant) {
-            let rows = job.tasks.iter().filter_map(|task| task.state.machine());
-            rows.for_each(|machine| limited.set(machine.row(), limited.on(machine.row()) + 1));
-        }
-        limited.placed
     }
 }
 

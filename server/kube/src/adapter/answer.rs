@@ -10,9 +10,7 @@
 //! arrive. After [`FAILURES_MAX`] failures the pod is parked for at least a request's timeout, and keeps its room. Then
 //! it is decided anew.
 
-use super::claims::ClaimChoice;
-use super::gangs::GroupCondition;
-use super::preempt::{Eviction, Nominee};
+use super::effects::Action;
 use super::{Adapter, Binding, PodName, State};
 use omega_workload::kube::api::Pod;
 
@@ -46,37 +44,6 @@ pub enum Found {
     Gone,
     /// Another status, or no answer.
     Unknown,
-}
-
-/// A step for the caller to take. The number is its time, in milliseconds of the caller's clock.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Action {
-    /// Send the binding (again) at this time.
-    Bind(Binding, u64),
-    /// Get the pod at this time.
-    Get(Binding, u64),
-    /// Write the nominated node into the status of a pod at this time.
-    Nominate(Nominee, u64),
-    /// Delete a victim at this time.
-    Evict(Eviction, u64),
-    /// At this time, write the volume that was chosen for a claim.
-    Claim(ClaimChoice, u64),
-    /// Write a condition into the status of a group of pods at this time.
-    Group(GroupCondition, u64),
-}
-
-impl Action {
-    /// Returns the time of the step.
-    #[must_use]
-    pub fn at_ms(&self) -> u64 {
-        let (Action::Bind(_, at)
-        | Action::Get(_, at)
-        | Action::Nominate(_, at)
-        | Action::Evict(_, at)
-        | Action::Claim(_, at)
-        | Action::Group(_, at)) = self;
-        *at
-    }
 }
 
 impl Adapter {

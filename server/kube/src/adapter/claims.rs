@@ -13,8 +13,7 @@
 //! As with kube-scheduler, a claim with a node in `selected-node` restricts its pods to this node, until its
 //! provisioner removes the annotation.
 
-use super::answer::Action;
-use super::preempt::Done;
+use super::effects::{Action, ClaimChoice, Done};
 use super::{Adapter, Binding, Effect, PodName};
 use omega_core::Text;
 use omega_schedulers::volumes::Aspect;
@@ -39,23 +38,6 @@ pub(super) struct Waiting {
     since_ms: Option<u64>,
     /// Number of writes that conflicted.
     conflicts: u32,
-}
-
-/// The volume for a claim, to be written to the API server.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ClaimChoice {
-    /// The pod's binding, which is sent after the claim is bound.
-    pub binding: Binding,
-    /// Namespace of the claim.
-    pub namespace: String,
-    /// Name of the claim.
-    pub claim: String,
-    /// Uid of the claim.
-    pub uid: String,
-    /// Resource version of the claim.
-    pub version: String,
-    /// Name and resource version of the chosen volume; `None` if a new volume is to be created.
-    pub volume: Option<(String, String)>,
 }
 
 impl Adapter {

@@ -10,9 +10,8 @@
 //! | has fewer placed pods than its minimum | are a gang |
 //! | has enough placed pods, or no minimum | are single pods |
 
-use super::answer::Action;
+use super::effects::{Action, Done, GroupCondition};
 use super::place::PLACED;
-use super::preempt::Done;
 use super::types::Hold;
 use super::{Adapter, Effect, PodName, State, scheduler_of};
 use omega_core::limits::GROUPS_PER_JOB_MAX;
@@ -55,19 +54,6 @@ enum Plan {
     Hold(Hold),
     Gang(u32),
     Single,
-}
-
-/// A condition to be written into the status of a group.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct GroupCondition {
-    /// Namespace of the group.
-    pub namespace: String,
-    /// Name of the group.
-    pub name: String,
-    /// Uid of the group.
-    pub uid: String,
-    /// The reason why the group's pods do not fit at the same time; `None` if they are scheduled.
-    pub unschedulable: Option<String>,
 }
 
 /// Returns the group of a pod.

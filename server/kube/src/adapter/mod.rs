@@ -11,6 +11,7 @@ pub mod answer;
 mod blind;
 pub mod budgets;
 pub mod claims;
+pub mod effects;
 pub mod gangs;
 mod namespaces;
 mod nodes;
@@ -21,8 +22,9 @@ pub mod preempt;
 pub mod storage;
 pub mod types;
 
+pub use effects::Effect;
 pub(crate) use place::scheduler_of;
-pub use types::{Binding, Counters, Effect, PodName, Remark, Settings, Shared, State};
+pub use types::{Binding, Counters, PodName, Remark, Settings, Shared, State};
 
 use blind::Blind;
 use budgets::Budgets;

@@ -11,9 +11,8 @@
 //! | found in the status of one of our pods, after a restart | yes | pods of lower priority on the node that are being deleted |
 //! | found in the status of another scheduler's pod | yes | none: dropped when the pod is bound, or nominated elsewhere |
 
-use super::answer::Action;
+use super::effects::{Action, Nominee};
 use super::place::PLACED;
-use super::preempt::Nominee;
 use super::{Adapter, Binding, Effect, Entry, PodName, State};
 use omega_core::{
     Claim, Command, Granularity, Job, JobId, MachineId, Outcome, SequenceNumber, TaskId, TaskState,

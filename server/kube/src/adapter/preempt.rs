@@ -9,7 +9,7 @@
 //! The cell checks the proposal: a transaction evicts the victims and claims their room. In the same batch of commands
 //! the victims are adopted again, because they run until their kubelet reports their end.
 
-use super::answer::Action;
+use super::effects::{Action, Done, Eviction, Nominee};
 use super::nominations::{Nomination, Origin};
 use super::{Adapter, Effect, PodName, Remark, State, scheduler_of};
 use omega_core::{Claim, Command, Job, JobId, MachineId, Outcome, SequenceNumber, TaskId};
@@ -43,49 +43,6 @@ pub enum Verdict {
     Again,
     /// The pod does not need to be scheduled any more.
     Obsolete,
-}
-
-/// A change of the node that a pod's status nominates.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Nominee {
-    /// The pod whose status is changed.
-    pub pod: PodName,
-    /// Uid of the pod.
-    pub uid: String,
-    /// The nominated node; `None` removes the nomination.
-    pub node: Option<String>,
-}
-
-/// A victim to be deleted.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Eviction {
-    /// The victim.
-    pub pod: PodName,
-    /// Uid of the victim, which is a precondition of the deletion.
-    pub uid: String,
-    /// The pod for which the victim is deleted.
-    pub by: PodName,
-    /// Uid of the pod in `by`.
-    pub by_uid: String,
-    /// Scheduler of the pod in `by`, named in the victim's condition.
-    pub scheduler: String,
-    /// Node of the victim.
-    pub node: String,
-}
-
-/// The outcome of a request about a nomination, a victim, a claim or a group.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Done {
-    /// The request was carried out.
-    Done,
-    /// The object is gone, or another object has its name.
-    Gone,
-    /// The API server rejected the request for now; it may be sent again after this many milliseconds.
-    Throttled(u64),
-    /// The API server rejected the request permanently.
-    Refused,
-    /// No answer, or an answer that leaves open whether the request had its effect.
-    Unknown,
 }
 
 /// A job that must leave its machine for a proposal.

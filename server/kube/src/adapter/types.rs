@@ -1,6 +1,5 @@
 //! Names, states and effects: the types that the adapter shares with its callers.
 
-use super::answer::Action;
 use omega_cellstate::SharedCell;
 use omega_schedulers::Volumes;
 use omega_workload::kube::api::Pod;
@@ -109,17 +108,6 @@ pub struct Counters {
     pub preemptions: u64,
     /// Pods that were preempted.
     pub victims: u64,
-}
-
-/// An effect of an event, which the caller carries out.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Effect {
-    /// A request to the API server.
-    Act(Action),
-    /// An Event about a pod.
-    Tell(PodName, Remark),
-    /// The reason why a pod is not scheduled. The pod's owner can change the pod to remove the reason.
-    Refuse(PodName, String),
 }
 
 /// The reason why a pod is held.

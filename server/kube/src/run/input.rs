@@ -1,9 +1,8 @@
 //! Inputs of the engine, which all come through one queue.
 
 use crate::adapter::answer::{Answer, Found};
-use crate::adapter::claims::ClaimChoice;
-use crate::adapter::gangs::GroupCondition;
-use crate::adapter::preempt::{Done, Eviction, Nominee, Proposal};
+use crate::adapter::effects::{ClaimChoice, Done, Eviction, GroupCondition, Nominee};
+use crate::adapter::preempt::Proposal;
 use crate::adapter::storage::{Stored, StoredKind};
 use crate::adapter::{Binding, PodName};
 use crate::watch::{Event, Sink};

@@ -4,10 +4,9 @@ use crate::double::{
     BUDGETS, CLAIMS, Double, GROUPS, NAMESPACES, NODES, PODS, STORAGE, VOLUMES, WORKLOADS,
 };
 use omega_core::JobId;
-use omega_kube::adapter::answer::{Action, Answer, Found};
-use omega_kube::adapter::claims::ClaimChoice;
-use omega_kube::adapter::gangs::GroupCondition;
-use omega_kube::adapter::preempt::{Done, Eviction, Nominee, Proposal, Verdict};
+use omega_kube::adapter::answer::{Answer, Found};
+use omega_kube::adapter::effects::{Action, ClaimChoice, Done, Eviction, GroupCondition, Nominee};
+use omega_kube::adapter::preempt::{Proposal, Verdict};
 use omega_kube::adapter::storage::{Stored, StoredKind};
 use omega_kube::adapter::{Adapter, Binding, Effect, PodName, Settings, State};
 use omega_kube::profiles::KubeProfile;

@@ -2,8 +2,9 @@
 
 use crate::double::{PODS, text};
 use crate::pairs::Pair;
-use omega_kube::adapter::answer::{Action, Answer};
-use omega_kube::adapter::preempt::{Done, Verdict};
+use omega_kube::adapter::answer::Answer;
+use omega_kube::adapter::effects::{Action, Done};
+use omega_kube::adapter::preempt::Verdict;
 use omega_kube::adapter::{PodName, State};
 use serde_json::{Value, json};
 

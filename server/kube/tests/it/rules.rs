@@ -1,7 +1,8 @@
 //! The rules for single answers and events, each with a test.
 
 use crate::pairs::Pair;
-use omega_kube::adapter::answer::{Action, Answer, FAILURES_MAX, Found};
+use omega_kube::adapter::answer::{Answer, FAILURES_MAX, Found};
+use omega_kube::adapter::effects::Action;
 use omega_kube::adapter::{PodName, State};
 
 fn name(name: &str) -> PodName {

@@ -5,7 +5,7 @@ use super::world::World;
 use crate::double::{CLAIMS as CLAIM_LIST, Double, PODS as POD_LIST, STORAGE, VOLUMES, text};
 use crate::storage::{bind, claim, class, make, provision, volume};
 use omega_kube::adapter::Binding;
-use omega_kube::adapter::claims::ClaimChoice;
+use omega_kube::adapter::effects::ClaimChoice;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::sync::Arc;

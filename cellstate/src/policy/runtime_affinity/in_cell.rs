@@ -1,40 +1,14 @@
-//! Runtime affinity: the check of releases and evictions that would break a placed task's affinity.
-//!
-//! The check runs after all items of a transaction, because other items may remove the dependent task, or place other
-//! tasks on which it can depend. If several tasks leave a domain, the check rejects the last of these releases and
-//! evictions, and no more than needed.
+//! The check of a transaction's releases and evictions.
 
-use super::{Ledger, Policy};
+use super::RuntimeAffinity;
 use crate::cell::Cell;
 use crate::commit::{Review, Scope, Step};
-use crate::facts::Facts;
+use crate::policy::CellPolicy;
 use crate::rules::{Alone, GroupRules};
 use omega_core::transaction::Item;
-use omega_core::{Conflict, Job, Reason, TaskGroup, TaskId};
+use omega_core::{Conflict, Reason, TaskId};
 
-/// The policy of runtime affinity. It has no state besides the counters of rules.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct RuntimeAffinity;
-
-impl Ledger for RuntimeAffinity {
-    fn is_checking(&self, facts: &Facts) -> bool {
-        facts.rules.any_runtime_affinity()
-    }
-
-    fn is_counting(&self) -> bool {
-        false
-    }
-}
-
-impl Policy for RuntimeAffinity {
-    type Mirror = ();
-    type Note = ();
-
-    /// Always true, because the runtime affinity of any job may select tasks of any other job.
-    fn concerns(_: &Job, _: &TaskGroup) -> bool {
-        true
-    }
-
+impl CellPolicy for RuntimeAffinity {
     fn check_all(cell: &Cell, review: &Review<'_>, _: &mut (), late: &mut Vec<Conflict>) {
         if !review.txn.releases.is_empty() || !review.txn.evictions.is_empty() {
             cell.add_runtime_affinity_conflicts(review, late);

@@ -7,14 +7,12 @@
 //! Only the cell checks quotas by this policy. A view checks them once, before it searches for a machine
 //! ([`View::quota_lack`](crate::View::quota_lack)).
 
+mod in_cell;
+
 use super::{Context, Ledger, Placement, Policy, Restoring};
-use crate::audit_error::AuditError;
-use crate::cell::{Cell, Change};
 use crate::facts::Facts;
 use crate::image::ImageError;
-use crate::tenants::Tenants;
-use crate::{texts, validate};
-use omega_core::{Amounts, Job, Outcome, Reason, Rejection, TaskGroup, Text};
+use omega_core::{Job, Reason, TaskGroup};
 
 /// The policy of quotas. See the module documentation.
 #[derive(Clone, Debug, Default)]
@@ -38,6 +36,7 @@ impl Ledger for Quotas {
 }
 
 impl Policy for Quotas {
+    type Columns = ();
     type Mirror = ();
     type Note = ();
 
@@ -58,37 +57,4 @@ impl Policy for Quotas {
     fn uncounted(&self) -> Quotas {
         self.clone()
     }
-}
-
-impl Cell {
-    /// Sets or removes the quota of a tenant.
-    pub(crate) fn set_quota(
-        &mut self,
-        tenant: &Text,
-        limit: Option<Amounts>,
-    ) -> Result<Outcome, Rejection> {
-        texts::name("tenant", tenant)?;
-        if let Some(limit) = &limit {
-            validate::quota(tenant, limit, &self.kinds)?;
-        }
-        let version = self.begin();
-        self.tenants.set_limit(tenant, limit);
-        self.policies.quotas.any = has_limits(&self.tenants);
-        self.log.push(Change::Quota);
-        Ok(Outcome::Done(version))
-    }
-
-    /// Checks that the cell compares quotas if and only if some tenant has a quota.
-    ///
-    /// # Errors
-    /// The cell compares quotas although no tenant has a quota, or it does not compare them although some tenant has
-    /// one.
-    pub(crate) fn audit_quotas(&self) -> Result<(), AuditError> {
-        let is_right = self.policies.quotas.any == has_limits(&self.tenants);
-        if is_right { Ok(()) } else { Err(AuditError::Quotas) }
-    }
-}
-
-fn has_limits(tenants: &Tenants) -> bool {
-    tenants.iter().any(|tenant| tenant.terms.limit.is_some())
 }

@@ -9,15 +9,15 @@
 //! placed or leave. Cluster resources never cause preemption: a task that needs a licence stays pending until a task
 //! with such a licence ends.
 
+mod in_cell;
+mod view;
+
 use super::{Applying, Columns, Context, Ledger, Mirror, Placement, Policy, Restoring, RowsAgain};
 use crate::audit_error::AuditError;
-use crate::cell::Cell;
-use crate::delta::Delta;
 use crate::image::{Image, ImageError};
 use crate::need::Need;
 use crate::validate;
-use crate::view::{GroupRef, View};
-use omega_core::{Amounts, Job, KindId, Outcome, Reason, Rejection, TaskGroup};
+use omega_core::{Amounts, Job, KindId, Reason, TaskGroup};
 use std::borrow::Cow;
 use std::hash::{Hash, Hasher};
 
@@ -92,6 +92,7 @@ impl Ledger for ClusterResources {
 }
 
 impl Policy for ClusterResources {
+    type Columns = ClusterResources;
     type Mirror = ClusterResources;
     type Note = ();
 
@@ -99,8 +100,8 @@ impl Policy for ClusterResources {
         !group.cluster_request.is_zero()
     }
 
-    fn write_head(&self, delta: &mut Delta) {
-        delta.policies.cluster_resources.clone_from(self);
+    fn write_head(&self, columns: &mut ClusterResources) {
+        columns.clone_from(self);
     }
 
     fn can_count(&self, at: &Placement<'_>) -> bool {
@@ -135,9 +136,8 @@ impl Policy for ClusterResources {
     }
 }
 
-impl Mirror for ClusterResources {
-    fn apply(&mut self, applying: Applying<'_>) {
-        let now = &applying.delta.policies.cluster_resources;
+impl Mirror<ClusterResources> for ClusterResources {
+    fn apply(&mut self, now: &ClusterResources, applying: Applying<'_>) {
         applying.tally.cell_freed += u64::from(now.exceeds(self));
         self.clone_from(now);
     }
@@ -160,45 +160,6 @@ impl Columns for ClusterResources {
 fn hash(capacity: &Amounts, into: &mut impl Hasher) {
     if !capacity.is_zero() {
         ("the cell has", capacity).hash(into);
-    }
-}
-
-impl Cell {
-    /// The cluster resources and their claims.
-    #[must_use]
-    pub fn resources(&self) -> &ClusterResources {
-        &self.policies.cluster_resources
-    }
-
-    pub(crate) fn set_cluster_capacity(
-        &mut self,
-        kind: KindId,
-        amount: u64,
-    ) -> Result<Outcome, Rejection> {
-        validate::known_kind(kind, &self.kinds)?;
-        let capacity = self.policies.cluster_resources.capacity.clone().with(kind, amount);
-        validate::cluster_capacity(&capacity, &self.kinds)?;
-        if capacity == self.policies.cluster_resources.capacity {
-            return Ok(Outcome::Done(self.version));
-        }
-        self.policies.cluster_resources.capacity = capacity;
-        Ok(Outcome::Done(self.begin()))
-    }
-}
-
-impl View {
-    /// The cluster resources and their claims, including this view's own.
-    #[must_use]
-    pub fn resources(&self) -> &ClusterResources {
-        &self.mirrors().cluster_resources
-    }
-
-    /// The number of tasks of a group for which enough cluster resources are left.
-    #[must_use]
-    pub fn cell_room(&self, group: GroupRef) -> usize {
-        let request = self.need(group).cluster_request.as_deref();
-        let count = request.map_or(u64::MAX, |request| self.resources().room_for(request));
-        usize::try_from(count).unwrap_or(usize::MAX)
     }
 }
 
