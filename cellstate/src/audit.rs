@@ -5,16 +5,16 @@
 
 use crate::audit_error::AuditError;
 use crate::cell::Cell;
-use crate::cores::CoresLeft;
-use crate::demand_profiles::DemandProfileSums;
-use crate::devices::Devices;
-use crate::facts::Facts;
-use crate::job_record::JobRecord;
+use crate::index::facts::Facts;
 use crate::judge::MachineStatus;
-use crate::machines::claimable;
-use crate::map::FastMap;
 use crate::policy::{Placement, Policies};
 use crate::rules::{Count, Pull, Step, TrackerId};
+use crate::state::cores::CoresLeft;
+use crate::state::demand_profiles::DemandProfileSums;
+use crate::state::devices::Devices;
+use crate::state::job_record::JobRecord;
+use crate::state::machines::claimable;
+use crate::state::map::FastMap;
 use omega_core::{JobId, MachineId, TaskId, Version};
 
 /// Sums that the audit recounts.
@@ -115,7 +115,7 @@ impl Cell {
     fn recount_task(
         &self,
         (id, job): (TaskId, &JobRecord),
-        task: &crate::job_record::TaskRecord,
+        task: &crate::state::job_record::TaskRecord,
         machine: MachineId,
         recount: &mut Recount,
     ) -> Result<(), AuditError> {
@@ -253,7 +253,7 @@ impl Cell {
         let knows = |(id, job): (JobId, &JobRecord)| {
             job.groups.iter().enumerate().all(|(index, group)| {
                 let rules = group.need.rules.as_ref();
-                !key.matches(crate::facts::member(id, &job.spec, index))
+                !key.matches(crate::index::facts::member(id, &job.spec, index))
                     || rules.is_some_and(|rules| rules.matched.contains(&tracker))
             })
         };
@@ -271,7 +271,7 @@ impl Cell {
             for (index, group) in job.groups.iter().enumerate() {
                 let known = group.need.rules.iter().flat_map(|rules| &rules.matched);
                 let mut keys = known.filter_map(|tracker| self.facts.rules.key(*tracker));
-                if !keys.all(|key| key.matches(crate::facts::member(id, &job.spec, index))) {
+                if !keys.all(|key| key.matches(crate::index::facts::member(id, &job.spec, index))) {
                     return Err(AuditError::Rules);
                 }
             }

@@ -10,9 +10,8 @@
 //! ```
 //!
 //! The new state and the outcome depend only on the present state and the command, not on clocks, randomness or hash
-//! order. A rejected command leaves no trace. `omega_core::Command` documents the commands; each file beside this one
-//! implements one family of them: `machine_commands.rs`, `job_commands.rs`, `holders.rs`, `commit/`, and the policies
-//! in `policy/`.
+//! order. A rejected command leaves no trace. `omega_core::Command` documents the commands; `commands/` and
+//! `commit/` implement them, and `policy/` those of the policies.
 //!
 //! Invariants, which [`Cell::audit`] checks:
 //! 1. For each machine and kind, the free amount equals the claimable amount minus the claims of the machine's tasks.
@@ -22,20 +21,20 @@
 //! 4. Rule counters, device shares, exclusive cores, tenants' use and claims of cluster resources equal a recount.
 //! 5. Versions and sequence numbers only grow.
 
-use crate::changes::ChangeLog;
-use crate::facts::Facts;
-use crate::held::Values;
 use crate::history::History;
 use crate::image::Capture;
-use crate::job_record::{JobRecord, OwnerId};
-use crate::jobs::Jobs;
+use crate::index::facts::Facts;
 use crate::judge::Grant;
-use crate::machines::{Machines, Part};
-use crate::missed_deadline::DueCounts;
 use crate::policy::{Placement, Policies, PolicySet};
-use crate::registered::Registered;
 use crate::rules::{Domain, TrackerId};
-use crate::tenants::Tenants;
+use crate::state::changes::ChangeLog;
+use crate::state::held::Values;
+use crate::state::job_record::{JobRecord, OwnerId};
+use crate::state::jobs::Jobs;
+use crate::state::machines::{Machines, Part};
+use crate::state::missed_deadline::DueCounts;
+use crate::state::registered::Registered;
+use crate::state::tenants::Tenants;
 use omega_core::limits::CHANGES_MAX;
 use omega_core::{
     Command, DeviceSet, Hold, JobId, Kinds, MachineId, Outcome, Policy, Rejection, TaskId,

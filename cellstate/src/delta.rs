@@ -9,17 +9,17 @@
 //! enough.
 
 use crate::cell::{Cell, Change};
-use crate::changes::Counts;
-use crate::cores::CoresLeft;
-use crate::demand_profiles::DemandProfileSum;
-use crate::devices::Devices;
-use crate::held::amounts_of;
-use crate::job_record::{JobRecord, OwnerId, TaskRecord};
 use crate::judge::MachineStatus;
-use crate::load::LoadReport;
 use crate::policy::{Columns, PolicyColumns};
 use crate::rules::{Count, DomainName, TrackerId, TrackerKey};
-use crate::tenants::{Tenant, TenantDelta};
+use crate::state::changes::Counts;
+use crate::state::cores::CoresLeft;
+use crate::state::demand_profiles::DemandProfileSum;
+use crate::state::devices::Devices;
+use crate::state::held::amounts_of;
+use crate::state::job_record::{JobRecord, OwnerId, TaskRecord};
+use crate::state::load::LoadReport;
+use crate::state::tenants::{Tenant, TenantDelta};
 use omega_core::{
     Amounts, Band, DeviceSet, Job, JobId, Kinds, Machine, NodeCores, Overcommit, SequenceNumber,
     TaskId, TaskState, Text, Version,

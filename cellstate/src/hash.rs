@@ -4,14 +4,14 @@
 //! The hash covers everything that a later outcome can depend on, in the order of ids and names. Derived data (amounts,
 //! sums, sets, counters, task lists of machines) is left out, because the audit checks it.
 
-use crate::answers::Answer;
 use crate::cell::Cell;
 use crate::image::Image;
-use crate::job_record::GangHold;
-use crate::job_record::JobVersion;
-use crate::job_record::TaskRecord;
-use crate::machines::MachineImage;
 use crate::policy::Policies;
+use crate::state::answers::Answer;
+use crate::state::job_record::GangHold;
+use crate::state::job_record::JobVersion;
+use crate::state::job_record::TaskRecord;
+use crate::state::machines::MachineImage;
 use omega_core::{
     Amounts, Hold, Job, JobId, Kinds, NodeCores, Policy, TenantConfig, Text, Version,
 };

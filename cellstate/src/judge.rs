@@ -6,10 +6,10 @@
 //! Other conditions involve more than one machine: quotas, cluster resources, gangs, and whether the task may be placed
 //! at all. The commit checks these.
 
-use crate::cores::CoresLeft;
-use crate::demand_profiles::DemandProfileSum;
-use crate::devices::Devices;
 use crate::policy::{Checks, Context, Placement};
+use crate::state::cores::CoresLeft;
+use crate::state::demand_profiles::DemandProfileSum;
+use crate::state::devices::Devices;
 use omega_core::{DeviceSet, KindId, MachineId, NodeCores, Reason, Take};
 use serde::{Deserialize, Serialize};
 

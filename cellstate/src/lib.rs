@@ -35,80 +35,42 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! In reading order: `cell.rs`, `commit/`, `judge.rs`, `policy/`, `rules/`, `sets.rs`, `view/`, `demand_profiles.rs`,
-//! `delta.rs`, `changed.rs`, `merge.rs`, `handle.rs`, `shared.rs`, `audit.rs`, `image/`.
+//! In reading order: `cell.rs`, `state/`, `commands/`, `commit/`, `judge.rs`, `index/`, `rules/`, `policy/`, `delta.rs`,
+//! `changed.rs`, `merge.rs`, `view/`, `handle.rs`, `shared.rs`, `audit.rs`, `image/`.
 
-mod admission;
-mod answers;
-mod attributes;
 mod audit;
 mod audit_error;
-mod bounds;
 mod cell;
 mod changed;
-mod changes;
+mod commands;
 mod commit;
-mod cores;
 mod delta;
-mod demand_profiles;
-mod devices;
-mod early;
-mod facts;
 mod handle;
 mod hash;
-mod held;
 mod history;
-mod holders;
 mod image;
-mod job_commands;
-mod job_record;
-mod jobs;
+mod index;
 mod judge;
-mod load;
-mod machine_commands;
-mod machines;
-mod map;
 mod merge;
-mod missed_deadline;
-mod need;
 pub mod planted;
 mod policy;
-mod programs;
 mod queries;
-mod recent_groups;
-mod recent_rows;
-mod registered;
 mod rules;
-mod sets;
-mod shapes;
 mod shared;
-mod sparse;
-mod task_places;
-mod tenant_commands;
-mod tenants;
-mod texts;
-mod validate;
-mod versions;
+mod state;
 mod view;
 
-pub use answers::Answer;
 pub use audit_error::AuditError;
 pub use cell::Cell;
 pub use changed::Changed;
-pub use cores::{CoreCounts, CoresLeft};
+pub use commands::holders::SchedulerState;
 pub use delta::{Delta, HoldingTask, Interest, JobDelta, MachineDelta, Share, TaskDelta};
-pub use demand_profiles::{DemandProfileSum, DemandProfiles};
-pub use devices::Devices;
 pub use handle::{CellHandle, CommitsAndSync, HandleError, Wake};
 pub use history::{Event, EventKind, HISTORY_BYTES};
-pub use holders::SchedulerState;
 pub use image::{Captured, Image, ImageError, SchedulerImage, TenantImage};
-pub use job_record::{GangHold, JobImage, JobVersion, TaskRecord};
+pub use index::need::Need;
+pub use index::sets::{CountingMachines, SetId};
 pub use judge::{Grant, MachineStatus};
-pub use load::LoadReport;
-pub use machines::MachineImage;
-pub use missed_deadline::DueCounts;
-pub use need::Need;
 pub use policy::PolicyColumns;
 pub use policy::allocations::HeldCounts;
 pub use policy::cluster_resources::ClusterResources;
@@ -122,9 +84,16 @@ pub use queries::MachineState;
 pub use rules::{
     Beside, Count, DomainName, RuleFamily, SpreadWish, Tracked, TrackerId, TrackerKey,
 };
-pub use sets::{CountingMachines, SetId};
 pub use shared::SharedCell;
-pub use tenants::{TenantDelta, TenantTerms};
+pub use state::answers::Answer;
+pub use state::cores::{CoreCounts, CoresLeft};
+pub use state::demand_profiles::{DemandProfileSum, DemandProfiles};
+pub use state::devices::Devices;
+pub use state::job_record::{GangHold, JobImage, JobVersion, TaskRecord};
+pub use state::load::LoadReport;
+pub use state::machines::MachineImage;
+pub use state::missed_deadline::DueCounts;
+pub use state::tenants::{TenantDelta, TenantTerms};
 pub use view::{
     BLOCK, Block, BlockLoad, Departure, Draws, FEW, GroupRef, ImageHolder, JobPlaces, LeftShare,
     Level, MachineSet, NEVER, PlacedTask, QuotaLack, Reach, Submitted, Tally, TaskCounts, TaskSet,

@@ -1,11 +1,11 @@
 //! Queries of the cell state.
 
 use crate::cell::Cell;
-use crate::cores::{CoreCounts, CoresLeft};
-use crate::job_record::TaskRecord;
 use crate::judge::MachineStatus;
-use crate::load::LoadReport;
-use crate::missed_deadline::DueCounts;
+use crate::state::cores::{CoreCounts, CoresLeft};
+use crate::state::job_record::TaskRecord;
+use crate::state::load::LoadReport;
+use crate::state::missed_deadline::DueCounts;
 use omega_core::{
     DeviceSet, Job, JobId, KindId, Kinds, Machine, MachineId, NodeCores, Policy, SchedulerId,
     SequenceNumber, TaskId, TaskState, TenantConfig, Text, Version,
@@ -112,7 +112,7 @@ impl Cell {
             status: row.status,
             sequence: row.sequence,
             free: self.machines.free(id.row()),
-            claimable: crate::machines::claimable(machine, &self.kinds, &self.policy),
+            claimable: crate::state::machines::claimable(machine, &self.kinds, &self.policy),
             devices_left: self.machines.devices(id.row()).map_or(&[], |devices| devices.left()),
             cores_left: self.machines.cores(id.row()),
             load: self.machines.load(id.row()),

@@ -6,11 +6,11 @@
 //! A waiting thread spins before it sleeps. It spins for longer than `parking_lot` would, because the lock is usually
 //! released before a thread could fall asleep and wake up.
 
-use crate::answers::Digest;
 use crate::cell::Cell;
 use crate::delta::{Delta, Interest};
 use crate::handle::{CellHandle, CommitsAndSync, HandleError};
 use crate::image::Image;
+use crate::state::answers::Digest;
 use omega_core::{Command, Commit, Outcome, Rejection, SchedulerId, Text, Transaction, Version};
 use parking_lot::{Mutex, MutexGuard};
 use smallvec::SmallVec;

@@ -17,8 +17,8 @@
 
 use crate::amounts::{Amounts, KindId};
 use crate::cores::{CorePlace, CoreRequest, NodeCores};
-use crate::group::{DeviceRequest, TaskGroup};
 use crate::ids::Precedence;
+use crate::job::group::{DeviceRequest, TaskGroup};
 use crate::job::{Job, JobKind};
 use crate::limits::DEVICE_MILLI;
 use crate::machine::{Labels, Machine, Taint, Toleration};

@@ -7,15 +7,15 @@ use crate::amounts::{Amounts, KindId};
 use crate::bands::{Band, EvictionCap};
 use crate::ids::{HolderId, JobId, MachineId, SchedulerId, TaskId, Version};
 use crate::job::Job;
+use crate::job::run_end::RunEnd;
+use crate::job::update::RollStep;
 use crate::limits::{LEASE_MS_MAX, LEASE_MS_MIN};
 use crate::machine::{Machine, Overcommit};
 use crate::peaks::PeakCalendar;
 use crate::reservation::Reservation;
-use crate::run_end::RunEnd;
 use crate::tenant::TenantConfig;
 use crate::text::Text;
 use crate::transaction::{Commit, Transaction, TransactionError};
-use crate::update::RollStep;
 use serde::{Deserialize, Serialize};
 
 /// A command: a change requested of the cell.

@@ -1,10 +1,16 @@
 //! A job: groups of identical tasks, and the states of tasks.
 
-use crate::group::TaskGroup;
+pub mod demand_profile;
+pub mod group;
+pub mod run;
+pub mod run_end;
+pub(crate) mod shared_group;
+pub(crate) mod update;
 use crate::ids::{MachineId, Precedence};
-use crate::shared_group::{Groups, read_groups};
+use crate::job::group::TaskGroup;
+use crate::job::shared_group::{Groups, read_groups};
+use crate::job::update::UpdateRules;
 use crate::text::Text;
-use crate::update::UpdateRules;
 use serde::{Deserialize, Serialize};
 use std::hash::{Hash, Hasher};
 

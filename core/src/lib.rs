@@ -30,8 +30,6 @@ pub mod bands;
 pub mod build;
 pub mod command;
 pub mod cores;
-pub mod demand_profile;
-pub mod group;
 pub mod ids;
 pub mod job;
 pub mod limits;
@@ -43,27 +41,28 @@ pub mod ports;
 mod reason_text;
 pub mod reservation;
 pub mod rules;
-pub mod run;
-pub mod run_end;
 pub mod selector;
-mod shared_group;
 pub mod size;
 pub mod tenant;
 pub mod text;
 pub mod transaction;
-mod update;
 
 pub use amounts::{Amounts, KindId, Kinds, KindsError, ResourceKind, Unit};
 pub use bands::{Band, EvictionCap};
 pub use command::{Command, Hold, Outcome, Policy, Rejection, TaskReport};
 pub use cores::{CorePlace, CoreRequest, NodeCores};
-pub use demand_profile::DemandProfile;
-pub use group::{DeviceRequest, OptionalResources, TaskGroup};
 pub use ids::{
     HolderId, JobId, MachineId, Precedence, SchedulerId, SequenceNumber, TaskId, TransactionId,
     Version,
 };
+pub use job::demand_profile::DemandProfile;
+pub use job::group::{DeviceRequest, OptionalResources, TaskGroup};
+pub use job::run::{EnvVar, HealthCheck, Mount, NamedPort, Payload, Probe, RestartPolicy, Run};
+pub use job::run_end::{EndReason, RunEnd};
+pub use job::shared_group::{Groups, SharedGroup};
+pub use job::update::{GroupGrowth, OnFailure, RollStep, UpdateRules};
 pub use job::{Job, JobKind, Preemption, TaskState};
+pub use job::{demand_profile, group, run, run_end};
 pub use machine::{
     DeviceSet, Image, Labels, Machine, Overcommit, Taint, TaintEffect, Toleration,
     TolerationOperator, TopologyLevel,
@@ -74,10 +73,7 @@ pub use reservation::Reservation;
 pub use rules::{
     Affinity, Near, PlacementRules, Port, Preferred, Protocol, Spread, TaskRule, WhenUnsatisfiable,
 };
-pub use run::{EnvVar, HealthCheck, Mount, NamedPort, Payload, Probe, RestartPolicy, Run};
-pub use run_end::{EndReason, RunEnd};
 pub use selector::{LabelSelector, MachineSelector, Operator, Requirement, TaskSelector, Tenants};
-pub use shared_group::{Groups, SharedGroup};
 pub use size::bytes_at_most;
 pub use tenant::TenantConfig;
 pub use text::Text;
@@ -85,4 +81,3 @@ pub use transaction::{
     Claim, Commit, Conflict, ConflictCheck, Granularity, Item, Reason, Resize, Take, Transaction,
     TransactionError,
 };
-pub use update::{GroupGrowth, OnFailure, RollStep, UpdateRules};

@@ -14,7 +14,7 @@
 //!
 //! The filter reads the locality level that the scheduler stored with the group: see [`Reach`].
 
-use crate::plugin::{Filter, Reads, Tasks, lanes};
+use crate::framework::plugin::{Filter, Reads, Tasks, lanes};
 use crate::queue::Nanos;
 use omega_cellstate::{BLOCK, Block, GroupRef, Reach, View};
 use omega_core::{JobId, Text};
@@ -60,7 +60,7 @@ impl Delay {
 /// Returns the values of a label on the machines that the group prefers, ascending.
 fn values_near(view: &View, group: GroupRef, label: &str) -> Arc<[u32]> {
     let Some(level) = view.level(label) else { return Arc::new([]) };
-    let tasks = crate::plugin::tasks(view, group);
+    let tasks = crate::framework::plugin::tasks(view, group);
     let mut values = BTreeSet::new();
     for index in 0..view.blocks() {
         let block = view.block(index);
@@ -78,7 +78,7 @@ fn preferred(tasks: &Tasks<'_>, block: Block<'_>) -> u64 {
 /// Whether the machine in a row is one of the group's preferred machines; `None` if the group has
 /// no preference.
 pub(crate) fn is_preferred(view: &View, group: GroupRef, row: usize) -> Option<bool> {
-    let tasks = crate::plugin::tasks(view, group);
+    let tasks = crate::framework::plugin::tasks(view, group);
     let word = preferred(&tasks, view.block(row / BLOCK));
     (!tasks.need.preferred.is_empty()).then_some(word >> (row % BLOCK) & 1 == 1)
 }

@@ -49,77 +49,57 @@
 //! [`explain`](mod@explain), `rebalance`, [`peaks`], `config`; for resource offers and resource
 //! requests, [`dominant`], `mesos`, `yarn`. The [`cookbook`] has an example of each policy.
 
-pub mod appraise;
 pub mod backfill;
-mod best_of;
-mod chain;
-mod class;
 #[cfg(feature = "profiles")]
 pub mod config;
 pub mod cookbook;
-mod crowding;
 pub mod delay;
-pub mod disruption;
-pub mod dominant;
-pub mod evaluator;
-pub mod events;
 pub mod explain;
+mod framework;
+mod placing;
 
-mod failures;
 #[cfg(feature = "frontends")]
 mod frontends;
 pub mod lock_step;
-pub mod meter;
-mod nanos;
 pub mod peaks;
-pub mod place;
-mod place_in_order;
-pub mod plugin;
 pub mod plugins;
-pub mod points;
 pub mod pool;
 pub mod preemption;
-pub mod profile;
 pub mod queue;
-mod rank;
-mod reads;
 #[cfg(feature = "rebalance")]
 pub mod rebalance;
-pub mod refusals;
-pub mod relative;
-mod reuse;
 pub mod scheduler;
-pub mod search;
-mod shares;
-mod sleepers;
-mod turns;
 pub mod volumes;
-pub mod waiting;
 
-pub use appraise::{Appraisal, Refusal, ScoreAccount, ScoreColumns, appraise};
 pub use backfill::{Backfill, BackfillFigures};
 pub use delay::{Delay, WaitFigures};
-pub use evaluator::Evaluator;
-pub use events::Events;
 pub use explain::{Diagnosis, Explanation, diagnose, explain};
-#[cfg(feature = "frontends")]
-pub use frontends::{mesos, yarn};
-pub use lock_step::{LockStep, Round};
-pub use meter::{Meter, Work};
-pub use place::Placer;
-pub use plugin::{
+pub use framework::evaluator::Evaluator;
+pub use framework::events::Events;
+pub use framework::meter::{Meter, Work};
+pub use framework::plugin::{
     Filter, Judged, MachineFilter, MachineRef, MachineScore, News, PerMachine, Reads, SCORE_MAX,
     Score, Tasks,
 };
-pub use points::{
+pub use framework::points::{
     Admit, Claimed, Lack, MadeRoom, Order, PERMIT_WAIT_MAX, Permission, Permit, PostBind,
     PostFilter, PreBind, Queued, Refused, Reserve,
 };
+pub use framework::profile::Profile;
+pub use framework::relative::{Feasible, Ranking, RelativeScore, Stance};
+pub use framework::waiting::{Waiting, WaitingTask};
+pub use framework::{
+    disruption, evaluator, events, meter, plugin, points, profile, relative, waiting,
+};
+#[cfg(feature = "frontends")]
+pub use frontends::{mesos, yarn};
+pub use lock_step::{LockStep, Round};
+pub use placing::appraise::{Appraisal, Refusal, ScoreAccount, ScoreColumns, appraise};
+pub use placing::place::Placer;
+pub use placing::search::{Home, Search};
+pub use placing::{appraise, place, refusals, search};
 pub use pool::{Clock, Pool, Worker};
-pub use profile::Profile;
+pub use queue::dominant;
 pub use queue::{Nanos, Patience, Queue};
-pub use relative::{Feasible, Ranking, RelativeScore, Stance};
 pub use scheduler::{Observer, Placement, Scheduler, Settings, Step, Unobserved};
-pub use search::{Home, Search};
 pub use volumes::Volumes;
-pub use waiting::{Waiting, WaitingTask};

@@ -11,9 +11,9 @@
 //! If a task has no rules about other tasks, only amounts matter. Then victims are found from sums of amounts alone,
 //! and the view is not changed.
 
-use crate::evaluator::Evaluator;
-use crate::plugin::tasks;
-use crate::plugin::{Filter, Judged, Reads, Tasks, lanes};
+use crate::framework::evaluator::Evaluator;
+use crate::framework::plugin::tasks;
+use crate::framework::plugin::{Filter, Judged, Reads, Tasks, lanes};
 use omega_cellstate::{BLOCK, GroupRef, PlacedTask, TaskSet, View};
 use omega_core::{JobId, KindId, Precedence, TaskId};
 use smallvec::SmallVec;

@@ -16,17 +16,21 @@
 //! Tasks may also be *held*: their claims on the view wait for a permit. A job whose pending tasks
 //! are all held has no turn.
 
+pub mod dominant;
 mod entry;
 mod patience;
+pub(crate) mod shares;
+pub(crate) mod sleepers;
+pub(crate) mod turns;
 
-pub use crate::nanos::Nanos;
+pub use crate::framework::nanos::Nanos;
 
-use crate::events::{Events, Heard};
-use crate::points::Order;
-use crate::refusals::Refusers;
-use crate::shares::Shares;
-use crate::sleepers::Sleepers;
-use crate::turns::Turns;
+use crate::framework::events::{Events, Heard};
+use crate::framework::points::Order;
+use crate::placing::refusals::Refusers;
+use crate::queue::shares::Shares;
+use crate::queue::sleepers::Sleepers;
+use crate::queue::turns::Turns;
 use entry::{Entry, Refused, TaskMark, TaskNote, Totals, Turn};
 use foldhash::fast::FixedState;
 use omega_cellstate::TaskDelta;

@@ -75,7 +75,7 @@ pub(crate) enum Verb {
         subcommand,
         after_help = "Examples:\n  omega job list\n  omega job submit web --count 3 --cpu 0.5 --service"
     )]
-    Job(ask::job::JobCommand),
+    Job(ask::jobs::job::JobCommand),
     /// List the tasks of a job or a machine, print their output, and resize them.
     #[command(
         subcommand,
@@ -220,7 +220,7 @@ pub(crate) fn run(verb: Verb) -> Result<(), Error> {
         Verb::Dev(args) => dev::run(&args)?,
         Verb::Serve(args) => serve::serve(*args)?,
         Verb::Machine(command) => ask::machine::run(&command)?,
-        Verb::Job(command) => ask::job::run(&command)?,
+        Verb::Job(command) => ask::jobs::job::run(&command)?,
         Verb::Task(command) => ask::task::run(&command)?,
         Verb::Reservation(command) => ask::reservation::run(&command)?,
         Verb::ClusterResource(command) => ask::resource::run(&command)?,

@@ -8,7 +8,7 @@
 //! ```
 //!
 //! The types of `omega-core` are encoded directly, so a change of a type changes the bytes. The golden test
-//! `tests/it/codec.rs` detects such a change. The author of the change must then raise [`VERSION`], keep the previous
+//! `tests/it/storage/codec.rs` detects such a change. The author of the change must then raise [`VERSION`], keep the previous
 //! types in a separate file, and convert them to the present types. A variant added at the end of an enum changes no
 //! bytes. No other file uses bincode.
 //!

@@ -3,7 +3,7 @@
 //! The run is the same for both, except that replicas may fail to answer. A run cannot continue without an answer, so
 //! it then ends with the error.
 
-use super::kept::{Answer, KeepError, KeptCell};
+use crate::kept::{Answer, KeepError, KeptCell};
 use omega_cellstate::{Cell, CellHandle, CommitsAndSync, Delta, HandleError, Interest, SharedCell};
 use omega_core::{
     Command, Commit, MachineId, SchedulerId, TaskId, TaskReport, Text, Transaction, Version,

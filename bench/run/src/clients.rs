@@ -13,10 +13,10 @@ mod asks;
 mod client;
 mod offers;
 
-use super::cell::RunCell;
-use super::message::IdleState;
-use super::meter::Meter;
-use super::{CLIENTS, RunError};
+use crate::cell::RunCell;
+use crate::driver::message::IdleState;
+use crate::meter::Meter;
+use crate::{CLIENTS, RunError};
 use client::{Client, Round, Watched};
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded};
 use omega_cellstate::HandleError;

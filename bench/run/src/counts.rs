@@ -1,8 +1,8 @@
 //! Counts of the tasks of a run, by their state.
 
-use super::Progress;
-use super::ends::{Ending, Since};
-use super::message::Committed;
+use crate::Progress;
+use crate::driver::ends::{Ending, Since};
+use crate::driver::message::Committed;
 use omega_core::{MachineId, TaskId, Version};
 use std::collections::HashMap;
 

@@ -16,22 +16,13 @@
 //! [`Pace::Speed`], the clock follows the wall clock. The run ends at the last arrival, after the schedulers
 //! have tried all jobs.
 
-mod agenda;
 mod cell;
 mod clients;
 mod clock;
 mod counts;
-mod crew;
-mod drive;
-mod ended;
-mod ends;
+mod driver;
 mod error;
-mod explained;
-mod feeder;
 pub mod kept;
-mod lane;
-mod ledger;
-mod message;
 mod meter;
 mod named;
 mod options;
@@ -47,21 +38,19 @@ mod stop;
 mod tests;
 #[cfg(feature = "durable")]
 mod timed;
-mod watch;
-mod window;
 
 use crate::report::RunReport;
 use crate::report::waiting::WaitingReport;
 use cell::RunCell;
-use ended::Ended;
+use driver::ended::Ended;
 use kept::Keeper;
 use omega_cellstate::Cell;
 use omega_schedulers::{Clock, Pool, Worker};
 use omega_workload::Workload;
 use std::sync::Arc;
 
+pub use driver::explained::{AskedJob, Which, explain_at, explain_cell};
 pub use error::RunError;
-pub use explained::{AskedJob, Which, explain_at, explain_cell};
 pub use omega_workload::SCHEDULERS;
 pub use options::{CLIENTS, Evict, Pace, Progress, Rebalancing, RunOptions, WINDOW_MAX, Workers};
 pub use rebalanced::{Carry, Moment, Pass, cell_of, rebalance_at, rebalance_cell};
@@ -93,7 +82,7 @@ pub fn explain(
     progress: &mut dyn FnMut(Progress),
 ) -> Result<WaitingReport, RunError> {
     let ended = run_to_the_end(workload, options, progress)?;
-    Ok(explained::report(ended, which))
+    Ok(driver::explained::report(ended, which))
 }
 
 fn run_to_the_end(
@@ -110,7 +99,7 @@ fn run_to_the_end(
         Some(kept) => kept.cells().into_iter().map(RunCell::Replica).collect(),
         None => vec![RunCell::memory(Cell::new(workload.kinds.clone()))],
     };
-    let mut feeder = feeder::Feeder::new(cells[0].clone(), workload, options)?;
+    let mut feeder = driver::feeder::Feeder::new(cells[0].clone(), workload, options)?;
     let clock = clock::RunClock::start();
     let cpu_before = clock::process_cpu_s();
     let goes_on = || kept.as_ref().map_or(Ok(()), |kept| kept.check()).map_err(RunError::from);
@@ -146,7 +135,7 @@ fn look(workers: &mut [Worker<meter::Meter>], cells: &[RunCell], clock: &clock::
 
 /// The feeder, the cell handles and the clock of a run in progress.
 struct Driven<'a> {
-    feeder: &'a mut feeder::Feeder,
+    feeder: &'a mut driver::feeder::Feeder,
     cells: &'a [RunCell],
     clock: &'a clock::RunClock,
 }
@@ -157,7 +146,7 @@ impl Driven<'_> {
         options: &RunOptions,
         goes_on: &dyn Fn() -> Result<(), RunError>,
         progress: &mut dyn FnMut(Progress),
-    ) -> Result<drive::Done, RunError> {
+    ) -> Result<driver::drive::Done, RunError> {
         let Driven { feeder, cells, clock } = self;
         let (cells, clock) = (*cells, *clock);
         let schedulers = feeder.schedulers(cells, options)?;
@@ -167,7 +156,7 @@ impl Driven<'_> {
             let each = each.map(|(cell, (scheduler, meter))| (cell, scheduler, meter));
             let pool = Pool::start_each(scope, clock, each);
             let fronts = clients::Fronts::start(scope, clock, cells, fronts);
-            let mut threads = drive::Threads { pool, fronts, clock, goes_on };
+            let mut threads = driver::drive::Threads { pool, fronts, clock, goes_on };
             let fed = feeder.feed(&mut threads, options.pace, clock, progress);
             let done = threads.stop();
             fed.and(done)
@@ -178,13 +167,13 @@ impl Driven<'_> {
         &mut self,
         options: &RunOptions,
         progress: &mut dyn FnMut(Progress),
-    ) -> Result<drive::Done, RunError> {
+    ) -> Result<driver::drive::Done, RunError> {
         let Driven { feeder, cells, clock } = self;
         let (cells, clock) = (*cells, *clock);
         let schedulers = feeder.schedulers(cells, options)?;
         let fronts = feeder.fronts(cells)?.into_iter();
         let fronts = fronts.map(|front| clients::Front::new(front, &cells[0])).collect();
-        let mut stepped = drive::Stepped::new(&cells[0], schedulers, fronts);
+        let mut stepped = driver::drive::Stepped::new(&cells[0], schedulers, fronts);
         feeder.feed(&mut stepped, options.pace, clock, progress)?;
         stepped.stop()
     }

@@ -1,6 +1,6 @@
 //! Measurements of a worker, which are reported to the feeder.
 
-use super::message::{Committed, IdleState, Message};
+use crate::driver::message::{Committed, IdleState, Message};
 use crossbeam_channel::Sender;
 use hdrhistogram::Histogram;
 use omega_core::transaction::Item;

@@ -1,10 +1,10 @@
 //! Conversion of a finished run to its report.
 
-use super::feeder::Fed;
-use super::meter::Meter;
-use super::samples::used_shares;
-use super::{Ended, RunOptions};
+use crate::driver::feeder::Fed;
+use crate::meter::Meter;
 use crate::report::{MachineHeat, ResourceReport, RunReport, SchedulerReport, Unplaced};
+use crate::samples::used_shares;
+use crate::{Ended, RunOptions};
 use omega_cellstate::{Cell, MachineState};
 use omega_core::limits::AMOUNT_MAX;
 use omega_core::{Amounts, DeviceRequest, JobId, Kinds, PlacementRules, Reason};

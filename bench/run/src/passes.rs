@@ -1,9 +1,9 @@
 //! Passes of the rebalancer during a run, at equal intervals of the workload's time.
 
-use super::RunError;
-use super::cell::RunCell;
-use super::clock::RunClock;
-use super::options::Rebalancing;
+use crate::RunError;
+use crate::cell::RunCell;
+use crate::clock::RunClock;
+use crate::options::Rebalancing;
 use crate::report::RebalancingReport;
 use omega_cellstate::HandleError;
 use omega_schedulers::rebalance::objective::MACHINE;

@@ -1,13 +1,13 @@
 //! Rebalancing of a cell, and the report on it. The cell is a workload's cell at the start or at the end of a run, a
 //! durable cell, or a served cell.
 
-use super::cell::RunCell;
-use super::clock::RunClock;
-use super::feeder::submitted;
-use super::{Progress, RunError, RunOptions, run_to_the_end};
+use crate::cell::RunCell;
+use crate::clock::RunClock;
+use crate::driver::feeder::submitted;
 use crate::report::rebalanced::{
     Applied, AppliedOn, FactLine, MoveLine, ReasonLine, RebalanceReport, StuckLine, TermLine,
 };
+use crate::{Progress, RunError, RunOptions, run_to_the_end};
 use omega_cellstate::{Cell, CellHandle, HandleError, View};
 use omega_core::{Command, KindId, Kinds, MachineId, Outcome, TaskId, TopologyLevel};
 use omega_schedulers::explain::describe;

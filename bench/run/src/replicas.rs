@@ -1,8 +1,8 @@
 //! The replicas of a run: created in their folders, started, monitored, and compared at the end.
 
-use super::kept::{Answer, KeepError, Keeper, Kept, KeptCell};
-use super::timed::{TimedCell, Took};
+use crate::kept::{Answer, KeepError, Keeper, Kept, KeptCell};
 use crate::report::{DurableReport, ReplicaReport};
+use crate::timed::{TimedCell, Took};
 use omega_cellstate::Cell;
 use omega_core::{Command, Kinds};
 use omega_store::directory::{CreateDirectoryError, Directory, EngineKind, Identity};

@@ -1,6 +1,6 @@
 //! Samples of a run over the workload's time.
 
-use super::counts::Counts;
+use crate::counts::Counts;
 use crate::report::Sample;
 use omega_cellstate::Cell;
 

@@ -1,9 +1,9 @@
 //! Runs that end although tasks are pending, reports on runs, and runs on disks with the workload of a run in memory.
 
-use super::kept::Keeper;
-use super::replicas::Durability;
-use super::{CLIENTS, Pace, Rebalancing, RunError, RunOptions, Stop, Workers, run};
+use crate::kept::Keeper;
+use crate::replicas::Durability;
 use crate::report::RunReport;
+use crate::{CLIENTS, Pace, Rebalancing, RunError, RunOptions, Stop, Workers, run};
 use omega_core::limits::AMOUNT_MAX;
 use omega_core::{Amounts, Groups, Job, JobKind, Kinds, Machine, TaskGroup};
 use omega_schedulers::config::{Plugin, Point, Profiles, Registry};

@@ -3,11 +3,11 @@
 //! Client and server are in this process, so processor time includes both. The bare server reads the messages and
 //! answers each with a constant, so the ratio is the cost of checks, views and the order of commits.
 
-use super::Options;
-use super::cells::{self, Made};
-use super::clock::{Figure, Span, median, process_time};
-use super::commit::{Sizes, transactions};
-use super::show::{Reach, Row, Unit};
+use crate::measure::Options;
+use crate::measure::cells::{self, Made};
+use crate::measure::clock::{Figure, Span, median, process_time};
+use crate::measure::commit::{Sizes, transactions};
+use crate::measure::show::{Reach, Row, Unit};
 use omega_cellstate::{CellHandle, SharedCell, View};
 use omega_client::proto::scheduling_service_client::SchedulingServiceClient;
 use omega_client::proto::scheduling_service_server::{SchedulingService, SchedulingServiceServer};

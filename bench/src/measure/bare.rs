@@ -4,7 +4,7 @@
 //! and the same vector instructions as the shipped code. So the ratio is the cost of the features of that code, not of
 //! its types.
 
-use super::clock::{Figure, timed};
+use crate::measure::clock::{Figure, timed};
 use omega_cellstate::{BLOCK, View};
 use omega_core::KindId;
 use pulp::Arch;

@@ -1,6 +1,6 @@
 //! Cells for measurements. Their machines have the sizes of a real cell's machines, and are partly allocated.
 
-use super::SEED;
+use crate::measure::SEED;
 use omega_cellstate::{Cell, CellHandle, Interest, SharedCell, View};
 use omega_core::{
     Amounts, Claim, Command, Job, JobId, KindId, Kinds, Labels, Machine, MachineId, Outcome,

@@ -1,9 +1,9 @@
 //! Question: what does the cell spend on a claim, from the check to the change list?
 
-use super::cells::{self, Made};
-use super::clock::{Figure, by_turns, timed};
-use super::show::{Reach, Row, Unit};
-use super::{Options, SEED, bare};
+use crate::measure::cells::{self, Made};
+use crate::measure::clock::{Figure, by_turns, timed};
+use crate::measure::show::{Reach, Row, Unit};
+use crate::measure::{Options, SEED, bare};
 use omega_cellstate::Cell;
 use omega_core::{
     Amounts, Claim, Command, JobId, MachineId, Outcome, Resize, SequenceNumber, TaskId,

@@ -1,10 +1,10 @@
 //! Question: what does one decision cost as the cell grows, and when hardly any machine fits?
 
-use super::bare::Columns;
-use super::cells::{self, filled, machines};
-use super::clock::{Figure, by_turns, timed};
-use super::show::{Reach, Row, Unit};
-use super::{Options, SEED, scan};
+use crate::measure::bare::Columns;
+use crate::measure::cells::{self, filled, machines};
+use crate::measure::clock::{Figure, by_turns, timed};
+use crate::measure::show::{Reach, Row, Unit};
+use crate::measure::{Options, SEED, scan};
 use omega_cellstate::View;
 use omega_core::{Amounts, Job, JobId, MachineSelector, TaskGroup, TaskId};
 use omega_schedulers::{Placement, Placer, Search};

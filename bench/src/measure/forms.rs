@@ -1,9 +1,9 @@
 //! Question: what does a plugin that is called for one machine cost, compared with a plugin that is called for 64
 //! machines at once?
 
-use super::Options;
-use super::clock::{Figure, by_turns, timed};
-use super::show::{Reach, Row, Unit};
+use crate::measure::Options;
+use crate::measure::clock::{Figure, by_turns, timed};
+use crate::measure::show::{Reach, Row, Unit};
 use omega_cellstate::{BLOCK, Block, GroupRef, View};
 use omega_core::KindId;
 use omega_schedulers::plugin::tasks;

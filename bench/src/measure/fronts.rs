@@ -5,12 +5,12 @@
 //! until every task has its machine. The framework only puts tasks on offered machines, so the figures are the cost of
 //! the protocol, not of a policy.
 
-use super::Options;
-use super::cells::{self, Made};
-use super::clock::{Figure, by_turns, timed};
-use super::scan;
-use super::show::{Row, Unit};
-use super::whole::{self, Load};
+use crate::measure::Options;
+use crate::measure::cells::{self, Made};
+use crate::measure::clock::{Figure, by_turns, timed};
+use crate::measure::scan;
+use crate::measure::show::{Row, Unit};
+use crate::measure::whole::{self, Load};
 use omega_cellstate::SharedCell;
 use omega_core::{Command, JobId, KindId, TaskId};
 use omega_schedulers::Search;

@@ -3,10 +3,10 @@
 //! One task after another is placed on a view and removed, with every applicable filter and score. Kubernetes' own
 //! scheduler places 511 pods a second on 5,000 nodes, and 61 if all nodes are scored.
 
-use super::cells::{self, Made};
-use super::clock::{Figure, timed};
-use super::show::{Reach, Row, Unit};
-use super::{Options, SEED};
+use crate::measure::cells::{self, Made};
+use crate::measure::clock::{Figure, timed};
+use crate::measure::show::{Reach, Row, Unit};
+use crate::measure::{Options, SEED};
 use omega_cellstate::{GroupRef, View};
 use omega_core::limits::AMOUNT_MAX;
 use omega_core::{

@@ -3,11 +3,11 @@
 //! Each optimisation is switched off in a case that it affects, with all others at their defaults. The figure is the
 //! processor time of a scheduler's steps, from the sync that brings the jobs until no job is left to try.
 
-use super::cells::{self, Made};
-use super::clock::{Figure, by_turns, timed};
-use super::show::{Row, Unit};
-use super::workers::{self, WORKERS};
-use super::{Options, SEED};
+use crate::measure::cells::{self, Made};
+use crate::measure::clock::{Figure, by_turns, timed};
+use crate::measure::show::{Row, Unit};
+use crate::measure::workers::{self, WORKERS};
+use crate::measure::{Options, SEED};
 use omega_cellstate::SharedCell;
 use omega_core::{Amounts, Command, Job, JobId, KindId, TaskGroup, TaskId};
 use omega_schedulers::{Placement, Placer, Profile, Scheduler, Search, Settings, Unobserved};

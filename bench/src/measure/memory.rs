@@ -5,9 +5,9 @@
 //! everything that does not grow with the cell is excluded. The allocator is configured to return free pages at once.
 //! The figures are slightly too high, because they include unused memory of the allocator.
 
-use super::Options;
-use super::cells;
-use super::show::{Reach, Row, Unit};
+use crate::measure::Options;
+use crate::measure::cells;
+use crate::measure::show::{Reach, Row, Unit};
 use clap::Args;
 use omega_cellstate::{Cell, CellHandle, SharedCell, View};
 use omega_core::{

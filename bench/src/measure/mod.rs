@@ -9,39 +9,28 @@
 //! Each group of rows has a file; `cells` makes the measured cells, and `bare` has the bare loops.
 
 mod api;
-mod backfill;
 mod bare;
 mod cells;
 mod clock;
-mod cluster_resources;
 mod commit;
-mod cores;
 mod decide;
-mod demand_profiles;
 mod forms;
 mod fronts;
-mod gangs;
 mod kube;
 mod levers;
 mod log;
 pub(crate) mod memory;
 mod options;
-mod peaks;
-mod preempt;
-mod rebalance;
+mod policies;
 mod replicate;
-mod reservations;
 mod restart;
 mod runs;
-mod runtime_affinity;
 mod scaling;
 mod scan;
 mod show;
 mod sim;
 mod snapshot;
 mod sync;
-mod tenants;
-mod waits;
 mod whole;
 mod workers;
 
@@ -64,32 +53,52 @@ const GROUPS: [Group; 30] = [
     Group { name: "commit", workload: commit::WORKLOAD, measure: commit::rows },
     Group { name: "whole", workload: whole::WORKLOAD, measure: whole::rows },
     Group { name: "decide", workload: decide::WORKLOAD, measure: decide::rows },
-    Group { name: "preempt", workload: preempt::WORKLOAD, measure: preempt::rows },
-    Group { name: "rebalance", workload: rebalance::WORKLOAD, measure: rebalance::rows },
+    Group {
+        name: "preempt",
+        workload: policies::preempt::WORKLOAD,
+        measure: policies::preempt::rows,
+    },
+    Group {
+        name: "rebalance",
+        workload: policies::rebalance::WORKLOAD,
+        measure: policies::rebalance::rows,
+    },
     Group { name: "kube", workload: kube::WORKLOAD, measure: kube::rows },
     Group { name: "levers", workload: levers::WORKLOAD, measure: levers::rows },
-    Group { name: "reservations", workload: reservations::WORKLOAD, measure: reservations::rows },
+    Group {
+        name: "reservations",
+        workload: policies::reservations::WORKLOAD,
+        measure: policies::reservations::rows,
+    },
     Group {
         name: "cluster_resources",
-        workload: cluster_resources::WORKLOAD,
-        measure: cluster_resources::rows,
+        workload: policies::cluster_resources::WORKLOAD,
+        measure: policies::cluster_resources::rows,
     },
-    Group { name: "peaks", workload: peaks::WORKLOAD, measure: peaks::rows },
-    Group { name: "backfill", workload: backfill::WORKLOAD, measure: backfill::rows },
-    Group { name: "tenants", workload: tenants::WORKLOAD, measure: tenants::rows },
+    Group { name: "peaks", workload: policies::peaks::WORKLOAD, measure: policies::peaks::rows },
+    Group {
+        name: "backfill",
+        workload: policies::backfill::WORKLOAD,
+        measure: policies::backfill::rows,
+    },
+    Group {
+        name: "tenants",
+        workload: policies::tenants::WORKLOAD,
+        measure: policies::tenants::rows,
+    },
     Group {
         name: "runtime_affinity",
-        workload: runtime_affinity::WORKLOAD,
-        measure: runtime_affinity::rows,
+        workload: policies::runtime_affinity::WORKLOAD,
+        measure: policies::runtime_affinity::rows,
     },
-    Group { name: "waits", workload: waits::WORKLOAD, measure: waits::rows },
-    Group { name: "gangs", workload: gangs::WORKLOAD, measure: gangs::rows },
+    Group { name: "waits", workload: policies::waits::WORKLOAD, measure: policies::waits::rows },
+    Group { name: "gangs", workload: policies::gangs::WORKLOAD, measure: policies::gangs::rows },
     Group {
         name: "demand_profiles",
-        workload: demand_profiles::WORKLOAD,
-        measure: demand_profiles::rows,
+        workload: policies::demand_profiles::WORKLOAD,
+        measure: policies::demand_profiles::rows,
     },
-    Group { name: "cores", workload: cores::WORKLOAD, measure: cores::rows },
+    Group { name: "cores", workload: policies::cores::WORKLOAD, measure: policies::cores::rows },
     Group { name: "fronts", workload: fronts::WORKLOAD, measure: fronts::rows },
     Group { name: "workers", workload: workers::WORKLOAD, measure: workers::rows },
     Group { name: "scaling", workload: scaling::WORKLOAD, measure: scaling::rows },

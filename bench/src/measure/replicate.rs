@@ -5,12 +5,12 @@
 //! that of the whole process, because replicas have their own threads. The table also has the time of a commit, and the
 //! time that the disk needs to sync a few hundred bytes.
 
-use super::cells::{self, Made};
-use super::clock::{Figure, median, timed};
-use super::scan;
-use super::show::{Reach, Row, Unit};
-use super::whole::{self, Load, Submit};
-use super::{Options, SEED};
+use crate::measure::cells::{self, Made};
+use crate::measure::clock::{Figure, median, timed};
+use crate::measure::scan;
+use crate::measure::show::{Reach, Row, Unit};
+use crate::measure::whole::{self, Load, Submit};
+use crate::measure::{Options, SEED};
 use omega_cellstate::{Cell, SharedCell};
 use omega_core::{Claim, Command, Job, MachineId, Outcome, TaskId, Transaction, TransactionId};
 use omega_run::{TimedCell, Took};

@@ -4,10 +4,10 @@
 //! production. It is ready when it has become leader, applied the whole log, and answered a read. Processor time is
 //! that of the whole process.
 
-use super::Options;
-use super::cells;
-use super::clock::{Figure, Span, process_time};
-use super::show::{Reach, Row, Unit};
+use crate::measure::Options;
+use crate::measure::cells;
+use crate::measure::clock::{Figure, Span, process_time};
+use crate::measure::show::{Reach, Row, Unit};
 use omega_cellstate::{Cell, CellHandle};
 use omega_core::{
     Claim, Command, JobId, MachineId, Outcome, SequenceNumber, TaskId, Transaction, TransactionId,

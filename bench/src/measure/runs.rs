@@ -2,9 +2,9 @@
 //!
 //! The run is the first command of the README, with fewer hours. Wall time is from the first job to the end.
 
-use super::Options;
-use super::clock::median;
-use super::show::{Reach, Row, Unit};
+use crate::measure::Options;
+use crate::measure::clock::median;
+use crate::measure::show::{Reach, Row, Unit};
 use omega_run::report::RunReport;
 use omega_run::{RunOptions, run};
 use omega_workload::synth::{SynthOptions, synthesize};

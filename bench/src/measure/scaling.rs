@@ -7,12 +7,12 @@
 //! a line several times faster than distant ones. A virtual machine's processors may move from one place to another. So
 //! a row has the time of such an exchange.
 
-use super::Options;
-use super::cells::{self, Made};
-use super::clock::{median, timed};
-use super::scan;
-use super::show::{Reach, Row, Unit};
-use super::whole::{self, Load};
+use crate::measure::Options;
+use crate::measure::cells::{self, Made};
+use crate::measure::clock::{median, timed};
+use crate::measure::scan;
+use crate::measure::show::{Reach, Row, Unit};
+use crate::measure::whole::{self, Load};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 pub(crate) const WORKLOAD: &str = "10,000 machines from 60 to 70 % use; small tasks; 64 feasible machines, 1 score; wall time; two processors at least";

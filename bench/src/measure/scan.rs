@@ -1,10 +1,10 @@
 //! Question: what does a full scan cost, and what does a decision for a thousand tasks cost?
 
-use super::bare::{Columns, KINDS};
-use super::cells;
-use super::clock::{by_turns, timed};
-use super::show::{Reach, Row, Unit};
-use super::{Options, SEED, forms};
+use crate::measure::bare::{Columns, KINDS};
+use crate::measure::cells;
+use crate::measure::clock::{by_turns, timed};
+use crate::measure::show::{Reach, Row, Unit};
+use crate::measure::{Options, SEED, forms};
 use omega_cellstate::{GroupRef, View};
 use omega_core::{Amounts, Job, JobId, TaskGroup, TaskId};
 use omega_schedulers::plugin::tasks;
@@ -68,7 +68,12 @@ pub(crate) fn rows(options: &Options) -> Vec<Row> {
 }
 
 /// Cost of filters and scores over all blocks.
-fn scan(view: &View, profile: &Profile, group: GroupRef, scans: usize) -> super::clock::Figure {
+fn scan(
+    view: &View,
+    profile: &Profile,
+    group: GroupRef,
+    scans: usize,
+) -> crate::measure::clock::Figure {
     let tasks = tasks(view, group);
     let active = profile.evaluator().active(&tasks);
     let ((), span) = timed(|| {
@@ -91,7 +96,7 @@ fn collect(
     profile: &Profile,
     group: GroupRef,
     scans: usize,
-) -> super::clock::Figure {
+) -> crate::measure::clock::Figure {
     let request = Request {
         evaluator: profile.evaluator(),
         group,
@@ -133,7 +138,7 @@ fn batch(options: &Options, view: &mut View, profile: &Profile) -> Row {
     Row::time(
         "1,000 identical tasks in one decision, exact",
         Unit::Millis,
-        super::clock::Figure::median(&figures),
+        crate::measure::clock::Figure::median(&figures),
     )
     .beside(bare)
     .limit("0.14 ms")
@@ -141,7 +146,7 @@ fn batch(options: &Options, view: &mut View, profile: &Profile) -> Row {
 }
 
 /// Cost of one bare scan, and of a thousand scores of the chosen machine.
-fn bare_batch(options: &Options, columns: &Columns) -> super::clock::Figure {
+fn bare_batch(options: &Options, columns: &Columns) -> crate::measure::clock::Figure {
     let request = REQUEST.map(|amount| amount as i64);
     let runs = (0..options.runs()).map(|_| {
         let ((), span) = timed(|| {
@@ -152,5 +157,5 @@ fn bare_batch(options: &Options, columns: &Columns) -> super::clock::Figure {
         });
         span.each(1)
     });
-    super::clock::Figure::median(&runs.collect::<Vec<_>>())
+    crate::measure::clock::Figure::median(&runs.collect::<Vec<_>>())
 }

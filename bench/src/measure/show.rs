@@ -1,7 +1,7 @@
 //! The table of figures, as text at most 120 characters wide, or as Markdown.
 
-use super::Options;
-use super::clock::Figure;
+use crate::measure::Options;
+use crate::measure::clock::Figure;
 
 /// Unit of a figure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

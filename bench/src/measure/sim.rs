@@ -5,9 +5,9 @@
 //! read the workload is excluded, except for the month's workload, which is read during the run. The points of a sweep
 //! share only their workload; the last rows show whether two threads take half the time of one.
 
-use super::clock::{Figure, median, process_time, timed};
-use super::show::{Reach, Row, Unit};
-use super::{Options, SEED};
+use crate::measure::clock::{Figure, median, process_time, timed};
+use crate::measure::show::{Reach, Row, Unit};
+use crate::measure::{Options, SEED};
 use omega_core::{ConflictCheck, Granularity};
 use omega_schedulers::config::Profiles;
 use omega_sim::compat::{JobList, JobLists, ReferenceFile, run_point};

@@ -5,10 +5,10 @@
 //! steps commands are applied, as in a cell under load; some commands copy a page first. The figure is the longest
 //! pause.
 
-use super::cells;
-use super::clock::{Figure, Span, timed};
-use super::show::{Reach, Row, Unit};
-use super::{Options, SEED, restart};
+use crate::measure::cells;
+use crate::measure::clock::{Figure, Span, timed};
+use crate::measure::show::{Reach, Row, Unit};
+use crate::measure::{Options, SEED, restart};
 use omega_cellstate::{Cell, Image};
 use omega_core::{Command, JobId, TaskId, TaskReport, TaskState};
 use omega_store::log::{LogIndex, Position, Term};

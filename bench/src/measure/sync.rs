@@ -2,11 +2,11 @@
 //!
 //! Machines are changed by placing one task on each. Only the sync is measured.
 
-use super::bare::{self, Columns};
-use super::cells::{self, Made};
-use super::clock::{Figure, median, timed};
-use super::show::{Reach, Row, Unit};
-use super::{Options, SEED};
+use crate::measure::bare::{self, Columns};
+use crate::measure::cells::{self, Made};
+use crate::measure::clock::{Figure, median, timed};
+use crate::measure::show::{Reach, Row, Unit};
+use crate::measure::{Options, SEED};
 use omega_cellstate::{CellHandle, SharedCell, View};
 use omega_core::{Claim, MachineId, SequenceNumber, TaskId, Transaction, TransactionId};
 use rand::{RngExt, SeedableRng};

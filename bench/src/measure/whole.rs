@@ -4,12 +4,12 @@
 //! After each wave, the workers step until every task is placed, and this time is measured. A run ends before 70 % use.
 //! The processor time is that of the workers' threads.
 
-use super::bare::{self, Columns};
-use super::cells::{self, Made};
-use super::clock::{Figure, Span, by_turns, process_time, timed};
-use super::scan;
-use super::show::{Reach, Row, Unit};
-use super::{Options, SEED};
+use crate::measure::bare::{self, Columns};
+use crate::measure::cells::{self, Made};
+use crate::measure::clock::{Figure, Span, by_turns, process_time, timed};
+use crate::measure::scan;
+use crate::measure::show::{Reach, Row, Unit};
+use crate::measure::{Options, SEED};
 use omega_cellstate::{CellHandle, SharedCell};
 use omega_core::{Command, Job};
 use omega_schedulers::{Profile, Scheduler, Search, Settings, Unobserved};

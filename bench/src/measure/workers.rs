@@ -4,11 +4,11 @@
 //! the second way, all eight workers decide on the same version before any of them commits. This is the worst case, and
 //! does not depend on the number of cores.
 
-use super::cells::{self, Made};
-use super::clock::{Figure, median};
-use super::show::{Reach, Row, Unit};
-use super::whole::{self, Load};
-use super::{Options, SEED};
+use crate::measure::cells::{self, Made};
+use crate::measure::clock::{Figure, median};
+use crate::measure::show::{Reach, Row, Unit};
+use crate::measure::whole::{self, Load};
+use crate::measure::{Options, SEED};
 use omega_cellstate::{CellHandle, Delta, HandleError, Interest, SharedCell};
 use omega_core::{Command, Commit, SchedulerId, Text, Transaction, Version};
 use omega_schedulers::{Home, Profile, Scheduler, Search, Settings, Unobserved};

@@ -5,8 +5,8 @@
 //! topology spread that honors taints. If the case's pod has such a spread, a cordon that the pod does not tolerate
 //! becomes a draining machine, and a tolerated cordon is dropped.
 
-use super::case::{Node, Pod};
-use super::objects;
+use crate::oracle::case::{Node, Pod};
+use crate::oracle::objects;
 use omega_workload::kube::api::InclusionPolicy;
 use omega_workload::kube::{node, rules};
 

@@ -1,9 +1,11 @@
 //! Results of the whole default profile for a pod: the recorded results of Kubernetes, and the results of Omega.
 
-use super::case::Pod;
-use super::difference::Found;
-use super::expect::{Code, Scores, Status, in_ours, named_machines, pre_filter_code, refusal};
-use super::world::{Refused, World};
+use crate::oracle::case::Pod;
+use crate::oracle::difference::Found;
+use crate::oracle::expect::{
+    Code, Scores, Status, in_ours, named_machines, pre_filter_code, refusal,
+};
+use crate::oracle::world::{Refused, World};
 use omega_cellstate::{BLOCK, Block, GroupRef, View};
 use omega_core::Precedence;
 use omega_schedulers::appraise::Refusal;

@@ -1,9 +1,9 @@
 //! Suites `default_profile` and `default_profile_large`: the results of all plugins together.
 
-use super::decision::{Decision, expected};
-use super::difference::Found;
-use super::expect::{Scores, Status};
-use super::plugin::{Case, NoArgs};
+use crate::oracle::decision::{Decision, expected};
+use crate::oracle::difference::Found;
+use crate::oracle::expect::{Scores, Status};
+use crate::oracle::plugins::plugin::{Case, NoArgs};
 use serde::Deserialize;
 use std::collections::{BTreeMap, BTreeSet};
 

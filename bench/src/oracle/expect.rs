@@ -1,7 +1,7 @@
 //! Recorded results of one plugin, and their comparison with Omega's.
 
-use super::difference::Found;
-use super::world::World;
+use crate::oracle::difference::Found;
+use crate::oracle::world::World;
 use omega_cellstate::GroupRef;
 use omega_core::Operator;
 use omega_schedulers::appraise::{

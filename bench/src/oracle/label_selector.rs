@@ -1,6 +1,6 @@
 //! Suite `label_selector`: the labels that a selector matches.
 
-use super::difference::Found;
+use crate::oracle::difference::Found;
 use omega_workload::kube::api::{LabelSelector, or_default};
 use omega_workload::kube::selector::labels_or_nothing;
 use serde::Deserialize;

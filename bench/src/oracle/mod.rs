@@ -15,7 +15,6 @@
 //! cases with the same fields. The suite of a case without an id is found by its fields, or else by the name of
 //! the file.
 
-mod balanced_allocation;
 mod canonical;
 mod case;
 mod cordon;
@@ -23,24 +22,17 @@ mod decision;
 mod default_profile;
 mod difference;
 mod expect;
-mod fit;
-mod image_locality;
-mod interpod_affinity;
 mod label_selector;
 mod line;
-mod node_affinity;
-mod node_ports;
 mod objects;
-mod plugin;
+mod plugins;
 mod pod_requests;
 mod preemption;
 mod quantity;
 mod sequence;
 mod suite;
-mod taint_toleration;
 #[cfg(test)]
 mod tests;
-mod topology_spread;
 mod world;
 
 pub use self::difference::{Difference, FileReport};

@@ -1,6 +1,6 @@
 //! Converts the short form of a case to objects of Kubernetes' API.
 
-use super::case;
+use crate::oracle::case;
 use omega_workload::kube::api;
 use omega_workload::kube::quantity::Quantity;
 

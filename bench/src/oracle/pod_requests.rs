@@ -1,8 +1,8 @@
 //! Suite `pod_requests`: the request of a pod for filters, and its request for scores.
 
-use super::case::{Amounts, Pod};
-use super::difference::Found;
-use super::objects;
+use crate::oracle::case::{Amounts, Pod};
+use crate::oracle::difference::Found;
+use crate::oracle::objects;
 use omega_workload::kube::api::Resources;
 use omega_workload::kube::request::{nominal_request, pod_request};
 use serde::Deserialize;

@@ -1,11 +1,11 @@
 //! Suite `preemption`: the node and the victims for a pod that fits on no node.
 
-use super::case::{Labels, Node, Pod};
-use super::cordon::without_taints;
-use super::decision::{Asked, Decision, Verdict, expected, our_name};
-use super::difference::Found;
-use super::expect::{Code, Status};
-use super::world::{Refused, Setting, World};
+use crate::oracle::case::{Labels, Node, Pod};
+use crate::oracle::cordon::without_taints;
+use crate::oracle::decision::{Asked, Decision, Verdict, expected, our_name};
+use crate::oracle::difference::Found;
+use crate::oracle::expect::{Code, Status};
+use crate::oracle::world::{Refused, Setting, World};
 use omega_cellstate::{PlacedTask, TaskSet, View};
 use omega_core::Precedence;
 use omega_schedulers::Profile;

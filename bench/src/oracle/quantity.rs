@@ -1,7 +1,7 @@
 //! Suite `quantity`: values and canonical forms of texts such as `1.5Gi`.
 
-use super::canonical::canonical;
-use super::difference::Found;
+use crate::oracle::canonical::canonical;
+use crate::oracle::difference::Found;
 use omega_workload::kube::quantity::Quantity;
 use serde::Deserialize;
 

@@ -2,11 +2,11 @@
 //!
 //! After each step, the recorded placement is made, not Omega's, so a difference does not affect later steps.
 
-use super::case::{Labels, Node, Pod};
-use super::decision::{Decision, expected};
-use super::difference::Found;
-use super::expect::{Scores, Status};
-use super::world::{Refused, Setting, World};
+use crate::oracle::case::{Labels, Node, Pod};
+use crate::oracle::decision::{Decision, expected};
+use crate::oracle::difference::Found;
+use crate::oracle::expect::{Scores, Status};
+use crate::oracle::world::{Refused, Setting, World};
 use omega_workload::kube::api::or_default;
 use serde::Deserialize;
 use std::collections::BTreeMap;

@@ -1,11 +1,17 @@
 //! The suites, and the suite of a case.
 
-use super::difference::Found;
-use super::line::Line;
-use super::{
-    balanced_allocation, default_profile, fit, image_locality, interpod_affinity, label_selector,
-    node_affinity, node_ports, pod_requests, preemption, quantity, sequence, taint_toleration,
-    topology_spread,
+use crate::oracle::difference::Found;
+use crate::oracle::line::Line;
+use crate::oracle::plugins::balanced_allocation;
+use crate::oracle::plugins::fit;
+use crate::oracle::plugins::image_locality;
+use crate::oracle::plugins::interpod_affinity;
+use crate::oracle::plugins::node_affinity;
+use crate::oracle::plugins::node_ports;
+use crate::oracle::plugins::taint_toleration;
+use crate::oracle::plugins::topology_spread;
+use crate::oracle::{
+    default_profile, label_selector, pod_requests, preemption, quantity, sequence,
 };
 use omega_workload::LoadError;
 use serde::Deserialize;

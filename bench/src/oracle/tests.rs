@@ -1,6 +1,6 @@
 //! Replays the cases of the data folder, and checks the errors for invalid files.
 
-use super::{FileReport, replay};
+use crate::oracle::{FileReport, replay};
 use omega_workload::kube::quantity::Quantity;
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
@@ -26,7 +26,7 @@ fn a_changed_value_of_a_recording_is_a_difference() {
     for text in ["1Gi", "0.1", "5e3", "4.180773M"] {
         let milli = Quantity::parse(text).unwrap().milli_value();
         let whole = Quantity::parse(text).unwrap().value();
-        let canonical = super::canonical::canonical(text).unwrap();
+        let canonical = crate::oracle::canonical::canonical(text).unwrap();
         let case = json!({"in": text, "value": whole, "milliValue": milli, "canonical": canonical});
         check_changes("quantity.jsonl", &case.to_string());
     }

@@ -1,7 +1,7 @@
 //! The world of a case as a cell, made by the adapter that reads Kubernetes clusters.
 
-use super::case::{Labels, Node, Pod};
-use super::objects;
+use crate::oracle::case::{Labels, Node, Pod};
+use crate::oracle::objects;
 use omega_cellstate::{Cell, CellHandle, GroupRef, SharedCell, View};
 use omega_core::{Command, JobId, Kinds, MachineId, Outcome, TaskId};
 use omega_workload::kube::{self, input::Input};

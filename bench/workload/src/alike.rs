@@ -1,7 +1,7 @@
 //! Identical machines, for a trace that has none: `200,cpu=64,memory=256Gi`.
 
 use crate::csv::forms;
-use crate::decimal::{Decimal, Rounding};
+use crate::text::decimal::{Decimal, Rounding};
 use omega_core::limits::{AMOUNT_MAX, DEVICES_MAX, MACHINES_MAX};
 use omega_core::{Amounts, KindId, Machine};
 use std::str::FromStr;

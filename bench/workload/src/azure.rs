@@ -18,9 +18,9 @@
 mod raw;
 mod vm;
 
-use crate::decimal::Rounding;
 use crate::stream::{Event, Head, JobEvent, JobsAt, Stream, whole};
-use crate::table::{Column, Row, Table};
+use crate::text::decimal::Rounding;
+use crate::text::table::{Column, Row, Table};
 use crate::trace_files::TraceFiles;
 use crate::{Arrival, LoadError, RunTime, Workload};
 use omega_core::limits::{AMOUNT_MAX, TASKS_PER_JOB_MAX};

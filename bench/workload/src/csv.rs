@@ -59,7 +59,7 @@ pub mod write;
 
 use crate::stream::order::Order;
 use crate::stream::{Event, Head, JobEvent, JobsAt, Stream, Window, whole};
-use crate::table::Table;
+use crate::text::table::Table;
 use crate::{LoadError, Workload};
 use amounts::RESOURCE;
 use omega_core::{Kinds, Machine, ResourceKind, Unit};

@@ -2,8 +2,8 @@
 //!
 //! Unknown fields are errors, which are reported with their place.
 
-use crate::json_path::json_path;
-use crate::readable;
+use crate::text::json_path::json_path;
+use crate::text::readable;
 use omega_core::misread::in_plain_words;
 use omega_schedulers::config::field_path;
 use serde::de::DeserializeOwned;

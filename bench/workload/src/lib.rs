@@ -7,33 +7,27 @@
 //! stream read to its end.
 
 pub mod alike;
-pub mod amount;
 pub mod azure;
 pub mod command_line;
-pub mod compressed;
 pub mod csv;
-pub mod decimal;
 pub mod file;
 pub mod fragments;
 pub mod google2011;
 pub mod input;
-mod json_path;
 pub mod kube;
 mod misplaced;
 pub mod objectives;
 pub mod omega_sim;
 pub mod openb;
 pub mod profiles;
-pub mod readable;
 pub mod stream;
 pub mod swf;
 pub mod synth;
-pub mod table;
 #[cfg(test)]
 mod testing;
+mod text;
 pub mod trace_files;
 pub mod volumes;
-pub mod words;
 
 use omega_core::{Job, Kinds, Machine, Policy};
 use omega_schedulers::disruption::DisruptionBudget;
@@ -154,3 +148,4 @@ impl std::fmt::Display for LoadError {
         write!(f, ": {}", self.message)
     }
 }
+pub use text::{amount, compressed, decimal, readable, table, words};

@@ -1,7 +1,7 @@
 //! Running tasks whose placement a scheduler would not choose. They are not moved. The workload gets notes on them,
 //! because their usual cause is an error in the input.
 
-use crate::words::plural;
+use crate::text::words::plural;
 use crate::{Arrival, Workload};
 use omega_core::{Amounts, Job, Kinds, Machine, TaskGroup, TaskRule, TaskSelector, TopologyLevel};
 use std::collections::HashSet;

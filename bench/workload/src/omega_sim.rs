@@ -8,10 +8,10 @@
 //! Requests are rounded up to thousandths of a core and to bytes. In a stream, each list passes through a separate
 //! window ([`crate::stream`]).
 
-use crate::decimal::Rounding;
 use crate::stream::order::Order;
 use crate::stream::{Event, Head, JobEvent, JobsAt, Stream, Window, whole};
-use crate::table::{Column, Table};
+use crate::text::decimal::Rounding;
+use crate::text::table::{Column, Table};
 use crate::trace_files::TraceFiles;
 use crate::{Arrival, LoadError, RunTime, Workload};
 use omega_core::limits::TASKS_PER_JOB_MAX;

@@ -9,10 +9,10 @@
 //! `Burstable` are batch jobs. Lists without a class have only service jobs. The list is in order of time, so a stream
 //! has only one row in memory.
 
-use crate::compressed::plain_name;
-use crate::decimal::Rounding;
 use crate::stream::{Event, Head, JobEvent, JobsAt, Stream, whole};
-use crate::table::{Column, Row, Table};
+use crate::text::compressed::plain_name;
+use crate::text::decimal::Rounding;
+use crate::text::table::{Column, Row, Table};
 use crate::trace_files::TraceFiles;
 use crate::{Arrival, LoadError, RunTime, Workload};
 use omega_core::limits::{AMOUNT_MAX, DEVICE_MILLI, DEVICES_MAX};

@@ -3,8 +3,9 @@
 //! All errors are reported before the run. Errors of the file itself are reported before the input is read. Errors that
 //! depend on the cell's kinds are reported after that.
 
+use crate::SCHEDULERS;
 use crate::objectives::{self, Overrides};
-use crate::{SCHEDULERS, readable};
+use crate::text::readable;
 use omega_core::Kinds;
 use omega_schedulers::config::{ConfigError, ProfileSpec, Profiles, Registry};
 use std::io::{self, Read};

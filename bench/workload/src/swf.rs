@@ -12,9 +12,9 @@
 pub mod stream;
 
 use crate::LoadError;
-use crate::compressed::{describe, open_input};
-use crate::decimal::{Decimal, Rounding};
-use crate::table::LINE_BYTES_MAX;
+use crate::text::compressed::{describe, open_input};
+use crate::text::decimal::{Decimal, Rounding};
+use crate::text::table::LINE_BYTES_MAX;
 use std::io::{BufRead, Read};
 use std::path::{Path, PathBuf};
 

@@ -4,7 +4,7 @@
 //! can give its path (`--file jobs=PATH`). A part without a given path is looked for in the folder.
 
 use crate::LoadError;
-use crate::compressed::stored;
+use crate::text::compressed::stored;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;

@@ -15,16 +15,17 @@
 //! machines as they were *before* the transaction, while the fit check uses the amounts that earlier items left. A
 //! rejected gang leaves no trace.
 
+pub(crate) mod early;
 mod resize;
 mod scratch;
 mod undo;
 
 pub(crate) use scratch::{Review, Scope, Scratch, Step};
 
-use crate::answers::Digest;
 use crate::cell::{Cell, Parts};
 use crate::judge::{Asked, Grant, Rules, judge};
 use crate::policy::{Context, Placement, Policies, PolicySet};
+use crate::state::answers::Digest;
 use omega_core::limits::TRANSACTION_ITEMS_MAX;
 use omega_core::transaction::Item;
 use omega_core::{

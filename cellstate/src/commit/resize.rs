@@ -7,10 +7,10 @@
 
 use super::scratch::{Had, Scratch, Step};
 use crate::cell::{Cell, Change};
-use crate::held::{Values, amounts_of, values_of};
-use crate::job_record::OwnerId;
 use crate::judge::room;
 use crate::policy::{Context, Placement};
+use crate::state::held::{Values, amounts_of, values_of};
+use crate::state::job_record::OwnerId;
 use omega_core::{Amounts, Reason, Resize, TaskId};
 
 impl Cell {

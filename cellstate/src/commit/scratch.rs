@@ -1,9 +1,9 @@
 //! The buffers of a commit: its steps, its conflicts, and the data for undoing the steps.
 
-use crate::held::Values;
-use crate::job_record::{OwnerId, TaskRecord};
-use crate::map::FastMap;
 use crate::policy::{Notes, PolicySet};
+use crate::state::held::Values;
+use crate::state::job_record::{OwnerId, TaskRecord};
+use crate::state::map::FastMap;
 use omega_core::transaction::Item;
 use omega_core::{Conflict, NodeCores, TaskId, Transaction};
 

@@ -3,8 +3,8 @@
 
 use super::scratch::{Had, Scratch, Step};
 use crate::cell::Cell;
-use crate::job_record::TaskRecord;
 use crate::judge::Grant;
+use crate::state::job_record::TaskRecord;
 use omega_core::{TaskId, TaskState};
 
 impl Cell {

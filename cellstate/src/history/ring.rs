@@ -5,7 +5,7 @@
 //! entry, because the event there was dropped.
 
 use super::event::Event;
-use crate::map::FastMap;
+use crate::state::map::FastMap;
 use omega_core::{JobId, MachineId};
 use std::collections::VecDeque;
 

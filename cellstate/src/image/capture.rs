@@ -13,11 +13,11 @@
 //! are copied. While no capture runs, each change costs one branch that is never taken.
 
 use super::Image;
-use crate::facts::Facts;
-use crate::job_record::JobImage;
+use crate::index::facts::Facts;
 use crate::judge::MachineStatus;
-use crate::machines::Machines;
-use crate::registered::Registered;
+use crate::state::job_record::JobImage;
+use crate::state::machines::Machines;
+use crate::state::registered::Registered;
 use omega_core::JobId;
 use std::collections::VecDeque;
 

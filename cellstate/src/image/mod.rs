@@ -25,10 +25,10 @@ pub(crate) use capture::Capture;
 pub use capture::Captured;
 pub use error::ImageError;
 
-use crate::answers::Answer;
-use crate::job_record::JobImage;
-use crate::load::LoadReport;
-use crate::machines::MachineImage;
+use crate::state::answers::Answer;
+use crate::state::job_record::JobImage;
+use crate::state::load::LoadReport;
+use crate::state::machines::MachineImage;
 use omega_core::{
     Amounts, Hold, JobId, Kinds, PeakCalendar, Policy, Reservation, TenantConfig, Text, Version,
 };

@@ -5,21 +5,21 @@
 //! later job may match tasks of an earlier one.
 
 use super::{Image, ImageError, SchedulerImage};
-use crate::answers::{self, Answers};
 use crate::cell::Cell;
-use crate::changes::ChangeLog;
-use crate::cores::TaskCores;
-use crate::facts::{Trackers, member};
-use crate::held::{Held, values_of};
-use crate::job_record::{GroupRecord, JobImage, JobRecord, TaskRecord};
-use crate::jobs::Jobs;
+use crate::commands::validate::{self, GroupCounts};
+use crate::index::facts::{Trackers, member};
 use crate::judge::MachineStatus;
-use crate::machines::claimable;
 use crate::policy::ports::TaskPorts;
 use crate::policy::{Placement, Restoring};
-use crate::registered::Registered;
 use crate::rules::GroupRules;
-use crate::validate::{self, GroupCounts};
+use crate::state::answers::{self, Answers};
+use crate::state::changes::ChangeLog;
+use crate::state::cores::TaskCores;
+use crate::state::held::{Held, values_of};
+use crate::state::job_record::{GroupRecord, JobImage, JobRecord, TaskRecord};
+use crate::state::jobs::Jobs;
+use crate::state::machines::claimable;
+use crate::state::registered::Registered;
 use omega_core::limits::{
     ANSWERS_PER_SCHEDULER, CHANGES_MAX, JOBS_MAX, LEASE_MS_MAX, LEASE_MS_MIN, MACHINES_MAX,
     SCHEDULERS_MAX, TRANSACTION_ITEMS_MAX,
@@ -65,7 +65,7 @@ impl Cell {
         let restoring = Restoring { image: &image, facts: &mut cell.facts, kinds: &cell.kinds };
         cell.policies.restore(restoring)?;
         for tenant in &image.tenants {
-            crate::texts::name("tenant", &tenant.name)?;
+            crate::commands::texts::name("tenant", &tenant.name)?;
             if cell.tenants.get(&tenant.name).is_some() {
                 return Err(twice("tenant", &tenant.name));
             }
@@ -162,7 +162,7 @@ impl Cell {
     fn restore_schedulers(&mut self, schedulers: Vec<SchedulerImage>) -> Result<(), ImageError> {
         ImageError::check_count("schedulers", schedulers.len() as u64, SCHEDULERS_MAX as u64)?;
         for (id, image) in (0..).map(SchedulerId).zip(schedulers) {
-            crate::texts::name("scheduler", &image.name)?;
+            crate::commands::texts::name("scheduler", &image.name)?;
             if self.schedulers.iter().any(|other| other.name == image.name) {
                 return Err(twice("scheduler", &image.name));
             }
@@ -327,7 +327,7 @@ impl Cell {
     }
 
     fn restore_ended(&mut self, ended: Vec<(JobId, Option<u64>)>) -> Result<(), ImageError> {
-        let mut listed = crate::map::FastMap::default();
+        let mut listed = crate::state::map::FastMap::default();
         let mut before = Some(0);
         for (id, noticed) in &ended {
             let over = self.jobs.get(*id).is_some_and(|job| job.alive == 0);

@@ -3,9 +3,9 @@
 use super::capture::{Capture, Captured, ENDED_PIECE, EndedCopy};
 use super::{Image, SchedulerImage, TenantImage};
 use crate::cell::Cell;
-use crate::job_record::JobImage;
-use crate::machines::MachineImage;
-use crate::registered::Registered;
+use crate::state::job_record::JobImage;
+use crate::state::machines::MachineImage;
+use crate::state::registered::Registered;
 use omega_core::Amounts;
 
 impl Cell {
@@ -86,7 +86,7 @@ impl Cell {
     /// The parts of the state that are not copied in pieces.
     fn small_parts(&self) -> Image {
         let rows = 0..self.machines.row_count();
-        let tenant = |tenant: &crate::tenants::Tenant| TenantImage {
+        let tenant = |tenant: &crate::state::tenants::Tenant| TenantImage {
             name: tenant.terms.name.clone(),
             limit: tenant.terms.limit.clone(),
             tenant_config: tenant.terms.tenant_config.clone(),

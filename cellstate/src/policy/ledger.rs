@@ -1,7 +1,7 @@
 //! The functions of a policy that the cell and views share: they check placements and count them.
 
 use super::{Context, Placement};
-use crate::facts::Facts;
+use crate::index::facts::Facts;
 use omega_core::Reason;
 
 /// The functions of a policy that the cell and views share: they check placements and count them.

@@ -8,9 +8,9 @@ use super::columns::{Columns, RowsAgain};
 use super::set::Listed;
 use super::{Applying, Checks, Context, Ledger, Mirror, Placement, Policy, PolicySet, Restoring};
 use crate::audit_error::AuditError;
-use crate::facts::Facts;
 use crate::image::{Image, ImageError};
-use crate::need::Need;
+use crate::index::facts::Facts;
+use crate::index::need::Need;
 use omega_core::{Job, Reason, TaskGroup, Transaction};
 use std::hash::Hasher;
 

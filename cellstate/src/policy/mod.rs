@@ -48,9 +48,9 @@ pub(crate) use placement::{Context, Placement, TenantTree};
 pub(crate) use set::PolicySet;
 
 use crate::audit_error::AuditError;
-use crate::facts::Facts;
 use crate::image::{Image, ImageError};
-use crate::tenants::TenantDelta;
+use crate::index::facts::Facts;
+use crate::state::tenants::TenantDelta;
 use crate::view::Tally;
 use omega_core::{Job, Kinds, Reason, TaskGroup, Transaction};
 use std::hash::Hasher;

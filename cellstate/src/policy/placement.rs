@@ -1,7 +1,7 @@
 //! The arguments of a policy's checks: one task on one machine, and the context.
 
-use crate::facts::Facts;
-use crate::need::Need;
+use crate::index::facts::Facts;
+use crate::index::need::Need;
 use omega_core::{Job, Reason, Text};
 use smallvec::SmallVec;
 

@@ -10,7 +10,7 @@ use super::key::Beside;
 use super::level::Domain;
 use super::tracker::Tracker;
 use super::{Counter, RuleBook, TrackerId};
-use crate::sets::MachineSets;
+use crate::index::sets::MachineSets;
 use omega_core::Reason;
 use std::ops::RangeInclusive;
 

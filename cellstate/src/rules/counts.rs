@@ -7,7 +7,7 @@
 
 use super::bits;
 use super::level::{Domain, PAGE};
-use crate::map::FastMap;
+use crate::state::map::FastMap;
 use smallvec::SmallVec;
 use std::ops::AddAssign;
 

@@ -3,7 +3,7 @@
 use super::RuleBook;
 use super::bound::Asked;
 use super::group::{GroupRules, RuleFamily};
-use crate::sets::MachineSets;
+use crate::index::sets::MachineSets;
 use omega_core::Reason;
 
 impl RuleBook {

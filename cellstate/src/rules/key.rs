@@ -1,7 +1,7 @@
 //! The key of a tracker. It defines which tasks the tracker counts, and at which topology level.
 
-use crate::attributes::Attribute;
-use crate::sets::CountingMachines;
+use crate::index::sets::CountingMachines;
+use crate::state::attributes::Attribute;
 use omega_core::{
     JobId, LabelSelector, Labels, Near, Port, TaskSelector, Tenants, Text, TopologyLevel,
 };

@@ -1,6 +1,6 @@
 //! Topology levels: the domain of each machine, which the value of a label determines.
 
-use crate::map::FastMap;
+use crate::state::map::FastMap;
 use omega_core::Text;
 
 /// Number of domains per page, equal to the number of machines per block.

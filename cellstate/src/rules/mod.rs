@@ -36,9 +36,9 @@ pub use level::DomainName;
 pub(crate) use level::{Domain, Level as Values};
 pub(crate) use runtime_affinity::Alone;
 
-use crate::attributes::ByAttribute;
-use crate::map::FastMap;
-use crate::sets::{MachineSets, SetId};
+use crate::index::sets::{MachineSets, SetId};
+use crate::state::attributes::ByAttribute;
+use crate::state::map::FastMap;
 use counts::Page;
 use level::{Level, LevelId, NOWHERE, PAGE};
 use omega_core::{JobId, Machine, Text, TopologyLevel};

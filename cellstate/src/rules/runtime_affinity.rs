@@ -3,7 +3,7 @@
 use super::group::GroupRules;
 use super::level::Domain;
 use super::{RuleBook, TrackerId};
-use crate::sets::MachineSets;
+use crate::index::sets::MachineSets;
 
 /// A domain with a placed task whose runtime affinity is not met.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -3,8 +3,8 @@
 use super::counts::{Count, Counts, Step};
 use super::key::TrackerKey;
 use super::level::{Domain, LevelId};
-use crate::attributes::Attribute;
-use crate::sets::SetId;
+use crate::index::sets::SetId;
+use crate::state::attributes::Attribute;
 use std::sync::OnceLock;
 
 /// The sum of a tracker's counts over all domains.

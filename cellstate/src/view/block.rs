@@ -1,8 +1,8 @@
 //! A block: 64 machines of a view. Filters and scores evaluate one block at a time.
 
-use super::{BLOCK, View};
-use crate::need::Need;
-use crate::sets::SetId;
+use crate::index::need::Need;
+use crate::index::sets::SetId;
+use crate::view::{BLOCK, View};
 use omega_core::{KindId, MachineId};
 
 /// Highest number of machines that are evaluated one by one. Evaluating one machine takes one load per kind. Evaluating

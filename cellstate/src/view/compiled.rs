@@ -3,11 +3,11 @@
 //! A group with optional resources can be compiled a second time, with these resources in its request. A search then
 //! handles it like any other group. The compiled group records that its claims take the optional resources.
 
-use super::tenants::{KnownTenants, TenantRef};
-use super::{Reach, View};
-use crate::facts::{Facts, Trackers};
-use crate::map::FastMap;
-use crate::need::Need;
+use crate::index::facts::{Facts, Trackers};
+use crate::index::need::Need;
+use crate::state::map::FastMap;
+use crate::view::tenants::{KnownTenants, TenantRef};
+use crate::view::{Reach, View};
 use omega_core::{Job, JobId, Take};
 use smallvec::SmallVec;
 use std::sync::Arc;

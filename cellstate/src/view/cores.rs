@@ -1,9 +1,9 @@
 //! Exclusive cores in a view: the free cores of each NUMA node, and columns that filters read. All are empty until some
 //! machine has exclusive cores.
 
-use super::{BLOCK, Block, View};
-use crate::cores::CoresLeft;
-use crate::need::Need;
+use crate::index::need::Need;
+use crate::state::cores::CoresLeft;
+use crate::view::{BLOCK, Block, View};
 use omega_core::{CorePlace, CoreRequest};
 
 /// The columns of exclusive cores, by row; empty until a machine has some.

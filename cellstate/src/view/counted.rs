@@ -5,9 +5,9 @@
 //! new job is compared with the sets once. After that, only changes of tasks in a set take work. So a decision reads
 //! two counts (placed and unfinished tasks) and scans no jobs.
 
-use super::View;
 use crate::delta::{Delta, TaskDelta};
-use crate::map::FastMap;
+use crate::state::map::FastMap;
+use crate::view::View;
 use omega_core::{Job, JobId, LabelSelector, TaskState, Text};
 use smallvec::SmallVec;
 

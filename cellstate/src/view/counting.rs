@@ -1,14 +1,14 @@
 //! Updates of all task counters of a view, made when a machine gets or loses a task.
 
-use super::View;
-use super::compiled::GroupRef;
-use super::rows::Rows;
-use super::tenants::{KnownTenants, TenantClaim, TenantRef};
-use crate::facts::Facts;
+use crate::index::facts::Facts;
+use crate::index::need::Need;
 use crate::judge::Grant;
-use crate::machines::Part;
-use crate::need::Need;
 use crate::policy::{Mirrors, Placement};
+use crate::state::machines::Part;
+use crate::view::View;
+use crate::view::compiled::GroupRef;
+use crate::view::rows::Rows;
+use crate::view::tenants::{KnownTenants, TenantClaim, TenantRef};
 use omega_core::Job;
 
 /// A task of a compiled group on the machine in a row.

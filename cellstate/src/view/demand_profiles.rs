@@ -1,9 +1,9 @@
 //! Demand that varies over the day, in a view.
 
-use super::View;
-use super::block::{Block, filter_bits};
-use crate::demand_profiles::DemandProfileSum;
-use crate::need::Need;
+use crate::index::need::Need;
+use crate::state::demand_profiles::DemandProfileSum;
+use crate::view::View;
+use crate::view::block::{Block, filter_bits};
 use omega_core::KindId;
 
 impl View {

@@ -1,7 +1,7 @@
 //! Container images on machines, for scores that prefer machines with a task's image.
 
-use super::View;
-use crate::map::FastMap;
+use crate::state::map::FastMap;
+use crate::view::View;
 use omega_core::{Machine, Text};
 
 /// A machine that has an image.

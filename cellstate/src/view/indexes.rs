@@ -1,9 +1,9 @@
 //! Indexes of placed tasks. A view keeps an index only if something reads it.
 
-use super::departures::Departures;
-use super::job_places::Places;
-use super::placements::Placements;
 use crate::delta::Delta;
+use crate::view::job_places::Places;
+use crate::view::own::departures::Departures;
+use crate::view::placements::Placements;
 use omega_core::{JobId, MachineId, TaskId};
 
 /// The indexes of placed tasks. A change for an index that is not kept has no effect.

@@ -7,9 +7,9 @@
 //! Invariant: a job's count in a row is the number of its tasks there at the last sync, plus the view's claims, minus
 //! its evictions.
 
-use super::{BLOCK, Block, View};
 use crate::delta::{Delta, TaskDelta};
-use crate::map::FastMap;
+use crate::state::map::FastMap;
+use crate::view::{BLOCK, Block, View};
 use omega_core::{JobId, MachineId, TaskId};
 use std::collections::BTreeMap;
 

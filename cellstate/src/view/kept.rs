@@ -3,12 +3,12 @@
 //! A plugin declares once which data its scores read. Every sync then updates these data, so a decision reads a column,
 //! or the bits of a set, instead of machine descriptions.
 
-use super::{BLOCK, Block, View};
 use crate::delta::Delta;
-use crate::facts::Facts;
-use crate::machines::claimable_of;
+use crate::index::facts::Facts;
+use crate::index::sets::{SetId, SetKey};
 use crate::rules::Values;
-use crate::sets::{SetId, SetKey};
+use crate::state::machines::claimable_of;
+use crate::view::{BLOCK, Block, View};
 use omega_core::{KindId, Kinds, Machine, MachineSelector, Overcommit, TaintEffect, Text};
 use std::sync::Arc;
 

@@ -1,8 +1,8 @@
 //! Load reports in a view, and columns of their values for scores and filters.
 
-use super::{BLOCK, Block, View};
-use crate::load::LoadReport;
-use crate::map::FastMap;
+use crate::state::load::LoadReport;
+use crate::state::map::FastMap;
+use crate::view::{BLOCK, Block, View};
 use omega_core::{KindId, Machine};
 use std::sync::Arc;
 

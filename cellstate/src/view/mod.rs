@@ -21,22 +21,18 @@
 //! (shared with the cell), 4 for the incarnation, and 4 for each kind that a score reads.
 
 mod block;
-mod claims;
 mod columns;
 mod compiled;
 mod cores;
 mod counted;
 mod counting;
 mod demand_profiles;
-mod departures;
-mod evictions;
 mod images;
 mod indexes;
 mod job_places;
 mod kept;
 mod loads;
-mod own_claims;
-mod own_evictions;
+mod own;
 mod placements;
 mod quotas;
 mod reach;
@@ -51,11 +47,11 @@ pub use block::{Block, FEW, LeftShare};
 pub use columns::BLOCK;
 pub use compiled::GroupRef;
 pub use counted::{TaskCounts, TaskSet};
-pub use departures::Departure;
 pub use images::ImageHolder;
 pub use job_places::JobPlaces;
 pub use kept::{Level, MachineSet};
 pub use loads::{BlockLoad, NEVER};
+pub use own::departures::Departure;
 pub use placements::PlacedTask;
 pub use reach::Reach;
 pub use rules::{Draws, WishCounts};
@@ -63,12 +59,12 @@ pub use tally::Tally;
 pub use tenants::QuotaLack;
 
 use crate::delta::{Delta, Interest};
-use crate::devices::Devices;
-use crate::facts::Facts;
 use crate::handle::{CellHandle, CommitsAndSync, HandleError};
+use crate::index::facts::Facts;
+use crate::index::need::Need;
 use crate::judge::{Asked, Grant, Rules, Spot, judge};
-use crate::need::Need;
 use crate::policy::{Applying, Context, Mirrors, Placement, TenantTree};
+use crate::state::devices::Devices;
 use compiled::Groups;
 use images::Images;
 use indexes::Indexes;
@@ -78,8 +74,8 @@ use omega_core::{
     Commit, KindId, Kinds, Machine, MachineId, Reason, SchedulerId, SequenceNumber, Transaction,
     Version,
 };
-use own_claims::OwnClaims;
-use own_evictions::OwnEvictions;
+use own::own_claims::OwnClaims;
+use own::own_evictions::OwnEvictions;
 use rows::Rows;
 use session::Session;
 use smallvec::SmallVec;

@@ -6,15 +6,15 @@
 //! Invariant: every lifted task is put back before the next sync, and before a claim that does not need the task's
 //! room. [`View::lifted`] is the number of lifted tasks.
 
-use super::counted::Counted;
-use super::counting::GroupOnRow;
-use super::tenants::TenantClaim;
-use super::{GroupRef, View};
 use crate::delta::{Delta, HoldingTask, TaskDelta};
-use crate::held::{Values, amounts_of, values_of};
 use crate::judge::Grant;
-use crate::machines::Part;
-use crate::map::FastMap;
+use crate::state::held::{Values, amounts_of, values_of};
+use crate::state::machines::Part;
+use crate::state::map::FastMap;
+use crate::view::counted::Counted;
+use crate::view::counting::GroupOnRow;
+use crate::view::tenants::TenantClaim;
+use crate::view::{GroupRef, View};
 use foldhash::fast::FixedState;
 use omega_core::{Amounts, DeviceSet, Job, JobId, MachineId, NodeCores, Precedence, TaskId};
 use smallvec::SmallVec;

@@ -1,8 +1,8 @@
 //! Tenants and quotas, as schedulers query them in a view.
 
-use super::tenants::QuotaLack;
-use super::{GroupRef, View};
-use crate::tenants::TenantDelta;
+use crate::state::tenants::TenantDelta;
+use crate::view::tenants::QuotaLack;
+use crate::view::{GroupRef, View};
 use omega_core::{JobId, Precedence, Text};
 use smallvec::SmallVec;
 use std::collections::BTreeMap;

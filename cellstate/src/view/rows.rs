@@ -4,15 +4,15 @@
 //! own claims are subtracted. Before [`Rows::apply`] replaces the values by those of the cell, the view adds its claims
 //! back.
 
-use super::columns::{BLOCK, Columns};
-use super::cores::Cores;
 use crate::delta::{Delta, MachineDelta};
-use crate::demand_profiles::{DemandProfileSum, DemandProfileSums};
-use crate::devices::Devices;
+use crate::index::need::Need;
 use crate::judge::{Grant, MachineStatus};
-use crate::machines::Part;
-use crate::map::FastMap;
-use crate::need::Need;
+use crate::state::demand_profiles::{DemandProfileSum, DemandProfileSums};
+use crate::state::devices::Devices;
+use crate::state::machines::Part;
+use crate::state::map::FastMap;
+use crate::view::columns::{BLOCK, Columns};
+use crate::view::cores::Cores;
 use omega_core::{DeviceSet, MachineId, SequenceNumber};
 
 /// The rows. See the module documentation.

@@ -1,8 +1,8 @@
 //! Rules about other tasks in a view: checks and counters for filters and scores.
 
-use super::{BLOCK, Block, View};
-use crate::need::Need;
+use crate::index::need::Need;
 use crate::rules::{Counter, GroupRules, RuleFamily, SpreadWish};
+use crate::view::{BLOCK, Block, View};
 use omega_core::Reason;
 use smallvec::SmallVec;
 

@@ -3,9 +3,9 @@
 //! The amounts of an allocation include devices, but a resize cannot change a task's devices. So tasks whose group
 //! requests optional devices cannot be throttled, and have no surplus.
 
-use super::placements::Holding;
-use super::{PlacedTask, View};
-use crate::held::Values;
+use crate::state::held::Values;
+use crate::view::placements::Holding;
+use crate::view::{PlacedTask, View};
 use omega_core::Amounts;
 
 impl View {
@@ -59,7 +59,7 @@ impl View {
         let Some(left) = self.throttled(&task) else { return };
         let request = self.job_of(task.id).and_then(|job| {
             let request = &job.groups.get(usize::from(task.group))?.request;
-            Some(crate::held::values_of(request, held.len()))
+            Some(crate::state::held::values_of(request, held.len()))
         });
         // If the throttled allocation equals the request, the task follows its demand profile again, if it has one.
         let left = (request.as_ref() != Some(&left)).then_some(left);

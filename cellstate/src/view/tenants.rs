@@ -10,10 +10,10 @@
 //! it count, too. `left` changes together with the columns of free amounts, and each sync counts the claims again.
 
 use crate::delta::Delta;
-use crate::map::FastMap;
-use crate::need::Need;
+use crate::index::need::Need;
 use crate::policy::TenantTree;
-use crate::tenants::{TenantDelta, TenantTerms};
+use crate::state::map::FastMap;
+use crate::state::tenants::{TenantDelta, TenantTerms};
 use omega_core::limits::TENANT_DEPTH_MAX;
 use omega_core::{Amounts, Job, KindId, Text};
 use smallvec::SmallVec;

@@ -34,9 +34,9 @@ pub(crate) use plan::{GroupLack, Lack};
 pub use plans::BackfillFigures;
 pub(crate) use plans::Plans;
 
-use crate::events::Events;
-use crate::plugin::{Filter, Reads, Tasks, lanes};
-use crate::points::Order;
+use crate::framework::events::Events;
+use crate::framework::plugin::{Filter, Reads, Tasks, lanes};
+use crate::framework::points::Order;
 use omega_cellstate::{BLOCK, Block};
 use parking_lot::RwLock;
 use smallvec::SmallVec;

@@ -9,9 +9,9 @@
 
 use super::NAME;
 use super::timeline::{Hold, Part, Timeline, expected_ms, room_now};
-use crate::evaluator::Evaluator;
-use crate::plugin::tasks;
-use crate::plugin::{Judged, Tasks, lanes};
+use crate::framework::evaluator::Evaluator;
+use crate::framework::plugin::tasks;
+use crate::framework::plugin::{Judged, Tasks, lanes};
 use omega_cellstate::{BLOCK, GroupRef, View};
 use omega_core::MachineId;
 use smallvec::SmallVec;

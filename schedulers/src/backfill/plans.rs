@@ -4,9 +4,9 @@
 
 use super::plan::{Holds, Lack, Plan, Search, When};
 use super::timeline::Hold;
-use crate::evaluator::Evaluator;
-use crate::place_in_order::Place;
-use crate::points::{Order, Queued};
+use crate::framework::evaluator::Evaluator;
+use crate::framework::points::{Order, Queued};
+use crate::placing::place_in_order::Place;
 use omega_cellstate::{BLOCK, View};
 use omega_core::{Job, JobId, Version};
 use smallvec::SmallVec;

@@ -3,7 +3,7 @@
 use super::arguments::ArgumentError;
 use super::registry::{Plugin, Point};
 use crate::backfill::Backfill;
-use crate::profile::Profile;
+use crate::framework::profile::Profile;
 use omega_core::Kinds;
 #[cfg(feature = "schema")]
 use schemars::JsonSchema;

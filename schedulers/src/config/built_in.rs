@@ -3,11 +3,11 @@
 use super::arguments::{NoArguments, Resources};
 use super::described::score;
 use super::registry::{Plugin, Point, Registry};
+use crate::framework::profile::Profile;
 use crate::plugins::{
     AvoidMarked, Balanced, FairShare, LeastAllocated, MostAllocated, PackedDevices,
     PreferredAffinity, Reclaim, SpreadWishes, Throttle,
 };
-use crate::profile::Profile;
 
 impl Registry {
     /// The plugins of this library, with their own names and those of kube-scheduler.
@@ -129,7 +129,7 @@ fn tenants() -> [Plugin; 2] {
 #[cfg(test)]
 mod tests {
     use crate::config::{Plugin, Point, Presence, Profiles, Registry};
-    use crate::profile::Profile;
+    use crate::framework::profile::Profile;
     use omega_core::Kinds;
 
     #[test]

@@ -3,7 +3,7 @@
 use super::arguments::{ArgumentError, some_text};
 use super::registry::{Plugin, Point};
 use crate::delay::Delay;
-use crate::profile::Profile;
+use crate::framework::profile::Profile;
 use crate::queue::Nanos;
 use omega_core::Kinds;
 #[cfg(feature = "schema")]

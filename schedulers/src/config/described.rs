@@ -3,8 +3,8 @@
 use super::arguments::ArgumentError;
 use super::describe::Described;
 use super::registry::Plugin;
-use crate::plugin::{Filter, Score};
-use crate::relative::RelativeScore;
+use crate::framework::plugin::{Filter, Score};
+use crate::framework::relative::RelativeScore;
 use omega_core::Kinds;
 use serde::de::DeserializeOwned;
 

@@ -1,8 +1,8 @@
 //! The tables of a profile file as written; `parse.rs` interprets them.
 
 use super::registry::Point;
-use crate::profile::Profile;
-use crate::search::Search;
+use crate::framework::profile::Profile;
+use crate::placing::search::Search;
 use omega_core::Kinds;
 #[cfg(feature = "schema")]
 use schemars::JsonSchema;

@@ -2,7 +2,7 @@
 //! Kubernetes, are arguments too.
 
 use super::registry::Plugin;
-use crate::disruption::{DisruptionBudget, Keep, Share};
+use crate::framework::disruption::{DisruptionBudget, Keep, Share};
 use crate::plugins::{CandidateMachines, DefaultPreemption};
 use omega_cellstate::TaskSet;
 use omega_core::{Kinds, LabelSelector, Requirement};

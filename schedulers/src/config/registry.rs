@@ -2,10 +2,10 @@
 
 use super::arguments::ArgumentError;
 use super::describe::{Described, Description};
-use crate::plugin::{Filter, Score};
-use crate::points::PostFilter;
-use crate::profile::Profile;
-use crate::relative::RelativeScore;
+use crate::framework::plugin::{Filter, Score};
+use crate::framework::points::PostFilter;
+use crate::framework::profile::Profile;
+use crate::framework::relative::RelativeScore;
 use crate::volumes::Aspect;
 use omega_core::Kinds;
 #[cfg(feature = "schema")]
@@ -15,7 +15,7 @@ use std::fmt;
 use std::sync::Arc;
 use toml::de::ValueDeserializer;
 
-/// Extension point of a plugin; see [`crate::points`]. At each extension point, no two plugins have the same name.
+/// Extension point of a plugin; see [`crate::framework::points`]. At each extension point, no two plugins have the same name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum Point {

@@ -3,9 +3,9 @@
 use super::error::{ConfigError, Fault, Source};
 use super::file::Base;
 use super::registry::Add;
-use crate::profile::Profile;
+use crate::framework::profile::Profile;
+use crate::placing::search::Search;
 use crate::scheduler::Settings;
-use crate::search::Search;
 use crate::volumes::Volumes;
 use omega_core::Kinds;
 use std::fmt;

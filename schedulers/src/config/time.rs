@@ -2,8 +2,8 @@
 
 use super::arguments::{ArgumentError, NoArguments};
 use super::registry::{Plugin, Point};
+use crate::framework::profile::Profile;
 use crate::plugins::{LeastSlack, ShortestFirst};
-use crate::profile::Profile;
 use omega_core::Kinds;
 #[cfg(feature = "schema")]
 use schemars::JsonSchema;

@@ -2,9 +2,9 @@
 
 use super::obstacle::{Obstacle, obstacles};
 use super::remedy::{self, Remedy, Shortage};
-use crate::plugin::tasks;
-use crate::plugin::{Filter, Tasks};
-use crate::profile::Profile;
+use crate::framework::plugin::tasks;
+use crate::framework::plugin::{Filter, Tasks};
+use crate::framework::profile::Profile;
 use omega_cellstate::{BLOCK, GroupRef, View};
 use omega_core::MachineId;
 use std::cmp::Reverse;

@@ -15,10 +15,10 @@ pub use obstacle::{Obstacle, obstacles};
 pub use remedy::{Remedy, Shortage};
 pub use text::{describe, describe_obstacle, describe_remedy};
 
-use crate::plugin::Tasks;
-use crate::plugin::tasks;
+use crate::framework::plugin::Tasks;
+use crate::framework::plugin::tasks;
+use crate::framework::profile::Profile;
 use crate::plugins::missing_of_cell;
-use crate::profile::Profile;
 use omega_cellstate::{BLOCK, GroupRef, View};
 use omega_core::{KindId, Reason};
 

@@ -3,7 +3,7 @@
 //! The obstacles are in the order of the cell's check and use the same data. A test compares them with the check: a
 //! machine has no obstacle if and only if the cell's check and the profile accept the task on this machine.
 
-use crate::plugin::{Filter, Tasks};
+use crate::framework::plugin::{Filter, Tasks};
 use crate::plugins::{missing_of_cell, why_held_back, why_reserved};
 use omega_cellstate::{BLOCK, CoresLeft, GroupRef, QuotaLack, RuleFamily};
 use omega_core::{CorePlace, CoreRequest, KindId, Reason, Taint, TaintEffect};

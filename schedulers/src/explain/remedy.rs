@@ -5,7 +5,7 @@
 //! is missing.
 
 use super::obstacle::{Obstacle, missing_cores};
-use crate::plugin::Tasks;
+use crate::framework::plugin::Tasks;
 use omega_cellstate::CoresLeft;
 use omega_core::{KindId, MachineId};
 

@@ -5,7 +5,7 @@
 //! the transaction and returns the first result.
 
 use super::task_index::{Mark, TaskIndex};
-use crate::dominant::Totals;
+use crate::queue::dominant::Totals;
 use omega_cellstate::{CellHandle, HandleError, Interest, Share, View};
 use omega_core::{Commit, JobId, Reason, TaskId, Text, Transaction};
 use std::collections::BTreeSet;

@@ -7,7 +7,7 @@
 //! Invariant: the used amounts are the sums of the requests of claimed and placed tasks. The list of pending tasks of a
 //! group has exactly the tasks whose state is pending.
 
-use crate::dominant::{Sums, count};
+use crate::queue::dominant::{Sums, count};
 use omega_cellstate::{Delta, TaskDelta};
 use omega_core::{Amounts, Job, JobId, MachineId, TaskId, TaskState, Text};
 use std::collections::{BTreeMap, BTreeSet};

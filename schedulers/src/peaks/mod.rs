@@ -20,7 +20,7 @@ pub mod plan;
 
 pub use plan::{Plan, plan};
 
-use crate::disruption::DisruptionBudget;
+use crate::framework::disruption::DisruptionBudget;
 use omega_cellstate::{CellHandle, HandleError, View};
 use omega_core::{Item, TaskId, Text, Version};
 use std::collections::BTreeMap;

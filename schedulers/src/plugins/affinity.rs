@@ -1,6 +1,6 @@
 //! Required and preferred machines of a task.
 
-use crate::plugin::{Filter, Judged, Reads, SCORE_MAX, Score, Tasks, lanes};
+use crate::framework::plugin::{Filter, Judged, Reads, SCORE_MAX, Score, Tasks, lanes};
 use omega_cellstate::{BLOCK, Block};
 
 /// Filter: the machine matches the required affinity, and is the machine that the task names, if the task names one.

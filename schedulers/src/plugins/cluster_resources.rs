@@ -1,7 +1,7 @@
 //! Cluster resources as a filter: see [`TaskGroup::cluster_request`](omega_core::TaskGroup::cluster_request).
 
-use crate::events::Events;
-use crate::plugin::{Filter, Judged, Reads, Tasks};
+use crate::framework::events::Events;
+use crate::framework::plugin::{Filter, Judged, Reads, Tasks};
 use omega_cellstate::Block;
 use omega_core::KindId;
 

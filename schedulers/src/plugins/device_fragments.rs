@@ -6,7 +6,7 @@
 //! shapes shrinks most, or grows least. This is fragmentation gradient descent, Weng et al., "Beware of
 //! Fragmentation", USENIX ATC 2023. (`omega-sim fgd` repeats its published table.)
 
-use crate::plugin::{Reads, SCORE_MAX, Score, Tasks, lanes};
+use crate::framework::plugin::{Reads, SCORE_MAX, Score, Tasks, lanes};
 use omega_cellstate::{BLOCK, Block, Devices};
 use omega_core::limits::{DEVICE_MILLI, DEVICES_MAX};
 use omega_core::{DeviceRequest, DeviceSet, KindId};

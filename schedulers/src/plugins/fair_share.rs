@@ -1,7 +1,7 @@
-//! Fair order of tenants by dominant share: see [`shares`](crate::shares). Within a tenant, jobs of higher precedence
+//! Fair order of tenants by dominant share: see [`shares`](crate::queue::shares). Within a tenant, jobs of higher precedence
 //! go first, then older jobs.
 
-use crate::points::{Order, Queued};
+use crate::framework::points::{Order, Queued};
 use std::cmp::Ordering;
 
 /// The plugin `fair_share`; see the head of the file.

@@ -14,9 +14,9 @@
 //!
 //! All numbers are integers: weights are in 1024ths, and amounts are below 2^52, so no product overflows.
 
-use super::normalize::POINT;
-use super::usage::percent;
-use crate::plugin::{Filter, Reads, Score, Tasks, lanes};
+use crate::framework::plugin::{Filter, Reads, Score, Tasks, lanes};
+use crate::plugins::kube::normalize::POINT;
+use crate::plugins::usage::percent;
 use omega_cellstate::{BLOCK, Block, FEW, NEVER, View};
 use omega_core::{JobKind, KindId};
 

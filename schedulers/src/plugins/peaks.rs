@@ -1,7 +1,7 @@
 //! Peak hours, in which batch tasks are limited: see [`PeakCalendar`](omega_core::PeakCalendar).
 
-use crate::events::Events;
-use crate::plugin::{Filter, Judged, Reads, Tasks};
+use crate::framework::events::Events;
+use crate::framework::plugin::{Filter, Judged, Reads, Tasks};
 use omega_cellstate::Block;
 use omega_core::DAY_MS;
 

@@ -1,8 +1,8 @@
 //! Limits of tenants: see [`Command::SetQuota`](omega_core::Command::SetQuota).
 
-use crate::events::Events;
-use crate::plugin::News;
-use crate::plugin::{Filter, Judged, Reads, Tasks, lanes};
+use crate::framework::events::Events;
+use crate::framework::plugin::News;
+use crate::framework::plugin::{Filter, Judged, Reads, Tasks, lanes};
 use omega_cellstate::Block;
 
 /// Filter: the claim is within the limits of the task's tenant and the tenant's ancestors.

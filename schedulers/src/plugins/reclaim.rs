@@ -7,9 +7,9 @@
 //! machines, the machine with the fewest victims. Uncommitted claims count as used, and uncommitted evictions as freed,
 //! as at commit.
 
-use crate::events::Events;
-use crate::plugin::Tasks;
-use crate::points::{Lack, MadeRoom, PostFilter};
+use crate::framework::events::Events;
+use crate::framework::plugin::Tasks;
+use crate::framework::points::{Lack, MadeRoom, PostFilter};
 use crate::preemption::Preemptor;
 use omega_cellstate::{PlacedTask, TenantDelta, View};
 use omega_core::{Amounts, KindId, Precedence, Text};

@@ -1,7 +1,7 @@
 //! Machines that are kept for other tenants: see [`Reservation`](omega_core::Reservation).
 
-use crate::events::Events;
-use crate::plugin::{Filter, Judged, Reads, Tasks};
+use crate::framework::events::Events;
+use crate::framework::plugin::{Filter, Judged, Reads, Tasks};
 use omega_cellstate::Block;
 
 /// Filter: no reservation for other tenants covers the machine while the tasks would run.

@@ -1,6 +1,6 @@
 //! Filters for room, and scores of free resources.
 
-use crate::plugin::{Filter, Judged, Reads, SCORE_MAX, Score, Tasks, lanes};
+use crate::framework::plugin::{Filter, Judged, Reads, SCORE_MAX, Score, Tasks, lanes};
 use omega_cellstate::{BLOCK, Block, CoresLeft, FEW, LeftShare, Need, View};
 use omega_core::KindId;
 use omega_core::limits::{DEVICE_MILLI, DEVICES_MAX};

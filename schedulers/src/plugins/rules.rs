@@ -1,7 +1,7 @@
 //! Rules about other tasks: anti-affinity, affinity, spread, limits, ports.
 
-use crate::events::Events;
-use crate::plugin::{Filter, Judged, Reads, SCORE_MAX, Score, Tasks, lanes};
+use crate::framework::events::Events;
+use crate::framework::plugin::{Filter, Judged, Reads, SCORE_MAX, Score, Tasks, lanes};
 use omega_cellstate::{BLOCK, Block, RuleFamily};
 use omega_core::Reason;
 

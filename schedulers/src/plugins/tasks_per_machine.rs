@@ -1,8 +1,8 @@
 //! Maximum number of a tenant's tasks on one machine: see
 //! [`TenantConfig::tasks_per_machine_max`](omega_core::TenantConfig::tasks_per_machine_max).
 
-use crate::events::Events;
-use crate::plugin::{Filter, Judged, Reads, Tasks};
+use crate::framework::events::Events;
+use crate::framework::plugin::{Filter, Judged, Reads, Tasks};
 use omega_cellstate::Block;
 
 /// Filter: the machine has fewer tasks of the tenant than the maximum.

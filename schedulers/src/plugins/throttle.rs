@@ -3,10 +3,10 @@
 //! A throttled task continues with fewer resources, but an evicted task starts over. So a profile has this plugin
 //! before the plugins that evict.
 
-use crate::events::Events;
-use crate::plugin::News;
-use crate::plugin::Tasks;
-use crate::points::{Lack, MadeRoom, PostFilter};
+use crate::framework::events::Events;
+use crate::framework::plugin::News;
+use crate::framework::plugin::Tasks;
+use crate::framework::points::{Lack, MadeRoom, PostFilter};
 use crate::preemption::Preemptor;
 use omega_cellstate::{PlacedTask, View};
 use omega_core::{Job, Precedence, Preemption};

@@ -11,7 +11,7 @@
 //! `step_ms` of its run time. So the number of younger jobs that can overtake a job is at most its run time divided by
 //! `step_ms`.
 
-use crate::points::{Order, Queued};
+use crate::framework::points::{Order, Queued};
 use omega_core::Job;
 use std::cmp::{Ordering, Reverse};
 
@@ -82,7 +82,7 @@ impl Order for ShortestFirst {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::turns::Turns;
+    use crate::queue::turns::Turns;
     use omega_core::{Amounts, JobId, Precedence, TaskGroup};
     use proptest::prelude::*;
     use std::sync::Arc;

@@ -4,7 +4,7 @@
 //! quotients. Vector units cannot divide integers, so a quotient of doubles is computed, which is wrong by at most one,
 //! and the remainder is used to correct it.
 
-use crate::plugin::Tasks;
+use crate::framework::plugin::Tasks;
 use omega_cellstate::{BLOCK, Block, View};
 use omega_core::{KindId, Kinds};
 

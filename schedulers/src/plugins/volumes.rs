@@ -7,13 +7,13 @@
 //! Tasks without volumes cost nothing. Each task with volumes has its own search, because one task's choice limits the
 //! next. Preemption does not help these tasks, because the view does not record which tasks use a volume.
 
-use crate::events::Events;
-use crate::plugin::{Filter, Reads, Tasks};
-use crate::points::{Claimed, PostBind, PreBind, Refused, Reserve};
-use crate::profile::Profile;
+use crate::framework::events::Events;
+use crate::framework::plugin::{Filter, Reads, Tasks};
+use crate::framework::points::{Claimed, PostBind, PreBind, Refused, Reserve};
+use crate::framework::profile::Profile;
+use crate::framework::waiting::Waiting;
 use crate::scheduler::Settings;
 use crate::volumes::{Aspect, Volumes};
-use crate::waiting::Waiting;
 use omega_cellstate::{Block, Share, View};
 use omega_core::{Job, JobId, TaskId, Text};
 use std::collections::{BTreeMap, BTreeSet};

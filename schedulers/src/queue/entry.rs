@@ -1,8 +1,8 @@
 //! The queue's state of one job and its tasks.
 
 use super::Nanos;
-use crate::events::Events;
-use crate::refusals::Refusers;
+use crate::framework::events::Events;
+use crate::placing::refusals::Refusers;
 use omega_core::{Job, TaskId};
 use smallvec::SmallVec;
 use std::sync::Arc;

@@ -48,9 +48,9 @@ pub use plan::{Ended, Hindrance, Move, Picture, Plan, Step, Stuck, Why};
 pub use pursue::{Pursued, Pursuit};
 pub use score::ObjectivesScore;
 
-use crate::disruption::DisruptionBudget;
 use crate::explain::{Explanation, explain};
-use crate::profile::Profile;
+use crate::framework::disruption::DisruptionBudget;
+use crate::framework::profile::Profile;
 use dense::Dense;
 use omega_cellstate::{CellHandle, HandleError, View};
 use omega_core::{JobKind, KindId, Text};

@@ -7,7 +7,7 @@
 use super::aims::demand::Swings;
 use super::objective::{MACHINE, Objectives, PAIR};
 use super::valuation::{Objective, Spot, Weights};
-use crate::plugin::{Reads, SCORE_MAX, Score, Tasks, lanes};
+use crate::framework::plugin::{Reads, SCORE_MAX, Score, Tasks, lanes};
 use omega_cellstate::{BLOCK, Block, View};
 use omega_core::limits::KINDS_MAX;
 use omega_core::{KindId, Kinds, TopologyLevel};

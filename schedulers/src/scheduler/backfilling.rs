@@ -2,7 +2,7 @@
 
 use super::{Decided, Scheduler};
 use crate::backfill::{Backfill, GroupLack, Lack};
-use crate::events::Events;
+use crate::framework::events::Events;
 use crate::queue::Nanos;
 use omega_core::{Commit, Job, JobId, Transaction};
 use smallvec::SmallVec;

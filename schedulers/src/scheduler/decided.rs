@@ -1,7 +1,7 @@
 //! Parts of jobs in the transaction that is being decided. The jobs' turns end with the answer to the transaction.
 
+use crate::placing::refusals::Refusers;
 use crate::queue::Verdict;
-use crate::refusals::Refusers;
 use omega_core::JobId;
 use smallvec::SmallVec;
 

@@ -4,9 +4,9 @@
 //! an event instead.
 
 use super::Decided;
-use crate::events::Events;
+use crate::framework::events::Events;
+use crate::placing::refusals::Refusers;
 use crate::queue::Verdict;
-use crate::refusals::Refusers;
 use omega_core::{JobId, Reason};
 use smallvec::SmallVec;
 

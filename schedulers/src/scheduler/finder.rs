@@ -1,12 +1,12 @@
 //! A scheduler's search for machines, which uses results of earlier searches and recent conflicts.
 
 use super::settings::{Placement, Settings};
-use crate::crowding::Crowding;
-use crate::events::Events;
-use crate::failures::Failures;
-use crate::place::Placer;
-use crate::profile::Profile;
-use crate::refusals::Refusers;
+use crate::framework::events::Events;
+use crate::framework::profile::Profile;
+use crate::placing::crowding::Crowding;
+use crate::placing::failures::Failures;
+use crate::placing::place::Placer;
+use crate::placing::refusals::Refusers;
 use omega_cellstate::{GroupRef, View};
 use omega_core::TaskId;
 use rand::SeedableRng;

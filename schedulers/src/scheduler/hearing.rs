@@ -1,11 +1,11 @@
 //! Events of a sync, and the jobs that they wake.
 
 use super::{Observer, Scheduler};
-use crate::events::Events;
-use crate::plugin::News;
-use crate::plugin::tasks;
+use crate::framework::events::Events;
+use crate::framework::plugin::News;
+use crate::framework::plugin::tasks;
+use crate::placing::refusals::Refusers;
 use crate::queue::Nanos;
-use crate::refusals::Refusers;
 use omega_cellstate::{CellHandle, Delta, HandleError, Tally, TaskDelta};
 use omega_core::{Job, JobId};
 use smallvec::SmallVec;

@@ -10,13 +10,13 @@
 //! stays too small. A rejected claim is unreserved once and removed from the view.
 
 use super::{Decided, Observer, Scheduler};
-use crate::chain::Chain;
-use crate::events::Events;
-use crate::points::{Claimed, PERMIT_WAIT_MAX, Permission, Refused};
-use crate::profile::Profile;
+use crate::framework::chain::Chain;
+use crate::framework::events::Events;
+use crate::framework::points::{Claimed, PERMIT_WAIT_MAX, Permission, Refused};
+use crate::framework::profile::Profile;
+use crate::framework::waiting::{Answer, Waiting, WaitingTask};
+use crate::placing::refusals::Refusers;
 use crate::queue::Nanos;
-use crate::refusals::Refusers;
-use crate::waiting::{Answer, Waiting, WaitingTask};
 use omega_cellstate::View;
 use omega_core::limits::TRANSACTION_ITEMS_MAX;
 use omega_core::{Job, JobId, MachineId, TaskId, Transaction};

@@ -7,7 +7,7 @@
 use super::course::Course;
 use super::{Scheduler, Settings};
 use crate::delay::Waits;
-use crate::profile::Profile;
+use crate::framework::profile::Profile;
 use crate::queue::Queue;
 use omega_cellstate::{Interest, View};
 use omega_core::JobId;

@@ -1,7 +1,7 @@
 //! Settings of a scheduler.
 
+use crate::placing::search::{Home, Search};
 use crate::queue::{Nanos, Patience};
-use crate::search::{Home, Search};
 use omega_cellstate::Share;
 use omega_core::{ConflictCheck, Granularity, Text};
 

@@ -8,7 +8,7 @@ use super::ClaimState;
 use super::free::Free;
 use super::mirrored::Mirrored;
 use super::objects::{BindingTime, StorageClass, Volume, VolumeClaim};
-use crate::waiting::Waiting;
+use crate::framework::waiting::Waiting;
 use omega_core::{TaskId, Text};
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -40,8 +40,8 @@ pub use objects::{
     AccessModes, BindingTime, Provisioning, Reach, StorageClass, Volume, VolumeClaim, VolumeMode,
 };
 
-use crate::events::Events;
-use crate::waiting::Waiting;
+use crate::framework::events::Events;
+use crate::framework::waiting::Waiting;
 use catalog::Catalog;
 use omega_core::{Machine, TaskId, Text};
 use parking_lot::RwLock;
@@ -178,7 +178,9 @@ impl Volumes {
         let allowed = |lane: &usize| {
             machine(*lane).is_some_and(|machine| use_of.judge(aspect, machine).is_ok())
         };
-        crate::plugin::lanes(among).filter(allowed).fold(0, |word, lane| word | 1 << lane)
+        crate::framework::plugin::lanes(among)
+            .filter(allowed)
+            .fold(0, |word, lane| word | 1 << lane)
     }
 
     // --- Use of claims by tasks ------------------------------------------------------------------

@@ -1,8 +1,8 @@
 //! Tests of the server's bounds: a served cell on loopback, with clients that send the largest accepted messages, or
 //! read nothing.
 
-use crate::identity::{Caller, Role};
-use crate::limits::{Deadlines, Limits, Places};
+use crate::access::identity::{Caller, Role};
+use crate::overload::limits::{Deadlines, Limits, Places};
 use crate::server::serve_as;
 use crate::{Entrance, Extras, Host, Whoami, serve_clients};
 use http_body::Body as _;

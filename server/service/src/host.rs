@@ -3,10 +3,10 @@
 //! The services call a host and await the result; the cell and its replicas use no async runtime. A replica replies by
 //! a callback that wakes the awaiting task, and a thread publishes the applied version for the streams of deltas.
 
+use crate::calls::names;
 use crate::leases::Leases;
-use crate::metrics::Metrics;
-use crate::names;
-use crate::observer::Observer;
+use crate::observe::metrics::Metrics;
+use crate::observe::observer::Observer;
 use crate::peers::{Peers, PeersHeard};
 use omega_cellstate::{Cell, Image, SharedCell};
 use omega_client::{ApiError, ErrorCode};

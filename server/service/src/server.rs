@@ -2,17 +2,17 @@
 //!
 //! Limits apply here, before any service is called.
 
-use crate::audit::AuditLog;
-use crate::commit_log::SlowCommit;
+use crate::access::audit::AuditLog;
+use crate::access::gate::GateLayer;
+use crate::access::identity::Caller;
+use crate::access::roles;
+use crate::calls::commit_log::SlowCommit;
+use crate::calls::traces::Traces;
 use crate::connection::{Door, incoming};
-use crate::gate::GateLayer;
 use crate::host::Host;
-use crate::identity::Caller;
-use crate::limits::{Deadlines, Limits, Places};
+use crate::observe::statistics::follow;
+use crate::overload::limits::{Deadlines, Limits, Places};
 use crate::peers::{FRAME_BYTES_MAX, PeerListener};
-use crate::roles;
-use crate::statistics::follow;
-use crate::traces::Traces;
 use crate::updates;
 use crate::{
     Agents, Cells, Explainer, Jobs, Machines, MonitorSettings, Scheduling, Tasks, Tenants, Whoami,

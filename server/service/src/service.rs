@@ -1,6 +1,6 @@
 //! Common parts of all services.
 
-use crate::limits::Deadlines;
+use crate::overload::limits::Deadlines;
 use omega_client::{ApiError, ErrorCode};
 use prost::Message;
 use std::time::Duration;

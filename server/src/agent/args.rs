@@ -1,6 +1,6 @@
 //! Arguments of `omega agent`.
 
-use crate::ask::pairs;
+use crate::ask::files::pairs;
 use crate::connect::CellArgs;
 use crate::events::LogArgs;
 use clap::Args;

@@ -3,9 +3,9 @@
 //! The pieces are written to a temporary file, which gets its final name only after every byte was read again and
 //! checked. So a file with the final name is a valid backup. If the stream breaks, it is restarted at the next replica.
 
-use super::call::{Caller, another_try_may_help};
-use super::show::{self, facts};
-use super::{AskArgs, AskError};
+use crate::ask::call::{Caller, another_try_may_help};
+use crate::ask::show::{self, facts};
+use crate::ask::{AskArgs, AskError};
 use clap::Args;
 use omega_client::proto::cell_service_client::CellServiceClient;
 use omega_client::{ApiError, ErrorCode, proto};

@@ -2,7 +2,7 @@
 //!
 //! Every call of the API may be repeated, so an unresponsive replica costs only a moment.
 
-use super::AskError;
+use crate::ask::AskError;
 use omega_client::connect::Connections;
 use omega_client::{Address, ApiError, ErrorCode, before_another_try, convert, proto};
 use omega_core::Kinds;

@@ -1,8 +1,8 @@
 //! `omega cell`: identity of a cell, and usage of its resources.
 
-use super::shape::{self, ByKind, MemberShape};
-use super::show::{self, Align, columns, facts};
-use super::{AskArgs, AskError};
+use crate::ask::files::shape::{self, ByKind, MemberShape};
+use crate::ask::show::{self, Align, columns, facts};
+use crate::ask::{AskArgs, AskError};
 use clap::Args;
 use omega_client::{convert, proto};
 use omega_core::{Kinds, ResourceKind};

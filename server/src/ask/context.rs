@@ -1,7 +1,7 @@
 //! `omega context`: names for the cells with which a user works.
 
-use super::AskError;
-use super::show::{self, Align, Format, columns};
+use crate::ask::AskError;
+use crate::ask::show::{self, Align, Format, columns};
 use crate::connect::{self, CellArgs};
 use crate::context::{self, Context, ContextError};
 use crate::output;

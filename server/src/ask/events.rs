@@ -1,11 +1,11 @@
 //! `omega job history`, and the recent events of a task or a machine.
 
-use super::call::Caller;
-use super::moment::unix_ms;
-use super::named_job::by_name;
-use super::run_end::EndShape;
-use super::show::{self, Align, columns};
-use super::{AskArgs, AskError};
+use crate::ask::call::Caller;
+use crate::ask::files::moment::unix_ms;
+use crate::ask::jobs::named_job::by_name;
+use crate::ask::jobs::run_end::EndShape;
+use crate::ask::show::{self, Align, columns};
+use crate::ask::{AskArgs, AskError};
 use clap::Args;
 use omega_client::proto;
 use omega_client::proto::job_service_client::JobServiceClient;

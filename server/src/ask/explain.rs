@@ -3,9 +3,9 @@
 //! The cell computes the explanation like a scheduler with the given profile. Nothing is written, and no scheduler is
 //! registered.
 
-use super::call::Caller;
-use super::named_job::{by_name, find, target};
-use super::{AskArgs, AskError, show};
+use crate::ask::call::Caller;
+use crate::ask::jobs::named_job::{by_name, find, target};
+use crate::ask::{AskArgs, AskError, show};
 use crate::explainer::from_message;
 use clap::{Args, Parser};
 use omega_client::proto;

@@ -1,8 +1,8 @@
 //! `omega lease`: the schedulers of a cell, and the processes that own their names.
 
-use super::call::Caller;
-use super::show::{self, Align, columns};
-use super::{AskArgs, AskError};
+use crate::ask::call::Caller;
+use crate::ask::show::{self, Align, columns};
+use crate::ask::{AskArgs, AskError};
 use clap::Subcommand;
 use omega_client::proto;
 use omega_client::proto::scheduling_service_client::SchedulingServiceClient;

@@ -1,8 +1,9 @@
 //! `omega task logs`: output of a task, as its agent has stored it.
 
-use super::call::Caller;
-use super::resize::name;
-use super::{AskArgs, AskError, named_job};
+use crate::ask::call::Caller;
+use crate::ask::jobs::named_job;
+use crate::ask::jobs::resize::name;
+use crate::ask::{AskArgs, AskError};
 use clap::Args;
 use omega_client::proto;
 use omega_client::proto::task_service_client::TaskServiceClient;

@@ -1,12 +1,14 @@
 //! `omega machine`: the machines of a cell.
 
-use super::amount::{Amount, AmountArgs};
-use super::call::{Caller, Page};
-use super::events::{self, EventsShape};
-use super::machine_file::{self, MachineFile, MachinesFile};
-use super::shape::{DoneShape, ListShape, MachineShape, MadeShape};
-use super::show::{self, Align, Format, and_more, columns, facts};
-use super::{AskArgs, AskError, NameArgs, moment, named, pairs};
+use crate::ask::call::{Caller, Page};
+use crate::ask::events::{self, EventsShape};
+use crate::ask::files::amount::{Amount, AmountArgs};
+use crate::ask::files::machine_file::{self, MachineFile, MachinesFile};
+use crate::ask::files::moment;
+use crate::ask::files::pairs;
+use crate::ask::files::shape::{DoneShape, ListShape, MachineShape, MadeShape};
+use crate::ask::show::{self, Align, Format, and_more, columns, facts};
+use crate::ask::{AskArgs, AskError, NameArgs, named};
 use clap::{Args, Subcommand, ValueEnum};
 use omega_client::proto;
 use omega_client::proto::machine_service_client::MachineServiceClient;
@@ -347,7 +349,7 @@ fn add(args: &AddArgs) -> Result<(), AskError> {
         made.push(MadeShape { name: machine.name.to_string(), id });
     }
     show::print(args.ask.output, &made, || match made.as_slice() {
-        [one] => format!("machine {} is in the cell\n", super::show::clean_name(&one.name)),
+        [one] => format!("machine {} is in the cell\n", crate::ask::show::clean_name(&one.name)),
         many => format!("{} machines are in the cell\n", many.len()),
     })
 }

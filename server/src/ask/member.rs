@@ -1,9 +1,9 @@
 //! `omega member`: the replicas of a cell.
 
-use super::call::Caller;
-use super::shape::{self, MemberShape};
-use super::show::{self, Align, columns};
-use super::{AskArgs, AskError};
+use crate::ask::call::Caller;
+use crate::ask::files::shape::{self, MemberShape};
+use crate::ask::show::{self, Align, columns};
+use crate::ask::{AskArgs, AskError};
 use clap::{Args, Subcommand};
 use omega_client::proto::cell_service_client::CellServiceClient;
 use omega_client::proto::member_step::Step;

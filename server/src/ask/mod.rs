@@ -9,8 +9,6 @@
 //! fields in docs/cli.md. Errors in arguments are reported before anything is sent, with exit code
 //! 2. If the cell rejects a request or does not answer, the exit code is 1.
 
-pub(crate) mod amount;
-mod apply;
 pub(crate) mod backup;
 mod call;
 pub(crate) mod cell;
@@ -18,40 +16,21 @@ pub(crate) mod context;
 mod error;
 mod events;
 pub(crate) mod explain;
-pub(crate) mod job;
-mod job_file;
-mod job_flags;
+pub(crate) mod files;
+pub(crate) mod jobs;
 pub(crate) mod lease;
 mod logs;
 pub(crate) mod machine;
-mod machine_file;
 pub(crate) mod member;
-mod moment;
-#[cfg(test)]
-mod mutated_files;
-mod named_job;
-pub(crate) mod pairs;
 pub(crate) mod peak;
 pub(crate) mod policy;
-mod ports_file;
 pub(crate) mod quota;
 pub(crate) mod reservation;
-pub(crate) mod resize;
 pub(crate) mod resource;
-mod rules_file;
-mod run_end;
-mod run_file;
-mod shape;
 mod show;
 pub(crate) mod task;
-mod time_file;
 pub(crate) mod top;
 pub(crate) mod txn;
-mod txn_file;
-mod version_list;
-mod versions;
-mod wait;
-mod watch;
 
 pub(crate) use error::AskError;
 
@@ -86,7 +65,7 @@ pub(crate) struct CallArgs {
     cell: CellArgs,
     /// Timeout of each request, 60s or less. It covers the attempts at all replicas, which are tried in turn.
     #[arg(long, env = "OMEGA_TIMEOUT", value_name = "TIME", default_value = "10s",
-          value_parser = amount::timeout)]
+          value_parser = files::amount::timeout)]
     timeout: Duration,
 }
 

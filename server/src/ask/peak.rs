@@ -1,9 +1,11 @@
 //! `omega peak`: peak hours of services, in which batch tasks are limited.
 
-use super::reservation::selector;
-use super::shape::{DoneForShape, DoneShape};
-use super::show::{self, Align, columns};
-use super::{AskArgs, AskError, NameArgs, amount, named, pairs};
+use crate::ask::files::amount;
+use crate::ask::files::pairs;
+use crate::ask::files::shape::{DoneForShape, DoneShape};
+use crate::ask::reservation::selector;
+use crate::ask::show::{self, Align, columns};
+use crate::ask::{AskArgs, AskError, NameArgs, named};
 use clap::{Args, Subcommand};
 use omega_client::proto;
 use omega_client::proto::machine_service_client::MachineServiceClient;

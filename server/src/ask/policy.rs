@@ -1,8 +1,8 @@
 //! `omega policy`: settings of the whole cell.
 
-use super::shape::DoneShape;
-use super::show::{self, facts};
-use super::{AskArgs, AskError};
+use crate::ask::files::shape::DoneShape;
+use crate::ask::show::{self, facts};
+use crate::ask::{AskArgs, AskError};
 use clap::{Args, Subcommand};
 use omega_client::proto;
 use omega_client::proto::cell_service_client::CellServiceClient;
@@ -195,7 +195,7 @@ fn set(args: &SetArgs) -> Result<(), AskError> {
     if args.no_overcommit || !args.overcommit.is_empty() {
         let kinds = caller.kinds()?;
         let bound = |(name, percent): &(String, u32)| {
-            let kind = crate::ask::amount::kind(&kinds, "--overcommit".to_owned(), name)?;
+            let kind = crate::ask::files::amount::kind(&kinds, "--overcommit".to_owned(), name)?;
             Ok(proto::Overcommit { kind: kind.0.into(), percent: *percent })
         };
         policy.overcommit_max =

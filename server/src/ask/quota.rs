@@ -1,10 +1,10 @@
 //! `omega quota`: limits on the total claims of tenants.
 
-use super::amount::{self, AmountArgs};
-use super::call::Page;
-use super::shape::{DoneShape, ListShape, TenantShape};
-use super::show::{self, Align, and_more, columns};
-use super::{AskArgs, AskError};
+use crate::ask::call::Page;
+use crate::ask::files::amount::{self, AmountArgs};
+use crate::ask::files::shape::{DoneShape, ListShape, TenantShape};
+use crate::ask::show::{self, Align, and_more, columns};
+use crate::ask::{AskArgs, AskError};
 use clap::{Args, Subcommand};
 use omega_client::proto::tenant_service_client::TenantServiceClient;
 use omega_client::{convert, proto};

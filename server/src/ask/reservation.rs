@@ -1,9 +1,10 @@
 //! `omega reservation`: machines reserved for some tenants for a time.
 
-use super::moment::{Moment, millis, unix_ms};
-use super::shape::{DoneForShape, DoneShape};
-use super::show::{self, Align, columns};
-use super::{AskArgs, AskError, NameArgs, named, pairs};
+use crate::ask::files::moment::{Moment, millis, unix_ms};
+use crate::ask::files::pairs;
+use crate::ask::files::shape::{DoneForShape, DoneShape};
+use crate::ask::show::{self, Align, columns};
+use crate::ask::{AskArgs, AskError, NameArgs, named};
 use clap::{Args, Subcommand};
 use omega_client::proto;
 use omega_client::proto::machine_service_client::MachineServiceClient;

@@ -1,9 +1,9 @@
 //! `omega cluster-resource`: resources of the cell as a whole, such as licences.
 
-use super::amount::{self, Amount};
-use super::shape::DoneShape;
-use super::show::{self, Align, columns};
-use super::{AskArgs, AskError};
+use crate::ask::files::amount::{self, Amount};
+use crate::ask::files::shape::DoneShape;
+use crate::ask::show::{self, Align, columns};
+use crate::ask::{AskArgs, AskError};
 use clap::{Args, Subcommand};
 use omega_client::proto::cell_service_client::CellServiceClient;
 use omega_client::{convert, proto};

@@ -8,11 +8,13 @@
 //! the same number gives the same transaction. The transaction is sent as a retry. The leader's pre-check, which leaves
 //! no record, never rejects a retry. So the result is kept even if nothing was committed.
 
-use super::call::{Caller, Page};
-use super::shape::ListShape;
-use super::show::{self, Align, and_more, columns, facts};
-use super::txn_file::{ClaimName, ResizeName, TaskName, TransactionFile};
-use super::{AskArgs, AskError, amount, machine, named_job};
+use crate::ask::call::{Caller, Page};
+use crate::ask::files::amount;
+use crate::ask::files::shape::ListShape;
+use crate::ask::files::txn_file::{ClaimName, ResizeName, TaskName, TransactionFile};
+use crate::ask::jobs::named_job;
+use crate::ask::show::{self, Align, and_more, columns, facts};
+use crate::ask::{AskArgs, AskError, machine};
 use clap::{Args, Subcommand};
 use omega_client::convert::{self, Malformed};
 use omega_client::proto::job_service_client::JobServiceClient;

@@ -12,9 +12,9 @@ mod raw;
 mod stores;
 mod subject;
 
-use super::Options;
-use super::clock::Figure;
-use super::show::{Row, Unit};
+use crate::measure::Options;
+use crate::measure::clock::Figure;
+use crate::measure::show::{Row, Unit};
 use omega_store::RealDisk;
 use omega_store::log::Batch;
 use omega_store::log::memory::MemoryLog;

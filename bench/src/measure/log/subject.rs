@@ -1,6 +1,6 @@
 //! A measured log: a log engine of Omega, or another store that is used as a log.
 
-use super::super::clock::Span;
+use crate::measure::clock::Span;
 use omega_store::CellId;
 use omega_store::log::segment::LogOwner;
 use omega_store::log::{Batch, Entry, EntryKind, LogEngine, LogIndex, Position, ReplicaId, Term};

@@ -13,8 +13,8 @@
 
 use super::vm::{STEP_MS, Vm, draw};
 use crate::LoadError;
-use crate::decimal::Rounding;
-use crate::table::{Column, Row, Table};
+use crate::text::decimal::Rounding;
+use crate::text::table::{Column, Row, Table};
 use omega_core::{JobKind, Text};
 use std::collections::HashMap;
 

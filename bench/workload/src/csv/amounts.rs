@@ -2,8 +2,8 @@
 
 use super::forms;
 use crate::LoadError;
-use crate::decimal::{Decimal, Rounding};
-use crate::table::{Column, Row, Table};
+use crate::text::decimal::{Decimal, Rounding};
+use crate::text::table::{Column, Row, Table};
 use omega_core::limits::{AMOUNT_MAX, DEVICES_MAX};
 use omega_core::{Amounts, KindId, Kinds, ResourceKind};
 

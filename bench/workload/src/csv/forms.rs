@@ -2,8 +2,8 @@
 //!
 //! Each function parses one form. Its error is half a sentence that describes what is wrong with the text.
 
-use crate::amount::{Amount, AmountError};
-use crate::decimal::{Decimal, Rounding};
+use crate::text::amount::{Amount, AmountError};
+use crate::text::decimal::{Decimal, Rounding};
 use omega_core::limits::{AMOUNT_MAX, LABELS_MAX, RULES_PER_GROUP_MAX};
 use omega_core::text::check_name;
 use omega_core::{

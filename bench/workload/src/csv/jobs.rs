@@ -2,8 +2,8 @@
 
 use super::amounts::{AmountColumns, optional};
 use super::forms;
-use crate::decimal::Rounding;
-use crate::table::{Column, Row, Table};
+use crate::text::decimal::Rounding;
+use crate::text::table::{Column, Row, Table};
 use crate::{Arrival, LoadError, RunTime};
 use omega_core::limits::{DEVICE_MILLI, TASKS_PER_JOB_MAX};
 use omega_core::{

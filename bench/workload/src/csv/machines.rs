@@ -3,8 +3,8 @@
 use super::amounts::{AmountColumns, optional};
 use super::forms;
 use crate::LoadError;
-use crate::decimal::Rounding;
-use crate::table::Table;
+use crate::text::decimal::Rounding;
+use crate::text::table::Table;
 use omega_core::limits::MACHINES_MAX;
 use omega_core::{KindId, Kinds, Labels, Machine, Text};
 use std::collections::HashMap;

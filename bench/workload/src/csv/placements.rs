@@ -1,6 +1,6 @@
 //! The table of placements: the machine on which each task runs at the start.
 
-use crate::table::Table;
+use crate::text::table::Table;
 use crate::{Arrival, LoadError};
 use omega_core::Machine;
 use omega_core::limits::TASKS_PER_JOB_MAX;

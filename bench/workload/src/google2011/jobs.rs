@@ -9,7 +9,7 @@ use super::kinds;
 use super::machines::{Machines, since_start};
 use crate::stream::order::Order;
 use crate::stream::{Event, Head, JobEvent, JobsAt, Stream, Window};
-use crate::table::{Column, Row, Table};
+use crate::text::table::{Column, Row, Table};
 use crate::trace_files::TraceFiles;
 use crate::{Arrival, LoadError, RunTime};
 use omega_core::{Amounts, Job, JobKind, Overcommit, Precedence, Preemption, TaskGroup};

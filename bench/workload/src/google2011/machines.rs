@@ -1,9 +1,9 @@
 //! The initial machines of the trace, and the changes of machines over 29 days.
 
-use crate::decimal::Rounding;
 use crate::stream::Window;
 use crate::stream::order::Order;
-use crate::table::{Column, Row, Table};
+use crate::text::decimal::Rounding;
+use crate::text::table::{Column, Row, Table};
 use crate::trace_files::TraceFiles;
 use crate::{LoadError, MachineChange, MachineEvent};
 use omega_core::limits::MACHINES_MAX;

@@ -1,10 +1,10 @@
 //! The tasks of the trace, and the jobs that they make up.
 
 use super::machines::{CLOCK_START_MS, CPU_MILLIS, DISK_BYTES, MEMORY_BYTES, since_start};
-use crate::decimal::Rounding;
 use crate::stream::JobEvent;
-use crate::table::{Column, Row, Table};
-use crate::words::plural;
+use crate::text::decimal::Rounding;
+use crate::text::table::{Column, Row, Table};
+use crate::text::words::plural;
 use crate::{Arrival, LoadError, RunTime};
 use omega_core::limits::TASKS_PER_JOB_MAX;
 use omega_core::{

@@ -9,8 +9,8 @@ use super::api::{
     StorageClass,
 };
 use crate::LoadError;
-use crate::compressed::{self, describe};
-use crate::json_path::json_path;
+use crate::text::compressed::{self, describe};
+use crate::text::json_path::json_path;
 use omega_core::misread::in_plain_words;
 use serde::Deserialize;
 use serde_json::value::RawValue;

@@ -40,7 +40,7 @@ use self::pod::{Claims, Fate};
 use self::request::{nominal_request, pod_request};
 use self::rules::Surroundings;
 use self::selector::Namespaces;
-use crate::words::plural;
+use crate::text::words::plural;
 use crate::{LoadError, Workload};
 use omega_core::{Machine, Policy};
 use std::collections::{BTreeMap, BTreeSet};

@@ -1,6 +1,6 @@
 //! Notes on properties that could not be converted: one sentence for each property, with the number of objects.
 
-use crate::words::plural;
+use crate::text::words::plural;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The unsupported properties of one object, each listed once.

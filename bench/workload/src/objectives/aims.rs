@@ -2,7 +2,7 @@
 
 use super::error::ObjectivesError;
 use super::names::kind;
-use crate::table::Table;
+use crate::text::table::Table;
 use omega_core::{Kinds, Text, TopologyLevel};
 use omega_schedulers::rebalance::aims::curve::{Curve, Point};
 use omega_schedulers::rebalance::aims::demand::Demand;

@@ -5,8 +5,8 @@ mod error;
 mod names;
 mod rules;
 
-use crate::amount::Amount;
 use crate::file;
+use crate::text::amount::Amount;
 use aims::{DemandEntry, LoadEntry, MachinesEntry, MoveEntry};
 use clap::ValueEnum;
 use error::PAIR_PERCENT_MAX;

@@ -2,7 +2,7 @@
 
 use super::error::ObjectivesError;
 use super::names::level_of;
-use crate::table::{Row, Table};
+use crate::text::table::{Row, Table};
 use omega_core::Text;
 use omega_schedulers::rebalance::aims::rules::{Limit, RULES_MAX, Rule};
 

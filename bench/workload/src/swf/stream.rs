@@ -9,9 +9,9 @@
 //!   stream has a window of them in memory ([`crate::stream`]).
 
 use super::{Header, Log, LoggedJob};
-use crate::compressed::{plain_name, stored};
 use crate::stream::order::Order;
 use crate::stream::{Event, Head, JobEvent, JobsAt, Stream, Window};
+use crate::text::compressed::{plain_name, stored};
 use crate::{Arrival, LoadError, RunTime};
 use omega_core::limits::{MACHINES_MAX, TASKS_PER_JOB_MAX};
 use omega_core::{Amounts, Job, JobKind, Kinds, Machine, Precedence, Preemption, TaskGroup};

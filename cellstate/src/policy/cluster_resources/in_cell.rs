@@ -2,8 +2,8 @@
 
 use super::ClusterResources;
 use crate::cell::Cell;
+use crate::commands::validate;
 use crate::policy::CellPolicy;
-use crate::validate;
 use omega_core::{KindId, Outcome, Rejection};
 
 impl CellPolicy for ClusterResources {}

@@ -14,9 +14,9 @@ mod view;
 
 use super::{Applying, Columns, Context, Ledger, Mirror, Placement, Policy, Restoring, RowsAgain};
 use crate::audit_error::AuditError;
+use crate::commands::validate;
 use crate::image::{Image, ImageError};
-use crate::need::Need;
-use crate::validate;
+use crate::index::need::Need;
 use omega_core::{Amounts, Job, KindId, Reason, TaskGroup};
 use std::borrow::Cow;
 use std::hash::{Hash, Hasher};

@@ -3,9 +3,9 @@
 
 use crate::cell::Cell;
 use crate::commit::{Review, Scope};
-use crate::held::Values;
-use crate::map::FastMap;
-use crate::tenants::{Borrower, Claimant};
+use crate::state::held::Values;
+use crate::state::map::FastMap;
+use crate::state::tenants::{Borrower, Claimant};
 use omega_core::bands::band_of;
 use omega_core::transaction::Item;
 use omega_core::{Conflict, Precedence, Reason, TaskId};

@@ -1,14 +1,14 @@
 //! Peak hours in the cell: their commands, counts and sums.
 
 use super::{PeakCounts, Peaks};
-use crate::bounds::too_many;
 use crate::cell::{Cell, Change};
+use crate::commands::bounds::too_many;
+use crate::commands::validate;
 use crate::commit::Review;
-use crate::facts::Facts;
-use crate::job_record::JobRecord;
+use crate::index::facts::Facts;
 use crate::policy::CellPolicy;
 use crate::policy::set::Listed;
-use crate::validate;
+use crate::state::job_record::JobRecord;
 use omega_core::limits::PEAK_CALENDARS_MAX;
 use omega_core::{JobKind, KindId, MachineId, Outcome, PeakCalendar, Rejection, Text};
 

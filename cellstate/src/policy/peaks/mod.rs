@@ -16,10 +16,10 @@ mod view;
 
 use super::{Applying, Columns, Context, Ledger, Mirror, Placement, Policy, Restoring, RowsAgain};
 use crate::audit_error::AuditError;
-use crate::facts::Facts;
+use crate::commands::validate;
 use crate::image::{Image, ImageError};
-use crate::sets::{SetId, SetKey};
-use crate::validate;
+use crate::index::facts::Facts;
+use crate::index::sets::{SetId, SetKey};
 use omega_core::limits::PEAK_CALENDARS_MAX;
 use omega_core::{Job, JobKind, KindId, KindShare, Peak, PeakCalendar, Reason, TaskGroup, Text};
 use smallvec::SmallVec;

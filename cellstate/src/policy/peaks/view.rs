@@ -1,7 +1,7 @@
 //! Peak hours in a view, which uses the cell's check. The sums of batch allocations include the view's own claims.
 
 use super::share_of;
-use crate::need::Need;
+use crate::index::need::Need;
 use crate::view::{Block, View};
 use omega_core::{Job, JobKind, KindId, PeakCalendar, Text};
 

@@ -25,10 +25,10 @@ pub(crate) use task_ports::TaskPorts;
 
 use super::{Applying, Columns, Context, Ledger, Mirror, Placement, Policy, Restoring, RowsAgain};
 use crate::audit_error::AuditError;
-use crate::facts::Facts;
 use crate::image::ImageError;
-use crate::map::FastMap;
-use crate::need::Need;
+use crate::index::facts::Facts;
+use crate::index::need::Need;
+use crate::state::map::FastMap;
 use need::has_ports;
 use omega_core::{Job, MachineId, PortRange, Reason, TaskGroup, TaskId};
 use row::RowPorts;

@@ -1,6 +1,6 @@
 //! The ports that the cell chose for a job's tasks.
 
-use crate::sparse::Sparse;
+use crate::state::sparse::Sparse;
 
 /// The ports of a job's tasks that the cell chose, by task index.
 ///

@@ -1,7 +1,7 @@
 //! Ports in a view.
 
 use super::need::PortNeed;
-use crate::need::Need;
+use crate::index::need::Need;
 use crate::view::{BLOCK, Block, View};
 use omega_core::Reason;
 

@@ -3,9 +3,10 @@
 use super::Quotas;
 use crate::audit_error::AuditError;
 use crate::cell::{Cell, Change};
+use crate::commands::texts;
+use crate::commands::validate;
 use crate::policy::CellPolicy;
-use crate::tenants::Tenants;
-use crate::{texts, validate};
+use crate::state::tenants::Tenants;
 use omega_core::{Amounts, Outcome, Rejection, Text};
 
 impl CellPolicy for Quotas {}

@@ -10,8 +10,8 @@
 mod in_cell;
 
 use super::{Context, Ledger, Placement, Policy, Restoring};
-use crate::facts::Facts;
 use crate::image::ImageError;
+use crate::index::facts::Facts;
 use omega_core::{Job, Reason, TaskGroup};
 
 /// The policy of quotas. See the module documentation.

@@ -1,11 +1,11 @@
 //! The commands that add and remove reservations.
 
 use super::Reservations;
-use crate::bounds::too_many;
 use crate::cell::{Cell, Change};
+use crate::commands::bounds::too_many;
+use crate::commands::validate;
 use crate::policy::CellPolicy;
 use crate::policy::set::Listed;
-use crate::validate;
 use omega_core::limits::RESERVATIONS_MAX;
 use omega_core::{Outcome, Rejection, Reservation, Text};
 

@@ -18,10 +18,10 @@ mod in_cell;
 mod view;
 
 use super::{Applying, Columns, Context, Ledger, Mirror, Placement, Policy, Restoring, RowsAgain};
-use crate::facts::Facts;
+use crate::commands::validate;
 use crate::image::{Image, ImageError};
-use crate::sets::{SetId, SetKey};
-use crate::validate;
+use crate::index::facts::Facts;
+use crate::index::sets::{SetId, SetKey};
 use omega_core::limits::RESERVATIONS_MAX;
 use omega_core::{Job, Reason, Reservation, TaskGroup, Text};
 use smallvec::SmallVec;

@@ -7,7 +7,7 @@
 mod in_cell;
 
 use super::{Ledger, Policy};
-use crate::facts::Facts;
+use crate::index::facts::Facts;
 use omega_core::{Job, TaskGroup};
 
 /// The policy of runtime affinity. It has no state besides the counters of rules.

@@ -14,8 +14,8 @@ mod view;
 
 use super::{Applying, Columns, Context, Ledger, Mirror, Placement, Policy, Restoring, RowsAgain};
 use crate::audit_error::AuditError;
-use crate::facts::Facts;
 use crate::image::ImageError;
+use crate::index::facts::Facts;
 use omega_core::{Job, Reason, TaskGroup, Text};
 use std::collections::BTreeMap;
 

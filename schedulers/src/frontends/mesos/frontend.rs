@@ -13,9 +13,9 @@ use super::messages::{
     RegisterError, Settings, Withdrawn,
 };
 use super::open_offers::OpenOffers;
-use crate::dominant::{Share, Weight};
 use crate::frontends::{Left, Reply, Session};
 use crate::queue::Nanos;
+use crate::queue::dominant::{Share, Weight};
 use omega_cellstate::{BLOCK, CellHandle, HandleError, View};
 use omega_core::{Amounts, Job, JobId, KindId, TaskId, Transaction, Version};
 use std::collections::{BTreeMap, BTreeSet};

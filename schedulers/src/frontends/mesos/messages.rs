@@ -1,7 +1,7 @@
 //! Messages between a frontend and its frameworks.
 
-use crate::dominant::Weight;
 use crate::queue::Nanos;
+use crate::queue::dominant::Weight;
 use omega_cellstate::{Devices, HandleError};
 use omega_core::{Amounts, KindId, Machine, MachineId, Reason, TaskId, TaskState, Text};
 use std::fmt;

@@ -4,8 +4,8 @@
 //! offer of a machine has its devices.
 
 use super::messages::{FrameworkId, Offer, OfferId};
-use crate::dominant::{Sums, count};
 use crate::queue::Nanos;
+use crate::queue::dominant::{Sums, count};
 use foldhash::fast::FixedState;
 use omega_core::{Amounts, Text};
 use smallvec::SmallVec;

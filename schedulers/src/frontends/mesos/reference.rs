@@ -5,9 +5,9 @@
 //! frontend and model must be equal, in order and amounts, and a failed call must change nothing.
 
 use super::*;
-use crate::dominant::Weight;
 use crate::frontends::fixtures::{cell, machine, place, report, submit, task};
 use crate::queue::Nanos;
+use crate::queue::dominant::Weight;
 use omega_cellstate::{Cell, MachineStatus, SharedCell};
 use omega_core::{Amounts, Command, KindId, TaskId, TaskReport, TaskState};
 use rand::{RngExt, SeedableRng};

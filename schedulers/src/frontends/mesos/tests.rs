@@ -1,9 +1,9 @@
 //! Tests of single cases of offers. `reference.rs` compares random histories with a naive reference.
 
 use super::*;
-use crate::dominant::Weight;
 use crate::frontends::fixtures::{Lossy, cell, machine, place, report, submit, submit_job, task};
 use crate::queue::Nanos;
+use crate::queue::dominant::Weight;
 use omega_cellstate::{HandleError, SharedCell};
 use omega_core::{
     Amounts, Command, DeviceRequest, Job, KindId, Machine, MachineSelector, Reason, TaskGroup,

@@ -5,7 +5,7 @@
 //! with single turns; a test checks this.
 
 use super::frontend::Frontend;
-use crate::dominant::{Share, Weight};
+use crate::queue::dominant::{Share, Weight};
 use omega_core::{JobId, Text};
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -10,11 +10,11 @@ use super::messages::{
 };
 use super::places::Places;
 use super::table::{Lines, Spot, Table};
-use crate::dominant::{Share, Weight};
+use crate::framework::profile::Profile;
 use crate::frontends::{Left, Mark, Reply, Session};
-use crate::place::Placer;
-use crate::profile::Profile;
+use crate::placing::place::Placer;
 use crate::queue::Nanos;
+use crate::queue::dominant::{Share, Weight};
 use omega_cellstate::{BLOCK, CellHandle, HandleError};
 use omega_core::{Amounts, JobId, MachineId, TaskId, TaskState, Text, Transaction, Version};
 use rand::SeedableRng;

@@ -2,9 +2,9 @@
 //! test compares several turns at once with single turns.
 
 use super::*;
-use crate::dominant::Weight;
+use crate::framework::profile::Profile;
 use crate::frontends::fixtures::{cell, machine, place, report, submit, submit_job, task};
-use crate::profile::Profile;
+use crate::queue::dominant::Weight;
 use omega_cellstate::SharedCell;
 use omega_core::{Amounts, Command, Job, JobId, TaskGroup, TaskId, TaskReport, TaskState};
 use rand::{RngExt, SeedableRng};

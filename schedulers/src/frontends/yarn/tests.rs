@@ -1,10 +1,10 @@
 //! Tests of single cases of requests. `random.rs` has random histories.
 
 use super::*;
-use crate::dominant::Weight;
+use crate::framework::profile::Profile;
 use crate::frontends::fixtures::{Lossy, Rival, cell, machine, place, report, submit, task};
-use crate::profile::Profile;
 use crate::queue::Nanos;
+use crate::queue::dominant::Weight;
 use omega_cellstate::{HandleError, SharedCell};
 use omega_core::{Amounts, Command, JobId, TaskId, TaskReport, Text};
 

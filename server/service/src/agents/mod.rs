@@ -24,10 +24,10 @@ mod orders;
 pub(crate) mod reports;
 mod routes;
 
-use crate::gate::reword;
-use crate::grants;
+use crate::access::gate::reword;
+use crate::access::grants;
+use crate::access::identity::Caller;
 use crate::host::Host;
-use crate::identity::Caller;
 use crate::service::Answered;
 use futures_util::stream::{self, BoxStream};
 use futures_util::{Stream as Messages, StreamExt};

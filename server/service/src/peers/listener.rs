@@ -2,8 +2,8 @@
 
 use super::heard::PeersHeard;
 use super::{Peers, Whoami};
-use crate::grants::caller;
-use crate::identity::{Caller, Role};
+use crate::access::grants::caller;
+use crate::access::identity::{Caller, Role};
 use crate::service::Answered;
 use omega_client::proto::peer_service_server::PeerService;
 use omega_client::{ApiError, ErrorCode, proto};

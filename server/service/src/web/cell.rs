@@ -2,8 +2,8 @@
 
 use super::Shown;
 use super::answer::{Answer, json};
-use crate::responses;
-use crate::statistics::{statistics, summary};
+use crate::calls::responses;
+use crate::observe::statistics::{statistics, summary};
 use axum::extract::State;
 use omega_client::proto;
 use omega_core::Unit;

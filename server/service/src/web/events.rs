@@ -2,8 +2,8 @@
 
 use super::Shown;
 use super::answer::{Answer, Asked, json};
-use crate::history;
-use crate::identity::Caller;
+use crate::access::identity::Caller;
+use crate::calls::history;
 use axum::Extension;
 use axum::extract::State;
 use omega_client::proto;

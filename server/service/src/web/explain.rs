@@ -2,7 +2,7 @@
 
 use super::Shown;
 use super::answer::{Answer, Asked, json};
-use crate::explain::Words;
+use crate::calls::explain::Words;
 use axum::extract::State;
 use omega_client::{ApiError, proto};
 use serde::{Deserialize, Serialize};

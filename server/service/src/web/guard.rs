@@ -6,11 +6,11 @@
 
 use super::Shown;
 use super::answer::Failed;
-use crate::audit::Audited;
-use crate::identity::Caller;
-use crate::reach;
-use crate::roles::{self, Nature};
-use crate::turns::Need;
+use crate::access::audit::Audited;
+use crate::access::identity::Caller;
+use crate::access::reach;
+use crate::access::roles::{self, Nature};
+use crate::overload::turns::Need;
 use axum::extract::{Request, State};
 use axum::http::{HeaderMap, HeaderValue, header};
 use axum::middleware::Next;

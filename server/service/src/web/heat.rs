@@ -6,8 +6,8 @@
 
 use super::Shown;
 use super::answer::{Answer, Asked, json};
-use crate::statistics::summary;
-use crate::summary::{Seen, Summary};
+use crate::observe::statistics::summary;
+use crate::observe::summary::{Seen, Summary};
 use axum::extract::State;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};

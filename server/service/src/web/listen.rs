@@ -2,10 +2,10 @@
 //!
 //! Headers must be short and arrive within five seconds (`Limits::handshake`). Request bodies are not read.
 
+use crate::access::identity::Caller;
 use crate::connection::{Connection, Door, Visitor, incoming_http1};
-use crate::identity::Caller;
-use crate::limits::{HEADER_BYTES_MIN, Limits};
-use crate::slots::InProgress;
+use crate::overload::limits::{HEADER_BYTES_MIN, Limits};
+use crate::overload::slots::InProgress;
 use axum::Router;
 use axum::extract::Request;
 use axum::response::Response;

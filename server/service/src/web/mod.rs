@@ -25,10 +25,10 @@ mod task;
 
 pub use plain::{MakeText, serve_metrics};
 
-use crate::audit::AuditLog;
-use crate::explain::{Explainer, Explanations};
+use crate::access::audit::AuditLog;
+use crate::calls::explain::{Explainer, Explanations};
 use crate::host::Host;
-use crate::limits::{Deadlines, Places};
+use crate::overload::limits::{Deadlines, Places};
 use crate::peers::Whoami;
 use crate::server::Entrance;
 use axum::Router;

@@ -3,8 +3,8 @@
 use super::guard;
 use super::listen;
 use crate::connection::Door;
-use crate::limits::Limits;
-use crate::openmetrics::CONTENT_TYPE;
+use crate::observe::openmetrics::CONTENT_TYPE;
+use crate::overload::limits::Limits;
 use axum::Router;
 use axum::extract::State;
 use axum::http::{StatusCode, header};

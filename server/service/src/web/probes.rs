@@ -1,7 +1,7 @@
 //! Routes for Prometheus and for health checks.
 
 use super::Shown;
-use crate::openmetrics::CONTENT_TYPE;
+use crate::observe::openmetrics::CONTENT_TYPE;
 use axum::extract::State;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
@@ -12,7 +12,7 @@ use tokio::time::Instant;
 const READY_MAX: Duration = Duration::from_secs(1);
 
 pub(super) async fn metrics(State(shown): State<Shown>) -> Response {
-    match crate::metrics::text(&shown.web.host, shown.web.me).await {
+    match crate::observe::metrics::text(&shown.web.host, shown.web.me).await {
         Ok(text) => ([(header::CONTENT_TYPE, CONTENT_TYPE)], text).into_response(),
         Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, error.to_string()).into_response(),
     }

@@ -1,6 +1,6 @@
 //! A task, in the answers about a job and about a machine.
 
-use crate::names;
+use crate::calls::names;
 use omega_cellstate::Cell;
 use omega_core::{TaskId, TaskState};
 use serde::Serialize;

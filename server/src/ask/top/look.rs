@@ -1,7 +1,7 @@
 //! A sample of a cell: the status of each replica.
 
-use super::super::call::Caller;
-use super::super::{AskArgs, AskError};
+use crate::ask::call::Caller;
+use crate::ask::{AskArgs, AskError};
 use omega_client::proto::cell_service_client::CellServiceClient;
 use omega_client::proto::job_service_client::JobServiceClient;
 use omega_client::{Address, convert, proto};

@@ -12,8 +12,8 @@ mod screen;
 mod shape;
 mod terminal;
 
-use super::show::{self, Format};
-use super::{AskArgs, AskError};
+use crate::ask::show::{self, Format};
+use crate::ask::{AskArgs, AskError};
 use clap::Args;
 use look::Watched;
 use reasons::Reasons;

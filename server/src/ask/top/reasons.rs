@@ -1,9 +1,9 @@
 //! Reasons of the pending jobs on the page. Each explanation reads the whole cell, so explanations are computed one at
 //! a time in the background, and cached.
 
-use super::super::named_job::by_name;
-use super::super::{AskArgs, AskError, explain};
 use super::shape::WaitingShape;
+use crate::ask::jobs::named_job::by_name;
+use crate::ask::{AskArgs, AskError, explain};
 use crate::explainer::summary;
 use omega_client::proto;
 use std::collections::BTreeMap;

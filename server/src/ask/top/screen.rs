@@ -1,7 +1,7 @@
 //! The page as text, which is the same for a terminal and for a file.
 
-use super::super::show::{Align, columns, facts};
 use super::shape::{ReplicaShape, SchedulerShape, TopShape, WaitingShape};
+use crate::ask::show::{Align, columns, facts};
 use omega_core::Kinds;
 
 /// Width of a full bar.

@@ -1,0 +1,400 @@
+//! Feeds a workload to a cell: submits arriving jobs, and ends tasks after their run time.
+
+mod messages;
+mod rebalance;
+mod start;
+
+use crate::cell::RunCell;
+use crate::clients::Fronted;
+use crate::clock::RunClock;
+use crate::counts::Counts;
+use crate::driver::agenda::Agenda;
+use crate::driver::crew::{Crew, Measured};
+use crate::driver::drive::{Drive, PATIENCE};
+use crate::driver::ends::Ending;
+use crate::driver::lane::{Errand, Lane, ON_THE_WAY_MAX};
+use crate::driver::ledger::Ledger;
+use crate::driver::message::{Done, Message, Purpose};
+use crate::driver::watch::{GAP_MS, RETRY_MS, Watch};
+use crate::passes::Passes;
+use crate::report::{RebalancingReport, Sample};
+use crate::samples::{Moment, Samples};
+use crate::stop::Stop;
+use crate::{Pace, Progress, RunError, RunOptions, WINDOW_MAX};
+use crossbeam_channel::{Receiver, unbounded};
+use omega_cellstate::Cell;
+use omega_core::{Command, JobId, Machine, MachineId, Outcome, Rejection, TaskReport, Text};
+use omega_workload::{Arrival, MachineChange, Workload};
+
+/// The feeder, with the state of the run that commands and the workers' messages change.
+pub(crate) struct Feeder {
+    cell: RunCell,
+    source: Source,
+    agenda: Agenda,
+    crew: Crew,
+    watch: Watch,
+    counts: Counts,
+    ledger: Ledger,
+    samples: Samples,
+    lane: Lane,
+    /// The rebalancer; `None` if no tasks move.
+    passes: Option<Passes>,
+    messages: Receiver<Message>,
+    /// The first error of a command whose failure ends the run.
+    failed: Option<RunError>,
+    /// Whether tasks were evicted or commands answered since the schedulers were last woken.
+    stirred: bool,
+    stop: Stop,
+    /// Whether the end was requested before the workload was done.
+    interrupted: bool,
+}
+
+/// Description of the workload.
+struct Source {
+    name: String,
+    notes: Vec<String>,
+}
+
+/// Result of feeding a workload to a cell.
+pub(crate) struct Fed {
+    pub(crate) cell: RunCell,
+    /// The name of the workload.
+    pub(crate) name: String,
+    pub(crate) notes: Vec<String>,
+    pub(crate) counts: Counts,
+    pub(crate) ledger: Ledger,
+    /// The figures of the rebalancer; `None` without one.
+    pub(crate) rebalancing: Option<RebalancingReport>,
+    pub(crate) series: Vec<Sample>,
+    /// Number of jobs that have arrived.
+    pub(crate) jobs: usize,
+    /// The workload's time at the end.
+    pub(crate) now_ms: u64,
+    /// Whether the end was requested before the workload was done.
+    pub(crate) interrupted: bool,
+}
+
+impl Feeder {
+    /// Creates the feeder, and brings an empty cell to the initial state of the workload.
+    pub(crate) fn new(
+        cell: RunCell,
+        workload: Workload,
+        options: &RunOptions,
+    ) -> Result<Feeder, RunError> {
+        let (sender, messages) = unbounded();
+        let crew = Crew::new(&workload, options, sender.clone());
+        let policy = Command::SetPolicy(workload.policy);
+        let setup = std::iter::once(policy).chain(options.setup.iter().cloned());
+        for answer in cell.apply_all(setup)? {
+            answer.map_err(RunError::Setup)?;
+        }
+        let ids = register(&cell, workload.machines)?;
+        let tasks = workload.arrivals.iter().map(|arrival| arrival.job.task_count()).sum();
+        let agenda = Agenda::new(workload.arrivals, workload.machine_events);
+        let window = (ids.len() * 2 / 5).clamp(1, WINDOW_MAX);
+        let mut feeder = Feeder {
+            source: Source { name: workload.name, notes: workload.notes },
+            watch: Watch::new(window, crew.len()),
+            crew,
+            counts: Counts { tasks, ..Counts::default() },
+            ledger: Ledger::default(),
+            samples: Samples::new(agenda.span_ms()),
+            agenda,
+            lane: Lane::new(cell.clone(), sender),
+            passes: None,
+            messages,
+            failed: None,
+            stirred: false,
+            stop: options.stop.clone(),
+            interrupted: false,
+            cell,
+        };
+        feeder.begin(&ids)?;
+        let passes = |rebalancing| Passes::new(&feeder.cell, rebalancing, options.seed);
+        feeder.passes = options.rebalancing.as_ref().map(passes).transpose()?;
+        Ok(feeder)
+    }
+
+    /// Creates and registers the schedulers that the options name. Cell handles are assigned round-robin.
+    pub(crate) fn schedulers(
+        &mut self,
+        cells: &[RunCell],
+        options: &RunOptions,
+    ) -> Result<Vec<Measured>, RunError> {
+        let schedulers = self.crew.schedulers(cells, options)?;
+        self.ledger.begin(self.watch.workers(), schedulers.evict);
+        Ok(schedulers.measured)
+    }
+
+    /// Creates and registers the frontends that the workload needs.
+    pub(crate) fn fronts(&mut self, cells: &[RunCell]) -> Result<Vec<Fronted>, RunError> {
+        self.crew.fronts(cells)
+    }
+
+    /// Ends the feeding.
+    pub(crate) fn end(self) -> Fed {
+        Fed {
+            cell: self.cell,
+            name: self.source.name,
+            notes: self.source.notes,
+            counts: self.counts,
+            ledger: self.ledger,
+            rebalancing: self.passes.as_ref().map(Passes::report),
+            series: self.samples.into_series(),
+            jobs: self.agenda.came(),
+            now_ms: self.agenda.now_ms(),
+            interrupted: self.interrupted,
+        }
+    }
+
+    /// Submits the jobs that exist at the start.
+    fn submit_now(&mut self, arrivals: Vec<Arrival>) -> Result<Vec<JobId>, RunError> {
+        let names: Vec<Text> = arrivals.iter().map(|one| one.job.name.clone()).collect();
+        let commands: Vec<Command> =
+            arrivals.into_iter().map(|arrival| self.submission(arrival)).collect();
+        let answers = self.cell.apply_all(commands)?;
+        names.into_iter().zip(answers).map(|(name, answer)| submitted(name, answer)).collect()
+    }
+
+    /// Makes the command that submits a job, and counts its tasks.
+    fn submission(&mut self, arrival: Arrival) -> Command {
+        let tasks = arrival.job.task_count();
+        self.counts.submitted += tasks;
+        self.watch.tasks_changed(tasks);
+        self.agenda.add_job(arrival.run);
+        self.ledger.came(&arrival.job, arrival.at_ms);
+        Command::SubmitJob(arrival.job)
+    }
+
+    // --- The loop ------------------------------------------------------------------------------
+
+    /// Feeds the workload until all jobs that arrived were tried, a worker ends early, or the end is requested.
+    pub(crate) fn feed(
+        &mut self,
+        workers: &mut impl Drive,
+        pace: Pace,
+        clock: &RunClock,
+        progress: &mut dyn FnMut(Progress),
+    ) -> Result<(), RunError> {
+        self.note_version();
+        self.sample(clock);
+        workers.wake();
+        loop {
+            self.receive();
+            if let Some(error) = self.failed.take() {
+                return Err(error);
+            }
+            if self.stop.is_requested() {
+                self.interrupted = true;
+                return self.drain();
+            }
+            if std::mem::take(&mut self.stirred) {
+                workers.wake();
+            }
+            let next = self.agenda.next();
+            match self.due(next, pace, clock).filter(|_| self.lane.on_the_way() < ON_THE_WAY_MAX) {
+                Some(at) => {
+                    self.advance(at, clock)?;
+                    if self.watch.is_worth_a_wake() {
+                        workers.wake();
+                    }
+                }
+                None if next.is_none() && self.has_tried_all() => return Ok(()),
+                None if !pace.is_timed() && self.waits_for_retries() && self.watch.may_skip() => {
+                    workers.skip_a_second();
+                }
+                None if self.wait_for(workers) => {}
+                None if workers.running() < self.watch.workers() => return Ok(()),
+                // If a replica has stopped, schedulers would retry forever, so the run ends with an error.
+                None if workers.check().is_err() => return workers.check(),
+                None if !pace.is_timed() && self.waits_for_retries() => workers.skip_a_second(),
+                None => {}
+            }
+            progress(self.counts.progress());
+        }
+    }
+
+    /// Returns the time of the next event if it may happen now.
+    fn due(&mut self, next: Option<u64>, pace: Pace, clock: &RunClock) -> Option<u64> {
+        let at = next?;
+        let now_ms = self.agenda.now_ms();
+        if self.has_tried_all() && !pace.is_timed() {
+            self.watch.tried_all(now_ms);
+            return next;
+        }
+        let may = match pace {
+            Pace::Fastest => {
+                let open = self.watch.may_go_on(self.counts.pending()) || self.caught_up();
+                open && (at <= now_ms + GAP_MS || !self.watch.has_unplaceable())
+            }
+            Pace::InTurns => self.caught_up() && at <= self.watch.tried_ms() + RETRY_MS,
+            Pace::Speed(speed) => at <= (clock.seconds() * 1000.0 * speed) as u64,
+        };
+        may.then_some(at)
+    }
+
+    /// Whether every worker has tried all its jobs, and has retried the jobs that it could not place.
+    fn has_tried_all(&self) -> bool {
+        self.caught_up() && self.watch.are_settled()
+    }
+
+    /// Returns whether the workers have nothing to do until they retry jobs whose attempts failed.
+    fn waits_for_retries(&self) -> bool {
+        self.caught_up() && !self.watch.are_settled()
+    }
+
+    /// Counts the remaining messages of the workers, and takes the last sample.
+    pub(crate) fn close(&mut self, clock: &RunClock) {
+        self.receive();
+        self.sample(clock);
+    }
+
+    /// Applies all events with this time.
+    fn advance(&mut self, at_ms: u64, clock: &RunClock) -> Result<(), RunError> {
+        self.agenda.advance(at_ms);
+        while self.samples.is_due(self.agenda.now_ms()) {
+            self.sample(clock);
+        }
+        self.rebalance(at_ms)?;
+        let mut ended = Vec::new();
+        while let Some(tasks) = self.agenda.ended(at_ms) {
+            let tasks = self.counts.evictions.still_there(tasks);
+            self.ledger.ended(&tasks);
+            ended.extend(tasks);
+        }
+        self.finish(ended)?;
+        while let Some(change) = self.agenda.machine_change(at_ms) {
+            self.change_machine(change)?;
+        }
+        let submit = |feeder: &mut Feeder, arrival: Arrival| {
+            let name = arrival.job.name.clone();
+            (Purpose::Submit(name), feeder.submission(arrival))
+        };
+        let arrived = self.agenda.arrived(at_ms);
+        let mut errands: Vec<Errand> =
+            arrived.into_iter().map(|arrival| submit(self, arrival)).collect();
+        if self.agenda.expires() {
+            let now_ms = self.agenda.now_ms();
+            errands.push((Purpose::Expire, Command::Expire { now_ms }));
+        }
+        self.send(errands)?;
+        self.note_version();
+        Ok(())
+    }
+
+    /// Records a version of the cell that includes all changes so far.
+    fn note_version(&mut self) {
+        self.watch.changed(self.cell.read(Cell::version), self.lane.on_the_way());
+    }
+
+    fn finish(&mut self, tasks: Ending) -> Result<(), RunError> {
+        self.watch.tasks_changed(tasks.len() as u64);
+        if let Some(finished) = self.cell.finish(&tasks) {
+            self.counts.finished += finished;
+            return Ok(());
+        }
+        let report = TaskReport::Finished;
+        let ended = |(task, machine)| Command::ReportTask { task, machine, report };
+        self.send(tasks.into_iter().map(|task| (Purpose::End, ended(task))).collect())
+    }
+
+    // --- Commands -------------------------------------------------------------------------------
+
+    /// Sends commands. If the cell answers at once, records the answers.
+    fn send(&mut self, errands: Vec<Errand>) -> Result<(), RunError> {
+        if errands.is_empty() {
+            return Ok(());
+        }
+        self.lane.send(errands).map_or(Ok(()), |done| self.note_done(done))
+    }
+
+    fn note_done(&mut self, done: Done) -> Result<(), RunError> {
+        for (purpose, answer) in done.purposes.into_iter().zip(done.answers?) {
+            match purpose {
+                Purpose::Submit(name) => _ = submitted(name, answer)?,
+                // The cell rejects the end of a task that was lost with its machine, so that task is not counted as
+                // finished.
+                Purpose::End => self.counts.finished += u64::from(answer.is_ok()),
+                Purpose::Expire => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits until all commands were answered.
+    fn drain(&mut self) -> Result<(), RunError> {
+        while self.lane.on_the_way() > 0 && self.failed.is_none() {
+            self.lane.check();
+            if let Ok(message) = self.messages.recv_timeout(PATIENCE) {
+                self.note(message);
+            }
+        }
+        self.failed.take().map_or(Ok(()), Err)
+    }
+
+    /// Changes a machine. The change depends on earlier commands, so the feeder first waits until these have been
+    /// applied.
+    fn change_machine(&mut self, change: MachineChange) -> Result<(), RunError> {
+        self.drain()?;
+        self.watch.tasks_changed(1);
+        let by_name = |name: &Text| self.cell.read(|cell| cell.machine_by_name(name));
+        let (name, command) = match change {
+            MachineChange::Add(machine) => {
+                let name = machine.name.clone();
+                let command = match by_name(&name) {
+                    Some(id) => Command::UpdateMachine { id, machine },
+                    None => Command::RegisterMachine(machine),
+                };
+                (name, command)
+            }
+            MachineChange::Remove(name) => match by_name(&name) {
+                Some(id) => {
+                    let tasks =
+                        |cell: &Cell| cell.machine(id).map_or(Vec::new(), |m| m.tasks.to_vec());
+                    let tasks = self.cell.read(tasks);
+                    self.counts.lost += tasks.len() as u64;
+                    self.ledger.lost(&tasks, self.agenda.now_ms());
+                    (name, Command::RemoveMachine { id })
+                }
+                None => return Ok(()),
+            },
+        };
+        let done = self.cell.apply(command)?.map(drop);
+        done.map_err(|why| RunError::Machine { name, why })
+    }
+
+    /// Whether every worker has tried all jobs since the feeder's last change.
+    fn caught_up(&self) -> bool {
+        self.messages.is_empty() && self.lane.on_the_way() == 0 && self.watch.have_caught_up()
+    }
+
+    fn sample(&mut self, clock: &RunClock) {
+        let Feeder { cell, samples, ledger, counts, agenda, .. } = self;
+        let moment = Moment { now_ms: agenda.now_ms(), wall_s: clock.seconds() };
+        cell.read(|cell| {
+            ledger.sample(cell);
+            samples.take(moment, cell, counts);
+        });
+    }
+}
+
+/// Result of submitting a job.
+pub(crate) fn submitted(name: Text, answer: Result<Outcome, Rejection>) -> Result<JobId, RunError> {
+    match answer {
+        Ok(Outcome::Job(id)) => Ok(id),
+        Ok(_) => unreachable!("submitting a job gives a job"),
+        Err(why) => Err(RunError::Job { name, why }),
+    }
+}
+
+/// Registers the machines that exist at the start.
+fn register(cell: &RunCell, machines: Vec<Machine>) -> Result<Vec<MachineId>, RunError> {
+    let names: Vec<Text> = machines.iter().map(|machine| machine.name.clone()).collect();
+    let answers = cell.apply_all(machines.into_iter().map(Command::RegisterMachine))?;
+    let registered = |(name, answer)| match answer {
+        Ok(Outcome::Machine(id)) => Ok(id),
+        Ok(_) => unreachable!("registering a machine gives a machine"),
+        Err(why) => Err(RunError::Machine { name, why }),
+    };
+    names.into_iter().zip(answers).map(registered).collect()
+}

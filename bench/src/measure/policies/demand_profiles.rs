@@ -1,0 +1,129 @@
+//! Question: what do demand profiles cost, for tasks with a demand profile and for other tasks?
+//!
+//! A commit adds the task's profile to those of the machine. If a task does not fit on a machine at peak demand, the
+//! search checks the sum of the machine's profiles. Tasks with constant demand run through the same code as tasks of a
+//! cell without profiles; compare those rows.
+
+use crate::measure::cells::{self, Made};
+use crate::measure::clock::{Figure, by_turns, timed};
+use crate::measure::show::{Row, Unit};
+use crate::measure::{Options, SEED, commit, scan};
+use omega_cellstate::{Cell, SharedCell, View};
+use omega_core::{
+    Amounts, Command, DemandProfile, Job, JobId, KindId, Kinds, Machine, MachineId, SchedulerId,
+    TaskGroup, TaskId,
+};
+use omega_schedulers::{Placement, Placer, Search};
+use rand::SeedableRng;
+use rand_pcg::Pcg64;
+use std::sync::Arc;
+
+pub(crate) const WORKLOAD: &str = "10,000 machines; commits of a claim; a task placed by a full search and taken back, where its demand profile fits beside those of each machine";
+
+const MACHINES: usize = 10_000;
+
+/// Capacity of each machine, in thousandths of a core.
+const CORES: u64 = 32_000;
+
+/// Request of the task for which a machine is searched.
+const NIGHT: u64 = 2000;
+
+pub(crate) fn rows(options: &Options) -> Vec<Row> {
+    let made = cells::in_use(MACHINES);
+    let claims = options.work(100_000).min(MACHINES * 10);
+    let flat = Job::batch("flat", TaskGroup::new(1, Amounts::new([NIGHT])));
+    let mut rows = Vec::new();
+    for points in [24, 288] {
+        let (with, without) = by_turns(
+            options.runs(),
+            || claimed(&made, claims, Some(points)),
+            || claimed(&made, claims, None),
+        );
+        rows.push(Row::time(format!("commits of a claim, {points} points"), Unit::Nanos, with));
+        rows.push(Row::time("  that does not vary", Unit::Nanos, without));
+        let (mut full, mut half) = (by_day(points, CORES), by_day(points, CORES / 2));
+        let night = job("night", points, [0, NIGHT]);
+        let (with, without) = by_turns(
+            options.runs(),
+            || placed(options, &mut full, &night),
+            || placed(options, &mut half, &flat),
+        );
+        rows.push(Row::time(format!("a full search, {points} points"), Unit::Micros, with));
+        rows.push(Row::time("  for what does not vary", Unit::Micros, without));
+    }
+    rows
+}
+
+/// A job of one task with a demand profile of this many points: the first amount by day, the second
+/// by night.
+fn job(name: &str, points: usize, [day, night]: [u64; 2]) -> Job {
+    let at = |point: usize| if point < points / 2 { day } else { night };
+    let demand_profile = DemandProfile { kind: KindId::CPU, points: (0..points).map(at).collect() };
+    let request = Amounts::new([demand_profile.peak()]);
+    Job::batch(
+        name,
+        TaskGroup { demand_profiles: vec![demand_profile], ..TaskGroup::new(1, request) },
+    )
+}
+
+/// Commit time per claim of a small task, with a demand profile or without.
+fn claimed(made: &Made, claims: usize, points: Option<usize>) -> Figure {
+    let mut cell = made.copy();
+    let demand_profile = |at: usize, points: usize| {
+        let high = cells::small_request().get(KindId::CPU);
+        let busy = |point: usize| (point + at) % points < points / 2;
+        let points = (0..points).map(|point| if busy(point) { high } else { high / 2 });
+        vec![DemandProfile { kind: KindId::CPU, points: points.collect() }]
+    };
+    let jobs: Vec<JobId> = cells::small_jobs(0, claims, 1)
+        .enumerate()
+        .map(|(at, mut job)| {
+            job.groups[0].demand_profiles =
+                points.map_or_else(Vec::new, |points| demand_profile(at, points));
+            cells::submit(&mut cell, job)
+        })
+        .collect();
+    let txns = commit::claims_of(&mut cell, made.machines, &jobs, commit::Sizes::ONE);
+    let (refused, span) = timed(|| {
+        let commits = txns.iter().map(|txn| cell.commit(txn).expect("it is judged"));
+        commits.map(|commit| commit.conflicts.len()).sum::<usize>()
+    });
+    assert!(refused * 100 < claims, "{refused} of {claims} small tasks did not fit");
+    span.each(claims)
+}
+
+/// A view of machines. Each machine has a task that claims this amount by day, and nothing by night.
+fn by_day(points: usize, amount: u64) -> View {
+    let mut cell = Cell::new(Kinds::standard());
+    for row in 0..MACHINES as u32 {
+        let machine = Machine::new(format!("m{row}"), Amounts::new([CORES]));
+        cell.apply(Command::RegisterMachine(machine)).expect("it is new");
+        let job = cells::submit(&mut cell, job(&format!("day-{row}"), points, [amount, 0]));
+        let (task, machine) = (TaskId { job, index: 0 }, MachineId::first(row));
+        cell.apply(Command::AdoptTask { task, machine }).expect("it is pending");
+    }
+    let mut view = View::new(SchedulerId(0), 0);
+    view.sync(&SharedCell::new(cell)).expect("the cell is here");
+    view
+}
+
+/// Time to find a machine for a task, and to undo the claim.
+fn placed(options: &Options, view: &mut View, job: &Job) -> Figure {
+    let profile = scan::profile();
+    profile.prepare(view);
+    let id = JobId(u64::MAX);
+    let group = view.compile(id, &Arc::new(job.clone()), 0);
+    let how = Placement { search: Search::Full, ..Placement::default() };
+    let tasks = [TaskId { job: id, index: 0 }];
+    let (mut placer, mut rng) = (Placer::default(), Pcg64::seed_from_u64(SEED));
+    let count = options.work(200);
+    let ((), span) = timed(|| {
+        for _ in 0..count {
+            let placed = placer.place(view, (&profile, how), (group, &tasks), &mut rng);
+            assert_eq!(placed, 1, "every machine takes the task");
+            view.drop_claims(1);
+        }
+    });
+    view.forget_job(id);
+    span.each(count)
+}

@@ -1,0 +1,450 @@
+//! Commands about jobs and reports about their tasks.
+
+use crate::cell::{Cell, Change};
+use crate::commands::validate::{self, GroupCounts};
+use crate::history::{Event, EventKind, TASKS_NOTED_MAX};
+use crate::index::facts::{Trackers, member};
+use crate::judge::Grant;
+use crate::policy::ports::TaskPorts;
+use crate::rules::{GroupRules, Step, TrackerId, TrackerKey};
+use crate::state::cores::TaskCores;
+use crate::state::devices::Devices;
+use crate::state::held::Held;
+use crate::state::job_record::{GroupRecord, JobRecord, TaskRecord};
+use omega_core::limits::{JOBS_MAX, TASKS_PER_JOB_MAX};
+use omega_core::{
+    DeviceSet, Job, JobId, MachineId, NodeCores, Outcome, Rejection, RunEnd, TaskId, TaskReport,
+    TaskState, Text,
+};
+use smallvec::SmallVec;
+use std::sync::Arc;
+
+impl Cell {
+    pub(crate) fn submit_job(&mut self, mut job: Job) -> Result<Outcome, Rejection> {
+        validate::job(&job, GroupCounts::AsSubmitted, &self.kinds)?;
+        if self.jobs.by_name(&job.name).is_some() {
+            return Err(Rejection::NameTaken(job.name));
+        }
+        if self.jobs.next_id().0 >= JOBS_MAX {
+            let given = self.jobs.next_id().0;
+            return Err(Rejection::TooMany { what: "jobs".into(), given, max: JOBS_MAX });
+        }
+        self.admit_job(&job)?;
+        self.begin();
+        let id = self.jobs.next_id();
+        let owner = self.jobs.intern_owner(&job.scheduler);
+        let tenant = self.tenants.intern(&job.tenant);
+        let kinds = self.kinds.count();
+        job.tenant = self.tenants.name(tenant).clone();
+        self.jobs.share_parts(&mut job);
+        self.count_ports_for(&job);
+        let job = Arc::new(job);
+        let mut groups = SmallVec::with_capacity(job.groups.len());
+        let mut made = Vec::new();
+        let task_count = job.task_count() as u32;
+        for index in 0..job.groups.len() {
+            let (need, new) = self.facts.compile_shared((id, &job), index, kinds, Trackers::Make);
+            self.tenants.ask(tenant, &need, i64::from(job.groups[index].count));
+            groups.push(GroupRecord { need });
+            made.extend(new);
+        }
+        let counts = job.groups.iter().enumerate();
+        let tasks: SmallVec<[TaskRecord; 1]> = counts
+            .flat_map(|(i, group)| (0..group.count).map(move |_| TaskRecord::pending(i)))
+            .collect();
+        self.jobs.push(JobRecord {
+            spec: job,
+            versions: Vec::new(),
+            owner,
+            tenant,
+            groups,
+            alive: tasks.len() as u32,
+            tasks,
+            placed: 0,
+            hold: None,
+            held: Held::default(),
+            cores: TaskCores::default(),
+            ports: TaskPorts::default(),
+            resized: false,
+        });
+        self.adopt_trackers(&made);
+        self.log.push(Change::Job(id, owner));
+        self.note(|| Event::of_job(id, EventKind::Submitted { tasks: task_count }));
+        Ok(Outcome::Job(id))
+    }
+
+    /// Counts the placed tasks in new trackers, because a rule also applies to tasks that were placed before the rule
+    /// existed. Also adds each tracker to the groups whose tasks it counts.
+    pub(crate) fn adopt_trackers(&mut self, made: &[TrackerId]) {
+        for tracker in made {
+            self.log.push(Change::Tracker(*tracker));
+            let Some(key) = self.facts.rules.key(*tracker).cloned() else { continue };
+            for id in self.jobs.candidates(&key.tracked) {
+                self.adopt_tracker(*tracker, id, |spec, group| {
+                    key.matches(member(id, spec, group))
+                });
+            }
+        }
+    }
+
+    fn adopt_tracker(
+        &mut self,
+        tracker: TrackerId,
+        id: JobId,
+        matches: impl Fn(&Job, usize) -> bool,
+    ) {
+        let Some(job) = self.jobs.get_mut(id) else { return };
+        for (index, group) in job.groups.iter_mut().enumerate() {
+            if !matches(&job.spec, index) {
+                continue;
+            }
+            let need = Arc::make_mut(&mut group.need);
+            let rules = need.rules.get_or_insert_with(|| Box::new(GroupRules::default()));
+            if let Err(at) = rules.matched.binary_search(&tracker) {
+                rules.matched.insert(at, tracker);
+            } else {
+                continue;
+            }
+            let placed = job.tasks.iter().filter(|task| usize::from(task.group) == index);
+            for machine in placed.filter_map(|task| task.state.machine()) {
+                let one = Step { matched: 1, ..Step::default() };
+                self.facts.rules.add(tracker, machine.row(), one, &self.facts.sets);
+            }
+        }
+    }
+
+    pub(crate) fn resize_group(
+        &mut self,
+        id: JobId,
+        name: &Text,
+        count: u32,
+    ) -> Result<Outcome, Rejection> {
+        let Some(job) = self.jobs.get(id).filter(|job| job.alive > 0) else {
+            return Err(Rejection::UnknownJob(id));
+        };
+        let target = job.target().groups.iter().find(|group| group.name == *name);
+        let Some((index, target)) = job.target_group(name).zip(target) else {
+            return Err(Rejection::UnknownGroup { job: id, group: name.clone() });
+        };
+        let (has, wanted) = (job.spec.groups[index].count, target.count);
+        // During an update of the job, the group's present number of tasks (`has`) may differ from its target count
+        // (`wanted`).
+        let (more, fewer) = (count.saturating_sub(wanted), wanted.saturating_sub(count).min(has));
+        let total = job.tasks.len() as u64 + u64::from(more);
+        let others = job.spec.task_count() + u64::from(more) - u64::from(fewer);
+        if total.max(others) > u64::from(TASKS_PER_JOB_MAX) {
+            let max = u64::from(TASKS_PER_JOB_MAX);
+            return Err(Rejection::TooMany { what: "tasks of a job".into(), given: total, max });
+        }
+        if count == wanted {
+            return Ok(Outcome::Done(self.version));
+        }
+        let (owner, tenant) = (job.owner, job.tenant);
+        let asks = job.spec.groups[index].asks().map(|amounts| (amounts, more));
+        self.tenants.admit(&self.kinds, tenant, asks)?;
+        let version = self.begin();
+        self.note(|| {
+            let (group, to) = (index as u16, count);
+            Event::of_job(id, EventKind::Resized { group, from: wanted, to })
+        });
+        if fewer > 0 {
+            self.shrink_group(id, index, fewer);
+        }
+        if let Some(job) = self.jobs.get_mut(id) {
+            self.tenants.ask(tenant, &job.groups[index].need, i64::from(more));
+            job.tasks.extend((0..more).map(|_| TaskRecord::pending(index)));
+            job.alive += more;
+            job.resized = true;
+            Arc::make_mut(&mut job.spec).groups[index].count = has + more - fewer;
+            job.set_target_count(name, count);
+        }
+        self.end_if_unwanted(id);
+        self.recompile(id, index);
+        self.log.push(Change::Job(id, owner));
+        self.settle_gang(id, false);
+        self.end_if_over(id);
+        Ok(Outcome::Done(version))
+    }
+
+    /// Kills the remaining tasks of a job whose newest version has no tasks.
+    fn end_if_unwanted(&mut self, id: JobId) {
+        let Some(job) = self.jobs.get(id).filter(|job| job.target().task_count() == 0) else {
+            return;
+        };
+        let living = job.tasks.iter().zip(0..).filter(|(task, _)| !task.state.ended());
+        let living: Vec<u32> = living.map(|(_, index)| index).collect();
+        self.note_killed(id, &living);
+        self.kill_tasks(id, living.into_iter());
+    }
+
+    /// Records a kill event for each of these tasks, at most for the first [`TASKS_NOTED_MAX`].
+    pub(crate) fn note_killed(&mut self, job: JobId, indexes: &[u32]) {
+        for index in indexes.iter().copied().take(TASKS_NOTED_MAX) {
+            let task = TaskId { job, index };
+            let machine = self.task(task).and_then(TaskState::machine);
+            self.note(|| Event { machine, ..Event::of_task(task, EventKind::Killed) });
+        }
+    }
+
+    /// Kills `count` tasks of a group: pending tasks first, then the newest.
+    fn shrink_group(&mut self, id: JobId, index: usize, count: u32) {
+        let Some(job) = self.jobs.get(id) else { return };
+        let alive = job
+            .tasks
+            .iter()
+            .zip(0..)
+            .filter(|(task, _)| usize::from(task.group) == index && !task.state.ended());
+        let mut order: Vec<(bool, u32)> =
+            alive.map(|(task, number)| (task.state.machine().is_none(), number)).collect();
+        order.sort_unstable_by(|a, b| b.cmp(a));
+        let killed: Vec<u32> = order.into_iter().take(count as usize).map(|(_, n)| n).collect();
+        self.note_killed(id, &killed);
+        self.kill_tasks(id, killed.into_iter());
+    }
+
+    /// Kills tasks of a job, and records one change for each machine that they leave.
+    pub(crate) fn kill_tasks(&mut self, job: JobId, numbers: impl Iterator<Item = u32>) {
+        let killed = numbers.map(|index| self.end_task(TaskId { job, index }, TaskState::Killed));
+        let mut left: Vec<usize> = killed.flatten().collect();
+        left.sort_unstable();
+        left.dedup();
+        left.into_iter().for_each(|slot| self.touch(slot));
+    }
+
+    /// Compiles a group again after its count changed, because rules with a share depend on the count.
+    pub(crate) fn recompile(&mut self, id: JobId, index: usize) {
+        let kinds = self.kinds.count();
+        let Some(job) = self.jobs.get_mut(id) else { return };
+        let spec = job.spec.clone();
+        let (need, _) = self.facts.compile_shared((id, &spec), index, kinds, Trackers::Make);
+        let old = std::mem::replace(&mut job.groups[index].need, need);
+        // This removes no tracker, because the new needs have just acquired all trackers of the old ones.
+        self.facts.release(&old, Trackers::Make);
+    }
+
+    pub(crate) fn kill_job(&mut self, id: JobId) -> Result<Outcome, Rejection> {
+        let Some(job) = self.jobs.get(id) else { return Err(Rejection::UnknownJob(id)) };
+        if job.alive == 0 {
+            return Ok(Outcome::Done(self.version));
+        }
+        let tasks = job.tasks.len() as u32;
+        let version = self.begin();
+        self.note(|| Event::of_job(id, EventKind::Killed));
+        self.kill_tasks(id, 0..tasks);
+        self.settle_gang(id, false);
+        self.end_if_over(id);
+        Ok(Outcome::Done(version))
+    }
+
+    pub(crate) fn delete_job(&mut self, id: JobId) -> Result<Outcome, Rejection> {
+        let Some(job) = self.jobs.get(id) else { return Err(Rejection::UnknownJob(id)) };
+        match job.alive {
+            0 => _ = self.begin(),
+            _ => _ = self.kill_job(id)?,
+        }
+        if let Some(capture) = &mut self.capture {
+            capture.before_deletion(&self.ended);
+        }
+        self.ended.retain(|(ended, _)| *ended != id);
+        self.jobs.remove(id);
+        Ok(Outcome::Done(self.version))
+    }
+
+    pub(crate) fn report_task(
+        &mut self,
+        (id, machine): (TaskId, MachineId),
+        report: TaskReport,
+        end: Option<RunEnd>,
+    ) -> Result<Outcome, Rejection> {
+        let Some((job, task)) = self.jobs.task(id) else {
+            return Err(Rejection::UnknownTask(id));
+        };
+        if task.state.machine() != Some(machine) {
+            return Err(Rejection::TaskNotThere(id, machine));
+        }
+        let owner = job.owner;
+        let group = job.spec.groups.get(usize::from(task.group));
+        let restarts = group.map_or(0, |group| group.restarts);
+        let retry = u32::from(task.failures) < restarts;
+        let started = task.state == TaskState::Placed(machine);
+        match report {
+            TaskReport::Started if !started => return Ok(Outcome::Done(self.version)),
+            TaskReport::Restarted => {
+                self.note(|| Event::of_task(id, EventKind::Restarted).on(machine).ended(end));
+                return Ok(Outcome::Done(self.version));
+            }
+            _ => self.begin(),
+        };
+        self.note(|| {
+            let kind = match report {
+                TaskReport::Failed if retry => EventKind::Requeued,
+                report => EventKind::of_report(report, end.as_ref()),
+            };
+            Event::of_task(id, kind).on(machine).ended(end)
+        });
+        match report {
+            TaskReport::Started => {
+                if let Some(job) = self.jobs.get_mut(id.job) {
+                    job.tasks[id.index as usize].state = TaskState::Running(machine);
+                }
+                self.log_task(id, owner, None);
+            }
+            TaskReport::Finished => _ = self.end_task(id, TaskState::Finished),
+            TaskReport::Failed if !retry => _ = self.end_task(id, TaskState::Failed),
+            TaskReport::Failed | TaskReport::Lost => self.requeue_task(id, report),
+            TaskReport::Restarted => {}
+        }
+        if report != TaskReport::Started {
+            self.touch(machine.row());
+        }
+        self.settle_gang(id.job, false);
+        self.end_if_over(id.job);
+        Ok(Outcome::Done(self.version))
+    }
+
+    pub(crate) fn adopt_task(
+        &mut self,
+        id: TaskId,
+        machine: MachineId,
+    ) -> Result<Outcome, Rejection> {
+        let Some((job, task)) = self.jobs.task(id) else {
+            return Err(Rejection::UnknownTask(id));
+        };
+        if task.state != TaskState::Pending {
+            return Err(Rejection::TaskNotPending(id));
+        }
+        if self.machines.get(machine).is_none() {
+            return Err(Rejection::UnknownMachine(machine));
+        }
+        let owner = job.owner;
+        let left = self.machines.devices(machine.row());
+        let devices = match job.need(task).devices {
+            None => DeviceSet::default(),
+            Some(request) => left
+                .and_then(|devices: &Devices| devices.choose(request, DeviceSet::default()))
+                .ok_or(Rejection::NoDevicesLeft(id, machine))?,
+        };
+        let cores = match job.need(task).cores {
+            None => NodeCores::NONE,
+            Some(request) => {
+                let left = self.machines.cores(machine.row());
+                let chosen = left.and_then(|left| left.choose(request));
+                chosen.ok_or(Rejection::NoCoresLeft(id, machine))?
+            }
+        };
+        if !self.policies.ports.has_room(machine.row(), job.need(task), &self.facts) {
+            return Err(Rejection::NoPortsLeft(id, machine));
+        }
+        let version = self.begin();
+        if let Some(parts) = self.parts(id.job) {
+            Cell::place(parts, id, machine, Grant { devices, cores });
+        }
+        self.log_task(id, owner, Some(machine.row()));
+        self.note(|| Event::of_task(id, EventKind::Adopted).on(machine));
+        self.touch(machine.row());
+        self.begin_gang(id.job);
+        Ok(Outcome::Done(version))
+    }
+
+    /// Makes a placed task pending again.
+    fn requeue_task(&mut self, id: TaskId, report: TaskReport) {
+        let Some(parts) = self.parts(id.job) else { return };
+        let owner = parts.job.owner;
+        let task = &mut parts.job.tasks[id.index as usize];
+        let Some(machine) = task.state.machine() else { return };
+        task.failures = task.failures.saturating_add(u16::from(report == TaskReport::Failed));
+        Cell::unplace(parts, id, TaskState::Pending);
+        self.log_task(id, owner, Some(machine.row()));
+    }
+
+    /// Ends a task in any state. Returns the row of the machine that it left, if any, which the caller must touch.
+    fn end_task(&mut self, id: TaskId, state: TaskState) -> Option<usize> {
+        let parts = self.parts(id.job)?;
+        let owner = parts.job.owner;
+        let task = &mut parts.job.tasks[id.index as usize];
+        if task.state.ended() {
+            return None;
+        }
+        parts.job.alive -= 1;
+        let need = &parts.job.groups[usize::from(task.group)].need;
+        parts.tenants.ask(parts.job.tenant, need, -1);
+        let slot = task.state.machine().map(MachineId::row);
+        match slot {
+            None => task.state = state,
+            Some(_) => _ = Cell::unplace(parts, id, state),
+        }
+        self.log_task(id, owner, slot);
+        slot
+    }
+
+    /// Releases the resources of a job if all its tasks have ended.
+    fn end_if_over(&mut self, id: JobId) {
+        let Some(job) = self.jobs.get_mut(id) else { return };
+        if job.alive > 0 || job.groups.is_empty() {
+            return;
+        }
+        let owner = job.owner;
+        self.counters.due.note(&job.spec, self.now_ms);
+        let groups = std::mem::take(&mut job.groups);
+        self.jobs.unlist_attributes(id);
+        for group in groups {
+            for (tracker, key) in self.facts.release(&group.need, Trackers::Make) {
+                self.log.push(Change::Tracker(tracker));
+                self.forget_tracker(tracker, &key);
+            }
+        }
+        self.ended.push_back((id, None));
+        self.note(|| Event::of_job(id, EventKind::Ended));
+        self.log.push(Change::Job(id, owner));
+    }
+
+    /// Removes a deleted tracker from the groups whose tasks it counted.
+    pub(crate) fn forget_tracker(&mut self, tracker: TrackerId, key: &TrackerKey) {
+        for id in self.jobs.candidates(&key.tracked) {
+            let Some(job) = self.jobs.get_mut(id) else { continue };
+            for group in &mut job.groups {
+                if group.need.rules.is_none() {
+                    continue;
+                }
+                let rules = &mut Arc::make_mut(&mut group.need).rules;
+                if let Some(rules) = rules {
+                    rules.matched.retain(|other| *other != tracker);
+                }
+                rules.take_if(|rules| rules.is_empty());
+            }
+        }
+    }
+
+    pub(crate) fn expire(&mut self, now_ms: u64) -> Outcome {
+        let before = self.now_ms;
+        self.now_ms = self.now_ms.max(now_ms);
+        let now = self.now_ms;
+        for (_, noticed) in self.ended.iter_mut().rev().take_while(|(_, at)| at.is_none()) {
+            *noticed = Some(now);
+        }
+        let keep = self.policy.ttl_after_finished_ms;
+        let over = |noticed: Option<u64>| noticed.is_some_and(|at| at.saturating_add(keep) <= now);
+        let forgotten = self.ended.iter().take_while(|(_, noticed)| over(*noticed)).count();
+        let overdue = self.overdue_gangs();
+        let refilled = self.refill_evictions();
+        let changing = self.policies.changing_between(before, now);
+        if forgotten > 0 || !overdue.is_empty() || refilled || !changing.is_empty() {
+            self.begin();
+        }
+        if !changing.is_empty() {
+            self.policies.pass_time(changing, &mut self.facts, now);
+            self.log.push(Change::Policy(changing));
+        }
+        if refilled {
+            self.log_evictions();
+        }
+        self.release_gangs(overdue);
+        if let Some(capture) = &mut self.capture {
+            capture.before_forgetting(&self.ended, forgotten);
+        }
+        for (id, _) in self.ended.drain(..forgotten) {
+            self.jobs.remove(id);
+        }
+        Outcome::Done(self.version)
+    }
+}

@@ -1,0 +1,96 @@
+//! Commands about tenants, and the counts of what tenants request.
+
+use crate::cell::{Cell, Change};
+use crate::commands::texts;
+use crate::commands::validate;
+use crate::policy::Policies;
+use omega_core::{Amounts, Job, Outcome, Rejection, TenantConfig, Text};
+
+impl Cell {
+    /// Sets the configuration of a tenant.
+    pub(crate) fn set_tenant(
+        &mut self,
+        tenant: &Text,
+        tenant_config: TenantConfig,
+    ) -> Result<Outcome, Rejection> {
+        validate::tenant_config(tenant, &tenant_config, &self.kinds)?;
+        self.tenants.set_tenant(tenant, tenant_config.clone())?;
+        self.recount_asked();
+        let version = self.begin();
+        Policies::configure_tenant(self, tenant, &tenant_config);
+        // If the parent changed, other quotas may apply to the tenant now.
+        self.log.push(Change::Quota);
+        Ok(Outcome::Done(version))
+    }
+
+    /// Sets or removes the request limit of a tenant.
+    pub(crate) fn set_admission(
+        &mut self,
+        tenant: &Text,
+        limit: Option<Amounts>,
+    ) -> Result<Outcome, Rejection> {
+        texts::name("tenant", tenant)?;
+        if let Some(limit) = &limit {
+            validate::quota(tenant, limit, &self.kinds)?;
+        }
+        let version = self.begin();
+        let counted = self.tenants.asked.limits > 0;
+        self.tenants.set_admission(tenant, limit);
+        if counted && self.tenants.asked.limits > 0 {
+            self.tenants.make_sums()
+        } else {
+            self.recount_asked()
+        }
+        Ok(Outcome::Done(version))
+    }
+
+    /// Checks the request limits for a new job.
+    pub(crate) fn admit_job(&self, job: &Job) -> Result<(), Rejection> {
+        let groups = job.groups.iter();
+        let groups =
+            groups.flat_map(|group| group.asks().map(move |amounts| (amounts, group.count)));
+        match self.tenants.id(&job.tenant) {
+            Some(tenant) => self.tenants.admit(&self.kinds, tenant, groups),
+            None => Ok(()),
+        }
+    }
+
+    /// The number of unfinished tasks of a tenant's own jobs.
+    #[must_use]
+    pub fn tenant_tasks(&self, tenant: &str) -> u64 {
+        self.tenants.get(tenant).map_or(0, |tenant| tenant.tasks)
+    }
+
+    /// Counts the tasks of each tenant that have not ended.
+    pub(crate) fn count_tenant_tasks(&self) -> Vec<u64> {
+        let mut counts = vec![0; self.tenants.list.len()];
+        for (_, job) in self.jobs.iter() {
+            counts[job.tenant as usize] += u64::from(job.alive);
+        }
+        counts
+    }
+
+    /// Recounts the requested amounts after a change of limits or of the tenant tree.
+    pub(crate) fn recount_asked(&mut self) {
+        self.tenants.asked.sums = self.count_asked();
+    }
+
+    /// The requested amounts of each tenant; empty while no tenant has a limit.
+    pub(crate) fn count_asked(&self) -> Vec<Vec<u128>> {
+        if self.tenants.asked.limits == 0 {
+            return Vec::new();
+        }
+        let mut sums = vec![vec![0; self.tenants.kinds]; self.tenants.list.len()];
+        for (_, job) in self.jobs.iter() {
+            let living = job.tasks.iter().filter(|task| !task.state.ended());
+            for need in living.map(|task| job.need(task)) {
+                let asked = need.charged(&need.request);
+                for id in self.tenants.line(job.tenant) {
+                    let counts = sums[id as usize].iter_mut().zip(asked.iter());
+                    counts.for_each(|(sum, request)| *sum += u128::from(request.unsigned_abs()));
+                }
+            }
+        }
+        sums
+    }
+}

@@ -1,0 +1,366 @@
+//! Versions of a job: updates of its description, and the steps that bring its tasks to the newest version.
+//!
+//! ```text
+//!   versions   0: web × 3, image 1      1: web × 3, image 2          as submitted; the last one is the target
+//!   groups     [web of 0: 2 tasks]      [web of 1: 1 task]           as tasks run; deltas and agents see these
+//! ```
+//!
+//! An update changes no task. It adds each changed group to the job's list of groups, without tasks, so that a task's
+//! group determines its version. A controller then moves the job to its target in steps ([`Cell::roll_job`]). The
+//! controller alone decides which steps to take, and when.
+//!
+//! Invariant: for each group of the target, the job's list has exactly one group with equal content.
+
+use crate::cell::{Cell, Change};
+use crate::commands::bounds::at_most;
+use crate::commands::validate::{self, GroupCounts};
+use crate::history::{Event, EventKind};
+use crate::index::facts::Trackers;
+use crate::state::job_record::{GroupRecord, JobRecord, JobVersion, TaskRecord};
+use omega_core::limits::{TASKS_PER_JOB_MAX, TRANSACTION_ITEMS_MAX, VERSIONS_PER_JOB};
+use omega_core::{
+    Job, JobId, JobKind, Outcome, Rejection, RollStep, SharedGroup, TaskGroup, TaskId, Text,
+};
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+/// Queries about versions.
+impl Cell {
+    /// The number of a job's newest version; 0 if it was never updated.
+    #[must_use]
+    pub fn job_version(&self, id: JobId) -> Option<u32> {
+        self.jobs.get(id).map(JobRecord::version)
+    }
+
+    /// The description of a job's newest version, to which its tasks will be moved. [`Cell::job`] returns the groups to
+    /// which the tasks belong now.
+    #[must_use]
+    pub fn job_target(&self, id: JobId) -> Option<&Arc<Job>> {
+        self.jobs.get(id).map(JobRecord::target)
+    }
+
+    /// The latest versions of a job, oldest first; empty if it was never updated.
+    #[must_use]
+    pub fn job_versions(&self, id: JobId) -> &[JobVersion] {
+        self.jobs.get(id).map_or(&[], |job| &job.versions)
+    }
+
+    /// Finds the group with this name in the job's newest version, and returns its position among the job's present
+    /// groups.
+    #[must_use]
+    pub fn target_group(&self, id: JobId, name: &str) -> Option<usize> {
+        self.jobs.get(id)?.target_group(name)
+    }
+}
+
+impl JobRecord {
+    fn version(&self) -> u32 {
+        self.versions.last().map_or(0, |version| version.number)
+    }
+
+    /// The description of the newest version.
+    pub(crate) fn target(&self) -> &Arc<Job> {
+        self.versions.last().map_or(&self.spec, |version| &version.spec)
+    }
+
+    /// Finds the group with this name in the newest version, and returns its position among the job's present groups.
+    pub(crate) fn target_group(&self, name: &str) -> Option<usize> {
+        let wanted = self.target().groups.iter().find(|group| *group.name == *name)?;
+        self.spec.groups.iter().position(|group| is_same(group, wanted))
+    }
+
+    /// Sets the count of a group in the newest version.
+    pub(crate) fn set_target_count(&mut self, name: &Text, count: u32) {
+        let Some(version) = self.versions.last_mut() else { return };
+        let groups = &mut Arc::make_mut(&mut version.spec).groups;
+        groups.iter_mut().filter(|group| group.name == *name).for_each(|group| group.count = count);
+    }
+
+    /// Records the present description as the first version, because the groups will differ from it.
+    fn begin_versions(&mut self) {
+        if self.versions.is_empty() {
+            let spec = self.spec.clone();
+            self.versions.push(JobVersion { number: 0, at_ms: 0, spec });
+        }
+    }
+
+    /// Whether restored versions could result from commands.
+    pub(crate) fn versions_are_right(&self, now_ms: u64) -> bool {
+        let Some(latest) = self.versions.last() else {
+            return self.spec.groups.iter().all(|group| group.version == 0);
+        };
+        let ascends =
+            |pair: &[JobVersion]| pair[0].number < pair[1].number && pair[0].at_ms <= pair[1].at_ms;
+        let is_known = |group: &SharedGroup| self.target_group(&group.name).is_some();
+        self.versions.len() <= VERSIONS_PER_JOB
+            && self.resized
+            && self.versions.windows(2).all(ascends)
+            && latest.at_ms <= now_ms
+            && self.versions.iter().all(|version| may_become(&self.spec, &version.spec).is_ok())
+            && latest.spec.groups.iter().all(is_known)
+            && self.spec.groups.iter().all(|group| group.version <= latest.number)
+    }
+}
+
+/// Whether a group equals a group of the target, apart from count and version.
+fn is_same(group: &TaskGroup, wanted: &TaskGroup) -> bool {
+    let TaskGroup { count, version, .. } = *group;
+    group.name == wanted.name && *group == TaskGroup { count, version, ..wanted.clone() }
+}
+
+/// Checks that a job may be updated to this description.
+fn may_become(job: &Job, spec: &Job) -> Result<(), Rejection> {
+    let bad = |why: &str| {
+        let name = &spec.name;
+        Err(Rejection::BadJob(
+            format!(
+                "job {name:?} {why}: delete the job, and submit it \
+             again"
+            )
+            .into(),
+        ))
+    };
+    if job.kind == JobKind::Batch || spec.kind == JobKind::Batch {
+        return bad("is a batch job, which cannot be updated");
+    }
+    if job.gang_min.is_some() || spec.gang_min.is_some() {
+        return bad("is a gang, which cannot be updated");
+    }
+    let fixed = [
+        ("name", job.name == spec.name),
+        ("tenant", job.tenant == spec.tenant),
+        ("scheduler", job.scheduler == spec.scheduler),
+        ("precedence", job.precedence == spec.precedence),
+        ("preemption", job.preemption == spec.preemption),
+    ];
+    match fixed.iter().find(|(_, is_equal)| !is_equal) {
+        Some((field, _)) => bad(&format!("cannot change its {field}")),
+        None => Ok(()),
+    }
+}
+
+/// Commands about versions.
+impl Cell {
+    pub(crate) fn update_job(
+        &mut self,
+        id: JobId,
+        version: Option<u32>,
+        spec: Job,
+    ) -> Result<Outcome, Rejection> {
+        validate::job(&spec, GroupCounts::AsSubmitted, &self.kinds)?;
+        let Some(job) = self.jobs.get(id).filter(|job| job.alive > 0) else {
+            return Err(Rejection::UnknownJob(id));
+        };
+        check_version(job, version)?;
+        may_become(&job.spec, &spec)?;
+        if **job.target() == spec {
+            return Ok(Outcome::Done(self.version));
+        }
+        let (owner, number) = (job.owner, job.version() + 1);
+        let (composed, made) = compose(job, &spec, number);
+        validate::job(&composed, GroupCounts::Resized, &self.kinds)?;
+        let begun = self.begin();
+        self.note(|| Event::of_job(id, EventKind::NewVersion { number }));
+        self.count_ports_for(&composed);
+        self.jobs.unlist_attributes(id);
+        if let Some(job) = self.jobs.get_mut(id) {
+            job.begin_versions();
+            job.versions.push(JobVersion { number, at_ms: self.now_ms, spec: Arc::new(spec) });
+            let over = job.versions.len().saturating_sub(VERSIONS_PER_JOB);
+            job.versions.drain(..over);
+            job.resized = true;
+            job.spec = Arc::new(composed);
+        }
+        self.jobs.list_attributes(id);
+        for index in made {
+            self.compile_group(id, index);
+        }
+        self.log.push(Change::Job(id, owner));
+        Ok(Outcome::Done(begun))
+    }
+
+    /// Compiles a group that was just added at this position.
+    fn compile_group(&mut self, id: JobId, index: usize) {
+        let kinds = self.kinds.count();
+        let Some(job) = self.jobs.get_mut(id) else { return };
+        let spec = job.spec.clone();
+        let (need, made) = self.facts.compile_shared((id, &spec), index, kinds, Trackers::Make);
+        let record = GroupRecord { need };
+        let before = match job.groups.get_mut(index) {
+            Some(group) => vec![std::mem::replace(group, record)],
+            None => {
+                job.groups.push(record);
+                Vec::new()
+            }
+        };
+        self.adopt_trackers(&made);
+        for group in before {
+            for (tracker, key) in self.facts.release(&group.need, Trackers::Make) {
+                self.log.push(Change::Tracker(tracker));
+                self.forget_tracker(tracker, &key);
+            }
+        }
+    }
+
+    pub(crate) fn roll_job(&mut self, id: JobId, step: &RollStep) -> Result<Outcome, Rejection> {
+        let Some(job) = self.jobs.get(id).filter(|job| job.alive > 0) else {
+            return Err(Rejection::UnknownJob(id));
+        };
+        check_version(job, Some(step.version))?;
+        if job.spec.gang_min.is_some() || job.spec.kind == JobKind::Batch {
+            let why = format!(
+                "job {:?} cannot be updated: must be a service and not a gang",
+                job.spec.name
+            );
+            return Err(Rejection::BadJob(why.into()));
+        }
+        at_most("groups that grow", step.adds.len(), job.spec.groups.len())?;
+        at_most("tasks to end", step.stops.len(), TRANSACTION_ITEMS_MAX)?;
+        let adds = growths(id, job, step)?;
+        let stops = living(id, job, step)?;
+        let more: u64 = adds.iter().map(|(_, count)| u64::from(*count)).sum();
+        let total = job.tasks.len() as u64 + more;
+        if total > u64::from(TASKS_PER_JOB_MAX) {
+            let max = u64::from(TASKS_PER_JOB_MAX);
+            return Err(Rejection::TooMany { what: "tasks of a job".into(), given: total, max });
+        }
+        if u64::from(job.alive) + more == stops.len() as u64 {
+            let why =
+                format!("job {:?} would lose all its tasks: kill the job instead", job.spec.name);
+            return Err(Rejection::BadJob(why.into()));
+        }
+        self.admit_step(job, &adds, &stops)?;
+        if more == 0 && stops.is_empty() {
+            return Ok(Outcome::Done(self.version));
+        }
+        let (owner, version) = (job.owner, self.begin());
+        self.add_tasks(id, &adds);
+        self.stop_tasks(id, &stops);
+        let changed: BTreeSet<usize> = self.changed_groups(id, &adds, &stops);
+        changed.into_iter().for_each(|index| self.recompile(id, index));
+        self.log.push(Change::Job(id, owner));
+        Ok(Outcome::Done(version))
+    }
+
+    /// Checks the request limits for a step of an update: the tasks that it adds, minus the tasks that it ends.
+    fn admit_step(
+        &self,
+        job: &JobRecord,
+        adds: &[(usize, u32)],
+        stops: &[u32],
+    ) -> Result<(), Rejection> {
+        let groups = &job.spec.groups;
+        let added = adds
+            .iter()
+            .flat_map(|(index, count)| groups[*index].asks().map(move |amounts| (amounts, *count)));
+        let removed = stops.iter().flat_map(|index| {
+            let group = &groups[usize::from(job.tasks[*index as usize].group)];
+            group.asks().map(|amounts| (amounts, 1))
+        });
+        self.tenants.admit_exchange(&self.kinds, job.tenant, added, removed)
+    }
+
+    fn add_tasks(&mut self, id: JobId, adds: &[(usize, u32)]) {
+        for (index, count) in adds.iter().copied() {
+            let Some(job) = self.jobs.get_mut(id) else { return };
+            job.begin_versions();
+            self.tenants.ask(job.tenant, &job.groups[index].need, i64::from(count));
+            job.tasks.extend((0..count).map(|_| TaskRecord::pending(index)));
+            job.alive += count;
+            job.resized = true;
+            let group = &mut Arc::make_mut(&mut job.spec).groups[index];
+            let (from, to) = (group.count, group.count + count);
+            group.count = to;
+            let group = index as u16;
+            self.note(|| Event::of_job(id, EventKind::Resized { group, from, to }));
+        }
+    }
+
+    fn stop_tasks(&mut self, id: JobId, stops: &[u32]) {
+        if let Some(job) = self.jobs.get_mut(id) {
+            job.begin_versions();
+            job.resized = true;
+            for index in stops {
+                let group = usize::from(job.tasks[*index as usize].group);
+                Arc::make_mut(&mut job.spec).groups[group].count -= 1;
+            }
+        }
+        self.note_killed(id, stops);
+        self.kill_tasks(id, stops.iter().copied());
+    }
+
+    fn changed_groups(&self, id: JobId, adds: &[(usize, u32)], stops: &[u32]) -> BTreeSet<usize> {
+        let stopped = stops.iter().filter_map(|index| {
+            let (_, task) = self.jobs.task(TaskId { job: id, index: *index })?;
+            Some(usize::from(task.group))
+        });
+        adds.iter().map(|(index, _)| *index).chain(stopped).collect()
+    }
+}
+
+fn check_version(job: &JobRecord, given: Option<u32>) -> Result<(), Rejection> {
+    let is = job.version();
+    match given {
+        Some(given) if given != is => {
+            Err(Rejection::OtherVersion { job: job.spec.name.clone(), is, given })
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Returns the job after an update, and the positions of its new groups. To keep the list of groups short, a new group
+/// replaces a group of a forgotten version, if that group has no unfinished tasks and is not part of the update.
+fn compose(job: &JobRecord, spec: &Job, number: u32) -> (Job, Vec<usize>) {
+    let mut groups = job.spec.groups.clone();
+    let mut made = Vec::new();
+    let kept = (number + 1).saturating_sub(VERSIONS_PER_JOB as u32);
+    let mut is_free: Vec<bool> = groups.iter().map(|group| group.version < kept).collect();
+    for task in job.tasks.iter().filter(|task| !task.state.ended()) {
+        is_free[usize::from(task.group)] = false;
+    }
+    for (at, group) in groups.iter().enumerate() {
+        is_free[at] &= !spec.groups.iter().any(|wanted| is_same(group, wanted));
+    }
+    for wanted in &spec.groups {
+        if groups.iter().any(|group| is_same(group, wanted)) {
+            continue;
+        }
+        let mut new = wanted.clone();
+        (new.count, new.version) = (0, number);
+        match is_free.iter().position(|free| *free) {
+            Some(at) => {
+                is_free[at] = false;
+                groups[at] = new;
+                made.push(at);
+            }
+            None => {
+                made.push(groups.len());
+                groups.push(new);
+            }
+        }
+    }
+    (Job { groups, ..spec.clone() }, made)
+}
+
+/// The groups to which a step adds tasks, by position, each with the number of tasks.
+fn growths(id: JobId, job: &JobRecord, step: &RollStep) -> Result<Vec<(usize, u32)>, Rejection> {
+    let position = |name: &Text| {
+        let group = job.target_group(name);
+        group.ok_or_else(|| Rejection::UnknownGroup { job: id, group: name.clone() })
+    };
+    let adds = step.adds.iter().filter(|add| add.count > 0);
+    adds.map(|add| Ok((position(&add.group)?, add.count))).collect()
+}
+
+/// The unfinished tasks among the tasks that a step ends, each once.
+fn living(id: JobId, job: &JobRecord, step: &RollStep) -> Result<Vec<u32>, Rejection> {
+    let mut stops = BTreeSet::new();
+    for index in &step.stops {
+        let task = job.tasks.get(*index as usize);
+        let task = task.ok_or(Rejection::UnknownTask(TaskId { job: id, index: *index }))?;
+        if !task.state.ended() {
+            stops.insert(*index);
+        }
+    }
+    Ok(stops.into_iter().collect())
+}

@@ -1,0 +1,261 @@
+//! Machine sets: the machines that meet a requirement, as bitmaps.
+//!
+//! Jobs select machines by labels and taints, which are strings. A decision evaluates thousands of machines in a
+//! microsecond, too fast to compare strings. So each distinct requirement is evaluated once per machine into a bitmap,
+//! and again only for machines whose description changes. A decision is then an AND of words, each with the bits of 64
+//! machines.
+
+use crate::state::map::FastMap;
+use omega_core::{Machine, MachineSelector, TaintEffect, Text, Toleration};
+use std::sync::Arc;
+
+/// Id of a machine set in one cell or view.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct SetId(u32);
+
+/// The condition that the machines of a set meet.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum SetKey {
+    /// The machine matches one of these selectors.
+    Match(Vec<MachineSelector>),
+    /// All `NoSchedule` and `NoExecute` taints of the machine are tolerated.
+    Tolerated(Vec<Toleration>),
+    /// All `PreferNoSchedule` taints of the machine are tolerated.
+    Unmarked(Vec<Toleration>),
+    /// A spread counts the machine's tasks.
+    Counting(CountingMachines),
+    /// The machine has a taint with this key and effect.
+    Tainted(Text, TaintEffect),
+}
+
+/// The machines whose tasks a spread counts.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct CountingMachines {
+    /// The label keys that a machine must have.
+    pub keys: Vec<Text>,
+    /// If set, the machine must match one of these selectors.
+    pub affinity: Option<Vec<MachineSelector>>,
+    /// If set, these tolerations must cover all taints of the machine that keep tasks off.
+    pub tolerations: Option<Vec<Toleration>>,
+}
+
+impl CountingMachines {
+    fn include(&self, machine: &Machine) -> bool {
+        let matches =
+            |all: &Vec<MachineSelector>| all.iter().any(|selector| selector.matches(machine));
+        self.keys.iter().all(|key| machine.labels.get(key).is_some())
+            && self.affinity.as_ref().is_none_or(matches)
+            && self.tolerations.as_ref().is_none_or(|by| tolerated(machine, by))
+    }
+}
+
+impl SetKey {
+    /// Whether a machine meets the condition of the set.
+    #[must_use]
+    pub(crate) fn accepts(&self, machine: &Machine) -> bool {
+        match self {
+            SetKey::Match(selectors) => selectors.iter().any(|s| s.matches(machine)),
+            SetKey::Tolerated(tolerations) => tolerated(machine, tolerations),
+            SetKey::Counting(among) => among.include(machine),
+            SetKey::Unmarked(tolerations) => {
+                covered(machine, tolerations, |effect| effect == TaintEffect::PreferNoSchedule)
+            }
+            SetKey::Tainted(key, effect) => {
+                machine.taints.iter().any(|taint| taint.key == *key && taint.effect == *effect)
+            }
+        }
+    }
+}
+
+/// Whether each taint that keeps tasks off is tolerated.
+fn tolerated(machine: &Machine, by: &[Toleration]) -> bool {
+    covered(machine, by, |effect| effect != TaintEffect::PreferNoSchedule)
+}
+
+/// Whether each taint whose effect passes the test `effect` is tolerated.
+fn covered(machine: &Machine, by: &[Toleration], effect: fn(TaintEffect) -> bool) -> bool {
+    let taints = machine.taints.iter().filter(|taint| effect(taint.effect));
+    taints.into_iter().all(|taint| by.iter().any(|toleration| toleration.covers(taint)))
+}
+
+#[derive(Clone, Debug)]
+struct Set {
+    key: SetKey,
+    users: u32,
+    words: Vec<u64>,
+    /// One bit for each word of `words`, set if the word is not zero. A search skips the zero words.
+    full_words: Vec<u64>,
+}
+
+impl Set {
+    fn set(&mut self, slot: usize, accepted: bool) {
+        set_bit(&mut self.words, slot, accepted);
+        set_bit(&mut self.full_words, slot / 64, self.words[slot / 64] != 0);
+    }
+}
+
+/// A bitmap of machines with its number of set bits.
+#[derive(Clone, Debug, Default)]
+struct Flagged {
+    words: Vec<u64>,
+    count: u32,
+}
+
+impl Flagged {
+    fn set(&mut self, slot: usize, flag: bool) {
+        let was = self.words.get(slot / 64).is_some_and(|word| word >> (slot % 64) & 1 == 1);
+        set_bit(&mut self.words, slot, flag);
+        self.count = self.count + u32::from(flag) - u32::from(was);
+    }
+}
+
+/// All sets in use, updated as machines change.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct MachineSets {
+    /// The rows with a machine.
+    present: Flagged,
+    /// Machines with a taint that keeps tasks off. `marked` has the machines with a `PreferNoSchedule` taint.
+    tainted: Flagged,
+    marked: Flagged,
+    sets: Vec<Option<Set>>,
+    by_key: FastMap<SetKey, SetId>,
+    /// Sets without users, in the order in which they became unused. They are kept because later jobs may need them.
+    idle: Vec<SetId>,
+}
+
+/// Number of unused sets that are kept. Building a set costs an evaluation of every machine; keeping a set costs one
+/// bit per machine. Consecutive jobs usually need only a few sets.
+const IDLE_MAX: usize = 16;
+
+impl MachineSets {
+    /// The set of a key, built if there is none. Each call must be followed by one [`MachineSets::release`].
+    pub(crate) fn acquire(&mut self, key: SetKey, machines: &[Option<Arc<Machine>>]) -> SetId {
+        if let Some(id) = self.by_key.get(&key) {
+            if let Some(set) = &mut self.sets[id.0 as usize] {
+                if set.users == 0 {
+                    self.idle.retain(|idle| idle != id);
+                }
+                set.users += 1;
+            }
+            return *id;
+        }
+        let mut set = Set { key: key.clone(), users: 1, words: Vec::new(), full_words: Vec::new() };
+        for (slot, machine) in machines.iter().enumerate() {
+            set.set(slot, machine.as_ref().is_some_and(|machine| key.accepts(machine)));
+        }
+        let free = self.sets.iter().position(Option::is_none);
+        let index = free.unwrap_or_else(|| {
+            self.sets.push(None);
+            self.sets.len() - 1
+        });
+        let id = SetId(index as u32);
+        self.by_key.insert(key, id);
+        self.sets[index] = Some(set);
+        id
+    }
+
+    /// Adds one user to each of these sets, which must be in use. Each set then needs one more
+    /// [`MachineSets::release`].
+    pub(crate) fn acquire_again(&mut self, sets: impl Iterator<Item = SetId>) {
+        for id in sets {
+            let set = self.sets[id.0 as usize].as_mut().filter(|set| set.users > 0);
+            set.expect("the set is in use").users += 1;
+        }
+    }
+
+    /// Removes one user of a set. If too many sets are unused, the set that has been unused for the longest time is
+    /// dropped.
+    pub(crate) fn release(&mut self, id: SetId) {
+        let Some(set) = self.sets[id.0 as usize].as_mut() else { return };
+        set.users -= 1;
+        if set.users > 0 {
+            return;
+        }
+        self.idle.push(id);
+        if self.idle.len() > IDLE_MAX {
+            let oldest = self.idle.remove(0);
+            if let Some(forgotten) = self.sets[oldest.0 as usize].take() {
+                self.by_key.remove(&forgotten.key);
+            }
+        }
+    }
+
+    /// Whether any machine has a taint that keeps tasks off.
+    pub(crate) fn any_tainted(&self) -> bool {
+        self.tainted.count > 0
+    }
+
+    /// Whether any machine has a `PreferNoSchedule` taint.
+    pub(crate) fn any_marked(&self) -> bool {
+        self.marked.count > 0
+    }
+
+    /// One bit for each of the 64 rows from `64 * word` on, set if the row has a machine.
+    pub(crate) fn present_word(&self, word: usize) -> u64 {
+        self.present.words.get(word).copied().unwrap_or(0)
+    }
+
+    /// The rows that have a machine, in ascending order.
+    pub(crate) fn present(&self) -> impl Iterator<Item = usize> + '_ {
+        let words = self.present.words.iter().enumerate();
+        words.flat_map(|(i, word)| {
+            (0..64).filter(move |b| word >> b & 1 == 1).map(move |b| i * 64 + b)
+        })
+    }
+
+    /// The number of rows that have a machine.
+    pub(crate) fn present_count(&self) -> usize {
+        self.present.count as usize
+    }
+
+    /// Updates all sets for a machine that was added, changed or removed.
+    pub(crate) fn set_machine(&mut self, slot: usize, machine: Option<&Machine>) {
+        self.present.set(slot, machine.is_some());
+        let none = SetKey::Tolerated(Vec::new());
+        self.tainted.set(slot, machine.is_some_and(|machine| !none.accepts(machine)));
+        let none = SetKey::Unmarked(Vec::new());
+        self.marked.set(slot, machine.is_some_and(|machine| !none.accepts(machine)));
+        for set in self.sets.iter_mut().flatten() {
+            let accepted = machine.is_some_and(|machine| set.key.accepts(machine));
+            set.set(slot, accepted);
+        }
+    }
+
+    /// Whether the set contains the machine in a row.
+    pub(crate) fn contains(&self, id: SetId, slot: usize) -> bool {
+        self.word(id, slot / 64) >> (slot % 64) & 1 == 1
+    }
+
+    /// One bit for each of the 64 rows from `64 * word` on, set if the set contains the machine.
+    pub(crate) fn word(&self, id: SetId, word: usize) -> u64 {
+        let set = self.sets[id.0 as usize].as_ref();
+        set.and_then(|set| set.words.get(word)).copied().unwrap_or(0)
+    }
+
+    /// One bit for each of the 64 words of a set from `64 * group` on, set if the word is not zero.
+    pub(crate) fn full_words(&self, id: SetId, group: usize) -> u64 {
+        let set = self.sets[id.0 as usize].as_ref();
+        set.and_then(|set| set.full_words.get(group)).copied().unwrap_or(0)
+    }
+
+    /// Whether a set contains no machine.
+    pub(crate) fn is_empty(&self, id: SetId) -> bool {
+        let set = self.sets[id.0 as usize].as_ref();
+        set.is_none_or(|set| set.full_words.iter().all(|word| *word == 0))
+    }
+
+    /// Every set in use with its bits, for the audit.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (&SetKey, SetId)> {
+        let sets = self.sets.iter().enumerate();
+        sets.filter_map(|(i, set)| Some((&set.as_ref()?.key, SetId(i as u32))))
+    }
+}
+
+/// Sets one bit of a bitmap that grows as needed.
+fn set_bit(words: &mut Vec<u64>, bit: usize, value: bool) {
+    if words.len() <= bit / 64 {
+        words.resize(bit / 64 + 1, 0);
+    }
+    let mask = 1 << (bit % 64);
+    if value { words[bit / 64] |= mask } else { words[bit / 64] &= !mask }
+}

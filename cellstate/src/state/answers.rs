@@ -1,0 +1,186 @@
+//! The reply cache: results of past transactions, so that a retry is not applied twice.
+//!
+//! A scheduler that lost its connection does not know whether its transaction was committed, so it sends the
+//! transaction again. If the first copy was committed, the scheduler gets the result of that commit. The cache is part
+//! of the replicated state, so it survives a change of leader.
+//!
+//! When another process takes over the scheduler's name, transaction numbers skip ahead to a new *floor* (see
+//! `commands/holders.rs`). Cached results are still returned, and new transactions with numbers below the floor are rejected.
+
+use omega_core::limits::{ANSWERS_PER_SCHEDULER, NUMBERS_AHEAD_MAX};
+use omega_core::{
+    Claim, Commit, Conflict, ConflictCheck, Granularity, Resize, Take, TaskId, Transaction,
+    TransactionError, TransactionId,
+};
+use serde::{Deserialize, Serialize};
+use std::cell::RefCell;
+use xxhash_rust::xxh3::xxh3_64;
+
+/// The cached result of one transaction.
+///
+/// The conflicts are in a `Box`: with an `Arc`, each commit would pay for a reference counter.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Answer {
+    /// The number of the transaction.
+    pub number: u64,
+    /// Digest of the transaction. A different transaction with this number has another digest.
+    pub digest: u64,
+    /// The version that a view should sync to after this result.
+    pub version: u64,
+    /// The rejected items.
+    pub conflicts: Box<[Conflict]>,
+}
+
+/// The latest results of one scheduler, in a ring indexed by transaction number.
+#[derive(Clone, Debug, Default, Hash)]
+pub(crate) struct Answers {
+    ring: Vec<Option<Answer>>,
+    /// One above the highest number that was used or skipped.
+    pub(crate) next: u64,
+    /// New transactions below this number are rejected, because they come from a former owner of the scheduler's name.
+    /// Invariant: `floor <= next`.
+    pub(crate) floor: u64,
+}
+
+impl Answers {
+    /// Checks that a transaction number does not skip so many numbers that they could run out (see
+    /// [`NUMBERS_AHEAD_MAX`]).
+    ///
+    /// # Errors
+    /// The number is too far ahead.
+    pub(crate) fn check_ahead(&self, id: TransactionId) -> Result<(), TransactionError> {
+        // The addition saturates at the largest number. That number is never accepted, because no number could follow.
+        let below = self.next.saturating_add(NUMBERS_AHEAD_MAX);
+        if id.number < below { Ok(()) } else { Err(TransactionError::NumberAhead(id)) }
+    }
+
+    /// Returns the cached result of a transaction, if there is one.
+    ///
+    /// # Errors
+    /// The number was used for a different transaction, is older than the cache, or belongs to a former owner of the
+    /// scheduler's name.
+    pub(crate) fn find(
+        &self,
+        txn: &Transaction,
+        digest: Digest,
+    ) -> Result<Option<Commit>, TransactionError> {
+        let number = txn.id.number;
+        if number >= self.next {
+            return Ok(None);
+        }
+        if number >= self.floor && self.next - number > ANSWERS_PER_SCHEDULER as u64 {
+            return Err(TransactionError::AnswerExpired(txn.id));
+        }
+        match self.at(number) {
+            Some(_) if crate::planted!(RetryJudgedAgain) => Ok(None),
+            Some(answer) if answer.number == number && answer.digest == digest.0 => {
+                Ok(Some(Commit {
+                    version: omega_core::Version(answer.version),
+                    conflicts: answer.conflicts.to_vec(),
+                }))
+            }
+            Some(answer) if answer.number == number => Err(TransactionError::IdReused(txn.id)),
+            _ if number < self.floor => Err(TransactionError::Fenced(txn.id)),
+            // The number was skipped, and its transaction arrives only now.
+            _ => Ok(None),
+        }
+    }
+
+    /// Stores a result.
+    pub(crate) fn insert(&mut self, number: u64, Digest(digest): Digest, commit: &Commit) {
+        let conflicts = commit.conflicts.as_slice().into();
+        self.put(Answer { number, digest, version: commit.version.0, conflicts });
+    }
+
+    /// Stores a result at its position in the ring.
+    pub(crate) fn put(&mut self, answer: Answer) {
+        let index = index(answer.number);
+        if self.ring.len() <= index {
+            self.ring.resize_with(index + 1, || None);
+        }
+        self.next = self.next.max(answer.number + 1);
+        self.ring[index] = Some(answer);
+    }
+
+    /// The result of the transaction with this number.
+    pub(crate) fn get(&self, number: u64) -> Option<&Answer> {
+        self.at(number).filter(|answer| answer.number == number)
+    }
+
+    /// The ring entry at this number's index. The entry may belong to another number with an equal index.
+    fn at(&self, number: u64) -> Option<&Answer> {
+        self.ring.get(index(number)).and_then(Option::as_ref)
+    }
+
+    /// All cached results, in the order of the ring.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Answer> {
+        self.ring.iter().flatten()
+    }
+}
+
+/// The index of a transaction in the ring.
+pub(crate) fn index(number: u64) -> usize {
+    (number % ANSWERS_PER_SCHEDULER as u64) as usize
+}
+
+/// Digest of a transaction, which distinguishes different transactions with equal ids. It depends only on the
+/// transaction, so it is computed before the cell is locked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Digest(u64);
+
+impl Digest {
+    /// Computes the digest of a transaction.
+    pub(crate) fn of(txn: &Transaction) -> Digest {
+        BYTES.with_borrow_mut(|bytes| {
+            bytes.clear();
+            put_all(txn, bytes);
+            Digest(xxh3_64(bytes))
+        })
+    }
+}
+
+thread_local! {
+    /// Buffer for the bytes from which a digest is computed, reused by each thread.
+    static BYTES: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+}
+
+fn put_all(txn: &Transaction, bytes: &mut Vec<u8>) {
+    let head = [
+        txn.base.0,
+        u64::from(txn.granularity == Granularity::AllOrNothing),
+        u64::from(txn.check == ConflictCheck::SequenceNumber),
+        txn.releases.len() as u64,
+        txn.evictions.len() as u64,
+    ];
+    put(bytes, &head);
+    for TaskId { job, index } in txn.releases.iter().chain(&txn.evictions) {
+        put(bytes, &[job.0, u64::from(*index)]);
+    }
+    for Claim { task, machine, seen, devices, take: _ } in &txn.claims {
+        let packed = u64::from(machine.slot) << 32 | u64::from(machine.incarnation);
+        let small = u64::from(task.index) << 32 | u64::from(devices.0);
+        put(bytes, &[task.job.0, small, packed, seen.0]);
+    }
+    put_later(txn, bytes);
+}
+
+/// Appends the fields that later versions of the format added, if they are set. A transaction without these fields
+/// keeps its digest. The appended part begins with a job number that no job has, so it differs from any claim.
+fn put_later(txn: &Transaction, bytes: &mut Vec<u8>) {
+    for (claim, index) in txn.claims.iter().zip(0..) {
+        if claim.take == Take::WithOptional {
+            put(bytes, &[u64::MAX, index]);
+        }
+    }
+    for Resize { task, to } in &txn.resizes {
+        let amounts = to.as_slice();
+        put(bytes, &[u64::MAX, task.job.0, u64::from(task.index), amounts.len() as u64]);
+        put(bytes, amounts);
+    }
+}
+
+fn put(bytes: &mut Vec<u8>, words: &[u64]) {
+    for word in words {
+        bytes.extend_from_slice(&word.to_le_bytes());
+    }
+}

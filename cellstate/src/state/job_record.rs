@@ -1,0 +1,194 @@
+//! A job as stored in the cell, with its groups and tasks, and its copy in a snapshot.
+
+use crate::index::need::Need;
+use crate::policy::ports::TaskPorts;
+use crate::state::cores::TaskCores;
+use crate::state::held::{Held, Values};
+use crate::state::machines::Part;
+use omega_core::{Amounts, DeviceSet, Job, JobId, NodeCores, TaskState};
+use serde::{Deserialize, Serialize};
+use smallvec::SmallVec;
+use std::hash::{Hash, Hasher};
+use std::sync::Arc;
+
+/// A job of the cell.
+#[derive(Clone, Debug)]
+pub(crate) struct JobRecord {
+    /// Description of the job, with all groups to which its tasks belong. After an update, these include groups of
+    /// older versions.
+    pub(crate) spec: Arc<Job>,
+    /// The latest versions of the job, oldest first; empty if it was never updated.
+    pub(crate) versions: Vec<JobVersion>,
+    /// The number that stands for the name of the job's scheduler. Deltas select jobs by it.
+    pub(crate) owner: OwnerId,
+    pub(crate) tenant: u32,
+    /// The groups of the job. The usual single group is stored inline, so that a claim reads the whole job from one
+    /// place.
+    pub(crate) groups: SmallVec<[GroupRecord; 1]>,
+    pub(crate) tasks: SmallVec<[TaskRecord; 1]>,
+    /// Whether a group was ever resized. If so, tasks are not numbered group by group.
+    pub(crate) resized: bool,
+    /// The number of placed tasks.
+    pub(crate) placed: u32,
+    /// The number of unfinished tasks.
+    pub(crate) alive: u32,
+    /// State of the job's waiting gang; `None` if the job has no waiting gang.
+    pub(crate) hold: Option<GangHold>,
+    /// Allocations that differ from the group's request.
+    pub(crate) held: Held,
+    /// Exclusive cores of the job's tasks.
+    pub(crate) cores: TaskCores,
+    /// Ports that the cell chose for the job's tasks.
+    pub(crate) ports: TaskPorts,
+}
+
+/// The number that the cell gave to a scheduler's name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct OwnerId(pub(crate) u32);
+
+/// A group of a job.
+#[derive(Clone, Debug)]
+pub(crate) struct GroupRecord {
+    pub(crate) need: Arc<Need>,
+}
+
+/// A task as stored in the cell.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TaskRecord {
+    /// State of the task.
+    pub state: TaskState,
+    /// Devices of the task while it is placed.
+    pub devices: DeviceSet,
+    /// Position of the task's group in the job.
+    pub group: u16,
+    /// Number of failures of the task.
+    pub failures: u16,
+    /// The cell's time at which the task was placed; 0 while it is not placed.
+    pub placed_ms: u64,
+}
+
+/// The placement time is not hashed: no outcome depends on it, and snapshots from before it was recorded keep their
+/// hashes. The reference model compares it.
+impl Hash for TaskRecord {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        let TaskRecord { state: task, devices, group, failures, placed_ms: _ } = self;
+        (task, devices, group, failures).hash(state);
+    }
+}
+
+impl TaskRecord {
+    pub(crate) fn pending(group: usize) -> TaskRecord {
+        TaskRecord {
+            state: TaskState::Pending,
+            devices: DeviceSet::default(),
+            group: group as u16,
+            failures: 0,
+            placed_ms: 0,
+        }
+    }
+}
+
+impl JobRecord {
+    /// The needs of a task.
+    pub(crate) fn need(&self, task: &TaskRecord) -> &Need {
+        &self.groups[usize::from(task.group)].need
+    }
+
+    /// The allocation of a placed task, with its demand profiles and cores.
+    #[inline]
+    pub(crate) fn part(&self, index: u32) -> Part<'_> {
+        let task = &self.tasks[index as usize];
+        let need = self.need(task);
+        let held = self.held.get(index);
+        let request = held.unwrap_or(&need.request);
+        // A resized task has constant amounts all day.
+        let demand_profiles = need.demand_profiles.as_deref().filter(|_| held.is_none());
+        let cores = self.cores.get(index);
+        Part {
+            request,
+            demand_profiles,
+            devices: need.devices_of_placed(),
+            chosen: task.devices,
+            cores,
+        }
+    }
+
+    /// Records the allocation of a task that is placed or is just being placed.
+    pub(crate) fn hold(&mut self, index: u32, values: Values) {
+        if values == self.need(&self.tasks[index as usize]).request {
+            _ = self.held.take(index)
+        } else {
+            self.held.put(index, values)
+        }
+    }
+
+    /// Whether the entries satisfy the invariants of [`Held`] and of the exclusive cores.
+    pub(crate) fn held_is_right(&self) -> bool {
+        let placed = |index: u32| {
+            let task = self.tasks.get(index as usize);
+            task.is_some_and(|task| task.state.machine().is_some())
+        };
+        if !self.cores.iter().all(|(index, _)| placed(index)) {
+            return false;
+        }
+        self.held.values().all(|(index, values)| {
+            self.tasks.get(index as usize).is_some_and(|task| {
+                task.state.machine().is_some() && *values != self.need(task).request
+            })
+        })
+    }
+}
+
+/// A version of a job.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct JobVersion {
+    /// Number of the version; 0 for the job as submitted.
+    pub number: u32,
+    /// The cell's time at which the version began; 0 for the job as submitted.
+    pub at_ms: u64,
+    /// Description of the job. Its groups have the counts that this version asks for.
+    pub spec: Arc<Job>,
+}
+
+/// The state of a waiting gang.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct GangHold {
+    /// The time of the first `Expire` after the gang began to wait; `None` before that.
+    pub since_ms: Option<u64>,
+    /// Whether the gang's present timeout is its second one.
+    pub spared: bool,
+}
+
+/// A job and its tasks in a snapshot.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct JobImage {
+    /// Id of the job.
+    pub id: JobId,
+    /// Description of the job.
+    pub spec: Arc<Job>,
+    /// The latest versions of the job, oldest first; empty if it was never updated.
+    pub versions: Vec<JobVersion>,
+    /// Whether a group was ever resized. If so, tasks are not numbered group by group.
+    pub resized: bool,
+    /// State of the job's waiting gang; `None` if the job has no waiting gang.
+    pub hold: Option<GangHold>,
+    /// Allocations that differ from the group's request, ascending by task index.
+    pub held: Vec<(u32, Amounts)>,
+    /// Exclusive cores, ascending by task index.
+    pub cores: Vec<(u32, NodeCores)>,
+    /// Ports that the cell chose, ascending by task index.
+    pub ports: Vec<(u32, Vec<u16>)>,
+    /// Tasks of the job, by index.
+    pub tasks: SmallVec<[TaskRecord; 1]>,
+}
+
+impl JobImage {
+    pub(crate) fn of(id: JobId, job: &JobRecord) -> JobImage {
+        let tasks = SmallVec::from_slice(&job.tasks);
+        let JobRecord { spec, versions, resized, hold, held, cores, ports, .. } = job;
+        let (spec, versions) = (spec.clone(), versions.clone());
+        let (held, cores) = (held.iter().collect(), cores.iter().collect());
+        let ports = ports.iter().map(|(index, ports)| (index, ports.to_vec())).collect();
+        JobImage { id, spec, versions, resized: *resized, hold: *hold, held, cores, ports, tasks }
+    }
+}

@@ -1,0 +1,27 @@
+//! Registered schedulers.
+
+use crate::commit::Scratch;
+use crate::state::answers::Answers;
+use omega_core::{Hold, Text};
+
+/// A registered scheduler.
+///
+/// Each commit writes its scheduler's record, and different schedulers commit on different processors. So no two
+/// records share a pair of cache lines (processors fetch lines in pairs), and each scheduler has its own buffers.
+#[derive(Clone, Debug)]
+#[repr(align(128))]
+pub(crate) struct Registered {
+    pub(crate) name: Text,
+    /// The process that owns the name, if any.
+    pub(crate) hold: Option<Hold>,
+    pub(crate) answers: Answers,
+    /// Buffers of the scheduler's commits; `None` during a commit, and before the first one.
+    pub(crate) scratch: Option<Box<Scratch>>,
+}
+
+impl Registered {
+    /// A scheduler whose name no process owns.
+    pub(crate) fn new(name: Text) -> Registered {
+        Registered { name, hold: None, answers: Answers::default(), scratch: None }
+    }
+}

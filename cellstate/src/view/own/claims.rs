@@ -1,0 +1,293 @@
+//! A view's own claims, from [`View::claim`] to the result of the transaction.
+//!
+//! A claim is subtracted from the view's free amounts, and added back exactly once: when the claim is dropped or
+//! rejected, or when a sync brings its machine's row with the claim in it.
+
+use crate::judge::Grant;
+use crate::view::counting::{GroupOnRow, OnRow};
+use crate::view::own::departures::Claimed;
+use crate::view::own::own_claims::{Open, Taken};
+use crate::view::{GroupRef, View};
+use omega_core::{
+    Claim, Commit, ConflictCheck, Granularity, Job, MachineId, Reason, TaskId, Transaction, Version,
+};
+use std::sync::Arc;
+
+/// A task of a group that is to be placed on a machine.
+#[derive(Clone, Copy)]
+pub(in crate::view) struct Wish {
+    pub(in crate::view) task: TaskId,
+    pub(in crate::view) machine: MachineId,
+    pub(in crate::view) group: GroupRef,
+}
+
+impl View {
+    /// Claims a part of a machine for a task. The claim is subtracted from the view. The next
+    /// [`View::take_transaction`] puts the claim into a transaction.
+    ///
+    /// # Errors
+    /// The placement check or a tenant's limit rejects the claim, as the cell would.
+    pub fn claim(
+        &mut self,
+        task: TaskId,
+        machine: MachineId,
+        group: GroupRef,
+    ) -> Result<(), Reason> {
+        let grant = self.judge_machine(machine, group)?;
+        if let Some(lack) = self.quota_lack(group) {
+            return Err(Reason::QuotaExceeded(lack.kind));
+        }
+        self.open_claim_for(Wish { task, machine, group }, grant);
+        Ok(())
+    }
+
+    /// Claims a part of a machine for a task, without a check of the tenant's limits. The caller must have found room
+    /// for the task with [`View::quota_room`].
+    ///
+    /// # Errors
+    /// The placement check rejects the claim, as the cell would.
+    pub fn claim_in_quota(
+        &mut self,
+        task: TaskId,
+        machine: MachineId,
+        group: GroupRef,
+    ) -> Result<(), Reason> {
+        debug_assert!(self.quota_lack(group).is_none(), "there is room within all limits");
+        let grant = self.judge_machine(machine, group)?;
+        self.open_claim_for(Wish { task, machine, group }, grant);
+        Ok(())
+    }
+
+    fn open_claim_for(&mut self, wish: Wish, grant: Grant) {
+        let Wish { task, machine, group } = wish;
+        let seen = self.rows.sequence(machine.row());
+        // The claim names no devices. The cell chooses them by the same rule, and a claim with named devices would
+        // conflict more often.
+        let take = self.groups.get(group).take;
+        let claim = Claim { take, ..Claim::new(task, machine, seen) };
+        let open = Open { claim, group, grant };
+        self.count(&open, -1);
+        self.claims.push(open);
+    }
+
+    /// The number of claims that the next [`View::take_transaction`] will contain.
+    #[must_use]
+    pub fn open_claims(&self) -> usize {
+        self.claims.open().len()
+    }
+
+    /// The task, machine and group of an open claim, by its position in the order of claiming.
+    #[must_use]
+    pub fn open_claim(&self, index: usize) -> Option<(TaskId, MachineId, GroupRef)> {
+        let open = self.claims.open().get(index)?;
+        Some((open.claim.task, open.claim.machine, open.group))
+    }
+
+    /// Drops the last `count` open claims, with the evictions that make room for them.
+    pub fn drop_claims(&mut self, count: usize) {
+        for _ in 0..count {
+            let Some(open) = self.claims.pop() else { return };
+            self.drop_open(&open);
+        }
+    }
+
+    /// Drops the open or held claim of a task, with its evictions. Returns whether the task had one.
+    pub fn drop_claim(&mut self, task: TaskId) -> bool {
+        let Some(open) = self.claims.remove(task) else { return false };
+        self.drop_open(&open);
+        true
+    }
+
+    /// Holds the open claim of a task. The claim stays subtracted through every sync, but no transaction contains it
+    /// until [`View::resume_claim`] is called. Returns whether the task had an open claim.
+    pub fn hold_claim(&mut self, task: TaskId) -> bool {
+        self.claims.hold(task)
+    }
+
+    /// Makes the held claim of a task open again. Returns whether the task had a held claim.
+    pub fn resume_claim(&mut self, task: TaskId) -> bool {
+        self.claims.resume(task)
+    }
+
+    /// The number of held claims.
+    #[must_use]
+    pub fn held_claims(&self) -> usize {
+        self.claims.held()
+    }
+
+    fn drop_open(&mut self, open: &Open) {
+        self.count(open, 1);
+        self.drop_evictions(open.claim.task);
+    }
+
+    /// Moves all open claims into a transaction, which is incremental and uses the resource-fit check. The caller may
+    /// change these two settings before it sends the transaction.
+    pub fn take_transaction(&mut self) -> Transaction {
+        let id = self.session.next_transaction();
+        let (evictions, resizes) = self.submit_evictions(id.number);
+        Transaction {
+            id,
+            base: self.session.version(),
+            granularity: Granularity::Incremental,
+            check: ConflictCheck::ResourceFit,
+            releases: Vec::new(),
+            evictions,
+            claims: self.claims.submit(id.number),
+            resizes,
+        }
+    }
+
+    /// Applies the result of a transaction.
+    pub fn settle(&mut self, txn: &Transaction, commit: &Commit) {
+        let already_seen = commit.version <= self.session.version();
+        let gives_back = |index| already_seen || commit.conflict_of_claim(index).is_some();
+        self.end_flight(txn, commit.version, gives_back);
+        self.end_evictions(txn, Some(commit));
+    }
+
+    /// Drops all claims of a transaction that was not committed.
+    pub fn abandon(&mut self, txn: &Transaction) {
+        self.end_flight(txn, self.session.version(), |_| true);
+        self.end_evictions(txn, None);
+    }
+
+    fn end_flight(
+        &mut self,
+        txn: &Transaction,
+        version: Version,
+        gives_back: impl Fn(usize) -> bool,
+    ) {
+        let Some(claims) = self.claims.land(txn.id.number) else { return };
+        for (index, open) in claims.iter().enumerate() {
+            if gives_back(index) {
+                self.count(open, 1);
+            } else {
+                self.note_taken(open, version);
+            }
+        }
+        self.claims.recycle(claims);
+    }
+
+    /// Keeps an accepted claim subtracted until a sync brings the machine's row at this version.
+    fn note_taken(&mut self, open: &Open, version: Version) {
+        let Claim { task, machine, .. } = open.claim;
+        self.indexes.placed(task, machine);
+        let compiled = self.groups.get(open.group);
+        self.claims.accept(Taken {
+            version,
+            task,
+            machine,
+            need: compiled.need.clone(),
+            grant: open.grant,
+            tenant: compiled.tenant,
+            group: compiled.index,
+            job: compiled.job.clone(),
+        });
+    }
+
+    /// The view's claims that the cell's rows do not include yet. Each pair is the claim's job and its amounts by kind.
+    pub(in crate::view) fn own_requests(&self) -> impl Iterator<Item = (&Arc<Job>, &[i64])> {
+        let unanswered = self.claims.unanswered().map(|open| {
+            let compiled = self.groups.get(open.group);
+            (&compiled.job, &compiled.need.request[..])
+        });
+        let taken = self.claims.taken().iter();
+        unanswered.chain(taken.map(|taken| (&taken.job, &taken.need.request[..])))
+    }
+
+    /// Adds back all own claims, and then subtracts the amounts that their evictions free. Called before a sync.
+    pub(in crate::view) fn give_all_back(&mut self) {
+        self.each_unanswered(1);
+        self.each_taken(1);
+        self.return_victims();
+    }
+
+    /// Reverts [`View::give_all_back`]: subtracts all own claims again. Called after a sync.
+    pub(in crate::view) fn take_all_again(&mut self) {
+        self.lift_victims();
+        self.each_taken(-1);
+        self.each_unanswered(-1);
+    }
+
+    /// Forgets the claims and evictions that the rows of a version include.
+    pub(in crate::view) fn forget_taken(&mut self, version: Version) {
+        self.forget_taken_evictions(version);
+        let indexes = &mut self.indexes;
+        self.claims.forget_taken(version, |taken| {
+            if let Some(departures) = indexes.departures_mut() {
+                departures.remove(taken.machine.row(), taken.task);
+            }
+        });
+    }
+
+    /// Adds back every accepted claim that the rows do not include yet if `sign` is 1, or subtracts it again if it is
+    /// -1.
+    fn each_taken(&mut self, sign: i64) {
+        let mut claims = std::mem::take(&mut self.claims);
+        for taken in claims.taken_mut() {
+            // The machine may have been removed since the claim.
+            if self.rows.has(taken.machine) {
+                self.count_taken(taken, sign);
+            }
+        }
+        self.claims = claims;
+    }
+
+    fn count_taken(&mut self, taken: &mut Taken, sign: i64) {
+        let row = taken.machine.row();
+        if sign < 0 {
+            // The cell chooses devices and cores by the same rule. The delta that includes the commit has the cell's
+            // choice in the machine's row.
+            taken.grant = self.rows.choose(row, &taken.need);
+        }
+        let Taken { task, job, need, grant, tenant, .. } = &*taken;
+        self.counters().count(&OnRow { row, job, need, tenant: *tenant, grant, held: None }, sign);
+        let now_ms = self.session.now_ms();
+        let Some(departures) = self.indexes.departures_mut() else { return };
+        if sign > 0 {
+            departures.remove(row, *task);
+        } else {
+            let devices = need.devices.map(|request| (request, grant.devices));
+            let (task, request) = (*task, &need.request[..]);
+            departures.claim(row, Claimed { task, job, now_ms, request, devices });
+        }
+    }
+
+    /// Adds back every claim without a result if `sign` is 1, or subtracts it again if it is -1.
+    fn each_unanswered(&mut self, sign: i64) {
+        if self.claims.all_answered() {
+            return;
+        }
+        let mut claims = std::mem::take(&mut self.claims);
+        for open in claims.unanswered_mut() {
+            if sign < 0 {
+                // Devices and cores are chosen again, because other tasks may have taken them since. If too few are
+                // left, the claim will conflict.
+                let need = &self.groups.get(open.group).need;
+                open.grant = self.rows.choose(open.claim.machine.row(), need);
+            }
+            self.count(open, sign);
+        }
+        self.claims = claims;
+    }
+
+    fn count(&mut self, open: &Open, sign: i64) {
+        let Open { claim: Claim { task, machine, .. }, group, grant } = *open;
+        // The machine may have been removed since the claim.
+        if !self.rows.has(machine) {
+            return;
+        }
+        let row = machine.row();
+        self.count_group(GroupOnRow { row, group, grant, held: None }, sign);
+        let now_ms = self.session.now_ms();
+        let Some(departures) = self.indexes.departures_mut() else { return };
+        if sign > 0 {
+            departures.remove(row, task);
+        } else {
+            let compiled = self.groups.get(group);
+            let devices = compiled.need.devices.map(|request| (request, grant.devices));
+            let (job, request) = (&compiled.job, &compiled.need.request[..]);
+            departures.claim(row, Claimed { task, job, now_ms, request, devices });
+        }
+    }
+}

@@ -1,0 +1,186 @@
+//! The lists of a view's own claims: open, held, in flight, and accepted.
+//!
+//! A claim is in one list at a time. The lists only record which claims are subtracted from the view; the view itself
+//! subtracts them.
+
+use crate::index::facts::Facts;
+use crate::index::need::Need;
+use crate::judge::Grant;
+use crate::view::GroupRef;
+use crate::view::tenants::TenantRef;
+use omega_core::{Claim, Job, MachineId, TaskId, Version};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// A claim without a result.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::view) struct Open {
+    pub(in crate::view) claim: Claim,
+    pub(in crate::view) group: GroupRef,
+    pub(in crate::view) grant: Grant,
+}
+
+/// The claims of a submitted transaction.
+#[derive(Debug)]
+struct InFlight {
+    number: u64,
+    claims: Vec<Open>,
+}
+
+/// A claim that was accepted at a version that the view has not reached. The machine's row does not include it yet.
+///
+/// The claim does not refer to a compiled group, because the view drops the groups of a job at once when all its tasks
+/// are placed.
+#[derive(Debug)]
+pub(in crate::view) struct Taken {
+    pub(in crate::view) version: Version,
+    pub(in crate::view) task: TaskId,
+    pub(in crate::view) machine: MachineId,
+    /// The task's job, which gives the kind, tenant and run time.
+    pub(in crate::view) job: Arc<Job>,
+    /// The position of the task's group in the job.
+    pub(in crate::view) group: usize,
+    pub(in crate::view) need: Arc<Need>,
+    pub(in crate::view) grant: Grant,
+    pub(in crate::view) tenant: Option<TenantRef>,
+}
+
+/// The own claims. See the module documentation.
+#[derive(Debug, Default)]
+pub(in crate::view) struct OwnClaims {
+    open: Vec<Open>,
+    held: BTreeMap<TaskId, Open>,
+    in_flight: Vec<InFlight>,
+    taken: Vec<Taken>,
+    /// Empty lists whose memory is reused.
+    spare: Vec<Vec<Open>>,
+}
+
+impl OwnClaims {
+    /// The open claims, in the order of claiming.
+    pub(in crate::view) fn open(&self) -> &[Open] {
+        &self.open
+    }
+
+    /// The number of held claims.
+    pub(in crate::view) fn held(&self) -> usize {
+        self.held.len()
+    }
+
+    /// Whether the claim of a task is held.
+    pub(in crate::view) fn is_held(&self, task: TaskId) -> bool {
+        self.held.contains_key(&task)
+    }
+
+    /// Adds an open claim.
+    pub(in crate::view) fn push(&mut self, open: Open) {
+        self.open.push(open);
+    }
+
+    /// Removes the last open claim.
+    pub(in crate::view) fn pop(&mut self) -> Option<Open> {
+        self.open.pop()
+    }
+
+    /// Removes the open or held claim of a task.
+    pub(in crate::view) fn remove(&mut self, task: TaskId) -> Option<Open> {
+        self.take_open(task).or_else(|| self.held.remove(&task))
+    }
+
+    /// Removes an open claim. Searches from the newest one, because the claim was usually just added.
+    fn take_open(&mut self, task: TaskId) -> Option<Open> {
+        let index = self.open.iter().rposition(|open| open.claim.task == task)?;
+        Some(self.open.remove(index))
+    }
+
+    /// Holds the open claim of a task. Returns whether the task had an open claim.
+    pub(in crate::view) fn hold(&mut self, task: TaskId) -> bool {
+        let open = self.take_open(task);
+        self.held.extend(open.map(|open| (task, open)));
+        open.is_some()
+    }
+
+    /// Makes the held claim of a task open again. Returns whether the task had a held claim.
+    pub(in crate::view) fn resume(&mut self, task: TaskId) -> bool {
+        let held = self.held.remove(&task);
+        self.open.extend(held);
+        held.is_some()
+    }
+
+    /// Moves the open claims into the transaction with this number, and returns them.
+    pub(in crate::view) fn submit(&mut self, number: u64) -> Vec<Claim> {
+        let spare = self.spare.pop().unwrap_or_default();
+        let claims = std::mem::replace(&mut self.open, spare);
+        let submitted = claims.iter().map(|open| open.claim).collect();
+        self.in_flight.push(InFlight { number, claims });
+        submitted
+    }
+
+    /// Removes the claims of a transaction whose result has arrived. The caller passes the list to
+    /// [`OwnClaims::recycle`] afterwards.
+    pub(in crate::view) fn land(&mut self, number: u64) -> Option<Vec<Open>> {
+        let flight = self.in_flight.iter().position(|flight| flight.number == number)?;
+        Some(self.in_flight.swap_remove(flight).claims)
+    }
+
+    /// Takes the memory of a list for reuse.
+    pub(in crate::view) fn recycle(&mut self, mut claims: Vec<Open>) {
+        claims.clear();
+        self.spare.push(claims);
+    }
+
+    /// Adds an accepted claim.
+    pub(in crate::view) fn accept(&mut self, taken: Taken) {
+        self.taken.push(taken);
+    }
+
+    /// Whether every claim has a result.
+    pub(in crate::view) fn all_answered(&self) -> bool {
+        self.open.is_empty() && self.in_flight.is_empty() && self.held.is_empty()
+    }
+
+    /// The claims without a result.
+    pub(in crate::view) fn unanswered(&self) -> impl Iterator<Item = &Open> {
+        let flying = self.in_flight.iter().flat_map(|flight| &flight.claims);
+        flying.chain(&self.open).chain(self.held.values())
+    }
+
+    /// The claims without a result, mutable because their devices and cores are chosen again.
+    pub(in crate::view) fn unanswered_mut(&mut self) -> impl Iterator<Item = &mut Open> {
+        let flying = self.in_flight.iter_mut().flat_map(|flight| &mut flight.claims);
+        flying.chain(&mut self.open).chain(self.held.values_mut())
+    }
+
+    /// The accepted claims that the rows do not include yet.
+    pub(in crate::view) fn taken(&self) -> &[Taken] {
+        &self.taken
+    }
+
+    /// The accepted claims, mutable because their devices and cores are chosen again.
+    pub(in crate::view) fn taken_mut(&mut self) -> &mut [Taken] {
+        &mut self.taken
+    }
+
+    /// Removes each accepted claim that the rows of a version include, and calls `forget` for it.
+    pub(in crate::view) fn forget_taken(
+        &mut self,
+        version: Version,
+        mut forget: impl FnMut(&Taken),
+    ) {
+        self.taken.retain(|taken| {
+            let is_included = taken.version <= version;
+            if is_included {
+                forget(taken);
+            }
+            !is_included
+        });
+    }
+
+    /// Looks up again which trackers count the tasks of accepted claims.
+    pub(in crate::view) fn match_rules(&mut self, facts: &mut Facts) {
+        for taken in &mut self.taken {
+            let rules = facts.find_rules((taken.task.job, &taken.job), taken.group);
+            Arc::make_mut(&mut taken.need).rules = rules;
+        }
+    }
+}

@@ -1,0 +1,400 @@
+//! Fair shares of tenants: a tree of tenants, ordered by weighted share.
+//!
+//! The tenant with the lowest [dominant share](crate::queue::dominant) goes first. In a tree, tenants are compared level by
+//! level from the top, and the share of a branch is the share of all its tenants together. (Bhattacharya et al.,
+//! "Hierarchical Scheduling for Diverse Datacenter Workloads", SoCC 2013, without its correction for resource kinds
+//! that a branch has used up.) A tenant's own jobs go before the jobs of the tenants below it. Tenants with equal
+//! shares go in the order of their names.
+//!
+//! ```text
+//!   top ── waiting: (share, name) ascending
+//!     ├── ads      0.10   jobs: in the order of the plugin
+//!     └── search   0.25   waiting: crawl 0.05, index 0.20
+//! ```
+//!
+//! Invariant: a node is in its parent's `waiting`, with its present share, if and only if a job is pending in the node
+//! or below it.
+//!
+//! So the next job is found by following the first node of each level. A claim moves only its tenant's node and the
+//! ancestors of this node. The number of nodes in both operations does not depend on the number of tenants with
+//! pending jobs.
+
+use crate::framework::points::Order;
+use crate::placing::place_in_order::Place;
+use crate::queue::dominant::{Share, Sums, Totals, Weight};
+use omega_cellstate::{TenantDelta, View};
+use omega_core::{Amounts, Job, JobId, KindId, TenantConfig, Text};
+use smallvec::SmallVec;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+/// Position of a node in the list of nodes, which identifies the node.
+type NodeId = usize;
+
+/// Maximum number of pending tenants that are considered to compute the size of a turn. With more tenants, each gets
+/// only a small part of a transaction, and the order of turns is enough.
+const LEVELLED_MAX: usize = 64;
+
+/// The node above all tenants.
+const TOP: NodeId = 0;
+
+/// Jobs by tenant. See the head of the file.
+#[derive(Debug)]
+pub(crate) struct Shares {
+    order: Arc<dyn Order>,
+    nodes: Vec<Node>,
+    by_name: BTreeMap<Text, NodeId>,
+    totals: Totals,
+    /// Free resources: the totals minus the tenants' usage at the last sync, and minus the scheduler's own claims that
+    /// this usage does not include.
+    free: Sums,
+    /// Value of the view's machine-change counter when the totals were computed.
+    counted: Option<u64>,
+    /// Whether the cell has reported any tenant.
+    told: bool,
+    /// Tenants with claims since the cell last reported their usage.
+    claimed: Vec<NodeId>,
+    jobs: usize,
+    /// Number of tenants with pending jobs.
+    tenants: usize,
+}
+
+/// A tenant. Nodes are never removed.
+#[derive(Debug)]
+struct Node {
+    name: Text,
+    parent: NodeId,
+    weight: Weight,
+    /// Usage of the tenant and all tenants below it, as of the last sync.
+    used: Sums,
+    /// Claims since the last sync, for the tenant and all tenants below it.
+    claimed: Sums,
+    share: Share,
+    jobs: BTreeSet<Place>,
+    /// Child nodes with pending jobs in their subtree.
+    waiting: BTreeSet<(Share, Text, NodeId)>,
+}
+
+impl Node {
+    fn new(name: Text) -> Node {
+        Node {
+            name,
+            parent: TOP,
+            weight: Weight::ONE,
+            used: Sums::default(),
+            claimed: Sums::default(),
+            share: Share::default(),
+            jobs: BTreeSet::new(),
+            waiting: BTreeSet::new(),
+        }
+    }
+
+    fn waits(&self) -> bool {
+        !self.jobs.is_empty() || !self.waiting.is_empty()
+    }
+}
+
+impl Shares {
+    pub(crate) fn new(order: Arc<dyn Order>) -> Shares {
+        Shares {
+            order,
+            nodes: vec![Node::new(Text::default())],
+            by_name: BTreeMap::new(),
+            totals: Totals::default(),
+            free: Sums::default(),
+            counted: None,
+            told: false,
+            claimed: Vec::new(),
+            jobs: 0,
+            tenants: 0,
+        }
+    }
+
+    /// Number of pending jobs.
+    pub(crate) fn len(&self) -> usize {
+        self.jobs
+    }
+
+    /// Number of tenants with pending jobs.
+    pub(crate) fn tenants(&self) -> usize {
+        self.tenants
+    }
+
+    /// The job with the next turn.
+    pub(crate) fn first(&self) -> Option<JobId> {
+        if !self.told {
+            // The cell reported no tenant, so all shares are equal, and all jobs are in one common order.
+            let firsts = self.nodes.iter().filter_map(|node| node.jobs.first());
+            return firsts.min().map(|job| job.id);
+        }
+        let mut node = &self.nodes[TOP];
+        loop {
+            match node.jobs.first() {
+                Some(job) => return Some(job.id),
+                None => node = &self.nodes[node.waiting.first()?.2],
+            }
+        }
+    }
+
+    /// Adds a job that is not in the queue.
+    pub(crate) fn insert(&mut self, job: &Arc<Job>, id: JobId) {
+        let node = self.node(&job.tenant);
+        let place = Place::new(&self.order, job, id);
+        let waited = self.nodes[node].waits();
+        let jobs = &mut self.nodes[node].jobs;
+        self.tenants += usize::from(jobs.is_empty());
+        self.jobs += usize::from(jobs.insert(place));
+        if !waited {
+            self.join(node);
+        }
+    }
+
+    /// Removes a job, if it is in the queue.
+    pub(crate) fn remove(&mut self, job: &Arc<Job>, id: JobId) {
+        let Some(&node) = self.by_name.get(&job.tenant) else { return };
+        let place = Place::new(&self.order, job, id);
+        let jobs = &mut self.nodes[node].jobs;
+        if !jobs.remove(&place) {
+            return;
+        }
+        self.jobs -= 1;
+        self.tenants -= usize::from(jobs.is_empty());
+        if !self.nodes[node].waits() {
+            self.leave(node);
+        }
+    }
+
+    /// Applies the last sync of a view.
+    pub(crate) fn hear(&mut self, view: &View) {
+        let delta = view.delta();
+        let tally = view.tally();
+        let changes = tally.added + tally.changed + tally.removed;
+        let recount = delta.full || self.counted != Some(changes);
+        if recount {
+            self.counted = Some(changes);
+            self.totals = Totals::of(view);
+        }
+        self.tell(delta.full, &delta.tenants);
+        self.free = (0..).map(KindId).take(view.kinds().count()).map(|k| self.left(k)).collect();
+        // The view has claims of its own that the cell does not report yet.
+        for (tenant, amounts) in view.own_use() {
+            let amounts = amounts.into_iter().map(|amount| amount.max(0).cast_unsigned());
+            self.claim(&tenant, &Amounts::new(amounts), 1);
+        }
+        if recount {
+            (1..self.nodes.len()).for_each(|node| self.reckon(node));
+        }
+    }
+
+    /// Unused amount of a resource kind.
+    fn left(&self, kind: KindId) -> u64 {
+        let top = self.nodes.iter().skip(1).filter(|node| node.parent == TOP);
+        let used = top.filter_map(|node| node.used.get(kind.index()));
+        self.totals.get(kind).saturating_sub(used.fold(0, |sum, used| sum.saturating_add(*used)))
+    }
+
+    /// Applies the tenants' configuration and usage. With `full`, tenants that are not listed use nothing.
+    fn tell(&mut self, full: bool, tenants: &[TenantDelta]) {
+        for node in std::mem::take(&mut self.claimed) {
+            self.nodes[node].claimed.clear();
+            self.reckon(node);
+        }
+        if full {
+            self.told = false;
+            for node in 1..self.nodes.len() {
+                self.nodes[node].used.clear();
+                self.stand(node, TOP, 1);
+            }
+        }
+        // First all nodes with a new parent move to the top, so that the tree never has a cycle.
+        for tenant in tenants {
+            let node = self.node(&tenant.terms.name);
+            let parent = self.parent_of(&tenant.terms.tenant_config);
+            if self.nodes[node].parent != parent {
+                self.stand(node, TOP, tenant.terms.tenant_config.weight);
+            }
+        }
+        for tenant in tenants {
+            let node = self.node(&tenant.terms.name);
+            let used = tenant.used.iter().map(|used| (*used).max(0).cast_unsigned());
+            self.nodes[node].used = used.collect();
+            let parent = self.parent_of(&tenant.terms.tenant_config);
+            self.stand(node, parent, tenant.terms.tenant_config.weight);
+        }
+        self.told |= !tenants.is_empty();
+    }
+
+    /// Number of a job's tasks to claim in this turn, at most `room`, the free space in the transaction.
+    ///
+    /// The number is the part that the tenant would get if all pending tenants were served until their shares are
+    /// equal. So each transaction has claims of all tenants by weight, even if each tenant has only one large job.
+    /// Tasks of other tenants are assumed to be equally large; the order of turns corrects the difference.
+    pub(crate) fn turn(&self, job: &Job, room: usize) -> usize {
+        let equal = room.div_ceil(self.tenants().max(1));
+        let requests = || job.groups.iter().map(|group| &group.request);
+        let share =
+            |request: &Amounts| self.totals.share([&request.as_slice().to_vec()], Weight::ONE);
+        let task = requests().map(share).max();
+        let (Some(task), Some(&tenant)) = (task, self.by_name.get(&job.tenant)) else {
+            return equal;
+        };
+        if !self.told || task == Share::default() {
+            return equal;
+        }
+        let mut line: SmallVec<[NodeId; 4]> = SmallVec::new();
+        let mut at = tenant;
+        while at != TOP {
+            line.push(at);
+            at = self.nodes[at].parent;
+        }
+        // Only the tasks for which there is room are divided among the tenants.
+        let free = requests().map(|request| self.room_for(request)).max().unwrap_or(0);
+        let mut left = room.min(free).max(1);
+        for node in line.into_iter().rev() {
+            match self.level(node, task, left) {
+                Some(part) => left = part,
+                None => return equal,
+            }
+        }
+        left
+    }
+
+    /// Number of tasks that would fit if all free resources were on one machine.
+    fn room_for(&self, request: &Amounts) -> usize {
+        let asked = request.iter().filter(|(_, amount)| *amount > 0);
+        let free = |kind: KindId| self.free.get(kind.index()).copied().unwrap_or(0);
+        let room = asked.map(|(kind, amount)| free(kind) / amount).min();
+        room.map_or(usize::MAX, |room| usize::try_from(room).unwrap_or(usize::MAX))
+    }
+
+    /// Number of tasks that a node gets if it and its pending siblings are served until their shares are equal; `None`
+    /// if there are too many siblings.
+    fn level(&self, node: NodeId, task: Share, tasks: usize) -> Option<usize> {
+        let Node { parent, share, weight, .. } = &self.nodes[node];
+        let (task, tasks) = (u128::from(task.parts()), tasks as u128);
+        let (mut weights, mut sum) = (0, 0);
+        let mut level = u128::MAX;
+        for (seen, (share, _, other)) in self.nodes[*parent].waiting.iter().enumerate() {
+            let (share, weight) = (u128::from(share.parts()), self.nodes[*other].weight);
+            if share >= level {
+                break;
+            }
+            if seen == LEVELLED_MAX {
+                return None;
+            }
+            weights += u128::from(weight.get());
+            sum += share * u128::from(weight.get());
+            level = (tasks * task + sum) / weights;
+        }
+        if weights == 0 {
+            return None;
+        }
+        let more = level.saturating_sub(u128::from(share.parts())) * u128::from(weight.get());
+        Some(more.div_ceil(task).clamp(1, tasks.max(1)) as usize)
+    }
+
+    /// Counts claims of a tenant, for the tenant and all tenants above it.
+    pub(crate) fn claim(&mut self, tenant: &Text, request: &Amounts, tasks: usize) {
+        for (kind, amount) in request.iter() {
+            if let Some(free) = self.free.get_mut(kind.index()) {
+                *free = free.saturating_sub(amount.saturating_mul(tasks as u64));
+            }
+        }
+        let mut at = self.node(tenant);
+        while at != TOP {
+            let node = &mut self.nodes[at];
+            if node.claimed.is_empty() {
+                self.claimed.push(at);
+            }
+            for (kind, amount) in request.iter() {
+                if node.claimed.len() <= kind.index() {
+                    node.claimed.resize(kind.index() + 1, 0);
+                }
+                let more = amount.saturating_mul(tasks as u64);
+                node.claimed[kind.index()] = node.claimed[kind.index()].saturating_add(more);
+            }
+            self.reckon(at);
+            at = self.nodes[at].parent;
+        }
+    }
+
+    /// The node of a tenant, created if needed.
+    fn node(&mut self, name: &Text) -> NodeId {
+        if let Some(&node) = self.by_name.get(name) {
+            return node;
+        }
+        self.nodes.push(Node::new(name.clone()));
+        self.by_name.insert(name.clone(), self.nodes.len() - 1);
+        self.nodes.len() - 1
+    }
+
+    fn parent_of(&mut self, tenant_config: &TenantConfig) -> NodeId {
+        tenant_config.parent.as_ref().map_or(TOP, |name| self.node(name))
+    }
+
+    /// Moves a node under a parent, sets its weight, and updates its share.
+    fn stand(&mut self, node: NodeId, parent: NodeId, weight: u32) {
+        self.nodes[node].weight = Weight::new(weight).unwrap_or(Weight::ONE);
+        if self.nodes[node].parent != parent {
+            let waits = self.nodes[node].waits();
+            if waits {
+                self.leave(node);
+            }
+            self.nodes[node].parent = parent;
+            if waits {
+                self.join(node);
+            }
+        }
+        self.reckon(node);
+    }
+
+    /// Updates a node's share, and its position among its siblings.
+    fn reckon(&mut self, node: NodeId) {
+        let Node { used, claimed, weight, .. } = &self.nodes[node];
+        let share = self.totals.share([used, claimed], *weight);
+        if share == self.nodes[node].share {
+            return;
+        }
+        let (parent, old) = self.entry(node);
+        self.nodes[node].share = share;
+        if self.nodes[parent].waiting.remove(&old) {
+            let (parent, new) = self.entry(node);
+            self.nodes[parent].waiting.insert(new);
+        }
+    }
+
+    /// The parent of a node, and the node's entry in the parent's `waiting`.
+    fn entry(&self, node: NodeId) -> (NodeId, (Share, Text, NodeId)) {
+        let Node { parent, share, name, .. } = &self.nodes[node];
+        (*parent, (*share, name.clone(), node))
+    }
+
+    /// Adds a node with pending jobs to `waiting` of its parent, and likewise for each ancestor.
+    fn join(&mut self, mut node: NodeId) {
+        while node != TOP {
+            let (parent, entry) = self.entry(node);
+            let waited = self.nodes[parent].waits();
+            self.nodes[parent].waiting.insert(entry);
+            if waited {
+                return;
+            }
+            node = parent;
+        }
+    }
+
+    /// Removes a node without pending jobs from `waiting` of its parent, and likewise for each ancestor that has no
+    /// further pending jobs.
+    fn leave(&mut self, mut node: NodeId) {
+        while node != TOP {
+            let (parent, entry) = self.entry(node);
+            self.nodes[parent].waiting.remove(&entry);
+            if self.nodes[parent].waits() {
+                return;
+            }
+            node = parent;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

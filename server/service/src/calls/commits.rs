@@ -1,0 +1,281 @@
+//! A stream of transactions, checked and answered in their order.
+//!
+//! Transactions that arrive together go to the cell together, and are answered together, because taking a lock or
+//! waking a task costs as much as checking a transaction.
+
+use crate::access::audit::Audited;
+use crate::access::gate::reword;
+use crate::access::grants;
+use crate::access::identity::Caller;
+use crate::calls::commit_log::{self, SlowCommits};
+use crate::calls::traces::{Choice, Trace, Traces};
+use crate::host::{Host, Try, unavailable, unknown};
+use crate::observe::counters::Judged;
+use crate::overload::held::{Held, Holder};
+use futures_util::stream::FuturesOrdered;
+use futures_util::{Stream, StreamExt, stream};
+use omega_client::{ApiError, proto};
+use omega_core::{Command, Commit, Outcome, SchedulerId, Transaction, Version};
+use omega_store::replica::Answer;
+use opentelemetry::Context;
+use prost::Message;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::mpsc;
+use tokio::time::Instant;
+use tokio_stream::wrappers::ReceiverStream;
+use tonic::{Status, Streaming};
+
+/// Maximum number of unanswered transactions of one stream. The server reads further ones later.
+const COMMITS_MAX: usize = 256;
+
+/// Maximum number of transactions passed to the cell at once, under one lock.
+const TOGETHER_MAX: usize = 64;
+
+/// Maximum number of groups of results that wait for a slow reader of a stream.
+const GROUPS_MAX: usize = 4;
+
+/// The path of the call in the audit log.
+const PATH: &str = "omega.v1.SchedulingService/CommitStream";
+
+type Responses = Result<Vec<proto::CommitStreamResponse>, Status>;
+
+/// The transaction of a request.
+pub(crate) fn read(request: proto::CommitRequest) -> Result<(Transaction, Try), ApiError> {
+    let try_ = if request.retry { Try::Again } else { Try::First };
+    Ok((request.try_into()?, try_))
+}
+
+/// Name of a transaction in the audit log.
+pub(crate) fn transaction(request: &proto::CommitRequest) -> String {
+    format!("transaction {} of scheduler {}", request.number, request.scheduler)
+}
+
+/// The result of a transaction.
+pub(crate) fn commit_of(outcome: Result<Outcome, ApiError>) -> Result<Commit, ApiError> {
+    match outcome? {
+        Outcome::Commit(commit) => Ok(commit),
+        _ => Err(unknown()),
+    }
+}
+
+/// Checks the transactions of a stream on behalf of its caller.
+#[derive(Clone)]
+pub(crate) struct Judge {
+    pub(crate) host: Host,
+    pub(crate) slow: SlowCommits,
+    pub(crate) caller: Arc<Caller>,
+    pub(crate) audited: Option<Audited>,
+    /// Time limit for deciding whether the caller may commit a transaction.
+    pub(crate) deadline: Duration,
+    /// Tracer of sampled transactions, and the trace that the stream belongs to.
+    pub(crate) traces: Option<(Traces, Context)>,
+    /// Account of the bytes of transactions that are not yet checked.
+    pub(crate) holder: Option<Holder>,
+}
+
+/// A transaction in progress.
+struct Begun {
+    number: u64,
+    scheduler: SchedulerId,
+    /// Number of claims in the transaction.
+    claims: usize,
+    evictions: usize,
+    /// Version on which the transaction is based.
+    base: Version,
+    /// Name of the transaction in the audit log; empty without an audit log.
+    of: String,
+    /// Error of a transaction that did not reach the cell.
+    refused: Option<ApiError>,
+    /// The trace of a sampled transaction. It is boxed, because few transactions are sampled.
+    trace: Option<Box<Trace>>,
+}
+
+/// A transaction with its result.
+type Answered = (Begun, Result<Commit, ApiError>);
+
+impl Judge {
+    /// The results of a stream's transactions, in order.
+    pub(crate) fn answer_all(
+        self,
+        requests: Streaming<proto::CommitRequest>,
+    ) -> impl Stream<Item = Result<proto::CommitStreamResponse, Status>> + use<> {
+        let (to, groups) = mpsc::channel(GROUPS_MAX);
+        tokio::spawn(self.judge_all(requests, to));
+        ReceiverStream::new(groups).flat_map(|group: Responses| {
+            let (answers, failed) = match group {
+                Ok(answers) => (answers, None),
+                Err(status) => (Vec::new(), Some(Err(status))),
+            };
+            stream::iter(answers.into_iter().map(Ok).chain(failed))
+        })
+    }
+
+    async fn judge_all(
+        self,
+        requests: Streaming<proto::CommitRequest>,
+        to: mpsc::Sender<Responses>,
+    ) {
+        let mut requests = requests.ready_chunks(TOGETHER_MAX);
+        let mut begun = FuturesOrdered::new();
+        let mut under_way = 0;
+        let mut ended = false;
+        let mut failed = None;
+        while !ended || under_way > 0 {
+            // If the caller is at its memory limit, its groups are checked one after the other.
+            let may_begin = under_way == 0
+                || under_way < COMMITS_MAX && self.holder.as_ref().is_none_or(Holder::has_room);
+            tokio::select! {
+                came = requests.next(), if !ended && may_begin => {
+                    ended = came.is_none();
+                    let mut readable = Vec::new();
+                    for request in came.into_iter().flatten() {
+                        match request {
+                            Ok(request) if failed.is_none() => readable.push(request),
+                            Ok(_) => {}
+                            Err(status) => failed = Some(reword(status)),
+                        }
+                    }
+                    // If bytes cannot be decoded, nothing after them is valid.
+                    ended |= failed.is_some();
+                    if !readable.is_empty() {
+                        under_way += readable.len();
+                        let held = self.held(&readable);
+                        let answers = self.begin(readable).await;
+                        begun.push_back(async move { (answers.await, held) });
+                    }
+                }
+                Some((answers, held)) = begun.next() => {
+                    drop(held);
+                    under_way -= answers.len();
+                    if to.send(Ok(answers)).await.is_err() {
+                        return;
+                    }
+                }
+            }
+        }
+        if let Some(status) = failed {
+            // The receiver may be gone.
+            let _ = to.send(Err(status)).await;
+        }
+    }
+
+    /// Counts the bytes of transactions in the caller's account until the transactions are checked.
+    fn held(&self, requests: &[proto::CommitRequest]) -> Option<Held> {
+        let mut held = self.holder.as_ref()?.nothing();
+        held.add(requests.iter().map(Message::encoded_len).sum());
+        Some(held)
+    }
+
+    /// Starts transactions in the order of the stream, and returns a future of their results. While the leader is asked
+    /// whether a transaction is permitted, the following transactions wait.
+    async fn begin(
+        &self,
+        requests: Vec<proto::CommitRequest>,
+    ) -> impl Future<Output = Vec<proto::CommitStreamResponse>> + use<> {
+        let since = Instant::now();
+        let mut commands = Vec::with_capacity(requests.len());
+        let mut begun = Vec::with_capacity(requests.len());
+        for request in requests {
+            let proto::CommitRequest { number, base, .. } = request;
+            let (scheduler, base) = (SchedulerId(request.scheduler), Version(base));
+            let (claims, evictions) = (request.claim_jobs.len(), request.evictions.len());
+            let of = self.audited.as_ref().map(|_| transaction(&request)).unwrap_or_default();
+            let mut trace = None;
+            let refused = match self.allowed(request, since + self.deadline).await {
+                Ok((txn, try_)) => {
+                    trace = self.traces.as_ref().and_then(|(traces, parent)| {
+                        let of = (parent, Choice::Chance);
+                        traces.begin(&self.host, of, txn.id, since.into_std()).map(Box::new)
+                    });
+                    commands.push((Command::Commit(txn), try_));
+                    None
+                }
+                Err(error) => Some(error),
+            };
+            begun.push(Begun { number, scheduler, claims, evictions, base, of, refused, trace });
+        }
+        begun.iter_mut().filter_map(|one| one.trace.as_mut()).for_each(|one| one.given());
+        let pending = self.host.begin_all(commands);
+        let judge = self.clone();
+        async move {
+            let mut answers = settled(&judge.host, pending.answers().await).await.into_iter();
+            let answered = begun.into_iter().map(|mut begun| {
+                let answer = match begun.refused.take() {
+                    Some(error) => Err(error),
+                    None => answers.next().unwrap_or_else(|| Err(unknown())),
+                };
+                (begun, answer)
+            });
+            let answered: Vec<Answered> = answered.collect();
+            judge.count(&answered, since.elapsed());
+            answered.into_iter().map(|(begun, answer)| judge.tell(begun, answer)).collect()
+        }
+    }
+
+    async fn allowed(
+        &self,
+        request: proto::CommitRequest,
+        until: Instant,
+    ) -> Result<(Transaction, Try), ApiError> {
+        let (txn, try_) = read(request)?;
+        grants::may_commit(&self.caller, &self.host, &txn, until).await?;
+        Ok((txn, try_))
+    }
+
+    /// Counts and logs the results of transactions that were answered together.
+    fn count(&self, answered: &[Answered], took: Duration) {
+        fn judged((begun, answer): &Answered) -> Result<Judged<'_>, (SchedulerId, &ApiError)> {
+            let Begun { scheduler, claims, evictions, base, .. } = *begun;
+            let answer = answer.as_ref().map_err(|error| (scheduler, error));
+            answer.map(|commit| Judged { scheduler, claims, evictions, base, commit })
+        }
+        self.host.metrics().judged(answered.iter().filter_map(|one| judged(one).ok()), took);
+        if tracing::enabled!(tracing::Level::DEBUG) {
+            answered.iter().for_each(|one| commit_log::answered(one.0.number, judged(one), took));
+        }
+        if let Some((first, _)) = answered.first() {
+            let claims = answered.iter().map(|(begun, _)| begun.claims).sum();
+            self.slow.look((first.scheduler, first.number), (answered.len(), claims), took);
+        }
+        self.host.metrics().failed(answered.iter().filter(|(_, answer)| answer.is_err()).count());
+    }
+
+    /// Logs a transaction's result, and writes it to the audit log.
+    fn tell(
+        &self,
+        mut begun: Begun,
+        answer: Result<Commit, ApiError>,
+    ) -> proto::CommitStreamResponse {
+        use proto::commit_stream_response::Answer as Given;
+        if let Some(trace) = begun.trace.take() {
+            trace.end(begun.claims, answer.as_ref());
+        }
+        if let Some(audited) = self.audited.clone() {
+            let outcome = answer.as_ref().map_or_else(|error| error.code.name(), |_| "OK");
+            audited.note(PATH, &begun.of, outcome);
+        }
+        let answer = match answer {
+            Ok(commit) => Given::Commit((&commit).into()),
+            Err(error) => Given::Error(proto::Error {
+                code: error.code.name().to_owned(),
+                message: error.message,
+                version: error.version.unwrap_or_default().0,
+            }),
+        };
+        proto::CommitStreamResponse { number: begun.number, answer: Some(answer) }
+    }
+}
+
+/// Waits until this replica has applied the transactions, and returns their results.
+async fn settled(host: &Host, answers: Vec<Answer>) -> Vec<Result<Commit, ApiError>> {
+    let commit = |answer: Answer| match answer {
+        Answer::Outcome(outcome) => commit_of(outcome.map_err(|rejection| (&rejection).into())),
+        Answer::Again(again) => Err(unavailable(again)),
+        _ => Err(unknown()),
+    };
+    let commits: Vec<Result<Commit, ApiError>> = answers.into_iter().map(commit).collect();
+    let last = commits.iter().flatten().map(|commit| commit.version).max();
+    host.reach(last.unwrap_or(Version(0))).await;
+    commits
+}

@@ -1,0 +1,289 @@
+//! Calls about jobs, for users.
+
+use crate::access::audit::about;
+use crate::access::grants::caller;
+use crate::access::reach;
+use crate::calls::explain::{Explainer, Explanations};
+use crate::calls::history;
+use crate::calls::jobs_watch::JobsWatch;
+use crate::calls::refs;
+use crate::calls::responses;
+use crate::calls::tenant_tasks::TenantTasks;
+use crate::host::{Host, done, unknown};
+use crate::observe::statistics;
+use crate::service::{Answered, Room, deadline, page_start, page_token};
+use futures_util::StreamExt;
+use futures_util::stream::BoxStream;
+use omega_cellstate::Cell;
+use omega_client::proto::job_service_server::JobService;
+use omega_client::{ApiError, ErrorCode, proto};
+use omega_core::{Command, Job, JobId, Outcome, TaskState, Text};
+use std::sync::Arc;
+use tokio::time::Instant;
+use tonic::{Request, Response, Status};
+
+/// The job service.
+#[derive(Clone, Debug)]
+pub struct Jobs {
+    host: Host,
+    explanations: Explanations,
+    tenant_tasks: TenantTasks,
+}
+
+impl Jobs {
+    /// Creates the service of a cell, with its explainer, if any, and the limit on each tenant's tasks.
+    #[must_use]
+    pub fn new(host: Host, explainer: Option<Arc<dyn Explainer>>, tenant_tasks: u32) -> Jobs {
+        let explanations = Explanations::new(explainer);
+        Jobs { host, explanations, tenant_tasks: TenantTasks::new(tenant_tasks) }
+    }
+
+    /// Submits a job, and returns its id. If an identical job exists, returns that job's id, and does not count its
+    /// tasks again. The flag is true if all tasks of the existing job have ended.
+    async fn submit(&self, job: &Job, until: Instant) -> Result<(JobId, bool), ApiError> {
+        let admitted = self.tenant_tasks.admit(&self.host, &job.tenant, job.task_count());
+        let submitted = match &admitted {
+            Ok(_) => self.host.apply(Command::SubmitJob(job.clone()), until).await,
+            Err(refused) => Err(refused.clone()),
+        };
+        match submitted {
+            Ok(Outcome::Job(id)) => Ok((id, false)),
+            Ok(_) => Err(unknown()),
+            // The rejection may refer to a job that this replica has not applied yet, so the replica catches up first.
+            Err(error) if matches!(error.code, ErrorCode::NameTaken | ErrorCode::NotAdmitted) => {
+                self.host.refresh(until).await?;
+                let same = self.host.read(|cell| {
+                    let id = cell.job_by_name(&job.name)?;
+                    let same = cell.job_target(id).is_some_and(|known| **known == *job);
+                    same.then(|| (id, cell.tasks(id).all(|(_, state)| state.ended())))
+                });
+                same.ok_or(error)
+            }
+            Err(error) => Err(error),
+        }
+    }
+}
+
+#[tonic::async_trait]
+impl JobService for Jobs {
+    async fn submit_job(
+        &self,
+        request: Request<proto::SubmitJobRequest>,
+    ) -> Answered<proto::SubmitJobResponse> {
+        let until = deadline(&request);
+        let caller = caller(&request)?;
+        about(&request, |request| request.job.as_ref().map_or("", |job| &job.name).to_owned());
+        let given = request.into_inner().job;
+        let missing = || ApiError::new(ErrorCode::Malformed, "job is missing");
+        let job = described(given.ok_or_else(missing)?)?;
+        reach::may_submit(&caller, &job)?;
+        let (id, ended) = self.submit(&job, until).await?;
+        Ok(Response::new(proto::SubmitJobResponse { id: id.0, ended }))
+    }
+
+    async fn resize_group(
+        &self,
+        request: Request<proto::ResizeGroupRequest>,
+    ) -> Answered<proto::ResizeGroupResponse> {
+        let until = deadline(&request);
+        let caller = caller(&request)?;
+        about(&request, |request| refs::shown(request.job.as_ref()));
+        let request = request.into_inner();
+        self.host.refresh(until).await?;
+        let group: Text = if request.group.is_empty() { "main" } else { &request.group }.into();
+        let (job, more) = self.host.read(|cell| {
+            let id = refs::job(cell, request.job, &caller)?;
+            let Some(job) = cell.job(id) else { return Ok((id, None)) };
+            reach::may_submit(&caller, job)?;
+            let has = job.groups.iter().find(|known| known.name == group).map(|known| known.count);
+            let more = request.count.saturating_sub(has.unwrap_or(request.count));
+            Ok::<_, ApiError>((id, (more > 0).then(|| (job.tenant.clone(), u64::from(more)))))
+        })?;
+        // A group that shrinks needs no admission.
+        let _admitted = match &more {
+            Some((tenant, more)) => Some(self.tenant_tasks.admit(&self.host, tenant, *more)?),
+            None => None,
+        };
+        let command = Command::ResizeGroup { job, group, count: request.count };
+        let version = done(self.host.apply(command, until).await?)?;
+        Ok(Response::new(proto::ResizeGroupResponse { version: version.0 }))
+    }
+
+    async fn kill_job(
+        &self,
+        request: Request<proto::KillJobRequest>,
+    ) -> Answered<proto::KillJobResponse> {
+        let until = deadline(&request);
+        let caller = caller(&request)?;
+        about(&request, |request| refs::shown(request.job.as_ref()));
+        self.host.refresh(until).await?;
+        let job = self.host.read(|cell| refs::job(cell, request.into_inner().job, &caller))?;
+        let version = done(self.host.apply(Command::KillJob { job }, until).await?)?;
+        Ok(Response::new(proto::KillJobResponse { version: version.0 }))
+    }
+
+    async fn delete_job(
+        &self,
+        request: Request<proto::DeleteJobRequest>,
+    ) -> Answered<proto::DeleteJobResponse> {
+        let until = deadline(&request);
+        let caller = caller(&request)?;
+        about(&request, |request| refs::shown(request.job.as_ref()));
+        self.host.refresh(until).await?;
+        let job = self.host.read(|cell| refs::job(cell, request.into_inner().job, &caller))?;
+        let version = match self.host.apply(Command::DeleteJob { job }, until).await {
+            // An earlier attempt of this call may have deleted the job, so this is success.
+            Err(error) if error.code == ErrorCode::UnknownJob => self.host.read(Cell::version),
+            outcome => done(outcome?)?,
+        };
+        Ok(Response::new(proto::DeleteJobResponse { version: version.0 }))
+    }
+
+    async fn update_job(
+        &self,
+        request: Request<proto::UpdateJobRequest>,
+    ) -> Answered<proto::UpdateJobResponse> {
+        let until = deadline(&request);
+        let caller = caller(&request)?;
+        about(&request, |request| request.job.as_ref().map_or("", |job| &job.name).to_owned());
+        let proto::UpdateJobRequest { job, version } = request.into_inner();
+        let missing = || ApiError::new(ErrorCode::Malformed, "job is missing");
+        let spec = described(job.ok_or_else(missing)?)?;
+        reach::may_submit(&caller, &spec)?;
+        self.host.refresh(until).await?;
+        let named = proto::job_ref::Job::Name(spec.name.to_string());
+        let named = Some(proto::JobRef { job: Some(named) });
+        let (job, more) = self.host.read(|cell| {
+            let id = refs::job(cell, named, &caller)?;
+            let has = cell.job_target(id).map_or(0, |target| target.task_count());
+            Ok::<_, ApiError>((id, spec.task_count().saturating_sub(has)))
+        })?;
+        let _admitted = self.tenant_tasks.admit(&self.host, &spec.tenant, more)?;
+        done(self.host.apply(Command::UpdateJob { job, version, spec }, until).await?)?;
+        let version = self.host.read(|cell| cell.job_version(job)).unwrap_or_default();
+        Ok(Response::new(proto::UpdateJobResponse { id: job.0, version }))
+    }
+
+    async fn list_job_versions(
+        &self,
+        request: Request<proto::ListJobVersionsRequest>,
+    ) -> Answered<proto::ListJobVersionsResponse> {
+        let caller = caller(&request)?;
+        self.host.refresh(deadline(&request)).await?;
+        let versions = self.host.read(|cell| {
+            let id = refs::job(cell, request.into_inner().job, &caller)?;
+            let sees = cell.job(id).is_some_and(|job| caller.sees_programs(job));
+            Ok::<_, ApiError>(responses::versions(cell, id, sees))
+        })?;
+        Ok(Response::new(proto::ListJobVersionsResponse { versions }))
+    }
+
+    async fn get_job(
+        &self,
+        request: Request<proto::GetJobRequest>,
+    ) -> Answered<proto::GetJobResponse> {
+        let caller = caller(&request)?;
+        self.host.refresh(deadline(&request)).await?;
+        let job = self.host.read(|cell| {
+            let id = refs::job(cell, request.into_inner().job, &caller)?;
+            let sees = cell.job(id).is_some_and(|job| caller.sees_programs(job));
+            let response = if sees { responses::job_with_programs } else { responses::job };
+            Ok::<_, ApiError>((id, response(cell, id)))
+        })?;
+        let (id, mut job) = job;
+        job.age_ms = statistics::age(&self.host, id).as_millis() as u64;
+        Ok(Response::new(proto::GetJobResponse { job: Some(job) }))
+    }
+
+    async fn list_jobs(
+        &self,
+        request: Request<proto::ListJobsRequest>,
+    ) -> Answered<proto::ListJobsResponse> {
+        let caller = caller(&request)?;
+        self.host.refresh(deadline(&request)).await?;
+        let request = request.into_inner();
+        let start = page_start(&request.page_token)?;
+        let mut room = Room::of_page(request.page_size);
+        let wanted = |cell: &Cell, id: JobId, job: &Job| {
+            (request.tenant.is_empty() || *job.tenant == *request.tenant)
+                && (request.scheduler.is_empty() || *job.scheduler == *request.scheduler)
+                && caller.sees(job)
+                && (request.ended || cell.tasks(id).any(|(_, state)| !state.ended()))
+                && (!request.waiting
+                    || cell.tasks(id).any(|(_, state)| state == TaskState::Pending))
+        };
+        let answer = self.host.read(|cell| {
+            let mut answer =
+                proto::ListJobsResponse { version: cell.version().0, ..Default::default() };
+            for (id, job) in cell.jobs_from(JobId(start)) {
+                if !wanted(cell, id, job) {
+                    continue;
+                }
+                if room.is_full() {
+                    answer.next_page_token = page_token(id.0);
+                    break;
+                }
+                let age_ms = statistics::age(&self.host, id).as_millis() as u64;
+                let job = proto::JobStatus { age_ms, ..responses::job(cell, id) };
+                answer.jobs.push(room.take(job));
+            }
+            answer
+        });
+        Ok(Response::new(answer))
+    }
+
+    async fn list_events(
+        &self,
+        request: Request<proto::ListEventsRequest>,
+    ) -> Answered<proto::ListEventsResponse> {
+        let caller = caller(&request)?;
+        self.host.refresh(deadline(&request)).await?;
+        let told = self.host.read(|cell| history::list(cell, request.into_inner(), &caller))?;
+        Ok(Response::new(told))
+    }
+
+    async fn explain_job(
+        &self,
+        request: Request<proto::ExplainJobRequest>,
+    ) -> Answered<proto::ExplainJobResponse> {
+        let until = deadline(&request);
+        let caller = caller(&request)?;
+        self.host.refresh(until).await?;
+        self.host.read(|cell| refs::job(cell, request.get_ref().job.clone(), &caller))?;
+        let told = self.explanations.explain(&self.host, request.into_inner(), until).await?;
+        Ok(Response::new(told))
+    }
+
+    type WatchJobStream = BoxStream<'static, Result<proto::WatchJobResponse, Status>>;
+
+    async fn watch_job(
+        &self,
+        request: Request<proto::WatchJobRequest>,
+    ) -> Answered<Self::WatchJobStream> {
+        let caller = caller(&request)?;
+        self.host.refresh(deadline(&request)).await?;
+        let job = self.host.read(|cell| refs::job(cell, request.into_inner().job, &caller))?;
+        Ok(Response::new(JobsWatch::of_one(self.host.clone(), caller, job).tasks().boxed()))
+    }
+
+    type WatchJobsStream = BoxStream<'static, Result<proto::WatchJobsResponse, Status>>;
+
+    async fn watch_jobs(
+        &self,
+        request: Request<proto::WatchJobsRequest>,
+    ) -> Answered<Self::WatchJobsStream> {
+        let caller = caller(&request)?;
+        reach::may_watch(&caller, &request.get_ref().name_prefix)?;
+        // The first message must include every change that any replica confirmed before this call.
+        self.host.refresh(deadline(&request)).await?;
+        let prefix = request.into_inner().name_prefix;
+        Ok(Response::new(JobsWatch::of_prefix(self.host.clone(), caller, prefix).jobs().boxed()))
+    }
+}
+
+/// The job in a request. Its groups do not have versions yet.
+fn described(job: proto::Job) -> Result<Job, ApiError> {
+    let mut job = Job::try_from(job).map_err(ApiError::from)?;
+    job.groups.iter_mut().for_each(|group| group.version = 0);
+    Ok(job)
+}

@@ -1,0 +1,286 @@
+//! Calls about machines, for operators and agents.
+
+use crate::access::audit::about;
+use crate::access::grants::{self, caller};
+use crate::access::identity::Caller;
+use crate::calls::refs;
+use crate::calls::responses;
+use crate::host::{Host, done, unknown};
+use crate::service::{Answered, Room, deadline, page_start, page_token};
+use omega_cellstate::Cell;
+use omega_client::agent::DRAIN_BY;
+use omega_client::proto::machine_service_server::MachineService;
+use omega_client::{ApiError, ErrorCode, convert, proto};
+use omega_core::{
+    Command, LabelSelector, Machine, MachineId, MachineSelector, Outcome, PeakCalendar, Rejection,
+    Requirement, Reservation, Taint, TaintEffect,
+};
+use tonic::{Request, Response};
+
+/// The machine service.
+#[derive(Clone, Debug)]
+pub struct Machines {
+    host: Host,
+}
+
+impl Machines {
+    /// The service of a cell.
+    #[must_use]
+    pub fn new(host: Host) -> Machines {
+        Machines { host }
+    }
+}
+
+impl Machines {
+    /// Number of machines that a selector matches now. An unexpected number shows a typing error in the selector.
+    fn count(&self, selector: &MachineSelector) -> u32 {
+        let matched = |cell: &Cell| {
+            cell.machines().filter(|state| selector.matches(state.machine)).count() as u32
+        };
+        self.host.read(matched)
+    }
+
+    /// Changes a registered machine to a new description.
+    async fn update(
+        &self,
+        caller: &Caller,
+        machine: Machine,
+        until: tokio::time::Instant,
+    ) -> Result<MachineId, ApiError> {
+        let changed = self.host.read(|cell| {
+            let id = cell.machine_by_name(&machine.name)?;
+            let known = cell.machine(id)?.machine;
+            let machine = grants::described(caller, known, machine.clone());
+            Some((id, machine.map(|machine| (**known != machine).then_some(machine))))
+        });
+        match changed {
+            Some((id, machine)) => {
+                if let Some(machine) = machine? {
+                    done(self.host.apply(Command::UpdateMachine { id, machine }, until).await?)?;
+                }
+                Ok(id)
+            }
+            // The machine was removed just now.
+            None => Err((&Rejection::NameTaken(machine.name)).into()),
+        }
+    }
+}
+
+/// Name of a machine in the audit log.
+fn named(machine: Option<&proto::MachineRef>) -> String {
+    use proto::machine_ref::Machine as Given;
+    match machine.and_then(|machine| machine.machine.as_ref()) {
+        Some(Given::Id(id)) => MachineId::from(*id).to_string(),
+        Some(Given::Name(name)) => name.clone(),
+        None => String::new(),
+    }
+}
+
+/// Sets the time by which tasks have to leave a machine, or removes it if `leave_by` is `None`. Returns the changed
+/// machine, or `None` if nothing changes.
+fn evacuated(machine: &Machine, leave_by: Option<u64>) -> Option<Machine> {
+    let (key, effect) = (DRAIN_BY.into(), TaintEffect::NoSchedule);
+    let taint = leave_by.map(|ms| Taint { key, value: ms.to_string().into(), effect });
+    let others = machine.taints.iter().filter(|taint| &*taint.key != DRAIN_BY);
+    let taints: Box<[Taint]> = others.cloned().chain(taint).collect();
+    (taints != machine.taints).then(|| Machine { taints, ..machine.clone() })
+}
+
+#[tonic::async_trait]
+impl MachineService for Machines {
+    async fn register_machine(
+        &self,
+        request: Request<proto::RegisterMachineRequest>,
+    ) -> Answered<proto::RegisterMachineResponse> {
+        let until = deadline(&request);
+        let caller = caller(&request)?;
+        about(&request, |request| {
+            request.machine.as_ref().map_or("", |machine| &machine.name).to_owned()
+        });
+        let given = request.into_inner().machine;
+        let missing = || ApiError::new(ErrorCode::Malformed, "machine is missing");
+        let machine = Machine::try_from(given.ok_or_else(missing)?).map_err(ApiError::from)?;
+        grants::may_be_machine(&caller, &machine.name)?;
+        let command = Command::RegisterMachine(machine.clone());
+        let id = match self.host.apply(command, until).await {
+            Ok(Outcome::Machine(id)) => id,
+            Ok(_) => return Err(unknown().into()),
+            Err(error) if error.code == ErrorCode::NameTaken => {
+                self.host.refresh(until).await?;
+                self.update(&caller, machine, until).await?
+            }
+            Err(error) => return Err(error.into()),
+        };
+        Ok(Response::new(proto::RegisterMachineResponse { id: Some(id.into()) }))
+    }
+
+    async fn create_reservation(
+        &self,
+        request: Request<proto::CreateReservationRequest>,
+    ) -> Answered<proto::CreateReservationResponse> {
+        let until = deadline(&request);
+        about(&request, |request| {
+            request.reservation.as_ref().map_or("", |reservation| &reservation.name).to_owned()
+        });
+        let missing = || ApiError::new(ErrorCode::Malformed, "reservation is missing");
+        let given = request.into_inner().reservation.ok_or_else(missing)?;
+        let reservation = Reservation::try_from(given).map_err(ApiError::from)?;
+        let selector = reservation.machines.clone();
+        let version = done(self.host.apply(Command::Reserve(reservation), until).await?)?.0;
+        let machines = Some(self.count(&selector));
+        Ok(Response::new(proto::CreateReservationResponse { version, machines }))
+    }
+
+    async fn delete_reservation(
+        &self,
+        request: Request<proto::DeleteReservationRequest>,
+    ) -> Answered<proto::DeleteReservationResponse> {
+        let until = deadline(&request);
+        about(&request, |request| request.name.clone());
+        let name = request.into_inner().name.into();
+        let version = done(self.host.apply(Command::Unreserve { name }, until).await?)?;
+        Ok(Response::new(proto::DeleteReservationResponse { version: version.0 }))
+    }
+
+    async fn list_reservations(
+        &self,
+        request: Request<proto::ListReservationsRequest>,
+    ) -> Answered<proto::ListReservationsResponse> {
+        self.host.refresh(deadline(&request)).await?;
+        let answer = self.host.read(|cell| proto::ListReservationsResponse {
+            reservations: cell.reservations().map(Into::into).collect(),
+            now_ms: cell.now_ms(),
+            version: cell.version().0,
+        });
+        Ok(Response::new(answer))
+    }
+
+    async fn set_peaks(
+        &self,
+        request: Request<proto::SetPeaksRequest>,
+    ) -> Answered<proto::SetPeaksResponse> {
+        let until = deadline(&request);
+        about(&request, |request| {
+            request.calendar.as_ref().map_or("", |calendar| &calendar.name).to_owned()
+        });
+        let missing = || ApiError::new(ErrorCode::Malformed, "calendar is missing");
+        let given = request.into_inner().calendar.ok_or_else(missing)?;
+        let calendar = PeakCalendar::try_from(given).map_err(ApiError::from)?;
+        let selector = calendar.machines.clone();
+        let version = done(self.host.apply(Command::SetPeaks(calendar), until).await?)?.0;
+        let machines = Some(self.count(&selector));
+        Ok(Response::new(proto::SetPeaksResponse { version, machines }))
+    }
+
+    async fn remove_peaks(
+        &self,
+        request: Request<proto::RemovePeaksRequest>,
+    ) -> Answered<proto::RemovePeaksResponse> {
+        let until = deadline(&request);
+        about(&request, |request| request.name.clone());
+        let name = request.into_inner().name.into();
+        let version = done(self.host.apply(Command::RemovePeaks { name }, until).await?)?;
+        Ok(Response::new(proto::RemovePeaksResponse { version: version.0 }))
+    }
+
+    async fn list_peaks(
+        &self,
+        request: Request<proto::ListPeaksRequest>,
+    ) -> Answered<proto::ListPeaksResponse> {
+        self.host.refresh(deadline(&request)).await?;
+        let answer = self.host.read(|cell| proto::ListPeaksResponse {
+            calendars: cell.peak_calendars().map(Into::into).collect(),
+            now_ms: cell.now_ms(),
+            version: cell.version().0,
+            machines_over: cell.machines_over_peak() as u32,
+        });
+        Ok(Response::new(answer))
+    }
+
+    async fn drain_machine(
+        &self,
+        request: Request<proto::DrainMachineRequest>,
+    ) -> Answered<proto::DrainMachineResponse> {
+        let until = deadline(&request);
+        about(&request, |request| named(request.machine.as_ref()));
+        let request = request.into_inner();
+        self.host.refresh(until).await?;
+        let id = self.host.read(|cell| refs::machine(cell, request.machine))?;
+        let command = Command::DrainMachine { id, draining: !request.resume };
+        let mut version = done(self.host.apply(command, until).await?)?;
+        let leave_by = (!request.resume && request.leave_by_ms > 0).then_some(request.leave_by_ms);
+        let machine = self.host.read(|cell| Some(cell.machine(id)?.machine.clone()));
+        if let Some(machine) = machine.and_then(|machine| evacuated(&machine, leave_by)) {
+            let command = Command::UpdateMachine { id, machine };
+            version = done(self.host.apply(command, until).await?)?;
+        }
+        Ok(Response::new(proto::DrainMachineResponse { version: version.0 }))
+    }
+
+    async fn remove_machine(
+        &self,
+        request: Request<proto::RemoveMachineRequest>,
+    ) -> Answered<proto::RemoveMachineResponse> {
+        let until = deadline(&request);
+        about(&request, |request| named(request.machine.as_ref()));
+        let request = request.into_inner();
+        self.host.refresh(until).await?;
+        let id = self.host.read(|cell| refs::machine(cell, request.machine))?;
+        let version = done(self.host.apply(Command::RemoveMachine { id }, until).await?)?;
+        Ok(Response::new(proto::RemoveMachineResponse { version: version.0 }))
+    }
+
+    async fn report_load(
+        &self,
+        request: Request<proto::ReportLoadRequest>,
+    ) -> Answered<proto::ReportLoadResponse> {
+        let until = deadline(&request);
+        let caller = caller(&request)?;
+        let request = request.into_inner();
+        let missing = || ApiError::new(ErrorCode::Malformed, "machine is missing");
+        let id = request.machine.ok_or_else(missing)?.into();
+        grants::may_report(&caller, &self.host, id, until).await?;
+        let load = convert::amounts(request.used);
+        done(self.host.apply(Command::ReportLoad { id, load }, until).await?)?;
+        Ok(Response::new(proto::ReportLoadResponse {}))
+    }
+
+    async fn get_machine(
+        &self,
+        request: Request<proto::GetMachineRequest>,
+    ) -> Answered<proto::GetMachineResponse> {
+        self.host.refresh(deadline(&request)).await?;
+        let machine = self.host.read(|cell| {
+            let id = refs::machine(cell, request.into_inner().machine)?;
+            Ok::<_, ApiError>(cell.machine(id).map(|state| responses::machine(&state)))
+        })?;
+        Ok(Response::new(proto::GetMachineResponse { machine }))
+    }
+
+    async fn list_machines(
+        &self,
+        request: Request<proto::ListMachinesRequest>,
+    ) -> Answered<proto::ListMachinesResponse> {
+        self.host.refresh(deadline(&request)).await?;
+        let request = request.into_inner();
+        let start = page_start(&request.page_token)?;
+        let mut room = Room::of_page(request.page_size);
+        let requirements = request.labels.into_iter().map(Requirement::try_from);
+        let requirements = requirements.collect::<Result<_, _>>().map_err(ApiError::from)?;
+        let selector = LabelSelector { requirements };
+        let answer = self.host.read(|cell| {
+            let mut answer =
+                proto::ListMachinesResponse { version: cell.version().0, ..Default::default() };
+            let machines = cell.machines_from(usize::try_from(start).unwrap_or(usize::MAX));
+            for state in machines.filter(|state| selector.matches(&state.machine.labels)) {
+                if room.is_full() {
+                    answer.next_page_token = page_token(state.id.slot.into());
+                    break;
+                }
+                answer.machines.push(room.take(responses::machine(&state)));
+            }
+            answer
+        });
+        Ok(Response::new(answer))
+    }
+}

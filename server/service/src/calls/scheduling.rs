@@ -1,0 +1,251 @@
+//! Calls of schedulers: register, sync and commit.
+
+use crate::access::audit::about;
+use crate::access::grants::{self, caller};
+use crate::access::reach::may_see_all;
+use crate::calls::commit_log::{self, SlowCommit, SlowCommits};
+use crate::calls::commits::{Judge, commit_of, read, transaction};
+use crate::calls::deltas::{DeltaStream, Reader};
+use crate::calls::responses;
+use crate::calls::snapshots::Snapshots;
+use crate::calls::traces::{Choice, Trace, Traces};
+use crate::calls::transactions;
+use crate::host::{Host, Try, unknown};
+use crate::leases::{self, Leases, Wish, process_name};
+use crate::observe::counters::Judged;
+use crate::service::{Answered, deadline, deadlines, page_size};
+use futures_util::StreamExt;
+use futures_util::stream::BoxStream;
+use omega_client::proto::scheduling_service_server::SchedulingService;
+use omega_client::{ApiError, ErrorCode, proto};
+use omega_core::{Command, Hold, HolderId, Outcome, SchedulerId, Text};
+use std::sync::Arc;
+use tokio::sync::oneshot;
+use tokio::time::Instant;
+use tonic::{Request, Response, Status, Streaming};
+
+/// The scheduling service.
+#[derive(Clone, Debug)]
+pub struct Scheduling {
+    host: Host,
+    slow: SlowCommits,
+    traces: Option<Traces>,
+    snapshots: Snapshots,
+    /// Keeps the check for leadership running until the last clone is dropped.
+    _alive: Arc<oneshot::Sender<()>>,
+}
+
+impl Scheduling {
+    /// Creates the service of a cell, and starts the task that maintains its leases while this replica leads. Needs a
+    /// tokio runtime.
+    #[must_use]
+    pub fn start(host: Host, slow: SlowCommit, traces: Option<Traces>) -> Scheduling {
+        let (alive, end) = oneshot::channel();
+        tokio::spawn(Leases::watch(host.clone(), end));
+        let slow = SlowCommits::new(slow);
+        Scheduling { host, slow, traces, snapshots: Snapshots::default(), _alive: Arc::new(alive) }
+    }
+}
+
+/// Default duration of a lease. It is long enough for a change of leader, and short enough that a dead scheduler is
+/// replaced soon.
+const LEASE_MS: u32 = 10_000;
+
+#[tonic::async_trait]
+impl SchedulingService for Scheduling {
+    async fn register(
+        &self,
+        request: Request<proto::RegisterRequest>,
+    ) -> Answered<proto::RegisterResponse> {
+        let until = deadline(&request);
+        let caller = caller(&request)?;
+        about(&request, |request| request.name.clone());
+        let asked = request.into_inner();
+        grants::may_register(&caller, &asked.name)?;
+        let (scheduler, next_transaction) = match asked.holder {
+            0 => self.register_without_lease(asked.name.into(), until).await?,
+            holder => {
+                let lease_ms = if asked.lease_ms == 0 { LEASE_MS } else { asked.lease_ms };
+                let hold = Hold { holder: HolderId(holder), lease_ms };
+                let process = process_name(&asked.process);
+                let wish = Wish { name: asked.name.into(), hold, process };
+                self.host.leases().hold(&self.host, wish, until).await?
+            }
+        };
+        Ok(Response::new(proto::RegisterResponse { scheduler: scheduler.0, next_transaction }))
+    }
+
+    async fn renew(&self, request: Request<proto::RenewRequest>) -> Answered<proto::RenewResponse> {
+        let until = deadline(&request);
+        let caller = caller(&request)?;
+        let proto::RenewRequest { holder, names, process } = request.into_inner();
+        let holder = given_holder(holder)?;
+        if names.is_empty() {
+            return Err(ApiError::new(
+                ErrorCode::Malformed,
+                "names is empty: give at least one name",
+            )
+            .into());
+        }
+        names.iter().try_for_each(|name| grants::may_register(&caller, name))?;
+        let process = process_name(&process);
+        self.host.leases().renew(&self.host, (holder, &names), process, until).await?;
+        Ok(Response::new(proto::RenewResponse {}))
+    }
+
+    async fn end_leases(
+        &self,
+        request: Request<proto::EndLeasesRequest>,
+    ) -> Answered<proto::EndLeasesResponse> {
+        let until = deadline(&request);
+        let caller = caller(&request)?;
+        about(&request, |request| match &*request.name {
+            "" => "all leases of a process".to_owned(),
+            name => format!("all leases of the process that owns {name:?}"),
+        });
+        let asked = request.into_inner();
+        // A name that is unknown to this replica may belong to another scheduler.
+        self.host.refresh(until).await?;
+        let holder = match (&*asked.name, asked.holder) {
+            ("", holder) => Some(given_holder(holder)?),
+            (name, 0) => {
+                grants::may_register(&caller, name)?;
+                self.host.read(|cell| leases::marked(cell, name, asked.mark))?
+            }
+            _ => {
+                let say = "give either a holder, or a name and a mark";
+                return Err(ApiError::new(ErrorCode::Malformed, say).into());
+            }
+        };
+        if let Some(holder) = holder {
+            self.host.read(|cell| grants::may_end(&caller, cell, holder))?;
+            self.host.leases().end(&self.host, holder, until).await?;
+        }
+        Ok(Response::new(proto::EndLeasesResponse {}))
+    }
+
+    async fn list_schedulers(
+        &self,
+        request: Request<proto::ListSchedulersRequest>,
+    ) -> Answered<proto::ListSchedulersResponse> {
+        let until = deadline(&request);
+        self.host.refresh(until).await?;
+        let all = self.host.leases().list(&self.host)?;
+        let schedulers = all.into_iter().map(responses::scheduler).collect();
+        Ok(Response::new(proto::ListSchedulersResponse { schedulers }))
+    }
+
+    type SyncStream = BoxStream<'static, Result<proto::Delta, Status>>;
+
+    async fn sync(&self, request: Request<proto::SyncRequest>) -> Answered<Self::SyncStream> {
+        let caller = caller(&request)?;
+        let reader = Reader {
+            caller,
+            holder: request.extensions().get().cloned(),
+            patience: deadlines(&request).max,
+        };
+        let asked = request.into_inner();
+        let deltas = DeltaStream::new(self.host.clone(), self.snapshots.clone(), reader, asked);
+        Ok(Response::new(deltas.messages().boxed()))
+    }
+
+    async fn commit(
+        &self,
+        request: Request<proto::CommitRequest>,
+    ) -> Answered<proto::CommitResponse> {
+        let until = deadline(&request);
+        let began = Instant::now();
+        let caller = caller(&request)?;
+        about(&request, transaction);
+        let parent = self.traces.as_ref().map(|traces| (traces, traces.parent(request.metadata())));
+        let (txn, try_) = read(request.into_inner())?;
+        grants::may_commit(&caller, &self.host, &txn, until).await?;
+        let (id, claims, evictions, base) =
+            (txn.id, txn.claims.len(), txn.evictions.len(), txn.base);
+        let mut trace = parent.and_then(|(traces, parent)| {
+            traces.begin(&self.host, (&parent, Choice::Sender), id, began.into_std())
+        });
+        trace.iter_mut().for_each(Trace::given);
+        let outcome = self.host.apply_try(Command::Commit(txn), try_, until).await;
+        let (commit, took) = (commit_of(outcome), began.elapsed());
+        self.slow.look((id.scheduler, id.number), (1, claims), took);
+        let judged = commit.as_ref();
+        if let Some(trace) = trace {
+            trace.end(claims, judged);
+        }
+        let judged = judged.map(|commit| Judged {
+            scheduler: id.scheduler,
+            claims,
+            evictions,
+            base,
+            commit,
+        });
+        match judged {
+            Ok(judged) => self.host.metrics().judged([judged].into_iter(), took),
+            Err(_) => self.host.metrics().failed(1),
+        }
+        commit_log::answered(id.number, judged.map_err(|error| (id.scheduler, error)), took);
+        Ok(Response::new((&commit?).into()))
+    }
+
+    type CommitStreamStream = BoxStream<'static, Result<proto::CommitStreamResponse, Status>>;
+
+    async fn commit_stream(
+        &self,
+        request: Request<Streaming<proto::CommitRequest>>,
+    ) -> Answered<Self::CommitStreamStream> {
+        let caller = caller(&request)?;
+        let audited = request.extensions().get().cloned();
+        let deadline = deadlines(&request).usual;
+        let (host, slow) = (self.host.clone(), self.slow.clone());
+        let traces = self.traces.as_ref();
+        let traces = traces.map(|traces| (traces.clone(), traces.parent(request.metadata())));
+        let holder = request.extensions().get().cloned();
+        let judge = Judge { host, slow, caller, audited, deadline, traces, holder };
+        Ok(Response::new(judge.answer_all(request.into_inner()).boxed()))
+    }
+
+    async fn get_transaction(
+        &self,
+        request: Request<proto::GetTransactionRequest>,
+    ) -> Answered<proto::GetTransactionResponse> {
+        may_see_all(&*caller(&request)?)?;
+        self.host.refresh(deadline(&request)).await?;
+        let proto::GetTransactionRequest { scheduler, number } = request.into_inner();
+        let told = self.host.read(|cell| transactions::get(cell, &scheduler, number))?;
+        Ok(Response::new(proto::GetTransactionResponse { transaction: Some(told) }))
+    }
+
+    async fn list_transactions(
+        &self,
+        request: Request<proto::ListTransactionsRequest>,
+    ) -> Answered<proto::ListTransactionsResponse> {
+        may_see_all(&*caller(&request)?)?;
+        self.host.refresh(deadline(&request)).await?;
+        let asked = request.into_inner();
+        let page = (page_size(asked.page_size), asked.page_token.as_str());
+        Ok(Response::new(transactions::list(&self.host, &asked.scheduler, page)?))
+    }
+}
+
+impl Scheduling {
+    async fn register_without_lease(
+        &self,
+        name: Text,
+        until: Instant,
+    ) -> Result<(SchedulerId, u64), ApiError> {
+        let command = Command::RegisterScheduler { name };
+        // The command may be repeated, because the same name gets the same id.
+        match self.host.apply_try(command, Try::Again, until).await? {
+            Outcome::Scheduler { id, next_transaction } => Ok((id, next_transaction)),
+            _ => Err(unknown()),
+        }
+    }
+}
+
+fn given_holder(holder: u64) -> Result<HolderId, ApiError> {
+    match holder {
+        0 => Err(ApiError::new(ErrorCode::Malformed, "holder is missing")),
+        holder => Ok(HolderId(holder)),
+    }
+}

@@ -1,0 +1,10 @@
+//! Statistics and metrics.
+
+pub(crate) mod counters;
+pub(crate) mod metrics;
+pub(crate) mod observer;
+pub mod openmetrics;
+pub(crate) mod statistics;
+pub(crate) mod submit_index;
+pub(crate) mod summarize;
+pub(crate) mod summary;

@@ -1,0 +1,476 @@
+//! Limits on concurrent calls and call rates of callers.
+//!
+//! Calls beyond a limit are rejected at once with a retry delay. Calls are never queued here: admitted calls are
+//! answered, and the newest calls are shed. Operators have separate slots, so that they get through when everything
+//! else is full. Calls of agents, and calls that renew leases of schedulers, have priority.
+//!
+//! Rejections cost time, too, so callers near a limit are slowed down first: the server delays reading from their
+//! connections (`turns.rs`). Only calls that arrive nevertheless are rejected.
+
+use crate::access::identity::{Caller, Role};
+use crate::access::roles::Nature;
+use crate::overload::held::{Accounts, Holder};
+use crate::overload::turns::{Lane, Need, Taken};
+use omega_client::connect::MESSAGE_BYTES_MAX;
+use omega_client::{ApiError, ErrorCode};
+use omega_core::limits::TASKS_PER_JOB_MAX;
+use parking_lot::Mutex;
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// The limits of a listener. docs/security.md has the defaults.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Concurrent calls of all callers except operators.
+    pub calls: u32,
+    /// Concurrent calls of operators.
+    pub operator_calls: u32,
+    /// Concurrent streams of all callers except operators.
+    pub streams: u32,
+    /// Concurrent streams of operators.
+    pub operator_streams: u32,
+    /// Concurrent streams of one caller.
+    pub streams_each: u32,
+    /// Sustained calls per second of one caller.
+    pub calls_per_second: u32,
+    /// Calls that one caller may make at once after a pause.
+    pub calls_burst: u32,
+    /// Concurrent connections.
+    pub connections: u32,
+    /// Concurrent connections of one address.
+    pub connections_each: u32,
+    /// Concurrent calls and streams on one connection.
+    pub connection_streams: u32,
+    /// Bytes of the headers of one call. HTTP/1.1 needs at least [`HEADER_BYTES_MIN`].
+    pub header_bytes: u32,
+    /// Bytes of one message from a caller, uncompressed.
+    pub message_bytes: u32,
+    /// Unfinished tasks of one tenant. A job that would exceed this number is rejected.
+    pub tenant_tasks: u32,
+    /// Bytes of incomplete requests and unread answers in memory for one caller.
+    pub held_bytes_each: u64,
+    /// Bytes in memory for all callers except operators, who have a separate bound of the same size.
+    pub held_bytes: u64,
+    /// Time for a connection's TLS handshake and first HTTP/2 frame, or for a browser's headers.
+    pub handshake: Duration,
+    /// Time for which a connection may have no call in progress.
+    pub idle: Duration,
+    /// Time limits of calls.
+    pub deadlines: Deadlines,
+}
+
+/// Time limits of calls.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Deadlines {
+    /// Deadline of a call for which the caller sets none. A message must arrive within this time in any case.
+    pub usual: Duration,
+    /// Longest deadline that a caller may set.
+    pub max: Duration,
+}
+
+/// Smallest limit on header bytes, which is the size of the first buffer of the HTTP/1.1 reader.
+pub const HEADER_BYTES_MIN: u32 = 8 << 10;
+
+impl Default for Deadlines {
+    /// By default, a call may take at most a minute. A commit takes milliseconds and an election some seconds, so no
+    /// call needs more.
+    fn default() -> Deadlines {
+        Deadlines { usual: Duration::from_secs(5), max: Duration::from_secs(60) }
+    }
+}
+
+impl Default for Limits {
+    /// Default limits. A replica answers some ten thousand calls a second. One caller gets half of this rate, with
+    /// bursts of two seconds' worth of calls. Each open stream and each connection costs some ten kilobytes. A tenant
+    /// may have as many tasks as four of the largest jobs. If each of these tasks is a job of its own, they take some
+    /// four gigabytes.
+    fn default() -> Limits {
+        Limits {
+            calls: 1024,
+            operator_calls: 256,
+            streams: 4096,
+            operator_streams: 1024,
+            streams_each: 256,
+            calls_per_second: 5_000,
+            calls_burst: 10_000,
+            connections: 512,
+            connections_each: 64,
+            // Further calls of a connection wait in the client, where a call whose deadline passes costs the server
+            // nothing.
+            connection_streams: 32,
+            header_bytes: 16 << 10,
+            message_bytes: MESSAGE_BYTES_MAX as u32,
+            tenant_tasks: 4 * TASKS_PER_JOB_MAX,
+            // Each caller may have sixteen of the largest messages. The total is the memory that a replica of a large
+            // cell can spare.
+            held_bytes_each: 64 << 20,
+            held_bytes: 512 << 20,
+            handshake: Duration::from_secs(5),
+            // Clients reconnect by themselves. This time is long enough to make reconnections rare.
+            idle: Duration::from_secs(300),
+            deadlines: Deadlines::default(),
+        }
+    }
+}
+
+impl Limits {
+    /// Concurrent calls of one caller: a quarter of all calls.
+    fn calls_each(&self) -> u32 {
+        self.calls.div_ceil(4)
+    }
+}
+
+/// Number of tracked callers above which idle callers with a refilled burst are dropped.
+const CALLERS_MAX: usize = 4096;
+
+/// Retry delay for a caller that got no slot: several times the duration of most calls.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// Slots of calls. Clones share them.
+#[derive(Clone, Debug)]
+pub(crate) struct Places {
+    limits: Limits,
+    calls: Lane,
+    operator_calls: Lane,
+    streams: Lane,
+    operator_streams: Lane,
+    accounts: Accounts,
+    /// Usage of each caller. Locked for one look-up at a time.
+    callers: Arc<Mutex<HashMap<Arc<str>, Used>>>,
+}
+
+/// Usage of one caller.
+#[derive(Debug)]
+struct Used {
+    bucket: Bucket,
+    calls: u32,
+    streams: u32,
+}
+
+impl Used {
+    fn count(&mut self, of: Open) -> &mut u32 {
+        match of {
+            Open::Calls => &mut self.calls,
+            Open::Streams => &mut self.streams,
+        }
+    }
+}
+
+/// Kinds of slots that are counted for each caller.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Open {
+    Calls,
+    Streams,
+}
+
+/// A slot of a call, released when dropped.
+#[derive(Debug)]
+pub(crate) struct Place {
+    _of_all: Taken,
+    /// Slot within the caller's own limit; `None` for calls without such a limit.
+    _of_caller: Option<OfCaller>,
+}
+
+/// One of a caller's calls or streams.
+#[derive(Debug)]
+struct OfCaller {
+    open: Open,
+    caller: Arc<str>,
+    callers: Arc<Mutex<HashMap<Arc<str>, Used>>>,
+}
+
+impl Drop for OfCaller {
+    fn drop(&mut self) {
+        if let Some(used) = self.callers.lock().get_mut(&self.caller) {
+            *used.count(self.open) -= 1;
+        }
+    }
+}
+
+impl Places {
+    pub(crate) fn new(limits: Limits) -> Places {
+        Places {
+            limits,
+            calls: Lane::new(limits.calls),
+            operator_calls: Lane::new(limits.operator_calls),
+            streams: Lane::new(limits.streams),
+            operator_streams: Lane::new(limits.operator_streams),
+            accounts: Accounts::new(limits.held_bytes_each as usize, limits.held_bytes as usize),
+            callers: Arc::default(),
+        }
+    }
+
+    /// Time limits of calls.
+    pub(crate) fn deadlines(&self) -> Deadlines {
+        self.limits.deadlines
+    }
+
+    /// Returns the account of the bytes held for a caller.
+    pub(crate) fn holder(&self, caller: &Caller) -> Holder {
+        self.accounts.of(caller)
+    }
+
+    /// The accounts of all callers.
+    #[cfg(test)]
+    pub(crate) fn accounts(&self) -> &Accounts {
+        &self.accounts
+    }
+
+    /// The lane of slots for a caller whose calls may have to wait; `None` for agents.
+    pub(crate) fn lane(&self, caller: &Caller) -> Option<&Lane> {
+        match &caller.role {
+            Role::Operator => Some(&self.operator_calls),
+            Role::Agent(_) => None,
+            _ => Some(&self.calls),
+        }
+    }
+
+    /// Time until which the connections of a caller with too many calls are not read; `None` if they may be read now.
+    pub(crate) fn pace(&self, caller: &Caller, now: Instant) -> Option<Instant> {
+        self.callers.lock().get(&caller.name)?.bucket.spare_at(now)
+    }
+
+    /// Counts a call, whatever its result.
+    ///
+    /// # Errors
+    /// If the caller exceeds its rate.
+    pub(crate) fn knock(&self, caller: &Caller, need: Need, now: Instant) -> Result<(), ApiError> {
+        let Limits { calls_per_second, calls_burst, .. } = self.limits;
+        let mut callers = self.callers.lock();
+        if callers.len() >= CALLERS_MAX && !callers.contains_key(&caller.name) {
+            callers.retain(|_, used| used.calls + used.streams > 0 || !used.bucket.is_full(now));
+        }
+        let bucket = || Bucket::new(calls_per_second, calls_burst, now);
+        let new = || Used { bucket: bucket(), calls: 0, streams: 0 };
+        let used = callers.entry(caller.name.clone()).or_insert_with(new);
+        used.bucket
+            .take(need, now)
+            .map_err(|pause| full("this caller exceeds its rate of calls", pause))
+    }
+
+    /// Takes a slot for a call that was counted.
+    ///
+    /// # Errors
+    /// If no slot is free.
+    pub(crate) fn enter(
+        &self,
+        caller: &Caller,
+        nature: Nature,
+        need: Need,
+    ) -> Result<Place, ApiError> {
+        let none = || full("this replica already serves the maximum number of calls", PAUSE);
+        let is_operator = matches!(caller.role, Role::Operator);
+        let (open, lane) = match (nature.is_stream(), is_operator) {
+            (true, true) => (Open::Streams, &self.operator_streams),
+            (true, false) => (Open::Streams, &self.streams),
+            (false, true) => (Open::Calls, &self.operator_calls),
+            (false, false) => (Open::Calls, &self.calls),
+        };
+        let is_bounded = match open {
+            Open::Streams => true,
+            // Operators have separate slots, and agents and lease renewals have priority.
+            Open::Calls => !is_operator && need == Need::Usual,
+        };
+        let of_caller = is_bounded.then(|| self.open(&caller.name, open)).transpose()?;
+        let of_all = lane.enter(need).ok_or_else(none)?;
+        Ok(Place { _of_all: of_all, _of_caller: of_caller })
+    }
+
+    fn open(&self, caller: &Arc<str>, open: Open) -> Result<OfCaller, ApiError> {
+        let (max, what) = match open {
+            Open::Streams => (self.limits.streams_each, "streams"),
+            Open::Calls => (self.limits.calls_each(), "calls"),
+        };
+        let mut callers = self.callers.lock();
+        // The record exists: the call was counted just now, and only records of callers without recent calls are
+        // dropped.
+        let used = callers.get_mut(caller).ok_or_else(|| {
+            full(
+                "this replica has dropped its \
+             record of the caller",
+                PAUSE,
+            )
+        })?;
+        if *used.count(open) >= max {
+            return Err(full(
+                &format!(
+                    "this caller has {max} open {what}, the maximum: end some of \
+                 them"
+                ),
+                PAUSE,
+            ));
+        }
+        *used.count(open) += 1;
+        Ok(OfCaller { open, caller: caller.clone(), callers: self.callers.clone() })
+    }
+}
+
+fn full(why: &str, pause: Duration) -> ApiError {
+    let say = format!("nothing was done: {why}; try again in {} ms", pause.as_millis());
+    ApiError::new(ErrorCode::Limit, say).retry_after(pause)
+}
+
+/// A token bucket. Tokens are nanoseconds, so that nothing is lost to rounding.
+#[derive(Debug)]
+struct Bucket {
+    /// Time at which the bucket was or will be empty. The bucket has a token for each nanosecond since then, at most
+    /// `burst`.
+    empty_at: Instant,
+    /// Cost of one call, as the time to refill it.
+    cost: Duration,
+    /// Capacity of the bucket, as the time to fill it.
+    burst: Duration,
+}
+
+impl Bucket {
+    fn new(per_second: u32, burst: u32, now: Instant) -> Bucket {
+        let cost = Duration::from_secs(1) / per_second.max(1);
+        let burst = cost * burst.max(1);
+        Bucket { empty_at: now.checked_sub(burst).unwrap_or(now), cost, burst }
+    }
+
+    fn is_full(&self, now: Instant) -> bool {
+        now.saturating_duration_since(self.empty_at) >= self.burst
+    }
+
+    /// Takes a token, or returns the time until one is available. Vital calls may overdraw the bucket by a quarter of
+    /// the burst.
+    fn take(&mut self, need: Need, now: Instant) -> Result<(), Duration> {
+        if let Some(oldest) = now.checked_sub(self.burst) {
+            self.empty_at = self.empty_at.max(oldest);
+        }
+        let next = self.empty_at + self.cost;
+        let latest = match need {
+            Need::Usual => now,
+            Need::Vital => now + self.burst / 4,
+        };
+        if next <= latest {
+            self.empty_at = next;
+            Ok(())
+        } else {
+            Err(next - latest)
+        }
+    }
+
+    /// Time from which a quarter of the burst is available; `None` if it is available now.
+    fn spare_at(&self, now: Instant) -> Option<Instant> {
+        Some(self.empty_at + self.burst / 4).filter(|at| *at > now)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn small() -> Limits {
+        Limits {
+            calls: 2,
+            operator_calls: 1,
+            streams: 3,
+            operator_streams: 1,
+            streams_each: 2,
+            calls_per_second: 10,
+            calls_burst: 1000,
+            ..Limits::default()
+        }
+    }
+
+    fn reader(name: &str) -> Caller {
+        Caller { name: name.into(), role: Role::Reader(Vec::new()) }
+    }
+
+    fn enter(places: &Places, caller: &Caller, nature: Nature) -> Result<Place, ApiError> {
+        places.knock(caller, Need::Usual, Instant::now())?;
+        places.enter(caller, nature, Need::Usual)
+    }
+
+    #[test]
+    fn operators_get_in_when_all_is_full() {
+        let places = Places::new(small());
+        let held: Vec<Place> =
+            ["a", "b"].map(|name| enter(&places, &reader(name), Nature::Look).unwrap()).into();
+        let refused = enter(&places, &reader("c"), Nature::Look).unwrap_err();
+        assert_eq!((refused.code, refused.retry_after), (ErrorCode::Limit, Some(PAUSE)));
+        let operator = enter(&places, &Caller::local(), Nature::Change).unwrap();
+        assert!(enter(&places, &Caller::local(), Nature::Change).is_err());
+        drop((held, operator));
+        assert!(enter(&places, &reader("c"), Nature::Look).is_ok());
+        assert!(enter(&places, &Caller::local(), Nature::Look).is_ok());
+    }
+
+    #[test]
+    fn one_caller_cannot_have_all_streams() {
+        let places = Places::new(small());
+        let first = enter(&places, &reader("a"), Nature::Watch).unwrap();
+        let _second = enter(&places, &reader("a"), Nature::Watch).unwrap();
+        assert!(enter(&places, &reader("a"), Nature::Stream).is_err());
+        let _third = enter(&places, &reader("b"), Nature::Watch).unwrap();
+        assert!(enter(&places, &reader("b"), Nature::Watch).is_err(), "all are taken");
+        drop(first);
+        assert!(enter(&places, &reader("b"), Nature::Watch).is_ok());
+    }
+
+    #[test]
+    fn whoever_calls_too_often_is_held_back_before_he_is_refused() {
+        let now = Instant::now() + Duration::from_secs(3600);
+        let mut bucket = Bucket::new(10, 40, now);
+        for _ in 0..30 {
+            bucket.take(Need::Usual, now).unwrap();
+        }
+        assert_eq!(bucket.spare_at(now), None);
+        for left in (0..10).rev() {
+            bucket.take(Need::Usual, now).unwrap();
+            let until = now + Duration::from_millis(100) * (10 - left);
+            assert_eq!(bucket.spare_at(now), Some(until), "{left} left");
+        }
+        assert!(bucket.take(Need::Usual, now).is_err());
+        let vital = (0..20).take_while(|_| bucket.take(Need::Vital, now).is_ok());
+        assert_eq!(vital.count(), 10);
+    }
+
+    #[test]
+    fn callers_who_come_and_go_are_forgotten() {
+        let places = Places::new(small());
+        let mut now = Instant::now();
+        for i in 0..3 * CALLERS_MAX {
+            now += Duration::from_secs(1);
+            places.knock(&reader(&i.to_string()), Need::Usual, now).unwrap();
+        }
+        assert!(places.callers.lock().len() <= CALLERS_MAX);
+    }
+
+    proptest! {
+        /// In any interval, a caller makes at most the calls that its rate allows, plus one burst.
+        #[test]
+        fn nobody_gets_more_than_the_rate(
+            per_second in 1..500_u32,
+            burst in 1..50_u32,
+            gaps_us in proptest::collection::vec(0..200_000_u64, 1..200),
+        ) {
+            let begin = Instant::now() + Duration::from_secs(3600);
+            let mut bucket = Bucket::new(per_second, burst, begin);
+            let mut now = begin;
+            let mut taken: Vec<Instant> = Vec::new();
+            for gap in gaps_us {
+                now += Duration::from_micros(gap);
+                match bucket.take(Need::Usual, now) {
+                    Ok(()) => taken.push(now),
+                    Err(pause) => {
+                        let mut later = Bucket { ..bucket };
+                        prop_assert!(later.take(Need::Usual, now + pause).is_ok(), "it said how long");
+                        bucket = Bucket { ..bucket };
+                    }
+                }
+            }
+            for (i, from) in taken.iter().enumerate() {
+                for (j, to) in taken.iter().enumerate().skip(i) {
+                    let allowed = (*to - *from).as_nanos() / bucket.cost.as_nanos()
+                        + u128::from(burst) + 1;
+                    prop_assert!((j - i + 1) as u128 <= allowed);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,8 @@
+//! Limits on calls, connections, bytes and times.
+
+pub(crate) mod bodies;
+pub(crate) mod held;
+pub(crate) mod limits;
+pub(crate) mod slots;
+pub(crate) mod slowdown;
+pub(crate) mod turns;

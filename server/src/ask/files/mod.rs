@@ -1,0 +1,16 @@
+//! The files and values that commands read.
+
+pub(super) mod amount;
+pub(super) mod job_file;
+pub(super) mod job_flags;
+pub(super) mod machine_file;
+pub(super) mod moment;
+#[cfg(test)]
+pub(super) mod mutated_files;
+pub(crate) mod pairs;
+pub(super) mod ports_file;
+pub(super) mod rules_file;
+pub(super) mod run_file;
+pub(super) mod shape;
+pub(super) mod time_file;
+pub(super) mod txn_file;

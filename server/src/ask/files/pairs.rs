@@ -1,0 +1,106 @@
+//! Text forms of labels, taints, NUMA nodes and topology levels in flags and files.
+
+use omega_core::limits::{CORES_PER_NODE_MAX, NUMA_NODES_MAX};
+use omega_core::{NodeCores, Taint, TaintEffect, TopologyLevel};
+
+/// A label: `key=value`.
+pub(crate) fn label(text: &str) -> Result<(String, String), String> {
+    match text.split_once('=') {
+        Some((key, value)) if !key.is_empty() => Ok((key.to_owned(), value.to_owned())),
+        _ => Err(format!("{text:?} must be key=value")),
+    }
+}
+
+/// A taint: `key=value:NoSchedule`, or without a value `key:NoSchedule`.
+pub(in crate::ask) fn taint(text: &str) -> Result<Taint, String> {
+    let wrong = || {
+        format!(
+            "{text:?} must be key=value:EFFECT, such as \
+         dedicated=team-a:NoSchedule"
+        )
+    };
+    let (what, effect) = text.rsplit_once(':').ok_or_else(wrong)?;
+    let (key, value) = what.split_once('=').unwrap_or((what, ""));
+    if key.is_empty() {
+        return Err(wrong());
+    }
+    let effect = match effect {
+        "NoSchedule" => TaintEffect::NoSchedule,
+        "PreferNoSchedule" => TaintEffect::PreferNoSchedule,
+        "NoExecute" => TaintEffect::NoExecute,
+        other => {
+            let say = "is not an effect of a taint: the effects are NoSchedule, PreferNoSchedule \
+                 and NoExecute";
+            return Err(format!("{other:?} {say}"));
+        }
+    };
+    Ok(Taint { key: key.into(), value: value.into(), effect })
+}
+
+/// Text of a taint.
+pub(in crate::ask) fn taint_text(taint: &Taint) -> String {
+    let effect = match taint.effect {
+        TaintEffect::NoSchedule => "NoSchedule",
+        TaintEffect::PreferNoSchedule => "PreferNoSchedule",
+        TaintEffect::NoExecute => "NoExecute",
+    };
+    match &*taint.value {
+        "" => format!("{}:{effect}", taint.key),
+        value => format!("{}={value}:{effect}", taint.key),
+    }
+}
+
+/// The number of cores of each NUMA node: `16,16`.
+pub(crate) fn numa(text: &str) -> Result<NodeCores, String> {
+    let count = |text: &str| text.trim().parse().ok().filter(|count| *count <= CORES_PER_NODE_MAX);
+    let counts: Option<Vec<u16>> = text.split(',').map(count).collect();
+    let nodes = counts.as_deref().and_then(NodeCores::new);
+    nodes.ok_or_else(|| {
+        format!(
+            "{text:?} must be the number of cores of each NUMA node, such as 16,16: at most \
+             {NUMA_NODES_MAX} nodes of at most {CORES_PER_NODE_MAX} cores"
+        )
+    })
+}
+
+/// A level of the topology: `machine`, or the key of a label.
+pub(in crate::ask) fn level(text: &str) -> Result<TopologyLevel, String> {
+    match text {
+        "" => Err("a level must be `machine`, or the key of a label such as rack".to_owned()),
+        "machine" => Ok(TopologyLevel::Machine),
+        key => Ok(TopologyLevel::Label(key.into())),
+    }
+}
+
+/// A level and a number: `rack:1`.
+pub(in crate::ask) fn level_and_skew(text: &str) -> Result<(TopologyLevel, u32), String> {
+    let wrong = || format!("{text:?} must be LABEL:SKEW, such as rack:1");
+    let (key, skew) = text.rsplit_once(':').ok_or_else(wrong)?;
+    let skew = skew.parse().ok().filter(|skew| *skew > 0).ok_or_else(wrong)?;
+    Ok((level(key)?, skew))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn taints_are_written_as_they_are_read() {
+        for text in ["a=b:NoSchedule", "a:NoExecute", "a/b=c:d:PreferNoSchedule"] {
+            assert_eq!(taint_text(&taint(text).unwrap()), text);
+        }
+        for text in ["a=b", "=b:NoSchedule", "a=b:noschedule", ""] {
+            assert!(taint(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn levels_and_labels_say_what_they_expect() {
+        assert_eq!(label("a=b=c"), Ok(("a".into(), "b=c".into())));
+        assert!(label("a").is_err() && label("=a").is_err());
+        assert_eq!(level_and_skew("rack:2"), Ok((TopologyLevel::Label("rack".into()), 2)));
+        assert_eq!(level_and_skew("machine:1"), Ok((TopologyLevel::Machine, 1)));
+        assert!(level_and_skew("rack").is_err() && level_and_skew("rack:0").is_err());
+        assert!(level_and_skew(":1").is_err());
+    }
+}

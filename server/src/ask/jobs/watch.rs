@@ -1,0 +1,178 @@
+//! `omega job watch`: prints changes of a job's tasks.
+//!
+//! If the replica fails, a stream is opened at the next replica. The new stream begins with all tasks, but states that
+//! were printed before are not printed again.
+
+use crate::ask::call::{Caller, another_try_may_help};
+use crate::ask::files::shape::{TaskShape, state};
+use crate::ask::jobs::named_job::{by_name, find, target};
+use crate::ask::show::{clean_name, one_of_many};
+use crate::ask::{AskArgs, AskError};
+use crate::output;
+use clap::{Args, ValueEnum};
+use omega_client::proto;
+use omega_client::proto::TaskPhase;
+use omega_client::proto::job_service_client::JobServiceClient;
+use omega_core::{JobKind, Kinds, TaskId};
+use serde::Serialize;
+use std::collections::BTreeMap;
+
+/// The job, and the end of the watch.
+#[derive(Debug, Args)]
+pub(crate) struct WatchArgs {
+    /// Name of the job.
+    #[arg(value_name = "NAME")]
+    name: String,
+    /// End when all tasks have reached this state.
+    #[arg(long, value_enum, value_name = "WHEN", default_value_t = Until::Ended)]
+    until: Until,
+    #[command(flatten)]
+    ask: AskArgs,
+}
+
+/// End of a watch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Until {
+    /// Every task has a machine, or has ended.
+    Placed,
+    /// Every task is running, or has ended.
+    Running,
+    /// Every task has ended.
+    Ended,
+}
+
+/// One change, which is printed as a line of JSON.
+#[derive(Debug, Serialize)]
+struct ChangeShape {
+    version: u64,
+    #[serde(flatten)]
+    task: TaskShape,
+}
+
+/// Prints changes until the requested event.
+///
+/// # Errors
+/// If a task has failed before that event, or if a task of a batch job was killed, as with `--wait`.
+pub(in crate::ask) fn run(args: &WatchArgs) -> Result<(), AskError> {
+    let caller = args.ask.caller()?;
+    let kind = target(&find(&caller, by_name(&args.name))?)?.kind;
+    let mut watch = Watch { args, kind, kinds: caller.kinds()?, known: BTreeMap::new() };
+    caller.runtime().block_on(async {
+        // A broken stream is opened again. If the cell cannot be reached, the call returns the error.
+        while !watch.follow(&caller).await? {
+            caller.go_on().await;
+        }
+        Ok::<_, AskError>(())
+    })?;
+    watch.check()
+}
+
+/// State of a watch.
+struct Watch<'a> {
+    args: &'a WatchArgs,
+    kind: JobKind,
+    kinds: Kinds,
+    known: BTreeMap<TaskId, (TaskPhase, String)>,
+}
+
+impl Watch<'_> {
+    /// Follows one stream. Returns whether the watch is complete; if not, the stream must be opened again.
+    async fn follow(&mut self, caller: &Caller) -> Result<bool, AskError> {
+        let request = proto::WatchJobRequest { job: by_name(&self.args.name) };
+        let mut changes = caller
+            .ask(&request, |channel, mut request| async move {
+                // A timeout would apply to the whole stream, so none is set.
+                request.metadata_mut().remove("grpc-timeout");
+                JobServiceClient::new(channel).watch_job(request).await
+            })
+            .await?;
+        loop {
+            match changes.message().await {
+                Ok(Some(change)) => {
+                    let more = change.more;
+                    self.tell(change)?;
+                    if !more && self.is_over() {
+                        return Ok(true);
+                    }
+                }
+                Ok(None) => return Ok(self.is_over()),
+                Err(status) => {
+                    let error = omega_client::ApiError::from(status);
+                    return if another_try_may_help(&error) {
+                        Ok(false)
+                    } else {
+                        Err(AskError::Refused(error))
+                    };
+                }
+            }
+        }
+    }
+
+    fn tell(&mut self, change: proto::WatchJobResponse) -> Result<(), AskError> {
+        let mut text = String::new();
+        for told in change.tasks {
+            let Some(id) = told.task.map(TaskId::from) else { continue };
+            let now = (told.phase(), told.machine_name.clone());
+            if self.known.get(&id) == Some(&now) {
+                continue;
+            }
+            self.known.insert(id, now);
+            text += &self.line(change.version, told);
+        }
+        Ok(output::print(&text)?)
+    }
+
+    fn line(&self, version: u64, told: proto::TaskStatus) -> String {
+        let phase = state(told.phase());
+        let told = proto::TaskStatus { job_name: self.args.name.clone(), ..told };
+        let task = TaskShape::new(&self.kinds, told);
+        let shape = ChangeShape { version, task };
+        if let Some(text) = one_of_many(self.args.ask.output, &shape) {
+            return text;
+        }
+        match &shape.task.machine {
+            Some(machine) => {
+                format!("{} {phase} on {}\n", clean_name(&shape.task.task), clean_name(machine))
+            }
+            None => format!("{} {phase}\n", clean_name(&shape.task.task)),
+        }
+    }
+
+    /// Number of tasks in a state.
+    fn count(&self, state: TaskPhase) -> usize {
+        self.known.values().filter(|(phase, _)| *phase == state).count()
+    }
+
+    /// Checks that no task has failed, and that none of a batch job was killed. Tasks of a service are also killed by
+    /// updates and by `omega job resize`.
+    fn check(&self) -> Result<(), AskError> {
+        let failed = self.count(TaskPhase::Failed);
+        let killed = match self.kind {
+            JobKind::Batch => self.count(TaskPhase::Killed),
+            JobKind::Service => 0,
+        };
+        let states = [(failed, "failed"), (killed, "killed")].into_iter().filter(|(n, _)| *n > 0);
+        let states = states.map(|(tasks, state)| format!("{tasks} {state}")).collect::<Vec<_>>();
+        if states.is_empty() {
+            return Ok(());
+        }
+        Err(AskError::NotDone {
+            name: self.args.name.clone(),
+            why: format!(
+                "some tasks did not finish ({}): run `omega job history {}` to see why",
+                states.join(", "),
+                clean_name(&self.args.name)
+            ),
+        })
+    }
+
+    fn is_over(&self) -> bool {
+        use TaskPhase::{Pending, Placed, Running};
+        let open: &[TaskPhase] = match self.args.until {
+            Until::Placed => &[Pending],
+            Until::Running => &[Pending, Placed],
+            Until::Ended => &[Pending, Placed, Running],
+        };
+        self.known.values().all(|(phase, _)| !open.contains(phase))
+    }
+}

@@ -1,0 +1,138 @@
+//! Limits that an operator sets: their effects, and the documentation page, which must list exactly the existing
+//! limits.
+
+use crate::cell::served::{describe, insist, ports, serve};
+use crate::kit::process::{folder, say, workspace_file};
+use omega_client::proto;
+use omega_client::proto::cell_service_client::CellServiceClient;
+use omega_client::proto::job_service_client::JobServiceClient;
+use omega_client::{ApiError, ErrorCode};
+use std::io::{ErrorKind, Read};
+use std::net::TcpStream;
+use std::time::Duration;
+use tokio::runtime::Runtime;
+use tokio::task::JoinSet;
+
+/// Opens a watch on a connection of its own, as soon as the caller's rate allows it.
+async fn watch(url: &str) -> tonic::Streaming<proto::WatchJobsResponse> {
+    let mut client = JobServiceClient::connect(url.to_owned()).await.unwrap();
+    loop {
+        let request = proto::WatchJobsRequest { name_prefix: String::new() };
+        match client.watch_jobs(request).await {
+            Ok(watch) => return watch.into_inner(),
+            Err(status) => {
+                let pause = ApiError::from(status).retry_after.expect("only the rate is exceeded");
+                tokio::time::sleep(pause).await;
+            }
+        }
+    }
+}
+
+#[test]
+fn the_limits_that_were_set_hold() {
+    let dir = folder(&[("omega.toml", "memory = true\n[limits]\nmessage-bytes = 65536\n")]);
+    let port = ports(1)[0];
+    let arguments = [
+        "--config=omega.toml".to_owned(),
+        format!("--listen=127.0.0.1:{port}"),
+        "--limit-calls-per-second=1".to_owned(),
+        "--limit-calls-burst=5".to_owned(),
+        "--limit-connections=16".to_owned(),
+    ];
+    let _server = serve(dir.path(), &arguments);
+    let runtime = Runtime::new().unwrap();
+    let url = format!("http://127.0.0.1:{port}");
+    insist(|| runtime.block_on(describe(url.clone())));
+    let too_long = proto::GetJobRequest {
+        job: Some(proto::JobRef { job: Some(proto::job_ref::Job::Name("x".repeat(100_000))) }),
+    };
+    let refused = runtime.block_on(async {
+        let mut client = JobServiceClient::connect(url.clone()).await.unwrap();
+        ApiError::from(client.get_job(too_long).await.unwrap_err())
+    });
+    assert_eq!(refused.code, ErrorCode::Limit);
+    assert!(refused.message.contains("too long"), "{}", refused.message);
+
+    // Five calls are answered at once, then one per second. A caller that waits for each answer is slowed down, not
+    // rejected.
+    let refused = runtime.block_on(async {
+        let client = CellServiceClient::connect(url.clone()).await.unwrap();
+        let mut calls = JoinSet::new();
+        for _ in 0..20 {
+            let mut client = client.clone();
+            calls.spawn(async move { client.describe_cell(proto::DescribeCellRequest {}).await });
+        }
+        let refused = calls.join_all().await.into_iter().find_map(Result::err);
+        ApiError::from(refused.unwrap())
+    });
+    assert_eq!(refused.code, ErrorCode::Limit);
+    assert!(refused.retry_after.is_some_and(|pause| pause <= Duration::from_secs(1)));
+
+    // If all connections have calls, a connection beyond the maximum is closed at once. Otherwise, an idle connection
+    // is closed instead.
+    let held: Vec<_> = (0..16).map(|_| runtime.block_on(watch(&url))).collect();
+    let mut more = TcpStream::connect(("127.0.0.1", port)).unwrap();
+    more.set_read_timeout(Some(Duration::from_secs(4))).unwrap();
+    let closed = match more.read(&mut [0]) {
+        Ok(read) => read == 0,
+        Err(error) => error.kind() == ErrorKind::ConnectionReset,
+    };
+    assert!(closed, "it was closed before its five seconds were over");
+    drop(held);
+}
+
+#[test]
+fn a_tenant_has_no_more_tasks_than_its_bound() {
+    let dir = folder(&[]);
+    let cell = format!("127.0.0.1:{}", ports(1)[0]);
+    let arguments = ["--memory", "--limit-tenant-tasks=10", &format!("--listen={cell}")];
+    let _server = serve(dir.path(), &arguments.map(str::to_owned));
+    let run = |line: &str| {
+        let line = format!("{line} --cell {cell}");
+        say(dir.path(), &line.split_whitespace().collect::<Vec<_>>())
+    };
+    let taken = |line: &str| assert_eq!(run(line).code, Some(0), "{line}: {}", run(line).stderr);
+    let refused = |line: &str| {
+        let said = run(line);
+        assert!(said.stderr.ends_with("[NOT_ADMITTED]\n"), "{line}: {}", said.stderr);
+        assert!(said.stderr.contains("tasks that have not ended"), "{}", said.stderr);
+    };
+    refused("job submit wide --count 11");
+    taken("job submit web --count 8");
+    refused("job submit more --count 3");
+    // The job already exists, so submitting it again does not count for the limit.
+    taken("job submit web --count 8");
+    taken("job submit other --count 10 --tenant other");
+    taken("job submit last --count 2");
+    refused("job resize web 9");
+    taken("job resize web 7");
+    taken("job resize web 8");
+    taken("job kill last");
+    taken("job resize web 10");
+}
+
+#[test]
+fn every_limit_is_in_the_table_with_its_default() {
+    let dir = folder(&[]);
+    let said = say(dir.path(), &["serve", "--memory", "--check-config"]);
+    let limits = said.stdout.lines().find_map(|line| line.strip_prefix("limits")).unwrap();
+    let page = std::fs::read_to_string(workspace_file("docs/serve.md")).unwrap();
+    let table = page.split("\n## ").find(|part| part.starts_with("Limits\n")).unwrap();
+    let mut in_table = Vec::new();
+    for row in table.lines().filter(|line| line.starts_with("| `")) {
+        let cells: Vec<&str> = row.split('|').map(str::trim).collect();
+        let names = cells[1].split(", ").map(|name| name.trim_matches('`'));
+        in_table
+            .extend(names.zip(cells[2].split(", ")).map(|(name, usual)| format!("{name} {usual}")));
+    }
+    let told: Vec<&str> = limits.trim().split(", ").collect();
+    assert_eq!(in_table, told);
+    let help = say(dir.path(), &["serve", "--help"]).stdout;
+    let help = help.split_whitespace().collect::<Vec<_>>().join(" ");
+    for limit in told {
+        let (name, usual) = limit.split_once(' ').unwrap();
+        let flag = help.split(&format!("--limit-{name} <")).nth(1).unwrap();
+        let text = flag.split("--limit-").next().unwrap();
+        assert!(text.contains(&format!("[default: {usual}]")), "--limit-{name}");
+    }
+}

@@ -1,0 +1,218 @@
+//! Jobs that each role may see and change, over real TLS: a job of its own, a job with another name in its tenant, and
+//! a job of another tenant.
+
+use crate::callers::secure::Guarded;
+use crate::kit::certificates::issue;
+use omega_client::application::{Application, ApplicationSettings, ContainerSpec, Ended, Recover};
+use omega_client::proto::cell_service_client::CellServiceClient;
+use omega_client::proto::job_service_client::JobServiceClient;
+use omega_client::proto::machine_service_client::MachineServiceClient;
+use omega_client::proto::scheduling_service_client::SchedulingServiceClient;
+use omega_client::proto::task_service_client::TaskServiceClient;
+use omega_client::proto::tenant_service_client::TenantServiceClient;
+use omega_client::proto::{self, job_ref, list_tasks_request, sync_request};
+use omega_client::{Address, ApiError, ErrorCode};
+use omega_core::{Amounts, Job, Precedence, TaskGroup};
+use std::fmt::Write as _;
+use tonic::Status;
+use tonic::transport::Channel;
+
+/// A job's name and its tenant.
+const JOBS: [(&str, &str); 3] = [("app.own", "own"), ("bob", "own"), ("app.theirs", "others")];
+
+/// Each role, by the name of its certificate, and for each of the three jobs, whether the role may see it.
+const ROLES: [(&str, [bool; 3]); 6] = [
+    ("operator-ann", [true; 3]),
+    ("reader-eve", [true; 3]),
+    ("reader-own", [true, true, false]),
+    ("submitter-bob", [true, true, false]),
+    ("application-app", [true, false, false]),
+    ("scheduler-web", [true; 3]),
+];
+
+fn job(name: &str, tenant: &str) -> Job {
+    let mut job = Job::batch(name, TaskGroup::new(2, Amounts::new([1, 1])));
+    job.tenant = tenant.into();
+    job
+}
+
+fn by_name(name: &str) -> Option<proto::JobRef> {
+    Some(proto::JobRef { job: Some(job_ref::Job::Name(name.to_owned())) })
+}
+
+/// Returns whether a call was answered, or the reason for its rejection.
+fn said<T>(answer: Result<T, Status>) -> &'static str {
+    match answer.map_err(|status| ApiError::from(status).code) {
+        Ok(_) => "yes",
+        Err(ErrorCode::UnknownJob) => "unknown",
+        Err(ErrorCode::Denied) => "denied",
+        Err(other) => panic!("{other:?}"),
+    }
+}
+
+/// For each of the jobs, whether its name is among these names.
+fn named(names: &[String]) -> [bool; 3] {
+    JOBS.map(|(name, _)| names.iter().any(|known| known == name))
+}
+
+/// The jobs that a role gets in lists and watches.
+async fn lists(channel: &Channel, prefix: &str) -> Vec<(&'static str, [bool; 3])> {
+    let mut jobs = JobServiceClient::new(channel.clone());
+    let name = |job: Option<proto::Job>| job.unwrap().name;
+    let listed = jobs.list_jobs(proto::ListJobsRequest::default()).await.unwrap().into_inner();
+    let listed: Vec<String> = listed.jobs.into_iter().map(|status| name(status.job)).collect();
+    let request = proto::WatchJobsRequest { name_prefix: prefix.to_owned() };
+    let mut watch = jobs.watch_jobs(request).await.unwrap().into_inner();
+    let first = watch.message().await.unwrap().unwrap();
+    let watched: Vec<String> = first.jobs.into_iter().map(|job| name(job.job)).collect();
+    let mut scheduling = SchedulingServiceClient::new(channel.clone());
+    let interest = Some(sync_request::Interest::AllJobs(sync_request::AllJobs {}));
+    let request = proto::SyncRequest { interest, ..Default::default() };
+    let mut deltas = scheduling.sync(request).await.unwrap().into_inner();
+    let delta = deltas.message().await.unwrap().unwrap();
+    assert!(delta.full && !delta.more);
+    assert_eq!(delta.task_jobs.len(), delta.jobs.len() * 2, "tasks of the jobs that are told");
+    let synced: Vec<String> = delta.jobs.into_iter().map(|job| name(job.job)).collect();
+    let shared = JOBS.map(|(_, tenant)| delta.tenants.iter().any(|known| known.name == tenant));
+    let mut tenants = TenantServiceClient::new(channel.clone());
+    let told = tenants.list_tenants(proto::ListTenantsRequest::default()).await.unwrap();
+    let told: Vec<String> = told.into_inner().tenants.into_iter().map(|one| one.name).collect();
+    let tenants = JOBS.map(|(_, tenant)| told.iter().any(|known| known == tenant));
+    vec![
+        ("ListJobs", named(&listed)),
+        ("WatchJobs", named(&watched)),
+        ("Sync", named(&synced)),
+        ("ListTenants", tenants),
+        ("tenants of Sync", shared),
+    ]
+}
+
+/// Sets a weight of a tenant; from then on views contain tenants.
+async fn weigh(operator: &Channel, tenant: &str) {
+    let config = Some(proto::TenantConfig { weight: 2, ..Default::default() });
+    let request = proto::SetTenantRequest { tenant: tenant.to_owned(), config };
+    TenantServiceClient::new(operator.clone()).set_tenant(request).await.unwrap();
+}
+
+#[test]
+fn each_role_sees_and_changes_its_own() {
+    let guarded = Guarded::start();
+    issue(guarded.path(), "certs", "reader/own", &["--tenant=own"]);
+    let operator = guarded.of("operator-ann");
+    let submit = |name: &str, tenant: &str| proto::SubmitJobRequest {
+        job: Some((&job(name, tenant)).into()),
+    };
+    guarded.runtime.block_on(async {
+        for (name, tenant) in JOBS {
+            let mut jobs = JobServiceClient::new(operator.clone());
+            jobs.submit_job(submit(name, tenant)).await.unwrap();
+            weigh(&operator, tenant).await;
+        }
+        for (role, theirs) in ROLES {
+            let channel = guarded.of(role);
+            let changes = !role.starts_with("reader") && !role.starts_with("scheduler");
+            let prefix = if role.starts_with("application") { "app." } else { "" };
+            for (call, seen) in lists(&channel, prefix).await {
+                let expected = match call {
+                    "ListTenants" | "tenants of Sync" if role.starts_with("application") => {
+                        [true, true, false]
+                    }
+                    _ => theirs,
+                };
+                assert_eq!(seen, expected, "{role}: {call}");
+            }
+            for ((name, tenant), is_own) in JOBS.into_iter().zip(theirs) {
+                let mut jobs = JobServiceClient::new(channel.clone());
+                let job = by_name(name);
+                let mut line = String::new();
+                let mut note = |what| write!(line, "{what} ").unwrap();
+                note(said(jobs.get_job(proto::GetJobRequest { job: job.clone() }).await));
+                note(said(jobs.watch_job(proto::WatchJobRequest { job: job.clone() }).await));
+                let of = job.clone().map(list_tasks_request::Of::Job);
+                let request = proto::ListTasksRequest { of, ..Default::default() };
+                note(said(TaskServiceClient::new(channel.clone()).list_tasks(request).await));
+                note(said(jobs.submit_job(submit(name, tenant)).await));
+                let (group, count) = (String::new(), 2);
+                let request = proto::ResizeGroupRequest { job, group, count };
+                note(said(jobs.resize_group(request).await));
+                let expected = match (is_own, changes) {
+                    (true, true) => "yes yes yes yes yes ",
+                    (true, false) => "yes yes yes denied denied ",
+                    (false, true) => "unknown unknown unknown denied unknown ",
+                    (false, false) => "unknown unknown unknown denied denied ",
+                };
+                assert_eq!(line, expected, "{role}: {name}");
+                let request = proto::ExplainJobRequest { job: by_name(name), ..Default::default() };
+                let explained = said(jobs.explain_job(request).await);
+                assert_eq!(explained, if is_own { "yes" } else { "unknown" }, "{role}: {name}");
+            }
+            let mut cell = CellServiceClient::new(channel);
+            let told = said(cell.get_statistics(proto::GetStatisticsRequest {}).await);
+            let sees_all = theirs == [true; 3];
+            assert_eq!(told, if sees_all { "yes" } else { "denied" }, "{role}");
+        }
+        // Jobs are killed after all other calls, because this ends them.
+        for (role, theirs) in ROLES.into_iter().rev() {
+            let mut jobs = JobServiceClient::new(guarded.of(role));
+            let changes = !role.starts_with("reader") && !role.starts_with("scheduler");
+            for ((name, _), is_own) in JOBS.into_iter().zip(theirs) {
+                let killed =
+                    said(jobs.kill_job(proto::KillJobRequest { job: by_name(name) }).await);
+                let expected = match (changes, is_own) {
+                    (true, true) => "yes",
+                    (true, false) => "unknown",
+                    (false, _) => "denied",
+                };
+                assert_eq!(killed, expected, "{role}: {name}");
+            }
+        }
+    });
+}
+
+#[test]
+fn what_is_submitted_is_within_the_certificate() {
+    let guarded = Guarded::start();
+    let cases = [
+        ("submitter-bob", "x", "own", 0, "yes"),
+        ("submitter-bob", "y", "", 0, "denied"),
+        ("submitter-bob", "y", "others", 0, "denied"),
+        ("submitter-bob", "y", "own", 1, "denied"),
+        ("application-app", "app.1", "own", -5, "yes"),
+        ("application-app", "app.", "own", 0, "denied"),
+        ("application-app", "apple.1", "own", 0, "denied"),
+        ("application-app", "app.2", "others", 0, "denied"),
+        ("application-app", "app.2", "own", 1, "denied"),
+    ];
+    guarded.runtime.block_on(async {
+        for (role, name, tenant, precedence, expected) in cases {
+            let mut job = job(name, tenant);
+            job.precedence = Precedence(precedence);
+            let request = proto::SubmitJobRequest { job: Some((&job).into()) };
+            let answer = JobServiceClient::new(guarded.of(role)).submit_job(request).await;
+            assert_eq!(said(answer), expected, "{role} {name} {tenant} {precedence}");
+        }
+        let request = proto::WatchJobsRequest { name_prefix: "ap".to_owned() };
+        let mut jobs = JobServiceClient::new(guarded.of("application-app"));
+        assert_eq!(said(jobs.watch_jobs(request).await), "denied");
+        let mut machines = MachineServiceClient::new(guarded.of("application-app"));
+        machines.list_machines(proto::ListMachinesRequest::default()).await.unwrap();
+    });
+}
+
+#[test]
+fn an_application_speaks_tls_under_its_own_name() {
+    let guarded = Guarded::start();
+    let tls = crate::kit::certificates::tls(guarded.path(), "certs", "application-app");
+    let address = Address { replicas: vec![guarded.address()], tls: Some(tls) };
+    let settings =
+        |name: &str| ApplicationSettings { tenant: "own".into(), ..ApplicationSettings::new(name) };
+    let other = Application::register(&address, settings("other"), Recover::Previous);
+    assert_eq!(other.unwrap_err().code, ErrorCode::Denied);
+    let registered = Application::register(&address, settings("app"), Recover::Previous).unwrap();
+    let spec = ContainerSpec::new(Amounts::new([1, 1]));
+    let (to, ended) = std::sync::mpsc::channel();
+    let container = registered.application.create("one", &spec).unwrap();
+    let container = container.on_completed(move |_, end| to.send(end.ended.clone()).unwrap());
+    container.release();
+    assert_eq!(ended.recv().unwrap(), Ended::Released);
+}

@@ -1,0 +1,309 @@
+//! Backups of served cells, and cells restored from them: real processes, some of which are killed.
+
+use crate::cell::served::{Process, ports, serve};
+use crate::kit::process::{Said, folder, listing, omega, say};
+use crate::work::commands::Served;
+use serde_json::Value;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::Stdio;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+use tempfile::TempDir;
+
+/// A cell of one replica in the folder `cell`, and its address.
+struct Kept {
+    address: String,
+    server: Option<Process>,
+    /// Dropped last, after the processes that use the folder.
+    dir: TempDir,
+}
+
+impl Kept {
+    fn new() -> Kept {
+        let machines = "[[machine]]\nname = \"m-{n}\"\ncount = 4\n\
+                        capacity = { cpu = 64, memory = \"64GiB\" }\n";
+        let dir = folder(&[("machines.toml", machines)]);
+        let address = format!("127.0.0.1:{}", ports(1)[0]);
+        let mut kept = Kept { dir, address, server: None };
+        kept.serve("cell");
+        kept.ok("machine add -f machines.toml");
+        kept
+    }
+
+    fn serve(&mut self, folder: &str) {
+        self.server = None;
+        let arguments = [format!("--dir={folder}"), format!("--listen={}", self.address)];
+        self.server = Some(serve(self.dir.path(), &arguments));
+    }
+
+    fn say(&self, line: &str) -> Said {
+        let mut command = omega(self.dir.path());
+        command.args(line.split_whitespace()).env("OMEGA_CELL", &self.address);
+        command.output().unwrap().into()
+    }
+
+    fn ok(&self, line: &str) -> String {
+        let said = self.say(line);
+        assert_eq!((said.code, said.stderr.as_str()), (Some(0), ""), "{line}");
+        said.stdout
+    }
+
+    fn json(&self, line: &str) -> Value {
+        serde_json::from_str(&self.ok(&format!("{line} -o json"))).unwrap()
+    }
+
+    /// All data of the cell that users can read.
+    fn all(&self) -> Vec<Value> {
+        let mut jobs = self.json("job list --all")["items"].clone();
+        for job in jobs.as_array_mut().unwrap() {
+            // A replica measures the age of a job only from the time at which it got the job, so ages are not compared.
+            job.as_object_mut().unwrap().remove("age_ms").unwrap();
+        }
+        let mut all = vec![self.json("machine list")["items"].clone(), jobs.clone()];
+        for job in jobs.as_array().unwrap() {
+            let name = job["name"].as_str().unwrap();
+            all.push(self.json(&format!("task list --job {name}"))["items"].clone());
+        }
+        all
+    }
+
+    /// Places pending tasks by a scheduler, which is stopped afterwards.
+    fn place(&self, job: &str) {
+        let mut command = omega(self.dir.path());
+        // In the restored cell, a scheduler of the saved cell may still own its name.
+        command.args(["scheduler", "--standby", "--lease=1s"]).env("OMEGA_CELL", &self.address);
+        let scheduler = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        let _scheduler = Process(scheduler);
+        self.ok(&format!("job watch {job} --until placed"));
+    }
+}
+
+/// Error of a verb, which must be one line.
+fn fails(dir: &Path, line: &str) -> String {
+    let said = say(dir, &line.split_whitespace().collect::<Vec<_>>());
+    assert_eq!((said.code, said.stderr.lines().count()), (Some(2), 1), "{line}: {}", said.stderr);
+    said.stderr
+}
+
+#[test]
+fn a_restored_cell_is_the_cell_that_was_saved() {
+    let mut kept = Kept::new();
+    kept.ok("job submit web --count 6 --cpu 1 --memory 1GiB");
+    kept.place("web");
+    kept.ok("job submit waits --count 2 --cpu 500");
+    kept.ok("quota set team-a --cpu 10");
+    let told = kept.json("backup saved");
+    let file = kept.dir.path().join("saved");
+    let mode = std::fs::metadata(&file).unwrap().permissions().mode();
+    assert_eq!((mode & 0o777, &told["machines"], &told["jobs"]), (0o600, &4.into(), &2.into()));
+    assert_eq!(kept.json("backup --verify saved"), told);
+    let before = (kept.all(), kept.json("quota list")["items"].clone(), kept.json("cell"));
+    assert_eq!(told["cell"], before.2["cell"]);
+    kept.ok("restore saved --dir again");
+    kept.serve("again");
+    let after = (kept.all(), kept.json("quota list")["items"].clone(), kept.json("cell"));
+    assert_eq!((&before.0, &before.1), (&after.0, &after.1));
+    assert_eq!(before.2["version"], after.2["version"]);
+    assert_ne!(before.2["cell"], after.2["cell"], "no old replica can join it");
+    // The restored cell works: pending tasks are placed once there is room, and a job that exists is not created twice.
+    kept.ok("job submit web --count 6 --cpu 1 --memory 1GiB");
+    kept.ok("machine add large --cpu 2000 --memory 64GiB");
+    kept.place("waits");
+    assert_eq!(kept.json("job list")["items"].as_array().unwrap().len(), 2);
+    // A backup of a restored cell can be restored.
+    kept.ok("backup second");
+    kept.ok("restore second --dir third");
+    kept.serve("third");
+    assert_eq!(kept.json("job get waits")["tasks"]["placed"], 2);
+}
+
+#[test]
+fn a_backup_under_load_is_the_state_at_its_version() {
+    let mut kept = Kept::new();
+    let is_over = AtomicBool::new(false);
+    let backups: Vec<Value> = std::thread::scope(|scope| {
+        for writer in 0..2 {
+            let (kept, is_over) = (&kept, &is_over);
+            scope.spawn(move || {
+                for number in 0.. {
+                    if is_over.load(Ordering::Relaxed) {
+                        break;
+                    }
+                    kept.ok(&format!("job submit j-{writer}-{number} --count 20 --cpu 1"));
+                }
+            });
+        }
+        let taken = (0..4).map(|i| kept.json(&format!("backup b{i}"))).collect();
+        is_over.store(true, Ordering::Relaxed);
+        taken
+    });
+    kept.server = None;
+    for told in backups {
+        let version = told["version"].to_string();
+        let said = say(kept.dir.path(), &["log", "replay", "cell", "--all", "--to", &version]);
+        let hash = told["state_hash"].as_str().unwrap();
+        assert!(said.stdout.contains(hash), "{version}: {hash} in {}{}", said.stdout, said.stderr);
+    }
+}
+
+#[test]
+fn a_cell_in_memory_can_be_saved_and_kept_from_then_on() {
+    let served = Served::new(&[]);
+    served.ok("machine add m --cpu 4 --memory 8GiB");
+    served.ok("job submit web --count 2 --cpu 1");
+    let file = format!("{}/saved", served.path().display());
+    served.ok(&format!("backup {file}"));
+    let kept = folder(&[]);
+    let said = say(kept.path(), &["restore", &file, "--dir", "deep/in/cell"]);
+    assert_eq!(said.code, Some(0), "{}", said.stderr);
+    let replay = say(kept.path(), &["log", "replay", "deep/in/cell"]);
+    assert!(replay.stdout.contains("jobs               1"), "{}", replay.stdout);
+}
+
+#[test]
+fn three_replicas_are_restored_and_old_ones_stay_out() {
+    let kept = Kept::new();
+    kept.ok("job submit web --count 6 --cpu 1");
+    kept.ok("backup saved");
+    let dir = kept.dir.path();
+    let all = ports(7);
+    let peers: Vec<String> = (1..=3).map(|id| format!("{id}=127.0.0.1:{}", all[id])).collect();
+    let peers = peers.join(",");
+    let restore = |id: usize, file: &str, generation: u32| {
+        format!(
+            "restore {file} --dir g{generation}-{id} --cell-name prod --cell-generation {generation} \
+             --replica {id} --peers {peers}"
+        )
+    };
+    let start = |id: usize, generation: u32| {
+        let arguments = [
+            format!("--dir=g{generation}-{id}"),
+            format!("--listen=127.0.0.1:{}", all[3 + id]),
+            "--cell-name=prod".to_owned(),
+            format!("--cell-generation={generation}"),
+            format!("--replica={id}"),
+            format!("--peers={peers}"),
+        ];
+        serve(dir, &arguments)
+    };
+    (1..=3).for_each(|id| drop(kept.ok(&restore(id, "saved", 0))));
+    let servers: Vec<Process> = (1..=3).map(|id| start(id, 0)).collect();
+    let address = format!("127.0.0.1:{},127.0.0.1:{}", all[5], all[6]);
+    let ok = |line: &str| {
+        let mut command = omega(dir);
+        let said: Said = command
+            .args(line.split_whitespace())
+            .env("OMEGA_CELL", &address)
+            .output()
+            .unwrap()
+            .into();
+        assert_eq!(said.code, Some(0), "{line}: {}", said.stderr);
+        said.stdout
+    };
+    ok("job resize web 7");
+    ok("backup later");
+    drop(servers);
+    // A restored cell with the next generation is a different cell. An equal or lower generation is rejected.
+    let said = fails(dir, &restore(1, "later", 0).replace("g0-1", "other"));
+    assert!(said.contains("--cell-generation 1 or more"), "{said}");
+    [1, 2].into_iter().for_each(|id| drop(kept.ok(&restore(id, "later", 1))));
+    let said = fails(dir, &restore(3, "missing", 1));
+    assert!(said.contains("missing: cannot be read"), "{said}");
+    // A replica of the old cell is started in place of the third replica, and must be ignored.
+    let servers: Vec<Process> = vec![start(1, 1), start(2, 1), start(3, 0)];
+    ok("job resize web 8");
+    let told = ok("job get web -o json");
+    assert!(told.contains("\"count\": 8"), "{told}");
+    drop(servers);
+    let said = say(
+        dir,
+        &[
+            "serve",
+            "--dir=g0-3",
+            "--cell-name=prod",
+            "--cell-generation=1",
+            "--replica=3",
+            &format!("--peers={peers}"),
+        ],
+    );
+    assert!(said.stderr.contains("belongs to cell"), "{}", said.stderr);
+}
+
+#[test]
+fn what_is_no_whole_backup_is_refused_before_anything_is_made() {
+    let kept = Kept::new();
+    kept.ok("backup saved");
+    let dir = kept.dir.path();
+    let bytes = std::fs::read(dir.join("saved")).unwrap();
+    let newer = [&bytes[..8], &9_u32.to_le_bytes(), &bytes[12..]].concat();
+    let mut flipped = bytes.clone();
+    flipped[200] ^= 1;
+    let cases: [(&str, Vec<u8>, &str); 6] = [
+        ("empty", vec![], "is damaged at byte 0"),
+        ("cut", bytes[..bytes.len() - 1].to_vec(), "must have"),
+        ("long", [&bytes[..], b"x"].concat(), "must have"),
+        ("flipped", flipped, "is damaged at byte"),
+        ("foreign", vec![b'x'; 4096], "is not a backup of a cell"),
+        ("newer", newer, "has format 9"),
+    ];
+    for (name, bytes, expected) in cases {
+        std::fs::write(dir.join(name), bytes).unwrap();
+        for line in [format!("restore {name} --dir new"), format!("backup --verify {name}")] {
+            let said = fails(dir, &line);
+            assert!(said.contains(expected) && said.contains(name), "{line}: {said}");
+        }
+    }
+    std::fs::create_dir(dir.join("full")).unwrap();
+    std::fs::write(dir.join("full/mine"), "x").unwrap();
+    assert!(fails(dir, "restore saved --dir full").contains("is not empty"));
+    assert!(fails(dir, "restore saved --dir cell").contains("is not empty"));
+    assert!(fails(dir, "restore saved --dir saved").contains("saved:"));
+    assert!(fails(dir, "restore saved --dir new --replica 2").contains("--peers"));
+    let said = fails(dir, "restore saved --dir new --replica 4 --cell-name c --peers 1=a:1,2=b:1");
+    assert!(said.contains("the address of replica r4 is missing"), "{said}");
+    assert!(fails(dir, "restore saved --dir new --replica 0").contains("--replica"));
+    assert!(!listing(dir).iter().any(|name| name.starts_with("new") && name != "newer"));
+    assert_eq!(listing(&dir.join("full")), ["mine"]);
+    let said = kept.say("backup no/such/folder/file");
+    assert!(said.code == Some(2) && said.stderr.contains("cannot be written"), "{}", said.stderr);
+}
+
+#[test]
+fn a_kill_leaves_a_whole_backup_and_a_whole_replica_or_none() {
+    let kept = Kept::new();
+    for i in 0..20 {
+        kept.ok(&format!("job submit j{i} --count 2000 --cpu 1"));
+    }
+    kept.ok("backup whole");
+    let dir = kept.dir.path();
+    let (mut taken, mut restored) = (0, 0);
+    for round in 0..24_u64 {
+        let kill = |line: &str| {
+            let mut command = omega(dir);
+            command.args(line.split_whitespace()).env("OMEGA_CELL", &kept.address);
+            let child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+            std::thread::sleep(Duration::from_millis(round * 8));
+            drop(Process(child));
+        };
+        kill("backup saved");
+        if dir.join("saved").exists() {
+            taken += 1;
+            kept.ok("backup --verify saved");
+            std::fs::remove_file(dir.join("saved")).unwrap();
+        }
+        kill("restore whole --dir new");
+        if dir.join("new").exists() {
+            restored += 1;
+            let replay = kept.ok("log replay new");
+            assert!(replay.contains("jobs               20"), "{replay}");
+            std::fs::remove_dir_all(dir.join("new")).unwrap();
+        } else if dir.join("new.restoring").exists() {
+            assert!(fails(dir, "restore whole --dir new").contains("was interrupted"));
+            std::fs::remove_dir_all(dir.join("new.restoring")).unwrap();
+        }
+    }
+    println!("{taken} backups and {restored} restores of 24 were whole");
+    kept.ok("backup saved");
+    kept.ok("restore saved --dir new");
+}

@@ -1,0 +1,189 @@
+//! Replicas that join, move and leave while the others run: their addresses are part of the
+//! membership.
+
+use crate::callers::secure::{certificates, certified};
+use crate::cell::served::{Process, insist, ports, serve};
+use crate::kit::certificates::{issue, tls};
+use crate::kit::process::say;
+use omega_client::connect::tls_endpoint;
+use omega_client::proto::cell_service_client::CellServiceClient;
+use omega_client::proto::{self};
+use serde_json::Value;
+use tempfile::TempDir;
+use tokio::runtime::Runtime;
+use tonic::transport::Endpoint;
+
+/// A cell over TLS, and the ports of its replicas.
+struct Cell {
+    dir: TempDir,
+    runtime: Runtime,
+    clients: Vec<u16>,
+    peers: Vec<u16>,
+}
+
+impl Cell {
+    fn new() -> Cell {
+        let dir = certified();
+        for id in 2..=4 {
+            issue(dir.path(), "certs", &format!("replica/{id}"), &[]);
+        }
+        let all = ports(10);
+        let (clients, peers) = all.split_at(4);
+        let runtime = Runtime::new().unwrap();
+        Cell { dir, runtime, clients: clients.to_vec(), peers: peers.to_vec() }
+    }
+
+    /// Returns `ID=ADDRESS` of a replica for `--peers`. `port` is an index into the ports for peers.
+    fn peer(&self, id: usize, port: usize) -> String {
+        format!("{id}=127.0.0.1:{}", self.peers[port])
+    }
+
+    fn start(&self, id: usize, peers: &[String], how: &[&str]) -> Process {
+        let mut arguments = vec![
+            format!("--dir=r{id}"),
+            format!("--listen=127.0.0.1:{}", self.clients[id - 1]),
+            format!("--replica={id}"),
+            format!("--peers={}", peers.join(",")),
+        ];
+        arguments.extend(how.iter().map(|how| (*how).to_owned()));
+        arguments.extend(certificates(&format!("replica-{id}")));
+        serve(self.dir.path(), &arguments)
+    }
+
+    /// Runs an operator's command until it succeeds, because leaders change, and learners must catch up first.
+    fn operate(&self, command: &str) -> String {
+        let all: Vec<String> =
+            self.clients.iter().map(|port| format!("127.0.0.1:{port}")).collect();
+        let keys = "--tls-ca certs/ca.pem --tls-cert certs/operator-ann.pem --tls-key certs/operator-ann.key";
+        let line = format!("{command} --cell {} {keys}", all.join(","));
+        let arguments: Vec<&str> = line.split_whitespace().collect();
+        loop {
+            let said = say(self.dir.path(), &arguments);
+            match said.code {
+                Some(0) => return said.stdout,
+                _ if said.stderr.contains("has not caught up") => std::thread::yield_now(),
+                _ => panic!("{command}: {}", said.stderr),
+            }
+        }
+    }
+
+    /// The replicas, as the leader reports them.
+    fn members(&self) -> Vec<Value> {
+        serde_json::from_str(&self.operate("member list -o json")).unwrap()
+    }
+
+    /// Waits until the leader is in contact with a replica. Returns the replica's status.
+    fn heard(&self, id: u64) -> Value {
+        loop {
+            let members = self.members();
+            let of = members.into_iter().find(|member| member["replica"] == id).unwrap();
+            if of["silent_ms"].as_u64().is_some_and(|silent| silent < 1000) {
+                return of;
+            }
+            std::thread::yield_now();
+        }
+    }
+
+    fn leader(&self) -> usize {
+        loop {
+            let members = self.members();
+            let leads = |member: &&Value| member["leads"] == true;
+            if let Some(leader) = members.iter().find(leads) {
+                return leader["replica"].as_u64().unwrap() as usize;
+            }
+        }
+    }
+
+    /// Waits until a replica has applied the cell's present version.
+    fn follows(&self, id: usize) {
+        let _entered = self.runtime.enter();
+        let operator = tls(self.dir.path(), "certs", "operator-ann");
+        let url = format!("https://127.0.0.1:{}", self.clients[id - 1]);
+        let endpoint = Endpoint::from_shared(url).unwrap();
+        let channel = tls_endpoint(endpoint, &operator).unwrap().connect_lazy();
+        insist(|| {
+            let mut client = CellServiceClient::new(channel.clone());
+            let call = client.describe_cell(proto::DescribeCellRequest {});
+            Ok(self.runtime.block_on(call)?)
+        });
+    }
+}
+
+#[test]
+fn a_replica_joins_by_the_address_in_the_membership() {
+    let cell = Cell::new();
+    let three: Vec<String> = (1..=3).map(|id| cell.peer(id, id - 1)).collect();
+    let mut replicas: Vec<Option<Process>> =
+        (1..=3).map(|id| Some(cell.start(id, &three, &["--bootstrap"]))).collect();
+    cell.operate("job submit first --count 1");
+    for member in cell.members() {
+        let port = cell.peers[member["replica"].as_u64().unwrap() as usize - 1];
+        let address = format!("127.0.0.1:{port}");
+        assert_eq!(member["peer_address"], address.as_str(), "that of the settings");
+    }
+    let lost = cell.leader() % 3 + 1;
+    replicas[lost - 1] = None;
+    cell.operate(&format!("member remove {lost}"));
+
+    // Without an address, the other replicas could not reach the new replica, and it would wait forever.
+    let keys = ["--tls-ca", "certs/ca.pem", "--tls-cert", "certs/operator-ann.pem"];
+    let leader = format!("127.0.0.1:{}", cell.clients[cell.leader() - 1]);
+    let mut arguments = vec!["member", "add", "4", "--cell", &leader];
+    arguments.extend(keys.iter().chain(&["--tls-key", "certs/operator-ann.key"]));
+    let said = say(cell.dir.path(), &arguments);
+    assert!(said.stderr.contains("omega member add 4 HOST:PORT"), "{}", said.stderr);
+
+    // The new replica is given only its own address. The other replicas get that address with the membership, without a
+    // restart.
+    let new = cell.start(4, &[cell.peer(4, 3)], &["--join"]);
+    let address = format!("127.0.0.1:{}", cell.peers[3]);
+    cell.operate(&format!("member add 4 {address}"));
+    assert_eq!(cell.heard(4)["peer_address"], address.as_str());
+    cell.operate("member promote 4");
+    cell.follows(4);
+
+    // The new replica votes: the cell continues with it and one of the first three.
+    let gone = cell.leader();
+    let gone = if gone == 4 { (1..=3).find(|id| *id != lost).unwrap() } else { gone };
+    replicas[gone - 1] = None;
+    cell.operate("job submit second --count 1");
+    // The addresses that the replica has received survive a restart.
+    drop(new);
+    let _new = cell.start(4, &[cell.peer(4, 3)], &[]);
+    cell.operate("job submit third --count 1");
+    let listed = cell.operate("job list -o json");
+    assert!(["first", "second", "third"].iter().all(|name| listed.contains(name)), "{listed}");
+}
+
+#[test]
+fn a_replica_that_has_moved_is_reached_at_its_new_address() {
+    let cell = Cell::new();
+    let three: Vec<String> = (1..=3).map(|id| cell.peer(id, id - 1)).collect();
+    let mut replicas: Vec<Option<Process>> =
+        (1..=3).map(|id| Some(cell.start(id, &three, &["--bootstrap"]))).collect();
+    cell.operate("job submit first --count 1");
+    let moved = cell.leader() % 3 + 1;
+    replicas[moved - 1] = None;
+    let mut peers = three.clone();
+    peers[moved - 1] = cell.peer(moved, 4);
+    replicas[moved - 1] = Some(cell.start(moved, &peers, &[]));
+    let address = format!("127.0.0.1:{}", cell.peers[4]);
+    cell.operate(&format!("member update {moved} {address}"));
+    assert_eq!(cell.heard(moved as u64)["peer_address"], address.as_str());
+    // An address that is in use and an invalid address are rejected.
+    let refused = |arguments: &str, why: &str| {
+        let keys = "--tls-ca certs/ca.pem --tls-cert certs/operator-ann.pem --tls-key certs/operator-ann.key";
+        let at = cell.clients[cell.leader() - 1];
+        let line = format!("member update {arguments} --cell 127.0.0.1:{at} {keys}");
+        let said = say(cell.dir.path(), &line.split_whitespace().collect::<Vec<_>>());
+        assert!(said.code != Some(0) && said.stderr.contains(why), "{line}: {}", said.stderr);
+    };
+    let other = moved % 3 + 1;
+    refused(&format!("{other} {address}"), "give each replica its own");
+    refused(&format!("{other} nowhere"), "must be host:port");
+    refused("9 127.0.0.1:9", "is not a replica of this cell");
+    // The moved replica and the other one are a majority.
+    let gone = (1..=3).find(|id| *id != moved && *id != other).unwrap();
+    replicas[gone - 1] = None;
+    cell.operate("job submit second --count 1");
+}

@@ -1,0 +1,315 @@
+//! The web page: routes, headers, access, and hostile names.
+
+use crate::cell::served::{Three, ports, serve};
+use crate::kit::certificates::{authority, issue, tls};
+use crate::kit::http::{Answered, ask, get, get_tls};
+use crate::kit::process::{folder, say};
+use crate::work::commands::Served;
+use serde_json::Value;
+use std::io::{Read, Write};
+use std::net::TcpStream;
+
+/// A name that would be harmful if it was interpreted as markup.
+pub(crate) const HOSTILE: &str = "<script>alert(1)</script>";
+
+const MACHINES: &str = r#"
+[[machine]]
+name = "a-{n}"
+count = 20
+capacity = { cpu = 4, memory = "16GiB" }
+labels = { rack = "a" }
+
+[[machine]]
+name = "b-{n}"
+count = 20
+capacity = { cpu = 4, memory = "16GiB" }
+labels = { rack = "b" }
+
+[[machine]]
+name = "<script>alert(1)</script>"
+capacity = { cpu = 4, memory = "16GiB" }
+labels = { rack = "<b>bold</b>" }
+"#;
+
+const JOB: &str = r#"
+name = "<script>alert(1)</script>"
+scheduler = "<i>nobody</i>"
+[[group]]
+count = 3
+request = { cpu = 1 }
+"#;
+
+/// A cell in memory with machines and jobs, and the port of its page.
+pub(crate) fn shown() -> (Served, u16) {
+    let port = ports(1)[0];
+    let files = [("machines.toml", MACHINES), ("job.toml", JOB)];
+    let cell = Served::with(&files, &[format!("--web-listen=127.0.0.1:{port}")]);
+    cell.ok("machine add -f machines.toml");
+    cell.ok("machine drain b-3");
+    cell.ok("job submit wide --count 2 --cpu 9");
+    cell.ok("job submit -f job.toml");
+    (cell, port)
+}
+
+fn json(port: u16, path: &str) -> Value {
+    let answered = get(port, path);
+    assert_eq!(answered.status, 200, "{path}: {answered:?}");
+    assert!(answered.headers.contains("content-type: application/json"), "{answered:?}");
+    answered.json()
+}
+
+/// Escapes a name as part of a query.
+fn quoted(name: &str) -> String {
+    name.bytes().map(|byte| format!("%{byte:02x}")).collect()
+}
+
+#[test]
+fn the_data_is_that_of_the_cell() {
+    let (_cell, port) = shown();
+    let cell = json(port, "/api/v1/cell");
+    assert_eq!(cell["machines"], 41);
+    assert_eq!(cell["draining"], 1);
+    assert_eq!(cell["tasks"]["pending"], 5);
+    assert_eq!(cell["resources"][0]["claimable"], 41 * 4000);
+    assert_eq!(cell["replicas"], Value::Array(vec![]));
+    let waiting = cell["schedulers"].as_array().unwrap();
+    assert_eq!(waiting[0]["name"], "<i>nobody</i>");
+    assert_eq!((&waiting[1]["name"], &waiting[1]["pending_tasks"]), (&"default".into(), &2.into()));
+    assert_eq!(waiting[1]["oldest_job"], "wide");
+
+    let heat = json(port, "/api/v1/heat");
+    assert_eq!(heat["level"], "rack");
+    assert_eq!(heat["domains"].as_array().unwrap().len(), 3);
+    assert_eq!(heat["machines"]["name"].as_array().unwrap().len(), 41);
+    let one = json(port, "/api/v1/heat?level=rack&domain=b");
+    assert_eq!(one["machines"]["name"].as_array().unwrap().len(), 20);
+    assert_eq!(json(port, "/api/v1/heat?level=")["domains"].as_array().unwrap().len(), 1);
+
+    let machine = json(port, "/api/v1/machine?name=b-3");
+    assert_eq!(machine["machine"]["status"], "draining");
+    assert_eq!(machine["machine"]["resources"]["cpu"]["claimable"], 4000);
+    let hostile = json(port, &format!("/api/v1/machine?name={}", quoted(HOSTILE)));
+    assert_eq!(hostile["machine"]["name"], HOSTILE);
+
+    let job = json(port, "/api/v1/job?name=wide");
+    assert_eq!(job["job"]["tasks"]["pending"], 2);
+    assert_eq!(job["groups"][0]["request"]["cpu"], 9000);
+    assert_eq!(job["tasks"].as_array().unwrap().len(), 2);
+    let happened = json(port, "/api/v1/events?job=wide");
+    assert_eq!(
+        (&happened["items"][0]["event"], &happened["more"]),
+        (&"submitted".into(), &false.into())
+    );
+    let drained = json(port, "/api/v1/events?machine=b-3&limit=1");
+    assert_eq!(
+        (&drained["items"][0]["event"], &drained["more"]),
+        (&"drained".into(), &true.into())
+    );
+    let why = json(port, "/api/v1/explain?job=wide");
+    assert!(why["summary"].as_str().unwrap().starts_with("what would help: "), "{why}");
+    assert!(why["text"].as_str().unwrap().contains("what would help"), "{why}");
+    assert_eq!(json(port, "/api/v1/jobs?state=waiting")["items"].as_array().unwrap().len(), 2);
+    assert_eq!(json(port, "/api/v1/jobs?name=wid")["items"].as_array().unwrap().len(), 1);
+}
+
+#[test]
+fn lists_come_in_pages_that_hold_everything_once() {
+    let (_cell, port) = shown();
+    for limit in [1, 7, 41, 1000] {
+        let mut names: Vec<String> = Vec::new();
+        let mut path = format!("/api/v1/machines?limit={limit}");
+        loop {
+            let page = json(port, &path);
+            let items = page["items"].as_array().unwrap();
+            assert!(items.len() <= limit);
+            names.extend(items.iter().map(|item| item["name"].as_str().unwrap().to_owned()));
+            match page["next_page"].as_str() {
+                Some(next) => path = format!("/api/v1/machines?limit={limit}&page={next}"),
+                None => break,
+            }
+        }
+        assert_eq!(names.len(), 41, "{limit}");
+        names.sort();
+        names.dedup();
+        assert_eq!(names.len(), 41, "{limit}");
+    }
+}
+
+#[test]
+fn every_answer_tells_browsers_what_to_bear_in_mind() {
+    let (_cell, port) = shown();
+    let index = get(port, "/");
+    assert!(!index.body.contains("<script>") && !index.body.contains("style="), "{}", index.body);
+    let mut paths =
+        vec!["/".to_owned(), "/api/v1/cell".into(), "/nothing".into(), "/healthz".into()];
+    for part in index.body.split('"').filter(|part| part.starts_with('/') && part.contains('.')) {
+        paths.push(part.to_owned());
+    }
+    for path in ["/main.js", "/overview.js", "/heat.js", "/dom.js"] {
+        paths.push(path.to_owned());
+    }
+    for path in paths {
+        let answered = get(port, &path);
+        assert_eq!(answered.status == 200, path != "/nothing", "{path}");
+        for header in [
+            "content-security-policy: default-src 'self';",
+            "frame-ancestors 'none'",
+            "x-content-type-options: nosniff",
+            "referrer-policy: no-referrer",
+            "cache-control: no-store",
+        ] {
+            assert!(answered.headers.contains(header), "{path}: {header}: {}", answered.headers);
+        }
+    }
+}
+
+#[test]
+fn every_module_that_the_page_asks_for_is_there_and_none_makes_markup() {
+    let (_cell, port) = shown();
+    let mut left = vec!["/main.js".to_owned()];
+    let mut seen = Vec::new();
+    while let Some(path) = left.pop() {
+        let answered = get(port, &path);
+        assert_eq!(answered.status, 200, "{path}");
+        assert!(answered.headers.contains("content-type: text/javascript"), "{path}");
+        for word in ["innerHTML =", "outerHTML", "insertAdjacentHTML", "document.write", "eval("] {
+            assert!(!answered.body.contains(word), "{path}: {word}");
+        }
+        let imports = answered.body.lines().filter(|line| line.starts_with("import "));
+        for line in imports {
+            let name = line.split('"').nth(1).unwrap().trim_start_matches('.').to_owned();
+            if !seen.contains(&name) {
+                seen.push(name.clone());
+                left.push(name);
+            }
+        }
+    }
+    assert!(seen.len() >= 8, "{seen:?}");
+}
+
+#[test]
+fn what_makes_no_sense_is_refused_in_a_sentence() {
+    let (_cell, port) = shown();
+    let check = |path: &str, status: u16, code: &str| {
+        let answered = get(port, path);
+        assert_eq!(answered.status, status, "{path}: {answered:?}");
+        assert_eq!(answered.json()["code"], code, "{path}");
+    };
+    check("/api/v1/machine?name=nobody", 404, "UNKNOWN_MACHINE");
+    check("/api/v1/job?name=nobody", 404, "UNKNOWN_JOB");
+    check("/api/v1/explain?job=nobody", 404, "UNKNOWN_JOB");
+    check("/api/v1/jobs?page=xyz", 400, "BAD_PAGE_TOKEN");
+    check("/api/v2/cell", 404, "NOT_FOUND");
+    check("/api/v1/machine", 400, "MALFORMED");
+    check("/api/v1/machines?limit=many", 400, "MALFORMED");
+    for method in ["POST", "PUT", "DELETE"] {
+        assert_eq!(ask(port, method, "localhost", "/api/v1/cell").status, 405, "{method}");
+    }
+}
+
+#[test]
+fn other_names_of_this_machine_are_refused() {
+    let (_cell, port) = shown();
+    for host in ["evil.example", "localhost.evil.example", "10.0.0.1", ""] {
+        for path in ["/", "/api/v1/cell", "/metrics", "/healthz"] {
+            assert_eq!(ask(port, "GET", host, path).status, 403, "{host} {path}");
+        }
+    }
+    for host in ["localhost", "127.0.0.1:9", "[::1]"] {
+        assert_eq!(ask(port, "GET", host, "/api/v1/cell").status, 200, "{host}");
+    }
+}
+
+#[test]
+fn long_and_slow_headers_are_not_waited_for() {
+    let (_cell, port) = shown();
+    let mut stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
+    // If the server has already closed the connection, writing the rest fails.
+    let _ =
+        write!(stream, "GET / HTTP/1.1\r\nHost: localhost\r\nX: {}\r\n\r\n", "x".repeat(1 << 16));
+    let mut said = Vec::new();
+    let _ = stream.read_to_end(&mut said);
+    assert!(!String::from_utf8_lossy(&said).contains("200 OK"));
+    let mut slow = TcpStream::connect(("127.0.0.1", port)).unwrap();
+    write!(slow, "GET / HTTP/1.1\r\nHost").unwrap();
+    let mut said = Vec::new();
+    // The connection ends because the server closes it.
+    let _ = slow.read_to_end(&mut said);
+    assert!(!String::from_utf8_lossy(&said).contains("200 OK"));
+}
+
+#[test]
+fn the_page_is_of_this_machine_alone_without_certificates() {
+    let dir = folder(&[]);
+    let said = say(dir.path(), &["serve", "--memory", "--web-listen=0.0.0.0:0"]);
+    assert_eq!(said.code, Some(78), "{}", said.stderr);
+    assert!(said.stderr.contains("--web-listen 0.0.0.0:0 is open"), "{}", said.stderr);
+    assert_eq!(said.stderr.lines().count(), 1, "{}", said.stderr);
+    let port = ports(1)[0];
+    let arguments = [
+        "--memory".to_owned(),
+        "--listen=127.0.0.1:0".into(),
+        format!("--web-listen=0.0.0.0:{port}"),
+        "--insecure".into(),
+    ];
+    let _server = serve(dir.path(), &arguments);
+    assert_eq!(ask(port, "GET", "any.example", "/api/v1/cell").status, 200);
+}
+
+#[test]
+fn with_certificates_the_page_is_for_those_who_may_look() {
+    let dir = folder(&[]);
+    authority(dir.path(), "certs");
+    let callers = ["reader/eve", "scheduler/web", "agent/m0", "operator/ann", "replica/1"];
+    callers.iter().for_each(|whom| issue(dir.path(), "certs", whom, &[]));
+    let all = ports(2);
+    let arguments = [
+        "--memory".to_owned(),
+        format!("--listen=127.0.0.1:{}", all[0]),
+        format!("--web-listen=127.0.0.1:{}", all[1]),
+        "--tls-cert=certs/replica-1.pem".into(),
+        "--tls-key=certs/replica-1.key".into(),
+        "--client-ca=certs/ca.pem".into(),
+        "--cell-name=test".into(),
+        "--audit-log=audit".into(),
+    ];
+    let _server = serve(dir.path(), &arguments);
+    let ca = std::fs::read(dir.path().join("certs/ca.pem")).unwrap();
+    let get = |whom: Option<&str>, path: &str| -> Answered {
+        let own = whom.map(|whom| tls(dir.path(), "certs", &whom.replace('/', "-")));
+        get_tls(all[1], &ca, own.as_ref(), path)
+    };
+    for path in ["/", "/api/v1/cell", "/api/v1/heat", "/api/v1/jobs", "/metrics"] {
+        assert_eq!(get(None, path).status, 401, "{path}");
+        assert_eq!(get(Some("agent/m0"), path).status, 403, "{path}");
+        assert_eq!(get(Some("replica/1"), path).status, 403, "{path}");
+        for whom in ["reader/eve", "scheduler/web", "operator/ann"] {
+            assert_eq!(get(Some(whom), path).status, 200, "{whom} {path}");
+        }
+    }
+    assert_eq!(get(None, "/healthz").status, 200);
+    assert_eq!(get(None, "/readyz").status, 200);
+    let audit = std::fs::read_to_string(dir.path().join("audit")).unwrap();
+    assert!(audit.contains("omega://test/agent/m0") && audit.contains("DENIED"), "{audit}");
+}
+
+#[test]
+fn a_leader_tells_how_far_the_others_are() {
+    let mut three = Three::found();
+    let all = ports(3);
+    // Each replica is restarted with a page.
+    for (id, port) in (1..=3).zip(&all) {
+        three.kill(id);
+        three.start(id, &[&format!("--web-listen=127.0.0.1:{port}")]);
+    }
+    loop {
+        let told: Vec<Value> = all.iter().map(|port| get(*port, "/api/v1/cell").json()).collect();
+        let leader = told.iter().find(|cell| cell["leader"] == cell["replica"]);
+        let lags = leader.map(|cell| cell["replicas"].as_array().unwrap().clone());
+        let is_level = |one: &Value| one["lag_entries"] == 0;
+        if lags.is_some_and(|all| all.len() == 3 && all.iter().all(is_level)) {
+            return;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(50));
+    }
+}

@@ -1,0 +1,7 @@
+//! The kit of these tests: processes, their results, certificates, and requests of browsers.
+
+pub(crate) mod browser;
+pub(crate) mod certificates;
+pub(crate) mod http;
+pub(crate) mod outcome;
+pub(crate) mod process;

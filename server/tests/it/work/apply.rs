@@ -1,0 +1,82 @@
+//! Jobs in files, which are submitted, printed as they were read, and applied again; and the names of deleted jobs.
+
+use crate::work::agents::until;
+use crate::work::commands::Served;
+
+const JOB: &str = r#"{
+  "name": "gang", "kind": "batch", "gang_min": 2, "run_time": "90s", "precedence": 5,
+  "group": [{
+    "count": 2, "request": { "cpu": 1 }, "devices": { "count": 1 },
+    "tolerations": [{ "key": "keep", "value": "off" }],
+    "rules": [{ "spread": { "level": "rack", "skew_max": 1 } }]
+  }]
+}"#;
+
+#[test]
+fn a_deleted_job_gives_its_name_away_at_once() {
+    let cell = Served::new(&[("job.json", JOB)]);
+    // The job is deleted whether its tasks had ended or not.
+    for kill in [false, true] {
+        assert_eq!(cell.ok("job submit -f job.json"), "job gang is submitted: 2 tasks\n");
+        if kill {
+            cell.ok("job kill gang");
+        }
+        assert_eq!(cell.ok("job delete gang"), "job gang is deleted\n");
+        assert!(cell.fails(1, "job get gang").contains("[UNKNOWN_JOB]"));
+    }
+}
+
+#[test]
+fn a_job_is_printed_as_a_file_that_describes_it() {
+    let cell = Served::new(&[("job.json", JOB)]);
+    cell.ok("job submit -f job.json");
+    let file = cell.ok("job get gang -o toml");
+    std::fs::write(cell.path().join("again.toml"), &file).unwrap();
+    assert_eq!(cell.ok("job submit -f again.toml"), "job gang is submitted: 2 tasks\n");
+    cell.ok("job delete gang");
+    cell.ok("job submit -f again.toml");
+    assert_eq!(cell.ok("job get gang -o toml"), file);
+    assert!(cell.fails(2, "job list -o toml").contains("invalid value 'toml' for '--output"));
+}
+
+const TWO: &str = r#"
+[[job]]
+name = "good"
+group = [{ count = 1, request = { cpu = 1 } }]
+
+[[job]]
+name = "web"
+kind = "service"
+group = [{ count = 2, request = { cpu = "CPU" }, restarts = 1 }]
+"#;
+
+#[test]
+fn an_error_in_a_file_of_several_jobs_names_the_job() {
+    let cell = Served::new(&[
+        ("unit.toml", &TWO.replace("CPU", "4GiB")),
+        ("two.toml", &TWO.replace("CPU", "1")),
+        ("many.toml", &TWO.replace("CPU", "1").replace("count = 2", "count = 2000000")),
+        ("batch.toml", &TWO.replace("CPU", "1").replace("\nkind = \"service\"", "")),
+    ]);
+    let why = cell.fails(2, "job apply -f unit.toml");
+    assert!(why.contains("unit.toml: job \"web\": group[0].request.cpu: \"4GiB\""), "{why}");
+    let why = cell.fails(1, "job apply -f many.toml");
+    assert!(why.starts_with("omega: job web: "), "{why}");
+    cell.ok("job apply -f two.toml");
+    let why = cell.fails(1, "job apply -f batch.toml");
+    assert_eq!(why.matches("web").count(), 2, "named once by the cell: {why}");
+}
+
+#[test]
+fn an_updated_job_shows_a_group_once() {
+    let cell = Served::new(&[("two.toml", &TWO.replace("CPU", "1"))]);
+    cell.ok("job apply -f two.toml");
+    let changed = TWO.replace("CPU", "2");
+    std::fs::write(cell.path().join("two.toml"), changed).unwrap();
+    cell.ok("job apply -f two.toml");
+    // No task runs, so all are replaced at once.
+    until(|| cell.json("job get web")["outdated"] == 0);
+    let groups = cell.json("job get web")["groups"].as_array().unwrap().clone();
+    assert_eq!((groups.len(), &groups[0]["version"]), (1, &1.into()), "{groups:?}");
+    assert!(cell.ok("job get web").contains("\nmain       2  2 cpu\n"));
+}

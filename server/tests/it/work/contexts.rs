@@ -1,0 +1,137 @@
+//! Contexts, which are named cells in a file of the user; and the output of commands without a subcommand, such as
+//! `omega job`.
+
+use crate::kit::process::{Said, folder, omega};
+use crate::work::commands::Served;
+use std::path::Path;
+
+/// Runs a command line with a file of contexts, without OMEGA_CELL.
+fn say(dir: &Path, line: &str) -> Said {
+    let mut command = omega(dir);
+    command
+        .args(line.split_whitespace())
+        .env("OMEGA_CONFIG", dir.join("config").join("omega.toml"));
+    command.env_remove("OMEGA_CELL").output().expect("omega starts").into()
+}
+
+fn ok(dir: &Path, line: &str) -> String {
+    let said = say(dir, line);
+    assert_eq!((said.code, said.stderr.as_str()), (Some(0), ""), "{line}");
+    said.stdout
+}
+
+fn fails(dir: &Path, line: &str) -> String {
+    let said = say(dir, line);
+    assert_eq!(said.code, Some(2), "{line}: {}", said.stderr);
+    assert_eq!(said.stderr.lines().count(), 1, "{line}: {}", said.stderr);
+    said.stderr
+}
+
+#[test]
+fn a_context_names_a_cell_for_every_command() {
+    let cell = Served::new(&[]);
+    let dir = cell.path();
+    assert_eq!(ok(dir, "context list"), "CURRENT  NAME  CELL  TLS\n");
+    ok(dir, &format!("context set here --cell {}", cell.address));
+    ok(dir, "context set gone --cell 127.0.0.1:1");
+    ok(dir, "machine add m-1 --cpu 4");
+    assert_eq!(ok(dir, "machine list -o name"), "m-1\n");
+    ok(dir, "context use gone");
+    assert!(say(dir, "machine list --timeout 1s").stderr.contains("127.0.0.1:1"));
+    assert_eq!(ok(dir, "machine list -o name --context here"), "m-1\n");
+    assert_eq!(ok(dir, &format!("machine list -o name --cell {}", cell.address)), "m-1\n");
+    let listed = ok(dir, "context list");
+    assert!(listed.contains("\n*        gone  127.0.0.1:1"), "{listed}");
+    ok(dir, "context remove gone");
+    ok(dir, "context use here");
+    let json: serde_json::Value = serde_json::from_str(&ok(dir, "context list -o json")).unwrap();
+    assert_eq!(json[0]["name"], "here");
+    assert_eq!(json[0]["current"], true);
+    assert_eq!(json[0]["cell"][0], cell.address.as_str());
+}
+
+#[test]
+fn the_file_of_contexts_is_not_the_settings_of_a_server() {
+    let dir = folder(&[]);
+    ok(dir.path(), "context set here --cell 127.0.0.1:7600");
+    let checked = ok(dir.path(), "serve --memory --check-config");
+    assert!(checked.starts_with("clients   127.0.0.1:7600\n"), "{checked}");
+}
+
+#[test]
+fn a_context_at_fault_is_named_with_its_file() {
+    let cell = Served::new(&[]);
+    let dir = cell.path();
+    assert!(fails(dir, "context use no").contains("omega.toml: there is no context \"no\""));
+    assert!(fails(dir, "machine list --context no").contains("there is no context \"no\""));
+    assert!(fails(dir, "context set a --cell nowhere").contains("must be an address"));
+    let missing = "context set a --cell h:1 --tls-ca a.pem --tls-cert b.pem --tls-key c.key";
+    assert!(fails(dir, missing).contains("context \"a\": tls-ca: "));
+    assert!(fails(dir, "context set a --cell h:1 --tls-ca a.pem").contains("--tls-cert"));
+    assert!(fails(dir, "machine list --context a --cell h:1").contains("cannot be used with"));
+    std::fs::create_dir_all(dir.join("config")).unwrap();
+    std::fs::write(
+        dir.join("config").join("omega.toml"),
+        "current = \"a\"\n[contexts.a]\ncel = []\n",
+    )
+    .unwrap();
+    assert!(fails(dir, "machine list").contains("omega.toml:3:1"));
+}
+
+#[test]
+fn a_noun_without_its_verb_lists_its_verbs_and_a_fault_names_its_help() {
+    let cell = Served::new(&[]);
+    let said = say(cell.path(), "job");
+    assert_eq!((said.code, said.stdout.as_str()), (Some(2), ""));
+    for verb in ["list", "submit", "explain"] {
+        assert!(said.stderr.contains(&format!("\n  {verb} ")), "{}", said.stderr);
+    }
+    let fault = fails(cell.path(), "job submit --nothing");
+    assert!(fault.ends_with("; see omega job submit --help\n"), "{fault}");
+}
+
+#[test]
+fn lists_are_sorted_filtered_and_as_wide_as_asked() {
+    let cell = Served::new(&[]);
+    for machine in ["m-10", "m-2", "m-1"] {
+        cell.ok(&format!("machine add {machine} --cpu 4 --label rack={machine}"));
+    }
+    assert_eq!(cell.ok("machine list -o name"), "m-1\nm-2\nm-10\n");
+    cell.ok("machine drain m-2");
+    assert_eq!(cell.ok("machine list -o name --state draining"), "m-2\n");
+    assert_eq!(cell.ok("machine list -o name --state up -l rack=m-10"), "m-10\n");
+    let wide = cell.ok("machine list -o wide");
+    assert!(wide.lines().next().unwrap().ends_with("LABELS     TAINTS  ID"), "{wide}");
+    for job in ["b", "a"] {
+        cell.ok(&format!("job submit {job} --count 2"));
+    }
+    assert_eq!(cell.ok("job list -o name"), "a\nb\n");
+    assert_eq!(cell.ok("task list --job a -o name").lines().count(), 2);
+    assert!(cell.ok("job list -o wide").contains("PRECEDENCE"));
+    cell.ok("job scale a 3");
+    assert!(cell.ok("job status a").contains("3 pending"));
+    cell.ok("job stop b");
+    assert_eq!(cell.ok("job list -o name"), "a\n");
+}
+
+#[test]
+fn a_page_of_the_manual_is_written_for_each_command() {
+    let cell = Served::new(&[]);
+    let man = cell.path().join("man1");
+    cell.ok(&format!("man --dir {}", man.display()));
+    let page = std::fs::read_to_string(man.join("omega-job-submit.1")).unwrap();
+    assert!(page.contains(".TH OMEGA-JOB-SUBMIT 1"), "{page}");
+    assert!(page.contains("anti\\-affinity"), "{page}");
+    assert!(man.join("omega.1").exists() && !man.join("omega-help.1").exists());
+}
+
+#[test]
+fn completions_and_the_manual_know_the_verbs() {
+    let dir = folder(&[]);
+    for shell in ["bash", "zsh", "fish"] {
+        let said = say(dir.path(), &format!("completions {shell}"));
+        assert!(said.code == Some(0) && said.stdout.contains("transfer"), "{shell}");
+    }
+    let said = say(dir.path(), "man");
+    assert!(said.code == Some(0) && said.stdout.contains("anti\\-affinity"), "{}", said.stderr);
+}

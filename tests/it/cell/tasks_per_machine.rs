@@ -1,0 +1,117 @@
+//! Maximum number of a tenant's tasks on one machine. Schedulers spread the tasks, and wait until a task ends; two
+//! racing schedulers do not exceed the maximum; and if it is set later, existing tasks are counted.
+
+use crate::cell::small::{LONG, cell, job, placed, report, rows, run, scheduler, submit, task};
+use omega_cellstate::{Cell, CellHandle, SharedCell, View};
+use omega_core::{
+    Amounts, Command, Job, JobId, Reason, Rejection, TaskReport, TenantConfig, Transaction,
+};
+use omega_schedulers::explain::describe_obstacle;
+
+/// Sets the maximum number of tasks that the tenant `red` may have on a machine.
+fn set_max(cell: &SharedCell, tasks_per_machine_max: Option<u32>) {
+    let tenant_config = TenantConfig { tasks_per_machine_max, ..TenantConfig::default() };
+    cell.apply(Command::SetTenant { tenant: "red".into(), tenant_config }).unwrap();
+}
+
+/// A job of the tenant `red` whose tasks request nothing, so that only the number of tasks matters.
+fn red(name: &str, tasks: u32) -> Job {
+    let mut job = Job { tenant: "red".into(), ..job(name, tasks, 1) };
+    job.groups[0].request = Amounts::zero();
+    job
+}
+
+/// The number of tasks of a job on each of two machines.
+fn spread(cell: &SharedCell, job: JobId) -> [usize; 2] {
+    [0, 1].map(|row| rows(cell, job).into_iter().flatten().filter(|at| *at == row).count())
+}
+
+#[test]
+fn as_many_are_placed_on_each_machine_as_may_be_and_the_others_wait_for_one() {
+    let cell = cell(&[8, 8]);
+    set_max(&cell, Some(2));
+    let first = submit(&cell, red("first", 3));
+    let second = submit(&cell, red("second", 3));
+    let other = submit(&cell, job("other", 9, 1));
+    let mut scheduler = scheduler(&cell, "default");
+    run(&mut scheduler, &cell, LONG);
+    assert_eq!(placed(&cell, first) + placed(&cell, second), 4, "two on each machine");
+    assert_eq!(placed(&cell, other), 9, "other tenants are not counted");
+    run(&mut scheduler, &cell, 2 * LONG);
+    assert_eq!(placed(&cell, first) + placed(&cell, second), 4);
+    let diagnosis = scheduler.diagnose(second, 0).unwrap();
+    assert!(diagnosis.removed.contains(&("tasks_per_machine", 2)), "{:?}", diagnosis.removed);
+    let kinds = cell.read(|cell| cell.kinds().clone());
+    let obstacle = describe_obstacle(&diagnosis.nearest[0].obstacles[0], &kinds);
+    assert_eq!(obstacle, "machine at the tenant's maximum of tasks");
+
+    report(&cell, task(first, 0), TaskReport::Finished);
+    run(&mut scheduler, &cell, 2 * LONG + 1);
+    assert_eq!((placed(&cell, first), placed(&cell, second)), (2, 2), "it is woken at once");
+    cell.read(Cell::audit).unwrap();
+}
+
+#[test]
+fn a_maximum_that_is_set_later_counts_what_is_there() {
+    let cell = cell(&[8, 8]);
+    let before = submit(&cell, red("before", 3));
+    let mut scheduler = scheduler(&cell, "default");
+    run(&mut scheduler, &cell, LONG);
+    let on = spread(&cell, before);
+    assert_eq!(on.iter().sum::<usize>(), 3);
+    set_max(&cell, Some(3));
+    let after = submit(&cell, red("after", 9));
+    run(&mut scheduler, &cell, 2 * LONG);
+    assert_eq!(spread(&cell, after), on.map(|there| 3 - there));
+    cell.read(Cell::audit).unwrap();
+    // A new view counts tasks as the existing one does.
+    let mut late = View::new(scheduler.view().scheduler(), 0);
+    late.sync(&cell).unwrap();
+    let spec = cell.read(|cell| cell.job(after).unwrap().clone());
+    let group = late.compile(after, &spec, 0);
+    assert_eq!(late.judge(0, group), Err(Reason::TasksPerMachine));
+    set_max(&cell, Some(4));
+    run(&mut scheduler, &cell, 3 * LONG);
+    assert_eq!(spread(&cell, after), on.map(|there| 4 - there));
+    set_max(&cell, None);
+    run(&mut scheduler, &cell, 4 * LONG);
+    assert_eq!(placed(&cell, after), 9);
+    // A snapshot has the maximum, and a restored cell counts the tasks again.
+    set_max(&cell, Some(5));
+    let restored = cell.read(|cell| Cell::from_image(cell.image())).unwrap();
+    restored.audit().unwrap();
+    assert_eq!(restored.state_hash(), cell.read(Cell::state_hash));
+}
+
+#[test]
+fn two_schedulers_that_race_place_no_more() {
+    let cell = cell(&[8]);
+    set_max(&cell, Some(1));
+    let claims: Vec<Transaction> = ["a", "b"]
+        .map(|name| {
+            let id = submit(&cell, red(name, 1));
+            let (scheduler, number) = cell.register(name.into()).unwrap();
+            let mut view = View::new(scheduler, number);
+            view.sync(&cell).unwrap();
+            let spec = cell.read(|cell| cell.job(id).unwrap().clone());
+            let group = view.compile(id, &spec, 0);
+            view.claim(task(id, 0), view.machine_id(0), group).unwrap();
+            let again = view.claim(task(id, 0), view.machine_id(0), group);
+            assert_eq!(again, Err(Reason::TasksPerMachine), "its own claim counts at once");
+            view.take_transaction()
+        })
+        .into();
+    assert!(cell.commit(&claims[0]).unwrap().is_complete());
+    let conflict = cell.commit(&claims[1]).unwrap().conflict_of_claim(0);
+    assert_eq!(conflict, Some(Reason::TasksPerMachine));
+    cell.read(Cell::audit).unwrap();
+}
+
+#[test]
+fn no_task_at_all_is_no_maximum() {
+    let cell = cell(&[8]);
+    let tenant_config = TenantConfig { tasks_per_machine_max: Some(0), ..TenantConfig::default() };
+    let refused = cell.apply(Command::SetTenant { tenant: "red".into(), tenant_config });
+    let Err(Rejection::BadTenant(why)) = refused else { panic!("{refused:?}") };
+    assert!(why.contains("must be at least 1"), "{why}");
+}
