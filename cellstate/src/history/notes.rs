@@ -129,7 +129,7 @@ mod tests {
         let job = submit(&mut cell, "large", 50_000);
         let group = cell.job(job).unwrap().groups[0].name.clone();
         cell.apply(Command::ResizeGroup { job, group, count: 1 }).unwrap();
-        assert_eq!((killed(&cell, other), killed(&cell, job)), (1, crate::TASKS_NOTED_MAX));
+        assert_eq!((killed(&cell, other), killed(&cell, job)), (1, super::super::TASKS_NOTED_MAX));
         assert!(cell.job_events(job).any(|event| matches!(event.kind, EventKind::Resized { .. })));
         assert_eq!(cell.job_events(other).count(), 3, "submitted, killed, ended");
     }
