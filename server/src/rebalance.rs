@@ -55,10 +55,9 @@ pub(crate) struct RebalanceArgs {
     /// Only if --from is a directory: include log entries that are not known to be committed.
     #[arg(long, help_heading = "Input")]
     all: bool,
-    /// Moment of a workload's run at which the cell is rebalanced.
+    /// Moment of a workload's run at which the cell is rebalanced; not for --cell, --from or --roadef.
     ///
-    /// The default is `start` if the workload has tasks that run at the start, and `end` otherwise. This option has no
-    /// effect with --cell, --from or --roadef.
+    /// The default is `start` if the workload has tasks that run at the start, and `end` otherwise.
     #[arg(long, value_enum, value_name = "MOMENT", help_heading = "Input")]
     at: Option<MomentArg>,
     #[command(flatten)]
@@ -211,15 +210,27 @@ fn pair(text: &str) -> Result<(String, u32), String> {
     Ok((name.to_owned(), number))
 }
 
+fn is_served(args: &RebalanceArgs) -> bool {
+    args.input.served().is_some()
+}
+
 pub(crate) fn rebalance(args: &RebalanceArgs) -> Result<(), Error> {
-    if args.output.apply && args.input.served().is_none() {
+    if args.output.apply && !is_served(args) {
         return Err(Error::Arguments(
             "--apply is only for --cell: all other inputs are only read, so no move can be applied \
              to them",
         ));
     }
-    if args.all && args.from.is_none() {
-        return Err(Error::Arguments("--all is only for --from DIR"));
+    if args.all && args.from.as_ref().is_none_or(|from| from.is_file()) {
+        return Err(Error::Arguments(
+            "--all is only for --from DIR, the directory of a stopped replica: a backup has no log \
+             entries",
+        ));
+    }
+    if args.at.is_some() && (is_served(args) || args.from.is_some() || !args.roadef.is_empty()) {
+        return Err(Error::Arguments(
+            "--at is only for a workload: a cell of --cell, --from or --roadef has no run",
+        ));
     }
     if !args.roadef.is_empty() {
         return roadef::rebalance(args, &args.roadef);

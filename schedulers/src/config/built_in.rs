@@ -83,7 +83,7 @@ fn scores() -> [Plugin; 7] {
         score("preferred_affinity", |_: &NoArguments, _| Ok(PreferredAffinity))
             .about("Prefers machines that match the task's preferred affinity."),
         score("spread_wishes", |_: &NoArguments, _| Ok(SpreadWishes))
-            .about("Prefers domains with few of the tasks that the new task's soft spreads count."),
+            .about("Prefers domains with few tasks of the kind that the new task's soft spreads select."),
         score("avoid_marked", |_: &NoArguments, _| Ok(AvoidMarked))
             .about("Avoids machines with `PreferNoSchedule` taints that the task does not tolerate."),
     ]

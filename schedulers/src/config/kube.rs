@@ -79,7 +79,7 @@ pub(super) fn scores() -> [Plugin; 7] {
             .about("Prefers machines that match the preferred affinity of the task or of the profile."),
         relative("pod_topology_spread", |_: &NoArguments, _| Ok(PodTopologySpread))
             .alias("PodTopologySpread")
-            .about("Prefers domains with few of the tasks that the new task's soft spreads count."),
+            .about("Prefers domains with few tasks of the kind that the new task's soft spreads select."),
         relative("inter_pod_affinity", |neighbours: &Neighbours, _| Ok(neighbours.plugin()))
             .alias("InterPodAffinity")
             .about("Prefers machines that meet preferred affinities of the new task and of running tasks. With `of_those_preferring`, preferences of running tasks count only if the new task has preferences, too."),

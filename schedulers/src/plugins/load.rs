@@ -12,21 +12,41 @@
 //! schedulers would choose the machine that last reported to be idle. For a machine without a report, the claims are
 //! the estimate.
 //!
-//! All numbers are integers: weights are in 1024ths, and amounts are below 2^52, so no product overflows.
+//! All numbers are integers: weights are in 1024ths, and amounts are below 2^52, so no product overflows. Loops over the
+//! machines of a block are compiled to vector instructions, so they contain no integer division and no branch.
 
 use crate::framework::plugin::{Filter, Reads, Score, Tasks, lanes};
 use crate::plugins::kube::normalize::POINT;
-use crate::plugins::usage::percent;
-use omega_cellstate::{BLOCK, Block, FEW, NEVER, View};
+use crate::plugins::usage::{percent, quotient};
+use omega_cellstate::{BLOCK, Block, BlockLoad, FEW, NEVER, View};
 use omega_core::{JobKind, KindId};
+use pulp::Arch;
 
 /// The weight of a new report. The value has enough steps for a smooth decay, and so few bits that the product with an
 /// amount does not overflow.
-const WHOLE: i64 = 1024;
+const WHOLE: i64 = 1 << WHOLE_BITS;
+const WHOLE_BITS: u32 = 10;
+
+/// Number of steps in which a weight halves.
+const STEPS: i64 = 16;
 
 /// 1024 * 2^(-i / 16), rounded: the weights within the first half-life.
-const WEIGHTS: [i64; 16] =
+const FIRST: [i64; STEPS as usize] =
     [1024, 981, 939, 899, 861, 825, 790, 756, 724, 693, 664, 636, 609, 583, 558, 535];
+
+/// Number of half-lives after which a report has the weight 0.
+const HALVINGS: i64 = 11;
+
+/// The weights by age in steps. Entries after the last half-life are 0, so that any eight bits are an index.
+const WEIGHTS: [i64; 256] = {
+    let mut weights = [0; 256];
+    let mut step = 0;
+    while step < (STEPS * HALVINGS) as usize {
+        weights[step] = FIRST[step % STEPS as usize] >> (step / STEPS as usize);
+        step += 1;
+    }
+    weights
+};
 
 /// Maximum amount. Larger amounts count as this maximum, like capacities in a view.
 const AMOUNT_MAX: i64 = (1 << 52) - 1;
@@ -47,53 +67,106 @@ impl HalfLife {
     /// Weight of a report of this age, in 1024ths.
     #[must_use]
     pub fn weight(self, age_ms: u64) -> i64 {
-        match age_ms / self.ms {
-            halvings @ 0..=10 => WEIGHTS[(age_ms % self.ms * 16 / self.ms) as usize] >> halvings,
-            _ => 0,
-        }
+        WEIGHTS[self.steps(age_ms)]
     }
 
-    /// Weights of the load reports of some machines of a block. If all reports have the same time, the weight is
-    /// computed only once.
-    fn weights(self, now_ms: u64, at_ms: &[u64; BLOCK], among: u64) -> [i64; BLOCK] {
-        let mut weights = [0; BLOCK];
-        let (mut last, mut weight) = (NEVER, 0);
-        let mut set = |lane: usize, at: u64| {
-            if at != last {
-                last = at;
-                weight = if at == NEVER { 0 } else { self.weight(now_ms.saturating_sub(at)) };
-            }
-            weights[lane] = weight;
-        };
-        if among.count_ones() <= FEW {
-            lanes(among).for_each(|lane| set(lane, at_ms[lane]))
-        } else {
-            at_ms.iter().enumerate().for_each(|(lane, at)| set(lane, *at))
-        }
-        weights
+    /// The age in steps, at most the age from which the weight is 0.
+    #[inline(always)]
+    fn steps(self, age_ms: u64) -> usize {
+        let half_life = self.ms as i64;
+        let age = age_ms.min((HALVINGS * half_life) as u64) as i64;
+        (quotient(STEPS * age, half_life) & 0xff) as usize
     }
 }
 
-/// Use of one kind on the machines of a block, and their capacity.
+/// A computation for each machine of a block.
+trait EachLane {
+    fn at(&mut self, lane: usize);
+}
+
+/// A computation for all machines of a block, with vector instructions.
+struct All<T>(T);
+
+impl<T: EachLane> pulp::NullaryFnOnce for All<T> {
+    type Output = ();
+
+    #[inline(always)]
+    fn call(mut self) {
+        (0..BLOCK).for_each(|lane| self.0.at(lane));
+    }
+}
+
+/// Computes the machines in `among`. The results of other machines are unspecified.
+fn compute(mut work: impl EachLane, among: u64) {
+    if among.count_ones() <= FEW {
+        lanes(among).for_each(|lane| work.at(lane));
+    } else {
+        Arch::new().dispatch(All(work));
+    }
+}
+
+/// Computes the weights of load reports; 0 for machines without a report.
+struct Weights<'a> {
+    half_life: HalfLife,
+    now_ms: u64,
+    at_ms: &'a [u64; BLOCK],
+    weights: &'a mut [i64; BLOCK],
+}
+
+impl EachLane for Weights<'_> {
+    #[inline(always)]
+    fn at(&mut self, lane: usize) {
+        let at = self.at_ms[lane];
+        let age = if at == NEVER { u64::MAX } else { self.now_ms.saturating_sub(at) };
+        self.weights[lane] = WEIGHTS[self.half_life.steps(age)];
+    }
+}
+
+/// The values from which the use of one kind on the machines of a block is estimated.
+#[derive(Clone, Copy)]
 struct InUse<'a> {
-    used: [i64; BLOCK],
-    capacity: &'a [i64; BLOCK],
+    weights: &'a [i64; BLOCK],
+    load: BlockLoad<'a>,
+    claimable: &'a [i64; BLOCK],
+    free: &'a [i64; BLOCK],
 }
 
-/// Estimated use of the machines in `among`; entries of other machines are ignored. `None` if the view keeps no loads.
-fn in_use(half_life: HalfLife, kind: KindId, block: Block<'_>, among: u64) -> Option<InUse<'_>> {
-    let (load, claimable) = (block.load(kind)?, block.capacity(kind)?);
-    let free = block.free(kind);
-    let weights = half_life.weights(block.view().now_ms(), load.at_ms, among);
-    let mut used = [0; BLOCK];
-    for lane in 0..BLOCK {
-        let claimed = claimable[lane].saturating_sub(free[lane]).clamp(0, AMOUNT_MAX);
+impl<'a> InUse<'a> {
+    /// The values of a kind; `None` if the view keeps no loads.
+    fn of(kind: KindId, block: Block<'a>, weights: &'a [i64; BLOCK]) -> Option<InUse<'a>> {
+        let (load, claimable) = (block.load(kind)?, block.capacity(kind)?);
+        Some(InUse { weights, load, claimable, free: block.free(kind) })
+    }
+
+    /// The estimated use of the machine in a lane.
+    // `clamp` is not used, because it panics if its bounds are reversed, and a loop that may panic is not compiled to
+    // vector instructions.
+    #[inline(always)]
+    fn used(&self, lane: usize) -> i64 {
+        let InUse { weights, load, claimable, free } = self;
+        let claimed = claimable[lane].saturating_sub(free[lane]).max(0).min(AMOUNT_MAX);
         let since = (claimed - load.claimed[lane]).max(0);
         let reported = (load.used[lane] + since).min(AMOUNT_MAX);
-        let weight = weights[lane];
-        used[lane] = (weight * reported + (WHOLE - weight) * claimed) / WHOLE;
+        (weights[lane] * reported + (WHOLE - weights[lane]) * claimed) >> WHOLE_BITS
     }
-    Some(InUse { used, capacity: load.capacity })
+
+    #[inline(always)]
+    fn capacity(&self, lane: usize) -> i64 {
+        self.load.capacity[lane]
+    }
+}
+
+/// The weights of the reports of the machines in `among`; `None` if the view keeps no loads of the kind.
+fn weights(
+    half_life: HalfLife,
+    kind: KindId,
+    block: Block<'_>,
+    among: u64,
+) -> Option<[i64; BLOCK]> {
+    let (now_ms, at_ms) = (block.view().now_ms(), block.load(kind)?.at_ms);
+    let mut weights = [0; BLOCK];
+    compute(Weights { half_life, now_ms, at_ms, weights: &mut weights }, among);
+    Some(weights)
 }
 
 fn keep(kinds: impl Iterator<Item = KindId>, view: &mut View) {
@@ -141,23 +214,50 @@ impl Score for LoadAware {
     }
 
     fn score(&self, tasks: &Tasks<'_>, block: Block<'_>, among: u64, scores: &mut [i32; BLOCK]) {
+        let Some((first, _)) = self.kinds.first() else { return };
+        let weights = weights(self.half_life, *first, block, among);
+        debug_assert!(weights.is_some(), "the profile was prepared for the view");
+        let Some(weights) = weights else { return };
         let mut sums = [0i64; BLOCK];
         for (kind, weight) in &self.kinds {
-            let of = in_use(self.half_life, *kind, block, among);
-            debug_assert!(of.is_some(), "the profile was prepared for the view");
-            let Some(InUse { used, capacity }) = of else { continue };
-            let request = request(tasks, *kind);
-            for lane in 0..BLOCK {
-                let left = (capacity[lane] - used[lane] - request).max(0).min(capacity[lane]);
-                // If the capacity is 0, nothing is left, so the divisor does not matter.
-                let percent = percent(left, capacity[lane].max(1));
-                sums[lane] += i64::from(*weight) * percent;
-            }
+            let Some(of) = InUse::of(*kind, block, &weights) else { continue };
+            let (request, weight) = (request(tasks, *kind), i64::from(*weight));
+            compute(AddLeft { of, request, weight, sums: &mut sums }, among);
         }
         let whole: i64 = self.kinds.iter().map(|(_, weight)| i64::from(*weight)).sum();
-        for lane in lanes(among) {
-            scores[lane] = (sums[lane] * i64::from(POINT) / whole.max(1)) as i32;
-        }
+        compute(Average { sums: &sums, whole: whole.max(1), scores }, among);
+    }
+}
+
+/// Adds the percentage that is left of one kind, with a weight, to the sums of a block.
+struct AddLeft<'a> {
+    of: InUse<'a>,
+    request: i64,
+    weight: i64,
+    sums: &'a mut [i64; BLOCK],
+}
+
+impl EachLane for AddLeft<'_> {
+    #[inline(always)]
+    fn at(&mut self, lane: usize) {
+        let capacity = self.of.capacity(lane);
+        let left = (capacity - self.of.used(lane) - self.request).max(0).min(capacity);
+        // If the capacity is 0, nothing is left, so the divisor does not matter.
+        self.sums[lane] += self.weight * percent(left, capacity.max(1));
+    }
+}
+
+/// Writes the weighted means of a block as scores.
+struct Average<'a> {
+    sums: &'a [i64; BLOCK],
+    whole: i64,
+    scores: &'a mut [i32; BLOCK],
+}
+
+impl EachLane for Average<'_> {
+    #[inline(always)]
+    fn at(&mut self, lane: usize) {
+        self.scores[lane] = quotient(self.sums[lane] * i64::from(POINT), self.whole) as i32;
     }
 }
 
@@ -217,27 +317,25 @@ impl Filter for LoadLimit {
     }
 
     fn filter(&self, tasks: &Tasks<'_>, block: Block<'_>, among: u64) -> u64 {
-        let mut left = among;
-        for (kind, request, percent) in self.asked(tasks) {
-            let of = in_use(self.half_life, kind, block, left);
-            debug_assert!(of.is_some(), "the profile was prepared for the view");
-            let Some(InUse { used, capacity }) = of else { continue };
-            let mut word = 0u64;
-            for lane in 0..BLOCK {
-                let fits = 100 * (used[lane] + request) <= percent * capacity[lane];
-                word |= u64::from(fits) << lane;
-            }
-            left &= word;
-        }
-        left
+        let Some((first, ..)) = self.asked(tasks).next() else { return among };
+        let weights = weights(self.half_life, first, block, among);
+        debug_assert!(weights.is_some(), "the profile was prepared for the view");
+        let Some(weights) = weights else { return among };
+        self.asked(tasks).fold(among, |left, (kind, request, percent)| {
+            let Some(of) = InUse::of(kind, block, &weights) else { return left };
+            let mut word = 0;
+            compute(Within { of, request, percent, word: &mut word }, left);
+            left & word
+        })
     }
 
     fn why(&self, tasks: &Tasks<'_>, row: usize) -> Option<String> {
         let (block, lane) = (tasks.view.block(row / BLOCK), row % BLOCK);
         let kinds = tasks.view.kinds();
         let told = |(kind, request, percent): (KindId, i64, i64)| {
-            let InUse { used, capacity } = in_use(self.half_life, kind, block, 1 << lane)?;
-            let (used, capacity) = (used[lane], capacity[lane]);
+            let weights = weights(self.half_life, kind, block, 1 << lane)?;
+            let of = InUse::of(kind, block, &weights)?;
+            let (used, capacity) = (of.used(lane), of.capacity(lane));
             let name = &kinds.get(kind)?.name;
             (100 * (used + request) > percent * capacity).then(|| {
                 let (used, of) =
@@ -256,6 +354,23 @@ impl Filter for LoadLimit {
     }
 }
 
+/// Finds the machines whose use stays within a limit in percent, as bits of a word.
+struct Within<'a> {
+    of: InUse<'a>,
+    request: i64,
+    percent: i64,
+    word: &'a mut u64,
+}
+
+impl EachLane for Within<'_> {
+    #[inline(always)]
+    fn at(&mut self, lane: usize) {
+        let Within { of, request, percent, word } = self;
+        let fits = 100 * (of.used(lane) + *request) <= *percent * of.capacity(lane);
+        **word |= u64::from(fits) << lane;
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -267,7 +382,7 @@ mod tests {
         assert_eq!(weights.map(|age| minute.weight(age)), [1024, 512, 256, 1, 0, 0]);
         let all: Vec<i64> = (0..700_000).step_by(37).map(|age| minute.weight(age)).collect();
         assert!(all.is_sorted_by(|a, b| a >= b));
-        for (step, weight) in WEIGHTS.iter().enumerate() {
+        for (step, weight) in FIRST.iter().enumerate() {
             let exact = 1024.0 * 0.5f64.powf(step as f64 / 16.0);
             assert_eq!(*weight, exact.round() as i64);
         }

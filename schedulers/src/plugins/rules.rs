@@ -90,7 +90,7 @@ pub(super) fn lacks_place(
     lacking.fold(0, |word, lane| word | 1 << lane)
 }
 
-/// Score: prefers machines in domains with few of the tasks that soft spreads count.
+/// Score: prefers machines in domains with few tasks of the kind that the task's soft spreads select.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SpreadWishes;
 

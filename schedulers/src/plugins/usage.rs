@@ -119,12 +119,27 @@ pub(super) fn percent(part: i64, whole: i64) -> i64 {
     near + i64::from(rest >= whole) - i64::from(rest < 0)
 }
 
+/// `part / whole`, rounded down. Requires a quotient below 2^16, `part < 2^52`, and `0 < whole < 2^47`.
+#[inline(always)]
+pub(super) fn quotient(part: i64, whole: i64) -> i64 {
+    let near = double(part) / double(whole) + TWO_TO_52;
+    let near = (near.to_bits() & 0xffff) as i64;
+    near - i64::from(part < near * whole)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use proptest::prelude::*;
 
     proptest! {
+        #[test]
+        fn a_quotient_is_rounded_down(whole in 1i64..1 << 47, quotient in 0i64..1 << 16, rest in any::<i64>()) {
+            let whole = whole.min(((1 << 52) - 1) / (quotient + 1)).max(1);
+            let part = quotient * whole + rest.rem_euclid(whole);
+            prop_assert_eq!(super::quotient(part, whole), quotient);
+        }
+
         #[test]
         fn percent_is_the_integer_quotient(whole in 1i64..1 << 52, part in any::<i64>(), k in 0i64..=100) {
             let part = part.rem_euclid(whole + 1);

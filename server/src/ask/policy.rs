@@ -1,5 +1,6 @@
 //! `omega policy`: settings of the whole cell.
 
+use crate::ask::files::amount;
 use crate::ask::files::shape::DoneShape;
 use crate::ask::show::{self, facts};
 use crate::ask::{AskArgs, AskError};
@@ -195,7 +196,7 @@ fn set(args: &SetArgs) -> Result<(), AskError> {
     if args.no_overcommit || !args.overcommit.is_empty() {
         let kinds = caller.kinds()?;
         let bound = |(name, percent): &(String, u32)| {
-            let kind = crate::ask::files::amount::kind(&kinds, "--overcommit".to_owned(), name)?;
+            let kind = amount::overcommitted(&kinds, "--overcommit".to_owned(), name)?;
             Ok(proto::Overcommit { kind: kind.0.into(), percent: *percent })
         };
         policy.overcommit_max =

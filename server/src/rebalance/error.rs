@@ -14,7 +14,7 @@ use omega_store::backup::ReadCellError;
 use omega_workload::objectives::ObjectivesError;
 use std::path::PathBuf;
 
-/// Error in the objectives of a pass, as one line for the user.
+/// Error of rebalancing, as one line for the user.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum RebalanceError {
     /// The objectives are invalid. Correct them.

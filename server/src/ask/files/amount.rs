@@ -11,6 +11,26 @@ pub(crate) use omega_workload::amount::{Amount, AmountError};
 /// Longest timeout of a call: servers allow no more.
 const TIMEOUT_MAX: Duration = Duration::from_secs(60);
 
+/// The kind with this name, if it can be overcommitted.
+pub(in crate::ask) fn overcommitted(
+    kinds: &Kinds,
+    place: String,
+    name: &str,
+) -> Result<KindId, AskError> {
+    let id = kind(kinds, place.clone(), name)?;
+    if kinds.get(id).is_some_and(|kind| kind.compressible) {
+        return Ok(id);
+    }
+    let can = kinds.iter().filter(|(_, kind)| kind.compressible);
+    let can: Vec<&str> = can.map(|(_, kind)| kind.name.as_str()).collect();
+    let why = format!(
+        "{name} cannot be overcommitted, because a task that gets too little of it fails; only {} \
+         can be overcommitted",
+        can.join(", ")
+    );
+    Err(AskError::Field { place, why })
+}
+
 /// An amount of one kind, by name: `KIND=AMOUNT`.
 #[derive(Clone, Debug)]
 pub(crate) struct Named {

@@ -150,7 +150,7 @@ fn one(described: &MachineFile, kinds: &Kinds, at: &At<'_>) -> Result<Machine, A
     let taints = described.taints.iter().enumerate().map(taint);
     machine.taints = taints.collect::<Result<Vec<Taint>, _>>()?.into();
     for (kind, percent) in &described.overcommit {
-        let id = amount::kind(kinds, at.place(&format!("overcommit.{kind}")), kind)?;
+        let id = amount::overcommitted(kinds, at.place(&format!("overcommit.{kind}")), kind)?;
         machine.overcommit = machine.overcommit.with(id, *percent);
     }
     Ok(machine)

@@ -12,6 +12,7 @@
 //! - `limits.rs`: limits on requests, set by an operator.
 
 pub(crate) mod audit;
+pub(crate) mod bad_choices;
 pub(crate) mod bad_requests;
 pub(crate) mod floods;
 pub(crate) mod idle;

@@ -7,7 +7,6 @@
 //! - `rebalance.rs`: better machines for running tasks.
 //! - `outputs.rs`: files, pipes and terminals as outputs; `pipes.rs`: pipes and devices as inputs.
 
-pub(crate) mod bad_choices;
 pub(crate) mod bad_input;
 pub(crate) mod explain;
 pub(crate) mod outputs;

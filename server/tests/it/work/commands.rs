@@ -268,6 +268,8 @@ fn a_policy_is_set_in_part_and_shown() {
     assert!(cell.ok("policy get").contains("cpu up to 200 %"));
     let why = cell.fails(2, "policy set --overcommit cpu=50");
     assert!(why.contains("100 to 1000 percent"), "{why}");
+    let why = cell.fails(2, "policy set --overcommit memory=150");
+    assert!(why.contains("--overcommit: memory cannot be overcommitted"), "{why}");
     cell.ok("policy set --no-overcommit");
     assert_eq!(cell.json("policy get")["overcommit_max"], serde_json::json!({}));
     assert!(cell.ok("policy get").contains("-9..-1, 100..199"));
