@@ -44,7 +44,7 @@ use std::collections::VecDeque;
 
 /// A logged change of anything except a machine's amounts. The log stores no values: a delta reads the present ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Change {
+pub enum Change {
     /// A machine was registered, updated, drained, undrained or removed.
     Machine(u32),
     Job(JobId, OwnerId),
@@ -59,11 +59,11 @@ pub(crate) enum Change {
 
 /// Counters for metrics, zero when the process starts. They are not part of the state.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Counters {
+pub struct Counters {
     /// Tasks that a transaction moved.
-    pub(crate) moves: u64,
+    pub moves: u64,
     /// Met and missed deadlines.
-    pub(crate) due: DueCounts,
+    pub due: DueCounts,
 }
 
 /// The cell state. See the module documentation.
@@ -295,11 +295,11 @@ impl Cell {
 }
 
 /// The parts of the cell that a placement changes.
-pub(crate) struct Parts<'a> {
-    pub(crate) job: &'a mut JobRecord,
-    pub(crate) machines: &'a mut Machines,
-    pub(crate) tenants: &'a mut Tenants,
-    pub(crate) policies: &'a mut Policies,
-    pub(crate) facts: &'a mut Facts,
-    pub(crate) now_ms: u64,
+pub struct Parts<'a> {
+    pub job: &'a mut JobRecord,
+    pub machines: &'a mut Machines,
+    pub tenants: &'a mut Tenants,
+    pub policies: &'a mut Policies,
+    pub facts: &'a mut Facts,
+    pub now_ms: u64,
 }

@@ -27,31 +27,31 @@ pub enum MachineStatus {
 
 /// The state of one machine, as far as the check reads it.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Spot<'a> {
-    pub(crate) id: MachineId,
-    pub(crate) status: MachineStatus,
+pub struct Spot<'a> {
+    pub id: MachineId,
+    pub status: MachineStatus,
     /// Free amount of each kind. Negative if the claims exceed the claimable amount, for example because the machine
     /// shrank.
-    pub(crate) free: &'a [i64],
+    pub free: &'a [i64],
     /// The sum of the demand profiles of the machine's tasks. `free` is the amount above its highest point.
-    pub(crate) demand_profiles: Option<&'a DemandProfileSum>,
-    pub(crate) devices: Option<&'a Devices>,
+    pub demand_profiles: Option<&'a DemandProfileSum>,
+    pub devices: Option<&'a Devices>,
     /// Free exclusive cores of the machine.
-    pub(crate) cores: Option<&'a CoresLeft>,
+    pub cores: Option<&'a CoresLeft>,
 }
 
 /// The part of a machine that a claim requests.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Asked {
-    pub(crate) take: Take,
+pub struct Asked {
+    pub take: Take,
     /// If not empty, the claim accepts only these devices. If empty, it accepts any devices.
-    pub(crate) devices: DeviceSet,
+    pub devices: DeviceSet,
 }
 
 /// The policies that a check consults, and the state that they read.
-pub(crate) struct Rules<'a, C> {
-    pub(crate) policies: &'a C,
-    pub(crate) context: &'a Context<'a>,
+pub struct Rules<'a, C> {
+    pub policies: &'a C,
+    pub context: &'a Context<'a>,
 }
 
 /// The devices and cores of a task's allocation. Unlike amounts, each of them is an individual piece.
@@ -67,7 +67,7 @@ pub struct Grant {
 ///
 /// # Errors
 /// The first reason against the claim. ARCHITECTURE.md lists the checks in their order.
-pub(crate) fn judge(
+pub fn judge(
     machine: MachineId,
     spot: &Spot<'_>,
     at: &Placement<'_>,
@@ -122,7 +122,7 @@ pub(crate) fn judge(
 /// # Errors
 /// The first kind of which too little is free.
 #[inline]
-pub(crate) fn room(free: &[i64], request: &[i64]) -> Result<(), Reason> {
+pub fn room(free: &[i64], request: &[i64]) -> Result<(), Reason> {
     for (kind, (free, request)) in free.iter().zip(request).enumerate() {
         // A kind that is not requested always fits, even if its free amount is negative.
         if request > free && *request > 0 {

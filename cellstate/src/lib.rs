@@ -38,6 +38,12 @@
 //! In reading order: `cell.rs`, `state/`, `commands/`, `commit/`, `judge.rs`, `index/`, `rules/`, `policy/`, `delta.rs`,
 //! `changed.rs`, `merge.rs`, `view/`, `handle.rs`, `shared.rs`, `audit.rs`, `image/`.
 
+#![allow(
+    unreachable_pub,
+    reason = "all modules but one are private, so the exports below are the interface of the crate; `pub(crate)` marks \
+              the functions and fields of exported types that are not part of it"
+)]
+
 mod audit;
 mod audit_error;
 mod cell;

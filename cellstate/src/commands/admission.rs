@@ -17,7 +17,7 @@ use omega_core::{Amounts, KindId, Kinds, Rejection, Text};
 
 impl Tenants {
     /// Sets or removes a limit. The caller must recount the sums afterwards.
-    pub(crate) fn set_admission(&mut self, name: &Text, limit: Option<Amounts>) {
+    pub fn set_admission(&mut self, name: &Text, limit: Option<Amounts>) {
         let id = self.intern(name) as usize;
         self.list[id].admits = limit;
         self.asked.limits = self.list.iter().filter(|tenant| tenant.admits.is_some()).count();
@@ -25,7 +25,7 @@ impl Tenants {
 
     /// Adds `count` tasks to the sums of a tenant and of all tenants above it. A negative count removes tasks.
     #[inline]
-    pub(crate) fn ask(&mut self, tenant: u32, need: &Need, count: i64) {
+    pub fn ask(&mut self, tenant: u32, need: &Need, count: i64) {
         let tasks = &mut self.list[tenant as usize].tasks;
         *tasks = tasks.strict_add_signed(count);
         if self.asked.limits > 0 {
@@ -34,7 +34,7 @@ impl Tenants {
     }
 
     /// Extends the sums to all tenants; a new tenant starts at zero.
-    pub(crate) fn make_sums(&mut self) {
+    pub fn make_sums(&mut self) {
         self.asked.sums.resize(self.list.len(), vec![0; self.kinds]);
     }
 
@@ -50,7 +50,7 @@ impl Tenants {
 
     /// Checks whether a tenant may request more tasks. `tasks` has the request of one task and the number of tasks, for
     /// each group.
-    pub(crate) fn admit<'a>(
+    pub fn admit<'a>(
         &self,
         kinds: &Kinds,
         tenant: u32,
@@ -60,7 +60,7 @@ impl Tenants {
     }
 
     /// Checks whether a tenant may request the tasks in `added` once those in `ended` no longer count.
-    pub(crate) fn admit_exchange<'a>(
+    pub fn admit_exchange<'a>(
         &self,
         kinds: &Kinds,
         tenant: u32,
@@ -110,7 +110,7 @@ impl Tenants {
 
     /// The amounts that a tenant and all tenants below it request. `None` if no tenant has a request limit; may be
     /// `None` for a tenant without requests.
-    pub(crate) fn asked(&self, tenant: u32) -> Option<&[u128]> {
+    pub fn asked(&self, tenant: u32) -> Option<&[u128]> {
         self.asked.sums.get(tenant as usize).map(Vec::as_slice)
     }
 }

@@ -2,10 +2,10 @@
 
 use omega_core::Rejection;
 
-pub(crate) fn too_many(what: &str, given: usize, max: usize) -> Rejection {
+pub fn too_many(what: &str, given: usize, max: usize) -> Rejection {
     Rejection::TooMany { what: what.into(), given: given as u64, max: max as u64 }
 }
 
-pub(crate) fn at_most(what: &str, given: usize, max: usize) -> Result<(), Rejection> {
+pub fn at_most(what: &str, given: usize, max: usize) -> Result<(), Rejection> {
     if given > max { Err(too_many(what, given, max)) } else { Ok(()) }
 }

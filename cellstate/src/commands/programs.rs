@@ -20,7 +20,7 @@ type Checked = Result<(), Rejection>;
 const RESERVED_PREFIX: &str = "OMEGA_";
 
 /// Checks the program and the payload of a group.
-pub(crate) fn program(group: &TaskGroup) -> Checked {
+pub fn program(group: &TaskGroup) -> Checked {
     at_most("bytes of a payload", group.payload.as_bytes().len(), PAYLOAD_BYTES_MAX)?;
     let named = group.run.as_ref().map_or(&[][..], |run| &run.ports);
     let ports = ports(group, named)?;

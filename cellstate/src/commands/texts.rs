@@ -17,7 +17,7 @@ fn refused(what: &str, text: &str, flaw: TextFlaw) -> Rejection {
 }
 
 /// Checks a name. `what` describes the named object in an error message.
-pub(crate) fn name(what: &str, text: &Text) -> Checked {
+pub fn name(what: &str, text: &Text) -> Checked {
     check_name(text).map_err(|flaw| refused(what, text, flaw))
 }
 
@@ -27,7 +27,7 @@ fn value(what: &str, text: &Text) -> Checked {
 }
 
 /// Checks labels. Keys must be valid names; values may be empty.
-pub(crate) fn labels(labels: &Labels) -> Checked {
+pub fn labels(labels: &Labels) -> Checked {
     labels.iter().try_for_each(|(key, of_key)| {
         name("label key", key)?;
         value("label value", of_key)
@@ -35,7 +35,7 @@ pub(crate) fn labels(labels: &Labels) -> Checked {
 }
 
 /// Checks the texts of a machine, except its labels.
-pub(crate) fn machine(machine: &Machine) -> Checked {
+pub fn machine(machine: &Machine) -> Checked {
     machine.images.iter().try_for_each(|image| name("image", &image.name))?;
     machine.taints.iter().try_for_each(|taint| {
         value("taint key", &taint.key)?;
@@ -44,7 +44,7 @@ pub(crate) fn machine(machine: &Machine) -> Checked {
 }
 
 /// Checks the texts of a machine selector.
-pub(crate) fn selector(selector: &MachineSelector) -> Checked {
+pub fn selector(selector: &MachineSelector) -> Checked {
     requirements(&selector.labels)?;
     requirements(&selector.names)
 }
@@ -57,7 +57,7 @@ fn requirements(requirements: &[Requirement]) -> Checked {
 }
 
 /// Checks the texts of a group's rules.
-pub(crate) fn rules(rules: &PlacementRules) -> Checked {
+pub fn rules(rules: &PlacementRules) -> Checked {
     rules.machine.iter().try_for_each(|machine| name("machine", machine))?;
     rules.tolerations.iter().try_for_each(|toleration| {
         toleration.key.iter().try_for_each(|key| value("toleration key", key))?;

@@ -32,7 +32,7 @@ fn amounts(what: &Text, amounts: &Amounts, kinds: &Kinds) -> Result<(), Rejectio
 }
 
 /// Checks a quota. It may exceed the amounts of one machine, so only its kinds and sums are bounded.
-pub(crate) fn quota(tenant: &Text, limit: &Amounts, kinds: &Kinds) -> Result<(), Rejection> {
+pub fn quota(tenant: &Text, limit: &Amounts, kinds: &Kinds) -> Result<(), Rejection> {
     let bad = |(kind, amount): (omega_core::KindId, u64)| {
         (kind.index() >= kinds.count() || amount > QUOTA_MAX).then_some(kind)
     };
@@ -43,7 +43,7 @@ pub(crate) fn quota(tenant: &Text, limit: &Amounts, kinds: &Kinds) -> Result<(),
 }
 
 /// Checks that the cell has this kind, for a command that names a kind without an amount.
-pub(crate) fn known_kind(kind: KindId, kinds: &Kinds) -> Result<(), Rejection> {
+pub fn known_kind(kind: KindId, kinds: &Kinds) -> Result<(), Rejection> {
     match kinds.get(kind) {
         Some(_) => Ok(()),
         None => Err(Rejection::BadAmount { what: "the cell".into(), kind }),
@@ -51,12 +51,12 @@ pub(crate) fn known_kind(kind: KindId, kinds: &Kinds) -> Result<(), Rejection> {
 }
 
 /// Checks the capacity of cluster resources, with the bounds of a quota.
-pub(crate) fn cluster_capacity(capacity: &Amounts, kinds: &Kinds) -> Result<(), Rejection> {
+pub fn cluster_capacity(capacity: &Amounts, kinds: &Kinds) -> Result<(), Rejection> {
     quota(&"the cell".into(), capacity, kinds)
 }
 
 /// Checks a tenant's configuration, except its place in the tree.
-pub(crate) fn tenant_config(
+pub fn tenant_config(
     tenant: &Text,
     tenant_config: &TenantConfig,
     kinds: &Kinds,
@@ -82,7 +82,7 @@ pub(crate) fn tenant_config(
 }
 
 /// Checks the policy of the cell.
-pub(crate) fn policy(policy: &Policy) -> Result<(), Rejection> {
+pub fn policy(policy: &Policy) -> Result<(), Rejection> {
     let bad = |why: String| Err(Rejection::BadPolicy(why.into()));
     at_most("bands", policy.bands.len(), BANDS_MAX)?;
     if let Some(band) = policy.bands.iter().find(|band| band.from > band.to) {
@@ -114,7 +114,7 @@ pub(crate) fn policy(policy: &Policy) -> Result<(), Rejection> {
 }
 
 /// Checks a reservation.
-pub(crate) fn reservation(reservation: &Reservation, now_ms: u64) -> Result<(), Rejection> {
+pub fn reservation(reservation: &Reservation, now_ms: u64) -> Result<(), Rejection> {
     let Reservation { name: called, machines, tenants, from_ms, until_ms } = reservation;
     texts::name("reservation", called)?;
     tenants.iter().try_for_each(|tenant| texts::name("tenant", tenant))?;
@@ -138,15 +138,13 @@ pub(crate) fn reservation(reservation: &Reservation, now_ms: u64) -> Result<(), 
 }
 
 /// Checks the bounds that apply to all reservations together, including a new one.
-pub(crate) fn all_reservations<'a>(
-    all: impl Iterator<Item = &'a Reservation>,
-) -> Result<(), Rejection> {
+pub fn all_reservations<'a>(all: impl Iterator<Item = &'a Reservation>) -> Result<(), Rejection> {
     let bytes = all.map(bytes_at_most).sum();
     at_most("bytes of all reservations", bytes, RESERVATIONS_BYTES_MAX)
 }
 
 /// Checks the bounds that apply to all calendars of peak hours together, including a new one.
-pub(crate) fn all_peaks<'a>(all: impl Iterator<Item = &'a PeakCalendar>) -> Result<(), Rejection> {
+pub fn all_peaks<'a>(all: impl Iterator<Item = &'a PeakCalendar>) -> Result<(), Rejection> {
     let bytes = all.map(bytes_at_most).sum();
     at_most("bytes of all peak calendars", bytes, PEAKS_BYTES_MAX)
 }
@@ -164,7 +162,7 @@ fn selector(of: &str, machines: &MachineSelector) -> Result<bool, Rejection> {
 }
 
 /// Checks a calendar of peak hours.
-pub(crate) fn peaks(calendar: &PeakCalendar, kinds: &Kinds) -> Result<(), Rejection> {
+pub fn peaks(calendar: &PeakCalendar, kinds: &Kinds) -> Result<(), Rejection> {
     let PeakCalendar { name: called, machines, peaks } = calendar;
     texts::name("peak calendar", called)?;
     at_most("peaks of a calendar", peaks.len(), PEAKS_MAX)?;
@@ -208,11 +206,11 @@ pub(crate) fn peaks(calendar: &PeakCalendar, kinds: &Kinds) -> Result<(), Reject
 }
 
 /// Checks a load report.
-pub(crate) fn load(name: &Text, load: &Amounts, kinds: &Kinds) -> Result<(), Rejection> {
+pub fn load(name: &Text, load: &Amounts, kinds: &Kinds) -> Result<(), Rejection> {
     amounts(name, load, kinds)
 }
 
-pub(crate) fn machine(machine: &Machine, kinds: &Kinds) -> Result<(), Rejection> {
+pub fn machine(machine: &Machine, kinds: &Kinds) -> Result<(), Rejection> {
     texts::name("machine", &machine.name)?;
     at_most("bytes of a machine", bytes_at_most(machine), MACHINE_BYTES_MAX)?;
     amounts(&machine.name, &machine.capacity, kinds)?;
@@ -274,17 +272,17 @@ fn numa(machine: &Machine, kinds: &Kinds) -> Result<(), Rejection> {
 
 /// Whether the groups of a job have the counts that it was submitted with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum GroupCounts {
+pub enum GroupCounts {
     AsSubmitted,
     Resized,
 }
 
 /// Whether a job may have this many tasks.
-pub(crate) fn tasks_in_bounds(count: usize) -> bool {
+pub fn tasks_in_bounds(count: usize) -> bool {
     count <= TASKS_PER_JOB_MAX as usize
 }
 
-pub(crate) fn job(job: &Job, counts: GroupCounts, kinds: &Kinds) -> Result<(), Rejection> {
+pub fn job(job: &Job, counts: GroupCounts, kinds: &Kinds) -> Result<(), Rejection> {
     texts::name("job", &job.name)?;
     texts::name("tenant", &job.tenant)?;
     texts::name("scheduler", &job.scheduler)?;

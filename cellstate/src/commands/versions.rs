@@ -59,18 +59,18 @@ impl JobRecord {
     }
 
     /// The description of the newest version.
-    pub(crate) fn target(&self) -> &Arc<Job> {
+    pub fn target(&self) -> &Arc<Job> {
         self.versions.last().map_or(&self.spec, |version| &version.spec)
     }
 
     /// Finds the group with this name in the newest version, and returns its position among the job's present groups.
-    pub(crate) fn target_group(&self, name: &str) -> Option<usize> {
+    pub fn target_group(&self, name: &str) -> Option<usize> {
         let wanted = self.target().groups.iter().find(|group| *group.name == *name)?;
         self.spec.groups.iter().position(|group| is_same(group, wanted))
     }
 
     /// Sets the count of a group in the newest version.
-    pub(crate) fn set_target_count(&mut self, name: &Text, count: u32) {
+    pub fn set_target_count(&mut self, name: &Text, count: u32) {
         let Some(version) = self.versions.last_mut() else { return };
         let groups = &mut Arc::make_mut(&mut version.spec).groups;
         groups.iter_mut().filter(|group| group.name == *name).for_each(|group| group.count = count);
@@ -85,7 +85,7 @@ impl JobRecord {
     }
 
     /// Whether restored versions could result from commands.
-    pub(crate) fn versions_are_right(&self, now_ms: u64) -> bool {
+    pub fn versions_are_right(&self, now_ms: u64) -> bool {
         let Some(latest) = self.versions.last() else {
             return self.spec.groups.iter().all(|group| group.version == 0);
         };

@@ -15,12 +15,12 @@
 //! machines as they were *before* the transaction, while the fit check uses the amounts that earlier items left. A
 //! rejected gang leaves no trace.
 
-pub(crate) mod early;
+pub mod early;
 mod resize;
 mod scratch;
 mod undo;
 
-pub(crate) use scratch::{Review, Scope, Scratch, Step};
+pub use scratch::{Review, Scope, Scratch, Step};
 
 use crate::cell::{Cell, Parts};
 use crate::judge::{Asked, Grant, Rules, judge};

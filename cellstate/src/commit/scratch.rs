@@ -9,14 +9,14 @@ use omega_core::{Conflict, NodeCores, TaskId, Transaction};
 
 /// A change that an item of a transaction made, in a form that can be undone.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Step {
+pub enum Step {
     Placed { task: TaskId, slot: u32, owner: OwnerId },
     Removed { task: TaskId, slot: u32, owner: OwnerId, before: TaskRecord },
     Resized { task: TaskId, slot: u32, owner: OwnerId },
 }
 
 impl Step {
-    pub(crate) fn slot(&self) -> u32 {
+    pub fn slot(&self) -> u32 {
         match self {
             Step::Placed { slot, .. } | Step::Removed { slot, .. } | Step::Resized { slot, .. } => {
                 *slot
@@ -27,20 +27,20 @@ impl Step {
 
 /// Parts of a task's former allocation that are not in its `TaskRecord`.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Had {
+pub struct Had {
     /// The allocated amounts, if they differed from the request of the task's group.
-    pub(crate) amounts: Option<Values>,
+    pub amounts: Option<Values>,
     /// The task's exclusive cores.
-    pub(crate) cores: NodeCores,
+    pub cores: NodeCores,
     /// The ports that the cell had chosen for the task.
-    pub(crate) ports: Vec<u16>,
+    pub ports: Vec<u16>,
 }
 
 /// The buffers of one commit, which the next one reuses.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Scratch {
-    pub(crate) steps: Vec<Step>,
-    pub(crate) conflicts: Vec<Conflict>,
+pub struct Scratch {
+    pub steps: Vec<Step>,
+    pub conflicts: Vec<Conflict>,
     pub(super) touched: Vec<u32>,
     /// Former allocations, needed by the undo, in the order of the steps: those of resized tasks, and those of removed
     /// tasks whose amounts or cores are not in the task record.
@@ -74,7 +74,7 @@ impl Scratch {
 
 /// The scope of a check of the whole transaction: the items that the check rejects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Scope {
+pub enum Scope {
     /// The items that break the rule of the check.
     Breaking,
     /// All items that could break the rule of the check. Used when there were too many rounds.
@@ -82,23 +82,23 @@ pub(crate) enum Scope {
 }
 
 /// A transaction that is checked as a whole, after each of its items was checked alone.
-pub(crate) struct Review<'a> {
-    pub(crate) txn: &'a Transaction,
+pub struct Review<'a> {
+    pub txn: &'a Transaction,
     /// The steps of the items without a conflict, in the order of the items.
-    pub(crate) steps: &'a [Step],
-    pub(crate) conflicts: &'a [Conflict],
+    pub steps: &'a [Step],
+    pub conflicts: &'a [Conflict],
     had: &'a [(TaskId, Had)],
-    pub(crate) scope: Scope,
+    pub scope: Scope,
 }
 
 impl Review<'_> {
     /// Whether an item has no conflict.
-    pub(crate) fn is_taken(&self, item: Item) -> bool {
+    pub fn is_taken(&self, item: Item) -> bool {
         self.conflicts.binary_search_by(|conflict| conflict.item.cmp(&item)).is_err()
     }
 
     /// For each removed task, the row of the machine that it left.
-    pub(crate) fn machines_before(&self) -> FastMap<TaskId, u32> {
+    pub fn machines_before(&self) -> FastMap<TaskId, u32> {
         let removed = |step: &Step| match step {
             Step::Removed { task, slot, .. } => Some((*task, *slot)),
             Step::Placed { .. } | Step::Resized { .. } => None,
@@ -107,7 +107,7 @@ impl Review<'_> {
     }
 
     /// The amounts of a removed task, if they differed from the request of its group.
-    pub(crate) fn amounts_before(&self, task: TaskId) -> Option<&Values> {
+    pub fn amounts_before(&self, task: TaskId) -> Option<&Values> {
         let of_task = self.had.iter().filter(|(had, _)| *had == task);
         of_task.into_iter().find_map(|(_, had)| had.amounts.as_ref())
     }

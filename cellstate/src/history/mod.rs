@@ -23,22 +23,22 @@ pub const HISTORY_BYTES: usize = 16 << 20;
 
 /// Maximum number of tasks whose end one command records. The job or the machine has an event in any case. The events of
 /// a million tasks would push those of all other jobs out of the history.
-pub(crate) const TASKS_NOTED_MAX: usize = 1024;
+pub const TASKS_NOTED_MAX: usize = 1024;
 
 /// The two rings of events. See the module documentation.
 #[derive(Clone, Debug)]
-pub(crate) struct History {
+pub struct History {
     ordinary: Ring,
     notable: Ring,
     next: u64,
 }
 
 impl History {
-    pub(crate) fn new(bytes: usize) -> History {
+    pub fn new(bytes: usize) -> History {
         History { ordinary: Ring::new(bytes / 2), notable: Ring::new(bytes / 2), next: 0 }
     }
 
-    pub(crate) fn push(&mut self, event: Event, at_ms: u64) {
+    pub fn push(&mut self, event: Event, at_ms: u64) {
         let event = Event { number: self.next, at_ms, ..event };
         self.next += 1;
         let ring = if event.kind.is_ordinary() { &mut self.ordinary } else { &mut self.notable };
@@ -46,12 +46,12 @@ impl History {
     }
 
     /// Events of a job and its tasks, the newest first.
-    pub(crate) fn of_job(&self, job: JobId) -> impl Iterator<Item = &Event> {
+    pub fn of_job(&self, job: JobId) -> impl Iterator<Item = &Event> {
         newest_first(self.ordinary.of_job(job), self.notable.of_job(job))
     }
 
     /// Events of a machine and of the tasks on it, the newest first.
-    pub(crate) fn of_machine(&self, machine: MachineId) -> impl Iterator<Item = &Event> {
+    pub fn of_machine(&self, machine: MachineId) -> impl Iterator<Item = &Event> {
         newest_first(self.ordinary.of_machine(machine), self.notable.of_machine(machine))
     }
 }

@@ -23,7 +23,7 @@ use std::collections::VecDeque;
 
 /// A running capture, with everything that was copied so far. Only the jobs are elsewhere, in `Jobs`.
 #[derive(Clone, Debug)]
-pub(crate) struct Capture {
+pub struct Capture {
     pub(super) image: Image,
     /// All rows below this one are copied. Of the later rows, those with a description in `image` are copied.
     pub(super) next_row: usize,
@@ -98,11 +98,7 @@ impl Capture {
     }
 
     /// Copies the oldest `count` ended jobs, which will be forgotten next.
-    pub(crate) fn before_forgetting(
-        &mut self,
-        ended: &VecDeque<(JobId, Option<u64>)>,
-        count: usize,
-    ) {
+    pub fn before_forgetting(&mut self, ended: &VecDeque<(JobId, Option<u64>)>, count: usize) {
         let copied = self.image.ended.len();
         if copied < self.ended.total {
             self.save_ended(ended, count.saturating_sub(copied - self.ended.dropped));
@@ -111,13 +107,13 @@ impl Capture {
     }
 
     /// Copies all ended jobs before one of them is deleted. Deletions are rare, because only people request them.
-    pub(crate) fn before_deletion(&mut self, ended: &VecDeque<(JobId, Option<u64>)>) {
+    pub fn before_deletion(&mut self, ended: &VecDeque<(JobId, Option<u64>)>) {
         while self.save_ended(ended, ENDED_PIECE) {}
     }
 
     /// Copies the reply cache of a scheduler, unless it is copied already or the scheduler registered after the capture
     /// began.
-    pub(crate) fn save_answers(&mut self, index: usize, scheduler: &Registered) -> bool {
+    pub fn save_answers(&mut self, index: usize, scheduler: &Registered) -> bool {
         let new = self.has_answers.get(index) == Some(&false);
         if new {
             self.has_answers[index] = true;

@@ -21,7 +21,7 @@ mod error;
 mod restore;
 mod save;
 
-pub(crate) use capture::Capture;
+pub use capture::Capture;
 pub use capture::Captured;
 pub use error::ImageError;
 

@@ -20,16 +20,16 @@ use std::sync::Arc;
 
 /// The machine index. See the module documentation.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Facts {
-    pub(crate) machines: Vec<Option<Arc<Machine>>>,
-    pub(crate) sets: MachineSets,
-    pub(crate) rules: RuleBook,
-    pub(crate) shapes: Shapes,
+pub struct Facts {
+    pub machines: Vec<Option<Arc<Machine>>>,
+    pub sets: MachineSets,
+    pub rules: RuleBook,
+    pub shapes: Shapes,
 }
 
 /// Treatment of a missing tracker. The cell creates it. A view ignores it, because a view gets trackers by deltas.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Trackers {
+pub enum Trackers {
     Make,
     Find,
 }
@@ -43,7 +43,7 @@ struct RuleOf<'a> {
 
 impl Facts {
     /// Updates a row whose machine was added, changed or removed.
-    pub(crate) fn set_machine(&mut self, slot: usize, machine: Option<Arc<Machine>>) {
+    pub fn set_machine(&mut self, slot: usize, machine: Option<Arc<Machine>>) {
         if self.machines.len() <= slot {
             self.machines.resize(slot + 1, None);
         }
@@ -54,7 +54,7 @@ impl Facts {
 
     /// Compiles a group of a job as [`Facts::compile`] does, or shares the needs of an equal group. In both cases one
     /// call of [`Facts::release`] must follow.
-    pub(crate) fn compile_shared(
+    pub fn compile_shared(
         &mut self,
         (id, job): (JobId, &Arc<Job>),
         index: usize,
@@ -81,7 +81,7 @@ impl Facts {
 
     /// Compiles a group of a job. Each call must be followed by one [`Facts::release`] when the group is no longer
     /// needed. Also returns the trackers that were created, because other groups may match them.
-    pub(crate) fn compile(
+    pub fn compile(
         &mut self,
         (id, job): (JobId, &Job),
         group_index: usize,
@@ -139,7 +139,7 @@ impl Facts {
     }
 
     /// Compiles the rules of a group with existing trackers only. No release is needed.
-    pub(crate) fn find_rules(
+    pub fn find_rules(
         &mut self,
         job: (JobId, &Job),
         group_index: usize,
@@ -270,25 +270,21 @@ impl Facts {
     }
 
     /// Adds a tracker.
-    pub(crate) fn insert_tracker(&mut self, id: TrackerId, key: TrackerKey) {
+    pub fn insert_tracker(&mut self, id: TrackerId, key: TrackerKey) {
         let among = key.among.clone().map(SetKey::Counting);
         let among = among.map(|key| self.sets.acquire(key, &self.machines));
         self.rules.insert(id, key, among, &self.machines);
     }
 
     /// Removes a tracker and returns its key.
-    pub(crate) fn remove_tracker(&mut self, id: TrackerId) -> Option<TrackerKey> {
+    pub fn remove_tracker(&mut self, id: TrackerId) -> Option<TrackerKey> {
         let (key, among) = self.rules.remove(id)?;
         among.into_iter().for_each(|set| self.sets.release(set));
         Some(key)
     }
 
     /// Releases a compiled group, and returns the trackers that were removed.
-    pub(crate) fn release(
-        &mut self,
-        need: &Need,
-        trackers: Trackers,
-    ) -> Vec<(TrackerId, TrackerKey)> {
+    pub fn release(&mut self, need: &Need, trackers: Trackers) -> Vec<(TrackerId, TrackerKey)> {
         need.sets().for_each(|set| self.sets.release(set));
         let Some(rules) = need.rules.as_ref().filter(|_| trackers == Trackers::Make) else {
             return Vec::new();
@@ -350,7 +346,7 @@ fn is_machine(level: &TopologyLevel) -> bool {
 }
 
 /// The attributes of a group that trackers compare to decide whether they count its tasks.
-pub(crate) fn member(id: JobId, job: &Job, group_index: usize) -> Member<'_> {
+pub fn member(id: JobId, job: &Job, group_index: usize) -> Member<'_> {
     let group = &job.groups[group_index];
     Member {
         job: id,

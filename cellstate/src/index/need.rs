@@ -45,9 +45,9 @@ pub struct Need {
 
 /// The amounts and devices that a task claims if it gets its optional resources.
 #[derive(Clone, Debug)]
-pub(crate) struct WithOptional {
-    pub(crate) request: Values,
-    pub(crate) devices: Option<DeviceRequest>,
+pub struct WithOptional {
+    pub request: Values,
+    pub devices: Option<DeviceRequest>,
 }
 
 impl Need {

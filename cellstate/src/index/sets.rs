@@ -15,7 +15,7 @@ pub struct SetId(u32);
 
 /// The condition that the machines of a set meet.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum SetKey {
+pub enum SetKey {
     /// The machine matches one of these selectors.
     Match(Vec<MachineSelector>),
     /// All `NoSchedule` and `NoExecute` taints of the machine are tolerated.
@@ -52,7 +52,7 @@ impl CountingMachines {
 impl SetKey {
     /// Whether a machine meets the condition of the set.
     #[must_use]
-    pub(crate) fn accepts(&self, machine: &Machine) -> bool {
+    pub fn accepts(&self, machine: &Machine) -> bool {
         match self {
             SetKey::Match(selectors) => selectors.iter().any(|s| s.matches(machine)),
             SetKey::Tolerated(tolerations) => tolerated(machine, tolerations),
@@ -111,7 +111,7 @@ impl Flagged {
 
 /// All sets in use, updated as machines change.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct MachineSets {
+pub struct MachineSets {
     /// The rows with a machine.
     present: Flagged,
     /// Machines with a taint that keeps tasks off. `marked` has the machines with a `PreferNoSchedule` taint.
@@ -129,7 +129,7 @@ const IDLE_MAX: usize = 16;
 
 impl MachineSets {
     /// The set of a key, built if there is none. Each call must be followed by one [`MachineSets::release`].
-    pub(crate) fn acquire(&mut self, key: SetKey, machines: &[Option<Arc<Machine>>]) -> SetId {
+    pub fn acquire(&mut self, key: SetKey, machines: &[Option<Arc<Machine>>]) -> SetId {
         if let Some(id) = self.by_key.get(&key) {
             if let Some(set) = &mut self.sets[id.0 as usize] {
                 if set.users == 0 {
@@ -156,7 +156,7 @@ impl MachineSets {
 
     /// Adds one user to each of these sets, which must be in use. Each set then needs one more
     /// [`MachineSets::release`].
-    pub(crate) fn acquire_again(&mut self, sets: impl Iterator<Item = SetId>) {
+    pub fn acquire_again(&mut self, sets: impl Iterator<Item = SetId>) {
         for id in sets {
             let set = self.sets[id.0 as usize].as_mut().filter(|set| set.users > 0);
             set.expect("the set is in use").users += 1;
@@ -165,7 +165,7 @@ impl MachineSets {
 
     /// Removes one user of a set. If too many sets are unused, the set that has been unused for the longest time is
     /// dropped.
-    pub(crate) fn release(&mut self, id: SetId) {
+    pub fn release(&mut self, id: SetId) {
         let Some(set) = self.sets[id.0 as usize].as_mut() else { return };
         set.users -= 1;
         if set.users > 0 {
@@ -181,22 +181,22 @@ impl MachineSets {
     }
 
     /// Whether any machine has a taint that keeps tasks off.
-    pub(crate) fn any_tainted(&self) -> bool {
+    pub fn any_tainted(&self) -> bool {
         self.tainted.count > 0
     }
 
     /// Whether any machine has a `PreferNoSchedule` taint.
-    pub(crate) fn any_marked(&self) -> bool {
+    pub fn any_marked(&self) -> bool {
         self.marked.count > 0
     }
 
     /// One bit for each of the 64 rows from `64 * word` on, set if the row has a machine.
-    pub(crate) fn present_word(&self, word: usize) -> u64 {
+    pub fn present_word(&self, word: usize) -> u64 {
         self.present.words.get(word).copied().unwrap_or(0)
     }
 
     /// The rows that have a machine, in ascending order.
-    pub(crate) fn present(&self) -> impl Iterator<Item = usize> + '_ {
+    pub fn present(&self) -> impl Iterator<Item = usize> + '_ {
         let words = self.present.words.iter().enumerate();
         words.flat_map(|(i, word)| {
             (0..64).filter(move |b| word >> b & 1 == 1).map(move |b| i * 64 + b)
@@ -204,12 +204,12 @@ impl MachineSets {
     }
 
     /// The number of rows that have a machine.
-    pub(crate) fn present_count(&self) -> usize {
+    pub fn present_count(&self) -> usize {
         self.present.count as usize
     }
 
     /// Updates all sets for a machine that was added, changed or removed.
-    pub(crate) fn set_machine(&mut self, slot: usize, machine: Option<&Machine>) {
+    pub fn set_machine(&mut self, slot: usize, machine: Option<&Machine>) {
         self.present.set(slot, machine.is_some());
         let none = SetKey::Tolerated(Vec::new());
         self.tainted.set(slot, machine.is_some_and(|machine| !none.accepts(machine)));
@@ -222,30 +222,30 @@ impl MachineSets {
     }
 
     /// Whether the set contains the machine in a row.
-    pub(crate) fn contains(&self, id: SetId, slot: usize) -> bool {
+    pub fn contains(&self, id: SetId, slot: usize) -> bool {
         self.word(id, slot / 64) >> (slot % 64) & 1 == 1
     }
 
     /// One bit for each of the 64 rows from `64 * word` on, set if the set contains the machine.
-    pub(crate) fn word(&self, id: SetId, word: usize) -> u64 {
+    pub fn word(&self, id: SetId, word: usize) -> u64 {
         let set = self.sets[id.0 as usize].as_ref();
         set.and_then(|set| set.words.get(word)).copied().unwrap_or(0)
     }
 
     /// One bit for each of the 64 words of a set from `64 * group` on, set if the word is not zero.
-    pub(crate) fn full_words(&self, id: SetId, group: usize) -> u64 {
+    pub fn full_words(&self, id: SetId, group: usize) -> u64 {
         let set = self.sets[id.0 as usize].as_ref();
         set.and_then(|set| set.full_words.get(group)).copied().unwrap_or(0)
     }
 
     /// Whether a set contains no machine.
-    pub(crate) fn is_empty(&self, id: SetId) -> bool {
+    pub fn is_empty(&self, id: SetId) -> bool {
         let set = self.sets[id.0 as usize].as_ref();
         set.is_none_or(|set| set.full_words.iter().all(|word| *word == 0))
     }
 
     /// Every set in use with its bits, for the audit.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = (&SetKey, SetId)> {
+    pub fn iter(&self) -> impl Iterator<Item = (&SetKey, SetId)> {
         let sets = self.sets.iter().enumerate();
         sets.filter_map(|(i, set)| Some((&set.as_ref()?.key, SetId(i as u32))))
     }

@@ -18,7 +18,7 @@ const SHAPES_MAX: usize = 4;
 
 /// The groups that were compiled last, with their needs. Each shape is one user of the machine sets of its needs.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Shapes {
+pub struct Shapes {
     known: SmallVec<[Shape; SHAPES_MAX]>,
     /// Position of the shape that is replaced next.
     oldest: usize,
@@ -26,16 +26,16 @@ pub(crate) struct Shapes {
 
 /// A compiled group.
 #[derive(Clone, Debug)]
-pub(crate) struct Shape {
-    pub(crate) job: Arc<Job>,
+pub struct Shape {
+    pub job: Arc<Job>,
     /// Position of the group in the job.
-    pub(crate) index: usize,
-    pub(crate) need: Arc<Need>,
+    pub index: usize,
+    pub need: Arc<Need>,
 }
 
 impl Shapes {
     /// Returns the needs of an equal group, if a shape has one.
-    pub(crate) fn find(&self, job: &Job, index: usize) -> Option<&Arc<Need>> {
+    pub fn find(&self, job: &Job, index: usize) -> Option<&Arc<Need>> {
         let group = &job.groups[index];
         let policies = PolicySet::concerning(job, group);
         let is_alike = |shape: &&Shape| {
@@ -46,7 +46,7 @@ impl Shapes {
     }
 
     /// Adds a shape. Returns the needs of the shape that it replaces.
-    pub(crate) fn add(&mut self, shape: Shape) -> Option<Arc<Need>> {
+    pub fn add(&mut self, shape: Shape) -> Option<Arc<Need>> {
         if self.known.len() < SHAPES_MAX {
             self.known.push(shape);
             return None;

@@ -4,7 +4,7 @@ use std::cell::OnceCell;
 use std::collections::BTreeSet;
 
 /// The part of a delta that a policy in the cell writes, and its mirror in a view reads.
-pub(crate) trait Columns: Default {
+pub trait Columns: Default {
     /// Empties the columns, and keeps their memory.
     fn clear(&mut self);
 
@@ -24,23 +24,23 @@ impl Columns for () {
 }
 
 /// The rows of the later of two merged deltas. Each row replaces the whole row of the earlier delta.
-pub(crate) struct RowsAgain<'a> {
+pub struct RowsAgain<'a> {
     slots: &'a [u32],
     set: OnceCell<BTreeSet<u32>>,
 }
 
 impl<'a> RowsAgain<'a> {
-    pub(crate) fn new(slots: &'a [u32]) -> RowsAgain<'a> {
+    pub fn new(slots: &'a [u32]) -> RowsAgain<'a> {
         RowsAgain { slots, set: OnceCell::new() }
     }
 
     /// Whether the later delta has a row.
-    pub(crate) fn has(&self, slot: u32) -> bool {
+    pub fn has(&self, slot: u32) -> bool {
         self.set.get_or_init(|| self.slots.iter().copied().collect()).contains(&slot)
     }
 
     /// Removes the entries of the later delta's rows from a column of the earlier one.
-    pub(crate) fn forget_in<T>(&self, column: &mut Vec<(u32, T)>) {
+    pub fn forget_in<T>(&self, column: &mut Vec<(u32, T)>) {
         if !column.is_empty() {
             column.retain(|(slot, _)| !self.has(*slot));
         }

@@ -9,7 +9,7 @@ use crate::commit::Review;
 use omega_core::{Conflict, TenantConfig, Text};
 
 /// A policy in the cell.
-pub(crate) trait CellPolicy: Policy {
+pub trait CellPolicy: Policy {
     /// Checks a transaction as a whole, and adds a conflict for each item that must be rejected. The commit then undoes
     /// all steps and checks the transaction again without those items.
     fn check_all(
@@ -33,7 +33,7 @@ macro_rules! cell_policies {
         impl Policies {
             /// Calls `CellPolicy::check_all` of the policies that concern a transaction.
             #[inline]
-            pub(crate) fn check_all(
+            pub fn check_all(
                 cell: &Cell,
                 review: &Review<'_>,
                 met: PolicySet,
@@ -47,14 +47,14 @@ macro_rules! cell_policies {
 
             /// Calls `CellPolicy::settle` of the policies that concern a transaction.
             #[inline]
-            pub(crate) fn settle(cell: &mut Cell, review: &Review<'_>, met: PolicySet, notes: Notes) {
+            pub fn settle(cell: &mut Cell, review: &Review<'_>, met: PolicySet, notes: Notes) {
                 $(if met.has(<super::$module::$state as Listed>::BIT) {
                     <super::$module::$state>::settle(cell, review, notes.$name);
                 })+
             }
 
             /// Applies a tenant's configuration.
-            pub(crate) fn configure_tenant(cell: &mut Cell, name: &Text, config: &TenantConfig) {
+            pub fn configure_tenant(cell: &mut Cell, name: &Text, config: &TenantConfig) {
                 $(<super::$module::$state>::configure_tenant(cell, name, config);)+
             }
         }

@@ -5,7 +5,7 @@ use crate::index::facts::Facts;
 use omega_core::Reason;
 
 /// The functions of a policy that the cell and views share: they check placements and count them.
-pub(crate) trait Ledger: Default {
+pub trait Ledger: Default {
     /// Whether the policy may reject a placement at present.
     fn is_checking(&self, _facts: &Facts) -> bool {
         true
@@ -52,7 +52,7 @@ impl Ledger for () {
 }
 
 /// The checks of all policies, in the cell or in a view.
-pub(crate) trait Checks {
+pub trait Checks {
     /// Checks whether a machine accepts a task.
     ///
     /// # Errors

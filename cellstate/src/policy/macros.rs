@@ -41,7 +41,7 @@ macro_rules! ledgers {
 
         impl $all {
             /// Determines which policies check and count at present. Call it after each change of a policy's settings.
-            pub(crate) fn refresh(&mut self, facts: &Facts) {
+            pub fn refresh(&mut self, facts: &Facts) {
                 (self.checking, self.counting) = (PolicySet::NONE, PolicySet::NONE);
                 $(
                     let bit = <super::$module::$state as Listed>::BIT;
@@ -52,7 +52,7 @@ macro_rules! ledgers {
 
             /// Counts a placed task if `sign` is 1, or a task that left if it is -1.
             #[inline]
-            pub(crate) fn count(&mut self, at: &Placement<'_>, sign: i64) {
+            pub fn count(&mut self, at: &Placement<'_>, sign: i64) {
                 let met = at.need.policies & self.counting;
                 if met.is_empty() {
                     return;
@@ -78,23 +78,23 @@ macro_rules! policies {
 
         /// The state of every policy in the cell.
         #[derive(Clone, Debug)]
-        pub(crate) struct Policies {
+        pub struct Policies {
             checking: PolicySet,
             counting: PolicySet,
-            $($(#[$doc])* pub(crate) $name: super::$module::$state,)+
+            $($(#[$doc])* pub $name: super::$module::$state,)+
         }
 
         /// The mirror of every policy in a view.
         #[derive(Debug)]
-        pub(crate) struct Mirrors {
+        pub struct Mirrors {
             checking: PolicySet,
             counting: PolicySet,
-            $($(#[$doc])* pub(crate) $name: <super::$module::$state as Policy>::Mirror,)+
+            $($(#[$doc])* pub $name: <super::$module::$state as Policy>::Mirror,)+
         }
 
         /// The notes that every policy took about one transaction.
         #[derive(Clone, Copy, Debug, Default)]
-        pub(crate) struct Notes {
+        pub struct Notes {
             $(pub(super) $name: <super::$module::$state as Policy>::Note,)+
         }
 
@@ -128,7 +128,7 @@ macro_rules! policies {
 
         impl PolicySet {
             /// The policies that concern the tasks of a group.
-            pub(crate) fn concerning(job: &Job, group: &TaskGroup) -> PolicySet {
+            pub fn concerning(job: &Job, group: &TaskGroup) -> PolicySet {
                 let mut set = PolicySet::NONE;
                 $(set |= <super::$module::$state as Listed>::BIT.when(<super::$module::$state>::concerns(job, group));)+
                 set
@@ -138,7 +138,7 @@ macro_rules! policies {
         impl PolicySet {
             /// The policies that concern a transaction, whatever tasks it has.
             #[inline]
-            pub(crate) fn of_transaction(txn: &Transaction) -> PolicySet {
+            pub fn of_transaction(txn: &Transaction) -> PolicySet {
                 let mut set = PolicySet::NONE;
                 $(set |= <super::$module::$state as Listed>::BIT.when(<super::$module::$state>::concerns_transaction(txn));)+
                 set
@@ -148,7 +148,7 @@ macro_rules! policies {
         impl Policies {
             /// The policies that concern a group's tasks and check placements at present.
             #[inline]
-            pub(crate) fn meeting(&self, need: &Need) -> PolicySet {
+            pub fn meeting(&self, need: &Need) -> PolicySet {
                 need.policies & self.checking
             }
 
@@ -156,7 +156,7 @@ macro_rules! policies {
             ///
             /// # Errors
             /// The first reason against the growth, in the order of the list.
-            pub(crate) fn admit_resize(
+            pub fn admit_resize(
                 &self,
                 by: &Placement<'_>,
                 context: &Context<'_>,
@@ -172,7 +172,7 @@ macro_rules! policies {
             ///
             /// # Errors
             /// The first reason against the growth, in the order of the list.
-            pub(crate) fn check_resize(
+            pub fn check_resize(
                 &self,
                 by: &Placement<'_>,
                 context: &Context<'_>,
@@ -185,7 +185,7 @@ macro_rules! policies {
             }
 
             /// Calls `Policy::note_resize` of every policy before a task is resized.
-            pub(crate) fn note_resize(&self, by: &Placement<'_>, facts: &Facts, notes: &mut Notes) {
+            pub fn note_resize(&self, by: &Placement<'_>, facts: &Facts, notes: &mut Notes) {
                 let met = by.need.policies & self.counting;
                 $(if met.has(<super::$module::$state as Listed>::BIT) {
                     self.$name.note_resize(by, facts, &mut notes.$name);
@@ -194,7 +194,7 @@ macro_rules! policies {
 
             /// Calls `Policy::note_removal` of every policy before a task is released or evicted.
             #[inline]
-            pub(crate) fn note_removal(&self, at: &Placement<'_>, facts: &Facts, notes: &mut Notes) {
+            pub fn note_removal(&self, at: &Placement<'_>, facts: &Facts, notes: &mut Notes) {
                 let met = self.meeting(at.need);
                 if met.is_empty() {
                     return;
@@ -207,18 +207,18 @@ macro_rules! policies {
 
         impl Mirrors {
             /// Whether a mirror counts the tasks of a group at present.
-            pub(crate) fn count_tasks_of(&self, job: &Job, group: &TaskGroup) -> bool {
+            pub fn count_tasks_of(&self, job: &Job, group: &TaskGroup) -> bool {
                 !self.counting.is_empty()
                     && !(PolicySet::concerning(job, group) & self.counting).is_empty()
             }
 
             /// Clears all data about a view's machines.
-            pub(crate) fn reset(&mut self) {
+            pub fn reset(&mut self) {
                 $(Mirror::<<super::$module::$state as Policy>::Columns>::reset(&mut self.$name);)+
             }
 
             /// Applies the columns of every policy in a delta.
-            pub(crate) fn apply(&mut self, columns: &PolicyColumns, mut applying: Applying<'_>) {
+            pub fn apply(&mut self, columns: &PolicyColumns, mut applying: Applying<'_>) {
                 $($({
                     let own: &super::$module::$columns = &columns.$name;
                     self.$name.apply(own, applying.again());
@@ -229,31 +229,31 @@ macro_rules! policies {
 
         impl Policies {
             /// The policies whose effect at `now_ms` differs from that at `before_ms`.
-            pub(crate) fn changing_between(&self, before_ms: u64, now_ms: u64) -> PolicySet {
+            pub fn changing_between(&self, before_ms: u64, now_ms: u64) -> PolicySet {
                 let mut set = PolicySet::NONE;
                 $(set |= <super::$module::$state as Listed>::BIT.when(self.$name.changes_between(before_ms, now_ms));)+
                 set
             }
 
             /// Advances these policies to `now_ms`. Called only for policies whose effect has changed by then.
-            pub(crate) fn pass_time(&mut self, some: PolicySet, facts: &mut Facts, now_ms: u64) {
+            pub fn pass_time(&mut self, some: PolicySet, facts: &mut Facts, now_ms: u64) {
                 $(if some.has(<super::$module::$state as Listed>::BIT) {
                     self.$name.pass_time(facts, now_ms);
                 })+
             }
 
             /// Whether the passing of time alone will change the state soon.
-            pub(crate) fn are_near_an_edge(&self, now_ms: u64) -> bool {
+            pub fn are_near_an_edge(&self, now_ms: u64) -> bool {
                 $(self.$name.is_near_an_edge(now_ms))||+
             }
 
             /// Whether outcomes of commands may depend on the time.
-            pub(crate) fn go_by_time(&self) -> bool {
+            pub fn go_by_time(&self) -> bool {
                 $(self.$name.goes_by_time())||+
             }
 
             /// Counts the resize of a placed task.
-            pub(crate) fn resize(&mut self, by: &Placement<'_>) {
+            pub fn resize(&mut self, by: &Placement<'_>) {
                 let met = by.need.policies & self.counting;
                 $(if met.has(<super::$module::$state as Listed>::BIT) {
                     self.$name.resize(by);
@@ -261,13 +261,13 @@ macro_rules! policies {
             }
 
             /// Whether any policy counts at present, and so may have values in the columns of changed rows.
-            pub(crate) fn any_counts(&self) -> bool {
+            pub fn any_counts(&self) -> bool {
                 !self.counting.is_empty()
             }
 
             /// Writes the columns of a changed row.
             #[inline]
-            pub(crate) fn write_row(&self, slot: u32, columns: &mut PolicyColumns) {
+            pub fn write_row(&self, slot: u32, columns: &mut PolicyColumns) {
                 $($(if self.counting.has(<super::$module::$state as Listed>::BIT) {
                     let own: &mut super::$module::$columns = &mut columns.$name;
                     self.$name.write_row(slot, own);
@@ -275,7 +275,7 @@ macro_rules! policies {
             }
 
             /// Writes the parts that every delta has.
-            pub(crate) fn write_head(&self, columns: &mut PolicyColumns) {
+            pub fn write_head(&self, columns: &mut PolicyColumns) {
                 $($({
                     let own: &mut super::$module::$columns = &mut columns.$name;
                     self.$name.write_head(own);
@@ -283,7 +283,7 @@ macro_rules! policies {
             }
 
             /// Writes the parts of these policies that change by commands or by the passing of time.
-            pub(crate) fn write_change(&self, some: PolicySet, columns: &mut PolicyColumns, rows: usize) {
+            pub fn write_change(&self, some: PolicySet, columns: &mut PolicyColumns, rows: usize) {
                 $($(if some.has(<super::$module::$state as Listed>::BIT) {
                     let own: &mut super::$module::$columns = &mut columns.$name;
                     self.$name.write_change(own, rows);
@@ -291,7 +291,7 @@ macro_rules! policies {
             }
 
             /// Writes the parts that only a full delta has, apart from its rows.
-            pub(crate) fn write_whole(&self, columns: &mut PolicyColumns) {
+            pub fn write_whole(&self, columns: &mut PolicyColumns) {
                 $($({
                     let own: &mut super::$module::$columns = &mut columns.$name;
                     self.$name.write_whole(own);
@@ -299,12 +299,12 @@ macro_rules! policies {
             }
 
             /// Whether all sums stay within their bounds with one more placement.
-            pub(crate) fn can_count(&self, at: &Placement<'_>) -> bool {
+            pub fn can_count(&self, at: &Placement<'_>) -> bool {
                 $((!at.need.policies.has(<super::$module::$state as Listed>::BIT) || self.$name.can_count(at)))&&+
             }
 
             /// Adds the parts of a snapshot.
-            pub(crate) fn capture(&self, image: &mut Image) {
+            pub fn capture(&self, image: &mut Image) {
                 $(self.$name.capture(image);)+
             }
 
@@ -312,24 +312,24 @@ macro_rules! policies {
             ///
             /// # Errors
             /// The first part that is impossible.
-            pub(crate) fn restore(&mut self, mut restoring: Restoring<'_>) -> Result<(), ImageError> {
+            pub fn restore(&mut self, mut restoring: Restoring<'_>) -> Result<(), ImageError> {
                 $(self.$name.restore(restoring.again())?;)+
                 self.refresh(restoring.facts);
                 Ok(())
             }
 
             /// Adds the parts of a state to the state hash.
-            pub(crate) fn hash(&self, into: &mut impl Hasher) {
+            pub fn hash(&self, into: &mut impl Hasher) {
                 $(self.$name.hash(into);)+
             }
 
             /// Adds the parts of a snapshot to the state hash.
-            pub(crate) fn hash_image(image: &Image, into: &mut impl Hasher) {
+            pub fn hash_image(image: &Image, into: &mut impl Hasher) {
                 $(<super::$module::$state>::hash_image(image, into);)+
             }
 
             /// Creates states with these settings and without any counts.
-            pub(crate) fn uncounted(&self) -> Policies {
+            pub fn uncounted(&self) -> Policies {
                 let Policies { checking, counting, .. } = *self;
                 Policies { checking, counting, $($name: self.$name.uncounted(),)+ }
             }
@@ -338,7 +338,7 @@ macro_rules! policies {
             ///
             /// # Errors
             /// The first difference.
-            pub(crate) fn audit(&self, recount: &Policies) -> Result<(), AuditError> {
+            pub fn audit(&self, recount: &Policies) -> Result<(), AuditError> {
                 $(self.$name.audit(&recount.$name)?;)+
                 Ok(())
             }

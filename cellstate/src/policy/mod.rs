@@ -22,30 +22,30 @@
 #[macro_use]
 mod macros;
 
-pub(crate) mod allocations;
-pub(crate) mod cluster_resources;
-pub(crate) mod columns;
-pub(crate) mod evictions;
-pub(crate) mod gangs;
+pub mod allocations;
+pub mod cluster_resources;
+pub mod columns;
+pub mod evictions;
+pub mod gangs;
 mod in_cell;
 mod ledger;
 mod list;
-pub(crate) mod peaks;
+pub mod peaks;
 mod placement;
-pub(crate) mod ports;
+pub mod ports;
 mod quotas;
-pub(crate) mod reservations;
+pub mod reservations;
 mod runtime_affinity;
 mod set;
-pub(crate) mod tasks_per_machine;
+pub mod tasks_per_machine;
 
-pub(crate) use columns::{Columns, RowsAgain};
-pub(crate) use in_cell::CellPolicy;
-pub(crate) use ledger::{Checks, Ledger};
+pub use columns::{Columns, RowsAgain};
+pub use in_cell::CellPolicy;
+pub use ledger::{Checks, Ledger};
 pub use list::PolicyColumns;
-pub(crate) use list::{Mirrors, Notes, Policies};
-pub(crate) use placement::{Context, Placement, TenantTree};
-pub(crate) use set::PolicySet;
+pub use list::{Mirrors, Notes, Policies};
+pub use placement::{Context, Placement, TenantTree};
+pub use set::PolicySet;
 
 use crate::audit_error::AuditError;
 use crate::image::{Image, ImageError};
@@ -56,7 +56,7 @@ use omega_core::{Job, Kinds, Reason, TaskGroup, Transaction};
 use std::hash::Hasher;
 
 /// A policy, with its state in the cell. The state must depend only on the sequence of commands.
-pub(crate) trait Policy: Ledger {
+pub trait Policy: Ledger {
     /// The columns of the policy in a delta, or `()`.
     type Columns: Columns;
     /// The mirror of the policy in a view: often this type itself, or `()` if views need none.
@@ -166,7 +166,7 @@ pub(crate) trait Policy: Ledger {
 }
 
 /// A policy's part of a view. `C` are the policy's columns of a delta.
-pub(crate) trait Mirror<C>: Ledger {
+pub trait Mirror<C>: Ledger {
     /// Clears all data about a view's machines, before a full delta.
     fn reset(&mut self) {}
 
@@ -177,18 +177,18 @@ pub(crate) trait Mirror<C>: Ledger {
 impl<C> Mirror<C> for () {}
 
 /// The parts of a view that mirrors change when a delta is applied.
-pub(crate) struct Applying<'a> {
+pub struct Applying<'a> {
     /// The changed rows.
-    pub(crate) slots: &'a [u32],
+    pub slots: &'a [u32],
     /// The changed tenants.
-    pub(crate) tenants: &'a [TenantDelta],
+    pub tenants: &'a [TenantDelta],
     /// The cell's time in milliseconds.
-    pub(crate) now_ms: u64,
-    pub(crate) facts: &'a mut Facts,
-    pub(crate) kinds: usize,
-    pub(crate) tally: &'a mut Tally,
+    pub now_ms: u64,
+    pub facts: &'a mut Facts,
+    pub kinds: usize,
+    pub tally: &'a mut Tally,
     /// A mirror sets this if its change may make cached results of any machine outdated.
-    pub(crate) stale: &'a mut bool,
+    pub stale: &'a mut bool,
 }
 
 impl Applying<'_> {
@@ -200,10 +200,10 @@ impl Applying<'_> {
 }
 
 /// The parts of a cell that is being restored.
-pub(crate) struct Restoring<'a> {
-    pub(crate) image: &'a Image,
-    pub(crate) facts: &'a mut Facts,
-    pub(crate) kinds: &'a Kinds,
+pub struct Restoring<'a> {
+    pub image: &'a Image,
+    pub facts: &'a mut Facts,
+    pub kinds: &'a Kinds,
 }
 
 impl Restoring<'_> {

@@ -7,33 +7,33 @@ use smallvec::SmallVec;
 
 /// One task on the machine in a row, to be checked or counted by policies.
 #[derive(Clone, Copy)]
-pub(crate) struct Placement<'a> {
+pub struct Placement<'a> {
     /// The row of the machine.
-    pub(crate) row: usize,
+    pub row: usize,
     /// The job of the task.
-    pub(crate) job: &'a Job,
+    pub job: &'a Job,
     /// The number of the job's tenant in the cell's tree; 0 in a view, where no policy reads it.
-    pub(crate) tenant: u32,
+    pub tenant: u32,
     /// The compiled needs of the task's group.
-    pub(crate) need: &'a Need,
+    pub need: &'a Need,
     /// The task's allocation on the machine, by kind.
-    pub(crate) request: &'a [i64],
+    pub request: &'a [i64],
     /// The ports that the cell chose for the task. Empty before the cell chooses them, and always empty in a view.
-    pub(crate) ports: &'a [u16],
+    pub ports: &'a [u16],
 }
 
 /// The state outside of a policy to which the policy's checks have access.
-pub(crate) struct Context<'a> {
+pub struct Context<'a> {
     /// Descriptions of machines, and sets of machines.
-    pub(crate) facts: &'a Facts,
+    pub facts: &'a Facts,
     /// The cell's time in milliseconds.
-    pub(crate) now_ms: u64,
+    pub now_ms: u64,
     /// The tree of tenants.
-    pub(crate) tenants: &'a dyn TenantTree,
+    pub tenants: &'a dyn TenantTree,
 }
 
 /// The part of the tree of tenants that policies read.
-pub(crate) trait TenantTree {
+pub trait TenantTree {
     /// A job's tenant and all tenants above it, from the bottom up.
     fn line_of<'a>(&'a self, job: &'a Job) -> SmallVec<[&'a Text; 4]>;
 

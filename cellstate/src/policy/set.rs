@@ -2,11 +2,11 @@
 
 /// A set of policies: one bit for each, in the order of the list in `list.rs`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct PolicySet(u32);
+pub struct PolicySet(u32);
 
 impl PolicySet {
     /// No policy.
-    pub(crate) const NONE: PolicySet = PolicySet(0);
+    pub const NONE: PolicySet = PolicySet(0);
 
     /// The set of the policy with this index in the list.
     pub(super) const fn at(position: u32) -> PolicySet {
@@ -15,18 +15,18 @@ impl PolicySet {
 
     /// The set itself if the condition is true, otherwise the empty set.
     #[inline]
-    pub(crate) fn when(self, condition: bool) -> PolicySet {
+    pub fn when(self, condition: bool) -> PolicySet {
         if condition { self } else { PolicySet::NONE }
     }
 
     #[inline]
-    pub(crate) fn is_empty(self) -> bool {
+    pub fn is_empty(self) -> bool {
         self.0 == 0
     }
 
     /// Whether the set contains at least one of these policies.
     #[inline]
-    pub(crate) fn has(self, some: PolicySet) -> bool {
+    pub fn has(self, some: PolicySet) -> bool {
         self.0 & some.0 != 0
     }
 }
@@ -48,7 +48,7 @@ impl std::ops::BitOrAssign for PolicySet {
 }
 
 /// A policy of the list, with its bit.
-pub(crate) trait Listed {
+pub trait Listed {
     /// The set that contains only this policy.
     const BIT: PolicySet;
 }

@@ -31,12 +31,12 @@ pub struct Count {
 
 /// A change of a [`Count`].
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Step {
-    pub(crate) matched: i32,
-    pub(crate) holders: i32,
-    pub(crate) seekers: i32,
-    pub(crate) pullers: i32,
-    pub(crate) pull: i64,
+pub struct Step {
+    pub matched: i32,
+    pub holders: i32,
+    pub seekers: i32,
+    pub pullers: i32,
+    pub pull: i64,
 }
 
 impl AddAssign<Step> for Count {

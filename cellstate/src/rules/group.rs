@@ -4,10 +4,10 @@ use super::TrackerId;
 
 /// One condition that a claim must meet.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Check {
+pub enum Check {
     /// No matched task is in the domain.
     AntiAffinity(TrackerId),
-    /// No matched task is on the machine. A conflict has the reason that the port is taken.
+    /// No matched task is on the machine. If one is, the claim is rejected with the reason `PORT_TAKEN`.
     Port(TrackerId),
     /// A matched task is in the domain of each tracker. A task that its own rule matches also passes if no matched task
     /// is placed anywhere.
@@ -38,7 +38,7 @@ pub enum RuleFamily {
 
 impl Check {
     /// The trackers that the check reads.
-    pub(crate) fn trackers(&self) -> &[TrackerId] {
+    pub fn trackers(&self) -> &[TrackerId] {
         match self {
             Check::AntiAffinity(id) | Check::Port(id) | Check::RuntimeAffinity(id) => {
                 std::slice::from_ref(id)
@@ -75,31 +75,31 @@ pub struct SpreadWish {
 /// A preference for domains with matched tasks. If the weight is negative, a preference for domains without matched
 /// tasks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Pull {
-    pub(crate) tracker: TrackerId,
-    pub(crate) weight: i32,
+pub struct Pull {
+    pub tracker: TrackerId,
+    pub weight: i32,
 }
 
 /// The compiled rules of one group. Empty for most groups.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct GroupRules {
+pub struct GroupRules {
     /// Conditions on a claim.
-    pub(crate) checks: Vec<Check>,
+    pub checks: Vec<Check>,
     /// Trackers that count the tasks of this group.
-    pub(crate) matched: Vec<TrackerId>,
+    pub matched: Vec<TrackerId>,
     /// Trackers of the rules by which this group's tasks keep other tasks away, or limit their number.
-    pub(crate) held: Vec<TrackerId>,
+    pub held: Vec<TrackerId>,
     /// For each term of a required affinity, the tracker of the tasks that the term selects.
-    pub(crate) sought: Vec<TrackerId>,
+    pub sought: Vec<TrackerId>,
     /// Preferences for or against domains with certain tasks.
-    pub(crate) pulls: Vec<Pull>,
+    pub pulls: Vec<Pull>,
     /// Soft spreads.
-    pub(crate) wishes: Vec<SpreadWish>,
+    pub wishes: Vec<SpreadWish>,
 }
 
 impl GroupRules {
     /// Whether no rule concerns this group.
-    pub(crate) fn is_empty(&self) -> bool {
+    pub fn is_empty(&self) -> bool {
         self.checks.is_empty()
             && self.matched.is_empty()
             && self.pulls.is_empty()
@@ -107,7 +107,7 @@ impl GroupRules {
     }
 
     /// The trackers that the group's own rules use. A tracker that was acquired several times occurs as often.
-    pub(crate) fn used(&self) -> impl Iterator<Item = TrackerId> + '_ {
+    pub fn used(&self) -> impl Iterator<Item = TrackerId> + '_ {
         let checks = self.checks.iter().flat_map(|check| check.trackers());
         let wishes = self.wishes.iter().map(|wish| wish.tracker);
         let pulls = self.pulls.iter().map(|pull| pull.tracker);
@@ -115,7 +115,7 @@ impl GroupRules {
     }
 
     /// The trackers whose counts change when a task of the group is placed.
-    pub(crate) fn counted(&self) -> impl Iterator<Item = TrackerId> + '_ {
+    pub fn counted(&self) -> impl Iterator<Item = TrackerId> + '_ {
         let pulls = self.pulls.iter().map(|pull| pull.tracker);
         self.matched.iter().chain(&self.held).chain(&self.sought).copied().chain(pulls)
     }

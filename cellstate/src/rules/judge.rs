@@ -8,17 +8,12 @@ use omega_core::Reason;
 
 impl RuleBook {
     /// Checks whether a task with these rules may run on the machine in a row.
-    pub(crate) fn judge(
-        &self,
-        rules: &GroupRules,
-        row: usize,
-        sets: &MachineSets,
-    ) -> Result<(), Reason> {
+    pub fn judge(&self, rules: &GroupRules, row: usize, sets: &MachineSets) -> Result<(), Reason> {
         self.try_bounds((rules, Asked::All), sets, |bound| bound.judge(row))
     }
 
     /// Checks one family of rules, like [`RuleBook::judge`].
-    pub(crate) fn judge_family(
+    pub fn judge_family(
         &self,
         (rules, family): (&GroupRules, RuleFamily),
         row: usize,
@@ -29,12 +24,12 @@ impl RuleBook {
 
     /// The machines on which a task with these rules may run. `block` is a block's number and the bits of the machines
     /// to check.
-    pub(crate) fn sift(&self, rules: &GroupRules, block: (usize, u64), sets: &MachineSets) -> u64 {
+    pub fn sift(&self, rules: &GroupRules, block: (usize, u64), sets: &MachineSets) -> u64 {
         self.sift_by((rules, Asked::All), block, sets)
     }
 
     /// Applies one family of rules, like [`RuleBook::sift`].
-    pub(crate) fn sift_family(
+    pub fn sift_family(
         &self,
         (rules, family): (&GroupRules, RuleFamily),
         block: (usize, u64),
@@ -45,12 +40,7 @@ impl RuleBook {
 
     /// The machines on which the required affinities to other tasks are met. `block` is a block's number and the bits
     /// of the machines to check.
-    pub(crate) fn affinity_met(
-        &self,
-        rules: &GroupRules,
-        block: (usize, u64),
-        sets: &MachineSets,
-    ) -> u64 {
+    pub fn affinity_met(&self, rules: &GroupRules, block: (usize, u64), sets: &MachineSets) -> u64 {
         self.sift_by((rules, Asked::Affinity), block, sets)
     }
 
@@ -70,7 +60,7 @@ impl RuleBook {
     }
 
     /// Whether the rules of a family could reject these tasks on some machine.
-    pub(crate) fn concerns(&self, rules: &GroupRules, family: RuleFamily) -> bool {
+    pub fn concerns(&self, rules: &GroupRules, family: RuleFamily) -> bool {
         let mut trackers = rules.matched.iter().filter_map(|id| self.trackers.get(id));
         rules.checks.iter().any(|check| check.family() == family)
             || trackers.any(|tracker| tracker.held_family() == Some(family))

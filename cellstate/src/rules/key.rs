@@ -107,17 +107,17 @@ pub struct TrackerKey {
 
 /// A group, with its attributes that trackers compare.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Member<'a> {
-    pub(crate) job: JobId,
-    pub(crate) group: u16,
-    pub(crate) tenant: &'a Text,
-    pub(crate) labels: &'a Labels,
-    pub(crate) ports: &'a [Port],
+pub struct Member<'a> {
+    pub job: JobId,
+    pub group: u16,
+    pub tenant: &'a Text,
+    pub labels: &'a Labels,
+    pub ports: &'a [Port],
 }
 
 impl Member<'_> {
     /// The attributes of the group's tasks.
-    pub(crate) fn attributes(&self) -> impl Iterator<Item = Attribute> + '_ {
+    pub fn attributes(&self) -> impl Iterator<Item = Attribute> + '_ {
         Attribute::of(self.labels, self.ports)
     }
 }

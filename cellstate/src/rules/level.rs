@@ -7,7 +7,7 @@ use omega_core::Text;
 pub(super) const PAGE: usize = 64;
 
 /// A domain of a level: at the machine level the row of the machine, otherwise the number of the label's value.
-pub(crate) type Domain = u32;
+pub type Domain = u32;
 
 /// Value for machines that have no domain, because they lack the label.
 pub(super) const NOWHERE: Domain = Domain::MAX;
@@ -27,7 +27,7 @@ pub enum DomainName {
 
 /// One level of the topology, with the domain of each machine.
 #[derive(Clone, Debug)]
-pub(crate) struct Level {
+pub struct Level {
     /// Key of the level's label.
     pub(super) key: Text,
     ids: FastMap<Text, Domain>,

@@ -27,14 +27,14 @@ mod runtime_affinity;
 mod tracker;
 
 pub use counts::Count;
-pub(crate) use counts::Step;
-pub(crate) use group::{Check, GroupRules, Pull};
+pub use counts::Step;
+pub use group::{Check, GroupRules, Pull};
 pub use group::{RuleFamily, SpreadWish};
-pub(crate) use key::Member;
+pub use key::Member;
 pub use key::{Beside, Tracked, TrackerKey};
 pub use level::DomainName;
-pub(crate) use level::{Domain, Level as Values};
-pub(crate) use runtime_affinity::Alone;
+pub use level::{Domain, Level as Values};
+pub use runtime_affinity::Alone;
 
 use crate::index::sets::{MachineSets, SetId};
 use crate::state::attributes::ByAttribute;
@@ -51,7 +51,7 @@ pub struct TrackerId(pub u64);
 
 /// The trackers in use with their counters.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct RuleBook {
+pub struct RuleBook {
     /// The label levels of all rules so far. They stay when no rule uses them any more.
     levels: Vec<Level>,
     trackers: FastMap<TrackerId, Tracker>,
@@ -71,7 +71,7 @@ pub(crate) struct RuleBook {
 
 /// A tracker with its level. See [`RuleBook::counter`].
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Counter<'a> {
+pub struct Counter<'a> {
     tracker: &'a Tracker,
     /// `None` if each machine is a domain.
     level: Option<&'a Level>,
@@ -79,16 +79,16 @@ pub(crate) struct Counter<'a> {
 
 impl Counter<'_> {
     /// The domain of the machine in a row.
-    pub(crate) fn domain(&self, row: usize) -> Option<Domain> {
+    pub fn domain(&self, row: usize) -> Option<Domain> {
         self.level.map_or(Some(row as Domain), |level| level.of_slot(row))
     }
 
-    pub(crate) fn count(&self, domain: Domain) -> Count {
+    pub fn count(&self, domain: Domain) -> Count {
         self.tracker.count(domain)
     }
 
     /// The rows of a block whose machines have a domain.
-    pub(crate) fn placed(&self, block: usize) -> u64 {
+    pub fn placed(&self, block: usize) -> u64 {
         let Some(level) = self.level else { return u64::MAX };
         word_of(level.of_block(block), |domain| domain != NOWHERE)
     }
@@ -118,11 +118,7 @@ impl Counter<'_> {
 
     /// A number for each row of a block, computed from the count of its domain; 0 for machines without a domain.
     #[inline]
-    pub(crate) fn column<T: Copy + Default>(
-        &self,
-        block: usize,
-        of: impl Fn(Count) -> T,
-    ) -> [T; PAGE] {
+    pub fn column<T: Copy + Default>(&self, block: usize, of: impl Fn(Count) -> T) -> [T; PAGE] {
         let counts = self.tracker.counts();
         let column = |page: Option<&Page>| {
             let mut column = [T::default(); PAGE];
@@ -162,35 +158,35 @@ fn bits(word: u64) -> impl Iterator<Item = usize> {
 
 impl RuleBook {
     /// Whether no rule about other tasks is in use.
-    pub(crate) fn is_empty(&self) -> bool {
+    pub fn is_empty(&self) -> bool {
         self.trackers.is_empty()
     }
 
     /// The number of times that a tracker was added or removed.
-    pub(crate) fn generation(&self) -> u64 {
+    pub fn generation(&self) -> u64 {
         self.generation
     }
 
     /// The tracker of a key, if it exists.
-    pub(crate) fn find(&self, key: &TrackerKey) -> Option<TrackerId> {
+    pub fn find(&self, key: &TrackerKey) -> Option<TrackerId> {
         self.by_key.get(key).copied()
     }
 
     /// Returns the tracker of a key, if it exists, and adds one user to it. Each call that returns a tracker must be
     /// followed by one [`RuleBook::release`].
-    pub(crate) fn acquire(&mut self, key: &TrackerKey) -> Option<TrackerId> {
+    pub fn acquire(&mut self, key: &TrackerKey) -> Option<TrackerId> {
         let id = self.find(key)?;
         self.trackers.get_mut(&id)?.users += 1;
         Some(id)
     }
 
     /// The id of the next tracker.
-    pub(crate) fn next_id(&self) -> TrackerId {
+    pub fn next_id(&self) -> TrackerId {
         TrackerId(self.next)
     }
 
     /// Adds a tracker with one user. If a set is given, only tasks on its machines are counted.
-    pub(crate) fn insert(
+    pub fn insert(
         &mut self,
         id: TrackerId,
         key: TrackerKey,
@@ -240,14 +236,14 @@ impl RuleBook {
     }
 
     /// Removes one user of a tracker. Returns whether the tracker has no user left; if so, the caller must remove it.
-    pub(crate) fn release(&mut self, id: TrackerId) -> bool {
+    pub fn release(&mut self, id: TrackerId) -> bool {
         let Some(tracker) = self.trackers.get_mut(&id) else { return false };
         tracker.users -= 1;
         tracker.users == 0
     }
 
     /// Removes a tracker. Returns its key, and the machine set that the caller must release.
-    pub(crate) fn remove(&mut self, id: TrackerId) -> Option<(TrackerKey, Option<SetId>)> {
+    pub fn remove(&mut self, id: TrackerId) -> Option<(TrackerKey, Option<SetId>)> {
         let tracker = self.trackers.remove(&id)?;
         self.by_key.remove(&tracker.key);
         self.companies -= usize::from(tracker.key.least().is_some());
@@ -257,7 +253,7 @@ impl RuleBook {
     }
 
     /// The trackers that count a group's tasks, in ascending order.
-    pub(crate) fn matching(&self, member: Member<'_>) -> Vec<TrackerId> {
+    pub fn matching(&self, member: Member<'_>) -> Vec<TrackerId> {
         if self.trackers.is_empty() {
             return Vec::new();
         }
@@ -273,19 +269,19 @@ impl RuleBook {
     }
 
     /// The key of a tracker.
-    pub(crate) fn key(&self, id: TrackerId) -> Option<&TrackerKey> {
+    pub fn key(&self, id: TrackerId) -> Option<&TrackerKey> {
         self.trackers.get(&id).map(|tracker| &tracker.key)
     }
 
     /// Every tracker, in ascending order.
-    pub(crate) fn ids(&self) -> Vec<TrackerId> {
+    pub fn ids(&self) -> Vec<TrackerId> {
         let mut ids: Vec<_> = self.trackers.keys().copied().collect();
         ids.sort_unstable();
         ids
     }
 
     /// Updates the levels for a machine that was added, changed or removed.
-    pub(crate) fn set_machine(&mut self, slot: usize, machine: Option<&Machine>) {
+    pub fn set_machine(&mut self, slot: usize, machine: Option<&Machine>) {
         for level in &mut self.levels {
             let value = machine.and_then(|machine| machine.labels.get(&level.key));
             level.set_machine(slot, value);
@@ -294,13 +290,13 @@ impl RuleBook {
     }
 
     /// Makes the values of a label available to [`RuleBook::values`], even if no rule uses the label.
-    pub(crate) fn keep_level(&mut self, key: &Text, machines: &[Option<Arc<Machine>>]) {
+    pub fn keep_level(&mut self, key: &Text, machines: &[Option<Arc<Machine>>]) {
         self.add_level(&TopologyLevel::Label(key.clone()), machines);
     }
 
     /// Each machine's value of a label. `None` if no tracker ever had this level, and `keep_level` was not called for
     /// it.
-    pub(crate) fn values(&self, key: &str) -> Option<&Level> {
+    pub fn values(&self, key: &str) -> Option<&Level> {
         self.levels.iter().find(|level| *level.key == *key)
     }
 
@@ -332,29 +328,29 @@ impl RuleBook {
     }
 
     /// A tracker prepared for evaluation on many machines; `None` if it does not exist.
-    pub(crate) fn counter(&self, id: TrackerId) -> Option<Counter<'_>> {
+    pub fn counter(&self, id: TrackerId) -> Option<Counter<'_>> {
         let tracker = self.trackers.get(&id)?;
         Some(Counter { tracker, level: self.level(tracker) })
     }
 
     /// Whether a placed task has an affinity to the tasks of a tracker, or a preference about them.
-    pub(crate) fn draws(&self, id: TrackerId) -> bool {
+    pub fn draws(&self, id: TrackerId) -> bool {
         let total = self.trackers.get(&id).map(Tracker::total).unwrap_or_default();
         total.seekers + total.pullers > 0
     }
 
     /// Whether a placed task has a preference about the tasks of a tracker.
-    pub(crate) fn pulls(&self, id: TrackerId) -> bool {
+    pub fn pulls(&self, id: TrackerId) -> bool {
         self.trackers.get(&id).is_some_and(|tracker| tracker.total().pullers > 0)
     }
 
     /// Whether a tracker selects any placed task.
-    pub(crate) fn matches_any(&self, id: TrackerId) -> bool {
+    pub fn matches_any(&self, id: TrackerId) -> bool {
         self.trackers.get(&id).is_some_and(|tracker| tracker.total().matched > 0)
     }
 
     /// Every count of a tracker, by domain name, in no particular order.
-    pub(crate) fn counts(&self, id: TrackerId) -> impl Iterator<Item = (DomainName, Count)> + '_ {
+    pub fn counts(&self, id: TrackerId) -> impl Iterator<Item = (DomainName, Count)> + '_ {
         let tracker = self.trackers.get(&id);
         tracker.into_iter().flat_map(move |tracker| {
             tracker.counts().iter().map(move |(domain, count)| (self.name(tracker, domain), count))
@@ -362,7 +358,7 @@ impl RuleBook {
     }
 
     /// Every count of a tracker by domain, in no particular order, for the audit.
-    pub(crate) fn raw_counts(&self, id: TrackerId) -> Vec<(Domain, Count)> {
+    pub fn raw_counts(&self, id: TrackerId) -> Vec<(Domain, Count)> {
         self.trackers.get(&id).map_or(Vec::new(), |tracker| tracker.counts().iter().collect())
     }
 
@@ -374,12 +370,7 @@ impl RuleBook {
     }
 
     /// The domain in which a tracker counts a machine's tasks; `None` if it does not count them.
-    pub(crate) fn domain_of(
-        &self,
-        id: TrackerId,
-        slot: usize,
-        sets: &MachineSets,
-    ) -> Option<Domain> {
+    pub fn domain_of(&self, id: TrackerId, slot: usize, sets: &MachineSets) -> Option<Domain> {
         let tracker = self.trackers.get(&id)?;
         if tracker.among.is_some_and(|set| !sets.contains(set, slot)) {
             return None;
@@ -388,7 +379,7 @@ impl RuleBook {
     }
 
     /// For each tracker whose level is a label, in ascending order, the domain of a row.
-    pub(crate) fn label_domains(&self, slot: usize) -> Vec<(TrackerId, Domain)> {
+    pub fn label_domains(&self, slot: usize) -> Vec<(TrackerId, Domain)> {
         let labelled = |tracker: &Tracker| tracker.level.is_some();
         let trackers = self.trackers.iter().filter(|(_, tracker)| labelled(tracker));
         let domain =
@@ -399,13 +390,13 @@ impl RuleBook {
     }
 
     /// The count of a tracker in a domain, with the domain's name, for a delta.
-    pub(crate) fn named_count(&self, id: TrackerId, domain: Domain) -> Option<(DomainName, Count)> {
+    pub fn named_count(&self, id: TrackerId, domain: Domain) -> Option<(DomainName, Count)> {
         let tracker = self.trackers.get(&id)?;
         Some((self.name(tracker, domain), tracker.count(domain)))
     }
 
     /// Sets a count from a delta.
-    pub(crate) fn set_count(&mut self, id: TrackerId, domain: &DomainName, count: Count) {
+    pub fn set_count(&mut self, id: TrackerId, domain: &DomainName, count: Count) {
         let Some(tracker) = self.trackers.get_mut(&id) else { return };
         let domain = match (domain, tracker.level) {
             (DomainName::Row(slot), None) => *slot,
@@ -416,13 +407,7 @@ impl RuleBook {
     }
 
     /// Counts a placed task in its trackers if `sign` is 1; subtracts a task that left if `sign` is -1.
-    pub(crate) fn count_task(
-        &mut self,
-        rules: &GroupRules,
-        slot: usize,
-        sign: i32,
-        sets: &MachineSets,
-    ) {
+    pub fn count_task(&mut self, rules: &GroupRules, slot: usize, sign: i32, sets: &MachineSets) {
         for id in &rules.matched {
             self.add(*id, slot, Step { matched: sign, ..Step::default() }, sets);
         }
@@ -439,7 +424,7 @@ impl RuleBook {
     }
 
     /// Changes a tracker's count in the domain of a machine.
-    pub(crate) fn add(&mut self, id: TrackerId, slot: usize, step: Step, sets: &MachineSets) {
+    pub fn add(&mut self, id: TrackerId, slot: usize, step: Step, sets: &MachineSets) {
         let Some(domain) = self.domain_of(id, slot, sets) else { return };
         if let Some(tracker) = self.trackers.get_mut(&id) {
             tracker.add(domain, step);

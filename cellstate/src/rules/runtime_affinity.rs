@@ -7,30 +7,30 @@ use crate::index::sets::MachineSets;
 
 /// A domain with a placed task whose runtime affinity is not met.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Alone {
+pub struct Alone {
     /// Tracker of the tasks that the affinity requires. The domain has too few of them.
-    pub(crate) tracker: TrackerId,
+    pub tracker: TrackerId,
     /// The domain.
-    pub(crate) domain: Domain,
+    pub domain: Domain,
     /// Number of such tasks that the domain lacks.
-    pub(crate) missing: u32,
+    pub missing: u32,
 }
 
 impl RuleBook {
     /// Whether any rule is a runtime affinity.
-    pub(crate) fn any_runtime_affinity(&self) -> bool {
+    pub fn any_runtime_affinity(&self) -> bool {
         self.companies > 0
     }
 
     /// Whether the runtime affinity of some task may select a task with these rules.
-    pub(crate) fn may_be_runtime_affinity(&self, rules: &GroupRules) -> bool {
+    pub fn may_be_runtime_affinity(&self, rules: &GroupRules) -> bool {
         let least = |id: &TrackerId| self.key(*id).is_some_and(|key| key.least().is_some());
         self.any_runtime_affinity() && rules.matched.iter().any(least)
     }
 
     /// The domains of a row in which the runtime affinity of a placed task is not met, and a task with these rules
     /// would help to meet it.
-    pub(crate) fn alone_without<'a>(
+    pub fn alone_without<'a>(
         &'a self,
         rules: &'a GroupRules,
         row: usize,
@@ -49,7 +49,7 @@ impl RuleBook {
     }
 
     /// Whether a task with these rules in this row would be one of the tasks that the domain lacks.
-    pub(crate) fn is_counted(
+    pub fn is_counted(
         &self,
         (rules, row): (&GroupRules, usize),
         alone: Alone,

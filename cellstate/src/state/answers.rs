@@ -33,13 +33,13 @@ pub struct Answer {
 
 /// The latest results of one scheduler, in a ring indexed by transaction number.
 #[derive(Clone, Debug, Default, Hash)]
-pub(crate) struct Answers {
+pub struct Answers {
     ring: Vec<Option<Answer>>,
     /// One above the highest number that was used or skipped.
-    pub(crate) next: u64,
+    pub next: u64,
     /// New transactions below this number are rejected, because they come from a former owner of the scheduler's name.
     /// Invariant: `floor <= next`.
-    pub(crate) floor: u64,
+    pub floor: u64,
 }
 
 impl Answers {
@@ -48,7 +48,7 @@ impl Answers {
     ///
     /// # Errors
     /// The number is too far ahead.
-    pub(crate) fn check_ahead(&self, id: TransactionId) -> Result<(), TransactionError> {
+    pub fn check_ahead(&self, id: TransactionId) -> Result<(), TransactionError> {
         // The addition saturates at the largest number. That number is never accepted, because no number could follow.
         let below = self.next.saturating_add(NUMBERS_AHEAD_MAX);
         if id.number < below { Ok(()) } else { Err(TransactionError::NumberAhead(id)) }
@@ -59,7 +59,7 @@ impl Answers {
     /// # Errors
     /// The number was used for a different transaction, is older than the cache, or belongs to a former owner of the
     /// scheduler's name.
-    pub(crate) fn find(
+    pub fn find(
         &self,
         txn: &Transaction,
         digest: Digest,
@@ -87,13 +87,13 @@ impl Answers {
     }
 
     /// Stores a result.
-    pub(crate) fn insert(&mut self, number: u64, Digest(digest): Digest, commit: &Commit) {
+    pub fn insert(&mut self, number: u64, Digest(digest): Digest, commit: &Commit) {
         let conflicts = commit.conflicts.as_slice().into();
         self.put(Answer { number, digest, version: commit.version.0, conflicts });
     }
 
     /// Stores a result at its position in the ring.
-    pub(crate) fn put(&mut self, answer: Answer) {
+    pub fn put(&mut self, answer: Answer) {
         let index = index(answer.number);
         if self.ring.len() <= index {
             self.ring.resize_with(index + 1, || None);
@@ -103,7 +103,7 @@ impl Answers {
     }
 
     /// The result of the transaction with this number.
-    pub(crate) fn get(&self, number: u64) -> Option<&Answer> {
+    pub fn get(&self, number: u64) -> Option<&Answer> {
         self.at(number).filter(|answer| answer.number == number)
     }
 
@@ -113,24 +113,24 @@ impl Answers {
     }
 
     /// All cached results, in the order of the ring.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = &Answer> {
+    pub fn iter(&self) -> impl Iterator<Item = &Answer> {
         self.ring.iter().flatten()
     }
 }
 
 /// The index of a transaction in the ring.
-pub(crate) fn index(number: u64) -> usize {
+pub fn index(number: u64) -> usize {
     (number % ANSWERS_PER_SCHEDULER as u64) as usize
 }
 
 /// Digest of a transaction, which distinguishes different transactions with equal ids. It depends only on the
 /// transaction, so it is computed before the cell is locked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Digest(u64);
+pub struct Digest(u64);
 
 impl Digest {
     /// Computes the digest of a transaction.
-    pub(crate) fn of(txn: &Transaction) -> Digest {
+    pub fn of(txn: &Transaction) -> Digest {
         BYTES.with_borrow_mut(|bytes| {
             bytes.clear();
             put_all(txn, bytes);

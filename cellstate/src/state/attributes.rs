@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 
 /// An attribute of a group's tasks.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Attribute {
+pub enum Attribute {
     /// A label's key and value.
     Label(Text, Text),
     /// The number of a port.
@@ -18,7 +18,7 @@ pub(crate) enum Attribute {
 
 impl Attribute {
     /// The attributes of a group's tasks.
-    pub(crate) fn of(labels: &Labels, ports: &[Port]) -> impl Iterator<Item = Attribute> {
+    pub fn of(labels: &Labels, ports: &[Port]) -> impl Iterator<Item = Attribute> {
         let label = |(key, value): (&Text, &Text)| Attribute::Label(key.clone(), value.clone());
         let port = |port: &Port| Attribute::Port(port.number);
         labels.iter().map(label).chain(ports.iter().map(port))
@@ -26,7 +26,7 @@ impl Attribute {
 
     /// The attributes that a requirement allows: a task with at least one of them meets the requirement. `None` if the
     /// requirement does not list allowed values (operator `In`).
-    pub(crate) fn any_of(requirement: &Requirement) -> Option<Vec<Attribute>> {
+    pub fn any_of(requirement: &Requirement) -> Option<Vec<Attribute>> {
         let Requirement { key, operator: Operator::In, values } = requirement else { return None };
         Some(values.iter().map(|value| Attribute::Label(key.clone(), value.clone())).collect())
     }
@@ -34,7 +34,7 @@ impl Attribute {
 
 /// Ids by attribute.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct ByAttribute<T>(FastMap<Attribute, BTreeSet<T>>);
+pub struct ByAttribute<T>(FastMap<Attribute, BTreeSet<T>>);
 
 impl<T> Default for ByAttribute<T> {
     fn default() -> Self {
@@ -43,11 +43,11 @@ impl<T> Default for ByAttribute<T> {
 }
 
 impl<T: Copy + Ord> ByAttribute<T> {
-    pub(crate) fn add(&mut self, attribute: Attribute, id: T) {
+    pub fn add(&mut self, attribute: Attribute, id: T) {
         self.0.entry(attribute).or_default().insert(id);
     }
 
-    pub(crate) fn remove(&mut self, attribute: &Attribute, id: T) {
+    pub fn remove(&mut self, attribute: &Attribute, id: T) {
         if let Some(ids) = self.0.get_mut(attribute) {
             ids.remove(&id);
             if ids.is_empty() {
@@ -57,12 +57,12 @@ impl<T: Copy + Ord> ByAttribute<T> {
     }
 
     /// The ids with an attribute, in ascending order.
-    pub(crate) fn with(&self, attribute: &Attribute) -> impl Iterator<Item = T> + '_ {
+    pub fn with(&self, attribute: &Attribute) -> impl Iterator<Item = T> + '_ {
         self.0.get(attribute).into_iter().flatten().copied()
     }
 
     /// Returns the set of attributes that have the fewest ids in total; `None` if `sets` is empty.
-    pub(crate) fn rarest(&self, sets: Vec<Vec<Attribute>>) -> Option<Vec<Attribute>> {
+    pub fn rarest(&self, sets: Vec<Vec<Attribute>>) -> Option<Vec<Attribute>> {
         let count = |attribute: &Attribute| self.0.get(attribute).map_or(0, BTreeSet::len);
         sets.into_iter().min_by_key(|set| set.iter().map(count).sum::<usize>())
     }

@@ -25,7 +25,7 @@ use std::collections::VecDeque;
 /// Invariant: `starts` has one entry for each version after `base`.
 #[derive(Clone, Debug)]
 #[repr(C)]
-pub(crate) struct ChangeLog<T> {
+pub struct ChangeLog<T> {
     rows: Track<u32>,
     recent: RecentRows,
     others: Track<T>,
@@ -73,7 +73,7 @@ impl<T> Track<T> {
 impl<T> ChangeLog<T> {
     /// An empty log that begins after `base`, for machines with this number of kinds. It keeps at most `capacity` rows,
     /// other changes, and versions.
-    pub(crate) fn new(base: Version, capacity: usize, kinds: usize) -> ChangeLog<T> {
+    pub fn new(base: Version, capacity: usize, kinds: usize) -> ChangeLog<T> {
         ChangeLog {
             rows: Track::new(),
             recent: RecentRows::new(kinds),
@@ -85,7 +85,7 @@ impl<T> ChangeLog<T> {
     }
 
     /// Opens the next version, to which [`ChangeLog::push`] and [`ChangeLog::push_row`] then add changes.
-    pub(crate) fn open_version(&mut self) {
+    pub fn open_version(&mut self) {
         self.starts.push_back(self.end());
         if self.starts.len() > self.capacity {
             self.drop_oldest();
@@ -94,7 +94,7 @@ impl<T> ChangeLog<T> {
 
     /// Adds a row whose amounts changed in the newest version. If it changes again, it must be added again.
     #[inline]
-    pub(crate) fn push_row(&mut self, row: u32, sequence: SequenceNumber, free: &[i64]) {
+    pub fn push_row(&mut self, row: u32, sequence: SequenceNumber, free: &[i64]) {
         self.recent.push(sequence, free);
         self.rows.changes.push_back(row);
         while self.rows.changes.len() > self.capacity && self.starts.len() > 1 {
@@ -104,7 +104,7 @@ impl<T> ChangeLog<T> {
 
     /// Adds a change of anything except amounts to the newest version.
     #[inline]
-    pub(crate) fn push(&mut self, change: T) {
+    pub fn push(&mut self, change: T) {
         self.others.changes.push_back(change);
         while self.others.changes.len() > self.capacity && self.starts.len() > 1 {
             self.drop_oldest();
@@ -112,7 +112,7 @@ impl<T> ChangeLog<T> {
     }
 
     /// Adds several changes of anything except amounts to the newest version.
-    pub(crate) fn extend(&mut self, changes: impl IntoIterator<Item = T>) {
+    pub fn extend(&mut self, changes: impl IntoIterator<Item = T>) {
         changes.into_iter().for_each(|change| self.push(change));
     }
 
@@ -131,7 +131,7 @@ impl<T> ChangeLog<T> {
     }
 
     /// Counts the entries of each list after a version; `None` if some of these changes were dropped.
-    pub(crate) fn counts_since(&self, version: Version) -> Option<Counts> {
+    pub fn counts_since(&self, version: Version) -> Option<Counts> {
         let start = self.start_after(version)?;
         let Start { rows, others } = self.end();
         let count = |end: u64, start: u64| (end - start) as usize;
@@ -141,7 +141,7 @@ impl<T> ChangeLog<T> {
     /// The rows that changed after a version, oldest first. A row may occur more than once.
     ///
     /// If changes after the version were dropped, the result is empty. `counts_since` detects this; call it first.
-    pub(crate) fn rows_since(&self, version: Version) -> impl Iterator<Item = u32> {
+    pub fn rows_since(&self, version: Version) -> impl Iterator<Item = u32> {
         let start = self.start_after(version).unwrap_or_else(|| self.end());
         self.rows.from(start.rows).copied()
     }
@@ -149,12 +149,12 @@ impl<T> ChangeLog<T> {
     /// The sequence number and free amounts of each row that changed after a version, as they were after that change,
     /// in the order of [`ChangeLog::rows_since`]. `None` if there are more changes than `recent` keeps, or if some were
     /// dropped.
-    pub(crate) fn amounts_since(&self, version: Version) -> Option<[RowsPart<'_>; 2]> {
+    pub fn amounts_since(&self, version: Version) -> Option<[RowsPart<'_>; 2]> {
         self.recent.last(self.counts_since(version)?.rows)
     }
 
     /// The other changes after a version, oldest first. If some of them were dropped, the result is empty.
-    pub(crate) fn since(&self, version: Version) -> impl Iterator<Item = &T> {
+    pub fn since(&self, version: Version) -> impl Iterator<Item = &T> {
         let start = self.start_after(version).unwrap_or_else(|| self.end());
         self.others.from(start.others)
     }
@@ -167,9 +167,9 @@ impl<T> ChangeLog<T> {
 
 /// Numbers of changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Counts {
-    pub(crate) rows: usize,
-    pub(crate) others: usize,
+pub struct Counts {
+    pub rows: usize,
+    pub others: usize,
 }
 
 #[cfg(test)]

@@ -119,22 +119,22 @@ pub struct CoreCounts {
 ///
 /// Invariant: each listed task is placed, and has as many cores as its group requests.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct TaskCores(Sparse<NodeCores>);
+pub struct TaskCores(Sparse<NodeCores>);
 
 impl TaskCores {
     /// All entries, in ascending order.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = (u32, NodeCores)> {
+    pub fn iter(&self) -> impl Iterator<Item = (u32, NodeCores)> {
         self.0.iter().map(|(index, cores)| (index, *cores))
     }
 
     #[inline]
-    pub(crate) fn get(&self, index: u32) -> Option<&NodeCores> {
+    pub fn get(&self, index: u32) -> Option<&NodeCores> {
         self.0.get(index)
     }
 
     /// Records the cores of a task, if it has any.
     #[inline]
-    pub(crate) fn put(&mut self, index: u32, cores: NodeCores) {
+    pub fn put(&mut self, index: u32, cores: NodeCores) {
         if !cores.is_empty() {
             self.0.insert(index, cores);
         }
@@ -142,7 +142,7 @@ impl TaskCores {
 
     /// Removes the entry of a task.
     #[inline]
-    pub(crate) fn forget(&mut self, index: u32) {
+    pub fn forget(&mut self, index: u32) {
         self.0.remove(index);
     }
 }

@@ -220,28 +220,28 @@ impl DemandProfileSum {
 
 /// The sums of all machines whose tasks have demand profiles, by row.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct DemandProfileSums(FastMap<u32, Arc<DemandProfileSum>>);
+pub struct DemandProfileSums(FastMap<u32, Arc<DemandProfileSum>>);
 
 impl DemandProfileSums {
-    pub(crate) fn is_empty(&self) -> bool {
+    pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    pub(crate) fn get(&self, row: usize) -> Option<&Arc<DemandProfileSum>> {
+    pub fn get(&self, row: usize) -> Option<&Arc<DemandProfileSum>> {
         if self.0.is_empty() { None } else { self.0.get(&(row as u32)) }
     }
 
-    pub(crate) fn set(&mut self, row: u32, sum: Arc<DemandProfileSum>) {
+    pub fn set(&mut self, row: u32, sum: Arc<DemandProfileSum>) {
         self.0.insert(row, sum);
     }
 
-    pub(crate) fn remove(&mut self, row: u32) -> Option<Arc<DemandProfileSum>> {
+    pub fn remove(&mut self, row: u32) -> Option<Arc<DemandProfileSum>> {
         if self.0.is_empty() { None } else { self.0.remove(&row) }
     }
 
     /// Adds the demand profiles of a task to a machine's sum if `sign` is 1, or subtracts them if it is -1. Returns the
     /// amount of each kind that the task takes or frees.
-    pub(crate) fn shift(
+    pub fn shift(
         &mut self,
         row: usize,
         (request, demand_profiles): (&[i64], &DemandProfiles),

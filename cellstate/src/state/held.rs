@@ -9,55 +9,55 @@ use omega_core::Amounts;
 use smallvec::SmallVec;
 
 /// An amount of every kind, in order.
-pub(crate) type Values = SmallVec<[i64; 4]>;
+pub type Values = SmallVec<[i64; 4]>;
 
 /// Allocations that differ from the request, by task index.
 ///
 /// Invariant: each listed task is placed, and its allocation differs from its group's request.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Held(Sparse<Values>);
+pub struct Held(Sparse<Values>);
 
 impl Held {
     /// All entries, in ascending order.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = (u32, Amounts)> {
+    pub fn iter(&self) -> impl Iterator<Item = (u32, Amounts)> {
         self.0.iter().map(|(index, values)| (index, amounts_of(values)))
     }
 
     /// The number of entries.
-    pub(crate) fn len(&self) -> usize {
+    pub fn len(&self) -> usize {
         self.0.len()
     }
 
     #[inline]
-    pub(crate) fn get(&self, index: u32) -> Option<&Values> {
+    pub fn get(&self, index: u32) -> Option<&Values> {
         self.0.get(index)
     }
 
     /// Sets the entry of a task.
-    pub(crate) fn put(&mut self, index: u32, values: Values) {
+    pub fn put(&mut self, index: u32, values: Values) {
         self.0.insert(index, values);
     }
 
     /// All entries as values, in ascending order.
-    pub(crate) fn values(&self) -> impl Iterator<Item = (u32, &Values)> {
+    pub fn values(&self) -> impl Iterator<Item = (u32, &Values)> {
         self.0.iter()
     }
 
     /// Removes and returns the entry of a task.
     #[inline]
-    pub(crate) fn take(&mut self, index: u32) -> Option<Values> {
+    pub fn take(&mut self, index: u32) -> Option<Values> {
         self.0.remove(index)
     }
 }
 
 /// Converts amounts to one value per kind.
-pub(crate) fn values_of(amounts: &Amounts, kinds: usize) -> Values {
+pub fn values_of(amounts: &Amounts, kinds: usize) -> Values {
     let mut values: Values = amounts.as_slice().iter().map(|amount| *amount as i64).collect();
     values.resize(kinds, 0);
     values
 }
 
 /// Converts values per kind to amounts.
-pub(crate) fn amounts_of(values: &[i64]) -> Amounts {
+pub fn amounts_of(values: &[i64]) -> Amounts {
     Amounts::new(values.iter().map(|value| *value as u64))
 }

@@ -13,43 +13,43 @@ use std::sync::Arc;
 
 /// A job of the cell.
 #[derive(Clone, Debug)]
-pub(crate) struct JobRecord {
+pub struct JobRecord {
     /// Description of the job, with all groups to which its tasks belong. After an update, these include groups of
     /// older versions.
-    pub(crate) spec: Arc<Job>,
+    pub spec: Arc<Job>,
     /// The latest versions of the job, oldest first; empty if it was never updated.
-    pub(crate) versions: Vec<JobVersion>,
+    pub versions: Vec<JobVersion>,
     /// The number that stands for the name of the job's scheduler. Deltas select jobs by it.
-    pub(crate) owner: OwnerId,
-    pub(crate) tenant: u32,
+    pub owner: OwnerId,
+    pub tenant: u32,
     /// The groups of the job. The usual single group is stored inline, so that a claim reads the whole job from one
     /// place.
-    pub(crate) groups: SmallVec<[GroupRecord; 1]>,
-    pub(crate) tasks: SmallVec<[TaskRecord; 1]>,
+    pub groups: SmallVec<[GroupRecord; 1]>,
+    pub tasks: SmallVec<[TaskRecord; 1]>,
     /// Whether a group was ever resized. If so, tasks are not numbered group by group.
-    pub(crate) resized: bool,
+    pub resized: bool,
     /// The number of placed tasks.
-    pub(crate) placed: u32,
+    pub placed: u32,
     /// The number of unfinished tasks.
-    pub(crate) alive: u32,
+    pub alive: u32,
     /// State of the job's waiting gang; `None` if the job has no waiting gang.
-    pub(crate) hold: Option<GangHold>,
+    pub hold: Option<GangHold>,
     /// Allocations that differ from the group's request.
-    pub(crate) held: Held,
+    pub held: Held,
     /// Exclusive cores of the job's tasks.
-    pub(crate) cores: TaskCores,
+    pub cores: TaskCores,
     /// Ports that the cell chose for the job's tasks.
-    pub(crate) ports: TaskPorts,
+    pub ports: TaskPorts,
 }
 
 /// The number that the cell gave to a scheduler's name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct OwnerId(pub(crate) u32);
+pub struct OwnerId(pub u32);
 
 /// A group of a job.
 #[derive(Clone, Debug)]
-pub(crate) struct GroupRecord {
-    pub(crate) need: Arc<Need>,
+pub struct GroupRecord {
+    pub need: Arc<Need>,
 }
 
 /// A task as stored in the cell.
@@ -90,13 +90,13 @@ impl TaskRecord {
 
 impl JobRecord {
     /// The needs of a task.
-    pub(crate) fn need(&self, task: &TaskRecord) -> &Need {
+    pub fn need(&self, task: &TaskRecord) -> &Need {
         &self.groups[usize::from(task.group)].need
     }
 
     /// The allocation of a placed task, with its demand profiles and cores.
     #[inline]
-    pub(crate) fn part(&self, index: u32) -> Part<'_> {
+    pub fn part(&self, index: u32) -> Part<'_> {
         let task = &self.tasks[index as usize];
         let need = self.need(task);
         let held = self.held.get(index);
@@ -114,7 +114,7 @@ impl JobRecord {
     }
 
     /// Records the allocation of a task that is placed or is just being placed.
-    pub(crate) fn hold(&mut self, index: u32, values: Values) {
+    pub fn hold(&mut self, index: u32, values: Values) {
         if values == self.need(&self.tasks[index as usize]).request {
             _ = self.held.take(index)
         } else {
@@ -123,7 +123,7 @@ impl JobRecord {
     }
 
     /// Whether the entries satisfy the invariants of [`Held`] and of the exclusive cores.
-    pub(crate) fn held_is_right(&self) -> bool {
+    pub fn held_is_right(&self) -> bool {
         let placed = |index: u32| {
             let task = self.tasks.get(index as usize);
             task.is_some_and(|task| task.state.machine().is_some())

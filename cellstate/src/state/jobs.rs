@@ -28,7 +28,7 @@ type Page = Box<[Option<Box<JobRecord>>; PAGE]>;
 ///
 /// Invariant: `names` contains exactly the names of these jobs.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Jobs {
+pub struct Jobs {
     /// The pages from number `first` on; `None` if all jobs of a page are forgotten.
     pages: Vec<Option<Page>>,
     first: u64,
@@ -55,7 +55,7 @@ struct Saving {
 
 impl Jobs {
     /// An empty list whose first job will get the id `next`. It has room for the names of `count` jobs.
-    pub(crate) fn starting_at(next: JobId, count: usize) -> Jobs {
+    pub fn starting_at(next: JobId, count: usize) -> Jobs {
         let first = (next.0 / PAGE as u64).saturating_sub(LISTED);
         let mut jobs = Jobs { next: next.0, first, ..Jobs::default() };
         jobs.names.reserve(count);
@@ -63,18 +63,18 @@ impl Jobs {
     }
 
     /// The job with this name.
-    pub(crate) fn by_name(&self, name: &str) -> Option<JobId> {
+    pub fn by_name(&self, name: &str) -> Option<JobId> {
         self.names.get(name).copied()
     }
 
     /// The number of a scheduler's name. A name without a number gets a new one.
-    pub(crate) fn intern_owner(&mut self, name: &Text) -> OwnerId {
+    pub fn intern_owner(&mut self, name: &Text) -> OwnerId {
         let next = OwnerId(self.owners.len() as u32);
         *self.owners.entry(name.clone()).or_insert(next)
     }
 
     /// Makes a new job share the memory of equal scheduler names and equal groups with earlier jobs.
-    pub(crate) fn share_parts(&mut self, job: &mut Job) {
+    pub fn share_parts(&mut self, job: &mut Job) {
         if let Some((name, _)) = self.owners.get_key_value(&job.scheduler) {
             job.scheduler = name.clone();
         }
@@ -82,17 +82,17 @@ impl Jobs {
     }
 
     /// The number of a scheduler's name, if it has one.
-    pub(crate) fn owner(&self, name: &Text) -> Option<OwnerId> {
+    pub fn owner(&self, name: &Text) -> Option<OwnerId> {
         self.owners.get(name).copied()
     }
 
     /// The id that the next job will get.
-    pub(crate) fn next_id(&self) -> JobId {
+    pub fn next_id(&self) -> JobId {
         JobId(self.next)
     }
 
     /// Adds a job with the id [`Jobs::next_id`].
-    pub(crate) fn push(&mut self, record: JobRecord) -> JobId {
+    pub fn push(&mut self, record: JobRecord) -> JobId {
         let id = JobId(self.next);
         self.next += 1;
         self.save_before_change(id);
@@ -101,7 +101,7 @@ impl Jobs {
     }
 
     /// Inserts a restored job under its former id.
-    pub(crate) fn put(&mut self, id: JobId, record: JobRecord) {
+    pub fn put(&mut self, id: JobId, record: JobRecord) {
         self.names.insert(record.spec.name.clone(), id);
         let (number, index) = split(id);
         let page = match number.checked_sub(self.first) {
@@ -118,12 +118,12 @@ impl Jobs {
         self.list_attributes(id);
     }
 
-    pub(crate) fn get(&self, id: JobId) -> Option<&JobRecord> {
+    pub fn get(&self, id: JobId) -> Option<&JobRecord> {
         let (number, index) = split(id);
         self.page(number)?[index].as_deref()
     }
 
-    pub(crate) fn get_mut(&mut self, id: JobId) -> Option<&mut JobRecord> {
+    pub fn get_mut(&mut self, id: JobId) -> Option<&mut JobRecord> {
         self.save_before_change(id);
         let (number, index) = split(id);
         self.page_mut(number)?[index].as_deref_mut()
@@ -146,13 +146,13 @@ impl Jobs {
     }
 
     /// A task and its job.
-    pub(crate) fn task(&self, id: TaskId) -> Option<(&JobRecord, &TaskRecord)> {
+    pub fn task(&self, id: TaskId) -> Option<(&JobRecord, &TaskRecord)> {
         let job = self.get(id.job)?;
         Some((job, job.tasks.get(id.index as usize)?))
     }
 
     /// Removes a job.
-    pub(crate) fn remove(&mut self, id: JobId) -> Option<JobRecord> {
+    pub fn remove(&mut self, id: JobId) -> Option<JobRecord> {
         self.save_before_change(id);
         self.unlist_attributes(id);
         let (number, index) = split(id);
@@ -177,12 +177,12 @@ impl Jobs {
     }
 
     /// Every job, in ascending order.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = (JobId, &JobRecord)> {
+    pub fn iter(&self) -> impl Iterator<Item = (JobId, &JobRecord)> {
         self.pages().flat_map(|(number, page)| jobs_of(number, page))
     }
 
     /// Every job with this id or a higher id, in ascending order.
-    pub(crate) fn iter_from(&self, first: JobId) -> impl Iterator<Item = (JobId, &JobRecord)> {
+    pub fn iter_from(&self, first: JobId) -> impl Iterator<Item = (JobId, &JobRecord)> {
         let begun = self.pages().skip_while(move |(number, page)| {
             jobs_of(*number, page).last().is_none_or(|(id, _)| id < first)
         });
@@ -192,7 +192,7 @@ impl Jobs {
     }
 
     /// The ids of all jobs, in ascending order.
-    pub(crate) fn ids(&self) -> Vec<JobId> {
+    pub fn ids(&self) -> Vec<JobId> {
         self.iter().map(|(id, _)| id).collect()
     }
 }
@@ -201,7 +201,7 @@ impl Jobs {
 impl Jobs {
     /// The jobs that may have tasks which a rule counts, in ascending order. Every unfinished job with such tasks is
     /// included.
-    pub(crate) fn candidates(&mut self, tracked: &Tracked) -> Vec<JobId> {
+    pub fn candidates(&mut self, tracked: &Tracked) -> Vec<JobId> {
         if let Some(job) = tracked.job() {
             return vec![job];
         }
@@ -226,12 +226,12 @@ impl Jobs {
     }
 
     /// Whether the index by attribute, if there is one, equals a newly built one.
-    pub(crate) fn attributes_are_right(&self) -> bool {
+    pub fn attributes_are_right(&self) -> bool {
         self.by_attribute.as_ref().is_none_or(|index| *index == self.index_attributes())
     }
 
     /// Adds a job with new groups to the index, under the attributes of these groups.
-    pub(crate) fn list_attributes(&mut self, id: JobId) {
+    pub fn list_attributes(&mut self, id: JobId) {
         let Some(mut index) = self.by_attribute.take() else { return };
         if let Some(job) = self.get(id).filter(|job| !job.groups.is_empty()) {
             attributes_of(job).for_each(|attribute| index.add(attribute, id));
@@ -240,7 +240,7 @@ impl Jobs {
     }
 
     /// Removes a job that ends, or whose groups are about to change, from the index.
-    pub(crate) fn unlist_attributes(&mut self, id: JobId) {
+    pub fn unlist_attributes(&mut self, id: JobId) {
         let Some(mut index) = self.by_attribute.take() else { return };
         if let Some(job) = self.get(id) {
             attributes_of(job).for_each(|attribute| index.remove(&attribute, id));
@@ -256,13 +256,13 @@ fn attributes_of(job: &JobRecord) -> impl Iterator<Item = Attribute> + '_ {
 /// Captures.
 impl Jobs {
     /// Begins a capture of the present content of all pages.
-    pub(crate) fn begin_saving(&mut self) {
+    pub fn begin_saving(&mut self) {
         let pages = self.pages().map(|(number, _)| (number, None)).collect();
         self.saving = Some(Box::new(Saving { pages, next: 0 }));
     }
 
     /// Copies up to `count` more pages, and returns their number.
-    pub(crate) fn save_more(&mut self, count: usize) -> usize {
+    pub fn save_more(&mut self, count: usize) -> usize {
         let Some(mut saving) = self.saving.take() else { return 0 };
         let mut copied = 0;
         while copied < count && saving.next < saving.pages.len() {
@@ -278,7 +278,7 @@ impl Jobs {
     }
 
     /// Ends a capture, and returns the copied pages.
-    pub(crate) fn end_saving(&mut self) -> Vec<Vec<JobImage>> {
+    pub fn end_saving(&mut self) -> Vec<Vec<JobImage>> {
         let pages = self.saving.take().map_or(Vec::new(), |saving| saving.pages);
         pages.into_iter().filter_map(|(_, page)| page).collect()
     }

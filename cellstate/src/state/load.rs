@@ -29,7 +29,7 @@ impl LoadReport {
 
 /// The claims on a machine: the claimable amounts minus the free ones. The result is clamped to the range from 0 to the
 /// largest amount that a machine may have, because adopted tasks can exceed a machine.
-pub(crate) fn claimed(claimable: &[i64], free: &[i64]) -> Amounts {
+pub fn claimed(claimable: &[i64], free: &[i64]) -> Amounts {
     let amounts = claimable.iter().zip(free);
     Amounts::new(
         amounts.map(|(all, free)| (all.saturating_sub(*free).max(0) as u64).min(AMOUNT_MAX)),

@@ -19,11 +19,11 @@ use std::sync::Arc;
 
 /// One machine's row, without its amounts.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Row {
-    pub(crate) sequence: SequenceNumber,
-    pub(crate) tasks: Vec<TaskId>,
-    pub(crate) incarnation: u32,
-    pub(crate) status: MachineStatus,
+pub struct Row {
+    pub sequence: SequenceNumber,
+    pub tasks: Vec<TaskId>,
+    pub incarnation: u32,
+    pub status: MachineStatus,
 }
 
 /// A row of the machine table in a snapshot.
@@ -48,7 +48,7 @@ impl MachineImage {
 
 /// All machines, by row.
 #[derive(Clone, Debug)]
-pub(crate) struct Machines {
+pub struct Machines {
     kinds: usize,
     rows: Vec<Row>,
     free: Vec<i64>,
@@ -64,14 +64,14 @@ pub(crate) struct Machines {
 }
 
 /// The claimable amount of each kind of a machine under a policy.
-pub(crate) fn claimable(machine: &Machine, kinds: &Kinds, policy: &Policy) -> Vec<i64> {
+pub fn claimable(machine: &Machine, kinds: &Kinds, policy: &Policy) -> Vec<i64> {
     let all = (0..kinds.count() as u8).map(KindId);
     all.map(|kind| claimable_of(machine, kinds, &policy.overcommit_max, kind)).collect()
 }
 
 /// The claimable amount of one kind: the machine's capacity. For a compressible kind, the capacity is multiplied by the
 /// machine's overcommit or by the policy's bound on overcommit, whichever is lower.
-pub(crate) fn claimable_of(
+pub fn claimable_of(
     machine: &Machine,
     kinds: &Kinds,
     overcommit_max: &Overcommit,
@@ -86,7 +86,7 @@ pub(crate) fn claimable_of(
 }
 
 impl Machines {
-    pub(crate) fn new(kinds: usize) -> Machines {
+    pub fn new(kinds: usize) -> Machines {
         Machines {
             kinds,
             rows: Vec::new(),
@@ -103,30 +103,30 @@ impl Machines {
     }
 
     /// The number of rows, including those without a machine.
-    pub(crate) fn row_count(&self) -> usize {
+    pub fn row_count(&self) -> usize {
         self.rows.len()
     }
 
     /// The rows without a machine. The next new machine gets the last of these rows.
-    pub(crate) fn vacant(&self) -> &[u32] {
+    pub fn vacant(&self) -> &[u32] {
         &self.vacant
     }
 
     /// The row of a machine; `None` if the machine does not exist.
-    pub(crate) fn get(&self, id: MachineId) -> Option<&Row> {
+    pub fn get(&self, id: MachineId) -> Option<&Row> {
         let row = self.rows.get(id.row())?;
         (row.status != MachineStatus::Absent && row.incarnation == id.incarnation).then_some(row)
     }
 
     /// A row by its number; empty rows have the status `Absent`.
-    pub(crate) fn row(&self, slot: usize) -> &Row {
+    pub fn row(&self, slot: usize) -> &Row {
         &self.rows[slot]
     }
 
     /// Loads the rows that a commit will check and change into the processor's cache. In a large cell each row is a
     /// cache miss. In this loop the misses overlap. In the checks they would not, because there is too much code
     /// between two claims.
-    pub(crate) fn load_rows(&self, machines: impl Iterator<Item = MachineId>) {
+    pub fn load_rows(&self, machines: impl Iterator<Item = MachineId>) {
         let mut loaded = 0;
         for machine in machines {
             let Some(row) = self.rows.get(machine.row()) else { continue };
@@ -136,56 +136,56 @@ impl Machines {
         std::hint::black_box(loaded);
     }
 
-    pub(crate) fn row_mut(&mut self, slot: usize) -> &mut Row {
+    pub fn row_mut(&mut self, slot: usize) -> &mut Row {
         &mut self.rows[slot]
     }
 
     /// The id of the machine in a row.
-    pub(crate) fn id(&self, slot: usize) -> MachineId {
+    pub fn id(&self, slot: usize) -> MachineId {
         MachineId { slot: slot as u32, incarnation: self.rows[slot].incarnation }
     }
 
     /// The machine with this name.
-    pub(crate) fn by_name(&self, name: &str) -> Option<MachineId> {
+    pub fn by_name(&self, name: &str) -> Option<MachineId> {
         self.by_name.get(name).map(|slot| self.id(*slot as usize))
     }
 
     /// The free amounts of a row, by kind.
-    pub(crate) fn free(&self, slot: usize) -> &[i64] {
+    pub fn free(&self, slot: usize) -> &[i64] {
         &self.free[slot * self.kinds..][..self.kinds]
     }
 
     /// The sum of the demand profiles of a row's tasks, if any.
-    pub(crate) fn demand_profiles(&self, slot: usize) -> Option<&Arc<DemandProfileSum>> {
+    pub fn demand_profiles(&self, slot: usize) -> Option<&Arc<DemandProfileSum>> {
         self.demand_profiles.get(slot)
     }
 
-    pub(crate) fn devices(&self, slot: usize) -> Option<&Devices> {
+    pub fn devices(&self, slot: usize) -> Option<&Devices> {
         self.devices.get(&(slot as u32))
     }
 
     /// Whether any machine has devices.
-    pub(crate) fn has_devices(&self) -> bool {
+    pub fn has_devices(&self) -> bool {
         !self.devices.is_empty()
     }
 
     /// The free exclusive cores of a row; `None` if its machine has no exclusive cores.
-    pub(crate) fn cores(&self, slot: usize) -> Option<&CoresLeft> {
+    pub fn cores(&self, slot: usize) -> Option<&CoresLeft> {
         if self.cores.is_empty() { None } else { self.cores.get(&(slot as u32)) }
     }
 
     /// Whether any machine has exclusive cores.
-    pub(crate) fn has_cores(&self) -> bool {
+    pub fn has_cores(&self) -> bool {
         !self.cores.is_empty()
     }
 
     /// Number of resource kinds.
-    pub(crate) fn kinds(&self) -> usize {
+    pub fn kinds(&self) -> usize {
         self.kinds
     }
 
     /// Whether any machine has devices, exclusive cores, demand profiles or a reported load.
-    pub(crate) fn has_parts(&self) -> bool {
+    pub fn has_parts(&self) -> bool {
         self.has_devices()
             || self.has_cores()
             || self.has_loads()
@@ -193,22 +193,22 @@ impl Machines {
     }
 
     /// Whether any machine has reported a load.
-    pub(crate) fn has_loads(&self) -> bool {
+    pub fn has_loads(&self) -> bool {
         !self.loads.is_empty()
     }
 
-    pub(crate) fn load(&self, slot: usize) -> Option<&LoadReport> {
+    pub fn load(&self, slot: usize) -> Option<&LoadReport> {
         self.loads.get(&(slot as u32))
     }
 
-    pub(crate) fn set_load(&mut self, slot: usize, load: LoadReport) {
+    pub fn set_load(&mut self, slot: usize, load: LoadReport) {
         self.loads.insert(slot as u32, load);
     }
 
     /// The state of a machine for the placement check. The function is inlined, because a returned struct would be
     /// written and read in parts of different sizes, which stalls processors.
     #[inline]
-    pub(crate) fn spot(&self, id: MachineId, row: &Row) -> Spot<'_> {
+    pub fn spot(&self, id: MachineId, row: &Row) -> Spot<'_> {
         Spot {
             id,
             status: row.status,
@@ -220,12 +220,12 @@ impl Machines {
     }
 
     /// Every load report, in no particular order.
-    pub(crate) fn loads(&self) -> impl Iterator<Item = (u32, LoadReport)> + '_ {
+    pub fn loads(&self) -> impl Iterator<Item = (u32, LoadReport)> + '_ {
         self.loads.iter().map(|(slot, load)| (*slot, load.clone()))
     }
 
     /// Adds a row of a snapshot, with its claimable amounts.
-    pub(crate) fn put(&mut self, image: &MachineImage, claimable: &[i64]) {
+    pub fn put(&mut self, image: &MachineImage, claimable: &[i64]) {
         let slot = self.rows.len() as u32;
         let MachineImage { sequence, incarnation, status, .. } = *image;
         self.rows.push(Row { sequence, tasks: Vec::new(), incarnation, status });
@@ -245,12 +245,12 @@ impl Machines {
     }
 
     /// Sets the order in which vacant rows are used.
-    pub(crate) fn set_vacant(&mut self, vacant: Vec<u32>) {
+    pub fn set_vacant(&mut self, vacant: Vec<u32>) {
         self.vacant = vacant;
     }
 
     /// Assigns a row to a new machine.
-    pub(crate) fn insert(&mut self, machine: &Machine, claimable: &[i64]) -> MachineId {
+    pub fn insert(&mut self, machine: &Machine, claimable: &[i64]) -> MachineId {
         let slot = self.vacant.pop().unwrap_or_else(|| {
             self.rows.push(Row::default());
             self.free.resize(self.rows.len() * self.kinds, 0);
@@ -266,7 +266,7 @@ impl Machines {
     }
 
     /// Changes a row's free amounts when its machine's claimable amounts change from `old` to `new`.
-    pub(crate) fn adjust(&mut self, slot: usize, old: &[i64], new: &[i64]) {
+    pub fn adjust(&mut self, slot: usize, old: &[i64], new: &[i64]) {
         let free = &mut self.free[slot * self.kinds..][..self.kinds];
         for (free, (old, new)) in free.iter_mut().zip(old.iter().zip(new)) {
             *free += new - old;
@@ -274,7 +274,7 @@ impl Machines {
     }
 
     /// Replaces the devices of a machine whose number of devices changed.
-    pub(crate) fn set_devices(&mut self, slot: usize, devices: Option<Devices>) {
+    pub fn set_devices(&mut self, slot: usize, devices: Option<Devices>) {
         match devices {
             Some(devices) => self.devices.insert(slot as u32, devices),
             None => self.devices.remove(&(slot as u32)),
@@ -282,7 +282,7 @@ impl Machines {
     }
 
     /// Replaces the exclusive cores of a machine on which no task has exclusive cores.
-    pub(crate) fn set_cores(&mut self, slot: usize, numa: &NodeCores) {
+    pub fn set_cores(&mut self, slot: usize, numa: &NodeCores) {
         let before = if numa.is_empty() {
             self.cores.remove(&(slot as u32))
         } else {
@@ -294,12 +294,12 @@ impl Machines {
     }
 
     /// Counts all and allocated exclusive cores.
-    pub(crate) fn core_counts(&self) -> CoreCounts {
+    pub fn core_counts(&self) -> CoreCounts {
         self.core_counts
     }
 
     /// Empties a row that has no tasks left.
-    pub(crate) fn remove(&mut self, slot: usize, name: &str) {
+    pub fn remove(&mut self, slot: usize, name: &str) {
         let row = &mut self.rows[slot];
         debug_assert!(row.tasks.is_empty(), "the tasks of a removed machine were released");
         row.status = MachineStatus::Absent;
@@ -322,7 +322,7 @@ impl Machines {
     }
 
     /// Gives a task its allocation on a machine.
-    pub(crate) fn take(&mut self, slot: usize, task: TaskId, part: Part<'_>) {
+    pub fn take(&mut self, slot: usize, task: TaskId, part: Part<'_>) {
         self.count(slot, part, -1);
         if part.has_pieces() {
             self.take_pieces(slot, part);
@@ -362,7 +362,7 @@ impl Machines {
 
     /// Subtracts an allocation from a row's free amounts if `sign` is -1, or adds it back if it is 1.
     #[inline]
-    pub(crate) fn count(&mut self, slot: usize, part: Part<'_>, sign: i64) {
+    pub fn count(&mut self, slot: usize, part: Part<'_>, sign: i64) {
         match part.demand_profiles {
             None => self.add(slot, part.request, sign),
             Some(demand_profiles) => {
@@ -374,7 +374,7 @@ impl Machines {
     }
 
     /// The amounts that would become free if a task with this allocation left the machine.
-    pub(crate) fn freed_by(&mut self, slot: usize, part: Part<'_>) -> Values {
+    pub fn freed_by(&mut self, slot: usize, part: Part<'_>) -> Values {
         let Some(demand_profiles) = part.demand_profiles else { return part.request.into() };
         let freed = self.demand_profiles.shift(slot, (part.request, demand_profiles), -1);
         self.demand_profiles.shift(slot, (part.request, demand_profiles), 1);
@@ -382,7 +382,7 @@ impl Machines {
     }
 
     /// Frees a task's allocation.
-    pub(crate) fn give_back(&mut self, slot: usize, task: TaskId, part: Part<'_>) {
+    pub fn give_back(&mut self, slot: usize, task: TaskId, part: Part<'_>) {
         self.count(slot, part, 1);
         if part.has_pieces() {
             self.give_back_pieces(slot, part);
@@ -394,18 +394,18 @@ impl Machines {
 
 /// A task's allocation on a machine.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Part<'a> {
-    pub(crate) request: &'a [i64],
-    pub(crate) demand_profiles: Option<&'a DemandProfiles>,
-    pub(crate) devices: Option<DeviceRequest>,
-    pub(crate) chosen: DeviceSet,
-    pub(crate) cores: Option<&'a NodeCores>,
+pub struct Part<'a> {
+    pub request: &'a [i64],
+    pub demand_profiles: Option<&'a DemandProfiles>,
+    pub devices: Option<DeviceRequest>,
+    pub chosen: DeviceSet,
+    pub cores: Option<&'a NodeCores>,
 }
 
 impl<'a> Part<'a> {
     /// An allocation of amounts, without devices, cores or demand profiles.
     #[inline]
-    pub(crate) fn of_amounts(request: &'a [i64]) -> Part<'a> {
+    pub fn of_amounts(request: &'a [i64]) -> Part<'a> {
         let chosen = DeviceSet::default();
         Part { request, demand_profiles: None, devices: None, chosen, cores: None }
     }

@@ -14,7 +14,7 @@ const KEPT: usize = 1024;
 
 /// A table of groups, each at the position that its hash determines. No outcome depends on the table.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct RecentGroups(Vec<Recent>);
+pub struct RecentGroups(Vec<Recent>);
 
 /// An entry of the table: the latest hash at this position, and the group with this hash.
 #[derive(Clone, Debug, Default)]
@@ -27,7 +27,7 @@ struct Recent {
 impl RecentGroups {
     /// Replaces a group by an equal group of the table, if there is one. Otherwise records the group's hash or, if the
     /// hash is already recorded, the group.
-    pub(crate) fn share(&mut self, group: &mut SharedGroup) {
+    pub fn share(&mut self, group: &mut SharedGroup) {
         if self.0.is_empty() {
             self.0.resize(KEPT, Recent::default());
         }

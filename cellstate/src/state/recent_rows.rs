@@ -13,7 +13,7 @@ const ROWS: usize = 1024;
 ///
 /// Row `n` of all rows ever added is at place `n % ROWS`.
 #[derive(Clone, Debug)]
-pub(crate) struct RecentRows {
+pub struct RecentRows {
     kinds: usize,
     sequences: Vec<SequenceNumber>,
     free: Vec<i64>,
@@ -23,21 +23,21 @@ pub(crate) struct RecentRows {
 
 /// Consecutive rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct RowsPart<'a> {
-    pub(crate) sequences: &'a [SequenceNumber],
+pub struct RowsPart<'a> {
+    pub sequences: &'a [SequenceNumber],
     /// Free amounts: all kinds of the first row, then all kinds of the second, and so on.
-    pub(crate) free: &'a [i64],
+    pub free: &'a [i64],
 }
 
 impl RecentRows {
     /// An empty list for a cell with this number of kinds.
-    pub(crate) fn new(kinds: usize) -> RecentRows {
+    pub fn new(kinds: usize) -> RecentRows {
         RecentRows { kinds, sequences: Vec::new(), free: Vec::new(), added: 0 }
     }
 
     /// Adds a row in its present state.
     #[inline]
-    pub(crate) fn push(&mut self, sequence: SequenceNumber, free: &[i64]) {
+    pub fn push(&mut self, sequence: SequenceNumber, free: &[i64]) {
         let place = self.added % ROWS;
         if self.sequences.len() < ROWS {
             self.sequences.push(sequence);
@@ -50,7 +50,7 @@ impl RecentRows {
     }
 
     /// The last `count` rows, oldest first, in two parts; `None` if some of them were overwritten.
-    pub(crate) fn last(&self, count: usize) -> Option<[RowsPart<'_>; 2]> {
+    pub fn last(&self, count: usize) -> Option<[RowsPart<'_>; 2]> {
         if count > self.sequences.len() {
             return None;
         }

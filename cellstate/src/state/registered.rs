@@ -10,18 +10,18 @@ use omega_core::{Hold, Text};
 /// records share a pair of cache lines (processors fetch lines in pairs), and each scheduler has its own buffers.
 #[derive(Clone, Debug)]
 #[repr(align(128))]
-pub(crate) struct Registered {
-    pub(crate) name: Text,
+pub struct Registered {
+    pub name: Text,
     /// The process that owns the name, if any.
-    pub(crate) hold: Option<Hold>,
-    pub(crate) answers: Answers,
+    pub hold: Option<Hold>,
+    pub answers: Answers,
     /// Buffers of the scheduler's commits; `None` during a commit, and before the first one.
-    pub(crate) scratch: Option<Box<Scratch>>,
+    pub scratch: Option<Box<Scratch>>,
 }
 
 impl Registered {
     /// A scheduler whose name no process owns.
-    pub(crate) fn new(name: Text) -> Registered {
+    pub fn new(name: Text) -> Registered {
         Registered { name, hold: None, answers: Answers::default(), scratch: None }
     }
 }

@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 /// Values by task index.
 #[derive(Clone, Debug)]
 #[expect(clippy::box_collection, reason = "each job has two of these, and a tree is three words")]
-pub(crate) struct Sparse<V>(Option<Box<BTreeMap<u32, V>>>);
+pub struct Sparse<V>(Option<Box<BTreeMap<u32, V>>>);
 
 impl<V> Default for Sparse<V> {
     fn default() -> Self {
@@ -20,22 +20,22 @@ impl<V> Default for Sparse<V> {
 
 impl<V> Sparse<V> {
     #[inline]
-    pub(crate) fn is_empty(&self) -> bool {
+    pub fn is_empty(&self) -> bool {
         self.0.is_none()
     }
 
     #[inline]
-    pub(crate) fn get(&self, index: u32) -> Option<&V> {
+    pub fn get(&self, index: u32) -> Option<&V> {
         self.0.as_ref().and_then(|entries| found(entries, index))
     }
 
-    pub(crate) fn insert(&mut self, index: u32, value: V) {
+    pub fn insert(&mut self, index: u32, value: V) {
         self.0.get_or_insert_default().insert(index, value);
     }
 
     /// Removes and returns the value of a task.
     #[inline]
-    pub(crate) fn remove(&mut self, index: u32) -> Option<V> {
+    pub fn remove(&mut self, index: u32) -> Option<V> {
         if self.is_empty() { None } else { self.take_out(index) }
     }
 
@@ -55,12 +55,12 @@ impl<V> Sparse<V> {
     }
 
     /// The number of entries.
-    pub(crate) fn len(&self) -> usize {
+    pub fn len(&self) -> usize {
         self.entries().map_or(0, BTreeMap::len)
     }
 
     /// All entries, in ascending order.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = (u32, &V)> {
+    pub fn iter(&self) -> impl Iterator<Item = (u32, &V)> {
         let entries = self.entries().map(BTreeMap::iter);
         entries.unwrap_or_default().map(|(index, value)| (*index, value))
     }

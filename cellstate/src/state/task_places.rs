@@ -19,12 +19,12 @@ const SHORT: usize = SEARCHED / 4;
 ///
 /// Invariant: the map of each listed row has exactly the positions of the row's tasks.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct TaskPlaces(FastMap<u32, FastMap<TaskId, u32>>);
+pub struct TaskPlaces(FastMap<u32, FastMap<TaskId, u32>>);
 
 impl TaskPlaces {
     /// Adds a task to the list of a row.
     #[inline]
-    pub(crate) fn push(&mut self, slot: usize, tasks: &mut Vec<TaskId>, task: TaskId) {
+    pub fn push(&mut self, slot: usize, tasks: &mut Vec<TaskId>, task: TaskId) {
         if tasks.len() >= SHORT
             && let Some(places) = self.0.get_mut(&(slot as u32))
         {
@@ -35,7 +35,7 @@ impl TaskPlaces {
 
     /// Removes a task from the list of a row. Returns whether the list had it.
     #[inline]
-    pub(crate) fn remove(&mut self, slot: usize, tasks: &mut Vec<TaskId>, task: TaskId) -> bool {
+    pub fn remove(&mut self, slot: usize, tasks: &mut Vec<TaskId>, task: TaskId) -> bool {
         if tasks.len() >= SHORT && self.knows(slot, tasks, task) {
             return self.remove_known(slot, tasks, task);
         }

@@ -37,56 +37,56 @@ pub struct TenantDelta {
 
 /// The requested amounts of all tenants, kept while some tenant has a request limit.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Asked {
+pub struct Asked {
     /// The number of tenants with a request limit.
-    pub(crate) limits: usize,
+    pub limits: usize,
     /// Requested amounts, by tenant and kind; empty while no tenant has a limit.
-    pub(crate) sums: Vec<Vec<u128>>,
+    pub sums: Vec<Vec<u128>>,
 }
 
 /// The state of a tenant. The fields that each claim changes share one cache line.
 #[derive(Clone, Debug)]
 #[repr(C, align(64))]
-pub(crate) struct Tenant {
-    pub(crate) used: Values,
+pub struct Tenant {
+    pub used: Values,
     /// The version of the tenant's last change. It may be one version too high, and then deltas repeat the tenant.
     changed: Version,
     parent: Option<u32>,
-    pub(crate) terms: Arc<TenantTerms>,
+    pub terms: Arc<TenantTerms>,
     /// Number of unfinished tasks of the tenant's own jobs.
-    pub(crate) tasks: u64,
+    pub tasks: u64,
     /// Request limit of the tenant, if any; see `commands/admission.rs`.
-    pub(crate) admits: Option<Amounts>,
+    pub admits: Option<Amounts>,
 }
 
 /// A tenant whose claims need evictions.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Claimant {
-    pub(crate) tenant: u32,
+pub struct Claimant {
+    pub tenant: u32,
     /// One bit for each kind that the tenant claims.
-    pub(crate) kinds: u32,
+    pub kinds: u32,
 }
 
 /// A task to be evicted.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Borrower<'a> {
-    pub(crate) tenant: u32,
+pub struct Borrower<'a> {
+    pub tenant: u32,
     /// Allocation of the task, by kind.
-    pub(crate) request: &'a [i64],
+    pub request: &'a [i64],
     /// Whether the use of the task's tenant still includes the task.
-    pub(crate) counted: bool,
+    pub counted: bool,
 }
 
 /// All tenants that were ever named. The field that changes with each version comes first, for the reason given at
 /// [`crate::Cell`].
 #[derive(Clone, Debug)]
 #[repr(C)]
-pub(crate) struct Tenants {
+pub struct Tenants {
     /// The version that changes of tenants get now.
     next: Version,
-    pub(crate) kinds: usize,
-    pub(crate) list: Vec<Tenant>,
-    pub(crate) asked: Asked,
+    pub kinds: usize,
+    pub list: Vec<Tenant>,
+    pub asked: Asked,
     by_name: FastMap<Text, u32>,
     /// Whether any tenant was ever configured or limited. Until then, deltas leave tenants out, so that a cell without
     /// such tenants does not pay for them.
@@ -96,7 +96,7 @@ pub(crate) struct Tenants {
 }
 
 impl Tenants {
-    pub(crate) fn new(kinds: usize) -> Tenants {
+    pub fn new(kinds: usize) -> Tenants {
         Tenants {
             kinds,
             list: Vec::new(),
@@ -109,7 +109,7 @@ impl Tenants {
     }
 
     /// The number of a tenant. A tenant that was never named gets a new number.
-    pub(crate) fn intern(&mut self, name: &Text) -> u32 {
+    pub fn intern(&mut self, name: &Text) -> u32 {
         if let Some(id) = self.by_name.get(name) {
             return *id;
         }
@@ -127,42 +127,42 @@ impl Tenants {
     }
 
     /// The name of a tenant.
-    pub(crate) fn name(&self, tenant: u32) -> &Text {
+    pub fn name(&self, tenant: u32) -> &Text {
         &self.list[tenant as usize].terms.name
     }
 
     /// The number of a tenant, if it was ever named.
-    pub(crate) fn id(&self, name: &str) -> Option<u32> {
+    pub fn id(&self, name: &str) -> Option<u32> {
         self.by_name.get(name).copied()
     }
 
-    pub(crate) fn get(&self, name: &str) -> Option<&Tenant> {
+    pub fn get(&self, name: &str) -> Option<&Tenant> {
         self.by_name.get(name).map(|id| &self.list[*id as usize])
     }
 
-    pub(crate) fn iter(&self) -> impl Iterator<Item = &Tenant> {
+    pub fn iter(&self) -> impl Iterator<Item = &Tenant> {
         self.list.iter()
     }
 
     /// Records that a version has started. Later changes get the version after it, until the next call.
     #[inline]
-    pub(crate) fn begin(&mut self, version: Version) {
+    pub fn begin(&mut self, version: Version) {
         self.next = version.next();
     }
 
     /// The names of a tenant and of all tenants above it, from the bottom up.
-    pub(crate) fn line_names(&self, tenant: u32) -> impl Iterator<Item = &Text> {
+    pub fn line_names(&self, tenant: u32) -> impl Iterator<Item = &Text> {
         self.line(tenant).map(|id| &self.list[id as usize].terms.name)
     }
 
     /// The tenants that changed since a version, if deltas include tenants.
-    pub(crate) fn changed_since(&self, since: Version) -> impl Iterator<Item = &Tenant> {
+    pub fn changed_since(&self, since: Version) -> impl Iterator<Item = &Tenant> {
         let list: &[Tenant] = if self.told { &self.list } else { &[] };
         list.iter().filter(move |tenant| tenant.changed > since)
     }
 
     /// All tenants. Empty if deltas do not include tenants, or if no tenant is configured or limited at present.
-    pub(crate) fn all_if_told(&self) -> &[Tenant] {
+    pub fn all_if_told(&self) -> &[Tenant] {
         let bound = |tenant: &Tenant| tenant.terms.limit.is_some() || tenant.has_tenant_config();
         if self.told && self.list.iter().any(bound) { &self.list } else { &[] }
     }
@@ -176,17 +176,17 @@ impl Tenants {
 
     /// Whether any tenant may have a guarantee.
     #[inline]
-    pub(crate) fn may_guarantee(&self) -> bool {
+    pub fn may_guarantee(&self) -> bool {
         self.stands
     }
 
     /// A tenant and all tenants above it, from the bottom up.
-    pub(crate) fn line(&self, tenant: u32) -> impl Iterator<Item = u32> + '_ {
+    pub fn line(&self, tenant: u32) -> impl Iterator<Item = u32> + '_ {
         std::iter::successors(Some(tenant), |id| self.list[*id as usize].parent)
     }
 
     /// Sets or removes a limit. Existing claims stay even if they exceed it.
-    pub(crate) fn set_limit(&mut self, name: &Text, limit: Option<Amounts>) {
+    pub fn set_limit(&mut self, name: &Text, limit: Option<Amounts>) {
         let id = self.intern(name) as usize;
         if limit.is_some() {
             self.tell();
@@ -199,7 +199,7 @@ impl Tenants {
     ///
     /// # Errors
     /// The tree would have a cycle or be too deep, or a sum would exceed 64 bits.
-    pub(crate) fn set_tenant(
+    pub fn set_tenant(
         &mut self,
         name: &Text,
         tenant_config: TenantConfig,
@@ -275,12 +275,12 @@ impl Tenants {
     }
 
     /// Whether the tenant or one above it has a limit.
-    pub(crate) fn is_limited(&self, tenant: u32) -> bool {
+    pub fn is_limited(&self, tenant: u32) -> bool {
         self.line(tenant).any(|id| self.list[id as usize].terms.limit.is_some())
     }
 
     /// Whether the sums stay within 64 bits with this claim.
-    pub(crate) fn can_count(&self, tenant: u32, request: &[i64]) -> bool {
+    pub fn can_count(&self, tenant: u32, request: &[i64]) -> bool {
         let fits = |id: u32| {
             let used = self.list[id as usize].used.iter();
             used.zip(request).all(|(used, request)| used.checked_add(*request).is_some())
@@ -289,7 +289,7 @@ impl Tenants {
     }
 
     /// Adds a claim of a tenant if `sign` is 1, or subtracts it if it is -1.
-    pub(crate) fn count(&mut self, tenant: u32, request: &[i64], sign: i64) {
+    pub fn count(&mut self, tenant: u32, request: &[i64], sign: i64) {
         let mut at = Some(tenant);
         while let Some(id) = at {
             let tenant = &mut self.list[id as usize];
@@ -306,7 +306,7 @@ impl Tenants {
     ///
     /// The branches of both tenants below their nearest common ancestor are compared. The claimant's branch must be
     /// within its guarantee. The victim's branch, with the task counted, must exceed its own guarantee.
-    pub(crate) fn may_reclaim(&self, claimant: Claimant, victim: &Borrower<'_>) -> bool {
+    pub fn may_reclaim(&self, claimant: Claimant, victim: &Borrower<'_>) -> bool {
         let Some((ours, theirs)) = self.branches(claimant.tenant, victim.tenant) else {
             return false;
         };
@@ -338,7 +338,7 @@ impl Tenants {
 
 impl Tenant {
     /// Whether the tenant's configuration differs from the default.
-    pub(crate) fn has_tenant_config(&self) -> bool {
+    pub fn has_tenant_config(&self) -> bool {
         self.terms.tenant_config != TenantConfig::default()
     }
 

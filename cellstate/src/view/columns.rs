@@ -17,7 +17,7 @@ pub const BLOCK: usize = 64;
 
 /// The free amounts of each kind, by blocks of rows.
 #[derive(Clone, Debug)]
-pub(crate) struct Columns {
+pub struct Columns {
     kinds: usize,
     rows: usize,
     free: Vec<i64>,
@@ -30,7 +30,7 @@ pub(crate) struct Columns {
 }
 
 impl Columns {
-    pub(crate) fn new(kinds: usize) -> Columns {
+    pub fn new(kinds: usize) -> Columns {
         Columns {
             kinds,
             rows: 0,
@@ -44,31 +44,31 @@ impl Columns {
     }
 
     /// Empty columns to replace these. The new stamps continue above the present stamps.
-    pub(crate) fn anew(&self, kinds: usize) -> Columns {
+    pub fn anew(&self, kinds: usize) -> Columns {
         Columns { changes: self.changes + 1, ..Columns::new(kinds) }
     }
 
     /// Records a change of a row.
-    pub(crate) fn touch(&mut self, row: usize) {
+    pub fn touch(&mut self, row: usize) {
         self.changes += 1;
         self.stamps[row / BLOCK] = self.changes;
     }
 
     /// The stamp of a block, which rises with each change of the block.
-    pub(crate) fn stamp(&self, block: usize) -> u64 {
+    pub fn stamp(&self, block: usize) -> u64 {
         self.stamps[block]
     }
 
-    pub(crate) fn kinds(&self) -> usize {
+    pub fn kinds(&self) -> usize {
         self.kinds
     }
 
-    pub(crate) fn blocks(&self) -> usize {
+    pub fn blocks(&self) -> usize {
         self.rows.div_ceil(BLOCK)
     }
 
     /// Grows the columns to `rows` rows.
-    pub(crate) fn grow(&mut self, rows: usize) {
+    pub fn grow(&mut self, rows: usize) {
         if rows <= self.rows {
             return;
         }
@@ -81,18 +81,18 @@ impl Columns {
     }
 
     /// The free amounts of a kind on the machines of a block.
-    pub(crate) fn lane(&self, block: usize, kind: usize) -> &[i64; BLOCK] {
+    pub fn lane(&self, block: usize, kind: usize) -> &[i64; BLOCK] {
         let start = (block * self.kinds + kind) * BLOCK;
         self.free[start..].first_chunk().expect("a block has 64 rows")
     }
 
     /// The free amount of a kind in a row.
-    pub(crate) fn get(&self, row: usize, kind: usize) -> i64 {
+    pub fn get(&self, row: usize, kind: usize) -> i64 {
         self.free[((row / BLOCK) * self.kinds + kind) * BLOCK + row % BLOCK]
     }
 
     /// Sets the free amounts of a row. Returns whether an amount rose.
-    pub(crate) fn set(&mut self, row: usize, free: &[i64]) -> bool {
+    pub fn set(&mut self, row: usize, free: &[i64]) -> bool {
         self.touch(row);
         let block = row / BLOCK;
         let column = &mut self.free[block * self.kinds * BLOCK + row % BLOCK..];
@@ -108,7 +108,7 @@ impl Columns {
     }
 
     /// Subtracts a request from a row if `sign` is -1, or adds it back if it is 1.
-    pub(crate) fn add(&mut self, row: usize, request: &[i64], sign: i64) {
+    pub fn add(&mut self, row: usize, request: &[i64], sign: i64) {
         self.touch(row);
         let block = row / BLOCK;
         let start = block * self.kinds * BLOCK + row % BLOCK;
@@ -139,18 +139,18 @@ impl Columns {
     }
 
     /// Whether a machine of this block may have room, according to the block's bounds. `false` is always right.
-    pub(crate) fn block_may_fit(&self, block: usize, request: &[i64]) -> bool {
+    pub fn block_may_fit(&self, block: usize, request: &[i64]) -> bool {
         fits(&self.block_most[block * self.kinds..][..self.kinds], request)
     }
 
     /// Whether any of the 64 blocks from `64 * group` on may have room, according to their common bounds. `false` is
     /// always right.
-    pub(crate) fn group_may_fit(&self, group: usize, request: &[i64]) -> bool {
+    pub fn group_may_fit(&self, group: usize, request: &[i64]) -> bool {
         fits(&self.group_most[group * self.kinds..][..self.kinds], request)
     }
 
     /// Computes the exact bounds of a block, after a scan that found nothing.
-    pub(crate) fn tighten_block(&mut self, block: usize) {
+    pub fn tighten_block(&mut self, block: usize) {
         for kind in 0..self.kinds {
             let most = self.lane(block, kind).iter().copied().max().unwrap_or(0);
             self.block_most[block * self.kinds + kind] = most;
@@ -158,7 +158,7 @@ impl Columns {
     }
 
     /// Lowers the common bounds of 64 blocks to the maximum of their own bounds.
-    pub(crate) fn tighten_group(&mut self, group: usize) {
+    pub fn tighten_group(&mut self, group: usize) {
         let blocks = group * BLOCK..((group + 1) * BLOCK).min(self.blocks());
         for kind in 0..self.kinds {
             let most = blocks.clone().map(|block| self.block_most[block * self.kinds + kind]).max();
@@ -167,7 +167,7 @@ impl Columns {
     }
 
     /// Whether a row has room. This is the comparison of [`Columns::fit`] for one machine.
-    pub(crate) fn fits_row(&self, row: usize, request: &[i64]) -> bool {
+    pub fn fits_row(&self, row: usize, request: &[i64]) -> bool {
         let start = (row / BLOCK) * self.kinds * BLOCK + row % BLOCK;
         let kinds = request.iter().enumerate();
         kinds
@@ -176,7 +176,7 @@ impl Columns {
     }
 
     /// The machines of a block that have room. This is the comparison of the placement check for 64 machines at once.
-    pub(crate) fn fit(&self, block: usize, request: &[i64]) -> u64 {
+    pub fn fit(&self, block: usize, request: &[i64]) -> u64 {
         let base = block * self.kinds * BLOCK;
         let lanes = &self.free[base..base + self.kinds * BLOCK];
         self.arch.dispatch(Fit { lanes, request })

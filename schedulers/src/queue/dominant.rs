@@ -125,13 +125,15 @@ impl Totals {
                 *sum = sum.saturating_add(*used);
             }
         }
-        let of = |(used, total): (&u64, &u64)| match total {
-            0 => 0,
-            total => {
-                (u128::from(*used) << PARTS_LOG2) / (u128::from(*total) * u128::from(weight.0))
-            }
+        let kinds = || sums.iter().zip(&self.0).filter(|(used, total)| **used > 0 && **total > 0);
+        // A division of 128-bit integers is slow, so only the kinds that may be dominant are divided: those whose
+        // approximate share is not below the highest one by more than the error of the approximation.
+        let near = |(used, total): (&u64, &u64)| *used as f64 / *total as f64;
+        let most = kinds().map(near).fold(0.0, f64::max) * (1.0 - 1e-12);
+        let of = |(used, total): (&u64, &u64)| {
+            (u128::from(*used) << PARTS_LOG2) / (u128::from(*total) * u128::from(weight.0))
         };
-        let parts = sums.iter().zip(&self.0).map(of).max().unwrap_or(0);
+        let parts = kinds().filter(|kind| near(*kind) >= most).map(of).max().unwrap_or(0);
         Share(u64::try_from(parts).unwrap_or(u64::MAX))
     }
 }
@@ -176,6 +178,25 @@ mod tests {
     }
 
     proptest! {
+        /// The share is the highest exact share of all kinds, also where shares are nearly equal.
+        #[test]
+        fn a_share_is_that_of_the_dominant_kind(
+            kinds in prop::collection::vec((any::<u64>(), any::<u64>()), 1..5),
+            times in 1u64..1 << 20,
+            more in 0u64..3,
+            weight in 1u32..1000,
+        ) {
+            let (used, total) = (kinds[0].0 >> 24, kinds[0].1 >> 24);
+            let alike = (used.saturating_mul(times).saturating_add(more), total.saturating_mul(times));
+            let kinds: Vec<(u64, u64)> = kinds.into_iter().chain([(used, total), alike]).collect();
+            let (used, totals): (Vec<u64>, Vec<u64>) = kinds.iter().copied().unzip();
+            let exact = kinds.iter().filter(|(_, total)| *total > 0).map(|(used, total)| {
+                (u128::from(*used) << PARTS_LOG2) / (u128::from(*total) * u128::from(weight))
+            });
+            let exact = u64::try_from(exact.max().unwrap_or(0)).unwrap_or(u64::MAX);
+            prop_assert_eq!(Totals(totals).share([&used], Weight(weight)), Share(exact));
+        }
+
         /// Shares are ordered like the exact fractions, which are compared by cross-multiplication.
         #[test]
         fn shares_are_ordered_like_fractions(

@@ -272,11 +272,12 @@ impl Shares {
     fn level(&self, node: NodeId, task: Share, tasks: usize) -> Option<usize> {
         let Node { parent, share, weight, .. } = &self.nodes[node];
         let (task, tasks) = (u128::from(task.parts()), tasks as u128);
+        // The level is `(tasks * task + sum) / weights`. It is divided only once, because such a division is slow.
         let (mut weights, mut sum) = (0, 0);
-        let mut level = u128::MAX;
         for (seen, (share, _, other)) in self.nodes[*parent].waiting.iter().enumerate() {
             let (share, weight) = (u128::from(share.parts()), self.nodes[*other].weight);
-            if share >= level {
+            let is_above = (share + 1) * weights > tasks * task + sum;
+            if is_above {
                 break;
             }
             if seen == LEVELLED_MAX {
@@ -284,11 +285,11 @@ impl Shares {
             }
             weights += u128::from(weight.get());
             sum += share * u128::from(weight.get());
-            level = (tasks * task + sum) / weights;
         }
         if weights == 0 {
             return None;
         }
+        let level = (tasks * task + sum) / weights;
         let more = level.saturating_sub(u128::from(share.parts())) * u128::from(weight.get());
         Some(more.div_ceil(task).clamp(1, tasks.max(1)) as usize)
     }

@@ -260,7 +260,7 @@ pub struct Costs {
     pub moves: i128,
     /// Moved tasks of the job with the most moved tasks.
     pub job_moves: i128,
-    /// Moves, each with the cost that is given for its two machines.
+    /// Sum of the costs of all moves. The cost of a move is given for its two machines.
     pub machine_moves: i128,
 }
 

@@ -1,7 +1,7 @@
 //! `omega agent`: offers this machine to a cell and runs its tasks, or simulates many machines.
 //!
 //! In reading order: this file, `args.rs`, `error.rs`, `offer.rs` (the machine's description), `worker.rs` (directives and reports),
-//! `supervisor.rs`, `environment.rs`, `core_pool.rs`, `losses.rs`, `note.rs`; `simulated.rs` and `simulation.rs` for
+//! `supervisor.rs`, `environment.rs`, `core_pool.rs`, `losses.rs`, `memory.rs`, `note.rs`; `simulated.rs` and `simulation.rs` for
 //! simulated machines.
 
 mod args;
@@ -9,6 +9,7 @@ mod core_pool;
 mod environment;
 mod error;
 mod losses;
+mod memory;
 mod note;
 mod offer;
 mod simulated;
@@ -24,6 +25,9 @@ use supervisor::STAGE;
 
 /// Runs the agent until a signal ends it, or the cell detaches its machine.
 pub(crate) fn run(args: &AgentArgs) -> Result<(), AgentError> {
+    if args.simulate.is_none() {
+        memory::use_small_pages();
+    }
     args.log.show();
     let ready = match args.simulate {
         None => Some(worker::prepare(args)?),

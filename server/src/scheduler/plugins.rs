@@ -66,8 +66,8 @@ impl Meter for PluginTimes {
         self.began.elapsed().as_nanos() as Nanos
     }
 
-    /// The number of searches begun so far identifies a measured search. If several workers search at once, some of
-    /// their searches count as one.
+    /// A measured search is identified by the number of searches that began up to it. If several workers search at
+    /// once, some of their searches count as one.
     fn refused(&self, filter: &'static str, machines: u32) {
         let search = self.searches.load(Ordering::Relaxed).div_ceil(EVERY);
         let mut refusals = self.refusals.lock();

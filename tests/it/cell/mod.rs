@@ -9,7 +9,8 @@
 //! - `traps.rs`: edge cases that scripts cannot express.
 //! - `runtime_affinity.rs`: one scheduler removes tasks that tasks of another scheduler need.
 //! - `bands.rs`: precedence bands, which keep preemption from cascading.
-//! - `reservations.rs`, `backfill.rs`: reserved machines, and plans of batch queues.
+//! - `reservations.rs`: reserved machines.
+//! - `small.rs`: small cells for other tests.
 //! - `cluster_resources.rs`, `cores.rs`, `demand_profiles.rs`: resources outside of machines, exclusive cores, and
 //!   demand by time of day.
 //! - `any_ports.rs`: ports that the cell chooses.

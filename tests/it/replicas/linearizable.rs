@@ -71,8 +71,8 @@ fn operation(asked: &Asked) -> Option<Operation> {
     Some(Operation { command, invoked: asked.invoked, answered })
 }
 
-/// The first commands of a history. If a command was answered only after the last of these was sent, its answer is
-/// removed, because the command need not be applied yet.
+/// The first commands of a history. If a command was answered after the last of these commands was sent, its answer is
+/// removed: in the shortened history, the command may not have been applied.
 fn beginning(history: &History) -> Vec<Operation> {
     let mut all: Vec<Operation> = history.asked.iter().filter_map(operation).collect();
     all.sort_by_key(|one| one.invoked);

@@ -1,5 +1,6 @@
 //! Replicated cells, and cells behind a socket.
 //!
+//! - `wire.rs`, `messages.rs`: encoding of messages between replicas, and of the API.
 //! - `elections.rs`: elections, and membership changes that a leader rejects.
 //! - `diverged.rs`: replicas whose outcomes differ.
 //! - `replicated.rs`, `remote.rs`: a replicated cell, and one behind a socket, as a scheduler sees them.

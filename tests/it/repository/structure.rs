@@ -59,6 +59,18 @@ fn large_types_consist_of_few_parts() {
     assert_none("types that should be several", WHOLES.into_iter().filter_map(count).collect());
 }
 
+/// Maximum number of functions and fields of exported types that `cellstate` uses across files. The others of a type are
+/// private to its file, or are part of the crate's interface.
+const INTERNAL_MAX: usize = 150;
+
+#[test]
+fn exported_types_share_few_internals() {
+    let sources = sources();
+    let own = sources.iter().filter(|(name, _)| name.starts_with("cellstate/src/"));
+    let count: usize = own.map(|(_, text)| text.matches("pub(crate)").count()).sum();
+    assert!(count <= INTERNAL_MAX, "cellstate has {count} `pub(crate)`, of at most {INTERNAL_MAX}");
+}
+
 #[test]
 fn parts_keep_their_fields_private() {
     let shown = PARTS.into_iter().flat_map(|(file, name)| {

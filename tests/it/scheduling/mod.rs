@@ -13,6 +13,9 @@
 //! - `tenants.rs`: fair shares, limits and reclaiming.
 //! - `threads.rs`, `races.rs`, `misbehaving.rs`: schedulers on threads, two schedulers that together would break a
 //!   rule, and misbehaving schedulers.
+//! - `backfill.rs`: plans of batch queues.
+//! - `rounds.rs`: rounds without a pause between them.
+//! - `placement_world.rs`: random cells for tests of placement.
 
 pub(crate) mod backfill;
 pub(crate) mod diagnosis;

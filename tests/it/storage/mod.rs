@@ -1,6 +1,6 @@
 //! Logs, snapshots and directories of replicas on disks that fail.
 //!
-//! - `codec.rs`, `wire.rs`, `messages.rs`: encoding of commands and messages.
+//! - `codec.rs`: encoding of commands.
 //! - `upgrades.rs`: compatibility with files of earlier versions, and of the API.
 //! - `fuzz.rs`: random bytes in every decoder.
 //! - `log.rs`, `log_rot.rs`, `log_bound.rs`: logs after power failures, on failing and full disks, with
@@ -11,7 +11,7 @@
 //! - `nth_failure.rs`, `moody_disk.rs`: replicas on disks that fail, fill up, are damaged, or are slow.
 //! - `kills.rs`: a replica's process that is killed repeatedly.
 //! - `simulated_disk.rs`: the simulated disk itself.
-//! - `snapshot_files.rs`, `snapshot_transfer.rs`: snapshots in a folder, damaged in every way, and in
+//! - `snapshot_files.rs`, `snapshot_fixtures.rs`, `snapshot_transfer.rs`: snapshots in a folder, damaged in every way, and in
 //!   transfer to a peer.
 
 pub(crate) mod codec;

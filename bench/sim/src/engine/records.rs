@@ -136,7 +136,7 @@ impl Records {
         self.locked += locked;
     }
 
-    /// Records an attempt by sampling, with its decision time. `asked` is the number of probes that added the job to a
+    /// Records an attempt that probed sampled machines, with its decision time. `asked` is the number of probes that added the job to a
     /// machine's queue.
     pub(crate) fn sampled(&mut self, scheduler: usize, job: usize, asked: u32, decided_s: f64) {
         let (book, mine) = (&mut self.jobs[job], &mut self.schedulers[scheduler]);

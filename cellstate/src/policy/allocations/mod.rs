@@ -20,7 +20,7 @@ pub struct HeldCounts {
 
 /// The counters of allocations. The allocations themselves are stored with the jobs.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Allocations {
+pub struct Allocations {
     counts: HeldCounts,
 }
 

@@ -17,7 +17,7 @@ use std::collections::VecDeque;
 
 /// The policy of evictions.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Evictions {
+pub struct Evictions {
     log: EvictionLog,
     counts: EvictionCounts,
 }

@@ -36,7 +36,7 @@ impl JobRecord {
     }
 
     /// Whether the recorded state of the waiting gang, if any, could result from commands.
-    pub(crate) fn hold_is_right(&self, now_ms: u64) -> bool {
+    pub fn hold_is_right(&self, now_ms: u64) -> bool {
         self.hold.is_none_or(|hold| {
             let may_hold = self.spec.gang_timeout_ms.is_some() && self.spec.gang_min.is_some();
             let in_past = hold.since_ms.is_none_or(|since| since <= now_ms);

@@ -38,19 +38,19 @@ pub struct GangCounts {
 
 /// The policy of gangs: the jobs with a waiting gang, and counts.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Gangs {
+pub struct Gangs {
     holding: BTreeSet<JobId>,
     counts: GangCounts,
 }
 
 impl Gangs {
     /// Whether a job has a waiting gang.
-    pub(crate) fn is_holding(&self, job: JobId) -> bool {
+    pub fn is_holding(&self, job: JobId) -> bool {
         self.holding.contains(&job)
     }
 
     /// Adds a waiting gang of a snapshot.
-    pub(crate) fn restore_hold(&mut self, job: JobId) {
+    pub fn restore_hold(&mut self, job: JobId) {
         self.holding.insert(job);
     }
 }

@@ -30,7 +30,7 @@ const SOON_MS: u32 = 30_000;
 
 /// The policy of peak hours. See the module documentation.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Peaks {
+pub struct Peaks {
     calendars: Vec<(PeakCalendar, SetId)>,
     shares: Vec<(SetId, KindShare)>,
     /// Sums of batch allocations by row: all kinds of the first row, then all kinds of the second, and so on.

@@ -20,8 +20,8 @@ mod row;
 mod task_ports;
 mod view;
 
-pub(crate) use need::PortNeed;
-pub(crate) use task_ports::TaskPorts;
+pub use need::PortNeed;
+pub use task_ports::TaskPorts;
 
 use super::{Applying, Columns, Context, Ledger, Mirror, Placement, Policy, Restoring, RowsAgain};
 use crate::audit_error::AuditError;
@@ -39,7 +39,7 @@ const JOB_STRIDE: u64 = 127;
 
 /// The ports of tasks by row. See the module documentation.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Ports {
+pub struct Ports {
     /// Whether ports are counted. True once a job has asked for ports that the cell chooses.
     counted: bool,
     rows: FastMap<u32, RowPorts>,
@@ -63,7 +63,7 @@ impl Ports {
     }
 
     /// Whether the port range of a row's machine has enough free ports for the cell to choose.
-    pub(crate) fn has_room(&self, row: usize, need: &Need, facts: &Facts) -> bool {
+    pub fn has_room(&self, row: usize, need: &Need, facts: &Facts) -> bool {
         let Some(need) = &need.ports else { return true };
         need.any == 0 || self.on(row).free(range_of(facts, row), need) >= need.any as i64
     }
@@ -77,7 +77,7 @@ impl Ports {
     }
 
     /// Chooses the ports of a task that is placed on the machine in a row.
-    pub(crate) fn choose(&self, task: TaskId, row: usize, need: &Need, facts: &Facts) -> Vec<u16> {
+    pub fn choose(&self, task: TaskId, row: usize, need: &Need, facts: &Facts) -> Vec<u16> {
         let Some(need) = &need.ports else { return Vec::new() };
         let position = task.job.0.wrapping_mul(JOB_STRIDE).wrapping_add(task.index.into());
         self.on(row).choose(range_of(facts, row), need, position)
@@ -85,7 +85,7 @@ impl Ports {
 
     /// Whether a task of a snapshot can have these ports: as many as it needs, each one only once, and none that
     /// another task on the machine has.
-    pub(crate) fn can_have(&self, row: usize, need: &Need, ports: &[u16]) -> bool {
+    pub fn can_have(&self, row: usize, need: &Need, ports: &[u16]) -> bool {
         let here = self.on(row);
         let is_new = |(at, port): (usize, &u16)| {
             *port > 0 && here.given.binary_search(port).is_err() && !ports[..at].contains(port)

@@ -4,16 +4,16 @@ use omega_core::TaskGroup;
 
 /// The ports that a task needs.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct PortNeed {
+pub struct PortNeed {
     /// Requested numbers, ascending. A number occurs once for each port that has it.
     pub(super) fixed: Vec<u16>,
     /// Number of ports that the cell chooses.
-    pub(crate) any: usize,
+    pub any: usize,
 }
 
 impl PortNeed {
     /// The ports that a group needs; `None` for nearly all groups.
-    pub(crate) fn of(group: &TaskGroup) -> Option<Box<PortNeed>> {
+    pub fn of(group: &TaskGroup) -> Option<Box<PortNeed>> {
         if !has_ports(group) {
             return None;
         }

@@ -6,23 +6,23 @@ use crate::state::sparse::Sparse;
 ///
 /// Invariant: each listed task is placed, and has as many ports as its group requests.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct TaskPorts(Sparse<Vec<u16>>);
+pub struct TaskPorts(Sparse<Vec<u16>>);
 
 impl TaskPorts {
     /// All entries, in ascending order.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = (u32, &[u16])> {
+    pub fn iter(&self) -> impl Iterator<Item = (u32, &[u16])> {
         self.0.iter().map(|(index, ports)| (index, &ports[..]))
     }
 
     /// The ports of a task, in the order of the group's names.
     #[inline]
-    pub(crate) fn get(&self, index: u32) -> &[u16] {
+    pub fn get(&self, index: u32) -> &[u16] {
         self.0.get(index).map_or(&[], |ports| ports)
     }
 
     /// Records the ports of a task, if it has any.
     #[inline]
-    pub(crate) fn put(&mut self, index: u32, ports: Vec<u16>) {
+    pub fn put(&mut self, index: u32, ports: Vec<u16>) {
         if !ports.is_empty() {
             self.0.insert(index, ports);
         }
@@ -30,7 +30,7 @@ impl TaskPorts {
 
     /// Removes the entry of a task.
     #[inline]
-    pub(crate) fn forget(&mut self, index: u32) {
+    pub fn forget(&mut self, index: u32) {
         self.0.remove(index);
     }
 }

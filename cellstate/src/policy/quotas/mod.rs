@@ -16,7 +16,7 @@ use omega_core::{Job, Reason, TaskGroup};
 
 /// The policy of quotas. See the module documentation.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Quotas {
+pub struct Quotas {
     /// Whether some tenant has a quota.
     any: bool,
 }

@@ -29,7 +29,7 @@ use std::hash::{Hash, Hasher};
 
 /// The policy of reservations. See the module documentation.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Reservations {
+pub struct Reservations {
     all: Vec<(Reservation, SetId)>,
     by_start: Vec<usize>,
 }

@@ -12,7 +12,7 @@ use omega_core::{Job, TaskGroup};
 
 /// The policy of runtime affinity. It has no state besides the counters of rules.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct RuntimeAffinity;
+pub struct RuntimeAffinity;
 
 impl Ledger for RuntimeAffinity {
     fn is_checking(&self, facts: &Facts) -> bool {

@@ -21,7 +21,7 @@ use std::collections::BTreeMap;
 
 /// The limits and counts of tenants. See the module documentation.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct TasksPerMachine {
+pub struct TasksPerMachine {
     tenants: BTreeMap<Text, Limited>,
 }
 

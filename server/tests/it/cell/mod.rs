@@ -6,7 +6,7 @@
 //! - `fire.rs`: linearizability while replicas are killed, paused, partitioned or overloaded.
 //! - `clocks.rs`: clocks of a server, its agents and its schedulers that jump by hours.
 //! - `web.rs`: the web page, and access to it; `browser.rs` opens it in a browser, and is skipped
-//!   without one; `http.rs` sends requests.
+//!   without one.
 //! - `container.rs`: a server in a read-only root, except for the folder of its cell.
 //! - `events.rs`: messages of processes to operators on standard error.
 //! - `members.rs`: replicas that join, move and leave.
@@ -16,9 +16,12 @@
 //! - `upgrades.rs`: every verb rejects files of a newer version, and replicas of two versions
 //!   report why they cannot communicate.
 //! - `power_cuts.rs`: failing and full disks, and power cuts, by an interposed library.
+//! - `bad_disks.rs`: full and read-only file systems.
+//! - `dev.rs`: `omega dev`.
 
 pub(crate) mod backups;
 pub(crate) mod bad_disks;
+pub(crate) mod browser;
 pub(crate) mod clocks;
 pub(crate) mod container;
 pub(crate) mod dev;

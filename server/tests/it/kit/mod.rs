@@ -1,6 +1,5 @@
-//! The kit of these tests: processes, their results, certificates, and requests of browsers.
+//! The kit of these tests: processes, their results, certificates and HTTP requests.
 
-pub(crate) mod browser;
 pub(crate) mod certificates;
 pub(crate) mod http;
 pub(crate) mod outcome;

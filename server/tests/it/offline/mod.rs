@@ -3,6 +3,8 @@
 //! - `runs.rs`: every kind of input and run, and the invariants of each result.
 //! - `traces.rs`: the published traces; skipped if they are not on this computer.
 //! - `bad_input.rs`: one-line errors for bad input, without changed files.
+//! - `verb_help.rs`: the help of every verb.
+//! - `workflows.rs`: CI workflows, and manifests of examples.
 //! - `explain.rs`: explanations of pending jobs.
 //! - `rebalance.rs`: better machines for running tasks.
 //! - `outputs.rs`: files, pipes and terminals as outputs; `pipes.rs`: pipes and devices as inputs.
@@ -15,3 +17,4 @@ pub(crate) mod rebalance;
 pub(crate) mod runs;
 pub(crate) mod traces;
 pub(crate) mod verb_help;
+pub(crate) mod workflows;

@@ -166,7 +166,7 @@ fn a_process_of_its_own() {
 /// Kills the child after this many requests.
 fn kill_after(address: &Address, asked: usize) {
     let mut command = Command::new(std::env::current_exe().unwrap());
-    command.args(["--exact", "application::a_process_of_its_own", "--nocapture"]);
+    command.args(["--exact", "work::application::a_process_of_its_own", "--nocapture"]);
     command.env("OMEGA_TEST_APPLICATION", address.replicas.join(","));
     let mut child = Process(command.stdout(Stdio::piped()).spawn().unwrap());
     let lines = BufReader::new(child.0.stdout.take().unwrap()).lines();

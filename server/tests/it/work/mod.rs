@@ -15,6 +15,9 @@
 //! - `application.rs`: applications that request containers, and recover them.
 //! - `standby.rs`: schedulers that are killed, paused or stopped, and their standbys.
 //! - `peaks.rs`: peak calendars by command, and a peak controller with a scheduler.
+//! - `cores.rs`, `resources.rs`: exclusive cores, and cluster resources.
+//! - `evicting.rs`: preemption in a full cell.
+//! - `supervisors.rs`: the program that supervises tasks.
 
 pub(crate) mod agents;
 pub(crate) mod application;
@@ -35,4 +38,3 @@ pub(crate) mod supervisors;
 pub(crate) mod txn;
 pub(crate) mod update_faults;
 pub(crate) mod updates;
-pub(crate) mod workflows;
