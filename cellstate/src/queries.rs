@@ -71,7 +71,7 @@ impl Cell {
         self.counters.due
     }
 
-    /// The cell's time in milliseconds, as last set by [`Command::Expire`].
+    /// The cell's time in milliseconds, as last set by [`Command::Expire`](omega_core::Command::Expire).
     #[must_use]
     pub fn now_ms(&self) -> u64 {
         self.now_ms

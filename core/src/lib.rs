@@ -21,9 +21,8 @@
 //! assert_eq!(request.get(KindId::CPU), 500);
 //! ```
 //!
-//! In reading order: [`ids`], [`amounts`], [`machine`], [`cores`], [`selector`], [`rules`], [`run`], [`demand_profile`],
-//! [`group`], [`job`], [`run_end`], [`tenant`], [`bands`], [`reservation`], [`peaks`], [`transaction`], [`command`],
-//! [`build`], [`size`], [`limits`].
+//! In reading order: [`ids`], [`amounts`], [`machine`], [`cores`], [`selector`], [`rules`], [`job`], [`tenant`],
+//! [`bands`], [`reservation`], [`peaks`], [`transaction`], [`command`], [`build`], [`size`], [`limits`].
 
 pub mod amounts;
 pub mod bands;
@@ -62,7 +61,6 @@ pub use job::run_end::{EndReason, RunEnd};
 pub use job::shared_group::{Groups, SharedGroup};
 pub use job::update::{GroupGrowth, OnFailure, RollStep, UpdateRules};
 pub use job::{Job, JobKind, Preemption, TaskState};
-pub use job::{demand_profile, group, run, run_end};
 pub use machine::{
     DeviceSet, Image, Labels, Machine, Overcommit, Taint, TaintEffect, Toleration,
     TolerationOperator, TopologyLevel,

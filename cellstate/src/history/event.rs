@@ -152,6 +152,6 @@ impl Event {
     pub(super) fn heap_bytes(&self) -> usize {
         self.end
             .as_ref()
-            .map_or(0, |_| size_of::<RunEnd>() + omega_core::run_end::END_MESSAGE_BYTES_MAX)
+            .map_or(0, |_| size_of::<RunEnd>() + omega_core::job::run_end::END_MESSAGE_BYTES_MAX)
     }
 }

@@ -139,12 +139,10 @@ impl<'a> InUse<'a> {
     }
 
     /// The estimated use of the machine in a lane.
-    // `clamp` is not used, because it panics if its bounds are reversed, and a loop that may panic is not compiled to
-    // vector instructions.
     #[inline(always)]
     fn used(&self, lane: usize) -> i64 {
         let InUse { weights, load, claimable, free } = self;
-        let claimed = claimable[lane].saturating_sub(free[lane]).max(0).min(AMOUNT_MAX);
+        let claimed = claimable[lane].saturating_sub(free[lane]).clamp(0, AMOUNT_MAX);
         let since = (claimed - load.claimed[lane]).max(0);
         let reported = (load.used[lane] + since).min(AMOUNT_MAX);
         (weights[lane] * reported + (WHOLE - weights[lane]) * claimed) >> WHOLE_BITS

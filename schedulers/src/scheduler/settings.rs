@@ -15,8 +15,8 @@ pub struct Placement {
     pub near_best: u32,
     /// Part of the cell in which searches start.
     pub home: Home,
-    /// Whether single tasks use results of earlier searches. Set it only for a [`Placer`] that is always called with
-    /// the same profile and view.
+    /// Whether single tasks use results of earlier searches. Set it only for a [`Placer`](crate::Placer) that is always
+    /// called with the same profile and view.
     pub reuse: bool,
 }
 
