@@ -35,8 +35,8 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! In reading order: `cell.rs`, `state/`, `commands/`, `commit/`, `judge.rs`, `index/`, `rules/`, `policy/`, `delta.rs`,
-//! `changed.rs`, `merge.rs`, `view/`, `handle.rs`, `shared.rs`, `audit.rs`, `image/`.
+//! In reading order: `cell.rs`, `state/`, `commands/`, `commit/`, `judge.rs`, `index/`, `rules/`, `policy/`,
+//! `delta.rs`, `changed.rs`, `merge.rs`, `view/`, `handle.rs`, `shared.rs`, `audit.rs`, `image/`.
 
 #![allow(
     unreachable_pub,

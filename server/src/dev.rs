@@ -107,8 +107,8 @@ fn peer_address(args: &DevArgs, replica: u16) -> SocketAddr {
     ([127, 0, 0, 1], args.port + 100 + replica - 1).into()
 }
 
-/// Checks that no other process listens on an address of the cell. Otherwise the scheduler and the agent could connect to
-/// another cell, and place its jobs on simulated machines.
+/// Checks that no other process listens on an address of the cell. Otherwise the scheduler and the agent could connect
+/// to another cell, and place its jobs on simulated machines.
 fn check_that_addresses_are_free(args: &DevArgs) -> Result<(), DevError> {
     for replica in 1..=args.replicas {
         let peer = (args.replicas > 1).then(|| peer_address(args, replica));

@@ -43,8 +43,8 @@ impl Explainer for ByScheduler {
     }
 }
 
-/// The plugins that the profile in a question may name. Scores have no effect on an explanation, so objectives files are
-/// not read.
+/// The plugins that the profile in a question may name. Scores have no effect on an explanation, so objectives files
+/// are not read.
 fn registry() -> Registry {
     Registry::built_in().reading_objectives(|_, _| Ok(Objectives::drain()))
 }

@@ -8,9 +8,9 @@
 //! ```
 //!
 //! The types of `omega-core` are encoded directly, so a change of a type changes the bytes. The golden test
-//! `tests/it/storage/codec.rs` detects such a change. The author of the change must then raise [`VERSION`], keep the previous
-//! types in a separate file, and convert them to the present types. A variant added at the end of an enum changes no
-//! bytes. No other file uses bincode.
+//! `tests/it/storage/codec.rs` detects such a change. The author of the change must then raise [`VERSION`], keep the
+//! previous types in a separate file, and convert them to the present types. A variant added at the end of an enum
+//! changes no bytes. No other file uses bincode.
 //!
 //! Decoding does not trust its input: memory is reserved in proportion to the number of bytes present, not to the
 //! lengths that the bytes contain.

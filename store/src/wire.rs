@@ -8,8 +8,8 @@
 //! ```
 //!
 //! This version is independent of the version of commands. Messages are exchanged only between versions of this program
-//! that run during an upgrade, whereas a log may be read years later. The golden test `tests/it/replicas/wire.rs` detects
-//! changes of the bytes. A decoded message is well-formed; the receiving replica checks whether it is possible.
+//! that run during an upgrade, whereas a log may be read years later. The golden test `tests/it/replicas/wire.rs`
+//! detects changes of the bytes. A decoded message is well-formed; the receiving replica checks whether it is possible.
 
 use crate::codec::{self, CodecError, EncodeError};
 use crate::replica::PeerMessage;

@@ -4,9 +4,9 @@
 //!   a round:  the client sends ─▶ each replica works, writes and saves ─▶ messages arrive
 //! ```
 //!
-//! Unlike in [`crate::cluster`], the timing is fixed, so runs differ only in the actions of their caller. A replica that
-//! panics or stops loses its power and is started again. Every transaction raises the version by one, so lost and repeated
-//! transactions are detected.
+//! Unlike in [`crate::cluster`], the timing is fixed, so runs differ only in the actions of their caller. A replica
+//! that panics or stops loses its power and is started again. Every transaction raises the version by one, so lost and
+//! repeated transactions are detected.
 
 use crate::disk::SimulatedDisk;
 use crate::durable::{BEFORE, LOG_BYTES_MAX, SEGMENTS, setup, transaction};
@@ -196,7 +196,8 @@ impl Trio {
         }
     }
 
-    /// Runs the replicas until all have applied the same entries, audits and compares them, and counts the transactions.
+    /// Runs the replicas until all have applied the same entries, audits and compares them, and counts the
+    /// transactions.
     ///
     /// # Panics
     /// If the replicas do not agree, or an acknowledged transaction was lost or applied twice.

@@ -53,8 +53,8 @@ impl Passes {
         self.next_ms <= at_ms
     }
 
-    /// Plans moves and makes them. Returns the moves that the cell has accepted. The next pass begins one interval after
-    /// `now_ms`, or later.
+    /// Plans moves and makes them. Returns the moves that the cell has accepted. The next pass begins one interval
+    /// after `now_ms`, or later.
     pub(super) fn pass(&mut self, cell: &RunCell, now_ms: u64) -> Result<Vec<Move>, RunError> {
         self.next_ms = (now_ms / self.every_ms + 1) * self.every_ms;
         let clock = RunClock::start();

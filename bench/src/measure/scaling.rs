@@ -3,9 +3,9 @@
 //! The figures are wall time, because processor time does not include the time that workers wait for each other. The
 //! numbers of workers alternate, and each ratio is of two consecutive runs, so that a slow minute slows both.
 //!
-//! The ratios depend on the machine: workers write the same cache lines, and two processors with a common cache exchange
-//! a line several times faster than distant ones. A virtual machine's processors may move from one place to another. So
-//! a row has the time of such an exchange.
+//! The ratios depend on the machine: workers write the same cache lines, and two processors with a common cache
+//! exchange a line several times faster than distant ones. A virtual machine's processors may move from one place to
+//! another. So a row has the time of such an exchange.
 
 use crate::measure::Options;
 use crate::measure::cells::{self, Made};

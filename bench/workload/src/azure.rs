@@ -1,7 +1,7 @@
 //! Azure's trace of virtual machines of 2017, as arrivals of batches that tenants requested.
 //!
-//! The folder has `dev.csv.gz`, a list made from the published table, or the published table itself (`azure/raw.rs`). The list
-//! is converted as follows:
+//! The folder has `dev.csv.gz`, a list made from the published table, or the published table itself (`azure/raw.rs`).
+//! The list is converted as follows:
 //!
 //! - **Jobs.** A batch of virtual machines that were requested together is a job; each virtual machine is a
 //!   task, and the machines of one size are a group. All jobs are batch jobs, because the list does not mark services.

@@ -74,7 +74,8 @@ pub fn read(file: &Path) -> Result<(String, Profiles), ProfileError> {
     Ok((text, profiles))
 }
 
-/// The plugins that a profile file may name. Relative paths of objectives files begin at the folder of the profile file.
+/// The plugins that a profile file may name. Relative paths of objectives files begin at the folder of the profile
+/// file.
 fn registry(file: &Path) -> Registry {
     let folder = file.parent().unwrap_or(Path::new("")).to_owned();
     Registry::built_in().reading_objectives(move |name, kinds| {

@@ -77,8 +77,8 @@ fn command(group: &TaskGroup, run: &Run) -> Checked {
     run.user.iter().try_for_each(|user| texts::name("user", user))
 }
 
-/// Checks the fields that only containers have. Agents pass the image, the user and the mounts to Podman as arguments, and
-/// the variables as a file with a line for each.
+/// Checks the fields that only containers have. Agents pass the image, the user and the mounts to Podman as arguments,
+/// and the variables as a file with a line for each.
 fn container(group: &TaskGroup, run: &Run) -> Checked {
     let Some(image) = &run.image else {
         let rule = "needs an image: leave it out, or give run.image";

@@ -21,8 +21,8 @@ use ring::Ring;
 /// Bytes of both rings of a served cell, enough for some 90,000 events.
 pub const HISTORY_BYTES: usize = 16 << 20;
 
-/// Maximum number of tasks whose end one command records. The job or the machine has an event in any case. The events of
-/// a million tasks would push those of all other jobs out of the history.
+/// Maximum number of tasks whose end one command records. The job or the machine has an event in any case. The events
+/// of a million tasks would push those of all other jobs out of the history.
 pub const TASKS_NOTED_MAX: usize = 1024;
 
 /// The two rings of events. See the module documentation.

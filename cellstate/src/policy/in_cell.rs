@@ -1,5 +1,5 @@
-//! The functions of policies that need the whole cell: they check and record transactions, and apply the configuration of
-//! a tenant.
+//! The functions of policies that need the whole cell: they check and record transactions, and apply the configuration
+//! of a tenant.
 
 use super::list::{Notes, policy_list};
 use super::set::Listed;

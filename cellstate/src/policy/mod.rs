@@ -13,8 +13,8 @@
 //! Each policy is one file or folder with its state, checks, counting, columns of a delta, mirror in a view, part of a
 //! snapshot, recount and commands. `list.rs` names each of them once. Macros derive from that list the sets, the state
 //! of the cell and the mirrors of views, with static dispatch. The functions that need the whole cell are in
-//! `in_cell.rs`, here and in the folder of each policy; the other files import nothing from `cell.rs`. `commit/` calls only this interface, and names no
-//! policy.
+//! `in_cell.rs`, here and in the folder of each policy; the other files import nothing from `cell.rs`. `commit/` calls
+//! only this interface, and names no policy.
 //!
 //! The policies of a group are determined when the group is compiled. The cell's sets `checking` and `counting` change
 //! only with commands. A claim intersects the group's set with the cell's; if the result is empty, no policy is called.

@@ -5,7 +5,8 @@
 //! of the replicated state, so it survives a change of leader.
 //!
 //! When another process takes over the scheduler's name, transaction numbers skip ahead to a new *floor* (see
-//! `commands/holders.rs`). Cached results are still returned, and new transactions with numbers below the floor are rejected.
+//! `commands/holders.rs`). Cached results are still returned, and new transactions with numbers below the floor are
+//! rejected.
 
 use omega_core::limits::{ANSWERS_PER_SCHEDULER, NUMBERS_AHEAD_MAX};
 use omega_core::{

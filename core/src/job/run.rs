@@ -14,8 +14,8 @@ use std::sync::Arc;
 /// `podman` drivers.)
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Run {
-    /// Path of the program, or a name that is looked up in `PATH`. If it is empty, the program is the entry point of the
-    /// image.
+    /// Path of the program, or a name that is looked up in `PATH`. If it is empty, the program is the entry point of
+    /// the image.
     pub command: Text,
     /// Arguments, without the program itself.
     pub args: Vec<Text>,
@@ -25,11 +25,11 @@ pub struct Run {
     pub mounts: Vec<Mount>,
     /// Environment variables, each name once.
     pub env: Vec<EnvVar>,
-    /// Working directory; `None` means a directory for the task alone, which is removed with the task, and in a container
-    /// the directory that the image names.
+    /// Working directory; `None` means a directory for the task alone, which is removed with the task, and in a
+    /// container the directory that the image names.
     pub working_dir: Option<Text>,
-    /// Name of the user under whose account the program runs; `None` means the agent's user, and in a container the user
-    /// that the image names.
+    /// Name of the user under whose account the program runs; `None` means the agent's user, and in a container the
+    /// user that the image names.
     pub user: Option<Text>,
     /// Names for the group's ports. The program gets each port's number in the environment variable
     /// `OMEGA_PORT_<NAME>`.

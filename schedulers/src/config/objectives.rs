@@ -44,8 +44,8 @@ fn reading(
 }
 
 impl Registry {
-    /// Returns `self` with a function that reads the file of the score `objectives` for a cell with these resource kinds.
-    /// Without it, profiles with this score cannot be bound. An error names the reason.
+    /// Returns `self` with a function that reads the file of the score `objectives` for a cell with these resource
+    /// kinds. Without it, profiles with this score cannot be bound. An error names the reason.
     #[must_use]
     pub fn reading_objectives(
         self,

@@ -15,7 +15,8 @@ use std::fmt;
 use std::sync::Arc;
 use toml::de::ValueDeserializer;
 
-/// Extension point of a plugin; see [`crate::framework::points`]. At each extension point, no two plugins have the same name.
+/// Extension point of a plugin; see [`crate::framework::points`]. At each extension point, no two plugins have the same
+/// name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum Point {

@@ -193,8 +193,8 @@ pub struct Lack<'a> {
     pub group: GroupRef,
     /// Job of the task.
     pub job: &'a Arc<Job>,
-    /// The filters that rejected every machine, and the scores. [`first_refusals`](crate::placing::refusals::first_refusals) returns
-    /// which filter rejected which machine.
+    /// The filters that rejected every machine, and the scores.
+    /// [`first_refusals`](crate::refusals::first_refusals) returns which filter rejected which machine.
     pub evaluator: &'a Evaluator,
 }
 

@@ -4,6 +4,7 @@
 //! changes. So the first rejecting filter in the profile's order is recorded, as a bit in a word. Blocks without room,
 //! or without a machine that has the required labels, are rejected as a whole by the view's bounds.
 
+use crate::framework::evaluator::Evaluator;
 use crate::framework::events::Events;
 use crate::framework::plugin::tasks;
 use crate::framework::plugin::{Filter, News, Reads, Tasks, lanes};
@@ -20,14 +21,14 @@ pub type FirstRefusal = (usize, u64);
 /// a machine may be in any word.
 #[must_use]
 pub fn first_refusals(
-    profile: &Profile,
+    evaluator: &Evaluator,
     tasks: &Tasks<'_>,
     block: usize,
 ) -> SmallVec<[FirstRefusal; 4]> {
     let block = tasks.view.block(block);
     let mut left = u64::MAX;
     let mut refusals = SmallVec::new();
-    for (index, filter) in profile.evaluator.filters().enumerate() {
+    for (index, filter) in evaluator.filters().enumerate() {
         if left == 0 {
             break;
         }
@@ -186,7 +187,7 @@ impl Refusers {
             self.others |= Events::of(Reads::AMOUNTS);
             return;
         }
-        for (index, word) in first_refusals(profile, tasks, block) {
+        for (index, word) in first_refusals(&profile.evaluator, tasks, block) {
             let is_machine = |lane: usize| tasks.view.machine(block * BLOCK + lane).is_some();
             if !self.has(index)
                 && lanes(word).any(is_machine)

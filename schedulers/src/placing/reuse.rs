@@ -177,8 +177,8 @@ impl Walk<'_, '_> {
         }
     }
 
-    /// Replaces the candidates, which are the best machines of blocks, by the `count` best machines of these blocks, and
-    /// possibly others.
+    /// Replaces the candidates, which are the best machines of blocks, by the `count` best machines of these blocks,
+    /// and possibly others.
     fn again(&self, count: usize, into: &mut Candidates) {
         keep_best(&mut into.found, count);
         let blocks = std::mem::take(&mut into.found);

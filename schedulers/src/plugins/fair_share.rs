@@ -1,5 +1,5 @@
-//! Fair order of tenants by dominant share: see [`shares`](crate::queue::shares). Within a tenant, jobs of higher precedence
-//! go first, then older jobs.
+//! Fair order of tenants by dominant share: see [`shares`](crate::queue::shares). Within a tenant, jobs of higher
+//! precedence go first, then older jobs.
 
 use crate::framework::points::{Order, Queued};
 use std::cmp::Ordering;

@@ -12,8 +12,8 @@
 //! schedulers would choose the machine that last reported to be idle. For a machine without a report, the claims are
 //! the estimate.
 //!
-//! All numbers are integers: weights are in 1024ths, and amounts are below 2^52, so no product overflows. Loops over the
-//! machines of a block are compiled to vector instructions, so they contain no integer division and no branch.
+//! All numbers are integers: weights are in 1024ths, and amounts are below 2^52, so no product overflows. Loops over
+//! the machines of a block are compiled to vector instructions, so they contain no integer division and no branch.
 
 use crate::framework::plugin::{Filter, Reads, Score, Tasks, lanes};
 use crate::plugins::kube::normalize::POINT;

@@ -1,9 +1,9 @@
 //! Fair shares of tenants: a tree of tenants, ordered by weighted share.
 //!
-//! The tenant with the lowest [dominant share](crate::queue::dominant) goes first. In a tree, tenants are compared level by
-//! level from the top, and the share of a branch is the share of all its tenants together. (Bhattacharya et al.,
-//! "Hierarchical Scheduling for Diverse Datacenter Workloads", SoCC 2013, without its correction for resource kinds
-//! that a branch has used up.) A tenant's own jobs go before the jobs of the tenants below it. Tenants with equal
+//! The tenant with the lowest [dominant share](crate::queue::dominant) goes first. In a tree, tenants are compared
+//! level by level from the top, and the share of a branch is the share of all its tenants together. (Bhattacharya et
+//! al., "Hierarchical Scheduling for Diverse Datacenter Workloads", SoCC 2013, without its correction for resource
+//! kinds that a branch has used up.) A tenant's own jobs go before the jobs of the tenants below it. Tenants with equal
 //! shares go in the order of their names.
 //!
 //! ```text

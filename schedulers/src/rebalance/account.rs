@@ -4,8 +4,8 @@
 //! search computes the change of some ten million possible moves without making them. Only a move that is made updates
 //! the sums, term by term.
 //!
-//! [`Account::new`] computes the sums from scratch, and `tests/it/rebalancing/rebalance.rs` compares both ways with an independent
-//! reference.
+//! [`Account::new`] computes the sums from scratch, and `tests/it/rebalancing/rebalance.rs` compares both ways with an
+//! independent reference.
 
 use super::aims::demand::{Change, Swings};
 use super::aims::move_costs::Between;

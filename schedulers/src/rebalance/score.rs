@@ -1,8 +1,9 @@
 //! Score: prefers the machine on which a new task raises the objectives of rebalancing least.
 //!
 //! So schedulers place new tasks where a rebalancer with the same objectives would leave them. Only terms that depend
-//! on a placement count: load, balance, fragments, machines in use, and crowding. The terms of moves and misplaced tasks
-//! do not apply to new tasks. Demand profiles in the objectives are ignored, and so are rules, which only limit moves.
+//! on a placement count: load, balance, fragments, machines in use, and crowding. The terms of moves and misplaced
+//! tasks do not apply to new tasks. Demand profiles in the objectives are ignored, and so are rules, which only limit
+//! moves.
 
 use super::aims::demand::Swings;
 use super::objective::{MACHINE, Objectives, PAIR};

@@ -9,8 +9,8 @@ use omega_core::{KindId, Machine};
 /// Data of a machine from which its cost is computed: its row, and for each kind the claimable amount, the free amount,
 /// and the amount up to the safety level.
 ///
-/// `in_use` is the cost of the machine while something is claimed on it. `swings` gives the use of its tasks over time. `changes` are arrivals and departures that are included in the free
-/// amounts, but not in `swings`.
+/// `in_use` is the cost of the machine while something is claimed on it. `swings` gives the use of its tasks over time.
+/// `changes` are arrivals and departures that are included in the free amounts, but not in `swings`.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Spot<'a> {
     pub(super) row: usize,

@@ -4,9 +4,9 @@
 //!   supervisor ──▶ podman run ──▶ conmon ──▶ program
 //! ```
 //!
-//! Podman has no daemon: all processes of a container are descendants of the task's supervisor. So logs, restarts, stops
-//! and kills work as for a program without a container. Podman itself limits the container, by a control group outside
-//! of the agent's.
+//! Podman has no daemon: all processes of a container are descendants of the task's supervisor. So logs, restarts,
+//! stops and kills work as for a program without a container. Podman itself limits the container, by a control group
+//! outside of the agent's.
 //!
 //! A container has the name `omega-TASK-PID-START`, with the process of its supervisor, so that no two runs of a task
 //! share a container.
@@ -40,8 +40,8 @@ const PID_FILE: &str = "container.pid";
 /// Interval at which a supervisor checks whether its container has started.
 const CHECK_EVERY: Duration = Duration::from_millis(20);
 
-/// Limit on the processes of a user that Podman sets for itself. A container cannot have a higher limit if the agent lacks
-/// the capability `CAP_SYS_RESOURCE`.
+/// Limit on the processes of a user that Podman sets for itself. A container cannot have a higher limit if the agent
+/// lacks the capability `CAP_SYS_RESOURCE`.
 const PROCESSES_MAX: u64 = 32_768;
 
 /// Limit on open files if the agent has none.

@@ -42,8 +42,8 @@ pub trait Driver: Send + fmt::Debug {
     /// Returns the events since the last call.
     fn poll(&mut self) -> Vec<Event>;
 
-    /// Returns a file descriptor that is readable when [`Driver::poll`] has events. If there is none, the agent polls at
-    /// short intervals.
+    /// Returns a file descriptor that is readable when [`Driver::poll`] has events. If there is none, the agent polls
+    /// at short intervals.
     fn readable(&self) -> Option<OwnedFd> {
         None
     }

@@ -1,4 +1,5 @@
-//! The journal of a task: a file in the task's folder to which its supervisor, and at the end the agent, append entries.
+//! The journal of a task: a file in the task's folder to which its supervisor, and at the end the agent, append
+//! entries.
 //!
 //! Each entry is a line of JSON, and replaces the earlier entries of its kind. A reader ignores an unfinished last
 //! line. Appending a line is much faster than creating a file: on some file systems, creating a file takes milliseconds

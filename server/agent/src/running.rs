@@ -178,8 +178,8 @@ impl Running {
         }
     }
 
-    /// Whether the task runs, or ran before its program was restarted. Without a health check and a container, a restart
-    /// proves that the task ran. Otherwise, the program may never have been ready.
+    /// Whether the task runs, or ran before its program was restarted. Without a health check and a container, a
+    /// restart proves that the task ran. Otherwise, the program may never have been ready.
     pub(crate) fn has_run(&self, status: &Status) -> bool {
         let is_ready_at_once = self.spec.health.is_none() && self.spec.container.is_none();
         status.ready || (status.restarts > 0 && is_ready_at_once)

@@ -26,8 +26,8 @@ use std::process::{Child, Command};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Time for which tasks whose supervisors have just ended are checked for remaining processes again and again. Processes
-/// that still remain are then checked once per poll, because a poll must not take long.
+/// Time for which tasks whose supervisors have just ended are checked for remaining processes again and again.
+/// Processes that still remain are then checked once per poll, because a poll must not take long.
 const CHECKED: Duration = Duration::from_millis(100);
 
 /// Supervisors that are children of this process. All drivers of the process share this set, so that no driver mistakes
@@ -106,8 +106,8 @@ pub(crate) struct Task<'a> {
     pub(crate) below: &'a Below,
 }
 
-/// Kills the remaining processes of tasks, and waits a short time until they have ended. Returns the processes that still
-/// remain, for each task.
+/// Kills the remaining processes of tasks, and waits a short time until they have ended. Returns the processes that
+/// still remain, for each task.
 pub(crate) fn end(tasks: &[Task<'_>]) -> Vec<Vec<i32>> {
     let began = Instant::now();
     loop {
@@ -131,8 +131,8 @@ pub(crate) fn end_once(tasks: &[Task<'_>]) -> Vec<Vec<i32>> {
     left
 }
 
-/// Returns the remaining processes of each task, and reaps the children that have ended. The processes of the machine are
-/// listed once for all tasks.
+/// Returns the remaining processes of each task, and reaps the children that have ended. The processes of the machine
+/// are listed once for all tasks.
 fn left(tasks: &[Task<'_>]) -> Vec<Vec<i32>> {
     let own = rustix::process::getpid().as_raw_nonzero().get();
     // No supervisor can start while this lock is taken, so the list below contains no unknown supervisor.

@@ -16,8 +16,8 @@ use std::path::Path;
 /// The epoll data of the inotify instance. The epoll data of a supervisor's pidfd is the number of its task.
 const INOTIFY: u64 = 0;
 
-/// Maximum number of events that one system call returns, and maximum number of such calls at a time. A task that writes
-/// to its journal all the time must not keep the driver from its work.
+/// Maximum number of events that one system call returns, and maximum number of such calls at a time. A task that
+/// writes to its journal all the time must not keep the driver from its work.
 const EVENTS_MAX: usize = 256;
 const ROUNDS: u32 = 64;
 

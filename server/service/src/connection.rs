@@ -1,9 +1,9 @@
 //! New connections: their number, handshake and caller identity.
 //!
-//! Each connection takes a slot (`overload/slots.rs`). Within five seconds (`Limits::handshake`), a connection must complete the
-//! TLS handshake, if the listener uses TLS, and begin HTTP/2. On the listener of the web page, it must send its headers
-//! instead (`web/listen.rs`). A connection ends if it has no call in progress for `Limits::idle`, or if a new
-//! connection needs its slot. So silent or slow connections do not keep their slots.
+//! Each connection takes a slot (`overload/slots.rs`). Within five seconds (`Limits::handshake`), a connection must
+//! complete the TLS handshake, if the listener uses TLS, and begin HTTP/2. On the listener of the web page, it must
+//! send its headers instead (`web/listen.rs`). A connection ends if it has no call in progress for `Limits::idle`, or
+//! if a new connection needs its slot. So silent or slow connections do not keep their slots.
 //!
 //! When few slots for calls are left, the server delays reading from connections: see `overload/slowdown.rs`.
 

@@ -1,8 +1,8 @@
 //! `omega agent`: offers this machine to a cell and runs its tasks, or simulates many machines.
 //!
-//! In reading order: this file, `args.rs`, `error.rs`, `offer.rs` (the machine's description), `worker.rs` (directives and reports),
-//! `supervisor.rs`, `environment.rs`, `core_pool.rs`, `losses.rs`, `memory.rs`, `note.rs`; `simulated.rs` and `simulation.rs` for
-//! simulated machines.
+//! In reading order: this file, `args.rs`, `error.rs`, `offer.rs` (the machine's description), `worker.rs` (directives
+//! and reports), `supervisor.rs`, `environment.rs`, `core_pool.rs`, `losses.rs`, `memory.rs`, `note.rs`; `simulated.rs`
+//! and `simulation.rs` for simulated machines.
 
 mod args;
 mod core_pool;

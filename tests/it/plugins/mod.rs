@@ -5,8 +5,8 @@
 //! - `kube_plugins.rs`, `kube_old.rs`, `job_places.rs`: the plugins of present and earlier kube-schedulers,
 //!   against their formulas.
 //! - `kube_naive.rs`, `kube_world.rs`: these formulas, and random cells for them.
-//! - `points.rs`, `points_random.rs`, `points_fixtures.rs`: plugins that reject, wait and fail at each extension point around a
-//!   decision.
+//! - `points.rs`, `points_random.rs`, `points_fixtures.rs`: plugins that reject, wait and fail at each extension point
+//!   around a decision.
 //! - `volumes.rs`, `volumes_reference.rs`: tasks with volumes, and the list of volumes against a naive one.
 
 pub(crate) mod job_places;

@@ -17,7 +17,8 @@ impl Watch for Endless {
     }
 }
 
-/// Ten machines of ten cores, two thirds full of jobs of different sizes; tasks of every third job never share a machine.
+/// Ten machines of ten cores, two thirds full of jobs of different sizes; tasks of every third job never share a
+/// machine.
 fn packed(dice: &mut Dice) -> SharedCell {
     let machines = 10;
     let cell = cell(&vec![10; machines]);

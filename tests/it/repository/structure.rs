@@ -59,8 +59,8 @@ fn large_types_consist_of_few_parts() {
     assert_none("types that should be several", WHOLES.into_iter().filter_map(count).collect());
 }
 
-/// Maximum number of functions and fields of exported types that `cellstate` uses across files. The others of a type are
-/// private to its file, or are part of the crate's interface.
+/// Maximum number of functions and fields of exported types that `cellstate` uses across files. The others of a type
+/// are private to its file, or are part of the crate's interface.
 const INTERNAL_MAX: usize = 150;
 
 #[test]

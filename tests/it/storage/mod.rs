@@ -11,8 +11,8 @@
 //! - `nth_failure.rs`, `moody_disk.rs`: replicas on disks that fail, fill up, are damaged, or are slow.
 //! - `kills.rs`: a replica's process that is killed repeatedly.
 //! - `simulated_disk.rs`: the simulated disk itself.
-//! - `snapshot_files.rs`, `snapshot_fixtures.rs`, `snapshot_transfer.rs`: snapshots in a folder, damaged in every way, and in
-//!   transfer to a peer.
+//! - `snapshot_files.rs`, `snapshot_fixtures.rs`, `snapshot_transfer.rs`: snapshots in a folder, damaged in every way,
+//!   and in transfer to a peer.
 
 pub(crate) mod codec;
 pub(crate) mod directory;

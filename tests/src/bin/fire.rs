@@ -1,6 +1,6 @@
-//! Measurements of real processes: `fire failover`, `fire standing`, `fire overload`, `fire programs`. Build the program first (`cargo
-//! build --release -p omega-server --features serve`); `--omega FILE` names another program, and `--each N` sets the
-//! number of repetitions.
+//! Measurements of real processes: `fire failover`, `fire standing`, `fire overload`, `fire programs`. Build the
+//! program first (`cargo build --release -p omega-server --features serve`); `--omega FILE` names another program, and
+//! `--each N` sets the number of repetitions.
 
 use omega_tests::fire::disk::Disk;
 use omega_tests::fire::failover::{Loss, Outage, measure};

@@ -136,8 +136,8 @@ impl Reference {
         self.kinds.iter().map(of).collect()
     }
 
-    /// Free amounts of a row by kind: the capacity minus the claims. For claims that vary over the day, the amount is the
-    /// minimum of all hours.
+    /// Free amounts of a row by kind: the capacity minus the claims. For claims that vary over the day, the amount is
+    /// the minimum of all hours.
     #[must_use]
     pub fn free(&self, row: usize) -> Vec<i128> {
         self.free_with(row, [])

@@ -121,8 +121,8 @@ struct Scheduler {
     holder: Option<HolderId>,
     answers: BTreeMap<u64, Arc<(Transaction, Commit)>>,
     next: u64,
-    /// Lowest valid transaction number of the scheduler. When another process takes over the scheduler's name, all numbers
-    /// below become invalid.
+    /// Lowest valid transaction number of the scheduler. When another process takes over the scheduler's name, all
+    /// numbers below become invalid.
     left_behind: u64,
 }
 

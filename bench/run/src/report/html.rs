@@ -27,8 +27,8 @@ pub(super) fn label(name: &str) -> String {
     escape(&clip(name, LABEL_CHARS_MAX))
 }
 
-/// Converts a value to JSON inside a `<script>`. The result contains no `<`, which could end the script: JSON has `<` only
-/// in strings, and there it is escaped.
+/// Converts a value to JSON inside a `<script>`. The result contains no `<`, which could end the script: JSON has `<`
+/// only in strings, and there it is escaped.
 ///
 /// # Panics
 /// Never, if every key in the value is text.

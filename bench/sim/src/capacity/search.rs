@@ -1,6 +1,6 @@
 //! Search for the boundary at which objectives are met. The searched value is a number of machines, or a load in
-//! thousandths. It is doubled or halved until two probes enclose the boundary; then each round divides the interval into
-//! five equal parts.
+//! thousandths. It is doubled or halved until two probes enclose the boundary; then each round divides the interval
+//! into five equal parts.
 //!
 //! The probes of a round run in parallel. The number of probes does not depend on the computer, so the search is
 //! reproducible.

@@ -136,8 +136,8 @@ impl Records {
         self.locked += locked;
     }
 
-    /// Records an attempt that probed sampled machines, with its decision time. `asked` is the number of probes that added the job to a
-    /// machine's queue.
+    /// Records an attempt that probed sampled machines, with its decision time. `asked` is the number of probes that
+    /// added the job to a machine's queue.
     pub(crate) fn sampled(&mut self, scheduler: usize, job: usize, asked: u32, decided_s: f64) {
         let (book, mine) = (&mut self.jobs[job], &mut self.schedulers[scheduler]);
         book.attempts += 1;

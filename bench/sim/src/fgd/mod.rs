@@ -1,7 +1,8 @@
 //! Packing of tasks that share devices: the policies and the protocol of "Beware of Fragmentation" (USENIX ATC 2023).
 //!
-//! A list of tasks arrives one by one, in a random order, at machines with devices. No task ends, and no task is retried.
-//! The run ends when 130 % of all devices were requested. The result is the allocated part of the devices at the end.
+//! A list of tasks arrives one by one, in a random order, at machines with devices. No task ends, and no task is
+//! retried. The run ends when 130 % of all devices were requested. The result is the allocated part of the devices at
+//! the end.
 //!
 //! ```text
 //!  Input ─▶ arrivals: shuffled, extended to 130 %; machines in a separate order

@@ -5,8 +5,8 @@
 //!     scale.rs: ticks           └─png.rs──▶ PNG, light
 //! ```
 //!
-//! A plot is plain data. Its layout is computed once, so both outputs show the same shapes. Equal data give equal bytes on
-//! any machine, because the letters of a PNG come from a built-in font.
+//! A plot is plain data. Its layout is computed once, so both outputs show the same shapes. Equal data give equal bytes
+//! on any machine, because the letters of a PNG come from a built-in font.
 
 mod data;
 mod layout;

@@ -72,8 +72,8 @@ pub(super) fn labels(text: &str) -> Result<Vec<(Text, Text)>, String> {
     Ok(labels)
 }
 
-/// Parses the value of a label in `item`. Characters that separate items in other tools are errors, because they mean that
-/// the item was not written as one label.
+/// Parses the value of a label in `item`. Characters that separate items in other tools are errors, because they mean
+/// that the item was not written as one label.
 fn label_value(item: &str, value: &str) -> Result<Text, String> {
     match value.chars().find(|c| ['=', ',', '|'].contains(c)) {
         None => Ok(value.trim().into()),

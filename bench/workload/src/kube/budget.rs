@@ -11,7 +11,8 @@ use omega_schedulers::disruption::{DisruptionBudget, Keep, Share};
 /// The budgets of a file. A budget that selects no pod or has no bound is left out.
 ///
 /// # Errors
-/// If a bound is neither a number nor a percentage up to 100, or a budget has two bounds; the API server rejects these, too.
+/// If a bound is neither a number nor a percentage up to 100, or a budget has two bounds; the API server rejects these,
+/// too.
 pub(super) fn budgets(
     objects: &[(Place, Object)],
     notes: &mut Notes,

@@ -113,8 +113,8 @@ struct PairEntry {
     /// Desired free amount of the kind `beside`, in percent of the free amount of the kind `free`. Both amounts are
     /// compared as shares of a mean machine's amount. The default is 100.
     percent: Option<u32>,
-    /// An alternative to `percent`: an amount of the kind that `beside` names. This amount should be free for each amount
-    /// `per` that is free of the other kind.
+    /// An alternative to `percent`: an amount of the kind that `beside` names. This amount should be free for each
+    /// amount `per` that is free of the other kind.
     want: Option<String>,
     per: Option<String>,
 }

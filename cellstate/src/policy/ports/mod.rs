@@ -208,8 +208,8 @@ pub struct PortColumns {
     /// Whether the cell has begun to count ports. Set in a full delta if the cell counts ports. Set in another delta if
     /// the cell has begun since; all rows then count as changed.
     pub counted: bool,
-    /// Ports in changed rows, by row. In a changed row that is not listed, no task has a port. Empty while the cell does
-    /// not count ports.
+    /// Ports in changed rows, by row. In a changed row that is not listed, no task has a port. Empty while the cell
+    /// does not count ports.
     pub taken: Vec<(u32, TakenPorts)>,
 }
 

@@ -10,10 +10,10 @@
 //!       └──────── accept | decline | suppress | revive ──────▶  └──── commit ────▶ ▲────────┘
 //! ```
 //!
-//! **Order.** The next offers go to the framework with the lowest weighted dominant share ([`crate::queue::dominant`]) among
-//! those that accept offers. A tenant's share counts its tasks of this frontend and its open offers. If shares are
-//! equal, the framework that was served longest ago is next, then the framework with the lower id. This framework is
-//! offered up to [`Settings::machines_at_once`] machines, whole or in part; then the shares are compared again.
+//! **Order.** The next offers go to the framework with the lowest weighted dominant share ([`crate::queue::dominant`])
+//! among those that accept offers. A tenant's share counts its tasks of this frontend and its open offers. If shares
+//! are equal, the framework that was served longest ago is next, then the framework with the lower id. This framework
+//! is offered up to [`Settings::machines_at_once`] machines, whole or in part; then the shares are compared again.
 //!
 //! **Meaning of an offer.** An offer reserves resources only among the frameworks of one frontend. An offer is not a
 //! lock: other schedulers may still place tasks on the machine. If these tasks leave too little room for the offers of

@@ -28,8 +28,8 @@ fn points_of(raw: i64, most: i64) -> i32 {
     if most == 0 { 0 } else { hundredths(raw, most) as i32 * POINT }
 }
 
-/// Values below this bound can be computed in doubles: 100 times such a value is exact, and so is the quotient of two of
-/// them after rounding down.
+/// Values below this bound can be computed in doubles: 100 times such a value is exact, and so is the quotient of two
+/// of them after rounding down.
 const EXACT: u64 = 1 << 46;
 
 /// Value in hundredths of `most`, rounded down. Computed in doubles where these are exact, because processors divide

@@ -263,8 +263,9 @@ enum Need {
     Nothing,
     /// The choice is to be written.
     Choice(Box<ClaimChoice>),
-    /// The pod must be decided again, because the chosen volume was deleted, or another claim has it. A new volume on the
-    /// chosen node is no alternative: the node may not support one, and then the claim would stay bound to this node.
+    /// The pod must be decided again, because the chosen volume was deleted, or another claim has it. A new volume on
+    /// the chosen node is no alternative: the node may not support one, and then the claim would stay bound to this
+    /// node.
     Decision,
 }
 

@@ -117,8 +117,8 @@ impl Slots {
         Slots { limits, state: Arc::default() }
     }
 
-    /// Takes a slot, if need be from an idle connection, or from a caller with more than half of the connections; `None`
-    /// if no slot is left.
+    /// Takes a slot, if need be from an idle connection, or from a caller with more than half of the connections;
+    /// `None` if no slot is left.
     pub(crate) fn take(&self, address: IpAddr, now: Instant) -> Option<Slot> {
         let mut state = self.state.lock();
         let is_each_full = state.each.get(&address).is_some_and(|count| *count >= self.limits.each);

@@ -18,7 +18,8 @@ use std::path::Path;
 #[derive(Debug, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(in crate::ask) struct RunFile {
-    /// Path of the program, or a name that is looked up in PATH; in a container, by default, the entry point of the image.
+    /// Path of the program, or a name that is looked up in PATH; in a container, by default, the entry point of the
+    /// image.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     command: String,
     /// Arguments of the program.
@@ -32,8 +33,8 @@ pub(in crate::ask) struct RunFile {
     /// Files and folders of the machine that the container has.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     mounts: Vec<MountFile>,
-    /// Absolute path of the working directory; by default, a directory of the task's own, or the directory that the image
-    /// names.
+    /// Absolute path of the working directory; by default, a directory of the task's own, or the directory that the
+    /// image names.
     working_dir: Option<String>,
     /// User that runs the program; by default, the agent's user, or the user that the image names.
     user: Option<String>,

@@ -33,8 +33,8 @@ const EVERY: Duration = Duration::from_secs(1);
                   omega top --once\n  omega top --once -o json | jq .waiting"
 )]
 pub(crate) struct TopArgs {
-    /// Measure for one second, print the values once, and exit. This is the default with -o json, name or yaml, or if standard input
-    /// or standard output is not a terminal.
+    /// Measure for one second, print the values once, and exit. This is the default with -o json, name or yaml, or if
+    /// standard input or standard output is not a terminal.
     #[arg(long)]
     once: bool,
     #[command(flatten)]

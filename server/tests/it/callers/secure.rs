@@ -312,8 +312,8 @@ fn a_role_is_held_to_its_own() {
     });
 }
 
-/// If a client and a server disagree about TLS, the error is returned at once. A retry would not help, because a listener
-/// does not change its protocol.
+/// If a client and a server disagree about TLS, the error is returned at once. A retry would not help, because a
+/// listener does not change its protocol.
 #[test]
 fn connections_that_cannot_work_are_told_with_the_remedy() {
     let guarded = Guarded::start();

@@ -11,8 +11,8 @@
 //! leader has all committed entries and any part of the uncommitted ones, and only the last leader commits. The network
 //! is a set from which messages are never removed, so each may arrive late, twice or never.
 //!
-//! Each rule of the protocol can be left out, and the model must then find a violation. Otherwise the model would not prove
-//! that the rule is needed.
+//! Each rule of the protocol can be left out, and the model must then find a violation. Otherwise the model would not
+//! prove that the rule is needed.
 
 mod world;
 
