@@ -3,10 +3,10 @@
 pub mod admission;
 pub mod bounds;
 pub mod holders;
-pub mod job_commands;
-pub mod machine_commands;
+pub mod jobs;
+pub mod machines;
 pub mod programs;
-pub mod tenant_commands;
+pub mod tenants;
 pub mod texts;
 pub mod validate;
 pub mod versions;
