@@ -36,7 +36,7 @@
 //! ```
 //!
 //! In reading order: `cell.rs`, `state/`, `commands/`, `commit/`, `judge.rs`, `index/`, `rules/`, `policy/`,
-//! `delta.rs`, `changed.rs`, `merge.rs`, `view/`, `handle.rs`, `shared.rs`, `audit.rs`, `image/`.
+//! `delta.rs`, `changed.rs`, `merge.rs`, `view/`, `handle.rs`, `shared.rs`, `queries.rs`, `history/`, `audit.rs`, `hash.rs`, `image/`.
 
 #![allow(
     unreachable_pub,

@@ -1,4 +1,4 @@
-//! Commands about machines, and about the overcommit policy.
+//! Commands about machines, and about the cell's policy.
 
 use crate::cell::{Cell, Change};
 use crate::commands::bounds::too_many;

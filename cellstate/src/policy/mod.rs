@@ -10,10 +10,10 @@
 //!    write ──▶ delta ──▶ apply (the mirror of a view)      capture / restore / hash / audit
 //! ```
 //!
-//! Each policy is one file or folder with its state, checks, counting, columns of a delta, mirror in a view, part of a
+//! Each policy is a folder with its state, checks, counting, columns of a delta, mirror in a view, part of a
 //! snapshot, recount and commands. `list.rs` names each of them once. Macros derive from that list the sets, the state
 //! of the cell and the mirrors of views, with static dispatch. The functions that need the whole cell are in
-//! `in_cell.rs`, here and in the folder of each policy; the other files import nothing from `cell.rs`. `commit/` calls
+//! `in_cell.rs`, here and in the folder of each policy. `commit/` calls
 //! only this interface, and names no policy.
 //!
 //! The policies of a group are determined when the group is compiled. The cell's sets `checking` and `counting` change

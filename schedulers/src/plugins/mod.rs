@@ -1,4 +1,4 @@
-//! The built-in filters and scores.
+//! The built-in filters, scores, queue orders, and plugins that make room.
 //!
 //! The filters evaluate the conditions of the cell's check for 64 machines at a time, as bit words. Together they
 //! accept exactly the machines that the check accepts, which a test verifies.

@@ -20,7 +20,7 @@
 //! rejection leaves no record, so a delayed copy of the request must not be accepted afterwards. Three rules ensure
 //! this: a request is addressed to a leader's term; within its term a leader accepts the requests of each sender in the
 //! order of their numbers, each at most once; and a retry ([`Ask::Retry`]) is never pre-checked. A model
-//! (`tests/it/model`) tries every order of events. It also omits each rule in turn, and must then find a violation.
+//! (`tests/it/cell/model`) tries every order of events. It also omits each rule in turn, and must then find a violation.
 //!
 //! In reading order: `settings`, `ask`, `requests`, `fingerprint`, this file, `reads`, `bound`, `worker`, `reply`,
 //! `event`, `mailbox`, `stalled`, `writer`, `durations`, `stages`, `status`, `threads`, `handle`, `many`.

@@ -24,7 +24,7 @@ fn row(bug: Bug, proof: &Proof) -> String {
 
 /// Bugs that a small number of seeds does not reveal: the first, because a replica with a damaged log reports which
 /// entries it may have lost; the second, because other replicas tell a removed replica about its removal. They have
-/// their own tests, with and without the bug: `log_rot.rs`, `damage_inside_a_log_is_no_torn_end`; `elections.rs`,
+/// their own tests, with and without the bug: `../storage/log_rot.rs`, `damage_inside_a_log_is_no_torn_end`; `elections.rs`,
 /// `a_leader_that_commits_its_own_removal_steps_down`.
 const RARE: [Bug; 2] = [Bug::CorruptMiddleCut, Bug::RemovedLeaderStays];
 

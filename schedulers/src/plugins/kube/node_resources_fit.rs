@@ -1,6 +1,6 @@
 //! Room for a task, and the used share of a machine. (Kubernetes' NodeResourcesFit.)
 //!
-//! The scores in `resources.rs` work in fractions; the score here computes the same integers as Kubernetes.
+//! The scores in `../resources.rs` work in fractions; the score here computes the same integers as Kubernetes.
 
 use crate::framework::plugin::{Filter, Judged, Reads, Score, Tasks, lanes};
 use crate::plugins::kube::normalize::POINT;

@@ -1,6 +1,6 @@
 //! A double of the API server: resource versions, lists, watches, bindings, patches, preconditions of requests.
 //!
-//! Its answers equal those of a real kube-apiserver v1.36.2. `replay.rs` checks this with recorded transcripts. Tests
+//! Its answers equal those of a real kube-apiserver v1.36.2. `../it/replay.rs` checks this with recorded transcripts. Tests
 //! call it in the process, or over HTTP ([`http`]).
 
 mod bind;

@@ -1,4 +1,4 @@
-//! The calls of clients: one file for each gRPC service, and what they share.
+//! The calls of clients: a file for each gRPC service, and their parts.
 
 pub(crate) mod backup;
 pub(crate) mod cell;

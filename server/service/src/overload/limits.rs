@@ -19,7 +19,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// The limits of a listener. docs/security.md has the defaults.
+/// The limits of a listener. docs/serve.md has the defaults.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// Concurrent calls of all callers except operators.

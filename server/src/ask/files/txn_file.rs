@@ -1,6 +1,6 @@
 //! A transaction in a file: claims, releases, evictions and resizes, by the names of jobs and machines.
 //!
-//! Reading depends on the file alone. `txn.rs` asks the cell for the ids of the names.
+//! Reading depends on the file alone. `../txn.rs` asks the cell for the ids of the names.
 
 use crate::ask::files::amount::Amount;
 use crate::ask::files::machine_file::NumberOrText;

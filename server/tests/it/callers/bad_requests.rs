@@ -15,10 +15,10 @@
 //! | 35, 38, 39 names, deadlines, pages | `requests.rs` |
 //! | 40, 54, 55 watches, silent connections, resets | `requests.rs` |
 //! | 52, 53 bad peer messages | `secure.rs`: `peers_show_who_they_are`; `store/src/node/check.rs`, `tests/src/fuzz` |
-//! | 56 a replica without the others | `fire.rs` |
-//! | 57-71 disks and files | `tests/it/storage/directory.rs`, `log_rot.rs`, `nth_failure.rs`, `moody_disk.rs`; `served.rs` |
-//! | 63, 64, 66 real disks: read only, full, hanging | `bad_disks.rs`, `fire.rs` |
-//! | 72, 73 settings | here, `served.rs` |
+//! | 56 a replica without the others | `../cell/fire.rs` |
+//! | 57-71 disks and files | `directory.rs`, `log_rot.rs`, `nth_failure.rs`, `moody_disk.rs` in `tests/it/storage`; `../cell/served.rs` |
+//! | 63, 64, 66 real disks: read only, full, hanging | `bad_disks.rs`, `fire.rs` in `../cell` |
+//! | 72, 73 settings | here, `../cell/served.rs` |
 //! | 74 a server that anyone can reach | `secure.rs`: `a_server_stays_on_its_machine_unless_it_has_certificates` |
 //! | 76, 77, 78 signals, few descriptors, two bootstraps | here |
 
