@@ -52,7 +52,7 @@ fn served(_: &str, _: &str, _: &ExplainArgs) -> Result<(), Error> {
 fn served(cell: &str, job: &str, args: &ExplainArgs) -> Result<(), Error> {
     let json = args.output.json.as_deref();
     output::check(json.as_slice(), &[])?;
-    let told = crate::ask::explain::served(cell, job, args.how.profile())
+    let told = crate::ask::jobs::explain::served(cell, job, args.how.profile())
         .map_err(crate::served::Error::from)?;
     let table = waiting::render_job(&told);
     let data = json.map(|file| {

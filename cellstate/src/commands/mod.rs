@@ -1,6 +1,5 @@
 //! Commands: their checks, and the changes of the state that they make.
 
-pub mod admission;
 pub mod bounds;
 pub mod holders;
 pub mod jobs;

@@ -1,5 +1,6 @@
 //! The parts of the state: plain structures that contain no cell.
 
+pub mod admission;
 pub mod answers;
 pub mod attributes;
 pub mod changes;

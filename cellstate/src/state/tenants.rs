@@ -55,7 +55,7 @@ pub struct Tenant {
     pub terms: Arc<TenantTerms>,
     /// Number of unfinished tasks of the tenant's own jobs.
     pub tasks: u64,
-    /// Request limit of the tenant, if any; see `commands/admission.rs`.
+    /// Request limit of the tenant, if any; see `admission.rs`.
     pub admits: Option<Amounts>,
 }
 

@@ -1,8 +1,8 @@
 //! Indexes of placed tasks. A view keeps an index only if something reads it.
 
 use crate::delta::Delta;
+use crate::view::departures::Departures;
 use crate::view::job_places::Places;
-use crate::view::own::departures::Departures;
 use crate::view::placements::Placements;
 use omega_core::{JobId, MachineId, TaskId};
 

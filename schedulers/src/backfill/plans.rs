@@ -6,7 +6,7 @@ use super::plan::{Holds, Lack, Plan, Search, When};
 use super::timeline::Hold;
 use crate::framework::evaluator::Evaluator;
 use crate::framework::points::{Order, Queued};
-use crate::placing::place_in_order::Place;
+use crate::queue::place_in_order::Place;
 use omega_cellstate::{BLOCK, View};
 use omega_core::{Job, JobId, Version};
 use smallvec::SmallVec;

@@ -6,7 +6,6 @@ pub(crate) mod class;
 pub(crate) mod crowding;
 pub(crate) mod failures;
 pub mod place;
-pub(crate) mod place_in_order;
 pub(crate) mod rank;
 pub mod refusals;
 pub(crate) mod reuse;

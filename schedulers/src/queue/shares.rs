@@ -20,8 +20,8 @@
 //! pending jobs.
 
 use crate::framework::points::Order;
-use crate::placing::place_in_order::Place;
 use crate::queue::dominant::{Share, Sums, Totals, Weight};
+use crate::queue::place_in_order::Place;
 use omega_cellstate::{TenantDelta, View};
 use omega_core::{Amounts, Job, JobId, KindId, TenantConfig, Text};
 use smallvec::SmallVec;

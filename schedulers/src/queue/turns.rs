@@ -5,7 +5,7 @@
 //! inserted at its place by age. For the order of a plugin, a tree is used.
 
 use crate::framework::points::Order;
-use crate::placing::place_in_order::Place;
+use crate::queue::place_in_order::Place;
 use crate::queue::shares::Shares;
 use omega_core::{Job, JobId, Precedence};
 use std::cmp::Reverse;

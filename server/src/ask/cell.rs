@@ -1,6 +1,6 @@
 //! `omega cell`: identity of a cell, and usage of its resources.
 
-use crate::ask::files::shape::{self, ByKind, MemberShape};
+use crate::ask::shape::{self, ByKind, MemberShape};
 use crate::ask::show::{self, Align, columns, facts};
 use crate::ask::{AskArgs, AskError};
 use clap::Args;

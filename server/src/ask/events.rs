@@ -3,7 +3,7 @@
 use crate::ask::call::Caller;
 use crate::ask::files::moment::unix_ms;
 use crate::ask::jobs::named_job::by_name;
-use crate::ask::jobs::run_end::EndShape;
+use crate::ask::run_end::EndShape;
 use crate::ask::show::{self, Align, columns};
 use crate::ask::{AskArgs, AskError};
 use clap::Args;

@@ -2,7 +2,7 @@
 
 use crate::ask::call::Caller;
 use crate::ask::jobs::named_job;
-use crate::ask::jobs::resize::name;
+use crate::ask::resize::name;
 use crate::ask::{AskArgs, AskError};
 use clap::Args;
 use omega_client::proto;

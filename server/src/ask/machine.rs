@@ -6,7 +6,7 @@ use crate::ask::files::amount::{Amount, AmountArgs};
 use crate::ask::files::machine_file::{self, MachineFile, MachinesFile};
 use crate::ask::files::moment;
 use crate::ask::files::pairs;
-use crate::ask::files::shape::{DoneShape, ListShape, MachineShape, MadeShape};
+use crate::ask::shape::{DoneShape, ListShape, MachineShape, MadeShape};
 use crate::ask::show::{self, Align, Format, and_more, columns, facts};
 use crate::ask::{AskArgs, AskError, NameArgs, named};
 use clap::{Args, Subcommand, ValueEnum};

@@ -1,7 +1,7 @@
 //! `omega member`: the replicas of a cell.
 
 use crate::ask::call::Caller;
-use crate::ask::files::shape::{self, MemberShape};
+use crate::ask::shape::{self, MemberShape};
 use crate::ask::show::{self, Align, columns};
 use crate::ask::{AskArgs, AskError};
 use clap::{Args, Subcommand};

@@ -2,8 +2,8 @@
 
 use crate::ask::files::amount;
 use crate::ask::files::pairs;
-use crate::ask::files::shape::{DoneForShape, DoneShape};
 use crate::ask::reservation::selector;
+use crate::ask::shape::{DoneForShape, DoneShape};
 use crate::ask::show::{self, Align, columns};
 use crate::ask::{AskArgs, AskError, NameArgs, named};
 use clap::{Args, Subcommand};

@@ -1,7 +1,7 @@
 //! `omega policy`: settings of the whole cell.
 
 use crate::ask::files::amount;
-use crate::ask::files::shape::DoneShape;
+use crate::ask::shape::DoneShape;
 use crate::ask::show::{self, facts};
 use crate::ask::{AskArgs, AskError};
 use clap::{Args, Subcommand};

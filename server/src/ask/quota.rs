@@ -2,7 +2,7 @@
 
 use crate::ask::call::Page;
 use crate::ask::files::amount::{self, AmountArgs};
-use crate::ask::files::shape::{DoneShape, ListShape, TenantShape};
+use crate::ask::shape::{DoneShape, ListShape, TenantShape};
 use crate::ask::show::{self, Align, and_more, columns};
 use crate::ask::{AskArgs, AskError};
 use clap::{Args, Subcommand};

@@ -2,7 +2,7 @@
 
 use crate::ask::files::moment::{Moment, millis, unix_ms};
 use crate::ask::files::pairs;
-use crate::ask::files::shape::{DoneForShape, DoneShape};
+use crate::ask::shape::{DoneForShape, DoneShape};
 use crate::ask::show::{self, Align, columns};
 use crate::ask::{AskArgs, AskError, NameArgs, named};
 use clap::{Args, Subcommand};

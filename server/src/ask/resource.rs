@@ -1,7 +1,7 @@
 //! `omega cluster-resource`: resources of the cell as a whole, such as licences.
 
 use crate::ask::files::amount::{self, Amount};
-use crate::ask::files::shape::DoneShape;
+use crate::ask::shape::DoneShape;
 use crate::ask::show::{self, Align, columns};
 use crate::ask::{AskArgs, AskError};
 use clap::{Args, Subcommand};

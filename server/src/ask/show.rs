@@ -1,7 +1,7 @@
 //! Output of replies: a table for people, names for scripts, and JSON or YAML for programs.
 
 use crate::ask::AskError;
-use crate::ask::files::shape::{DoneForShape, DoneShape};
+use crate::ask::shape::{DoneForShape, DoneShape};
 use crate::output;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Arg, ValueEnum};

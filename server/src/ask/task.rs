@@ -1,13 +1,13 @@
-//! `omega task`: the tasks of a job or of a machine. The command that resizes a task is in `jobs/resize.rs`.
+//! `omega task`: the tasks of a job or of a machine. The command that resizes a task is in `resize.rs`.
 
 use crate::ask::call::{Caller, Listed, Page};
 use crate::ask::events::{self, EventsShape};
 use crate::ask::files::moment::unix_ms;
-use crate::ask::files::shape::{ListShape, TaskShape, listed};
 use crate::ask::jobs::named_job;
-use crate::ask::jobs::resize;
-use crate::ask::jobs::resize::ResizeArgs;
 use crate::ask::logs::LogsArgs;
+use crate::ask::resize;
+use crate::ask::resize::ResizeArgs;
+use crate::ask::shape::{ListShape, TaskShape, listed};
 use crate::ask::show::{self, Align, Format, and_more, columns, facts};
 use crate::ask::{AskArgs, AskError, logs, machine};
 use clap::{Args, Subcommand};

@@ -10,9 +10,9 @@
 
 use crate::ask::call::{Caller, Page};
 use crate::ask::files::amount;
-use crate::ask::files::shape::ListShape;
 use crate::ask::files::txn_file::{ClaimName, ResizeName, TaskName, TransactionFile};
 use crate::ask::jobs::named_job;
+use crate::ask::shape::ListShape;
 use crate::ask::show::{self, Align, and_more, columns, facts};
 use crate::ask::{AskArgs, AskError, machine};
 use clap::{Args, Subcommand};

@@ -5,7 +5,7 @@
 
 use crate::judge::Grant;
 use crate::view::counting::{GroupOnRow, OnRow};
-use crate::view::own::departures::Claimed;
+use crate::view::departures::Claimed;
 use crate::view::own::own_claims::{Open, Taken};
 use crate::view::{GroupRef, View};
 use omega_core::{

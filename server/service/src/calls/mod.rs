@@ -16,7 +16,6 @@ pub(crate) mod responses;
 pub(crate) mod scheduling;
 pub(crate) mod snapshots;
 pub(crate) mod tasks;
-pub(crate) mod tenant_tasks;
 pub(crate) mod tenants;
 pub(crate) mod traces;
 pub(crate) mod transactions;

@@ -5,4 +5,5 @@ pub(crate) mod held;
 pub(crate) mod limits;
 pub(crate) mod slots;
 pub(crate) mod slowdown;
+pub(crate) mod tenant_tasks;
 pub(crate) mod turns;

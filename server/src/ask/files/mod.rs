@@ -11,6 +11,5 @@ pub(crate) mod pairs;
 pub(super) mod ports_file;
 pub(super) mod rules_file;
 pub(super) mod run_file;
-pub(super) mod shape;
 pub(super) mod time_file;
 pub(super) mod txn_file;

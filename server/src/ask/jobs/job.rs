@@ -2,17 +2,15 @@
 
 use crate::ask::call::Page;
 use crate::ask::events::{self, HistoryArgs};
-use crate::ask::explain::{self, ExplainArgs};
 use crate::ask::files::job_file::JobFile;
 use crate::ask::files::job_flags::JobFlags;
-use crate::ask::files::shape::{
-    ByKind, DoneShape, GroupShape, JobShape, ListShape, RunShape, listed,
-};
 use crate::ask::jobs::apply::{self, ApplyArgs};
+use crate::ask::jobs::explain::{self, ExplainArgs};
 use crate::ask::jobs::named_job::{by_name, find, target};
 use crate::ask::jobs::versions::{self, RollbackArgs};
 use crate::ask::jobs::wait::{Awaited, WaitArgs};
 use crate::ask::jobs::watch::{self, WatchArgs};
+use crate::ask::shape::{ByKind, DoneShape, GroupShape, JobShape, ListShape, RunShape, listed};
 use crate::ask::show::{self, Align, Format, and_more, clean_name, columns, facts};
 use crate::ask::{AskArgs, AskError, CallArgs, NameArgs, named, task};
 use crate::output;
@@ -331,7 +329,7 @@ fn print_file(kinds: &Kinds, told: &proto::JobStatus) -> Result<(), AskError> {
 }
 
 /// Progress and timeout of an incomplete gang.
-fn gang_wait(held: &crate::ask::files::shape::GangWaitShape) -> String {
+fn gang_wait(held: &crate::ask::shape::GangWaitShape) -> String {
     let places = format!("{} of {} places", held.have, held.needs);
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let left = held.until_ms.map(|until| until.saturating_sub(now.as_millis() as u64));

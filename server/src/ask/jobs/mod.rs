@@ -1,10 +1,9 @@
 //! Commands for jobs.
 
 pub(super) mod apply;
+pub(crate) mod explain;
 pub(crate) mod job;
 pub(super) mod named_job;
-pub(super) mod resize;
-pub(super) mod run_end;
 pub(super) mod version_list;
 pub(super) mod versions;
 pub(super) mod wait;

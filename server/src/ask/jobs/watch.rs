@@ -4,8 +4,8 @@
 //! were printed before are not printed again.
 
 use crate::ask::call::{Caller, another_try_may_help};
-use crate::ask::files::shape::{TaskShape, state};
 use crate::ask::jobs::named_job::{by_name, find, target};
+use crate::ask::shape::{TaskShape, state};
 use crate::ask::show::{clean_name, one_of_many};
 use crate::ask::{AskArgs, AskError};
 use crate::output;

@@ -2,8 +2,9 @@
 //! a time in the background, and cached.
 
 use super::shape::WaitingShape;
+use crate::ask::jobs::explain;
 use crate::ask::jobs::named_job::by_name;
-use crate::ask::{AskArgs, AskError, explain};
+use crate::ask::{AskArgs, AskError};
 use crate::explainer::summary;
 use omega_client::proto;
 use std::collections::BTreeMap;

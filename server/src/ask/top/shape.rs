@@ -1,7 +1,7 @@
 //! The contents of `omega top`: sums over the replicas, and rates from two samples.
 
 use super::look::Look;
-use crate::ask::files::shape::{self, ByKind, MemberShape};
+use crate::ask::shape::{self, ByKind, MemberShape};
 use omega_client::proto;
 use serde::Serialize;
 use std::collections::BTreeMap;

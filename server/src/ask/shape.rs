@@ -4,7 +4,7 @@
 
 use crate::ask::AskError;
 use crate::ask::files::pairs::taint_text;
-use crate::ask::jobs::run_end::EndShape;
+use crate::ask::run_end::EndShape;
 use omega_client::agent::machine_state;
 use omega_client::convert::{self, Malformed};
 use omega_client::proto;

@@ -5,9 +5,9 @@
 
 use crate::ask::call::Caller;
 use crate::ask::files::amount::{self, AmountArgs};
-use crate::ask::files::shape::{ByKind, by_kind, listed};
 use crate::ask::files::txn_file::task_name;
 use crate::ask::jobs::named_job;
+use crate::ask::shape::{ByKind, by_kind, listed};
 use crate::ask::show;
 use crate::ask::txn::{self, WhyShape};
 use crate::ask::{AskArgs, AskError, task};

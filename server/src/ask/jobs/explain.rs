@@ -122,7 +122,7 @@ fn told(args: &ExplainArgs) -> Result<WaitingJob, AskError> {
 }
 
 /// Requests the explanation of a pending job.
-pub(super) fn explained(
+pub(in crate::ask) fn explained(
     caller: &Caller,
     request: &proto::ExplainJobRequest,
 ) -> Result<WaitingJob, AskError> {
