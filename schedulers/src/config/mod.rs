@@ -47,7 +47,7 @@
 //! let profiles = Profiles::parse(file, &registry)?;
 //! let web = profiles.get("web").expect("it is in the file");
 //! let profile = web.bind(&Kinds::standard())?;
-//! assert!(profile.weights().any(|(name, weight)| (name, weight) == ("snug", 2)));
+//! assert!(profile.evaluator().weights().any(|(name, weight)| (name, weight) == ("snug", 2)));
 //!
 //! let typo = Profiles::parse(&file.replace("\"snug\"", "\"smug\""), &registry).unwrap_err();
 //! assert!(typo.to_string().starts_with("7:14: profile[0].score[0].plugin: there is no score"));
