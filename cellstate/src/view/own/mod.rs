@@ -1,4 +1,4 @@
-//! The view's own changes: claims and evictions that the cell has not answered, and departures.
+//! The view's own changes: claims and evictions that no delta includes yet.
 
 pub(super) mod claims;
 pub(super) mod evictions;
