@@ -7,8 +7,8 @@ use crate::repository::tidy::{assert_none, sources};
 const WHOLES: [(&str, &str, usize); 4] = [
     ("cellstate/src/cell.rs", "Cell", 17),
     ("cellstate/src/view/mod.rs", "View", 15),
-    ("schedulers/src/scheduler.rs", "Scheduler", 12),
-    ("bench/run/src/driver/feeder.rs", "Feeder", 15),
+    ("schedulers/src/scheduler/mod.rs", "Scheduler", 12),
+    ("bench/run/src/driver/feeder/mod.rs", "Feeder", 15),
 ];
 
 /// The parts of these types, whose fields no other file may use.

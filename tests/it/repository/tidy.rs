@@ -291,6 +291,14 @@ fn folders_have_few_files() {
 }
 
 #[test]
+fn a_module_with_submodules_is_a_folder_with_mod_rs() {
+    let folders = folders();
+    let beside = |name: &String| folders.contains_key(&root().join(name).with_extension(""));
+    let wrong = sources().into_iter().map(|(name, _)| name).filter(beside);
+    assert_none("modules beside their folders: move them to mod.rs", wrong.collect());
+}
+
+#[test]
 fn each_folder_with_several_files_has_a_readme() {
     let large = folders().into_iter().filter(|(_, count)| *count >= README_FILES_MIN);
     let silent = large.filter(|(folder, _)| !folder.join("README.md").exists());

@@ -1,7 +1,7 @@
 //! Metrics of a server.
 //!
 //! Events are counted where they happen, with one update for a group of transactions. Gauges are computed when they are
-//! read, so an unread metric costs nothing. `metrics/text.rs` writes the text.
+//! read, so an unread metric costs nothing. `text.rs` writes the text.
 
 mod policies;
 mod tenants;

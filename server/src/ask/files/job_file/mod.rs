@@ -496,7 +496,7 @@ mod tests {
 
     #[test]
     fn the_job_in_the_docs_requests_the_highest_point_of_its_demand_profile() {
-        let docs = include_str!("../../../../docs/demand-profiles.md");
+        let docs = include_str!("../../../../../docs/demand-profiles.md");
         let (_, file) = docs.split_once("```toml").unwrap();
         let file: JobFile = toml::from_str(file.split_once("```").unwrap().0).unwrap();
         let job = file.job(&Kinds::standard(), Path::new("job.toml")).unwrap();
@@ -514,7 +514,7 @@ mod tests {
 
     #[test]
     fn the_job_in_the_docs_has_a_program() {
-        let docs = include_str!("../../../../docs/run-programs.md");
+        let docs = include_str!("../../../../../docs/run-programs.md");
         let (_, file) = docs.split_once("```toml").unwrap();
         let file: JobFile = toml::from_str(file.split_once("```").unwrap().0).unwrap();
         let job = file.job(&Kinds::standard(), Path::new("job.toml")).unwrap();

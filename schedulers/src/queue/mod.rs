@@ -19,7 +19,7 @@
 pub mod dominant;
 mod entry;
 mod patience;
-pub mod place_in_order;
+pub(crate) mod place_in_order;
 pub(crate) mod shares;
 pub(crate) mod sleepers;
 pub(crate) mod turns;
