@@ -14,8 +14,8 @@
 //! checked against `free` alone, with the columns, bounds and vector code that also serve cells without profiles. A
 //! task with a profile raises the highest point of the sum, and takes the amount of this rise from `free`. If the rise
 //! is at most `free`, the task fits, because the new sum exceeds the machine at no point of the day. The rise is at
-//! least the lowest and at most the highest point of the task's profile. So for most machines the check need not read
-//! the sum.
+//! least the lowest and at most the highest point of the task's profile. These bounds, computed for each hour of the
+//! day, decide most checks without reading all points.
 //!
 //! Invariant: `free` and the highest point of the sum together are the amount above the constant claims. So tasks with
 //! profiles may come and go in any order, and no amount is lost.
@@ -31,12 +31,54 @@ use std::sync::Arc;
 /// one is expanded.
 const GRAINS: [usize; 4] = [24, 48, 96, DEMAND_POINTS_MAX];
 
+/// Number of parts of the day for which bounds are kept. It divides each of the `GRAINS`. With the smallest of these, a
+/// part has one point, so the bounds are exact.
+pub const DAY_PARTS: usize = 24;
+
+/// An amount for each part of the day.
+pub type DayParts = [i64; DAY_PARTS];
+
+/// The demand profile of a task group for one kind.
+#[derive(Clone, Debug)]
+pub struct Curve {
+    kind: KindId,
+    /// As many points as one of the `GRAINS`.
+    points: Vec<i64>,
+    /// Highest point.
+    peak: i64,
+    /// Lowest point in each part of the day.
+    lowest: DayParts,
+    /// Highest point in each part of the day.
+    highest: DayParts,
+}
+
+impl Curve {
+    fn of(demand_profile: &DemandProfile) -> Curve {
+        let points = grained(&demand_profile.points);
+        let lowest = by_parts(&points, |part| part.iter().copied().min());
+        let highest = highest(&points);
+        Curve { kind: demand_profile.kind, peak: peak(&highest), lowest, highest, points }
+    }
+
+    pub fn kind(&self) -> KindId {
+        self.kind
+    }
+
+    pub fn lowest(&self) -> &DayParts {
+        &self.lowest
+    }
+
+    pub fn highest(&self) -> &DayParts {
+        &self.highest
+    }
+}
+
 /// The demand profiles of a task group, prepared for addition.
 #[derive(Clone, Debug)]
 pub struct DemandProfiles {
     /// The group's request; for each kind that has a profile, the profile's lowest point instead.
     least: SmallVec<[i64; 4]>,
-    each: Vec<(KindId, Vec<i64>)>,
+    curves: Vec<Curve>,
 }
 
 impl DemandProfiles {
@@ -55,10 +97,8 @@ impl DemandProfiles {
                 *least = lowest as i64;
             }
         }
-        let each = demand_profiles
-            .iter()
-            .map(|demand_profile| (demand_profile.kind, grained(&demand_profile.points)));
-        Some(Arc::new(DemandProfiles { least, each: each.collect() }))
+        let curves = demand_profiles.iter().map(Curve::of).collect();
+        Some(Arc::new(DemandProfiles { least, curves }))
     }
 
     /// The least amount of each kind that a task of the group can take on a machine.
@@ -67,33 +107,38 @@ impl DemandProfiles {
         &self.least
     }
 
-    fn points(&self, kind: KindId) -> Option<&[i64]> {
-        self.each.iter().find(|(of, _)| *of == kind).map(|(_, points)| points.as_slice())
+    /// The profile of each kind that has one.
+    pub(crate) fn curves(&self) -> &[Curve] {
+        &self.curves
+    }
+
+    fn curve(&self, kind: KindId) -> Option<&Curve> {
+        self.curves.iter().find(|curve| curve.kind == kind)
     }
 
     /// Whether a sum stays within 64 bits when these profiles are added.
     pub(crate) fn can_count(&self, sum: Option<&DemandProfileSum>) -> bool {
         let before = |kind| sum.and_then(|sum| sum.of(kind)).map_or(0, |sum| sum.peak);
-        self.each.iter().all(|(kind, points)| before(*kind).checked_add(peak(points)).is_some())
+        self.curves.iter().all(|curve| before(curve.kind).checked_add(curve.peak).is_some())
     }
 
     /// The amount of a kind that a task would take on a machine with this sum; `None` if the task's demand for the kind
     /// does not vary.
     pub(crate) fn taken(&self, kind: KindId, sum: Option<&DemandProfileSum>) -> Option<i64> {
-        let points = self.points(kind)?;
+        let curve = self.curve(kind)?;
         Some(match sum.and_then(|sum| sum.of(kind)) {
-            Some(sum) => peak_of(&sum.points, points, 1) - sum.peak,
-            None => peak(points),
+            Some(sum) => peak_of(&sum.points, &curve.points, 1) - sum.peak,
+            None => curve.peak,
         })
     }
 
     /// The amount of a kind that would be free if a task were removed from this sum; `None` if the task's demand for
     /// the kind does not vary.
     pub(crate) fn freed(&self, kind: KindId, sum: Option<&DemandProfileSum>) -> Option<i64> {
-        let points = self.points(kind)?;
+        let curve = self.curve(kind)?;
         Some(sum.and_then(|sum| sum.of(kind)).map_or(0, |sum| match sum.tasks {
             1 => sum.peak,
-            _ => sum.peak - peak_of(&sum.points, points, -1),
+            _ => sum.peak - peak_of(&sum.points, &curve.points, -1),
         }))
     }
 
@@ -101,8 +146,15 @@ impl DemandProfiles {
     /// constant request exceeds `free`.
     #[inline(never)]
     pub(crate) fn fits(&self, kind: KindId, free: i64, sum: Option<&DemandProfileSum>) -> bool {
-        self.least.get(kind.index()).is_some_and(|least| *least <= free)
-            && self.taken(kind, sum).is_some_and(|taken| taken <= free)
+        let Some(curve) = self.curve(kind) else { return false };
+        let Some(sum) = sum.and_then(|sum| sum.of(kind)) else { return curve.peak <= free };
+        let limit = sum.peak + free;
+        (0..DAY_PARTS).all(|part| {
+            let highest = sum.highest[part];
+            highest + curve.highest[part] <= limit
+                || highest + curve.lowest[part] <= limit
+                    && peak_of(part_of(&sum.points, part), part_of(&curve.points, part), 1) <= limit
+        })
     }
 }
 
@@ -114,10 +166,17 @@ struct KindSum {
     tasks: u64,
     /// Highest point of the sum.
     peak: i64,
+    /// Highest point in each part of the day.
+    highest: DayParts,
     points: Vec<i64>,
 }
 
 impl KindSum {
+    fn new(kind: KindId, tasks: u64, points: Vec<i64>) -> KindSum {
+        let highest = highest(&points);
+        KindSum { kind, tasks, peak: peak(&highest), highest, points }
+    }
+
     /// Adds the demand profile of a task if `sign` is 1, or subtracts it if `sign` is -1. Returns the change of the
     /// peak.
     fn shift(&mut self, demand_profile: &[i64], sign: i64) -> i64 {
@@ -129,7 +188,8 @@ impl KindSum {
         for (points, amount) in self.points.chunks_exact_mut(each).zip(demand_profile) {
             points.iter_mut().for_each(|point| *point += sign * amount);
         }
-        let before = std::mem::replace(&mut self.peak, peak(&self.points));
+        self.highest = highest(&self.points);
+        let before = std::mem::replace(&mut self.peak, peak(&self.highest));
         self.peak - before
     }
 }
@@ -170,8 +230,7 @@ impl DemandProfileSum {
             if !ascends || tasks == 0 || !GRAINS.contains(&points.len()) {
                 return None;
             }
-            let peak = peak(&points);
-            sum.kinds.push(KindSum { kind, tasks, peak, points });
+            sum.kinds.push(KindSum::new(kind, tasks, points));
         }
         (!sum.kinds.is_empty()).then_some(sum)
     }
@@ -179,6 +238,12 @@ impl DemandProfileSum {
     /// Each kind with its number of tasks and its points.
     pub fn parts(&self) -> impl Iterator<Item = (KindId, u64, &[i64])> {
         self.kinds.iter().map(|sum| (sum.kind, sum.tasks, sum.points.as_slice()))
+    }
+
+    /// The kinds that have a sum, each with the gaps: the amount by which the highest point in a part of the day is
+    /// below the highest point of the day.
+    pub(crate) fn gaps(&self) -> impl Iterator<Item = (KindId, DayParts)> {
+        self.kinds.iter().map(|sum| (sum.kind, sum.highest.map(|highest| sum.peak - highest)))
     }
 
     fn of(&self, kind: KindId) -> Option<&KindSum> {
@@ -193,13 +258,12 @@ impl DemandProfileSum {
         sign: i64,
         mut rises: impl FnMut(KindId, i64),
     ) {
-        for (kind, points) in &demand_profiles.each {
-            let at = self.kinds.partition_point(|sum| sum.kind < *kind);
-            if self.kinds.get(at).is_none_or(|sum| sum.kind != *kind) {
-                let points = vec![0; points.len()];
-                self.kinds.insert(at, KindSum { kind: *kind, tasks: 0, peak: 0, points });
+        for curve in &demand_profiles.curves {
+            let at = self.kinds.partition_point(|sum| sum.kind < curve.kind);
+            if self.kinds.get(at).is_none_or(|sum| sum.kind != curve.kind) {
+                self.kinds.insert(at, KindSum::new(curve.kind, 0, vec![0; curve.points.len()]));
             }
-            rises(*kind, self.kinds[at].shift(points, sign));
+            rises(curve.kind, self.kinds[at].shift(&curve.points, sign));
             if self.kinds[at].tasks == 0 {
                 self.kinds.remove(at);
             }
@@ -272,6 +336,22 @@ fn grained(points: &[u64]) -> Vec<i64> {
 fn repeated(points: &[i64], grain: usize) -> Vec<i64> {
     let each = grain / points.len().max(1);
     points.iter().flat_map(|point| std::iter::repeat_n(*point, each)).collect()
+}
+
+/// The result of `pick` for the points in each part of the day; zero if a part has no points.
+fn by_parts(points: &[i64], pick: impl Fn(&[i64]) -> Option<i64>) -> DayParts {
+    std::array::from_fn(|part| pick(part_of(points, part)).unwrap_or(0))
+}
+
+/// The points in a part of the day.
+fn part_of(points: &[i64], part: usize) -> &[i64] {
+    let each = points.len() / DAY_PARTS;
+    &points[part * each..][..each]
+}
+
+/// The highest point in each part of the day.
+fn highest(points: &[i64]) -> DayParts {
+    by_parts(points, |part| part.iter().copied().max())
 }
 
 fn peak(points: &[i64]) -> i64 {

@@ -1,10 +1,12 @@
 //! Demand that varies over the day, in a view.
 
 use crate::index::need::Need;
-use crate::state::demand_profiles::DemandProfileSum;
+use crate::state::demand_profiles::{DemandProfileSum, DemandProfiles};
 use crate::view::View;
 use crate::view::block::{Block, filter_bits};
+use crate::view::day_columns::Room;
 use omega_core::KindId;
+use smallvec::SmallVec;
 
 impl View {
     /// Whether any placed task has a demand profile.
@@ -54,12 +56,28 @@ impl Block<'_> {
     #[must_use]
     pub fn room_among(&self, need: &Need, request: &[i64], among: u64) -> u64 {
         let fits = self.fits_among(request, among);
-        if need.demand_profiles.is_none() {
-            return fits;
-        }
+        let Some(profiles) = &need.demand_profiles else { return fits };
         // The request is the highest point of the profile. The profile may fit although the request does not, because
         // other tasks may have their highest points at other times.
+        let room = self.room_by_bounds(profiles, request, among & !fits);
         let has_room = |lane| self.view().has_room(self.first_row() + lane, need, request);
-        fits | filter_bits(among & !fits, has_room)
+        fits | room.certain | filter_bits(room.possible & !room.certain, has_room)
+    }
+
+    /// The machines in `among` with room, as far as bounds of the demand profiles decide it.
+    fn room_by_bounds(&self, profiles: &DemandProfiles, request: &[i64], among: u64) -> Room {
+        let mut room = Room { certain: among, possible: among };
+        let mut constant: SmallVec<[i64; 4]> = SmallVec::from_slice(request);
+        for curve in profiles.curves() {
+            let kind = curve.kind();
+            if let Some(request) = constant.get_mut(kind.index()).filter(|request| **request > 0) {
+                let day = self.view().rows.day().room(self.index(), curve, self.free(kind));
+                room.certain &= day.certain;
+                room.possible &= day.possible;
+                *request = 0;
+            }
+        }
+        let fits = self.fits_among(&constant, room.possible);
+        Room { certain: room.certain & fits, possible: fits }
     }
 }

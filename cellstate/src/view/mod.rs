@@ -26,6 +26,7 @@ mod compiled;
 mod cores;
 mod counted;
 mod counting;
+mod day_columns;
 mod demand_profiles;
 pub(super) mod departures;
 mod images;

@@ -7,12 +7,13 @@
 use crate::delta::{Delta, MachineDelta};
 use crate::index::need::Need;
 use crate::judge::{Grant, MachineStatus};
-use crate::state::demand_profiles::{DemandProfileSum, DemandProfileSums};
+use crate::state::demand_profiles::DemandProfileSum;
 use crate::state::devices::Devices;
 use crate::state::machines::Part;
 use crate::state::map::FastMap;
 use crate::view::columns::{BLOCK, Columns};
 use crate::view::cores::Cores;
+use crate::view::day_columns::DayColumns;
 use omega_core::{DeviceSet, MachineId, SequenceNumber};
 
 /// The rows. See the module documentation.
@@ -28,7 +29,7 @@ pub(super) struct Rows {
     draining: Vec<u64>,
     devices: FastMap<u32, Devices>,
     cores: Cores,
-    demand_profiles: DemandProfileSums,
+    day: DayColumns,
 }
 
 impl Rows {
@@ -42,7 +43,7 @@ impl Rows {
             draining: Vec::new(),
             devices: FastMap::default(),
             cores: Cores::default(),
-            demand_profiles: DemandProfileSums::default(),
+            day: DayColumns::new(),
         }
     }
 
@@ -129,13 +130,18 @@ impl Rows {
 
     /// Whether any placed task has a demand profile.
     pub(super) fn any_demand_profiles(&self) -> bool {
-        !self.demand_profiles.is_empty()
+        !self.day.is_empty()
+    }
+
+    /// The demand profiles.
+    pub(super) fn day(&self) -> &DayColumns {
+        &self.day
     }
 
     /// The sum of the demand profiles of the tasks in a row; `None` if no task has one.
     #[inline]
     pub(super) fn demand_profiles(&self, row: usize) -> Option<&DemandProfileSum> {
-        self.demand_profiles.get(row).map(|sum| &**sum)
+        self.day.get(row).map(|sum| &**sum)
     }
 
     /// The devices and cores that the cell would choose now for a task in a row. If too few devices are free, the
@@ -156,7 +162,7 @@ impl Rows {
         match part.demand_profiles {
             None => self.columns.add(row, part.request, sign),
             Some(profiles) => {
-                let amounts = self.demand_profiles.shift(row, (part.request, profiles), -sign);
+                let amounts = self.day.shift(row, (part.request, profiles), -sign);
                 self.columns.add(row, &amounts, sign);
             }
         }
@@ -251,19 +257,19 @@ impl Rows {
     /// Applies the sums of demand profiles in a delta. A changed row without a sum has no demand profiles any more.
     /// Returns the number of machines with a lower sum than before.
     fn apply_demand_profiles(&mut self, delta: &Delta) -> u64 {
-        if self.demand_profiles.is_empty() && delta.demand_profiles.is_empty() {
+        if self.day.is_empty() && delta.demand_profiles.is_empty() {
             return 0;
         }
         let mut before = Vec::new();
         for slot in &delta.slots {
-            before.extend(self.demand_profiles.remove(*slot).map(|sum| (*slot, sum)));
+            before.extend(self.day.remove(*slot).map(|sum| (*slot, sum)));
         }
         for (slot, sum) in &delta.demand_profiles {
-            self.demand_profiles.set(*slot, sum.clone());
+            self.day.set(*slot, sum.clone());
         }
         let none = DemandProfileSum::default();
         let is_lower = |slot: u32, before: &DemandProfileSum| {
-            let now = self.demand_profiles.get(slot as usize).map_or(&none, |sum| &**sum);
+            let now = self.day.get(slot as usize).map_or(&none, |sum| &**sum);
             now.is_lower_somewhere(before)
         };
         before.iter().filter(|(slot, before)| is_lower(*slot, before)).count() as u64

@@ -10,6 +10,8 @@ use omega_core::{
 use omega_schedulers::preemption::Preemptor;
 use omega_schedulers::{Profile, Scheduler, Search, Settings};
 use omega_tests::history::Trio;
+use rand::{RngExt, SeedableRng};
+use rand_pcg::Pcg64;
 use std::sync::Barrier;
 
 /// A job whose tasks claim these cores, with one value for each part of the day.
@@ -162,4 +164,64 @@ fn a_claim_with_optional_resources_of_a_group_without_any_varies_over_the_day() 
     let txn = Transaction::new(txn, Version(4), vec![claim(0), claim(1)]);
     let Outcome::Commit(commit) = done(Command::Commit(txn)) else { panic!("a commit") };
     assert!(commit.is_complete(), "{commit:?}");
+}
+
+/// A task for 66 machines with up to 10 cores and 64 GiB each: whether it fits is computed for a block at once, and must
+/// be the same as for each machine alone. Tasks and machines have profiles for both kinds, with different numbers of
+/// points.
+#[test]
+fn a_block_has_room_where_its_machines_have() {
+    let mut rng = Pcg64::seed_from_u64(31);
+    let (mut refused, mut tight) = (0, 0);
+    for round in 0..40 {
+        let cores: Vec<u64> = (0..66).map(|_| rng.random_range(1..=10)).collect();
+        let cell = cell(&cores);
+        let mut varying = |name: &str, most: u64| {
+            let by_day = rng.random_bool(0.5);
+            let mut profile = |kind, unit| {
+                let points = [1, 2, 24, 96, 288][rng.random_range(0..5)];
+                let is_busy = |at: u64| (at * 2 / points == 0) == by_day;
+                let mut amount = |at| rng.random_range(1..=if is_busy(at) { most } else { 1 });
+                let points = (0..points).map(|at| amount(at) * unit).collect();
+                DemandProfile { kind, points }
+            };
+            let mut demand_profiles =
+                vec![profile(KindId::CPU, 500), profile(KindId::MEMORY, 2 << 30)];
+            let request = demand_profiles.iter().map(DemandProfile::peak).collect::<Vec<_>>();
+            demand_profiles.truncate(1 + round % 2);
+            let group = TaskGroup {
+                demand_profiles,
+                ..TaskGroup::new(1, omega_core::Amounts::new(request))
+            };
+            Job::batch(name, group)
+        };
+        for row in 0..150 {
+            let job = submit(&cell, varying(&format!("job-{row}"), 8));
+            // Some tasks do not fit and stay pending.
+            let _ = cell.apply(Command::AdoptTask {
+                task: task(job, 0),
+                machine: MachineId::first(row % 66),
+            });
+        }
+        let job = varying("more", 12);
+        let mut view = View::new(SchedulerId(0), 0);
+        view.sync(&cell).unwrap();
+        let group = view.compile(JobId(9999), &std::sync::Arc::new(job), 0);
+        let need = view.need(group);
+        for block in 0..view.blocks() {
+            let word = view.block(block).room_among(need, &need.request, u64::MAX);
+            for row in block * 64..(block * 64 + 64).min(66) {
+                let has = |kind| view.taken(row, need, kind) <= view.free(row, kind);
+                let fits = [KindId::CPU, KindId::MEMORY].into_iter().all(has);
+                assert_eq!(word >> (row % 64) & 1 == 1, fits, "machine {row} in round {round}");
+                let flat = need.request[0] <= view.free(row, KindId::CPU);
+                refused += usize::from(!fits);
+                tight += usize::from(fits && !flat);
+            }
+        }
+    }
+    assert!(
+        refused > 100 && tight > 100,
+        "{refused} refused, and {tight} only fit beside profiles"
+    );
 }

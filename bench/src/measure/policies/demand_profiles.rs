@@ -41,24 +41,63 @@ pub(crate) fn rows(options: &Options) -> Vec<Row> {
         );
         rows.push(Row::time(format!("commits of a claim, {points} points"), Unit::Nanos, with));
         rows.push(Row::time("  that does not vary", Unit::Nanos, without));
-        let (mut full, mut half) = (by_day(points, CORES), by_day(points, CORES / 2));
-        let night = job("night", points, [0, NIGHT]);
-        let (with, without) = by_turns(
-            options.runs(),
-            || placed(options, &mut full, &night),
-            || placed(options, &mut half, &flat),
-        );
-        rows.push(Row::time(format!("a full search, {points} points"), Unit::Micros, with));
-        rows.push(Row::time("  for what does not vary", Unit::Micros, without));
+        for curve in [Curve::Steps, Curve::Smooth] {
+            let by_day = |amount| by_day(&job("day", curve.points(points, [amount, 0])));
+            let (mut full, mut half) = (by_day(CORES), by_day(CORES / 2));
+            let night = job("night", curve.points(points, [0, NIGHT]));
+            let (with, without) = by_turns(
+                options.runs(),
+                || placed(options, &mut full, &night),
+                || placed(options, &mut half, &flat),
+            );
+            let what = format!("a full search, {points} points, {}", curve.name());
+            rows.push(Row::time(what, Unit::Micros, with));
+            rows.push(Row::time("  for what does not vary", Unit::Micros, without));
+        }
     }
     rows
 }
 
-/// A job of one task with a demand profile of this many points: the first amount by day, the second
-/// by night.
-fn job(name: &str, points: usize, [day, night]: [u64; 2]) -> Job {
-    let at = |point: usize| if point < points / 2 { day } else { night };
-    let demand_profile = DemandProfile { kind: KindId::CPU, points: (0..points).map(at).collect() };
+/// Course of a demand profile over the day.
+#[derive(Clone, Copy)]
+enum Curve {
+    /// One amount by day, and another by night. The bounds of each part of the day decide whether the task fits.
+    Steps,
+    /// A cosine from the amount by day to that by night. No machine has room at noon, and the task needs nothing then,
+    /// so the bounds decide nothing, and each machine's points are read.
+    Smooth,
+}
+
+impl Curve {
+    fn name(self) -> &'static str {
+        match self {
+            Curve::Steps => "two steps",
+            Curve::Smooth => "a cosine",
+        }
+    }
+
+    fn points(self, points: usize, [day, night]: [u64; 2]) -> Vec<u64> {
+        let at = |point: usize| match self {
+            Curve::Steps => {
+                if point < points / 2 {
+                    day
+                } else {
+                    night
+                }
+            }
+            Curve::Smooth => {
+                let angle = std::f64::consts::TAU * point as f64 / points as f64;
+                let by_day = (1.0 + angle.cos()) / 2.0;
+                (day as f64 * by_day + night as f64 * (1.0 - by_day)) as u64
+            }
+        };
+        (0..points).map(at).collect()
+    }
+}
+
+/// A job of one task with a demand profile.
+fn job(name: &str, points: Vec<u64>) -> Job {
+    let demand_profile = DemandProfile { kind: KindId::CPU, points };
     let request = Amounts::new([demand_profile.peak()]);
     Job::batch(
         name,
@@ -92,13 +131,14 @@ fn claimed(made: &Made, claims: usize, points: Option<usize>) -> Figure {
     span.each(claims)
 }
 
-/// A view of machines. Each machine has a task that claims this amount by day, and nothing by night.
-fn by_day(points: usize, amount: u64) -> View {
+/// A view of machines. Each machine has a task like that of the job.
+fn by_day(task: &Job) -> View {
     let mut cell = Cell::new(Kinds::standard());
     for row in 0..MACHINES as u32 {
         let machine = Machine::new(format!("m{row}"), Amounts::new([CORES]));
         cell.apply(Command::RegisterMachine(machine)).expect("it is new");
-        let job = cells::submit(&mut cell, job(&format!("day-{row}"), points, [amount, 0]));
+        let job =
+            cells::submit(&mut cell, Job { name: format!("day-{row}").into(), ..task.clone() });
         let (task, machine) = (TaskId { job, index: 0 }, MachineId::first(row));
         cell.apply(Command::AdoptTask { task, machine }).expect("it is pending");
     }
