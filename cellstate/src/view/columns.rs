@@ -25,6 +25,8 @@ pub struct Columns {
     group_most: Vec<i64>,
     /// The stamp of each block: the number of all changes in the view when the block last changed.
     stamps: Vec<u64>,
+    /// The stamp of each row, if something reads these stamps.
+    row_stamps: Option<Vec<u64>>,
     changes: u64,
     arch: Arch,
 }
@@ -38,6 +40,7 @@ impl Columns {
             block_most: Vec::new(),
             group_most: Vec::new(),
             stamps: Vec::new(),
+            row_stamps: None,
             changes: 0,
             arch: Arch::new(),
         }
@@ -45,18 +48,32 @@ impl Columns {
 
     /// Empty columns to replace these. The new stamps continue above the present stamps.
     pub fn anew(&self, kinds: usize) -> Columns {
-        Columns { changes: self.changes + 1, ..Columns::new(kinds) }
+        let row_stamps = self.row_stamps.as_ref().map(|_| Vec::new());
+        Columns { changes: self.changes + 1, row_stamps, ..Columns::new(kinds) }
+    }
+
+    /// Makes the columns keep a stamp for each row.
+    pub fn keep_row_stamps(&mut self) {
+        self.row_stamps.get_or_insert_with(|| vec![self.changes; self.rows]);
     }
 
     /// Records a change of a row.
     pub fn touch(&mut self, row: usize) {
         self.changes += 1;
         self.stamps[row / BLOCK] = self.changes;
+        if let Some(stamps) = &mut self.row_stamps {
+            stamps[row] = self.changes;
+        }
     }
 
     /// The stamp of a block, which rises with each change of the block.
     pub fn stamp(&self, block: usize) -> u64 {
         self.stamps[block]
+    }
+
+    /// The stamp of a row, which rises with each change of the row; that of its block if no stamps of rows are kept.
+    pub fn row_stamp(&self, row: usize) -> u64 {
+        self.row_stamps.as_ref().map_or_else(|| self.stamp(row / BLOCK), |stamps| stamps[row])
     }
 
     pub fn kinds(&self) -> usize {
@@ -75,6 +92,9 @@ impl Columns {
         self.rows = rows;
         let blocks = self.blocks();
         self.stamps.resize(blocks, self.changes);
+        if let Some(stamps) = &mut self.row_stamps {
+            stamps.resize(rows, self.changes);
+        }
         self.free.resize(blocks * self.kinds * BLOCK, 0);
         self.block_most.resize(blocks * self.kinds, 0);
         self.group_most.resize(blocks.div_ceil(BLOCK) * self.kinds, 0);

@@ -133,10 +133,11 @@ impl Departures {
 }
 
 impl View {
-    /// Makes the view keep expected departures, for which it receives the jobs of all schedulers.
+    /// Makes the view keep expected departures, for which it receives the jobs of all schedulers, and stamps of rows.
     #[must_use]
     pub fn with_departures(mut self) -> View {
         self.session.set_interest(Interest::AllJobs);
+        self.rows.keep_row_stamps();
         self.indexes.keep_departures();
         self
     }

@@ -461,6 +461,13 @@ impl View {
         self.rows.columns().stamp(block)
     }
 
+    /// A number that rises with every change of the machine in a row, as [`View::block_stamp`] does. It may rise with
+    /// changes of other machines too, unless the view was made by [`View::with_departures`].
+    #[must_use]
+    pub fn row_stamp(&self, row: usize) -> u64 {
+        self.rows.columns().row_stamp(row)
+    }
+
     /// Whether a block may have room for a request. `false` is always right; `true` may be wrong.
     #[must_use]
     pub fn block_may_fit(&self, block: usize, request: &[i64]) -> bool {

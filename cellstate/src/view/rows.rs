@@ -191,6 +191,11 @@ impl Rows {
         self.columns.touch(row);
     }
 
+    /// Makes the columns keep a stamp for each row.
+    pub(super) fn keep_row_stamps(&mut self) {
+        self.columns.keep_row_stamps();
+    }
+
     /// Computes the exact bounds of a block, after a scan that found nothing.
     pub(super) fn tighten_block(&mut self, block: usize) {
         self.columns.tighten_block(block);

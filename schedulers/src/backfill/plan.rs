@@ -177,11 +177,12 @@ impl<'a> Search<'a> {
         None
     }
 
-    /// Whether a plan is still valid: its machines have room for it in addition to other plans.
-    pub(super) fn stands(&self, plan: &Plan) -> bool {
+    /// Whether these slots of a plan are still valid: their machines have room for them in addition to other plans. If
+    /// one slot of a machine is given, all its slots must be given.
+    pub(super) fn stands<'s>(&self, slots: impl IntoIterator<Item = &'s Slot>) -> bool {
         let parts = self.parts();
         let mut by_row: BTreeMap<usize, SmallVec<[&Slot; 2]>> = BTreeMap::new();
-        plan.slots.iter().for_each(|slot| by_row.entry(slot.machine.row()).or_default().push(slot));
+        slots.into_iter().for_each(|slot| by_row.entry(slot.machine.row()).or_default().push(slot));
         by_row.into_iter().all(|(row, slots)| {
             let mut holds: SmallVec<[&Hold; 8]> = self.on(row).collect();
             slots.into_iter().all(|slot| {

@@ -63,20 +63,21 @@ struct Planned {
     lack: Lack,
     /// Cell time of the last search for this plan, or for an earlier start of the plan.
     looked_ms: u64,
-    /// Change stamps of the blocks with the plan's machines, as of the last check.
+    /// Change stamps of the rows of the plan's machines, as of the last check.
     stamps: Vec<u64>,
 }
 
 impl Planned {
-    /// Whether the machines of a plan are unchanged since the last check.
-    fn is_untouched(&self, plan: &Plan, view: &View) -> bool {
-        self.stamps.iter().copied().eq(stamps(plan, view))
+    /// The rows of a plan's machines that have changed since the last check.
+    fn changed_rows(&self, plan: &Plan, view: &View) -> BTreeSet<usize> {
+        let rows = plan.slots.iter().map(|slot| slot.machine.row()).zip(&self.stamps);
+        rows.filter(|(row, stamp)| view.row_stamp(*row) != **stamp).map(|(row, _)| row).collect()
     }
 }
 
-/// The change stamps of the blocks with a plan's machines.
-fn stamps<'a>(plan: &'a Plan, view: &'a View) -> impl Iterator<Item = u64> {
-    plan.slots.iter().map(|slot| view.block_stamp(slot.machine.row() / BLOCK))
+/// The change stamps of the rows of a plan's machines.
+fn stamps(plan: &Plan, view: &View) -> Vec<u64> {
+    plan.slots.iter().map(|slot| view.row_stamp(slot.machine.row())).collect()
 }
 
 /// The plans; see the head of the file.
@@ -93,6 +94,8 @@ pub(crate) struct Plans {
     planned: Vec<Planned>,
     /// Whether tasks of a job that precedes a planned job in the queue were placed, maybe on the planned machines.
     passed: bool,
+    /// Cell time of the last check of all plans.
+    checked_ms: u64,
     /// The job being decided, and the number of plans of jobs before it in the order.
     turn: Option<(JobId, usize)>,
     /// Slots of plans by the row of their machine. An entry is a pair: the position of the plan, and the position of
@@ -285,8 +288,11 @@ impl Plans {
         head: Vec<(JobId, Lack)>,
         (view, evaluator): (&View, &Evaluator),
     ) -> Renewed {
-        let mut before = std::mem::take(&mut self.planned);
         self.turn = None;
+        if let Some(due) = self.confirm(&head, (view, evaluator)) {
+            return Renewed { eased: false, due };
+        }
+        let mut before = std::mem::take(&mut self.planned);
         let mut renewed = Renewed::default();
         let mut changed = std::mem::take(&mut self.passed);
         let ids: Vec<JobId> = head.iter().map(|(id, _)| *id).collect();
@@ -300,7 +306,7 @@ impl Plans {
             let wanted = Wanted { id, old, lack };
             let others = Others { after: &after, changed };
             let (mut next, made) = self.next_plan(wanted, others, (view, evaluator));
-            next.stamps = next.plan.iter().flat_map(|plan| stamps(plan, view)).collect();
+            next.stamps = next.plan.as_ref().map_or_else(Vec::new, |plan| stamps(plan, view));
             changed |= old_plan != next.plan;
             renewed.eased |= old_plan.is_some() && old_plan != next.plan;
             self.figures.made += u64::from(made);
@@ -312,10 +318,69 @@ impl Plans {
             }
             self.planned.push(next);
         }
+        self.checked_ms = view.now_ms();
         renewed.eased |= before.iter().any(|left| left.plan.is_some());
         self.figures.held = self.planned.iter().filter(|one| one.plan.is_some()).count() as u64;
         self.index();
         renewed
+    }
+
+    /// Checks the plans if no time has passed and no job has other missing tasks. Only machines that have changed since
+    /// the last check are examined. Returns the jobs whose plans begin now; `None` if plans may have to change.
+    fn confirm(
+        &mut self,
+        head: &[(JobId, Lack)],
+        (view, evaluator): (&View, &Evaluator),
+    ) -> Option<Vec<JobId>> {
+        let is_same = |(planned, (id, lack)): (&Planned, &(JobId, Lack))| {
+            planned.id == *id && planned.lack == *lack
+        };
+        let is_known = self.checked_ms == view.now_ms() && self.planned.len() == head.len();
+        if self.passed || !is_known || !self.planned.iter().zip(head).all(is_same) {
+            return None;
+        }
+        let mut due = Vec::new();
+        for position in 0..self.planned.len() {
+            let planned = &self.planned[position];
+            let Some(plan) = &planned.plan else { continue };
+            if plan.start_ms < self.from_ms(planned.id, view) {
+                return None;
+            }
+            if plan.start_ms <= view.now_ms() {
+                due.push(planned.id);
+            }
+            let rows = planned.changed_rows(plan, view);
+            if rows.is_empty() {
+                continue;
+            }
+            let on = |row: &usize| (*row, self.holds_before(position, *row).collect());
+            let holds = rows.iter().map(on).collect();
+            let stands = {
+                let search = Search { view, evaluator, lack: &planned.lack, holds };
+                search.stands(plan.slots.iter().filter(|slot| rows.contains(&slot.machine.row())))
+            };
+            if !stands {
+                return None;
+            }
+            let stamps = stamps(plan, view);
+            self.planned[position].stamps = stamps;
+        }
+        Some(due)
+    }
+
+    /// The earliest start of a job's plan. If an attempt to place the job has just failed, this is later than now, even
+    /// if the timelines show room now.
+    fn from_ms(&self, id: JobId, view: &View) -> u64 {
+        let tried = self.jobs.get(&id).map(|known| known.tried);
+        view.now_ms() + u64::from(tried == Some((view.version(), view.now_ms())))
+    }
+
+    /// Resources that the first plans, as many as `position`, keep on the machine in a row.
+    fn holds_before(&self, position: usize, row: usize) -> impl Iterator<Item = &Hold> {
+        let here = self.by_row.get(&row).into_iter().flatten();
+        here.filter(move |(plan, _)| *plan < position).filter_map(|(plan, slot)| {
+            Some(&self.planned[*plan].plan.as_ref()?.slots.get(*slot)?.hold)
+        })
     }
 
     /// Builds the index of planned machines by row.
@@ -339,9 +404,7 @@ impl Plans {
     ) -> (Planned, bool) {
         let now_ms = view.now_ms();
         let before: Vec<&Plan> = self.planned.iter().filter_map(|one| one.plan.as_ref()).collect();
-        // If an attempt has just failed, there is no room now, even if the timelines show some.
-        let tried = self.jobs.get(&id).map(|known| known.tried);
-        let from_ms = now_ms + u64::from(tried == Some((view.version(), now_ms)));
+        let from_ms = self.from_ms(id, view);
         let search = |others: &[&Plan], before_ms| {
             let holds = holds_of(others);
             let search = Search { view, evaluator, lack: &lack, holds };
@@ -359,12 +422,12 @@ impl Plans {
         let is_same = !time_passed && !others.changed && old.lack == lack;
         let kept = old.plan.clone().and_then(|plan| plan.fit_to(&old.lack, &lack));
         let kept = kept.filter(|plan| plan.start_ms >= from_ms).filter(|plan| {
-            if is_same && old.is_untouched(plan, view) {
+            if is_same && old.changed_rows(plan, view).is_empty() {
                 return true;
             }
             let holds = holds_of(&before);
             let search = Search { view, evaluator, lack: &lack, holds };
-            search.stands(plan)
+            search.stands(&plan.slots)
         });
         let made = match &kept {
             // A valid plan is moved to an earlier time if that delays no other plan.

@@ -5,7 +5,8 @@ use crate::cell::small::{
 };
 use omega_cellstate::{Cell, Departure, SharedCell, View};
 use omega_core::{
-    Amounts, Command, Job, JobId, KindId, Machine, Precedence, TaskGroup, TaskReport, TaskState,
+    Amounts, Command, Job, JobId, KindId, Machine, Precedence, TaskGroup, TaskId, TaskReport,
+    TaskState,
 };
 use omega_schedulers::explain::describe_obstacle;
 use omega_schedulers::{
@@ -135,6 +136,38 @@ fn who_ends_in_time_may_pass_and_who_does_not_may_not() {
     run(&mut scheduler, &cell, 5 * LONG);
     assert_eq!([long, unknown].map(|id| placed(&cell, id)), [1, 1]);
     assert_eq!(scheduler.planned(), []);
+}
+
+/// The second plan is on other machines than the first. Both are checked after each change of their own machines only.
+#[test]
+fn a_claim_of_another_scheduler_on_a_planned_machine_changes_its_plan_at_once() {
+    let cell = cell(&[4, 4, 4, 4]);
+    let mut scheduler = scheduler(&cell, 2);
+    for (name, run_ms) in [("a", 1000), ("b", 1000), ("c", 2000), ("d", 2000)] {
+        submit(&cell, runs(job(name, 1, 4), run_ms));
+    }
+    run(&mut scheduler, &cell, 0);
+    let [first, second] = ["first", "second"].map(|name| submit(&cell, gang(name, 2, 5000)));
+    run(&mut scheduler, &cell, LONG);
+    assert_eq!(scheduler.planned(), [(first, 1000), (second, 2000)]);
+    let taken = |name: &str, of: JobId, run_ms| {
+        let machine = cell.read(|cell| {
+            let task = TaskId { job: of, index: 0 };
+            cell.task(task).and_then(|state| state.machine()).unwrap()
+        });
+        finish(&cell, of);
+        let job = Job { scheduler: "other".into(), ..runs(job(name, 1, 4), run_ms) };
+        let task = TaskId { job: submit(&cell, job), index: 0 };
+        cell.apply(Command::AdoptTask { task, machine }).unwrap();
+    };
+    // `d` ends, and another scheduler places a longer task on its machine. No time passes.
+    taken("longer", JobId(3), 3000);
+    run(&mut scheduler, &cell, LONG);
+    assert_eq!(scheduler.planned(), [(first, 1000), (second, 3000)]);
+    // The machine of `a` is taken too, so the first gang gets that of `c`.
+    taken("longest", JobId(0), 4000);
+    run(&mut scheduler, &cell, LONG);
+    assert_eq!(scheduler.planned(), [(first, 2000), (second, 4000)]);
 }
 
 #[test]

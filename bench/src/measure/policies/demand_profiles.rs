@@ -6,7 +6,7 @@
 
 use crate::measure::cells::{self, Made};
 use crate::measure::clock::{Figure, by_turns, timed};
-use crate::measure::show::{Row, Unit};
+use crate::measure::show::{Reach, Row, Unit};
 use crate::measure::{Options, SEED, commit, scan};
 use omega_cellstate::{Cell, SharedCell, View};
 use omega_core::{
@@ -51,8 +51,10 @@ pub(crate) fn rows(options: &Options) -> Vec<Row> {
                 || placed(options, &mut half, &flat),
             );
             let what = format!("a full search, {points} points, {}", curve.name());
+            let ratio = Row::value("  relative to that", Unit::Times, with.cpu / without.cpu);
             rows.push(Row::time(what, Unit::Micros, with));
             rows.push(Row::time("  for what does not vary", Unit::Micros, without));
+            rows.push(if points == 24 { ratio.reach(Reach::AtMost(3.0)) } else { ratio });
         }
     }
     rows
