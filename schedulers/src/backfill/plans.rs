@@ -343,7 +343,7 @@ impl Plans {
         for position in 0..self.planned.len() {
             let planned = &self.planned[position];
             let Some(plan) = &planned.plan else { continue };
-            if plan.start_ms < self.from_ms(planned.id, view) {
+            if plan.start_ms < self.earliest_ms(planned.id, view) {
                 return None;
             }
             if plan.start_ms <= view.now_ms() {
@@ -370,7 +370,7 @@ impl Plans {
 
     /// The earliest start of a job's plan. If an attempt to place the job has just failed, this is later than now, even
     /// if the timelines show room now.
-    fn from_ms(&self, id: JobId, view: &View) -> u64 {
+    fn earliest_ms(&self, id: JobId, view: &View) -> u64 {
         let tried = self.jobs.get(&id).map(|known| known.tried);
         view.now_ms() + u64::from(tried == Some((view.version(), view.now_ms())))
     }
@@ -404,7 +404,7 @@ impl Plans {
     ) -> (Planned, bool) {
         let now_ms = view.now_ms();
         let before: Vec<&Plan> = self.planned.iter().filter_map(|one| one.plan.as_ref()).collect();
-        let from_ms = self.from_ms(id, view);
+        let from_ms = self.earliest_ms(id, view);
         let search = |others: &[&Plan], before_ms| {
             let holds = holds_of(others);
             let search = Search { view, evaluator, lack: &lack, holds };
