@@ -74,15 +74,14 @@ impl DayColumns {
         self.sums.get(row)
     }
 
-    /// Sets the sum of a machine that has none.
     pub(super) fn set(&mut self, row: u32, sum: Arc<DemandProfileSum>) {
         self.sums.set(row, sum);
-        self.write_gaps(row as usize);
+        self.update_gaps(row as usize);
     }
 
     pub(super) fn remove(&mut self, row: u32) -> Option<Arc<DemandProfileSum>> {
         let sum = self.sums.remove(row)?;
-        self.clear_gaps(row as usize);
+        self.update_gaps(row as usize);
         Some(sum)
     }
 
@@ -95,18 +94,13 @@ impl DayColumns {
         sign: i64,
     ) -> SmallVec<[i64; 4]> {
         let amounts = self.sums.shift(row, task, sign);
-        self.clear_gaps(row);
-        self.write_gaps(row);
+        self.update_gaps(row);
         amounts
     }
 
-    fn clear_gaps(&mut self, row: usize) {
-        for gaps in &mut self.gaps {
-            gaps.clear(row);
-        }
-    }
-
-    fn write_gaps(&mut self, row: usize) {
+    /// Computes the gaps of a machine from its sum.
+    fn update_gaps(&mut self, row: usize) {
+        self.gaps.iter_mut().for_each(|gaps| gaps.clear(row));
         let Some(sum) = self.sums.get(row) else { return };
         for (kind, gaps) in sum.gaps() {
             let at = self.gaps.iter().position(|gaps| gaps.kind == kind).unwrap_or_else(|| {
@@ -222,7 +216,6 @@ mod tests {
             }
             for (from, to) in moved {
                 if let Some(sum) = day.remove(from) {
-                    day.remove(to);
                     day.set(to, sum);
                 }
             }

@@ -244,9 +244,8 @@ impl Plans {
         (0..self.planned.len()).any(is_bound)
     }
 
-    /// Resources that the plans which restrict a job keep on the machine in a row, each with the position of its plan.
-    fn kept_on(&self, id: JobId, row: usize) -> impl Iterator<Item = (usize, &Hold)> + Clone {
-        let bound = self.bound(id);
+    /// Resources that plans keep on the machine in a row, each with the position of its plan.
+    fn kept_on(&self, bound: Bound, row: usize) -> impl Iterator<Item = (usize, &Hold)> + Clone {
         let here = self.by_row.get(&row).into_iter().flatten();
         here.filter(move |(position, _)| self.has_bound(*position, bound)).filter_map(
             |(position, slot)| {
@@ -258,7 +257,7 @@ impl Plans {
 
     /// Resources that the plans of other jobs keep on the machine in a row.
     pub(super) fn holds_on(&self, id: JobId, row: usize) -> impl Iterator<Item = &Hold> + Clone {
-        self.kept_on(id, row).map(|(_, hold)| hold)
+        self.kept_on(self.bound(id), row).map(|(_, hold)| hold)
     }
 
     /// The machines of a block that are in any plan, as bits.
@@ -270,7 +269,8 @@ impl Plans {
     /// Returns the job whose plan is the first to restrict the job `id` on the machine in a row, and the start of that
     /// plan.
     pub(super) fn holder_of(&self, id: JobId, row: usize) -> Option<(&Arc<Job>, u64)> {
-        let (position, hold) = self.kept_on(id, row).min_by_key(|(_, hold)| hold.from_ms)?;
+        let kept = self.kept_on(self.bound(id), row);
+        let (position, hold) = kept.min_by_key(|(_, hold)| hold.from_ms)?;
         Some((&self.jobs.get(&self.planned[position].id)?.job, hold.from_ms))
     }
 
@@ -353,8 +353,8 @@ impl Plans {
             if rows.is_empty() {
                 continue;
             }
-            let on = |row: &usize| (*row, self.holds_before(position, *row).collect());
-            let holds = rows.iter().map(on).collect();
+            let before = |row| self.kept_on(Bound::First(position), row).map(|(_, hold)| hold);
+            let holds = rows.iter().map(|row| (*row, before(*row).collect())).collect();
             let stands = {
                 let search = Search { view, evaluator, lack: &planned.lack, holds };
                 search.stands(plan.slots.iter().filter(|slot| rows.contains(&slot.machine.row())))
@@ -373,14 +373,6 @@ impl Plans {
     fn earliest_ms(&self, id: JobId, view: &View) -> u64 {
         let tried = self.jobs.get(&id).map(|known| known.tried);
         view.now_ms() + u64::from(tried == Some((view.version(), view.now_ms())))
-    }
-
-    /// Resources that the first plans, as many as `position`, keep on the machine in a row.
-    fn holds_before(&self, position: usize, row: usize) -> impl Iterator<Item = &Hold> {
-        let here = self.by_row.get(&row).into_iter().flatten();
-        here.filter(move |(plan, _)| *plan < position).filter_map(|(plan, slot)| {
-            Some(&self.planned[*plan].plan.as_ref()?.slots.get(*slot)?.hold)
-        })
     }
 
     /// Builds the index of planned machines by row.

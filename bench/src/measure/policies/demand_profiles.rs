@@ -65,8 +65,8 @@ pub(crate) fn rows(options: &Options) -> Vec<Row> {
 enum Curve {
     /// One amount by day, and another by night. The bounds of each part of the day decide whether the task fits.
     Steps,
-    /// A cosine from the amount by day to that by night. No machine has room at noon, and the task needs nothing then,
-    /// so the bounds decide nothing, and each machine's points are read.
+    /// A cosine from the amount by day to that by night. No machine has room at noon, and the task needs nothing then.
+    /// With more than 24 points, the bounds decide nothing, and each machine's points are read.
     Smooth,
 }
 
