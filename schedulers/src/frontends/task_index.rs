@@ -68,10 +68,60 @@ pub(crate) struct Entry {
 #[derive(Debug, Default)]
 pub(crate) struct TaskIndex {
     jobs: BTreeMap<JobId, Entry>,
-    tenants: BTreeMap<Text, Sums>,
+    usage: Usage,
     /// Jobs that changed or ended since the last call of `take_stale`; their compiled data in the view is outdated.
     stale: BTreeSet<JobId>,
     left: Vec<Left>,
+}
+
+/// Resources that the tasks of each tenant use.
+#[derive(Debug, Default)]
+struct Usage {
+    tenants: BTreeMap<Text, Sums>,
+    /// Number of changes of the used amounts of jobs and tenants so far.
+    changes: u64,
+}
+
+impl Usage {
+    /// Sets a task's group and mark, and updates the used amounts of its job and its tenant. Returns the old group and
+    /// mark.
+    fn set(&mut self, entry: &mut Entry, index: u32, now: (u16, Mark)) -> (u16, Mark) {
+        let before = entry.set(index, now);
+        if before.0 == now.0 && before.1.uses() == now.1.uses() {
+            return before;
+        }
+        self.changes += 1;
+        let tenant = match self.tenants.get_mut(&entry.job.tenant) {
+            Some(sums) => sums,
+            None => self.tenants.entry(entry.job.tenant.clone()).or_default(),
+        };
+        for ((group, mark), sign) in [(before, -1), (now, 1)] {
+            if mark.uses() {
+                let need = entry.needs.get(usize::from(group)).map_or(&[][..], Vec::as_slice);
+                count(&mut entry.used, need, sign);
+                count(tenant, need, sign);
+            }
+        }
+        before
+    }
+
+    /// Subtracts the used amounts of a job that was removed.
+    fn remove(&mut self, entry: &Entry) {
+        self.changes += 1;
+        let Some(tenant) = self.tenants.get_mut(&entry.job.tenant) else { return };
+        for (group, _) in entry.tasks.iter().filter(|(_, mark)| mark.uses()) {
+            count(tenant, entry.need(*group), -1);
+        }
+        if tenant.iter().all(|sum| *sum == 0) {
+            self.tenants.remove(&entry.job.tenant);
+        }
+    }
+
+    /// Clears all amounts.
+    fn clear(&mut self) {
+        self.changes += 1;
+        self.tenants.clear();
+    }
 }
 
 fn amounts(request: &Amounts) -> Vec<i64> {
@@ -160,7 +210,12 @@ impl TaskIndex {
 
     /// Sums of the resources used by the tenant's tasks that belong to jobs of this frontend.
     pub(crate) fn used_by(&self, tenant: &str) -> Option<&Sums> {
-        self.tenants.get(tenant)
+        self.usage.tenants.get(tenant)
+    }
+
+    /// Returns a number that grows whenever used amounts change.
+    pub(crate) fn changes(&self) -> u64 {
+        self.usage.changes
     }
 
     /// Returns and clears the set of jobs whose compiled data in the view is outdated.
@@ -180,24 +235,9 @@ impl TaskIndex {
 
     /// Records the mark of a task before a delta contains its state.
     pub(crate) fn note(&mut self, id: TaskId, mark: Mark) {
-        let Some((group, _)) = self.task(id) else { return };
-        self.set(id, (group as u16, mark));
-    }
-
-    fn set(&mut self, id: TaskId, now: (u16, Mark)) {
         let Some(entry) = self.jobs.get_mut(&id.job) else { return };
-        let before = entry.set(id.index, now);
-        let tenant = match self.tenants.get_mut(&entry.job.tenant) {
-            Some(sums) => sums,
-            None => self.tenants.entry(entry.job.tenant.clone()).or_default(),
-        };
-        for ((group, mark), sign) in [(before, -1), (now, 1)] {
-            if mark.uses() {
-                let need = entry.needs.get(usize::from(group)).map_or(&[][..], Vec::as_slice);
-                count(&mut entry.used, need, sign);
-                count(tenant, need, sign);
-            }
-        }
+        let Some((group, _)) = entry.tasks.get(id.index as usize).copied() else { return };
+        self.usage.set(entry, id.index, (group, mark));
     }
 
     /// Applies the delta of a sync. `is_claimed` returns whether a task has a claim that the cell has not answered.
@@ -232,15 +272,15 @@ impl TaskIndex {
     }
 
     fn hear_task(&mut self, change: &TaskDelta, is_claimed: bool) {
-        let before = self.task(change.id).map(|(_, mark)| mark);
+        let Some(entry) = self.jobs.get_mut(&change.id.job) else { return };
         let mark = match Mark::of(change.state) {
             Mark::Waiting if is_claimed => Mark::Claimed,
             mark => mark,
         };
-        self.set(change.id, (change.group, mark));
-        if let Some(Mark::Placed(machine)) = before
+        let now = (change.group, mark);
+        let before = self.usage.set(entry, change.id.index, now);
+        if let (_, Mark::Placed(machine)) = before
             && mark != Mark::Placed(machine)
-            && let Some(entry) = self.jobs.get(&change.id.job)
         {
             let tenant = entry.job.tenant.clone();
             self.left.push(Left { task: change.id, machine, state: Some(change.state), tenant });
@@ -250,26 +290,20 @@ impl TaskIndex {
     /// Removes a job, and subtracts the resources that its tasks use.
     fn remove(&mut self, id: JobId) {
         let Some(entry) = self.jobs.remove(&id) else { return };
-        let Some(tenant) = self.tenants.get_mut(&entry.job.tenant) else { return };
-        for (index, (group, mark)) in (0..).zip(&entry.tasks) {
-            if mark.uses() {
-                count(tenant, entry.need(*group), -1);
-            }
+        self.usage.remove(&entry);
+        for (index, (_, mark)) in (0..).zip(&entry.tasks) {
             if let Mark::Placed(machine) = *mark {
                 let task = TaskId { job: id, index };
                 let tenant = entry.job.tenant.clone();
                 self.left.push(Left { task, machine, state: None, tenant });
             }
         }
-        if tenant.iter().all(|sum| *sum == 0) {
-            self.tenants.remove(&entry.job.tenant);
-        }
     }
 
     /// Clears the index before a full delta. Returns the tasks that had machines.
     fn forget_all(&mut self) -> Vec<(TaskId, MachineId, Text)> {
         let jobs = std::mem::take(&mut self.jobs);
-        self.tenants.clear();
+        self.usage.clear();
         let mut placed = Vec::new();
         for (job, entry) in jobs {
             self.stale.insert(job);

@@ -5,6 +5,7 @@
 //! ```
 
 use super::APPLICATIONS_MAX;
+use super::fair::Turns;
 use super::messages::{
     Completed, Container, Counters, How, JoinError, Locality, Priority, Settings,
 };
@@ -33,10 +34,15 @@ pub(super) struct Application {
     /// Containers that were allocated and not yet reported to the application in a heartbeat's answer.
     pub(super) untold: Vec<Given>,
     pub(super) completed: Vec<Completed>,
-    /// Containers that the application has released, but that the cell still reports as running.
-    pub(super) releasing: BTreeSet<TaskId>,
     pub(super) last_heartbeat: Nanos,
     pub(super) is_over: bool,
+}
+
+impl Application {
+    /// Whether the application requests containers.
+    pub(super) fn wants(&self) -> bool {
+        !self.is_over && self.tables.values().any(|table| table.total() > 0)
+    }
 }
 
 /// A container for which a machine was claimed. The cell's result, or the report to the application, is still to come.
@@ -66,8 +72,12 @@ pub struct Frontend {
     pub(super) applications: BTreeMap<JobId, Application>,
     pub(super) weights: BTreeMap<Text, Weight>,
     pub(super) places: Places,
-    /// Containers for which a machine was claimed, while the cell has not answered.
-    pub(super) given: BTreeMap<TaskId, Given>,
+    /// Turns at the end of the last round; `None` if requests, weights or machines have changed since.
+    pub(super) turns: Option<Turns>,
+    /// Containers for which a machine was claimed, while the cell has not answered; in the order of the view's claims.
+    pub(super) given: Vec<Given>,
+    /// Containers that their application has released, but that the cell still reports as running.
+    pub(super) releasing: BTreeSet<TaskId>,
     /// Free resources as of the last step; computed when first needed.
     headroom: Option<Amounts>,
     pub(super) counters: Counters,
@@ -94,7 +104,9 @@ impl Frontend {
             applications: BTreeMap::new(),
             weights: BTreeMap::new(),
             places: Places::default(),
-            given: BTreeMap::new(),
+            turns: None,
+            given: Vec::new(),
+            releasing: BTreeSet::new(),
             headroom: None,
             counters: Counters::default(),
         })
@@ -103,6 +115,7 @@ impl Frontend {
     /// Sets the weight of a queue, which is a tenant. The default is 1.
     pub fn set_weight(&mut self, tenant: Text, weight: Weight) {
         self.weights.insert(tenant, weight);
+        self.turns = None;
     }
 
     /// Registers the application whose job has this name, and returns the job's id.
@@ -130,6 +143,7 @@ impl Frontend {
     /// Removes an application with all its requests. Its containers stay until their tasks end. Returns whether the
     /// application was registered.
     pub fn leave(&mut self, id: JobId) -> bool {
+        self.releasing.retain(|task| task.job != id);
         self.applications.remove(&id).is_some()
     }
 
@@ -152,6 +166,9 @@ impl Frontend {
         self.headroom = None;
         let delta = self.session.view.delta();
         self.places.hear(delta, &self.settings.rack);
+        if delta.full || !delta.machines.is_empty() {
+            self.turns = None;
+        }
         if delta.full {
             self.profile.prepare(&mut self.session.view);
         }
@@ -169,8 +186,8 @@ impl Frontend {
     /// Records ended containers, and applications whose job has ended.
     fn hear_left(&mut self) {
         for Left { task, machine, state, .. } in self.session.task_index.take_left() {
+            let was_released = self.releasing.remove(&task);
             let Some(application) = self.applications.get_mut(&task.job) else { continue };
-            let was_released = application.releasing.remove(&task);
             let how = match state {
                 None => How::JobOver,
                 Some(TaskState::Finished) => How::Finished,
@@ -183,9 +200,17 @@ impl Frontend {
             self.counters.completed += 1;
             application.completed.push(Completed { task, machine, how });
         }
-        let task_index = &self.session.task_index;
-        for (id, application) in &mut self.applications {
-            application.is_over |= task_index.job(*id).is_none();
+        let delta = self.session.view.delta();
+        if delta.full {
+            let task_index = &self.session.task_index;
+            for (id, application) in &mut self.applications {
+                application.is_over |= task_index.job(*id).is_none();
+            }
+        }
+        for change in delta.jobs.iter().filter(|change| change.job.is_none()) {
+            if let Some(application) = self.applications.get_mut(&change.id) {
+                application.is_over = true;
+            }
         }
     }
 
@@ -200,8 +225,7 @@ impl Frontend {
     /// Returns the containers that applications have released, as many as fit into one transaction beside the claims.
     fn releases(&self) -> Vec<TaskId> {
         let most = omega_core::limits::TRANSACTION_ITEMS_MAX - self.session.view.open_claims();
-        let all = self.applications.values().flat_map(|application| &application.releasing);
-        all.take(most).copied().collect()
+        self.releasing.iter().take(most).copied().collect()
     }
 
     /// Handles the cell's answer to a transaction. Returns the number of containers allocated.
@@ -212,8 +236,10 @@ impl Frontend {
         now: Nanos,
     ) -> Result<usize, HandleError> {
         let mut allocated = 0;
-        for (index, claim) in txn.claims.iter().enumerate() {
-            let Some(given) = self.given.remove(&claim.task) else { continue };
+        let given = std::mem::take(&mut self.given);
+        let tasks = given.iter().map(|given| given.container.task);
+        debug_assert!(tasks.eq(txn.claims.iter().map(|claim| claim.task)), "the same order");
+        for (index, given) in given.into_iter().enumerate() {
             let is_taken = match &reply {
                 Reply::Judged(commit) => {
                     let conflict = commit.conflict_of_claim(index);

@@ -29,8 +29,9 @@ impl Frontend {
         application.last_heartbeat = now;
         if let Some(tables) = tables {
             application.tables = tables;
+            self.turns = None;
         }
-        application.releasing.extend(heartbeat.releases);
+        self.releasing.extend(heartbeat.releases);
         application.refused.extend(heartbeat.refuse);
         application.refused.retain(|name| !heartbeat.readmit.contains(name));
         let untold = std::mem::take(&mut application.untold);
@@ -65,7 +66,7 @@ impl Frontend {
             // The application has ended, so its requests have no effect.
             return Ok(None);
         };
-        self.check_releases(application, entry, (id, &heartbeat.releases))?;
+        self.check_releases(entry, (id, &heartbeat.releases))?;
         let refused = application.refused.len() + heartbeat.refuse.len();
         if heartbeat.asks.is_empty() && refused <= LINES_MAX {
             return Ok(None);
@@ -95,7 +96,6 @@ impl Frontend {
 
     fn check_releases(
         &self,
-        application: &Application,
         entry: &Entry,
         (id, releases): (JobId, &[TaskId]),
     ) -> Result<(), HeartbeatError> {
@@ -103,7 +103,7 @@ impl Frontend {
         for task in releases {
             let mark = entry.task(task.index).map(|(_, mark)| mark);
             let is_own = task.job == id && matches!(mark, Some(Mark::Placed(_)));
-            if !is_own || application.releasing.contains(task) || !seen.insert(task) {
+            if !is_own || self.releasing.contains(task) || !seen.insert(task) {
                 return Err(HeartbeatError::NotAContainer(*task));
             }
         }
@@ -116,8 +116,7 @@ impl Frontend {
         id: JobId,
         application: &'a Application,
     ) -> impl Iterator<Item = &'a Given> {
-        let of_job = TaskId { job: id, index: 0 }..=TaskId { job: id, index: u32::MAX };
-        let flying = self.given.range(of_job).map(|(_, given)| given);
+        let flying = self.given.iter().filter(move |given| given.container.task.job == id);
         application.untold.iter().chain(flying)
     }
 

@@ -4,8 +4,8 @@
 //! On requested machines and racks, the container goes to the first machine that passes the cell's check. If any
 //! machine is allowed, the profile chooses. A request that finds no room does not block requests of lower priority.
 
-use super::fair::Turns;
-use super::frontend::{Frontend, Given, Key};
+use super::fair::{End, Turn, Turns};
+use super::frontend::{Application, Frontend, Given, Key};
 use super::messages::{Container, Locality};
 use super::table::{Spot, Table};
 use crate::frontends::Mark;
@@ -13,7 +13,9 @@ use crate::queue::Nanos;
 use omega_cellstate::GroupRef;
 use omega_core::limits::TRANSACTION_ITEMS_MAX;
 use omega_core::{JobId, TaskId, Text};
+use smallvec::SmallVec;
 use std::collections::BTreeSet;
+use std::ops::Bound;
 
 /// A request to be placed: the application, the priority and size, and the group as compiled by the view.
 #[derive(Clone, Copy, Debug)]
@@ -30,63 +32,70 @@ impl Frontend {
     /// Claims machines for requests, turn by turn, until no request finds a machine or the transaction is full.
     pub(super) fn decide(&mut self, now: Nanos) {
         let most = self.settings.claims_max.clamp(1, TRANSACTION_ITEMS_MAX);
-        let mut turns = Turns::default();
-        let silence = self.settings.silence_max.unwrap_or(Nanos::MAX);
-        let served = self.applications.iter().filter(|(_, application)| {
-            let optional = application.tables.values().any(|table| table.total() > 0);
-            optional
-                && !application.is_over
-                && now.saturating_sub(application.last_heartbeat) < silence
-        });
-        let served: Vec<JobId> = served.map(|(id, _)| *id).collect();
-        served.into_iter().for_each(|id| self.queue_up(&mut turns, id));
+        let mut turns = self.take_turns();
         let mut passed_up = PassedUp::new();
         while self.session.view.open_claims() < most
-            && let Some(id) = turns.take()
+            && let Some(turn) = turns.next()
         {
             let room = most - self.session.view.open_claims();
-            if self.serve(id, room, (&turns, &mut passed_up)) > 0 {
-                self.queue_up(&mut turns, id);
-            }
+            let end = self.take_turn((&turns, turn), (room, now), &mut passed_up);
+            turns.end(turn, end);
         }
+        self.keep_turns(turns);
         self.counters.passed_up += passed_up.len() as u64;
     }
 
-    fn queue_up(&self, turns: &mut Turns, id: JobId) {
-        let Some(entry) = self.session.task_index.job(id) else { return };
-        let Some(share) = self.share(id) else { return };
-        let tenant = &entry.job.tenant;
-        turns.put((tenant, self.queue_share(tenant)), (id, share));
+    fn take_turn(
+        &mut self,
+        turn: (&Turns, Turn),
+        (room, now): (usize, Nanos),
+        passed_up: &mut PassedUp,
+    ) -> End {
+        let id = turn.1.application;
+        let wants = |application: &&Application| application.wants();
+        let Some(application) = self.applications.get(&id).filter(wants) else {
+            return End::Satisfied;
+        };
+        let silence = self.settings.silence_max.unwrap_or(Nanos::MAX);
+        if now.saturating_sub(application.last_heartbeat) >= silence {
+            return End::Waits;
+        }
+        match self.serve(turn, room, passed_up) {
+            0 => End::Waits,
+            _ => self.shares(id).map_or(End::Satisfied, End::Served),
+        }
     }
 
     /// Claims a machine for the next container of an application. If the next turns also go to this application,
     /// claims machines for several containers.
     ///
     /// Returns the number of claimed containers. After 0, the application gets no more containers in this round.
-    fn serve(
-        &mut self,
-        id: JobId,
-        room: usize,
-        (turns, passed_up): (&Turns, &mut PassedUp),
-    ) -> usize {
-        let Some(application) = self.applications.get(&id) else { return 0 };
-        let optional = application.tables.iter().filter(|(_, table)| table.total() > 0);
-        let keys: Vec<Key> = optional.map(|(key, _)| *key).collect();
-        for key in keys {
-            let claimed = self.serve_key((id, key), room, (turns, passed_up));
+    fn serve(&mut self, turn: (&Turns, Turn), room: usize, passed_up: &mut PassedUp) -> usize {
+        let mut next = self.next_key(turn.1.application, Bound::Unbounded);
+        while let Some(key) = next {
+            let claimed = self.serve_key(turn, key, room, passed_up);
             if claimed > 0 {
                 return claimed;
             }
+            next = self.next_key(turn.1.application, Bound::Excluded(key));
         }
         0
     }
 
+    /// The first key, above a bound, for which an application requests containers.
+    fn next_key(&self, id: JobId, above: Bound<Key>) -> Option<Key> {
+        let tables = self.applications.get(&id)?.tables.range((above, Bound::Unbounded));
+        tables.filter(|(_, table)| table.total() > 0).map(|(key, _)| *key).next()
+    }
+
     fn serve_key(
         &mut self,
-        (id, key): (JobId, Key),
+        (turns, turn): (&Turns, Turn),
+        key: Key,
         room: usize,
-        (turns, passed_up): (&Turns, &mut PassedUp),
+        passed_up: &mut PassedUp,
     ) -> usize {
+        let id = turn.application;
         let Some(entry) = self.session.task_index.job(id) else { return 0 };
         let Some(first) = entry.waiting(key.1).next() else { return 0 };
         let waiting = entry.waiting_count(key.1);
@@ -99,7 +108,7 @@ impl Frontend {
         let Some(table) = self.table(wish) else { return 0 };
         if table.takes_any(&self.settings) {
             let most = (table.total() as usize).min(waiting).min(room);
-            let count = self.turns_in_a_row(turns, (id, key.1), most);
+            let count = self.turns_in_a_row(turns, turn, key.1, most);
             return self.claim_anywhere(wish, count);
         }
         if table.may_relax() && !passed_up.contains(&(id, key)) && self.has_room(wish, task) {
@@ -167,26 +176,26 @@ impl Frontend {
     fn claim_anywhere(&mut self, wish: Wish, count: usize) -> usize {
         let Some(entry) = self.session.task_index.job(wish.id) else { return 0 };
         let waiting = entry.waiting(wish.key.1).take(count);
-        let tasks: Vec<TaskId> = waiting.map(|index| TaskId { job: wish.id, index }).collect();
+        let tasks: SmallVec<[TaskId; 4]> =
+            waiting.map(|index| TaskId { job: wish.id, index }).collect();
         let before = self.session.view.open_claims();
         let how = (&self.profile, self.settings.placement);
         let placed =
             self.placer.place(&mut self.session.view, how, (wish.group, &tasks), &mut self.rng);
-        let claims: Vec<_> = (before..before + placed)
+        let claims: SmallVec<[(TaskId, usize); 4]> = (before..before + placed)
             .filter_map(|index| self.session.view.open_claim(index))
             .map(|(task, machine, _)| (task, machine.row()))
             .collect();
-        let mut claimed = 0;
-        for (task, row) in claims {
-            if self.admits(wish.id, row) {
-                self.give((wish, task), row, Locality::Elsewhere);
-                claimed += 1;
-            } else {
-                self.session.view.drop_claim(task);
-                claimed += usize::from(self.claim_beside_refused(wish, task));
-            }
+        let (given, refused): (SmallVec<[_; 4]>, SmallVec<[_; 4]>) =
+            claims.into_iter().partition(|(_, row)| self.admits(wish.id, *row));
+        for (task, _) in &refused {
+            self.session.view.drop_claim(*task);
         }
-        claimed
+        for (task, row) in &given {
+            self.give((wish, *task), *row, Locality::Elsewhere);
+        }
+        let beside = refused.iter().filter(|(task, _)| self.claim_beside_refused(wish, *task));
+        given.len() + beside.count()
     }
 
     /// Claims the first feasible machine for a task, because the application has blacklisted the best one. Returns
@@ -217,6 +226,6 @@ impl Frontend {
         let container =
             Container { task, priority: wish.key.0, group, machine, machine_name, locality };
         let since = table.since;
-        self.given.insert(task, Given { key: wish.key, container, rack, lines, since });
+        self.given.push(Given { key: wish.key, container, rack, lines, since });
     }
 }

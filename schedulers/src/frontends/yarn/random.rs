@@ -166,6 +166,7 @@ struct Naive {
     queue: usize,
     size: [u64; 2],
     has: u64,
+    /// Number of containers that the application still requests.
     wanted: u64,
 }
 
@@ -179,9 +180,8 @@ fn one_by_one(applications: &mut [Naive], weights: [u64; 2], totals: [u64; 2], t
                 [sum[0] + one.has * one.size[0], sum[1] + one.has * one.size[1]]
             }))
         };
-        let is_short = |queue: usize| {
-            applications.iter().any(|one| one.queue == queue && one.has < one.wanted)
-        };
+        let is_short =
+            |queue: usize| applications.iter().any(|one| one.queue == queue && one.wanted > 0);
         let queue = match (is_short(0), is_short(1)) {
             // Weighted shares are compared by cross-multiplication. If they are equal, the first queue is next.
             (true, true) if queue_share(0) * weights[1] <= queue_share(1) * weights[0] => 0,
@@ -189,26 +189,29 @@ fn one_by_one(applications: &mut [Naive], weights: [u64; 2], totals: [u64; 2], t
             (true, false) => 0,
             (false, false) => return,
         };
-        let hungry = (0..applications.len()).filter(|i| {
-            applications[*i].queue == queue && applications[*i].has < applications[*i].wanted
-        });
+        let hungry = (0..applications.len())
+            .filter(|i| applications[*i].queue == queue && applications[*i].wanted > 0);
         let share = |i: &usize| {
             let one = &applications[*i];
             (larger([one.has * one.size[0], one.has * one.size[1]]), *i)
         };
         let next = hungry.min_by_key(share).unwrap();
         applications[next].has += 1;
+        applications[next].wanted -= 1;
     }
 }
 
+/// Rounds of several turns, with lost containers between them, give the containers that single turns would give.
 #[test]
 fn turns_in_a_row_are_those_of_turns_one_by_one() {
+    let mut lost = 0;
     for seed in 0..200 {
         let mut rng = Pcg64::seed_from_u64(seed);
         let totals = [100_000, 70_000];
         let cell = cell(&[totals]);
         let weights = [rng.random_range(1..4), rng.random_range(1..4)];
-        let turns = rng.random_range(1..200);
+        let turns = rng.random_range(1..100);
+        let rounds = rng.random_range(1..5);
         let settings = Settings { claims_max: turns, ..Settings::new("front") };
         let mut front = Frontend::new(&cell, Profile::batch(), settings).unwrap();
         for (tenant, weight) in ["a", "b"].into_iter().zip(weights) {
@@ -236,12 +239,21 @@ fn turns_in_a_row_are_those_of_turns_one_by_one() {
             let ask = Ask::new("main", Place::Anywhere, one.wanted as u32);
             front.heartbeat(JobId(i), Heartbeat::asking([ask]), 0).unwrap();
         }
-        front.step(&cell, 1).unwrap();
-        one_by_one(&mut applications, weights, totals, turns);
-        let naive: Vec<u64> = applications.iter().map(|one| one.has).collect();
-        let count = |i| front.containers_of(JobId(i)).count() as u64;
-        let ours: Vec<u64> = (0..5).map(count).collect();
-        assert_eq!(ours, naive, "seed {seed}");
-        assert!(front.containers_of(JobId(0)).all(|(one, _)| one == task(JobId(0), one.index)));
+        for now in 1..=rounds {
+            front.step(&cell, now).unwrap();
+            one_by_one(&mut applications, weights, totals, turns);
+            let naive: Vec<u64> = applications.iter().map(|one| one.has).collect();
+            let count = |i| front.containers_of(JobId(i)).count() as u64;
+            let ours: Vec<u64> = (0..5).map(count).collect();
+            assert_eq!(ours, naive, "seed {seed}, round {now}");
+            let id = JobId(rng.random_range(0..5));
+            let container = front.containers_of(id).next();
+            if let Some((task, _)) = container.filter(|_| rng.random_bool(0.5)) {
+                report(&cell, task, TaskReport::Lost);
+                applications[id.0 as usize].has -= 1;
+                lost += 1;
+            }
+        }
     }
+    assert!(lost > 100, "only {lost} containers were lost");
 }
