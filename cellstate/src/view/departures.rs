@@ -1,8 +1,8 @@
 //! Expected departures: the times at which the tasks on each machine should end, for schedulers that plan ahead.
 //!
 //! A view that keeps departures receives the jobs of all schedulers. A task's departure is at its placement time plus
-//! its job's runtime estimate, and frees its allocation. The view's own claims without a result are included, because
-//! they are subtracted from the free amounts.
+//! its job's runtime estimate, and frees its allocation. The view's own claims are included, because they are subtracted
+//! from the free amounts. When a delta includes an accepted claim, its departure is kept, and only its time changes.
 //!
 //! Invariant: the amounts of a row's departures, except those marked `lifted`, add up to the machine's claims in the
 //! view.
@@ -12,6 +12,7 @@ use crate::state::map::FastMap;
 use crate::view::View;
 use omega_core::{Amounts, DeviceRequest, DeviceSet, Job, JobId, TaskId};
 use smallvec::SmallVec;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// A task that will leave a machine.
@@ -26,6 +27,10 @@ pub struct Departure {
     pub amounts: SmallVec<[i64; 4]>,
     /// Device request of the task, and the devices that it will free.
     pub devices: Option<(DeviceRequest, DeviceSet)>,
+    /// Time of the placement.
+    placed_ms: u64,
+    /// Whether the allocation differs from the request of the task's group.
+    was_resized: bool,
     /// Whether the task is removed from the view, because it is lifted or to be evicted.
     lifted: bool,
 }
@@ -33,7 +38,23 @@ pub struct Departure {
 impl Departure {
     fn new(task: TaskId, job: &Job, placed_ms: u64) -> Departure {
         let at_ms = job.runtime_estimate_ms.map(|run| placed_ms.saturating_add(run));
-        Departure { task, at_ms, amounts: SmallVec::new(), devices: None, lifted: false }
+        let (amounts, devices) = (SmallVec::new(), None);
+        let (was_resized, lifted) = (false, false);
+        Departure { task, at_ms, amounts, devices, placed_ms, was_resized, lifted }
+    }
+
+    /// Whether a placed task frees its group's request, as before.
+    fn frees_the_same(&self, task: &TaskDelta, held: Option<&Amounts>) -> bool {
+        let is_simple = !self.was_resized && self.devices.is_none();
+        is_simple && held.is_none() && task.devices.is_empty()
+    }
+
+    fn set_placed(&mut self, placed_ms: u64) {
+        if let Some(at_ms) = &mut self.at_ms {
+            *at_ms = (*at_ms - self.placed_ms).saturating_add(placed_ms);
+        }
+        self.placed_ms = placed_ms;
+        self.lifted = false;
     }
 }
 
@@ -48,13 +69,66 @@ pub(in crate::view) struct Claimed<'a> {
     pub(in crate::view) devices: Option<(DeviceRequest, DeviceSet)>,
 }
 
+/// A departure, and its row.
+#[derive(Debug)]
+struct Entry {
+    departure: Departure,
+    row: u32,
+}
+
+/// Number of entries in a chunk of the list.
+const CHUNK: usize = 1024;
+
+/// A list of entries in chunks, because copying all entries to a longer list would take too much time.
+#[derive(Debug, Default)]
+struct Entries {
+    chunks: Vec<Vec<Entry>>,
+    /// Positions whose entries were removed.
+    vacant: Vec<u32>,
+}
+
+impl Entries {
+    fn get(&self, position: u32) -> &Entry {
+        &self.chunks[position as usize / CHUNK][position as usize % CHUNK]
+    }
+
+    fn get_mut(&mut self, position: u32) -> &mut Entry {
+        &mut self.chunks[position as usize / CHUNK][position as usize % CHUNK]
+    }
+
+    /// Adds an entry, and returns its position.
+    fn add(&mut self, entry: Entry) -> u32 {
+        if let Some(position) = self.vacant.pop() {
+            *self.get_mut(position) = entry;
+            return position;
+        }
+        if self.chunks.last().is_none_or(|chunk| chunk.len() == CHUNK) {
+            self.chunks.push(Vec::with_capacity(CHUNK));
+        }
+        let last = self.chunks.len() - 1;
+        self.chunks[last].push(entry);
+        (last * CHUNK + self.chunks[last].len() - 1) as u32
+    }
+
+    fn remove(&mut self, position: u32) {
+        self.vacant.push(position);
+    }
+}
+
 /// The departures of all rows. See the module documentation.
+///
+/// Rows and tasks have positions in a list of all departures. So a claim writes to the end of the list or to memory that
+/// was used last, and not to memory of its row.
 #[derive(Debug, Default)]
 pub(in crate::view) struct Departures {
     jobs: FastMap<JobId, Arc<Job>>,
-    /// The row of each placed task.
-    rows_of: FastMap<TaskId, u32>,
-    rows: Vec<Vec<Departure>>,
+    entries: Entries,
+    /// Positions of the departures from each row.
+    rows: Vec<Vec<u32>>,
+    /// Positions of placed tasks.
+    placed: BTreeMap<TaskId, u32>,
+    /// Positions of own claims that no delta has included yet. During a sync, they are those that the delta includes.
+    claimed: FastMap<TaskId, u32>,
 }
 
 impl Departures {
@@ -71,47 +145,86 @@ impl Departures {
             self.jobs.insert(change.id, job.clone());
         }
         delta.tasks_held().for_each(|holding| self.set_task(holding.task, holding.held));
-        let ended = ended.into_iter().filter(|change| self.jobs.remove(&change.id).is_some());
-        let ended: Vec<JobId> = ended.map(|change| change.id).collect();
-        if !ended.is_empty() {
-            // The delta does not list the tasks of a job that ended and was forgotten between two syncs.
-            let strays = self.rows_of.extract_if(|task, _| ended.contains(&task.job));
-            for (task, row) in strays.collect::<Vec<_>>() {
-                self.remove(row as usize, task);
+        for (_, position) in std::mem::take(&mut self.claimed) {
+            self.vacate(position);
+        }
+        for job in ended {
+            if self.jobs.remove(&job.id).is_some() {
+                self.remove_tasks(job.id);
             }
         }
     }
 
-    fn set_task(&mut self, task: &TaskDelta, held: Option<&Amounts>) {
-        if let Some(row) = self.rows_of.remove(&task.id) {
-            self.remove(row as usize, task.id);
+    /// Removes the tasks of a job. A delta does not list the tasks of a job that ended and was forgotten between two
+    /// syncs.
+    fn remove_tasks(&mut self, job: JobId) {
+        let of_job = TaskId { job, index: 0 }..=TaskId { job, index: u32::MAX };
+        let tasks: SmallVec<[TaskId; 4]> =
+            self.placed.range(of_job).map(|(task, _)| *task).collect();
+        for position in tasks.iter().filter_map(|task| self.placed.remove(task)).collect::<Vec<_>>()
+        {
+            self.vacate(position);
         }
-        let Some(machine) = task.state.machine() else { return };
-        let Some(job) = self.jobs.get(&task.id.job) else { return };
-        let Some(group) = job.groups.get(usize::from(task.group)) else { return };
+    }
+
+    fn set_task(&mut self, task: &TaskDelta, held: Option<&Amounts>) {
+        let machine = task.state.machine();
+        if let Some(position) = self.find(task.id) {
+            let Entry { departure, row } = self.entries.get_mut(position);
+            let stays = machine.is_some_and(|machine| machine.slot == *row);
+            if stays && departure.frees_the_same(task, held) {
+                departure.set_placed(task.placed_ms);
+                return;
+            }
+            self.placed.remove(&task.id);
+            self.vacate(position);
+        }
+        let Some(machine) = machine else { return };
+        let Some(departure) = self.departure(task, held) else { return };
+        if let Some(position) = self.add(machine.row(), departure) {
+            self.placed.insert(task.id, position);
+        }
+    }
+
+    /// Returns the position of a placed task. An own claim becomes a placed task, because the delta includes it.
+    fn find(&mut self, task: TaskId) -> Option<u32> {
+        let Some(position) = self.claimed.remove(&task) else {
+            return self.placed.get(&task).copied();
+        };
+        if let Some(before) = self.placed.insert(task, position) {
+            self.vacate(before);
+        }
+        Some(position)
+    }
+
+    fn departure(&self, task: &TaskDelta, held: Option<&Amounts>) -> Option<Departure> {
+        let job = self.jobs.get(&task.id.job)?;
+        let group = job.groups.get(usize::from(task.group))?;
         let amounts = held.unwrap_or(&group.request).as_slice();
         let wanted = group.optional.as_ref().and_then(|optional| optional.devices);
         let devices = group.devices.or(wanted).filter(|_| !task.devices.is_empty());
-        let departure = Departure {
+        Some(Departure {
             amounts: amounts.iter().map(|amount| *amount as i64).collect(),
             devices: devices.map(|request| (request, task.devices)),
+            was_resized: held.is_some(),
             ..Departure::new(task.id, job, task.placed_ms)
-        };
-        self.rows_of.insert(task.id, machine.slot);
-        self.add(machine.row(), departure);
+        })
     }
 
-    fn add(&mut self, row: usize, departure: Departure) {
-        if let Some(row) = self.rows.get_mut(row) {
-            row.push(departure);
-        }
+    /// Adds a departure from a row, and returns its position. `None` if there is no such row.
+    fn add(&mut self, row: usize, departure: Departure) -> Option<u32> {
+        let positions = self.rows.get_mut(row)?;
+        let position = self.entries.add(Entry { departure, row: row as u32 });
+        positions.push(position);
+        Some(position)
     }
 
-    /// Removes the task of an own claim, or a task that has left.
-    pub(in crate::view) fn remove(&mut self, row: usize, task: TaskId) {
-        let Some(row) = self.rows.get_mut(row) else { return };
-        if let Some(at) = row.iter().rposition(|departure| departure.task == task) {
-            row.swap_remove(at);
+    fn vacate(&mut self, position: u32) {
+        let row = self.entries.get(position).row;
+        self.entries.remove(position);
+        let Some(positions) = self.rows.get_mut(row as usize) else { return };
+        if let Some(at) = positions.iter().rposition(|other| *other == position) {
+            positions.swap_remove(at);
         }
     }
 
@@ -120,15 +233,28 @@ impl Departures {
         let Claimed { task, job, now_ms, request, devices } = claimed;
         let amounts = SmallVec::from_slice(request);
         let departure = Departure { amounts, devices, ..Departure::new(task, job, now_ms) };
-        self.add(row, departure);
+        if let Some(position) = self.add(row, departure) {
+            self.claimed.insert(task, position);
+        }
+    }
+
+    /// Removes the task of an own claim.
+    pub(in crate::view) fn drop_claim(&mut self, task: TaskId) {
+        if let Some(position) = self.claimed.remove(&task) {
+            self.vacate(position);
+        }
     }
 
     /// Records whether a placed task is removed from the view for now.
-    pub(in crate::view) fn set_lifted(&mut self, row: usize, task: TaskId, lifted: bool) {
-        let Some(row) = self.rows.get_mut(row) else { return };
-        if let Some(departure) = row.iter_mut().find(|departure| departure.task == task) {
-            departure.lifted = lifted;
+    pub(in crate::view) fn set_lifted(&mut self, task: TaskId, lifted: bool) {
+        if let Some(position) = self.placed.get(&task) {
+            self.entries.get_mut(*position).departure.lifted = lifted;
         }
+    }
+
+    fn of_row(&self, row: usize) -> impl Iterator<Item = &Departure> {
+        let positions = self.rows.get(row).into_iter().flatten();
+        positions.map(|position| &self.entries.get(*position).departure)
     }
 }
 
@@ -151,7 +277,7 @@ impl View {
     /// The tasks that will leave the machine in a row, including own claims, in no particular order. Empty unless the
     /// view was made by [`View::with_departures`].
     pub fn departures_from(&self, row: usize) -> impl Iterator<Item = &Departure> {
-        let rows = self.indexes.departures().map_or(&[][..], |departures| &departures.rows);
-        rows.get(row).into_iter().flatten().filter(|departure| !departure.lifted)
+        let departures = self.indexes.departures().into_iter();
+        departures.flat_map(move |all| all.of_row(row)).filter(|departure| !departure.lifted)
     }
 }

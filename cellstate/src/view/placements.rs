@@ -351,7 +351,7 @@ impl View {
         let Holding { task, held } = holding;
         let Some(job) = self.job_of(task.id).cloned() else { return };
         if let Some(departures) = self.indexes.departures_mut() {
-            departures.set_lifted(row, task.id, sign > 0);
+            departures.set_lifted(task.id, sign > 0);
         }
         let group = &job.groups[usize::from(task.group)];
 

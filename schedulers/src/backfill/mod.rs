@@ -38,10 +38,11 @@ use crate::framework::events::Events;
 use crate::framework::plugin::{Filter, Reads, Tasks, lanes};
 use crate::framework::points::Order;
 use omega_cellstate::{BLOCK, Block};
-use parking_lot::RwLock;
+use parking_lot::{RwLock, RwLockReadGuard};
 use smallvec::SmallVec;
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use timeline::{Hold, Part, Timeline, is_too_much};
 
 /// Default interval: the shortest time between two searches for a job's plan.
@@ -59,8 +60,16 @@ pub struct Backfill {
     depth: usize,
     interval_ms: u64,
     window_ms: u64,
+    shared: Arc<Shared>,
+}
+
+/// The plans, shared by the clones of a [`Backfill`].
+#[derive(Default)]
+struct Shared {
     /// Written by the scheduler between decisions, read by the filter during them.
-    plans: Arc<RwLock<Plans>>,
+    plans: RwLock<Plans>,
+    /// Whether a job lacks room or has a plan. Otherwise a decision needs no lock.
+    is_used: AtomicBool,
 }
 
 impl fmt::Debug for Backfill {
@@ -80,7 +89,7 @@ impl Backfill {
     /// Backfill with plans for the first `depth` jobs.
     #[must_use]
     pub fn new(depth: usize) -> Backfill {
-        Backfill { depth, interval_ms: INTERVAL_MS, window_ms: u64::MAX, plans: Arc::default() }
+        Backfill { depth, interval_ms: INTERVAL_MS, window_ms: u64::MAX, shared: Arc::default() }
     }
 
     /// Returns `self` with another interval: the shortest time between two searches for a job's plan, in milliseconds
@@ -108,12 +117,25 @@ impl Backfill {
 
     /// Drops all plans, and sets the order of the queue in which later plans are made.
     pub(crate) fn begin(&self, order: Option<Arc<dyn Order>>) {
-        *self.plans.write() = Plans::new(order, (self.interval_ms, self.window_ms));
+        self.change(|plans| *plans = Plans::new(order, (self.interval_ms, self.window_ms)));
     }
 
     /// The plans.
-    pub(crate) fn plans(&self) -> &RwLock<Plans> {
-        &self.plans
+    pub(crate) fn plans(&self) -> RwLockReadGuard<'_, Plans> {
+        self.shared.plans.read()
+    }
+
+    /// Changes the plans.
+    pub(crate) fn change<T>(&self, change: impl FnOnce(&mut Plans) -> T) -> T {
+        let mut plans = self.shared.plans.write();
+        let result = change(&mut plans);
+        self.shared.is_used.store(plans.is_used(), Ordering::Release);
+        result
+    }
+
+    /// Whether a job lacks room or has a plan.
+    pub(crate) fn is_used(&self) -> bool {
+        self.shared.is_used.load(Ordering::Acquire)
     }
 }
 
@@ -132,11 +154,11 @@ impl Filter for Backfill {
     }
 
     fn applies(&self, tasks: &Tasks<'_>) -> bool {
-        self.plans.read().binds(tasks.id)
+        self.is_used() && self.plans().binds(tasks.id)
     }
 
     fn filter(&self, tasks: &Tasks<'_>, block: Block<'_>, among: u64) -> u64 {
-        let plans = self.plans.read();
+        let plans = self.plans();
         let held = among & plans.rows_held(block.first_row() / BLOCK);
         if held == 0 {
             return among;
@@ -155,7 +177,7 @@ impl Filter for Backfill {
     }
 
     fn why(&self, tasks: &Tasks<'_>, row: usize) -> Option<String> {
-        let plans = self.plans.read();
+        let plans = self.plans();
         let (job, from_ms) = plans.holder_of(tasks.id, row)?;
         let seconds = from_ms.saturating_sub(tasks.view.now_ms()).div_ceil(1000);
         Some(format!("kept free for {}, which is planned to start in {seconds} s", job.name))

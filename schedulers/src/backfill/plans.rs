@@ -151,6 +151,11 @@ impl Plans {
         self.jobs.is_empty()
     }
 
+    /// Whether a job lacks room or has a plan.
+    pub(crate) fn is_used(&self) -> bool {
+        !self.jobs.is_empty() || !self.planned.is_empty()
+    }
+
     /// Whether a job is recorded as lacking room.
     pub(crate) fn has(&self, id: JobId) -> bool {
         self.jobs.contains_key(&id)

@@ -15,13 +15,13 @@ impl Scheduler {
     #[must_use]
     pub fn planned(&self) -> Vec<(JobId, u64)> {
         let backfill = self.profile.backfill.as_ref();
-        backfill.map_or_else(Vec::new, |backfill| backfill.plans().read().starts().collect())
+        backfill.map_or_else(Vec::new, |backfill| backfill.plans().starts().collect())
     }
 
     /// Updates the plans after a sync, and drops those of jobs that no longer wait.
     pub(super) fn sync_plans(&mut self, now: Nanos) {
         let Some(backfill) = self.profile.backfill.clone() else { return };
-        if backfill.plans().read().is_empty() {
+        if backfill.plans().is_empty() {
             return;
         }
         self.drop_placed(&backfill);
@@ -30,30 +30,31 @@ impl Scheduler {
 
     /// Drops the plans of jobs that have all their machines, or have ended.
     fn drop_placed(&self, backfill: &Backfill) {
-        let mut plans = backfill.plans().write();
         let delta = self.view.delta();
-        let changed: Vec<JobId> = if delta.full {
-            plans.ids().collect()
-        } else {
+        let changed: Vec<JobId> = {
+            let plans = backfill.plans();
             let tasks = delta.tasks.iter().map(|change| change.id.job);
-            let mut changed: Vec<JobId> =
-                delta.jobs.iter().map(|job| job.id).chain(tasks).collect();
-            changed.dedup();
-            changed.retain(|id| plans.has(*id));
-            changed
+            let changed = delta.jobs.iter().map(|job| job.id).chain(tasks);
+            match delta.full {
+                true => plans.ids().collect(),
+                false => changed.filter(|id| plans.has(*id)).collect(),
+            }
         };
         for id in changed {
             let is_known = self.queue.job(id).is_some();
             if !is_known || self.queue.is_placed(id) {
-                plans.leaves(id, is_known.then(|| self.view.now_ms()));
+                let placed_ms = is_known.then(|| self.view.now_ms());
+                backfill.change(|plans| plans.leaves(id, placed_ms));
             }
         }
     }
 
     /// Records in the plans that the decision about a job begins.
     pub(super) fn begin_turn(&mut self, id: JobId, job: &Arc<Job>) {
-        if let Some(backfill) = &self.profile.backfill {
-            backfill.plans().write().begin_turn(id, job);
+        if let Some(backfill) = &self.profile.backfill
+            && backfill.is_used()
+        {
+            backfill.change(|plans| plans.begin_turn(id, job));
         }
     }
 
@@ -61,9 +62,12 @@ impl Scheduler {
     /// the next decision. The plan of a job that is now in the transaction is dropped. A job that waits for a quota or
     /// a cluster resource has no plan.
     pub(super) fn end_turn(&mut self, decided: &Decided, job: &Arc<Job>, now: Nanos) {
-        let Some(backfill) = self.profile.backfill.clone() else { return };
-        let concerns = {
-            let mut plans = backfill.plans().write();
+        let Some(backfill) = &self.profile.backfill else { return };
+        if !decided.short && !backfill.is_used() {
+            return;
+        }
+        let backfill = backfill.clone();
+        let concerns = backfill.change(|plans| {
             if decided.placed > 0 {
                 plans.note_claims();
             }
@@ -74,16 +78,17 @@ impl Scheduler {
                 (false, _) => {}
             }
             had || plans.is_in_head(decided.job, backfill.depth())
-        };
+        });
         if concerns {
             self.renew_plans(&backfill, now);
         }
     }
 
     fn renew_plans(&mut self, backfill: &Backfill, now: Nanos) {
-        let head = backfill.plans().read().head(backfill.depth());
+        let head = backfill.plans().head(backfill.depth());
         let head = head.into_iter().map(|(id, job)| (id, self.lack(id, &job))).collect();
-        let renewed = backfill.plans().write().renew(head, (&self.view, &self.profile.evaluator));
+        let renewed =
+            backfill.change(|plans| plans.renew(head, (&self.view, &self.profile.evaluator)));
         renewed.due.into_iter().for_each(|id| self.queue.wake(id));
         if renewed.eased {
             self.hear(Events::PLANS_CHANGED, &[], now);
@@ -116,17 +121,19 @@ impl Scheduler {
 
     /// Counts the tasks that were placed while other jobs had plans.
     pub(super) fn count_backfilled(&mut self, txn: &Transaction, commit: &Commit) {
-        let Some(backfill) = &self.profile.backfill else { return };
-        let mut plans = backfill.plans().write();
-        if plans.is_empty() {
+        let Some(backfill) = self.profile.backfill.as_ref().filter(|one| one.is_used()) else {
             return;
-        }
+        };
         let mut placed: BTreeMap<JobId, usize> = BTreeMap::new();
         for (index, claim) in txn.claims.iter().enumerate() {
             if commit.conflict_of_claim(index).is_none() {
                 *placed.entry(claim.task.job).or_default() += 1;
             }
         }
-        placed.into_iter().for_each(|(id, tasks)| plans.count_placed(id, tasks));
+        backfill.change(|plans| {
+            if !plans.is_empty() {
+                placed.into_iter().for_each(|(id, tasks)| plans.count_placed(id, tasks));
+            }
+        });
     }
 }

@@ -116,7 +116,7 @@ impl Scheduler {
             observer.waits(self.waits.figures);
         }
         if let Some(backfill) = &self.profile.backfill {
-            observer.backfill(backfill.plans().read().figures);
+            observer.backfill(backfill.plans().figures);
         }
         Ok(())
     }

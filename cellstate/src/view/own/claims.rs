@@ -212,12 +212,7 @@ impl View {
     /// Forgets the claims and evictions that the rows of a version include.
     pub(in crate::view) fn forget_taken(&mut self, version: Version) {
         self.forget_taken_evictions(version);
-        let indexes = &mut self.indexes;
-        self.claims.forget_taken(version, |taken| {
-            if let Some(departures) = indexes.departures_mut() {
-                departures.remove(taken.machine.row(), taken.task);
-            }
-        });
+        self.claims.forget_taken(version);
     }
 
     /// Adds back every accepted claim that the rows do not include yet if `sign` is 1, or subtracts it again if it is
@@ -245,7 +240,7 @@ impl View {
         let now_ms = self.session.now_ms();
         let Some(departures) = self.indexes.departures_mut() else { return };
         if sign > 0 {
-            departures.remove(row, *task);
+            departures.drop_claim(*task);
         } else {
             let devices = need.devices.map(|request| (request, grant.devices));
             let (task, request) = (*task, &need.request[..]);
@@ -282,7 +277,7 @@ impl View {
         let now_ms = self.session.now_ms();
         let Some(departures) = self.indexes.departures_mut() else { return };
         if sign > 0 {
-            departures.remove(row, task);
+            departures.drop_claim(task);
         } else {
             let compiled = self.groups.get(group);
             let devices = compiled.need.devices.map(|request| (request, grant.devices));

@@ -161,19 +161,9 @@ impl OwnClaims {
         &mut self.taken
     }
 
-    /// Removes each accepted claim that the rows of a version include, and calls `forget` for it.
-    pub(in crate::view) fn forget_taken(
-        &mut self,
-        version: Version,
-        mut forget: impl FnMut(&Taken),
-    ) {
-        self.taken.retain(|taken| {
-            let is_included = taken.version <= version;
-            if is_included {
-                forget(taken);
-            }
-            !is_included
-        });
+    /// Removes each accepted claim that the rows of a version include.
+    pub(in crate::view) fn forget_taken(&mut self, version: Version) {
+        self.taken.retain(|taken| taken.version > version);
     }
 
     /// Looks up again which trackers count the tasks of accepted claims.

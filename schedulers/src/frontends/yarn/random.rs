@@ -3,7 +3,7 @@
 
 use super::*;
 use crate::framework::profile::Profile;
-use crate::frontends::fixtures::{cell, machine, place, report, submit, submit_job, task};
+use crate::frontends::fixtures::{cell, machine, place, report, submit, submit_job};
 use crate::queue::dominant::Weight;
 use omega_cellstate::SharedCell;
 use omega_core::{Amounts, Command, Job, JobId, TaskGroup, TaskId, TaskReport, TaskState};
