@@ -4,8 +4,8 @@
 //! its job's runtime estimate, and frees its allocation. The view's own claims are included, because they are subtracted
 //! from the free amounts. When a delta includes an accepted claim, its departure is kept, and only its time changes.
 //!
-//! Invariant: the amounts of a row's departures, except those marked `lifted`, add up to the machine's claims in the
-//! view.
+//! Invariant: unless a task on the row has demand profiles, the amounts of the row's departures, except those marked
+//! `lifted`, add up to the machine's claims in the view.
 
 use crate::delta::{Delta, Interest, TaskDelta};
 use crate::state::map::FastMap;
@@ -13,6 +13,7 @@ use crate::view::View;
 use omega_core::{Amounts, DeviceRequest, DeviceSet, Job, JobId, TaskId};
 use smallvec::SmallVec;
 use std::collections::BTreeMap;
+use std::collections::hash_map::Entry;
 use std::sync::Arc;
 
 /// A task that will leave a machine.
@@ -20,15 +21,12 @@ use std::sync::Arc;
 pub struct Departure {
     /// Id of the task.
     pub task: TaskId,
-    /// Expected time of departure, by the cell's clock. The time may be in the past. `None` if the job has no runtime
-    /// estimate.
-    pub at_ms: Option<u64>,
     /// Amounts that the task will free, by kind.
     pub amounts: SmallVec<[i64; 4]>,
     /// Device request of the task, and the devices that it will free.
     pub devices: Option<(DeviceRequest, DeviceSet)>,
-    /// Time of the placement.
     placed_ms: u64,
+    run_ms: Option<u64>,
     /// Whether the allocation differs from the request of the task's group.
     was_resized: bool,
     /// Whether the task is removed from the view, because it is lifted or to be evicted.
@@ -37,24 +35,28 @@ pub struct Departure {
 
 impl Departure {
     fn new(task: TaskId, job: &Job, placed_ms: u64) -> Departure {
-        let at_ms = job.runtime_estimate_ms.map(|run| placed_ms.saturating_add(run));
-        let (amounts, devices) = (SmallVec::new(), None);
-        let (was_resized, lifted) = (false, false);
-        Departure { task, at_ms, amounts, devices, placed_ms, was_resized, lifted }
+        Departure {
+            task,
+            amounts: SmallVec::new(),
+            devices: None,
+            placed_ms,
+            run_ms: job.runtime_estimate_ms,
+            was_resized: false,
+            lifted: false,
+        }
+    }
+
+    /// Expected time of departure, by the cell's clock. The time may be in the past. `None` if the job has no runtime
+    /// estimate.
+    #[must_use]
+    pub fn at_ms(&self) -> Option<u64> {
+        self.run_ms.map(|run_ms| self.placed_ms.saturating_add(run_ms))
     }
 
     /// Whether a placed task frees its group's request, as before.
     fn frees_the_same(&self, task: &TaskDelta, held: Option<&Amounts>) -> bool {
         let is_simple = !self.was_resized && self.devices.is_none();
         is_simple && held.is_none() && task.devices.is_empty()
-    }
-
-    fn set_placed(&mut self, placed_ms: u64) {
-        if let Some(at_ms) = &mut self.at_ms {
-            *at_ms = (*at_ms - self.placed_ms).saturating_add(placed_ms);
-        }
-        self.placed_ms = placed_ms;
-        self.lifted = false;
     }
 }
 
@@ -71,7 +73,7 @@ pub(in crate::view) struct Claimed<'a> {
 
 /// A departure, and its row.
 #[derive(Debug)]
-struct Entry {
+struct Listed {
     departure: Departure,
     row: u32,
 }
@@ -82,22 +84,22 @@ const CHUNK: usize = 1024;
 /// A list of entries in chunks, because copying all entries to a longer list would take too much time.
 #[derive(Debug, Default)]
 struct Entries {
-    chunks: Vec<Vec<Entry>>,
+    chunks: Vec<Vec<Listed>>,
     /// Positions whose entries were removed.
     vacant: Vec<u32>,
 }
 
 impl Entries {
-    fn get(&self, position: u32) -> &Entry {
+    fn get(&self, position: u32) -> &Listed {
         &self.chunks[position as usize / CHUNK][position as usize % CHUNK]
     }
 
-    fn get_mut(&mut self, position: u32) -> &mut Entry {
+    fn get_mut(&mut self, position: u32) -> &mut Listed {
         &mut self.chunks[position as usize / CHUNK][position as usize % CHUNK]
     }
 
     /// Adds an entry, and returns its position.
-    fn add(&mut self, entry: Entry) -> u32 {
+    fn add(&mut self, entry: Listed) -> u32 {
         if let Some(position) = self.vacant.pop() {
             *self.get_mut(position) = entry;
             return position;
@@ -127,8 +129,10 @@ pub(in crate::view) struct Departures {
     rows: Vec<Vec<u32>>,
     /// Positions of placed tasks.
     placed: BTreeMap<TaskId, u32>,
-    /// Positions of own claims that no delta has included yet. During a sync, they are those that the delta includes.
-    claimed: FastMap<TaskId, u32>,
+    /// Positions of own claims that no delta has included yet, by task and row. During a sync, they are those that the
+    /// delta includes. A task may have two claims: one that was accepted before the task left its machine, and a newer
+    /// one.
+    claimed: FastMap<(TaskId, u32), SmallVec<[u32; 1]>>,
 }
 
 impl Departures {
@@ -142,10 +146,16 @@ impl Departures {
             delta.jobs.iter().partition(|change| change.job.is_none());
         for change in known {
             let Some(job) = &change.job else { continue };
-            self.jobs.insert(change.id, job.clone());
+            let before = self.jobs.insert(change.id, job.clone());
+            let run_ms = job.runtime_estimate_ms;
+            if before.is_some_and(|before| before.runtime_estimate_ms != run_ms) {
+                for position in self.tasks_of(change.id) {
+                    self.entries.get_mut(position).departure.run_ms = run_ms;
+                }
+            }
         }
         delta.tasks_held().for_each(|holding| self.set_task(holding.task, holding.held));
-        for (_, position) in std::mem::take(&mut self.claimed) {
+        for position in std::mem::take(&mut self.claimed).into_values().flatten() {
             self.vacate(position);
         }
         for job in ended {
@@ -155,25 +165,28 @@ impl Departures {
         }
     }
 
+    /// Positions of the placed tasks of a job.
+    fn tasks_of(&self, job: JobId) -> SmallVec<[u32; 4]> {
+        let tasks = TaskId { job, index: 0 }..=TaskId { job, index: u32::MAX };
+        self.placed.range(tasks).map(|(_, position)| *position).collect()
+    }
+
     /// Removes the tasks of a job. A delta does not list the tasks of a job that ended and was forgotten between two
     /// syncs.
     fn remove_tasks(&mut self, job: JobId) {
-        let of_job = TaskId { job, index: 0 }..=TaskId { job, index: u32::MAX };
-        let tasks: SmallVec<[TaskId; 4]> =
-            self.placed.range(of_job).map(|(task, _)| *task).collect();
-        for position in tasks.iter().filter_map(|task| self.placed.remove(task)).collect::<Vec<_>>()
-        {
+        for position in self.tasks_of(job) {
+            self.placed.remove(&self.entries.get(position).departure.task);
             self.vacate(position);
         }
     }
 
     fn set_task(&mut self, task: &TaskDelta, held: Option<&Amounts>) {
         let machine = task.state.machine();
-        if let Some(position) = self.find(task.id) {
-            let Entry { departure, row } = self.entries.get_mut(position);
+        if let Some(position) = self.find(task.id, machine.map(|machine| machine.slot)) {
+            let Listed { departure, row } = self.entries.get_mut(position);
             let stays = machine.is_some_and(|machine| machine.slot == *row);
             if stays && departure.frees_the_same(task, held) {
-                departure.set_placed(task.placed_ms);
+                (departure.placed_ms, departure.lifted) = (task.placed_ms, false);
                 return;
             }
             self.placed.remove(&task.id);
@@ -186,15 +199,27 @@ impl Departures {
         }
     }
 
-    /// Returns the position of a placed task. An own claim becomes a placed task, because the delta includes it.
-    fn find(&mut self, task: TaskId) -> Option<u32> {
-        let Some(position) = self.claimed.remove(&task) else {
-            return self.placed.get(&task).copied();
-        };
+    /// Returns the position of a placed task. An own claim for the row becomes a placed task, because the delta includes
+    /// it.
+    fn find(&mut self, task: TaskId, row: Option<u32>) -> Option<u32> {
+        let claimed = row.and_then(|row| self.take_claim(task, row));
+        let Some(position) = claimed else { return self.placed.get(&task).copied() };
         if let Some(before) = self.placed.insert(task, position) {
             self.vacate(before);
         }
         Some(position)
+    }
+
+    fn take_claim(&mut self, task: TaskId, row: u32) -> Option<u32> {
+        let mut claims = match self.claimed.entry((task, row)) {
+            Entry::Occupied(claims) => claims,
+            Entry::Vacant(_) => return None,
+        };
+        let position = claims.get_mut().pop();
+        if claims.get().is_empty() {
+            claims.remove();
+        }
+        position
     }
 
     fn departure(&self, task: &TaskDelta, held: Option<&Amounts>) -> Option<Departure> {
@@ -214,7 +239,7 @@ impl Departures {
     /// Adds a departure from a row, and returns its position. `None` if there is no such row.
     fn add(&mut self, row: usize, departure: Departure) -> Option<u32> {
         let positions = self.rows.get_mut(row)?;
-        let position = self.entries.add(Entry { departure, row: row as u32 });
+        let position = self.entries.add(Listed { departure, row: row as u32 });
         positions.push(position);
         Some(position)
     }
@@ -234,13 +259,13 @@ impl Departures {
         let amounts = SmallVec::from_slice(request);
         let departure = Departure { amounts, devices, ..Departure::new(task, job, now_ms) };
         if let Some(position) = self.add(row, departure) {
-            self.claimed.insert(task, position);
+            self.claimed.entry((task, row as u32)).or_default().push(position);
         }
     }
 
     /// Removes the task of an own claim.
-    pub(in crate::view) fn drop_claim(&mut self, task: TaskId) {
-        if let Some(position) = self.claimed.remove(&task) {
+    pub(in crate::view) fn drop_claim(&mut self, task: TaskId, row: usize) {
+        if let Some(position) = self.take_claim(task, row as u32) {
             self.vacate(position);
         }
     }

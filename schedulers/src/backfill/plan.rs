@@ -12,7 +12,7 @@ use super::timeline::{Hold, Part, Timeline, expected_ms, room_now};
 use crate::framework::evaluator::Evaluator;
 use crate::framework::plugin::tasks;
 use crate::framework::plugin::{Judged, Tasks, lanes};
-use omega_cellstate::{BLOCK, GroupRef, View};
+use omega_cellstate::{BLOCK, Departure, GroupRef, View};
 use omega_core::MachineId;
 use smallvec::SmallVec;
 use std::cmp::Reverse;
@@ -293,7 +293,7 @@ impl<'a> Search<'a> {
         if place.timeline.is_some() {
             return self.next_change(place, now_ms, parts);
         }
-        let leaves = self.view.departures_from(place.row).filter_map(|departure| departure.at_ms);
+        let leaves = self.view.departures_from(place.row).filter_map(Departure::at_ms);
         leaves.map(|at_ms| expected_ms(at_ms, now_ms)).min()
     }
 

@@ -131,7 +131,7 @@ impl Timeline {
         let holds: SmallVec<[&Hold; 4]> = holds.filter(|hold| hold.until_ms > now_ms).collect();
         let mut changes: SmallVec<[(u64, u8, Change<'_>); 16]> = SmallVec::new();
         for departure in view.departures_from(row) {
-            let Some(at_ms) = departure.at_ms else { continue };
+            let Some(at_ms) = departure.at_ms() else { continue };
             let leaves = Change::Leaves(&departure.amounts, departure.devices);
             changes.push((expected_ms(at_ms, now_ms), 0, leaves));
         }

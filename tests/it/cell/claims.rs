@@ -15,21 +15,44 @@ use std::sync::Arc;
 
 /// A claim that is subtracted from the view, as recorded by the test.
 #[derive(Clone, Copy, Debug)]
-struct Kept {
+pub(crate) struct Kept {
     number: Option<u64>,
-    machine: MachineId,
+    pub(crate) machine: MachineId,
     job: JobId,
     group: usize,
 }
 
 /// A scheduler with a view, and its unanswered transactions.
-struct Scheduler {
-    view: View,
-    kept: Vec<Kept>,
+pub(crate) struct Scheduler {
+    pub(crate) view: View,
+    pub(crate) kept: Vec<Kept>,
     sent: Vec<(Transaction, Option<Commit>)>,
 }
 
 impl Scheduler {
+    pub(crate) fn new(view: View) -> Scheduler {
+        Scheduler { view, kept: Vec::new(), sent: Vec::new() }
+    }
+
+    /// Takes a random step: claims, submits, delivers, or drops everything. Returns whether the view was synced.
+    pub(crate) fn step(&mut self, world: &mut World) -> bool {
+        (0..world.dice.below(4)).for_each(|_| self.claim(world));
+        if world.dice.chance(50) {
+            self.submit(world);
+        }
+        if world.dice.chance(60) {
+            self.advance(world);
+        }
+        if world.dice.chance(10) && self.sent.is_empty() {
+            self.finish(world);
+        }
+        let syncs = world.dice.chance(50);
+        if syncs {
+            self.sync(world);
+        }
+        syncs
+    }
+
     /// Claims a machine for a pending task, if the check accepts it.
     fn claim(&mut self, world: &mut World) {
         let open: Vec<TaskId> =
@@ -97,7 +120,7 @@ impl Scheduler {
         self.kept.iter_mut().filter(|k| k.number == number).for_each(|k| k.number = Some(TAKEN));
     }
 
-    fn sync(&mut self, world: &World) {
+    pub(crate) fn sync(&mut self, world: &World) {
         self.view.sync(&world.cell).unwrap();
         self.kept.retain(|kept| kept.number != Some(TAKEN));
     }
@@ -136,7 +159,7 @@ impl Scheduler {
     }
 
     /// Delivers everything that is in flight.
-    fn finish(&mut self, world: &mut World) {
+    pub(crate) fn finish(&mut self, world: &mut World) {
         self.view.drop_claims(usize::MAX);
         self.kept.retain(|kept| kept.number.is_some());
         while !self.sent.is_empty() {
@@ -155,22 +178,11 @@ fn a_claim_is_off_the_view_exactly_once() {
         // Jobs must not be removed while their claims are in flight.
         world.keep_jobs();
         let (id, number) = world.register("claims");
-        let mut me = Scheduler { view: View::new(id, number), kept: Vec::new(), sent: Vec::new() };
+        let mut me = Scheduler::new(View::new(id, number));
         me.sync(&world);
         for _ in 0..80 {
             world.step();
-            (0..world.dice.below(4)).for_each(|_| me.claim(&mut world));
-            if world.dice.chance(50) {
-                me.submit(&mut world);
-            }
-            if world.dice.chance(60) {
-                me.advance(&mut world);
-            }
-            if world.dice.chance(10) && me.sent.is_empty() {
-                me.finish(&mut world);
-            }
-            if world.dice.chance(50) {
-                me.sync(&world);
+            if me.step(&mut world) {
                 me.check_free(&world);
                 me.check_quotas(&world);
             }
@@ -189,7 +201,7 @@ fn dropped_claims_leave_the_view_as_it_was() {
         world.keep_jobs();
         (0..50).for_each(|_| world.step());
         let (id, number) = world.register("claims");
-        let mut me = Scheduler { view: View::new(id, number), kept: Vec::new(), sent: Vec::new() };
+        let mut me = Scheduler::new(View::new(id, number));
         me.sync(&world);
         (0..20).for_each(|_| me.claim(&mut world));
         me.view.drop_claims(me.view.open_claims() / 2);

@@ -5,6 +5,7 @@
 //! - `images.rs`, `backups.rs`: cells that are saved and restored.
 //! - `views.rs`, `claims.rs`, `held_claims.rs`, `wishes.rs`, `lifted.rs`: views follow deltas, check like the
 //!   cell, keep their claims, count what preferences select, and predict the cell without some tasks.
+//! - `departures.rs`: views expect the ends of all tasks.
 //! - `scripts.rs`: behaviour over several steps, as text in `tests/scripts/`.
 //! - `traps.rs`: edge cases that scripts cannot express.
 //! - `runtime_affinity.rs`: one scheduler removes tasks that tasks of another scheduler need.
@@ -27,6 +28,7 @@ pub(crate) mod claims;
 pub(crate) mod cluster_resources;
 pub(crate) mod cores;
 pub(crate) mod demand_profiles;
+pub(crate) mod departures;
 pub(crate) mod gangs;
 pub(crate) mod held;
 pub(crate) mod held_claims;

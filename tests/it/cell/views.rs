@@ -12,7 +12,7 @@ use omega_tests::random::{Dice, Generator};
 use omega_tests::reference::{Reference, ReferenceJob};
 
 /// Id of an additional scheduler, whose transactions the test makes.
-const PROBE: SchedulerId = SchedulerId(0);
+pub(crate) const PROBE: SchedulerId = SchedulerId(0);
 
 /// A shared cell with a short change log, and the reference model that the generator reads.
 pub(crate) struct World {

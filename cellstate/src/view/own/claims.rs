@@ -240,7 +240,7 @@ impl View {
         let now_ms = self.session.now_ms();
         let Some(departures) = self.indexes.departures_mut() else { return };
         if sign > 0 {
-            departures.drop_claim(*task);
+            departures.drop_claim(*task, row);
         } else {
             let devices = need.devices.map(|request| (request, grant.devices));
             let (task, request) = (*task, &need.request[..]);
@@ -277,7 +277,7 @@ impl View {
         let now_ms = self.session.now_ms();
         let Some(departures) = self.indexes.departures_mut() else { return };
         if sign > 0 {
-            departures.drop_claim(task);
+            departures.drop_claim(task, row);
         } else {
             let compiled = self.groups.get(group);
             let devices = compiled.need.devices.map(|request| (request, grant.devices));

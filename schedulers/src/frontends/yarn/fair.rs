@@ -1,116 +1,15 @@
-//! Fair order: the queue with the lowest share is next, and within it the application with the lowest share.
+//! Fair order: shares of queues and applications, and the turns that follow from them.
 //!
 //! A turn is one container. If an application would have several turns in a row, it gets these turns at once, because
 //! placing several tasks of a group costs little more than placing one task. The order of containers is the same as
 //! with single turns; a test checks this.
 
 use super::frontend::Frontend;
+use super::turns::{Queue, Shares, Turn, Turns};
 use crate::queue::dominant::{Share, Weight};
 use omega_core::{JobId, Text};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
-
-/// A queue, and its applications that may still have a turn in this round, in the order of their shares.
-#[derive(Debug)]
-struct Queue {
-    tenant: Text,
-    share: Share,
-    applications: BinaryHeap<Reverse<(Share, JobId)>>,
-}
-
-/// Queues and applications that may still have a turn in this round, in the order of their shares.
-///
-/// A round ends when its transaction is full. The next round continues with the same turns, unless requests, shares or
-/// weights have changed otherwise than by the claims of the round.
-///
-/// Invariant: `order` has exactly the queues that have applications, except for the queue whose application is being
-/// served.
-#[derive(Debug, Default)]
-pub(super) struct Turns {
-    /// Ascending by tenant, so that the positions order queues with equal shares.
-    queues: Vec<Queue>,
-    order: BinaryHeap<Reverse<(Share, usize)>>,
-    /// Ended turns of applications that wait for room until the next round.
-    waiting: Vec<Turn>,
-    /// Number of changes of used amounts until the end of the round.
-    changes: u64,
-}
-
-/// The turn of an application. [`Turns::end`] ends it.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Turn {
-    pub(super) application: JobId,
-    share: Share,
-    queue: usize,
-}
-
-/// Share of a queue, and share of one of its applications.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Shares {
-    queue: Share,
-    application: Share,
-}
-
-/// State of an application at the end of its turn.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum End {
-    /// The application got containers, so its shares are higher now. It has another turn in this round.
-    Served(Shares),
-    /// The application got nothing. Its next turn is in the next round.
-    Waits,
-    /// The application requests no more containers.
-    Satisfied,
-}
-
-impl Turns {
-    fn put(&mut self, queue: usize, share: Share, application: JobId) {
-        let Queue { share: queue_share, applications, .. } = &mut self.queues[queue];
-        if applications.is_empty() {
-            self.order.push(Reverse((*queue_share, queue)));
-        }
-        applications.push(Reverse((share, application)));
-    }
-
-    /// Begins the next round: all applications that wait for room have turns again.
-    fn next_round(&mut self) {
-        for Turn { application, share, queue } in std::mem::take(&mut self.waiting) {
-            self.put(queue, share, application);
-        }
-    }
-
-    /// Removes and returns the next application. Its turn must end before the next one begins.
-    pub(super) fn next(&mut self) -> Option<Turn> {
-        let Reverse((_, queue)) = self.order.pop()?;
-        let Reverse((share, application)) = self.queues[queue].applications.pop()?;
-        Some(Turn { application, share, queue })
-    }
-
-    pub(super) fn end(&mut self, turn: Turn, end: End) {
-        let Queue { share, applications, .. } = &mut self.queues[turn.queue];
-        match end {
-            End::Served(shares) => {
-                *share = shares.queue;
-                applications.push(Reverse((shares.application, turn.application)));
-            }
-            End::Waits => self.waiting.push(turn),
-            End::Satisfied => {}
-        }
-        if !applications.is_empty() {
-            self.order.push(Reverse((*share, turn.queue)));
-        }
-    }
-
-    /// Whether an application whose turn has not ended would be next within its queue, if it had this share.
-    fn is_next_in_queue(&self, turn: Turn, share: Share) -> bool {
-        let application = Reverse((share, turn.application));
-        self.queues[turn.queue].applications.peek().is_none_or(|first| application >= *first)
-    }
-
-    /// Whether the queue of an application whose turn has not ended would be next, if it had this share.
-    fn is_next_queue(&self, turn: Turn, share: impl FnOnce() -> Share) -> bool {
-        self.order.peek().is_none_or(|first| Reverse((share(), turn.queue)) >= *first)
-    }
-}
 
 impl Frontend {
     /// Takes the turns of the next round. The caller returns them with [`Frontend::keep_turns`].
@@ -125,8 +24,9 @@ impl Frontend {
     }
 
     /// Keeps the turns for the next round.
-    pub(super) fn keep_turns(&mut self, turns: Turns) {
-        self.turns = Some(Turns { changes: self.session.task_index.changes(), ..turns });
+    pub(super) fn keep_turns(&mut self, mut turns: Turns) {
+        turns.changes = self.session.task_index.changes();
+        self.turns = Some(turns);
     }
 
     fn first_turns(&self) -> Turns {
@@ -142,9 +42,7 @@ impl Frontend {
             share: self.queue_share(tenant),
             applications,
         };
-        let queues: Vec<Queue> = queues.into_iter().map(queue).collect();
-        let order = queues.iter().zip(0..).map(|(queue, at)| Reverse((queue.share, at))).collect();
-        Turns { queues, order, ..Turns::default() }
+        Turns::new(queues.into_iter().map(queue).collect())
     }
 
     /// Shares of an application and its queue.
@@ -165,7 +63,7 @@ impl Frontend {
     ) -> usize {
         let Some(entry) = self.session.task_index.job(turn.application) else { return 1 };
         let Some(group) = entry.job.groups.get(group) else { return 1 };
-        let tenant = &turns.queues[turn.queue].tenant;
+        let tenant = turns.tenant(turn);
         let weight = self.weights.get(tenant).copied().unwrap_or(Weight::ONE);
         let of_queue = self.session.task_index.used_by(tenant);
         let is_next_after = |given: usize| {

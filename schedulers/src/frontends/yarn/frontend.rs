@@ -5,12 +5,12 @@
 //! ```
 
 use super::APPLICATIONS_MAX;
-use super::fair::Turns;
 use super::messages::{
     Completed, Container, Counters, How, JoinError, Locality, Priority, Settings,
 };
 use super::places::Places;
 use super::table::{Lines, Spot, Table};
+use super::turns::Turns;
 use crate::framework::profile::Profile;
 use crate::frontends::{Left, Mark, Reply, Session};
 use crate::placing::place::Placer;

@@ -35,7 +35,7 @@
 //!
 //! The frontend reads no clock: the caller passes the time to each step and heartbeat.
 //!
-//! In reading order: `messages.rs`, `table.rs`, `places.rs`, `frontend.rs`, `heartbeat.rs`, `fair.rs`, `place.rs`.
+//! In reading order: `messages.rs`, `table.rs`, `places.rs`, `frontend.rs`, `heartbeat.rs`, `turns.rs`, `fair.rs`, `place.rs`.
 
 mod fair;
 mod frontend;
@@ -48,6 +48,7 @@ mod random;
 mod table;
 #[cfg(test)]
 mod tests;
+mod turns;
 
 pub use frontend::Frontend;
 pub use messages::{

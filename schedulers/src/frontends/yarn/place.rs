@@ -4,10 +4,10 @@
 //! On requested machines and racks, the container goes to the first machine that passes the cell's check. If any
 //! machine is allowed, the profile chooses. A request that finds no room does not block requests of lower priority.
 
-use super::fair::{End, Turn, Turns};
 use super::frontend::{Application, Frontend, Given, Key};
 use super::messages::{Container, Locality};
 use super::table::{Spot, Table};
+use super::turns::{End, Turn, Turns};
 use crate::frontends::Mark;
 use crate::queue::Nanos;
 use omega_cellstate::GroupRef;
