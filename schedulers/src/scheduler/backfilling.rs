@@ -35,9 +35,10 @@ impl Scheduler {
             let plans = backfill.plans();
             let tasks = delta.tasks.iter().map(|change| change.id.job);
             let changed = delta.jobs.iter().map(|job| job.id).chain(tasks);
-            match delta.full {
-                true => plans.ids().collect(),
-                false => changed.filter(|id| plans.has(*id)).collect(),
+            if delta.full {
+                plans.ids().collect()
+            } else {
+                changed.filter(|id| plans.has(*id)).collect()
             }
         };
         for id in changed {
