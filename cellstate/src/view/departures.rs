@@ -155,8 +155,10 @@ impl Departures {
             }
         }
         delta.tasks_held().for_each(|holding| self.set_task(holding.task, holding.held));
-        for position in std::mem::take(&mut self.claimed).into_values().flatten() {
-            self.vacate(position);
+        if !self.claimed.is_empty() {
+            // The jobs of these claims have ended.
+            let left: Vec<_> = self.claimed.drain().collect();
+            left.into_iter().flat_map(|(_, positions)| positions).for_each(|at| self.vacate(at));
         }
         for job in ended {
             if self.jobs.remove(&job.id).is_some() {

@@ -485,6 +485,12 @@ impl Queue {
         (lacks > 0).then_some(lacks as u32)
     }
 
+    /// Number of tasks of a job to try.
+    #[must_use]
+    pub(crate) fn waiting_count(&self, id: JobId) -> u32 {
+        self.jobs.get(&id).map_or(0, |entry| entry.waiting)
+    }
+
     /// The groups of a job with tasks to try, in order, and the number of those tasks.
     #[must_use]
     pub(crate) fn waiting_tasks(&self, id: JobId) -> Vec<(usize, u32)> {

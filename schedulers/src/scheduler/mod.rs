@@ -216,7 +216,7 @@ impl Scheduler {
                 continue;
             }
             let room = if !job.is_placed_at_once() {
-                self.turn(&job, limit - open)
+                self.turn(id, &job, limit - open)
             } else if open == 0 {
                 // A gang that is placed at once goes into one transaction, which may exceed the usual limit.
                 TRANSACTION_ITEMS_MAX
@@ -241,8 +241,12 @@ impl Scheduler {
     }
 
     /// Number of a job's tasks that may go into the rest of a transaction. With fair shares, all tenants get a part of
-    /// each transaction; otherwise a tenant with one large job would fill the transaction at each turn.
-    fn turn(&mut self, job: &Job, left: usize) -> usize {
+    /// each transaction; otherwise a tenant with one large job would fill the transaction at each turn. Shares are not
+    /// computed for a job with a single task.
+    fn turn(&mut self, id: JobId, job: &Job, left: usize) -> usize {
+        if self.queue.waiting_count(id) <= 1 {
+            return left;
+        }
         self.queue.shares().map_or(left, |shares| shares.turn(job, left))
     }
 
