@@ -10,10 +10,10 @@
 use crate::delta::{Delta, Interest, TaskDelta};
 use crate::state::map::FastMap;
 use crate::view::View;
-use omega_core::{Amounts, DeviceRequest, DeviceSet, Job, JobId, TaskId};
+use omega_core::{Amounts, DeviceRequest, DeviceSet, Job, JobId, Take, TaskId};
 use smallvec::SmallVec;
-use std::collections::BTreeMap;
 use std::collections::hash_map::Entry;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 /// A task that will leave a machine.
@@ -27,8 +27,8 @@ pub struct Departure {
     pub devices: Option<(DeviceRequest, DeviceSet)>,
     placed_ms: u64,
     run_ms: Option<u64>,
-    /// Whether the allocation differs from the request of the task's group.
-    was_resized: bool,
+    /// Whether the allocation may differ from the request of the task's group.
+    is_special: bool,
     /// Whether the task is removed from the view, because it is lifted or to be evicted.
     lifted: bool,
 }
@@ -41,7 +41,7 @@ impl Departure {
             devices: None,
             placed_ms,
             run_ms: job.runtime_estimate_ms,
-            was_resized: false,
+            is_special: false,
             lifted: false,
         }
     }
@@ -53,9 +53,9 @@ impl Departure {
         self.run_ms.map(|run_ms| self.placed_ms.saturating_add(run_ms))
     }
 
-    /// Whether a placed task frees its group's request, as before.
+    /// Whether this departure and a placed task both free the request of the task's group, without devices.
     fn frees_the_same(&self, task: &TaskDelta, held: Option<&Amounts>) -> bool {
-        let is_simple = !self.was_resized && self.devices.is_none();
+        let is_simple = !self.is_special && self.devices.is_none();
         is_simple && held.is_none() && task.devices.is_empty()
     }
 }
@@ -66,6 +66,7 @@ pub(in crate::view) struct Claimed<'a> {
     pub(in crate::view) job: &'a Job,
     /// The cell's present time.
     pub(in crate::view) now_ms: u64,
+    pub(in crate::view) take: Take,
     pub(in crate::view) request: &'a [i64],
     /// Device request of the task, and the devices that it will get.
     pub(in crate::view) devices: Option<(DeviceRequest, DeviceSet)>,
@@ -119,19 +120,20 @@ impl Entries {
 
 /// The departures of all rows. See the module documentation.
 ///
-/// Rows and tasks have positions in a list of all departures. So a claim writes to the end of the list or to memory that
-/// was used last, and not to memory of its row.
+/// Rows and tasks have positions in a list of all departures. So a claim writes its departure to the end of the list, or
+/// to memory that was used last.
 #[derive(Debug, Default)]
 pub(in crate::view) struct Departures {
     jobs: FastMap<JobId, Arc<Job>>,
+    /// Jobs whose runtime estimate has changed. An own claim may have an old one.
+    estimated_anew: BTreeSet<JobId>,
     entries: Entries,
     /// Positions of the departures from each row.
     rows: Vec<Vec<u32>>,
     /// Positions of placed tasks.
     placed: BTreeMap<TaskId, u32>,
-    /// Positions of own claims that no delta has included yet, by task and row. During a sync, they are those that the
-    /// delta includes. A task may have two claims: one that was accepted before the task left its machine, and a newer
-    /// one.
+    /// Positions of own claims, by task and row, until a delta includes them. A task may have two claims: one that was
+    /// accepted before the task left its machine, and a newer one.
     claimed: FastMap<(TaskId, u32), SmallVec<[u32; 1]>>,
 }
 
@@ -149,6 +151,7 @@ impl Departures {
             let before = self.jobs.insert(change.id, job.clone());
             let run_ms = job.runtime_estimate_ms;
             if before.is_some_and(|before| before.runtime_estimate_ms != run_ms) {
+                self.estimated_anew.insert(change.id);
                 for position in self.tasks_of(change.id) {
                     self.entries.get_mut(position).departure.run_ms = run_ms;
                 }
@@ -156,11 +159,12 @@ impl Departures {
         }
         delta.tasks_held().for_each(|holding| self.set_task(holding.task, holding.held));
         if !self.claimed.is_empty() {
-            // The jobs of these claims have ended.
+            // The other claims were given back before the sync. The tasks of these have left their machines since.
             let left: Vec<_> = self.claimed.drain().collect();
             left.into_iter().flat_map(|(_, positions)| positions).for_each(|at| self.vacate(at));
         }
         for job in ended {
+            self.estimated_anew.remove(&job.id);
             if self.jobs.remove(&job.id).is_some() {
                 self.remove_tasks(job.id);
             }
@@ -184,11 +188,15 @@ impl Departures {
 
     fn set_task(&mut self, task: &TaskDelta, held: Option<&Amounts>) {
         let machine = task.state.machine();
-        if let Some(position) = self.find(task.id, machine.map(|machine| machine.slot)) {
+        if let Some(position) = self.place(task.id, machine.map(|machine| machine.slot)) {
             let Listed { departure, row } = self.entries.get_mut(position);
             let stays = machine.is_some_and(|machine| machine.slot == *row);
             if stays && departure.frees_the_same(task, held) {
                 (departure.placed_ms, departure.lifted) = (task.placed_ms, false);
+                if self.estimated_anew.contains(&task.id.job) {
+                    let job = self.jobs.get(&task.id.job);
+                    departure.run_ms = job.and_then(|job| job.runtime_estimate_ms);
+                }
                 return;
             }
             self.placed.remove(&task.id);
@@ -201,9 +209,8 @@ impl Departures {
         }
     }
 
-    /// Returns the position of a placed task. An own claim for the row becomes a placed task, because the delta includes
-    /// it.
-    fn find(&mut self, task: TaskId, row: Option<u32>) -> Option<u32> {
+    /// Makes an own claim for a task on a row, if there is one, a placed task. Returns the position of the placed task.
+    fn place(&mut self, task: TaskId, row: Option<u32>) -> Option<u32> {
         let claimed = row.and_then(|row| self.take_claim(task, row));
         let Some(position) = claimed else { return self.placed.get(&task).copied() };
         if let Some(before) = self.placed.insert(task, position) {
@@ -233,7 +240,7 @@ impl Departures {
         Some(Departure {
             amounts: amounts.iter().map(|amount| *amount as i64).collect(),
             devices: devices.map(|request| (request, task.devices)),
-            was_resized: held.is_some(),
+            is_special: held.is_some(),
             ..Departure::new(task.id, job, task.placed_ms)
         })
     }
@@ -257,9 +264,13 @@ impl Departures {
 
     /// Adds the task of an own claim to a row, as if it were placed now.
     pub(in crate::view) fn claim(&mut self, row: usize, claimed: Claimed<'_>) {
-        let Claimed { task, job, now_ms, request, devices } = claimed;
-        let amounts = SmallVec::from_slice(request);
-        let departure = Departure { amounts, devices, ..Departure::new(task, job, now_ms) };
+        let Claimed { task, job, now_ms, take, request, devices } = claimed;
+        let departure = Departure {
+            amounts: SmallVec::from_slice(request),
+            devices,
+            is_special: take == Take::WithOptional,
+            ..Departure::new(task, job, now_ms)
+        };
         if let Some(position) = self.add(row, departure) {
             self.claimed.entry((task, row as u32)).or_default().push(position);
         }

@@ -485,7 +485,7 @@ impl Queue {
         (lacks > 0).then_some(lacks as u32)
     }
 
-    /// Number of tasks of a job to try.
+    /// Number of a job's tasks that have no machine, including claimed ones.
     #[must_use]
     pub(crate) fn waiting_count(&self, id: JobId) -> u32 {
         self.jobs.get(&id).map_or(0, |entry| entry.waiting)

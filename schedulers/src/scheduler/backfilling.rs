@@ -35,11 +35,13 @@ impl Scheduler {
             let plans = backfill.plans();
             let tasks = delta.tasks.iter().map(|change| change.id.job);
             let changed = delta.jobs.iter().map(|job| job.id).chain(tasks);
-            if delta.full {
+            let mut changed: Vec<JobId> = if delta.full {
                 plans.ids().collect()
             } else {
                 changed.filter(|id| plans.has(*id)).collect()
-            }
+            };
+            changed.dedup();
+            changed
         };
         for id in changed {
             let is_known = self.queue.job(id).is_some();

@@ -242,7 +242,7 @@ impl Scheduler {
 
     /// Number of a job's tasks that may go into the rest of a transaction. With fair shares, all tenants get a part of
     /// each transaction; otherwise a tenant with one large job would fill the transaction at each turn. Shares are not
-    /// computed for a job with a single task.
+    /// computed for a job with a single pending task.
     fn turn(&mut self, id: JobId, job: &Job, left: usize) -> usize {
         if self.queue.waiting_count(id) <= 1 {
             return left;

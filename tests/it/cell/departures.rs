@@ -5,8 +5,11 @@
 use crate::cell::claims::Scheduler;
 use crate::cell::histories::seeds;
 use crate::cell::views::{PROBE, World};
-use omega_cellstate::{Departure, View};
-use omega_core::{DeviceRequest, DeviceSet, KindId, TaskId};
+use omega_cellstate::{Cell, CellHandle, Departure, SharedCell, View};
+use omega_core::{
+    Amounts, Command, DeviceRequest, DeviceSet, Job, JobId, JobKind, KindId, Kinds, Machine,
+    MachineId, OptionalResources, Resize, TaskGroup, TaskId, Transaction, TransactionId,
+};
 
 /// The departures from a row, ascending by task and time.
 fn sorted(view: &View, row: usize) -> Vec<Essence> {
@@ -27,12 +30,12 @@ fn essence(one: &Departure) -> Essence {
 }
 
 /// Compares a view with a new one. The view may also have departures of this number of own claims.
-fn assert_departures(world: &World, view: &View, own: usize) {
+fn assert_departures((cell, seed): (&SharedCell, u64), view: &View, own: usize) {
     let mut fresh = View::new(PROBE, 0).with_departures();
-    fresh.sync(&world.cell).unwrap();
+    fresh.sync(cell).unwrap();
     let mut more = 0;
     for row in 0..view.rows() {
-        let context = format!("seed {} row {row} at {}", world.seed, view.version());
+        let context = format!("seed {seed} row {row} at {}", view.version());
         let mut ours = sorted(view, row);
         for expected in sorted(&fresh, row) {
             let at = ours.iter().position(|one| *one == expected);
@@ -52,7 +55,7 @@ fn assert_departures(world: &World, view: &View, own: usize) {
             assert_eq!(full(view), full(&fresh), "{context} {kind:?}");
         }
     }
-    assert_eq!(more, own, "seed {} at {}", world.seed, view.version());
+    assert_eq!(more, own, "seed {seed} at {}", view.version());
 }
 
 #[test]
@@ -65,7 +68,7 @@ fn departures_are_those_of_a_new_view() {
             for (view, percent) in views.iter_mut().zip([60, 10]) {
                 if world.dice.chance(percent) {
                     view.sync(&world.cell).unwrap();
-                    assert_departures(&world, view, 0);
+                    assert_departures((&world.cell, seed), view, 0);
                 }
             }
         }
@@ -88,11 +91,65 @@ fn own_claims_are_departures_exactly_once() {
                 let is_there =
                     |row| me.kept.iter().filter(move |k| k.machine == view.machine_id(row));
                 let own = (0..view.rows()).map(|row| is_there(row).count()).sum();
-                assert_departures(&world, view, own);
+                assert_departures((&world.cell, seed), view, own);
             }
         }
         me.finish(&mut world);
         me.sync(&world);
-        assert_departures(&world, &me.view, 0);
+        assert_departures((&world.cell, seed), &me.view, 0);
     }
+}
+
+/// A cell with a machine and a job of one task, and a view with a claim for the task that the cell has accepted.
+fn accepted(job: Job, with_optional: bool) -> (SharedCell, View) {
+    let cell = SharedCell::new(Cell::new(Kinds::standard()));
+    cell.apply(Command::RegisterMachine(Machine::new("m", Amounts::new([4])))).unwrap();
+    cell.apply(Command::SubmitJob(job)).unwrap();
+    let (me, number) = cell.register("me".into()).unwrap();
+    let mut view = View::new(me, number).with_departures();
+    view.sync(&cell).unwrap();
+    let job = cell.read(|cell| cell.job(TASK.job).unwrap().clone());
+    let group = if with_optional {
+        view.compile_with_optional(TASK.job, &job, 0).unwrap()
+    } else {
+        view.compile(TASK.job, &job, 0)
+    };
+    view.claim(TASK, MachineId::first(0), group).unwrap();
+    let txn = view.take_transaction();
+    let commit = cell.commit(&txn).unwrap();
+    assert!(commit.is_complete());
+    view.settle(&txn, &commit);
+    (cell, view)
+}
+
+const TASK: TaskId = TaskId { job: JobId(0), index: 0 };
+
+#[test]
+fn an_accepted_claim_departs_by_the_newest_estimate() {
+    let job = Job {
+        kind: JobKind::Service,
+        runtime_estimate_ms: Some(1000),
+        ..Job::batch("j", TaskGroup::new(1, Amounts::new([1])))
+    };
+    let (cell, mut view) = accepted(job.clone(), false);
+    let spec = Job { runtime_estimate_ms: Some(9000), ..job };
+    cell.apply(Command::UpdateJob { job: TASK.job, version: None, spec }).unwrap();
+    view.sync(&cell).unwrap();
+    assert_departures((&cell, 0), &view, 0);
+    assert_eq!(sorted(&view, 0)[0].1, Some(9000));
+}
+
+#[test]
+fn an_accepted_claim_that_was_shrunk_frees_its_request() {
+    let amounts = Amounts::new([2]);
+    let optional = Some(OptionalResources { amounts, devices: None });
+    let group = TaskGroup { optional, ..TaskGroup::new(1, Amounts::new([1])) };
+    let (cell, mut view) = accepted(Job::batch("j", group), true);
+    let (me, number) = cell.register("other".into()).unwrap();
+    let id = TransactionId { scheduler: me, number };
+    let mut txn = Transaction::new(id, cell.read(Cell::version), Vec::new());
+    txn.resizes = vec![Resize { task: TASK, to: Amounts::new([1]) }];
+    assert!(cell.commit(&txn).unwrap().is_complete());
+    view.sync(&cell).unwrap();
+    assert_departures((&cell, 0), &view, 0);
 }

@@ -178,6 +178,7 @@ impl View {
             task,
             machine,
             need: compiled.need.clone(),
+            take: compiled.take,
             grant: open.grant,
             tenant: compiled.tenant,
             group: compiled.index,
@@ -235,7 +236,7 @@ impl View {
             // choice in the machine's row.
             taken.grant = self.rows.choose(row, &taken.need);
         }
-        let Taken { task, job, need, grant, tenant, .. } = &*taken;
+        let Taken { task, job, need, take, grant, tenant, .. } = &*taken;
         self.counters().count(&OnRow { row, job, need, tenant: *tenant, grant, held: None }, sign);
         let now_ms = self.session.now_ms();
         let Some(departures) = self.indexes.departures_mut() else { return };
@@ -243,8 +244,8 @@ impl View {
             departures.drop_claim(*task, row);
         } else {
             let devices = need.devices.map(|request| (request, grant.devices));
-            let (task, request) = (*task, &need.request[..]);
-            departures.claim(row, Claimed { task, job, now_ms, request, devices });
+            let (task, take, request) = (*task, *take, &need.request[..]);
+            departures.claim(row, Claimed { task, job, now_ms, take, request, devices });
         }
     }
 
@@ -281,8 +282,8 @@ impl View {
         } else {
             let compiled = self.groups.get(group);
             let devices = compiled.need.devices.map(|request| (request, grant.devices));
-            let (job, request) = (&compiled.job, &compiled.need.request[..]);
-            departures.claim(row, Claimed { task, job, now_ms, request, devices });
+            let (job, take, request) = (&compiled.job, compiled.take, &compiled.need.request[..]);
+            departures.claim(row, Claimed { task, job, now_ms, take, request, devices });
         }
     }
 }

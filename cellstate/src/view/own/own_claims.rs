@@ -8,7 +8,7 @@ use crate::index::need::Need;
 use crate::judge::Grant;
 use crate::view::GroupRef;
 use crate::view::tenants::TenantRef;
-use omega_core::{Claim, Job, MachineId, TaskId, Version};
+use omega_core::{Claim, Job, MachineId, Take, TaskId, Version};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -41,6 +41,7 @@ pub(in crate::view) struct Taken {
     /// The position of the task's group in the job.
     pub(in crate::view) group: usize,
     pub(in crate::view) need: Arc<Need>,
+    pub(in crate::view) take: Take,
     pub(in crate::view) grant: Grant,
     pub(in crate::view) tenant: Option<TenantRef>,
 }

@@ -31,7 +31,10 @@ impl Frontend {
             application.tables = tables;
             self.turns = None;
         }
-        self.releasing.extend(heartbeat.releases);
+        if self.session.task_index.job(id).is_some() {
+            // Otherwise, the releases were not checked, and have no effect.
+            self.releasing.extend(heartbeat.releases);
+        }
         application.refused.extend(heartbeat.refuse);
         application.refused.retain(|name| !heartbeat.readmit.contains(name));
         let untold = std::mem::take(&mut application.untold);

@@ -258,9 +258,12 @@ fn an_application_whose_job_is_over_hears_so_once() {
     front.step(&cell, 1).unwrap();
     cell.apply(Command::KillJob { job }).unwrap();
     front.step(&cell, 2).unwrap();
-    let answer = front.heartbeat(job, anywhere(1), 3).unwrap();
+    let other = submit(&cell, "b", 1, [1000, 10]);
+    let releases = [job, other].map(|job| TaskId { job, index: 0 }).to_vec();
+    let answer = front.heartbeat(job, Heartbeat { releases, ..anywhere(1) }, 3).unwrap();
     assert!(answer.is_over && answer.allocated.len() == 1);
     assert_eq!(answer.completed.len(), 1);
+    assert!(front.releasing.is_empty(), "an application that is over releases nothing");
     let after = front.heartbeat(job, Heartbeat::default(), 4);
     assert_eq!(after, Err(HeartbeatError::UnknownApplication(job)));
 }

@@ -15,8 +15,8 @@ pub(super) struct Queue {
 
 /// Queues and applications that may still have a turn in this round, in the order of their shares.
 ///
-/// A round ends when its transaction is full. The next round continues with the same turns, unless requests, shares or
-/// weights have changed otherwise than by the claims of the round.
+/// A round ends when its transaction is full, or no application has a turn. The next round continues with the same
+/// turns, unless requests, shares, weights or machines have changed since.
 ///
 /// Invariant: `order` has exactly the queues that have applications, except for the queue whose application is being
 /// served.
@@ -25,9 +25,9 @@ pub(super) struct Turns {
     /// Ascending by tenant, so that the positions order queues with equal shares.
     queues: Vec<Queue>,
     order: BinaryHeap<Reverse<(Share, usize)>>,
-    /// Ended turns of applications that wait for room until the next round.
+    /// Ended turns of applications without room or heartbeats. They have a turn again in the next round.
     waiting: Vec<Turn>,
-    /// Number of changes of used amounts until the end of the round.
+    /// Value of [`TaskIndex::changes`](crate::frontends::task_index::TaskIndex::changes) at the end of the round.
     pub(super) changes: u64,
 }
 
