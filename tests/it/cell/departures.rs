@@ -30,7 +30,7 @@ fn essence(one: &Departure) -> Essence {
 }
 
 /// Compares a view with a new one. The view may also have departures of this number of own claims.
-fn assert_departures((cell, seed): (&SharedCell, u64), view: &View, own: usize) {
+fn assert_departures(cell: &SharedCell, seed: u64, view: &View, own: usize) {
     let mut fresh = View::new(PROBE, 0).with_departures();
     fresh.sync(cell).unwrap();
     let mut more = 0;
@@ -68,7 +68,7 @@ fn departures_are_those_of_a_new_view() {
             for (view, percent) in views.iter_mut().zip([60, 10]) {
                 if world.dice.chance(percent) {
                     view.sync(&world.cell).unwrap();
-                    assert_departures((&world.cell, seed), view, 0);
+                    assert_departures(&world.cell, seed, view, 0);
                 }
             }
         }
@@ -91,12 +91,12 @@ fn own_claims_are_departures_exactly_once() {
                 let is_there =
                     |row| me.kept.iter().filter(move |k| k.machine == view.machine_id(row));
                 let own = (0..view.rows()).map(|row| is_there(row).count()).sum();
-                assert_departures((&world.cell, seed), view, own);
+                assert_departures(&world.cell, seed, view, own);
             }
         }
         me.finish(&mut world);
         me.sync(&world);
-        assert_departures((&world.cell, seed), &me.view, 0);
+        assert_departures(&world.cell, seed, &me.view, 0);
     }
 }
 
@@ -135,7 +135,7 @@ fn an_accepted_claim_departs_by_the_newest_estimate() {
     let spec = Job { runtime_estimate_ms: Some(9000), ..job };
     cell.apply(Command::UpdateJob { job: TASK.job, version: None, spec }).unwrap();
     view.sync(&cell).unwrap();
-    assert_departures((&cell, 0), &view, 0);
+    assert_departures(&cell, 0, &view, 0);
     assert_eq!(sorted(&view, 0)[0].1, Some(9000));
 }
 
@@ -151,5 +151,5 @@ fn an_accepted_claim_that_was_shrunk_frees_its_request() {
     txn.resizes = vec![Resize { task: TASK, to: Amounts::new([1]) }];
     assert!(cell.commit(&txn).unwrap().is_complete());
     view.sync(&cell).unwrap();
-    assert_departures((&cell, 0), &view, 0);
+    assert_departures(&cell, 0, &view, 0);
 }
