@@ -385,7 +385,7 @@ impl Cell {
             delta.sequences.extend_from_slice(part.sequences);
             delta.free.extend_from_slice(part.free);
         }
-        if self.machines.has_parts() || self.policies.any_counts() {
+        if self.machines.has_parts() || self.policies.any_writes_rows() {
             self.log.rows_since(since).for_each(|slot| self.write_parts(slot, delta));
         }
         debug_assert!(self.ends_at_present(delta), "a row changed after it was logged");

@@ -30,9 +30,10 @@ pub trait CellPolicy: Policy {
 /// Implements the calls of these functions for all policies.
 macro_rules! cell_policies {
     ($($(#[$doc:meta])* $name:ident: $module:ident::$state:ident $(with $columns:ident)?,)+) => {
+        // Not inlined, so that a commit that concerns no policy is short.
         impl Policies {
             /// Calls `CellPolicy::check_all` of the policies that concern a transaction.
-            #[inline]
+            #[inline(never)]
             pub fn check_all(
                 cell: &Cell,
                 review: &Review<'_>,
@@ -46,7 +47,7 @@ macro_rules! cell_policies {
             }
 
             /// Calls `CellPolicy::settle` of the policies that concern a transaction.
-            #[inline]
+            #[inline(never)]
             pub fn settle(cell: &mut Cell, review: &Review<'_>, met: PolicySet, notes: Notes) {
                 $(if met.has(<super::$module::$state as Listed>::BIT) {
                     <super::$module::$state>::settle(cell, review, notes.$name);

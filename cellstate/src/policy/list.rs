@@ -5,7 +5,7 @@
 //! claim, the conflict has the reason of the first in the list. The state hash also uses this order.
 
 use super::columns::{Columns, RowsAgain};
-use super::set::Listed;
+use super::set::{ARE_CONSULTED, Listed};
 use super::{Applying, Checks, Context, Ledger, Mirror, Placement, Policy, PolicySet, Restoring};
 use crate::audit_error::AuditError;
 use crate::image::{Image, ImageError};

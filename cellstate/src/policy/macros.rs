@@ -8,25 +8,13 @@ macro_rules! ledgers {
             #[inline]
             fn admit(&self, at: &Placement<'_>, context: &Context<'_>) -> Result<(), Reason> {
                 let met = at.need.policies & self.checking;
-                if met.is_empty() {
-                    return Ok(());
-                }
-                $(if met.has(<super::$module::$state as Listed>::BIT) {
-                    self.$name.admit(at, context)?;
-                })+
-                Ok(())
+                if met.is_empty() { Ok(()) } else { self.admit_by(met, at, context) }
             }
 
             #[inline]
             fn check(&self, at: &Placement<'_>, context: &Context<'_>) -> Result<(), Reason> {
                 let met = at.need.policies & self.checking;
-                if met.is_empty() {
-                    return Ok(());
-                }
-                $(if met.has(<super::$module::$state as Listed>::BIT) {
-                    self.$name.check(at, context)?;
-                })+
-                Ok(())
+                if met.is_empty() { Ok(()) } else { self.check_by(met, at, context) }
             }
         }
 
@@ -36,6 +24,42 @@ macro_rules! ledgers {
                 let mut all = $all { checking, counting, $($name: Default::default(),)+ };
                 all.refresh(&Facts::default());
                 all
+            }
+        }
+
+        // The calls of the policies are not inlined, so that a caller is short if it meets no policy.
+        impl $all {
+            #[inline(never)]
+            fn admit_by(
+                &self,
+                met: PolicySet,
+                at: &Placement<'_>,
+                context: &Context<'_>,
+            ) -> Result<(), Reason> {
+                $(if met.has(<super::$module::$state as Listed>::BIT) {
+                    self.$name.admit(at, context)?;
+                })+
+                Ok(())
+            }
+
+            #[inline(never)]
+            fn check_by(
+                &self,
+                met: PolicySet,
+                at: &Placement<'_>,
+                context: &Context<'_>,
+            ) -> Result<(), Reason> {
+                $(if met.has(<super::$module::$state as Listed>::BIT) {
+                    self.$name.check(at, context)?;
+                })+
+                Ok(())
+            }
+
+            #[inline(never)]
+            fn count_by(&mut self, met: PolicySet, at: &Placement<'_>, sign: i64) {
+                $(if met.has(<super::$module::$state as Listed>::BIT) {
+                    self.$name.count(at, sign);
+                })+
             }
         }
 
@@ -54,12 +78,9 @@ macro_rules! ledgers {
             #[inline]
             pub fn count(&mut self, at: &Placement<'_>, sign: i64) {
                 let met = at.need.policies & self.counting;
-                if met.is_empty() {
-                    return;
+                if !met.is_empty() {
+                    self.count_by(met, at, sign);
                 }
-                $(if met.has(<super::$module::$state as Listed>::BIT) {
-                    self.$name.count(at, sign);
-                })+
             }
         }
     };
@@ -196,9 +217,19 @@ macro_rules! policies {
             #[inline]
             pub fn note_removal(&self, at: &Placement<'_>, facts: &Facts, notes: &mut Notes) {
                 let met = self.meeting(at.need);
-                if met.is_empty() {
-                    return;
+                if !met.is_empty() {
+                    self.note_removal_by(met, at, facts, notes);
                 }
+            }
+
+            #[inline(never)]
+            fn note_removal_by(
+                &self,
+                met: PolicySet,
+                at: &Placement<'_>,
+                facts: &Facts,
+                notes: &mut Notes,
+            ) {
                 $(if met.has(<super::$module::$state as Listed>::BIT) {
                     self.$name.note_removal(at, facts, &mut notes.$name);
                 })+
@@ -214,11 +245,17 @@ macro_rules! policies {
 
             /// Clears all data about a view's machines.
             pub fn reset(&mut self) {
+                if !ARE_CONSULTED {
+                    return;
+                }
                 $(Mirror::<<super::$module::$state as Policy>::Columns>::reset(&mut self.$name);)+
             }
 
             /// Applies the columns of every policy in a delta.
             pub fn apply(&mut self, columns: &PolicyColumns, mut applying: Applying<'_>) {
+                if !ARE_CONSULTED {
+                    return;
+                }
                 $($({
                     let own: &super::$module::$columns = &columns.$name;
                     self.$name.apply(own, applying.again());
@@ -230,6 +267,9 @@ macro_rules! policies {
         impl Policies {
             /// The policies whose effect at `now_ms` differs from that at `before_ms`.
             pub fn changing_between(&self, before_ms: u64, now_ms: u64) -> PolicySet {
+                if !ARE_CONSULTED {
+                    return PolicySet::NONE;
+                }
                 let mut set = PolicySet::NONE;
                 $(set |= <super::$module::$state as Listed>::BIT.when(self.$name.changes_between(before_ms, now_ms));)+
                 set
@@ -260,15 +300,19 @@ macro_rules! policies {
                 })+
             }
 
-            /// Whether any policy counts at present, and so may have values in the columns of changed rows.
-            pub fn any_counts(&self) -> bool {
-                !self.counting.is_empty()
+            /// Whether a policy may have values in the columns of changed rows at present.
+            pub fn any_writes_rows(&self) -> bool {
+                let mut writing = PolicySet::NONE;
+                $(writing |= <super::$module::$state as Listed>::BIT.when(<super::$module::$state as Policy>::WRITES_ROWS);)+
+                self.counting.has(writing)
             }
 
             /// Writes the columns of a changed row.
             #[inline]
             pub fn write_row(&self, slot: u32, columns: &mut PolicyColumns) {
-                $($(if self.counting.has(<super::$module::$state as Listed>::BIT) {
+                $($(if <super::$module::$state as Policy>::WRITES_ROWS
+                    && self.counting.has(<super::$module::$state as Listed>::BIT)
+                {
                     let own: &mut super::$module::$columns = &mut columns.$name;
                     self.$name.write_row(slot, own);
                 })?)+
@@ -276,6 +320,9 @@ macro_rules! policies {
 
             /// Writes the parts that every delta has.
             pub fn write_head(&self, columns: &mut PolicyColumns) {
+                if !ARE_CONSULTED {
+                    return;
+                }
                 $($({
                     let own: &mut super::$module::$columns = &mut columns.$name;
                     self.$name.write_head(own);
@@ -292,6 +339,9 @@ macro_rules! policies {
 
             /// Writes the parts that only a full delta has, apart from its rows.
             pub fn write_whole(&self, columns: &mut PolicyColumns) {
+                if !ARE_CONSULTED {
+                    return;
+                }
                 $($({
                     let own: &mut super::$module::$columns = &mut columns.$name;
                     self.$name.write_whole(own);

@@ -63,6 +63,8 @@ pub trait Policy: Ledger {
     type Mirror: Mirror<Self::Columns>;
     /// Notes about one transaction. [`Policy::settle`] updates the policy's counters from them.
     type Note: Default + Copy;
+    /// Whether [`Policy::write_row`] writes columns while the policy counts.
+    const WRITES_ROWS: bool = false;
 
     /// Whether the policy concerns the tasks of a group. Evaluated once, when the group is compiled.
     fn concerns(job: &Job, group: &TaskGroup) -> bool;
@@ -97,7 +99,7 @@ pub trait Policy: Ledger {
     /// Takes a note of a task that is about to be released or evicted.
     fn note_removal(&self, _at: &Placement<'_>, _facts: &Facts, _note: &mut Self::Note) {}
 
-    /// Writes the policy's columns of a changed row.
+    /// Writes the policy's columns of a changed row. Called only if [`Policy::WRITES_ROWS`] is true.
     #[inline]
     fn write_row(&self, _slot: u32, _columns: &mut Self::Columns) {}
 

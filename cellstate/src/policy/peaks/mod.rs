@@ -253,6 +253,7 @@ impl Policy for Peaks {
     type Columns = PeakColumns;
     type Mirror = Peaks;
     type Note = PeakCounts;
+    const WRITES_ROWS: bool = true;
 
     fn concerns(job: &Job, _: &TaskGroup) -> bool {
         job.kind == JobKind::Batch

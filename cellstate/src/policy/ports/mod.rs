@@ -129,6 +129,7 @@ impl Policy for Ports {
     type Columns = PortColumns;
     type Mirror = Ports;
     type Note = ();
+    const WRITES_ROWS: bool = true;
 
     fn concerns(_: &Job, group: &TaskGroup) -> bool {
         has_ports(group)

@@ -110,6 +110,7 @@ impl Policy for TasksPerMachine {
     type Columns = TenantCounts;
     type Mirror = TasksPerMachine;
     type Note = ();
+    const WRITES_ROWS: bool = true;
 
     fn concerns(_: &Job, _: &TaskGroup) -> bool {
         true
