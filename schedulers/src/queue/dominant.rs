@@ -126,16 +126,29 @@ impl Totals {
             }
         }
         let kinds = || sums.iter().zip(&self.0).filter(|(used, total)| **used > 0 && **total > 0);
-        // A division of 128-bit integers is slow, so only the kinds that may be dominant are divided: those whose
-        // approximate share is not below the highest one by more than the error of the approximation.
+        // Only the kinds that may be dominant are divided exactly: those whose approximate share is not below the
+        // highest one by more than the error of the approximation.
         let near = |(used, total): (&u64, &u64)| *used as f64 / *total as f64;
         let most = kinds().map(near).fold(0.0, f64::max) * (1.0 - 1e-12);
-        let of = |(used, total): (&u64, &u64)| {
-            (u128::from(*used) << PARTS_LOG2) / (u128::from(*total) * u128::from(weight.0))
-        };
-        let parts = kinds().filter(|kind| near(*kind) >= most).map(of).max().unwrap_or(0);
-        Share(u64::try_from(parts).unwrap_or(u64::MAX))
+        let dominant = kinds().filter(|kind| near(*kind) >= most);
+        let parts = dominant.map(|(used, total)| weighted_parts(*used, *total, weight)).max();
+        Share(parts.unwrap_or(0))
     }
+}
+
+/// Returns `used / total / weight` in units of 2^-40, rounded down.
+fn weighted_parts(used: u64, total: u64, weight: Weight) -> u64 {
+    let dividend = u128::from(used) << PARTS_LOG2;
+    let divisor = u128::from(total) * u128::from(weight.0);
+    // A division of 128-bit integers is slow. Below 2^50, the floating-point quotient is less than 1 from the exact one.
+    let near = used as f64 / total as f64 / f64::from(weight.0) * (1u64 << PARTS_LOG2) as f64;
+    if near < (1u64 << 50) as f64 {
+        let near = near as u64;
+        let is_above = u128::from(near) * divisor > dividend;
+        let is_below = u128::from(near + 1) * divisor <= dividend;
+        return near + u64::from(is_below) - u64::from(is_above);
+    }
+    u64::try_from(dividend / divisor).unwrap_or(u64::MAX)
 }
 
 #[cfg(test)]
@@ -184,7 +197,7 @@ mod tests {
             kinds in prop::collection::vec((any::<u64>(), any::<u64>()), 1..5),
             times in 1u64..1 << 20,
             more in 0u64..3,
-            weight in 1u32..1000,
+            weight in 1u32..=Weight::MAX,
         ) {
             let (used, total) = (kinds[0].0 >> 24, kinds[0].1 >> 24);
             let alike = (used.saturating_mul(times).saturating_add(more), total.saturating_mul(times));
@@ -195,6 +208,22 @@ mod tests {
             });
             let exact = u64::try_from(exact.max().unwrap_or(0)).unwrap_or(u64::MAX);
             prop_assert_eq!(Totals(totals).share([&used], Weight(weight)), Share(exact));
+        }
+
+        /// The quotient is exact next to each integer, also where it is no longer computed in floating point.
+        #[test]
+        fn a_quotient_is_exact_next_to_integers(
+            total in 1u64..1 << 44,
+            parts in 0u64..1 << 52,
+            more in -2i64..=2,
+            weight in 1u32..=Weight::MAX,
+        ) {
+            let divisor = u128::from(total) * u128::from(weight);
+            let used = (u128::from(parts) * divisor) >> PARTS_LOG2;
+            let used = u64::try_from(used).unwrap_or(u64::MAX).saturating_add_signed(more);
+            let exact = (u128::from(used) << PARTS_LOG2) / divisor;
+            let exact = u64::try_from(exact).unwrap_or(u64::MAX);
+            prop_assert_eq!(weighted_parts(used, total, Weight(weight)), exact);
         }
 
         /// Shares are ordered like the exact fractions, which are compared by cross-multiplication.

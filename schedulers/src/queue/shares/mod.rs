@@ -22,10 +22,11 @@
 use crate::framework::points::Order;
 use crate::queue::dominant::{Share, Sums, Totals, Weight};
 use crate::queue::place_in_order::Place;
-use omega_cellstate::{TenantDelta, View};
-use omega_core::{Amounts, Job, JobId, KindId, TenantConfig, Text};
+use foldhash::fast::FixedState;
+use omega_cellstate::{TenantDelta, TenantTerms, View};
+use omega_core::{Amounts, Job, JobId, KindId, Text};
 use smallvec::SmallVec;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 /// Position of a node in the list of nodes, which identifies the node.
@@ -43,7 +44,7 @@ const TOP: NodeId = 0;
 pub(crate) struct Shares {
     order: Arc<dyn Order>,
     nodes: Vec<Node>,
-    by_name: BTreeMap<Text, NodeId>,
+    by_name: HashMap<Text, NodeId, FixedState>,
     totals: Totals,
     /// Free resources: the totals minus the tenants' usage at the last sync, and minus the scheduler's own claims that
     /// this usage does not include.
@@ -52,7 +53,7 @@ pub(crate) struct Shares {
     counted: Option<u64>,
     /// Whether the cell has reported any tenant.
     told: bool,
-    /// Tenants with claims since the cell last reported their usage.
+    /// Nodes with claims since the last sync.
     claimed: Vec<NodeId>,
     jobs: usize,
     /// Number of tenants with pending jobs.
@@ -63,12 +64,16 @@ pub(crate) struct Shares {
 #[derive(Debug)]
 struct Node {
     name: Text,
+    /// The tenant's configuration in the cell; `None` if the cell reported none since the last full delta.
+    terms: Option<Arc<TenantTerms>>,
     parent: NodeId,
     weight: Weight,
     /// Usage of the tenant and all tenants below it, as of the last sync.
     used: Sums,
     /// Claims since the last sync, for the tenant and all tenants below it.
     claimed: Sums,
+    /// Whether the list of nodes with claims since the last sync includes the node.
+    has_claims: bool,
     share: Share,
     jobs: BTreeSet<Place>,
     /// Child nodes with pending jobs in their subtree.
@@ -79,10 +84,12 @@ impl Node {
     fn new(name: Text) -> Node {
         Node {
             name,
+            terms: None,
             parent: TOP,
             weight: Weight::ONE,
             used: Sums::default(),
             claimed: Sums::default(),
+            has_claims: false,
             share: Share::default(),
             jobs: BTreeSet::new(),
             waiting: BTreeSet::new(),
@@ -99,7 +106,7 @@ impl Shares {
         Shares {
             order,
             nodes: vec![Node::new(Text::default())],
-            by_name: BTreeMap::new(),
+            by_name: HashMap::default(),
             totals: Totals::default(),
             free: Sums::default(),
             counted: None,
@@ -152,9 +159,11 @@ impl Shares {
     /// Removes a job, if it is in the queue.
     pub(crate) fn remove(&mut self, job: &Arc<Job>, id: JobId) {
         let Some(&node) = self.by_name.get(&job.tenant) else { return };
-        let place = Place::new(&self.order, job, id);
         let jobs = &mut self.nodes[node].jobs;
-        if !jobs.remove(&place) {
+        // Mostly, the job is removed because it has the next turn.
+        if jobs.first().is_some_and(|first| first.id == id) {
+            jobs.pop_first();
+        } else if !jobs.remove(&Place::new(&self.order, job, id)) {
             return;
         }
         self.jobs -= 1;
@@ -175,7 +184,7 @@ impl Shares {
             self.totals = Totals::of(view);
         }
         self.tell(delta.full, &delta.tenants);
-        self.free = (0..).map(KindId).take(view.kinds().count()).map(|k| self.left(k)).collect();
+        self.count_free(view.kinds().count());
         // The view has claims of its own that the cell does not report yet.
         for (tenant, amounts) in view.own_use() {
             let amounts = amounts.into_iter().map(|amount| amount.max(0).cast_unsigned());
@@ -186,40 +195,60 @@ impl Shares {
         }
     }
 
-    /// Unused amount of a resource kind.
-    fn left(&self, kind: KindId) -> u64 {
-        let top = self.nodes.iter().skip(1).filter(|node| node.parent == TOP);
-        let used = top.filter_map(|node| node.used.get(kind.index()));
-        self.totals.get(kind).saturating_sub(used.fold(0, |sum, used| sum.saturating_add(*used)))
+    /// Sets the free resources to the totals minus the tenants' usage.
+    fn count_free(&mut self, kinds: usize) {
+        self.free.clear();
+        self.free.extend((0..).map(KindId).take(kinds).map(|kind| self.totals.get(kind)));
+        for node in self.nodes.iter().skip(1).filter(|node| node.parent == TOP) {
+            for (free, used) in self.free.iter_mut().zip(&node.used) {
+                *free = free.saturating_sub(*used);
+            }
+        }
     }
 
     /// Applies the tenants' configuration and usage. With `full`, tenants that are not listed use nothing.
     fn tell(&mut self, full: bool, tenants: &[TenantDelta]) {
-        for node in std::mem::take(&mut self.claimed) {
-            self.nodes[node].claimed.clear();
-            self.reckon(node);
-        }
+        let claimed = std::mem::take(&mut self.claimed);
+        claimed.iter().for_each(|node| self.nodes[*node].claimed.clear());
         if full {
             self.told = false;
             for node in 1..self.nodes.len() {
                 self.nodes[node].used.clear();
+                self.nodes[node].terms = None;
                 self.stand(node, TOP, 1);
+                self.reckon(node);
             }
         }
+        let nodes: Vec<NodeId> =
+            tenants.iter().map(|tenant| self.node(&tenant.terms.name)).collect();
         // First all nodes with a new parent move to the top, so that the tree never has a cycle.
-        for tenant in tenants {
-            let node = self.node(&tenant.terms.name);
-            let parent = self.parent_of(&tenant.terms.tenant_config);
-            if self.nodes[node].parent != parent {
+        let mut changed: Vec<(NodeId, &TenantDelta)> = Vec::new();
+        for (&node, tenant) in nodes.iter().zip(tenants) {
+            let known = self.nodes[node].terms.as_ref();
+            if known.is_some_and(|known| Arc::ptr_eq(known, &tenant.terms)) {
+                continue;
+            }
+            self.nodes[node].terms = Some(tenant.terms.clone());
+            if self.parent_of(tenant) != self.nodes[node].parent {
                 self.stand(node, TOP, tenant.terms.tenant_config.weight);
             }
+            changed.push((node, tenant));
         }
-        for tenant in tenants {
-            let node = self.node(&tenant.terms.name);
-            let used = tenant.used.iter().map(|used| (*used).max(0).cast_unsigned());
-            self.nodes[node].used = used.collect();
-            let parent = self.parent_of(&tenant.terms.tenant_config);
+        for (node, tenant) in changed {
+            let parent = self.parent_of(tenant);
             self.stand(node, parent, tenant.terms.tenant_config.weight);
+        }
+        for (node, tenant) in nodes.iter().zip(tenants) {
+            let used = &mut self.nodes[*node].used;
+            used.clear();
+            used.extend(tenant.used.iter().map(|used| (*used).max(0).cast_unsigned()));
+            self.nodes[*node].has_claims = false;
+            self.reckon(*node);
+        }
+        for node in claimed {
+            if std::mem::take(&mut self.nodes[node].has_claims) {
+                self.reckon(node);
+            }
         }
         self.told |= !tenants.is_empty();
     }
@@ -304,7 +333,7 @@ impl Shares {
         let mut at = self.node(tenant);
         while at != TOP {
             let node = &mut self.nodes[at];
-            if node.claimed.is_empty() {
+            if !std::mem::replace(&mut node.has_claims, true) {
                 self.claimed.push(at);
             }
             for (kind, amount) in request.iter() {
@@ -329,24 +358,26 @@ impl Shares {
         self.nodes.len() - 1
     }
 
-    fn parent_of(&mut self, tenant_config: &TenantConfig) -> NodeId {
-        tenant_config.parent.as_ref().map_or(TOP, |name| self.node(name))
+    /// The node of the tenant's parent, created if needed.
+    fn parent_of(&mut self, tenant: &TenantDelta) -> NodeId {
+        let parent = tenant.terms.tenant_config.parent.as_ref();
+        parent.map_or(TOP, |name| self.node(name))
     }
 
-    /// Moves a node under a parent, sets its weight, and updates its share.
+    /// Moves a node under a parent, and sets its weight. The caller then updates its share.
     fn stand(&mut self, node: NodeId, parent: NodeId, weight: u32) {
         self.nodes[node].weight = Weight::new(weight).unwrap_or(Weight::ONE);
-        if self.nodes[node].parent != parent {
-            let waits = self.nodes[node].waits();
-            if waits {
-                self.leave(node);
-            }
-            self.nodes[node].parent = parent;
-            if waits {
-                self.join(node);
-            }
+        if self.nodes[node].parent == parent {
+            return;
         }
-        self.reckon(node);
+        let waits = self.nodes[node].waits();
+        if waits {
+            self.leave(node);
+        }
+        self.nodes[node].parent = parent;
+        if waits {
+            self.join(node);
+        }
     }
 
     /// Updates a node's share, and its position among its siblings.
@@ -356,12 +387,26 @@ impl Shares {
         if share == self.nodes[node].share {
             return;
         }
-        let (parent, old) = self.entry(node);
+        let old = self.take_out(node);
         self.nodes[node].share = share;
-        if self.nodes[parent].waiting.remove(&old) {
-            let (parent, new) = self.entry(node);
-            self.nodes[parent].waiting.insert(new);
+        if let Some((_, name, _)) = old {
+            let parent = self.nodes[node].parent;
+            self.nodes[parent].waiting.insert((share, name, node));
         }
+    }
+
+    /// Removes a node's entry from its parent's `waiting`, if there is one.
+    fn take_out(&mut self, node: NodeId) -> Option<(Share, Text, NodeId)> {
+        let (parent, waits) = (self.nodes[node].parent, self.nodes[node].waits());
+        if !waits {
+            return None;
+        }
+        // Mostly, the node has the next turn.
+        if self.nodes[parent].waiting.first().is_some_and(|(_, _, first)| *first == node) {
+            return self.nodes[parent].waiting.pop_first();
+        }
+        let (parent, entry) = self.entry(node);
+        self.nodes[parent].waiting.take(&entry)
     }
 
     /// The parent of a node, and the node's entry in the parent's `waiting`.

@@ -3,9 +3,10 @@
 use super::*;
 use crate::plugins::FairShare;
 use omega_cellstate::TenantTerms;
-use omega_core::TaskGroup;
 use omega_core::limits::TENANT_DEPTH_MAX;
+use omega_core::{TaskGroup, TenantConfig};
 use proptest::prelude::*;
+use std::collections::BTreeMap;
 
 /// Total capacity of the naive cell.
 const WHOLE: u64 = 1000;
@@ -13,10 +14,29 @@ const WHOLE: u64 = 1000;
 /// Events about the tenants of a cell.
 #[derive(Clone, Debug)]
 enum Event {
-    Comes { id: u64, tenant: usize, precedence: i32 },
-    Goes { id: u64 },
-    Claims { tenant: usize, amount: u64 },
-    Told { tenant: usize, parent: Option<usize>, weight: u32, used: u64 },
+    Comes {
+        id: u64,
+        tenant: usize,
+        precedence: i32,
+    },
+    Goes {
+        id: u64,
+    },
+    Claims {
+        tenant: usize,
+        amount: u64,
+    },
+    Told {
+        tenant: usize,
+        parent: Option<usize>,
+        weight: u32,
+        used: u64,
+    },
+    /// The cell reports another usage with unchanged terms.
+    Uses {
+        tenant: usize,
+        used: u64,
+    },
     ToldAll,
 }
 
@@ -27,6 +47,7 @@ fn events() -> impl Strategy<Value = Vec<Event>> {
         4 => (0u64..20, tenant.clone(), 0..2i32)
             .prop_map(|(id, tenant, precedence)| Event::Comes { id, tenant, precedence }),
         2 => (0u64..20).prop_map(|id| Event::Goes { id }),
+        3 => (tenant.clone(), 0..WHOLE).prop_map(|(tenant, used)| Event::Uses { tenant, used }),
         3 => (tenant, 0u64..50).prop_map(|(tenant, amount)| Event::Claims { tenant, amount }),
         3 => told.prop_map(|(tenant, parent, weight, used)| {
             Event::Told { tenant, parent, weight, used }
@@ -49,6 +70,8 @@ struct Said {
 struct Naive {
     tenants: BTreeMap<usize, Said>,
     jobs: BTreeMap<u64, (usize, i32)>,
+    /// The terms of the last report. The cell shares unchanged terms between its deltas.
+    terms: BTreeMap<usize, Arc<TenantTerms>>,
 }
 
 impl Naive {
@@ -80,7 +103,7 @@ impl Naive {
         self.jobs.iter().map(turn).min().map(|(_, _, id)| id)
     }
 
-    fn delta(&self, tenants: impl Iterator<Item = usize>) -> Vec<TenantDelta> {
+    fn delta(&mut self, tenants: impl Iterator<Item = usize>) -> Vec<TenantDelta> {
         let delta = |tenant: usize| {
             let said = &self.tenants[&tenant];
             let parent = said.parent.map(name);
@@ -88,7 +111,10 @@ impl Naive {
                 TenantConfig { parent, weight: said.weight, ..TenantConfig::default() };
             let used = [said.used as i64].into_iter().collect();
             let terms = TenantTerms { name: name(tenant), tenant_config, limit: None };
-            TenantDelta { terms: Arc::new(terms), used }
+            let known = self.terms.get(&tenant).filter(|known| ***known == terms).cloned();
+            let terms = known.unwrap_or_else(|| Arc::new(terms));
+            self.terms.insert(tenant, terms.clone());
+            TenantDelta { terms, used }
         };
         tenants.map(delta).collect()
     }
@@ -140,6 +166,11 @@ proptest! {
                     naive.tenants.insert(tenant, said);
                     shares.tell(false, &naive.delta([tenant].into_iter()));
                 }
+                Event::Uses { tenant, used } => {
+                    naive.tenants.values_mut().for_each(|said| said.claimed = 0);
+                    naive.tenants.get_mut(&tenant).unwrap().used = used;
+                    shares.tell(false, &naive.delta([tenant].into_iter()));
+                }
                 Event::ToldAll => {
                     naive.tenants.values_mut().for_each(|said| said.claimed = 0);
                     // Swaps parents and children where the tree allows it.
@@ -151,7 +182,8 @@ proptest! {
                             naive.tenants.get_mut(&parent).unwrap().parent = Some(*tenant);
                         }
                     }
-                    shares.tell(said_full(&naive), &naive.delta(0..6));
+                    // Merged deltas report a tenant twice.
+                    shares.tell(said_full(&naive), &naive.delta((0..6).chain(0..2)));
                 }
             }
             prop_assert_eq!(shares.first(), naive.first().map(JobId));
