@@ -22,6 +22,12 @@ pub enum BenchCommand {
     /// cannot be read.
     #[command(after_help = "Example:\n  omega-bench oracle fit.jsonl.gz spread.jsonl.gz")]
     Oracle(replay::Options),
+    /// Predict the placements per second on more processors than this computer has.
+    ///
+    /// Measures the time per placement of 1 to 64 workers on one thread, and fits the model to the measured rate of two
+    /// workers. Measured rates of 1 to 8 workers are also printed. docs/many-cores.md describes the model.
+    #[command(after_help = "Example:\n  omega-bench model --svg many-cores.svg")]
+    Model(measure::model::ModelArgs),
     /// Build a cell in memory, and print how many bytes of memory the cell takes.
     #[command(after_help = "Example:\n  \
         omega-bench memory --machines 10000 --tasks 100000 --job-tasks 10")]
@@ -35,6 +41,7 @@ pub fn run(command: &BenchCommand) -> ExitCode {
     match command {
         BenchCommand::Table(options) => measure::table(options),
         BenchCommand::Oracle(options) => return replay::replay(options),
+        BenchCommand::Model(args) => return measure::model::print(args),
         BenchCommand::Memory(build) => measure::memory::print(build),
     }
     ExitCode::SUCCESS

@@ -20,6 +20,7 @@ mod kube;
 mod levers;
 mod log;
 pub(crate) mod memory;
+pub(crate) mod model;
 mod options;
 mod policies;
 mod replicate;

@@ -32,6 +32,11 @@ pub struct Options {
 }
 
 impl Options {
+    /// The options of a measurement outside of the table.
+    pub(super) fn outside_of_table(quick: bool) -> Options {
+        Options { only: None, quick, markdown: false, dir: None, data: PathBuf::new() }
+    }
+
     /// Number of runs for each figure, which is enough that one disturbed run does not change the median; three with
     /// --quick.
     pub(super) fn runs(&self) -> usize {

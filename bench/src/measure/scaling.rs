@@ -76,14 +76,11 @@ struct Walls {
 }
 
 /// Number of tasks that are submitted at once. At the end of each wave, one worker waits for the other.
-const WAVE: usize = 50_000;
+pub(crate) const WAVE: usize = 50_000;
 
 impl Walls {
     fn measure(options: &Options, made: &Made, claims: usize) -> Walls {
-        let wall = |workers| {
-            let load = Load { wave: WAVE, ..Load::sampled(options.work(100_000), workers, claims) };
-            whole::run(made, &load, scan::profile).each().wall
-        };
+        let wall = |workers| wall(options, made, workers, claims);
         let mut walls = Walls { one: Vec::new(), two: Vec::new(), four: Vec::new() };
         for _ in 0..options.runs() {
             walls.one.push(wall(1));
@@ -92,6 +89,12 @@ impl Walls {
         }
         walls
     }
+}
+
+/// Wall nanoseconds per placement by this many workers.
+pub(crate) fn wall(options: &Options, made: &Made, workers: usize, claims: usize) -> f64 {
+    let load = Load { wave: WAVE, ..Load::sampled(options.work(100_000), workers, claims) };
+    whole::run(made, &load, scan::profile).each().wall
 }
 
 /// Median speed-up of consecutive runs.

@@ -1,0 +1,181 @@
+//! A model of a cell on more processors than this computer has.
+//!
+//! Question: how many tasks do 1 to 64 workers place in a second on up to 64 processors, and what limits them?
+
+mod costs;
+mod rate;
+
+use crate::measure::Options;
+use crate::measure::cells::{self, Made};
+use crate::measure::clock::median;
+use crate::measure::scaling;
+use clap::Args;
+use costs::Costs;
+use omega_sim::plot::{Axis, Line, Plot, Style};
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+/// Numbers of claims of a transaction, which are also the numbers of tasks of a job.
+const CLAIMS: [usize; 3] = [1, 10, 100];
+
+/// Numbers of workers.
+const WORKERS: [usize; 7] = [1, 2, 4, 8, 16, 32, 64];
+
+/// Numbers of processors for which rates are predicted.
+const PROCESSORS: [usize; 3] = [4, 16, 64];
+
+/// Number of leading entries of [`WORKERS`] whose rates are also measured.
+const MEASURED: usize = 4;
+
+/// Index of two workers in [`WORKERS`].
+const TWO: usize = 1;
+
+/// Nanoseconds that a second prediction adds to each placement outside of the cell, as for many score plugins.
+const LONGER: f64 = 10_000.0;
+
+/// Options of the command.
+#[derive(Args, Clone, Debug)]
+pub struct ModelArgs {
+    /// Make fewer and shorter runs, whose figures are too inexact to publish.
+    #[arg(long)]
+    quick: bool,
+    /// Write a plot of the predicted rates to this file.
+    #[arg(long, value_name = "FILE")]
+    svg: Option<PathBuf>,
+}
+
+/// The model of transactions with one number of claims.
+struct Model {
+    claims: usize,
+    /// Costs for each number of workers.
+    costs: [Costs; WORKERS.len()],
+    /// Measured placements per second, for the first entries of [`WORKERS`].
+    measured: [f64; MEASURED],
+    /// Nanoseconds per placement to fetch cache lines from other processors.
+    fetch: f64,
+}
+
+/// Measures the costs, and prints the predicted rates.
+pub(crate) fn print(args: &ModelArgs) -> ExitCode {
+    let options = Options::outside_of_table(args.quick);
+    let made = cells::in_use(10_000);
+    let models = CLAIMS.map(|claims| Model::measure(&options, &made, claims));
+    println!("Costs of a placement, by the number of workers that take turns on one thread:");
+    for model in &models {
+        model.print_costs();
+    }
+    let processors = std::thread::available_parallelism().map_or(1, usize::from);
+    println!("\nPlacements on {processors} processors, M/s (fitted to the rate of two workers):");
+    for model in &models {
+        model.print_check(processors);
+    }
+    println!("\nPredicted placements, M/s:");
+    for model in &models {
+        model.print_rates(0.0);
+    }
+    println!(
+        "\nPredicted placements, M/s, if each takes {} us longer outside of the cell:",
+        LONGER / 1e3
+    );
+    for model in &models {
+        model.print_rates(LONGER);
+    }
+    let Some(path) = &args.svg else { return ExitCode::SUCCESS };
+    match std::fs::write(path, plot(&models).svg()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(why) => {
+            eprintln!("omega-bench: {}: {why}", path.display());
+            ExitCode::FAILURE
+        }
+    }
+}
+
+impl Model {
+    /// Measures costs and rates by turns, so that a slow minute slows both.
+    fn measure(options: &Options, made: &Made, claims: usize) -> Model {
+        let mut costs = WORKERS.map(|_| Vec::new());
+        let mut walls = [(); MEASURED].map(|()| Vec::new());
+        for _ in 0..options.runs() {
+            for (costs, workers) in costs.iter_mut().zip(WORKERS) {
+                costs.push(costs::by_turns(options, made, workers, claims));
+            }
+            for (walls, workers) in walls.iter_mut().zip(WORKERS) {
+                walls.push(scaling::wall(options, made, workers, claims));
+            }
+        }
+        let costs = costs.map(|runs| Costs::median(&runs));
+        let measured = walls.map(|runs| 1e9 / median(runs));
+        let fetch = rate::fitted_fetch(&costs[TWO], measured[TWO]);
+        Model { claims, costs, measured, fetch }
+    }
+
+    /// Predicted placements per second if each placement takes `longer` more nanoseconds outside of the cell. `at` is an
+    /// index of [`WORKERS`].
+    fn rate(&self, at: usize, processors: usize, longer: f64) -> f64 {
+        let costs = Costs { outside: self.costs[at].outside + longer, ..self.costs[at] };
+        rate::placements_per_s(&costs, processors.min(WORKERS[at]), self.fetch)
+    }
+
+    /// Text such as `1 claim` or `10 claims`.
+    fn claims(&self) -> String {
+        format!("{} claim{}", self.claims, if self.claims == 1 { "" } else { "s" })
+    }
+
+    fn print_costs(&self) {
+        println!("{} per transaction", self.claims());
+        row("  workers", WORKERS.iter().map(ToString::to_string));
+        let figures = |figure: fn(&Costs) -> f64| {
+            self.costs.iter().map(move |costs| format!("{:.0}", figure(costs)))
+        };
+        row("  ns in the cell", figures(|costs| costs.in_cell));
+        row("  ns outside of the cell", figures(|costs| costs.outside));
+        row("  placements per call", figures(|costs| costs.at_once));
+    }
+
+    fn print_check(&self, processors: usize) {
+        println!("{} per transaction", self.claims());
+        row("  workers", WORKERS.iter().take(MEASURED).map(ToString::to_string));
+        row("  measured", self.measured.into_iter().map(millions));
+        row("  predicted", (0..MEASURED).map(|at| millions(self.rate(at, processors, 0.0))));
+        println!("  fitted: {:.0} ns per placement to fetch cache lines", self.fetch);
+    }
+
+    fn print_rates(&self, longer: f64) {
+        println!("{} per transaction", self.claims());
+        row("  workers", WORKERS.iter().map(ToString::to_string));
+        for processors in PROCESSORS {
+            let rates = (0..WORKERS.len()).map(|at| millions(self.rate(at, processors, longer)));
+            row(&format!("  on {processors} processors"), rates);
+        }
+    }
+}
+
+fn millions(per_s: f64) -> String {
+    format!("{:.2}", per_s / 1e6)
+}
+
+fn row(name: &str, cells: impl Iterator<Item = String>) {
+    let cells: String = cells.map(|cell| format!("{cell:>8}")).collect();
+    println!("{name:<32}{cells}");
+}
+
+/// Plot of predicted rates on few and on many processors; for 10 claims, also with [`LONGER`].
+fn plot(models: &[Model]) -> Plot {
+    let x = Axis::log("workers");
+    let y = Axis { least: Some(0.0), ..Axis::linear("placements per second, millions") };
+    let mut plot = Plot::new("Predicted rates of one cell of 10,000 machines", x, y);
+    let cheap = models.iter().map(|model| (model, 0.0));
+    let longer = models.iter().filter(|model| model.claims == 10).map(|model| (model, LONGER));
+    for (colour, (model, longer)) in cheap.chain(longer).enumerate() {
+        let more = if longer > 0.0 { ", 10 us longer" } else { "" };
+        for (processors, style) in [(64, Style::Solid), (4, Style::Dashed)] {
+            let rate = |at| model.rate(at, processors, longer) / 1e6;
+            let points =
+                WORKERS.iter().enumerate().map(|(at, workers)| (*workers as f64, rate(at)));
+            let name = format!("{}{more}, {processors} processors", model.claims());
+            let line = Line::new(name, points.collect()).styled(style);
+            plot = plot.line(Line { colour: Some(colour), ..line });
+        }
+    }
+    plot
+}
