@@ -245,9 +245,6 @@ macro_rules! policies {
 
             /// Clears all data about a view's machines.
             pub fn reset(&mut self) {
-                if !ARE_CONSULTED {
-                    return;
-                }
                 $(Mirror::<<super::$module::$state as Policy>::Columns>::reset(&mut self.$name);)+
             }
 
@@ -267,9 +264,6 @@ macro_rules! policies {
         impl Policies {
             /// The policies whose effect at `now_ms` differs from that at `before_ms`.
             pub fn changing_between(&self, before_ms: u64, now_ms: u64) -> PolicySet {
-                if !ARE_CONSULTED {
-                    return PolicySet::NONE;
-                }
                 let mut set = PolicySet::NONE;
                 $(set |= <super::$module::$state as Listed>::BIT.when(self.$name.changes_between(before_ms, now_ms));)+
                 set
@@ -339,9 +333,6 @@ macro_rules! policies {
 
             /// Writes the parts that only a full delta has, apart from its rows.
             pub fn write_whole(&self, columns: &mut PolicyColumns) {
-                if !ARE_CONSULTED {
-                    return;
-                }
                 $($({
                     let own: &mut super::$module::$columns = &mut columns.$name;
                     self.$name.write_whole(own);

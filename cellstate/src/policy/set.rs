@@ -47,9 +47,7 @@ impl std::ops::BitAnd for PolicySet {
 impl std::ops::BitOrAssign for PolicySet {
     #[inline]
     fn bitor_assign(&mut self, other: PolicySet) {
-        if ARE_CONSULTED {
-            self.0 |= other.0;
-        }
+        self.0 |= other.0;
     }
 }
 

@@ -40,13 +40,13 @@ impl Costs {
 }
 
 /// A cell that measures the time of its calls.
-struct TimedCell {
+struct MeasuredCell {
     cell: SharedCell,
     nanos: AtomicU64,
     calls: AtomicU64,
 }
 
-impl TimedCell {
+impl MeasuredCell {
     fn time<T>(&self, call: impl FnOnce() -> T) -> T {
         let before = Instant::now();
         let answer = call();
@@ -56,7 +56,7 @@ impl TimedCell {
     }
 }
 
-impl CellHandle for TimedCell {
+impl CellHandle for MeasuredCell {
     fn register(&self, name: Text) -> Result<(SchedulerId, u64), HandleError> {
         self.cell.register(name)
     }
@@ -94,7 +94,7 @@ pub(super) fn by_turns(options: &Options, made: &Made, workers: usize, claims: u
     let load =
         Load { wave: scaling::WAVE, ..Load::sampled(options.work(100_000), workers, claims) };
     let shared = SharedCell::new(made.copy());
-    let cell = TimedCell { cell: shared, nanos: AtomicU64::new(0), calls: AtomicU64::new(0) };
+    let cell = MeasuredCell { cell: shared, nanos: AtomicU64::new(0), calls: AtomicU64::new(0) };
     let worker = |settings| {
         let mut worker =
             Scheduler::new(&cell, scan::profile(), settings).expect("a worker registers");

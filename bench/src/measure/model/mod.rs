@@ -12,7 +12,9 @@ use crate::measure::scaling;
 use clap::Args;
 use costs::Costs;
 use omega_sim::plot::{Axis, Line, Plot, Style};
-use std::path::PathBuf;
+use std::fs::File;
+use std::io;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 /// Numbers of claims of a transaction, which are also the numbers of tasks of a job.
@@ -57,9 +59,18 @@ struct Model {
 
 /// Measures the costs, and prints the predicted rates.
 pub(crate) fn print(args: &ModelArgs) -> ExitCode {
+    // A file that cannot be written is an error before the measurements. Until they end, an old file stays as it is.
+    if let Some(path) = &args.svg
+        && let Err(why) = File::options().append(true).create(true).open(path)
+    {
+        return failed(path, &why);
+    }
     let options = Options::outside_of_table(args.quick);
     let made = cells::in_use(10_000);
-    let models = CLAIMS.map(|claims| Model::measure(&options, &made, claims));
+    let models = CLAIMS.map(|claims| {
+        eprintln!("measuring placements, {claims} per transaction");
+        Model::measure(&options, &made, claims)
+    });
     println!("Costs of a placement, by the number of workers that take turns on one thread:");
     for model in &models {
         model.print_costs();
@@ -83,11 +94,13 @@ pub(crate) fn print(args: &ModelArgs) -> ExitCode {
     let Some(path) = &args.svg else { return ExitCode::SUCCESS };
     match std::fs::write(path, plot(&models).svg()) {
         Ok(()) => ExitCode::SUCCESS,
-        Err(why) => {
-            eprintln!("omega-bench: {}: {why}", path.display());
-            ExitCode::FAILURE
-        }
+        Err(why) => failed(path, &why),
     }
+}
+
+fn failed(path: &Path, why: &io::Error) -> ExitCode {
+    eprintln!("omega-bench: {} cannot be written: {why}", path.display());
+    ExitCode::FAILURE
 }
 
 impl Model {

@@ -221,6 +221,24 @@ impl Shares {
         }
         let nodes: Vec<NodeId> =
             tenants.iter().map(|tenant| self.node(&tenant.terms.name)).collect();
+        self.configure(&nodes, tenants);
+        for (node, tenant) in nodes.iter().zip(tenants) {
+            let used = &mut self.nodes[*node].used;
+            used.clear();
+            used.extend(tenant.used.iter().map(|used| (*used).max(0).cast_unsigned()));
+            self.nodes[*node].has_claims = false;
+            self.reckon(*node);
+        }
+        for node in claimed {
+            if std::mem::take(&mut self.nodes[node].has_claims) {
+                self.reckon(node);
+            }
+        }
+        self.told |= !tenants.is_empty();
+    }
+
+    /// Applies the configuration of tenants whose terms changed. The caller then updates their shares.
+    fn configure(&mut self, nodes: &[NodeId], tenants: &[TenantDelta]) {
         // First all nodes with a new parent move to the top, so that the tree never has a cycle.
         let mut changed: Vec<(NodeId, &TenantDelta)> = Vec::new();
         for (&node, tenant) in nodes.iter().zip(tenants) {
@@ -238,19 +256,6 @@ impl Shares {
             let parent = self.parent_of(tenant);
             self.stand(node, parent, tenant.terms.tenant_config.weight);
         }
-        for (node, tenant) in nodes.iter().zip(tenants) {
-            let used = &mut self.nodes[*node].used;
-            used.clear();
-            used.extend(tenant.used.iter().map(|used| (*used).max(0).cast_unsigned()));
-            self.nodes[*node].has_claims = false;
-            self.reckon(*node);
-        }
-        for node in claimed {
-            if std::mem::take(&mut self.nodes[node].has_claims) {
-                self.reckon(node);
-            }
-        }
-        self.told |= !tenants.is_empty();
     }
 
     /// Number of a job's tasks to claim in this turn, at most `room`, the free space in the transaction.
