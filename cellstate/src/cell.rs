@@ -45,7 +45,7 @@ use std::collections::VecDeque;
 /// A logged change of anything except a machine's amounts. The log stores no values: a delta reads the present ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Change {
-    /// A machine was registered, updated, drained, undrained or removed.
+    /// A machine was registered, updated, drained, undrained or removed. The row is logged as well.
     Machine(u32),
     Job(JobId, OwnerId),
     Task(TaskId, OwnerId),
@@ -55,6 +55,17 @@ pub enum Change {
     Quota,
     /// The settings or the present effect of these policies changed.
     Policy(PolicySet),
+}
+
+impl Change {
+    /// The changed job, or the job of the changed task, with its owner.
+    pub fn job(&self) -> Option<(OwnerId, JobId)> {
+        match *self {
+            Change::Job(job, owner) => Some((owner, job)),
+            Change::Task(task, owner) => Some((owner, task.job)),
+            _ => None,
+        }
+    }
 }
 
 /// Counters for metrics, zero when the process starts. They are not part of the state.

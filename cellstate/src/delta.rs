@@ -189,7 +189,8 @@ impl Delta {
         })
     }
 
-    fn clear(&mut self) {
+    /// Removes all changes.
+    pub(crate) fn clear(&mut self) {
         if self.full {
             // The memory of a full delta is freed, because the next delta will hardly need as much.
             *self = Delta { lineage: self.lineage, ..Delta::default() };
@@ -273,8 +274,26 @@ impl Cell {
     /// `delta` gets the whole state in these cases: `since` is `Version(0)`, unknown, too old or in the future; or the
     /// last delta in this buffer had another lineage.
     pub fn delta_since(&self, since: Version, interest: &Interest, delta: &mut Delta) {
-        delta.clear();
         let (lineage, related) = (delta.lineage, delta.lineage == self.lineage);
+        self.write_head(since, delta);
+        if since == self.version && since != Version(0) && related {
+            return;
+        }
+        let Some(counts) = self.counts_since(since, lineage) else {
+            return self.write_everything(interest, delta);
+        };
+        self.write_rows_and_tenants(since, counts, delta);
+        let wanted = self.wanted(interest);
+        for change in self.log.since(since) {
+            if change.job().is_none_or(|(owner, job)| wanted.includes(owner, job)) {
+                self.write_change(change, delta);
+            }
+        }
+    }
+
+    /// Clears a delta, and writes the parts that every delta has.
+    pub(crate) fn write_head(&self, since: Version, delta: &mut Delta) {
+        delta.clear();
         delta.lineage = self.lineage;
         delta.from = since;
         delta.to = self.version;
@@ -284,18 +303,16 @@ impl Cell {
         delta.bands.clone_from(&self.policy.bands);
         delta.evictions_left = self.evictions_left();
         self.policies.write_head(&mut delta.policies);
-        if since == self.version && since != Version(0) && related {
-            return;
-        }
-        let Some(counts) = self.counts_since(since, lineage) else {
-            return self.write_everything(interest, delta);
-        };
+    }
+
+    /// Writes the rows and tenants that changed after a version.
+    pub(crate) fn write_rows_and_tenants(&self, since: Version, counts: Counts, delta: &mut Delta) {
         if counts.rows <= self.machines.row_count() {
             self.write_rows_since(since, delta)
         } else {
             self.write_rows(delta)
         }
-        self.write_changes(since, interest, delta);
+        self.tenants.changed_since(since).for_each(|tenant| delta.push_tenant(tenant));
     }
 
     /// Counts the changes since a version of a lineage; `None` if a delta would contain the whole state.
@@ -305,37 +322,32 @@ impl Cell {
     }
 
     /// Counts the changed rows and the other changes since a version.
-    fn counts_since(&self, since: Version, lineage: Version) -> Option<Counts> {
+    pub(crate) fn counts_since(&self, since: Version, lineage: Version) -> Option<Counts> {
         if lineage != self.lineage || since == Version(0) || since > self.version {
             return None;
         }
         self.log.counts_since(since)
     }
 
-    /// Writes all changes except changes of rows' amounts.
-    fn write_changes(&self, since: Version, interest: &Interest, delta: &mut Delta) {
-        self.tenants.changed_since(since).for_each(|tenant| delta.push_tenant(tenant));
-        let optional = self.wanted(interest);
-        for change in self.log.since(since) {
-            match *change {
-                Change::Machine(slot) => self.write_machine(slot, delta),
-                Change::Tracker(id) => self.write_tracker(id, delta),
-                Change::Count(id, domain) => {
-                    if let Some((name, count)) = self.facts.rules.named_count(id, domain) {
-                        delta.counts.push((id, name, count));
-                    }
+    /// Writes the present state of a changed object.
+    pub(crate) fn write_change(&self, change: &Change, delta: &mut Delta) {
+        match *change {
+            Change::Machine(slot) => self.write_machine(slot, delta),
+            Change::Tracker(id) => self.write_tracker(id, delta),
+            Change::Count(id, domain) => {
+                if let Some((name, count)) = self.facts.rules.named_count(id, domain) {
+                    delta.counts.push((id, name, count));
                 }
-                Change::Quota => delta.quotas = true,
-                Change::Policy(some) => {
-                    self.policies.write_change(some, &mut delta.policies, delta.rows)
+            }
+            Change::Quota => delta.quotas = true,
+            Change::Policy(some) => {
+                self.policies.write_change(some, &mut delta.policies, delta.rows)
+            }
+            Change::Job(id, _) => self.write_job(id, delta),
+            Change::Task(id, _) => {
+                if let Some(task) = self.jobs.task(id) {
+                    delta.push_task(id, task);
                 }
-                Change::Job(id, owner) if optional.includes(owner, id) => self.write_job(id, delta),
-                Change::Task(id, owner) if optional.includes(owner, id.job) => {
-                    if let Some(task) = self.jobs.task(id) {
-                        delta.push_task(id, task);
-                    }
-                }
-                Change::Job(..) | Change::Task(..) => {}
             }
         }
     }
@@ -389,6 +401,12 @@ impl Cell {
             self.log.rows_since(since).for_each(|slot| self.write_parts(slot, delta));
         }
         debug_assert!(self.ends_at_present(delta), "a row changed after it was logged");
+    }
+
+    /// Whether some row may have a value that a delta removes by not listing it. Merging deltas then takes a search for
+    /// such rows.
+    pub(crate) fn has_sparse_row_values(&self) -> bool {
+        self.machines.has_demand_profiles() || self.policies.any_writes_rows()
     }
 
     /// Whether the last copy of each row in a delta is the present state.
@@ -454,7 +472,8 @@ impl Cell {
         }
     }
 
-    fn wanted(&self, interest: &Interest) -> Wanted {
+    /// The jobs of an interest.
+    pub(crate) fn wanted(&self, interest: &Interest) -> Wanted {
         match interest {
             Interest::Machines => Wanted::None,
             Interest::AllJobs => Wanted::All,
@@ -465,15 +484,16 @@ impl Cell {
     }
 }
 
-#[derive(Clone, Copy)]
-enum Wanted {
+/// An [`Interest`] with the number of its owner.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Wanted {
     None,
     Of(OwnerId, Share),
     All,
 }
 
 impl Wanted {
-    fn includes(self, owner: OwnerId, job: JobId) -> bool {
+    pub(crate) fn includes(self, owner: OwnerId, job: JobId) -> bool {
         match self {
             Wanted::None => false,
             Wanted::Of(wanted, share) => wanted == owner && share.includes(job),

@@ -36,7 +36,8 @@
 //! ```
 //!
 //! In reading order: `cell.rs`, `state/`, `commands/`, `commit/`, `judge.rs`, `index/`, `rules/`, `policy/`,
-//! `delta.rs`, `changed.rs`, `merge.rs`, `view/`, `handle.rs`, `shared.rs`, `queries.rs`, `history/`, `audit.rs`, `hash.rs`, `image/`.
+//! `delta.rs`, `changed.rs`, `merge.rs`, `view/`, `handle.rs`, `shared_deltas.rs`, `shared.rs`, `queries.rs`, `history/`,
+//! `audit.rs`, `hash.rs`, `image/`.
 
 #![allow(
     unreachable_pub,
@@ -63,6 +64,7 @@ mod policy;
 mod queries;
 mod rules;
 mod shared;
+mod shared_deltas;
 mod state;
 mod view;
 
@@ -90,7 +92,7 @@ pub use queries::MachineState;
 pub use rules::{
     Beside, Count, DomainName, RuleFamily, SpreadWish, Tracked, TrackerId, TrackerKey,
 };
-pub use shared::SharedCell;
+pub use shared::{PendingSync, SharedCell};
 pub use state::answers::Answer;
 pub use state::cores::{CoreCounts, CoresLeft};
 pub use state::demand_profiles::{DemandProfileSum, DemandProfiles};

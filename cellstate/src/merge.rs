@@ -6,6 +6,7 @@
 
 use crate::delta::Delta;
 use crate::policy::{Columns, RowsAgain};
+use std::ops::Range;
 
 impl Delta {
     /// Appends a delta that starts where this one ends. Applying the result is equivalent to applying both.
@@ -19,34 +20,108 @@ impl Delta {
         }
         assert_eq!(later.from, self.to, "a delta goes on where the one before it ended");
         assert_eq!(later.lineage, self.lineage, "a delta goes on with the same numbers");
+        self.append_cell(&later);
+        self.append_tasks(&later, 0..later.tasks.len() as u32);
         self.to = later.to;
         self.now_ms = later.now_ms;
         self.rows = later.rows;
         self.overcommit_max = later.overcommit_max;
         self.bands = later.bands;
         self.evictions_left = later.evictions_left;
+        self.jobs.extend(later.jobs);
+    }
+
+    /// Appends all lists of a later delta except jobs and tasks.
+    pub(crate) fn append_cell(&mut self, later: &Delta) {
         self.quotas |= later.quotas;
-        self.tenants.extend(later.tenants);
-        self.machines.extend(later.machines);
+        self.tenants.extend_from_slice(&later.tenants);
+        self.machines.extend_from_slice(&later.machines);
         // A row in the later delta replaces the whole row of the earlier one. So the row's earlier demand profiles and
         // policy columns are removed, even if the later delta has none for the row.
         let again = RowsAgain::new(&later.slots);
         again.forget_in(&mut self.demand_profiles);
-        self.policies.append(later.policies, &again);
-        self.demand_profiles.extend(later.demand_profiles);
-        self.slots.extend(later.slots);
-        self.sequences.extend(later.sequences);
-        self.free.extend(later.free);
-        self.devices.extend(later.devices);
-        self.cores.extend(later.cores);
-        self.loads.extend(later.loads);
-        self.trackers.extend(later.trackers);
-        self.counts.extend(later.counts);
-        self.jobs.extend(later.jobs);
-        let before = self.tasks.len() as u32;
-        self.held.extend(later.held.into_iter().map(|(at, amounts)| (before + at, amounts)));
-        let cores = later.task_cores.into_iter();
-        self.task_cores.extend(cores.map(|(at, cores)| (before + at, cores)));
-        self.tasks.extend(later.tasks);
+        // A changed machine may have lost its devices, cores or load report. Otherwise, the later delta lists them
+        // again, because it also lists the machine's row.
+        let changed: Vec<u32> = later.machines.iter().map(|machine| machine.slot).collect();
+        debug_assert!(later.full || changed.iter().all(|slot| again.has(*slot)));
+        let changed = RowsAgain::new(&changed);
+        changed.forget_in(&mut self.devices);
+        changed.forget_in(&mut self.cores);
+        changed.forget_in(&mut self.loads);
+        self.policies.append(&later.policies, &again);
+        self.demand_profiles.extend_from_slice(&later.demand_profiles);
+        self.slots.extend_from_slice(&later.slots);
+        self.sequences.extend_from_slice(&later.sequences);
+        self.free.extend_from_slice(&later.free);
+        self.devices.extend_from_slice(&later.devices);
+        self.cores.extend_from_slice(&later.cores);
+        self.loads.extend_from_slice(&later.loads);
+        self.trackers.extend_from_slice(&later.trackers);
+        self.counts.extend_from_slice(&later.counts);
+    }
+
+    /// Appends the tasks of a later delta in a range of positions, with their allocations.
+    pub(crate) fn append_tasks(&mut self, later: &Delta, range: Range<u32>) {
+        let (from, to) = (range.start, self.tasks.len() as u32);
+        let held = within(&later.held, &range).iter();
+        self.held.extend(held.map(|(at, amounts)| (at - from + to, amounts.clone())));
+        let cores = within(&later.task_cores, &range).iter();
+        self.task_cores.extend(cores.map(|(at, cores)| (at - from + to, *cores)));
+        self.tasks.extend_from_slice(&later.tasks[from as usize..range.end as usize]);
+    }
+}
+
+/// The entries of an ascending list whose positions are in a range.
+fn within<'a, T>(list: &'a [(u32, T)], range: &Range<u32>) -> &'a [(u32, T)] {
+    let before = |end: u32| list.partition_point(|(at, _)| *at < end);
+    &list[before(range.start)..before(range.end)]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cell::Cell;
+    use crate::delta::Interest;
+    use omega_core::{Amounts, Command, KindId, Kinds, Machine, MachineId, NodeCores, Outcome};
+
+    #[test]
+    fn only_a_machine_that_left_loses_its_devices_cores_and_load() {
+        let mut cell = Cell::new(Kinds::standard());
+        let apply = |cell: &mut Cell, command| cell.apply(command).unwrap();
+        apply(&mut cell, Command::RegisterMachine(Machine::new("other", Amounts::new([1]))));
+        let before = cell.version();
+        let add = |name: &str| {
+            let gpus = KindId(3);
+            let machine = Machine::new(name, Amounts::new([4000])).with_devices(gpus, 2);
+            Command::RegisterMachine(Machine { numa: NodeCores::NONE.with(0, 4), ..machine })
+        };
+        let ids: Vec<MachineId> = ["leaves", "is drained"]
+            .map(|name| match apply(&mut cell, add(name)) {
+                Outcome::Machine(id) => id,
+                other => panic!("{other:?}"),
+            })
+            .into();
+        for id in &ids {
+            apply(&mut cell, Command::ReportLoad { id: *id, load: Amounts::new([1]) });
+        }
+        let mut merged = Delta { lineage: cell.lineage, ..Delta::default() };
+        cell.delta_since(before, &Interest::Machines, &mut merged);
+        let rows = |delta: &Delta| {
+            let devices: Vec<u32> = delta.devices.iter().map(|(slot, _)| *slot).collect();
+            let cores: Vec<u32> = delta.cores.iter().map(|(slot, _)| *slot).collect();
+            let loads: Vec<u32> = delta.loads.iter().map(|(slot, _)| *slot).collect();
+            [devices, cores, loads].map(|mut slots| {
+                slots.sort_unstable();
+                slots.dedup();
+                slots
+            })
+        };
+        assert_eq!(rows(&merged), [vec![1, 2], vec![1, 2], vec![1, 2]]);
+        apply(&mut cell, Command::RemoveMachine { id: ids[0] });
+        apply(&mut cell, Command::DrainMachine { id: ids[1], draining: true });
+        let mut later = Delta { lineage: cell.lineage, ..Delta::default() };
+        cell.delta_since(merged.to, &Interest::Machines, &mut later);
+        merged.append(later);
+        assert_eq!(rows(&merged), [[2], [2], [2]]);
     }
 }

@@ -1,15 +1,17 @@
 //! A cell in this process, shared between threads.
 //!
 //! One lock protects the state machine. A commit holds the lock for a few hundred nanoseconds, and a sync for a few
-//! nanoseconds per changed machine. Decisions, which take most of a scheduler's time, use a private view and no lock.
+//! nanoseconds per changed machine. Many readers copy most changes without the lock, as `shared_deltas.rs` explains.
+//! Decisions, which take most of a scheduler's time, use a private view and no lock.
 //!
 //! A waiting thread spins before it sleeps. It spins for longer than `parking_lot` would, because the lock is usually
 //! released before a thread could fall asleep and wake up.
 
 use crate::cell::Cell;
-use crate::delta::{Delta, Interest};
+use crate::delta::{Delta, Interest, Wanted};
 use crate::handle::{CellHandle, CommitsAndSync, HandleError};
 use crate::image::Image;
+use crate::shared_deltas::{SharedDeltas, Unread};
 use crate::state::answers::Digest;
 use omega_core::{Command, Commit, Outcome, Rejection, SchedulerId, Text, Transaction, Version};
 use parking_lot::{Mutex, MutexGuard};
@@ -28,44 +30,101 @@ const LOOKS: u32 = 4000;
 /// A cell in this process, which clones share.
 #[derive(Clone, Debug)]
 pub struct SharedCell {
-    /// The only lock of the cell, which protects its whole state. While it is locked, only the state machine is called.
-    cell: Arc<Mutex<Cell>>,
+    /// The only lock of the cell, which protects its whole state. While it is locked, only the state machine and the
+    /// shared deltas are called.
+    locked: Arc<Mutex<Locked>>,
     /// Held while an image is taken, because a cell can run only one capture at a time. It must be locked before
-    /// `cell`.
+    /// `locked`.
     capturing: Arc<Mutex<()>>,
+}
+
+/// The data behind the lock.
+#[derive(Debug)]
+struct Locked {
+    cell: Cell,
+    shared: SharedDeltas,
+}
+
+impl Locked {
+    /// Fills a delta, or only its head. In the second case, the caller appends shared deltas after it has released the
+    /// lock.
+    fn begin_sync(
+        &mut self,
+        since: Version,
+        interest: &Interest,
+        delta: &mut Delta,
+    ) -> PendingSync {
+        let Locked { cell, shared } = self;
+        let unread = shared.begin_sync(cell, since).filter(|_| delta.lineage == cell.lineage);
+        let Some(unread) = unread else {
+            cell.delta_since(since, interest, delta);
+            return PendingSync { to: delta.to, remaining: None };
+        };
+        cell.write_head(since, delta);
+        PendingSync { to: delta.to, remaining: Some((unread, cell.wanted(interest))) }
+    }
+}
+
+/// A sync with a [`SharedCell`] that no longer needs the cell's lock, but has not filled its delta yet.
+#[derive(Debug)]
+#[must_use = "the delta is incomplete until `finish`"]
+pub struct PendingSync {
+    /// The version of the cell at the sync.
+    to: Version,
+    remaining: Option<(Unread, Wanted)>,
+}
+
+impl PendingSync {
+    /// Whether the delta lacks changes.
+    #[must_use]
+    pub fn is_incomplete(&self) -> bool {
+        self.remaining.is_some()
+    }
+
+    /// Fills the delta that the sync was begun with.
+    ///
+    /// # Panics
+    /// The delta is of another sync.
+    pub fn finish(self, delta: &mut Delta) {
+        assert_eq!(delta.to, self.to, "the delta of this sync");
+        if let Some((unread, wanted)) = self.remaining {
+            unread.append_to(delta, wanted);
+        }
+    }
 }
 
 impl SharedCell {
     /// Shares a cell.
     #[must_use]
     pub fn new(cell: Cell) -> SharedCell {
-        SharedCell { cell: Arc::new(Mutex::new(cell)), capturing: Arc::default() }
+        let locked = Locked { cell, shared: SharedDeltas::default() };
+        SharedCell { locked: Arc::new(Mutex::new(locked)), capturing: Arc::default() }
     }
 
     /// Locks the cell.
-    fn lock(&self) -> MutexGuard<'_, Cell> {
+    fn lock(&self) -> MutexGuard<'_, Locked> {
         for _ in 0..LOOKS {
-            if let Some(cell) = self.cell.try_lock() {
-                return cell;
+            if let Some(locked) = self.locked.try_lock() {
+                return locked;
             }
             std::hint::spin_loop();
         }
-        self.cell.lock()
+        self.locked.lock()
     }
 
     /// The state at one version. It is copied piece by piece, and commits may happen between the pieces.
     #[must_use]
     pub fn image(&self) -> Image {
         let _one_at_a_time = self.capturing.lock();
-        self.lock().begin_capture();
+        self.lock().cell.begin_capture();
         loop {
-            let mut cell = self.lock();
-            if let Some(captured) = cell.capture_more(PIECES) {
-                drop(cell);
+            let mut locked = self.lock();
+            if let Some(captured) = locked.cell.capture_more(PIECES) {
+                drop(locked);
                 return captured.into_image();
             }
             // A thread that waits for the lock gets it before the next pieces are copied.
-            MutexGuard::unlock_fair(cell);
+            MutexGuard::unlock_fair(locked);
         }
     }
 
@@ -74,7 +133,7 @@ impl SharedCell {
     /// # Errors
     /// Those of [`Cell::apply`].
     pub fn apply(&self, command: Command) -> Result<Outcome, Rejection> {
-        self.lock().apply(command)
+        self.lock().cell.apply(command)
     }
 
     /// Applies commands in order under one lock. The results are in the order of the commands.
@@ -82,7 +141,7 @@ impl SharedCell {
         &self,
         commands: impl IntoIterator<Item = Command>,
     ) -> Vec<Result<Outcome, Rejection>> {
-        let mut cell = self.lock();
+        let cell = &mut self.lock().cell;
         commands.into_iter().map(|command| cell.apply(command)).collect()
     }
 
@@ -96,7 +155,7 @@ impl SharedCell {
         commands: impl IntoIterator<Item = Command>,
         mut answered: impl FnMut(Result<Outcome, Rejection>),
     ) {
-        let mut cell = self.lock();
+        let cell = &mut self.lock().cell;
         commands.into_iter().for_each(|command| answered(cell.apply(command)));
     }
 
@@ -104,23 +163,47 @@ impl SharedCell {
     fn commit_then<T>(
         &self,
         txns: &[&Transaction],
-        then: impl FnOnce(&Cell) -> T,
+        then: impl FnOnce(&mut Locked) -> T,
     ) -> (Vec<Result<Commit, HandleError>>, T) {
         let digests: SmallVec<[Digest; 16]> = txns.iter().map(|txn| Digest::of(txn)).collect();
         let mut commits = Vec::with_capacity(txns.len());
-        let mut cell = self.lock();
-        let commit =
-            |(txn, digest): (&&Transaction, Digest)| Ok(cell.commit_digested(txn, digest)?);
+        let mut locked = self.lock();
+        let commit = |(txn, digest): (&&Transaction, Digest)| {
+            Ok(locked.cell.commit_digested(txn, digest)?)
+        };
         commits.extend(txns.iter().zip(digests).map(commit));
-        let then = then(&cell);
-        drop(cell);
+        let then = then(&mut locked);
+        drop(locked);
         (commits, then)
+    }
+
+    /// Does the part of [`CellHandle::sync`] that needs the cell's lock.
+    pub fn begin_sync(
+        &self,
+        since: Version,
+        interest: &Interest,
+        delta: &mut Delta,
+    ) -> PendingSync {
+        delta.clear();
+        self.lock().begin_sync(since, interest, delta)
+    }
+
+    /// Does the part of [`CellHandle::commit_and_sync`] that needs the cell's lock.
+    pub fn commit_and_begin_sync(
+        &self,
+        txns: &[&Transaction],
+        since: Version,
+        interest: &Interest,
+        delta: &mut Delta,
+    ) -> (Vec<Result<Commit, HandleError>>, PendingSync) {
+        delta.clear();
+        self.commit_then(txns, |locked| locked.begin_sync(since, interest, delta))
     }
 
     /// Calls `look` with the cell, and returns the result of `look`. The cell is locked during the call, so commits
     /// wait.
     pub fn read<T>(&self, look: impl FnOnce(&Cell) -> T) -> T {
-        look(&self.lock())
+        look(&self.lock().cell)
     }
 }
 
@@ -139,13 +222,13 @@ impl CellHandle for SharedCell {
         interest: &Interest,
         delta: &mut Delta,
     ) -> Result<(), HandleError> {
-        self.lock().delta_since(since, interest, delta);
+        self.begin_sync(since, interest, delta).finish(delta);
         Ok(())
     }
 
     fn commit(&self, txn: &Transaction) -> Result<Commit, HandleError> {
         let digest = Digest::of(txn);
-        Ok(self.lock().commit_digested(txn, digest)?)
+        Ok(self.lock().cell.commit_digested(txn, digest)?)
     }
 
     fn commit_all(&self, txns: &[&Transaction]) -> Vec<Result<Commit, HandleError>> {
@@ -159,7 +242,8 @@ impl CellHandle for SharedCell {
         interest: &Interest,
         delta: &mut Delta,
     ) -> CommitsAndSync {
-        let (commits, ()) = self.commit_then(txns, |cell| cell.delta_since(since, interest, delta));
+        let (commits, pending) = self.commit_and_begin_sync(txns, since, interest, delta);
+        pending.finish(delta);
         CommitsAndSync { commits, synced: Ok(()) }
     }
 }

@@ -9,7 +9,7 @@ pub trait Columns: Default {
     fn clear(&mut self);
 
     /// Appends the columns of a later delta. `again` has the rows of the later delta, which replace earlier ones.
-    fn append(&mut self, later: Self, again: &RowsAgain<'_>);
+    fn append(&mut self, later: &Self, again: &RowsAgain<'_>);
 
     /// The columns of a later delta if nothing changes after this one.
     fn nothing_since(&self) -> Self {
@@ -20,7 +20,7 @@ pub trait Columns: Default {
 impl Columns for () {
     fn clear(&mut self) {}
 
-    fn append(&mut self, (): (), _: &RowsAgain<'_>) {}
+    fn append(&mut self, (): &(), _: &RowsAgain<'_>) {}
 }
 
 /// The rows of the later of two merged deltas. Each row replaces the whole row of the earlier delta.
@@ -41,7 +41,7 @@ impl<'a> RowsAgain<'a> {
 
     /// Removes the entries of the later delta's rows from a column of the earlier one.
     pub fn forget_in<T>(&self, column: &mut Vec<(u32, T)>) {
-        if !column.is_empty() {
+        if !column.is_empty() && !self.slots.is_empty() {
             column.retain(|(slot, _)| !self.has(*slot));
         }
     }

@@ -133,8 +133,8 @@ macro_rules! policies {
                 $($(<super::$module::$columns as Columns>::clear(&mut self.$name);)?)+
             }
 
-            fn append(&mut self, later: PolicyColumns, again: &RowsAgain<'_>) {
-                $($(<super::$module::$columns as Columns>::append(&mut self.$name, later.$name, again);)?)+
+            fn append(&mut self, later: &PolicyColumns, again: &RowsAgain<'_>) {
+                $($(<super::$module::$columns as Columns>::append(&mut self.$name, &later.$name, again);)?)+
             }
 
             fn nothing_since(&self) -> PolicyColumns {

@@ -186,10 +186,12 @@ impl Machines {
 
     /// Whether any machine has devices, exclusive cores, demand profiles or a reported load.
     pub fn has_parts(&self) -> bool {
-        self.has_devices()
-            || self.has_cores()
-            || self.has_loads()
-            || !self.demand_profiles.is_empty()
+        self.has_devices() || self.has_cores() || self.has_loads() || self.has_demand_profiles()
+    }
+
+    /// Whether the tasks of any machine have demand profiles.
+    pub fn has_demand_profiles(&self) -> bool {
+        !self.demand_profiles.is_empty()
     }
 
     /// Whether any machine has reported a load.

@@ -41,6 +41,7 @@ pub(crate) mod reservations;
 pub(crate) mod retries;
 pub(crate) mod runtime_affinity;
 pub(crate) mod scripts;
+pub(crate) mod shared_deltas;
 pub(crate) mod small;
 pub(crate) mod tasks_per_machine;
 pub(crate) mod traps;

@@ -22,6 +22,7 @@ pub(crate) struct World {
     pub(crate) dice: Dice,
     pub(crate) seed: u64,
     keeps_jobs: bool,
+    is_plain: bool,
 }
 
 impl World {
@@ -40,12 +41,23 @@ impl World {
         let kinds = generator.kinds();
         let limit = [1, 3, 10, 1000][dice.below(4)];
         let cell = SharedCell::new(Cell::with_change_limit(kinds.clone(), limit));
-        World { cell, reference: Reference::new(kinds), generator, dice, seed, keeps_jobs: false }
+        World {
+            cell,
+            reference: Reference::new(kinds),
+            generator,
+            dice,
+            seed,
+            keeps_jobs: false,
+            is_plain: false,
+        }
     }
 
     /// Applies the next random command.
     pub(crate) fn step(&mut self) {
-        let command = self.generator.next(&self.reference);
+        let mut command = self.generator.next(&self.reference);
+        if self.is_plain && !make_plain(&mut command) {
+            return;
+        }
         if self.keeps_jobs && matches!(command, Command::Expire { .. } | Command::DeleteJob { .. })
         {
             return;
@@ -61,6 +73,15 @@ impl World {
     /// Keeps all jobs in the cell from now on, even if they have ended.
     pub(crate) fn keep_jobs(&mut self) {
         self.keeps_jobs = true;
+    }
+
+    /// A world with a long change log, without ports that the cell chooses, demand profiles, peaks, and limits of tasks
+    /// per machine. In other cells, readers do not use shared deltas.
+    pub(crate) fn plain(seed: u64) -> World {
+        let world = World::new(seed);
+        let kinds = world.reference.kinds().clone();
+        let cell = SharedCell::new(Cell::with_change_limit(kinds, 1000));
+        World { cell, is_plain: true, ..world }
     }
 
     pub(crate) fn register(&mut self, name: &str) -> (SchedulerId, u64) {
@@ -109,6 +130,22 @@ impl World {
         let spec = self.cell.read(|cell| cell.job(job).unwrap().clone());
         view.compile(job, &spec, group)
     }
+}
+
+/// Changes a command for [`World::plain`]. Returns whether it may be applied.
+fn make_plain(command: &mut Command) -> bool {
+    match command {
+        Command::SubmitJob(spec) | Command::UpdateJob { spec, .. } => {
+            for group in &mut spec.groups {
+                group.any_ports.clear();
+                group.demand_profiles.clear();
+            }
+        }
+        Command::SetTenant { tenant_config, .. } => tenant_config.tasks_per_machine_max = None,
+        Command::SetPeaks(_) => return false,
+        _ => {}
+    }
+    true
 }
 
 /// Compares a view without claims with a new view.

@@ -1,4 +1,4 @@
-//! Question: how long is a placement in the cell and outside of it, if several workers share the cell?
+//! Question: how long does a placement lock the cell, and how long does it take otherwise, if several workers share it?
 //!
 //! The workers take turns on one thread, so no worker waits, and no cache line changes its processor. Each worker
 //! applies the claims of all others to its view. All views share the caches of one processor, so the costs of many
@@ -19,11 +19,11 @@ use std::time::Instant;
 /// Costs of a placement, for a number of workers.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Costs {
-    /// Nanoseconds of a placement in commits and syncs. The cell is locked in nearly all of this time.
-    pub(super) in_cell: f64,
-    /// Nanoseconds of a placement outside of the cell.
-    pub(super) outside: f64,
-    /// Number of placements for each call of the cell.
+    /// Nanoseconds of a placement in the parts of commits and syncs that lock the cell.
+    pub(super) locked: f64,
+    /// Nanoseconds of a placement without the lock.
+    pub(super) unlocked: f64,
+    /// Number of placements each time that the cell is locked.
     pub(super) at_once: f64,
 }
 
@@ -32,18 +32,19 @@ impl Costs {
     pub(super) fn median(runs: &[Costs]) -> Costs {
         let of = |figure: fn(&Costs) -> f64| median(runs.iter().map(figure).collect());
         Costs {
-            in_cell: of(|costs| costs.in_cell),
-            outside: of(|costs| costs.outside),
+            locked: of(|costs| costs.locked),
+            unlocked: of(|costs| costs.unlocked),
             at_once: of(|costs| costs.at_once),
         }
     }
 }
 
-/// A cell that measures the time of its calls.
+/// A cell that measures the time of the parts of its calls that lock it.
 struct MeasuredCell {
     cell: SharedCell,
     nanos: AtomicU64,
-    calls: AtomicU64,
+    /// Number of measured parts.
+    parts: AtomicU64,
 }
 
 impl MeasuredCell {
@@ -51,7 +52,7 @@ impl MeasuredCell {
         let before = Instant::now();
         let answer = call();
         self.nanos.fetch_add(before.elapsed().as_nanos() as u64, Ordering::Relaxed);
-        self.calls.fetch_add(1, Ordering::Relaxed);
+        self.parts.fetch_add(1, Ordering::Relaxed);
         answer
     }
 }
@@ -67,7 +68,8 @@ impl CellHandle for MeasuredCell {
         interest: &Interest,
         delta: &mut Delta,
     ) -> Result<(), HandleError> {
-        self.time(|| self.cell.sync(since, interest, delta))
+        self.time(|| self.cell.begin_sync(since, interest, delta)).finish(delta);
+        Ok(())
     }
 
     fn commit(&self, txn: &Transaction) -> Result<Commit, HandleError> {
@@ -85,7 +87,10 @@ impl CellHandle for MeasuredCell {
         interest: &Interest,
         delta: &mut Delta,
     ) -> CommitsAndSync {
-        self.time(|| self.cell.commit_and_sync(txns, since, interest, delta))
+        let (commits, pending) =
+            self.time(|| self.cell.commit_and_begin_sync(txns, since, interest, delta));
+        pending.finish(delta);
+        CommitsAndSync { commits, synced: Ok(()) }
     }
 }
 
@@ -94,7 +99,7 @@ pub(super) fn by_turns(options: &Options, made: &Made, workers: usize, claims: u
     let load =
         Load { wave: scaling::WAVE, ..Load::sampled(options.work(100_000), workers, claims) };
     let shared = SharedCell::new(made.copy());
-    let cell = MeasuredCell { cell: shared, nanos: AtomicU64::new(0), calls: AtomicU64::new(0) };
+    let cell = MeasuredCell { cell: shared, nanos: AtomicU64::new(0), parts: AtomicU64::new(0) };
     let worker = |settings| {
         let mut worker =
             Scheduler::new(&cell, scan::profile(), settings).expect("a worker registers");
@@ -106,7 +111,7 @@ pub(super) fn by_turns(options: &Options, made: &Made, workers: usize, claims: u
     let wave_tasks = load.tasks / waves / claims * claims;
     let (mut nanos, mut placed, mut now) = (0, 0, 0);
     cell.nanos.store(0, Ordering::Relaxed);
-    cell.calls.store(0, Ordering::Relaxed);
+    cell.parts.store(0, Ordering::Relaxed);
     for wave in 0..waves {
         let jobs = cells::small_jobs(wave * wave_tasks / claims, wave_tasks, claims);
         cell.cell.apply_all(jobs.map(Command::SubmitJob));
@@ -126,19 +131,19 @@ pub(super) fn by_turns(options: &Options, made: &Made, workers: usize, claims: u
         nanos += begin.elapsed().as_nanos() as u64;
     }
     assert_eq!(placed, waves * wave_tasks, "every task finds a machine");
-    let calls = cell.calls.into_inner() as f64;
-    // To read the clock takes time, and a part of this time was counted as time of the call.
+    let parts = cell.parts.into_inner() as f64;
+    // To read the clock takes time, and a part of this time was counted as time with the lock.
     let Clock { whole: clock, counted } = Clock::measure();
-    let in_cell = cell.nanos.into_inner() as f64 - calls * counted;
-    let outside = nanos as f64 - calls * clock - in_cell;
+    let locked = cell.nanos.into_inner() as f64 - parts * counted;
+    let unlocked = nanos as f64 - parts * clock - locked;
     let each = |nanos: f64| nanos / placed as f64;
-    Costs { in_cell: each(in_cell), outside: each(outside), at_once: placed as f64 / calls }
+    Costs { locked: each(locked), unlocked: each(unlocked), at_once: placed as f64 / parts }
 }
 
-/// Nanoseconds to time a call.
+/// Nanoseconds to measure the time of a part.
 struct Clock {
     whole: f64,
-    /// The part that counts as time of the call.
+    /// The part that counts as time with the lock.
     counted: f64,
 }
 

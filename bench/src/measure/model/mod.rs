@@ -32,7 +32,7 @@ const MEASURED: usize = 4;
 /// Index of two workers in [`WORKERS`].
 const TWO: usize = 1;
 
-/// Nanoseconds that a second prediction adds to each placement outside of the cell, as for many score plugins.
+/// Nanoseconds that a second prediction adds to each placement without the lock, as for many score plugins.
 const LONGER: f64 = 10_000.0;
 
 /// Options of the command.
@@ -85,7 +85,7 @@ pub(crate) fn print(args: &ModelArgs) -> ExitCode {
         model.print_rates(0.0);
     }
     println!(
-        "\nPredicted placements, M/s, if each takes {} us longer outside of the cell:",
+        "\nPredicted placements, M/s, if each takes {} us longer without the lock:",
         LONGER / 1e3
     );
     for model in &models {
@@ -122,10 +122,10 @@ impl Model {
         Model { claims, costs, measured, fetch }
     }
 
-    /// Predicted placements per second if each placement takes `longer` more nanoseconds outside of the cell. `at` is an
-    /// index of [`WORKERS`].
+    /// Predicted placements per second if each placement takes `longer` more nanoseconds without the lock. `at` is an index
+    /// of [`WORKERS`].
     fn rate(&self, at: usize, processors: usize, longer: f64) -> f64 {
-        let costs = Costs { outside: self.costs[at].outside + longer, ..self.costs[at] };
+        let costs = Costs { unlocked: self.costs[at].unlocked + longer, ..self.costs[at] };
         rate::placements_per_s(&costs, processors.min(WORKERS[at]), self.fetch)
     }
 
@@ -140,9 +140,9 @@ impl Model {
         let figures = |figure: fn(&Costs) -> f64| {
             self.costs.iter().map(move |costs| format!("{:.0}", figure(costs)))
         };
-        row("  ns in the cell", figures(|costs| costs.in_cell));
-        row("  ns outside of the cell", figures(|costs| costs.outside));
-        row("  placements per call", figures(|costs| costs.at_once));
+        row("  ns with the lock", figures(|costs| costs.locked));
+        row("  ns without the lock", figures(|costs| costs.unlocked));
+        row("  placements per lock", figures(|costs| costs.at_once));
     }
 
     fn print_check(&self, processors: usize) {

@@ -1,7 +1,7 @@
 //! Rates of placements with many workers and processors, predicted from costs that were measured on one thread.
 //!
-//! The model is a closed queue: each running worker works outside of the cell, waits for the cell's lock, holds the
-//! lock, and begins again. Mean value analysis (Reiser and Lavenberg, 1980) gives the rate for exponentially
+//! The model is a closed queue: each running worker works without the cell's lock, waits for the lock, holds it, and
+//! begins again. Mean value analysis (Reiser and Lavenberg, 1980) gives the rate for exponentially
 //! distributed times. If there are more workers than processors, each processor runs one worker at a time.
 
 use super::costs::Costs;
@@ -10,12 +10,12 @@ use super::costs::Costs;
 /// `fetch` more nanoseconds, to fetch cache lines from another processor.
 pub(super) fn placements_per_s(costs: &Costs, processors: usize, fetch: f64) -> f64 {
     let fetch = if processors > 1 { fetch } else { 0.0 };
-    let outside = costs.outside * costs.at_once;
-    let in_cell = (costs.in_cell + fetch) * costs.at_once;
+    let unlocked = costs.unlocked * costs.at_once;
+    let locked = (costs.locked + fetch) * costs.at_once;
     let (mut queued, mut rate) = (0.0, 0.0);
     for busy in 1..=processors {
-        let response = in_cell * (1.0 + queued);
-        rate = busy as f64 / (outside + response);
+        let response = locked * (1.0 + queued);
+        rate = busy as f64 / (unlocked + response);
         queued = rate * response;
     }
     1e9 * rate * costs.at_once
@@ -40,7 +40,7 @@ pub(super) fn fitted_fetch(costs: &Costs, measured_per_s: f64) -> f64 {
 mod tests {
     use super::*;
 
-    const COSTS: Costs = Costs { in_cell: 100.0, outside: 900.0, at_once: 10.0 };
+    const COSTS: Costs = Costs { locked: 100.0, unlocked: 900.0, at_once: 10.0 };
 
     fn near(value: f64, wanted: f64) -> bool {
         (value / wanted - 1.0).abs() < 1e-6
@@ -53,7 +53,7 @@ mod tests {
 
     #[test]
     fn two_processors_wait_for_each_other() {
-        // Each finds the other in the cell with the probability 1/10: 2 / (900 + 100 * 1.1).
+        // Each finds the cell locked with the probability 1/10: 2 / (900 + 100 * 1.1).
         assert!(near(placements_per_s(&COSTS, 2, 0.0), 2e9 / 1010.0));
     }
 

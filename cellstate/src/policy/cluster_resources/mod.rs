@@ -147,8 +147,8 @@ impl Mirror<ClusterResources> for ClusterResources {
 impl Columns for ClusterResources {
     fn clear(&mut self) {}
 
-    fn append(&mut self, later: ClusterResources, _: &RowsAgain<'_>) {
-        *self = later;
+    fn append(&mut self, later: &ClusterResources, _: &RowsAgain<'_>) {
+        self.clone_from(later);
     }
 
     fn nothing_since(&self) -> ClusterResources {

@@ -137,7 +137,7 @@ impl Columns for EvictionColumns {
         self.refilled = false;
     }
 
-    fn append(&mut self, later: EvictionColumns, _: &RowsAgain<'_>) {
+    fn append(&mut self, later: &EvictionColumns, _: &RowsAgain<'_>) {
         self.refilled |= later.refilled;
     }
 }

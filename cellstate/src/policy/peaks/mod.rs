@@ -397,13 +397,14 @@ impl Columns for PeakColumns {
         self.batch.clear();
     }
 
-    fn append(&mut self, later: PeakColumns, again: &RowsAgain<'_>) {
-        match later.calendars {
-            Some(_) => self.batch.clear(),
-            None => again.forget_in(&mut self.batch),
+    fn append(&mut self, later: &PeakColumns, again: &RowsAgain<'_>) {
+        if later.calendars.is_some() {
+            self.batch.clear();
+            self.calendars.clone_from(&later.calendars);
+        } else {
+            again.forget_in(&mut self.batch);
         }
-        self.batch.extend(later.batch);
-        self.calendars = later.calendars.or(self.calendars.take());
+        self.batch.extend_from_slice(&later.batch);
     }
 }
 

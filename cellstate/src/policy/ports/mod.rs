@@ -229,13 +229,13 @@ impl Columns for PortColumns {
         self.taken.clear();
     }
 
-    fn append(&mut self, later: PortColumns, again: &RowsAgain<'_>) {
+    fn append(&mut self, later: &PortColumns, again: &RowsAgain<'_>) {
         if later.counted {
             self.counted = true;
             self.taken.clear();
         } else {
             again.forget_in(&mut self.taken);
         }
-        self.taken.extend(later.taken);
+        self.taken.extend_from_slice(&later.taken);
     }
 }

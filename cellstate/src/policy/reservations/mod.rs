@@ -255,7 +255,9 @@ impl Columns for ReservationColumns {
         self.all = None;
     }
 
-    fn append(&mut self, later: ReservationColumns, _: &RowsAgain<'_>) {
-        self.all = later.all.or(self.all.take());
+    fn append(&mut self, later: &ReservationColumns, _: &RowsAgain<'_>) {
+        if later.all.is_some() {
+            self.all.clone_from(&later.all);
+        }
     }
 }

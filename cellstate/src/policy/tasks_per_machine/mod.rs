@@ -202,9 +202,9 @@ impl Columns for TenantCounts {
         self.counts.clear();
     }
 
-    fn append(&mut self, later: TenantCounts, again: &RowsAgain<'_>) {
+    fn append(&mut self, later: &TenantCounts, again: &RowsAgain<'_>) {
         again.forget_in(&mut self.counts);
-        self.counts.extend(later.counts);
+        self.counts.extend_from_slice(&later.counts);
     }
 }
 

@@ -1,0 +1,390 @@
+//! Shared deltas: the latest changes of a cell, which many readers copy without the cell's lock.
+//!
+//! Each sync, of any reader, first copies the changes since the last sync of any reader into a new shared delta. Only
+//! this step needs the lock. Then the reader copies all shared deltas since its own version into its own delta. So each
+//! change is copied once under the lock, for any number of readers.
+//!
+//! ```text
+//!   versions        20 ──────── 40 ──── 57 ────────── 90 (present)
+//!   shared deltas        A          B          C
+//!   a reader at version 40 copies B and C
+//! ```
+//!
+//! Shared deltas are kept in two segments. When the newer segment is full, the older one is dropped. Its memory is
+//! reused if no reader still copies from it. A reader that needs older changes gets them from the cell, and the next
+//! segments are made larger, up to a bound.
+//!
+//! Readers sync with the cell alone if there are few of them, because shared deltas would cost more, and if rows may
+//! have values that [`Cell::has_sparse_row_values`] describes.
+//!
+//! Invariant: each shared delta begins at the version at which the one before it ends.
+
+use crate::cell::Cell;
+use crate::delta::{Delta, Wanted};
+use crate::state::changes::Counts;
+use crate::state::job_record::OwnerId;
+use omega_core::{JobId, Version};
+use std::ops::Range;
+use std::sync::{Arc, OnceLock};
+
+/// Shared deltas are made if readers copy each change more often than this. Fewer copies cost less under the lock.
+const COPIES_MIN: u64 = 8;
+
+/// Shared deltas are no longer made if readers copy each change less often than this.
+const COPIES_LEFT: u64 = 4;
+
+/// Number of changes after which the counts of changes and copies are halved, so that old ones hardly matter.
+const COUNTED_MAX: u64 = 512;
+
+/// Maximum number of shared deltas in a segment.
+const SEGMENT_DELTAS: usize = 512;
+
+/// Size at which a segment is full at first. Small segments stay in a processor's cache.
+const SEGMENT_MIN: usize = 1 << 10;
+
+/// Maximum size of a segment, and of a shared delta.
+const SEGMENT_MAX: usize = 1 << 15;
+
+/// Maximum size of a shared delta whose memory is reused.
+const REUSED_MAX: usize = 256;
+
+/// All changes between two versions.
+#[derive(Debug, Default)]
+struct SharedDelta {
+    delta: Delta,
+    runs: Vec<Run>,
+}
+
+/// Consecutive changes of one job and its tasks. The first comes right after the last change of the previous run.
+#[derive(Debug)]
+struct Run {
+    owner: OwnerId,
+    job: JobId,
+    /// Position after the last change in the delta's list of jobs.
+    jobs_end: u32,
+    /// Position after the last change in the delta's list of tasks.
+    tasks_end: u32,
+}
+
+impl SharedDelta {
+    /// Copies the changes since a version. Returns whether the cell has all of them.
+    fn write(&mut self, cell: &Cell, since: Version) -> bool {
+        let Some(counts) = cell.counts_since(since, cell.lineage) else { return false };
+        self.runs.clear();
+        cell.write_head(since, &mut self.delta);
+        cell.write_rows_and_tenants(since, counts, &mut self.delta);
+        for change in cell.log.since(since) {
+            cell.write_change(change, &mut self.delta);
+            if let Some((owner, job)) = change.job() {
+                self.add_to_run(owner, job);
+            }
+        }
+        true
+    }
+
+    /// Adds the last changes to the run of a job.
+    fn add_to_run(&mut self, owner: OwnerId, job: JobId) {
+        if self.runs.last().is_none_or(|run| run.job != job) {
+            self.runs.push(Run { owner, job, jobs_end: 0, tasks_end: 0 });
+        }
+        if let Some(run) = self.runs.last_mut() {
+            run.jobs_end = self.delta.jobs.len() as u32;
+            run.tasks_end = self.delta.tasks.len() as u32;
+        }
+    }
+
+    /// Number of entries in lists that may be long. A single change may add many, such as all tasks of a resized job.
+    fn size(&self) -> usize {
+        let Delta { slots, machines, tenants, counts, jobs, tasks, .. } = &self.delta;
+        slots.len() + machines.len() + tenants.len() + counts.len() + jobs.len() + tasks.len()
+    }
+
+    /// Appends the changes to a reader's delta; of jobs and tasks, only the wanted ones.
+    fn append_to(&self, delta: &mut Delta, wanted: Wanted) {
+        delta.append_cell(&self.delta);
+        let (mut jobs_from, mut tasks_from) = (0, 0);
+        for Run { owner, job, jobs_end, tasks_end } in &self.runs {
+            if wanted.includes(*owner, *job) {
+                let jobs = &self.delta.jobs[jobs_from as usize..*jobs_end as usize];
+                delta.jobs.extend_from_slice(jobs);
+                delta.append_tasks(&self.delta, tasks_from..*tasks_end);
+            }
+            (jobs_from, tasks_from) = (*jobs_end, *tasks_end);
+        }
+    }
+}
+
+/// The shared deltas of a segment. Each is set once, and then read without a lock.
+type Places = Arc<[OnceLock<Box<SharedDelta>>]>;
+
+/// A segment of the cell's latest history.
+#[derive(Debug, Default)]
+struct Segment {
+    places: Places,
+    /// The versions at which the shared deltas begin.
+    begins: Vec<Version>,
+    /// Sum of the sizes of the shared deltas.
+    size: usize,
+}
+
+impl Segment {
+    /// The shared deltas from the one that begins at a version; `None` if none does.
+    fn since(&self, version: Version) -> Option<SegmentPart> {
+        let first = self.begins.binary_search(&version).ok()?;
+        Some(self.part(first))
+    }
+
+    fn part(&self, first: usize) -> SegmentPart {
+        SegmentPart { places: self.places.clone(), range: first..self.begins.len() }
+    }
+}
+
+/// Shared deltas of one segment.
+#[derive(Debug)]
+struct SegmentPart {
+    places: Places,
+    range: Range<usize>,
+}
+
+/// Shared deltas that a reader copies, in order.
+#[derive(Debug)]
+pub(crate) struct Unread {
+    of_older: Option<SegmentPart>,
+    of_newer: SegmentPart,
+}
+
+impl Unread {
+    /// Appends all changes to a delta that has only its head; of jobs and tasks, only the wanted ones.
+    pub(crate) fn append_to(&self, delta: &mut Delta, wanted: Wanted) {
+        for SegmentPart { places, range } in self.of_older.iter().chain([&self.of_newer]) {
+            let shared = places[range.clone()].iter().filter_map(OnceLock::get);
+            shared.for_each(|shared| shared.append_to(delta, wanted));
+        }
+    }
+}
+
+/// The latest shared deltas of a cell. See the module documentation. While there are none, a sync uses only the first
+/// four fields, which share a cache line.
+#[derive(Debug, Default)]
+#[repr(C, align(64))]
+pub(crate) struct SharedDeltas {
+    /// The version of the cell at the last sync, at which the newest shared delta ends.
+    end: Version,
+    /// Number of changes of the cell, up to the last sync.
+    changes: u64,
+    /// Number of changes that readers copied.
+    copies: u64,
+    /// Whether shared deltas are made.
+    making: bool,
+    older: Segment,
+    newer: Segment,
+    /// The largest size that a reader has needed.
+    needed: usize,
+    /// Shared deltas whose memory is reused.
+    #[expect(clippy::vec_box, reason = "the boxes move to places and back")]
+    spare: Vec<Box<SharedDelta>>,
+}
+
+impl SharedDeltas {
+    /// Begins a sync of a reader with this version. Returns the shared deltas that it must copy; `None` if it must sync
+    /// with the cell itself.
+    pub(crate) fn begin_sync(&mut self, cell: &Cell, version: Version) -> Option<Unread> {
+        let end = std::mem::replace(&mut self.end, cell.version());
+        if version == self.end {
+            return None;
+        }
+        let unread = cell.counts_since(version, cell.lineage);
+        self.count(cell, end, unread);
+        if !self.making || cell.has_sparse_row_values() {
+            self.clear();
+            return None;
+        }
+        if end < self.end {
+            self.push(cell, end);
+        }
+        if unread.is_some_and(|unread| unread.rows > cell.machines.row_count()) {
+            // The cell copies each row once.
+            return None;
+        }
+        let shared = self.since(version);
+        if let (None, Some(unread), Some(oldest)) = (&shared, unread, self.older.begins.first())
+            && version < *oldest
+        {
+            self.needed = self.needed.max(unread.rows + unread.others).min(SEGMENT_MAX);
+        }
+        shared
+    }
+
+    /// Counts the changes since the last sync, and a reader's copies. Decides whether shared deltas are made.
+    fn count(&mut self, cell: &Cell, end: Version, unread: Option<Counts>) {
+        // A sync copies each row at most once.
+        let rows = cell.machines.row_count();
+        let copies = |counts: Counts| (counts.rows.min(rows) + counts.others) as u64;
+        self.changes += cell.counts_since(end, cell.lineage).map_or(0, copies);
+        self.copies += unread.map_or(0, copies);
+        let least = if self.making { COPIES_LEFT } else { COPIES_MIN };
+        if self.changes >= COUNTED_MAX {
+            self.making = self.copies > least * self.changes;
+            self.changes /= 2;
+            self.copies /= 2;
+        }
+    }
+
+    /// The changes since a version; `None` if no shared delta begins there.
+    fn since(&self, version: Version) -> Option<Unread> {
+        if let Some(of_newer) = self.newer.since(version) {
+            return Some(Unread { of_older: None, of_newer });
+        }
+        let of_older = Some(self.older.since(version)?);
+        Some(Unread { of_older, of_newer: self.newer.part(0) })
+    }
+
+    /// Adds a shared delta that begins at this version.
+    fn push(&mut self, cell: &Cell, since: Version) {
+        let Segment { places, begins, size } = &self.newer;
+        if begins.len() == places.len() || *size >= self.needed.max(SEGMENT_MIN) {
+            self.begin_segment();
+        }
+        let mut shared = self.spare.pop().unwrap_or_default();
+        if !shared.write(cell, since) || shared.size() > SEGMENT_MAX {
+            return self.clear();
+        }
+        self.newer.size += shared.size();
+        let place = self.newer.begins.len();
+        self.newer.begins.push(since);
+        self.newer.places[place].set(shared).expect("a place is set once");
+    }
+
+    /// Begins a segment, with the memory of the older one if no reader uses it.
+    fn begin_segment(&mut self) {
+        let mut places = std::mem::take(&mut self.older).places;
+        match Arc::get_mut(&mut places) {
+            Some(old) if !old.is_empty() => {
+                let old = old.iter_mut().filter_map(OnceLock::take);
+                self.spare.extend(old.filter(|shared| shared.size() <= REUSED_MAX));
+            }
+            _ => places = (0..SEGMENT_DELTAS).map(|_| OnceLock::new()).collect(),
+        }
+        let segment = Segment { places, ..Segment::default() };
+        self.older = std::mem::replace(&mut self.newer, segment);
+    }
+
+    /// Removes all shared deltas.
+    fn clear(&mut self) {
+        if !self.newer.places.is_empty() {
+            (self.older, self.newer) = Default::default();
+            (self.needed, self.spare) = Default::default();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use omega_core::{Amounts, Command, Job, Kinds, TaskGroup};
+
+    /// A cell whose versions from 1 on each submit one job, and its shared deltas.
+    #[derive(Default)]
+    struct World {
+        cell: Option<Cell>,
+        shared: SharedDeltas,
+    }
+
+    impl World {
+        fn submit(&mut self) -> Version {
+            let cell = self.cell.get_or_insert_with(|| Cell::new(Kinds::standard()));
+            let job =
+                Job::batch(format!("j{}", cell.version().0), TaskGroup::new(1, Amounts::new([1])));
+            cell.apply(Command::SubmitJob(job)).unwrap();
+            cell.version()
+        }
+
+        fn sync(&mut self, version: Version) -> Option<Unread> {
+            self.shared.begin_sync(self.cell.as_ref().unwrap(), version)
+        }
+    }
+
+    /// The jobs that a reader of all jobs would get. Job `n` was submitted by version `n + 1`.
+    fn jobs(unread: &Unread) -> Vec<u64> {
+        let mut delta = Delta::default();
+        unread.append_to(&mut delta, Wanted::All);
+        delta.jobs.iter().map(|job| job.id.0).collect()
+    }
+
+    /// Syncs of readers, each after a new job, in turn.
+    fn take_turns(world: &mut World, readers: &mut [Version], turns: usize) -> usize {
+        let mut shared = 0;
+        for turn in 0..turns {
+            let reader = turn % readers.len();
+            let now = world.submit();
+            let since = std::mem::replace(&mut readers[reader], now);
+            if let Some(unread) = world.sync(since) {
+                shared += 1;
+                assert_eq!(jobs(&unread), (since.0..now.0).collect::<Vec<_>>());
+            }
+        }
+        shared
+    }
+
+    /// Takes turns until the counts of changes and copies decide.
+    fn decide(world: &mut World, readers: &mut [Version]) {
+        take_turns(world, readers, 2 * COUNTED_MAX as usize);
+    }
+
+    #[test]
+    fn few_readers_sync_with_the_cell() {
+        let mut world = World::default();
+        let mut readers = [Version(0); COPIES_MIN as usize];
+        assert_eq!(take_turns(&mut world, &mut readers, 4 * COUNTED_MAX as usize), 0);
+        assert!(world.shared.newer.places.is_empty());
+    }
+
+    #[test]
+    fn many_readers_use_shared_deltas_until_they_end() {
+        let mut world = World::default();
+        let mut readers = [Version(0); 10];
+        decide(&mut world, &mut readers);
+        let turns = 4 * SEGMENT_DELTAS;
+        assert_eq!(take_turns(&mut world, &mut readers, turns), turns);
+        take_turns(&mut world, &mut readers[..1], 2 * COUNTED_MAX as usize);
+        assert!(world.shared.newer.places.is_empty(), "a single reader needs none");
+    }
+
+    #[test]
+    fn memory_is_used_again_unless_a_reader_uses_it() {
+        let mut world = World::default();
+        let mut readers = [Version(0); 10];
+        decide(&mut world, &mut readers);
+        let since = readers[3];
+        let now = world.submit();
+        let unread = world.sync(since).unwrap();
+        take_turns(&mut world, &mut readers, 5 * SEGMENT_DELTAS);
+        assert_eq!(jobs(&unread), (since.0..now.0).collect::<Vec<_>>());
+        let SharedDeltas { older, newer, spare, .. } = &world.shared;
+        assert!(!spare.is_empty());
+        assert!(spare.len() + older.begins.len() + newer.begins.len() <= 3 * SEGMENT_DELTAS);
+    }
+
+    #[test]
+    fn segments_grow_for_readers_that_were_further_behind() {
+        let mut world = World::default();
+        let mut readers = [Version(0); 20];
+        decide(&mut world, &mut readers);
+        assert_eq!(world.shared.needed, 0);
+        // At first, a segment has 11 turns, and each reader is 20 turns behind.
+        let mut turn = |jobs: usize| {
+            (1..jobs).for_each(|_| {
+                world.submit();
+            });
+            let shared = take_turns(&mut world, &mut readers[..1], 1);
+            readers.rotate_left(1);
+            shared
+        };
+        let shared: usize = (0..100).map(|_| turn(SEGMENT_MIN / 10)).sum();
+        assert!(shared < 100, "the first segments are too small");
+        let shared: usize = (0..100).map(|_| turn(SEGMENT_MIN / 10)).sum();
+        assert_eq!(shared, 100, "later ones are large enough");
+        assert_eq!(turn(SEGMENT_MAX + 1), 0, "a shared delta cannot be larger");
+        assert!(world.shared.newer.places.is_empty());
+    }
+}
