@@ -189,10 +189,10 @@ impl SharedDeltas {
     /// Begins a sync of a reader with this version. Returns the shared deltas that it must copy; `None` if it must sync
     /// with the cell itself.
     pub(crate) fn begin_sync(&mut self, cell: &Cell, version: Version) -> Option<Unread> {
-        let end = std::mem::replace(&mut self.end, cell.version());
-        if version == self.end {
+        if version == cell.version() {
             return None;
         }
+        let end = std::mem::replace(&mut self.end, cell.version());
         let unread = cell.counts_since(version, cell.lineage);
         self.count(cell, end, unread);
         if !self.making || cell.has_sparse_row_values() {
