@@ -163,16 +163,16 @@ impl Unread {
     }
 }
 
-/// The latest shared deltas of a cell. See the module documentation. While there are none, a sync uses only the first
-/// four fields, which share a cache line.
+/// The latest shared deltas of a cell. See the module documentation. While there are none, a sync writes only the
+/// first four fields, which share a cache line.
 #[derive(Debug, Default)]
 #[repr(C, align(64))]
 pub(crate) struct SharedDeltas {
     /// The version of the cell at the last sync, at which the newest shared delta ends.
     end: Version,
-    /// Number of changes of the cell, up to the last sync.
+    /// Number of recent changes of the cell. Older ones count less.
     changes: u64,
-    /// Number of changes that readers copied.
+    /// Number of recent copies of changes by readers. Older ones count less.
     copies: u64,
     /// Whether shared deltas are made.
     making: bool,
