@@ -33,8 +33,9 @@ const COPIES_MIN: u64 = 8;
 /// Shared deltas are no longer made if readers copy each change less often than this.
 const COPIES_LEFT: u64 = 4;
 
-/// Number of changes after which the counts of changes and copies are halved, so that old ones hardly matter.
-const COUNTED_MAX: u64 = 512;
+/// Number of syncs between two decisions whether shared deltas are made. Many changes at once do not decide alone, since
+/// each of many readers copies them in between.
+const DECISION_SYNCS: u32 = 256;
 
 /// Maximum number of shared deltas in a segment.
 const SEGMENT_DELTAS: usize = 512;
@@ -67,9 +68,12 @@ struct Run {
 }
 
 impl SharedDelta {
-    /// Copies the changes since a version. Returns whether the cell has all of them.
+    /// Copies the changes since a version. Returns whether the cell has all of them and they are few enough.
     fn write(&mut self, cell: &Cell, since: Version) -> bool {
         let Some(counts) = cell.counts_since(since, cell.lineage) else { return false };
+        if counts.rows + counts.others > SEGMENT_MAX {
+            return false;
+        }
         self.runs.clear();
         cell.write_head(since, &mut self.delta);
         cell.write_rows_and_tenants(since, counts, &mut self.delta);
@@ -78,8 +82,12 @@ impl SharedDelta {
             if let Some((owner, job)) = change.job() {
                 self.add_to_run(owner, job);
             }
+            // A single change may add many tasks, such as those of a resized job.
+            if self.delta.tasks.len() > SEGMENT_MAX {
+                return false;
+            }
         }
-        true
+        self.size() <= SEGMENT_MAX
     }
 
     /// Adds the last changes to the run of a job.
@@ -93,10 +101,12 @@ impl SharedDelta {
         }
     }
 
-    /// Number of entries in lists that may be long. A single change may add many, such as all tasks of a resized job.
+    /// Number of entries in lists that may be long.
     fn size(&self) -> usize {
-        let Delta { slots, machines, tenants, counts, jobs, tasks, .. } = &self.delta;
-        slots.len() + machines.len() + tenants.len() + counts.len() + jobs.len() + tasks.len()
+        let Delta { slots, machines, tenants, counts, jobs, tasks, policies, .. } = &self.delta;
+        let reservations = policies.reservations.all.as_ref().map_or(0, Vec::len);
+        let facts = machines.len() + tenants.len() + counts.len() + reservations;
+        slots.len() + facts + jobs.len() + tasks.len()
     }
 
     /// Appends the changes to a reader's delta; of jobs and tasks, only the wanted ones.
@@ -164,18 +174,11 @@ impl Unread {
 }
 
 /// The latest shared deltas of a cell. See the module documentation. While there are none, a sync writes only the
-/// first four fields, which share a cache line.
+/// counts, which share a cache line.
 #[derive(Debug, Default)]
 #[repr(C, align(64))]
 pub(crate) struct SharedDeltas {
-    /// The version of the cell at the last sync, at which the newest shared delta ends.
-    end: Version,
-    /// Number of recent changes of the cell. Older ones count less.
-    changes: u64,
-    /// Number of recent copies of changes by readers. Older ones count less.
-    copies: u64,
-    /// Whether shared deltas are made.
-    making: bool,
+    counts: SyncCounts,
     older: Segment,
     newer: Segment,
     /// The largest size that a reader has needed.
@@ -185,6 +188,37 @@ pub(crate) struct SharedDeltas {
     spare: Vec<Box<SharedDelta>>,
 }
 
+/// Counts of recent syncs, which decide whether shared deltas are made.
+#[derive(Debug, Default)]
+struct SyncCounts {
+    /// The version of the cell at the last sync, at which the newest shared delta ends.
+    end: Version,
+    /// Number of recent changes of the cell. Older ones count less.
+    changes: u64,
+    /// Number of recent copies of changes by readers that could use shared deltas. Older ones count less.
+    copies: u64,
+    /// Number of syncs since the last decision.
+    syncs: u32,
+    /// The last decision.
+    making: bool,
+}
+
+impl SyncCounts {
+    /// Counts a sync with these changes since the sync before it, and a reader's copies.
+    fn add(&mut self, changes: usize, copies: usize) {
+        self.changes += changes as u64;
+        self.copies += copies as u64;
+        self.syncs += 1;
+        if self.syncs == DECISION_SYNCS {
+            let least = if self.making { COPIES_LEFT } else { COPIES_MIN };
+            self.making = self.copies > least * self.changes;
+            self.changes /= 2;
+            self.copies /= 2;
+            self.syncs = 0;
+        }
+    }
+}
+
 impl SharedDeltas {
     /// Begins a sync of a reader with this version. Returns the shared deltas that it must copy; `None` if it must sync
     /// with the cell itself.
@@ -192,42 +226,30 @@ impl SharedDeltas {
         if version == cell.version() {
             return None;
         }
-        let end = std::mem::replace(&mut self.end, cell.version());
-        let unread = cell.counts_since(version, cell.lineage);
-        self.count(cell, end, unread);
-        if !self.making || cell.has_sparse_row_values() {
+        let end = std::mem::replace(&mut self.counts.end, cell.version());
+        // The cell copies each row at most once, but shared deltas may contain a row many times.
+        let rows = cell.machines.row_count();
+        let unread = cell.counts_since(version, cell.lineage).filter(|unread| unread.rows <= rows);
+        let changes = cell.counts_since(end, cell.lineage);
+        let changes =
+            changes.map_or(0, |Counts { rows: changed, others }| changed.min(rows) + others);
+        let copies = unread.map_or(0, |Counts { rows, others }| rows + others);
+        self.counts.add(changes, copies);
+        if !self.counts.making || cell.has_sparse_row_values() {
             self.clear();
             return None;
         }
-        if end < self.end {
+        if end < cell.version() {
             self.push(cell, end);
         }
-        if unread.is_some_and(|unread| unread.rows > cell.machines.row_count()) {
-            // The cell copies each row once.
-            return None;
-        }
+        unread?;
         let shared = self.since(version);
-        if let (None, Some(unread), Some(oldest)) = (&shared, unread, self.older.begins.first())
-            && version < *oldest
-        {
-            self.needed = self.needed.max(unread.rows + unread.others).min(SEGMENT_MAX);
+        if shared.is_none() && self.older.begins.first().is_some_and(|oldest| version < *oldest) {
+            // The sizes of segments are not counted in changes, so the lengths of both are tried.
+            let longer = copies.max(2 * self.older.size);
+            self.needed = self.needed.max(longer).min(SEGMENT_MAX);
         }
         shared
-    }
-
-    /// Counts the changes since the last sync, and a reader's copies. Decides whether shared deltas are made.
-    fn count(&mut self, cell: &Cell, end: Version, unread: Option<Counts>) {
-        // A sync copies each row at most once.
-        let rows = cell.machines.row_count();
-        let copies = |counts: Counts| (counts.rows.min(rows) + counts.others) as u64;
-        self.changes += cell.counts_since(end, cell.lineage).map_or(0, copies);
-        self.copies += unread.map_or(0, copies);
-        let least = if self.making { COPIES_LEFT } else { COPIES_MIN };
-        if self.changes >= COUNTED_MAX {
-            self.making = self.copies > least * self.changes;
-            self.changes /= 2;
-            self.copies /= 2;
-        }
     }
 
     /// The changes since a version; `None` if no shared delta begins there.
@@ -239,14 +261,21 @@ impl SharedDeltas {
         Some(Unread { of_older, of_newer: self.newer.part(0) })
     }
 
+    /// The version at which the newest shared delta ends.
+    fn newest_end(&self) -> Option<Version> {
+        let newest = self.newer.begins.len().checked_sub(1)?;
+        self.newer.places[newest].get().map(|shared| shared.delta.to)
+    }
+
     /// Adds a shared delta that begins at this version.
     fn push(&mut self, cell: &Cell, since: Version) {
+        debug_assert!(self.newest_end().is_none_or(|end| end == since), "a gap between versions");
         let Segment { places, begins, size } = &self.newer;
         if begins.len() == places.len() || *size >= self.needed.max(SEGMENT_MIN) {
             self.begin_segment();
         }
         let mut shared = self.spare.pop().unwrap_or_default();
-        if !shared.write(cell, since) || shared.size() > SEGMENT_MAX {
+        if !shared.write(cell, since) {
             return self.clear();
         }
         self.newer.size += shared.size();
@@ -281,7 +310,7 @@ impl SharedDeltas {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use omega_core::{Amounts, Command, Job, Kinds, TaskGroup};
+    use omega_core::{Amounts, Command, Job, Kinds, Machine, MachineId, TaskGroup};
 
     /// A cell whose versions from 1 on each submit one job, and its shared deltas.
     #[derive(Default)]
@@ -291,12 +320,20 @@ mod tests {
     }
 
     impl World {
-        fn submit(&mut self) -> Version {
+        fn apply(&mut self, command: Command) {
             let cell = self.cell.get_or_insert_with(|| Cell::new(Kinds::standard()));
-            let job =
-                Job::batch(format!("j{}", cell.version().0), TaskGroup::new(1, Amounts::new([1])));
-            cell.apply(Command::SubmitJob(job)).unwrap();
-            cell.version()
+            cell.apply(command).unwrap();
+        }
+
+        fn version(&self) -> Version {
+            self.cell.as_ref().map_or(Version(0), Cell::version)
+        }
+
+        fn submit(&mut self) -> Version {
+            let group = TaskGroup::new(1, Amounts::new([1]));
+            let name = format!("j{}", self.version().0);
+            self.apply(Command::SubmitJob(Job::batch(name, group)));
+            self.version()
         }
 
         fn sync(&mut self, version: Version) -> Option<Unread> {
@@ -326,16 +363,16 @@ mod tests {
         shared
     }
 
-    /// Takes turns until the counts of changes and copies decide.
+    /// Takes turns until the counts have decided twice.
     fn decide(world: &mut World, readers: &mut [Version]) {
-        take_turns(world, readers, 2 * COUNTED_MAX as usize);
+        take_turns(world, readers, 2 * DECISION_SYNCS as usize);
     }
 
     #[test]
     fn few_readers_sync_with_the_cell() {
         let mut world = World::default();
         let mut readers = [Version(0); COPIES_MIN as usize];
-        assert_eq!(take_turns(&mut world, &mut readers, 4 * COUNTED_MAX as usize), 0);
+        assert_eq!(take_turns(&mut world, &mut readers, 4 * DECISION_SYNCS as usize), 0);
         assert!(world.shared.newer.places.is_empty());
     }
 
@@ -346,8 +383,55 @@ mod tests {
         decide(&mut world, &mut readers);
         let turns = 4 * SEGMENT_DELTAS;
         assert_eq!(take_turns(&mut world, &mut readers, turns), turns);
-        take_turns(&mut world, &mut readers[..1], 2 * COUNTED_MAX as usize);
+        take_turns(&mut world, &mut readers[..1], 8 * DECISION_SYNCS as usize);
         assert!(world.shared.newer.places.is_empty(), "a single reader needs none");
+    }
+
+    #[test]
+    fn many_changes_at_once_do_not_end_shared_deltas() {
+        let mut world = World::default();
+        let mut readers = [Version(0); 64];
+        decide(&mut world, &mut readers);
+        for turns in [128, 160, 192] {
+            (0..10_000).for_each(|_| {
+                world.submit();
+            });
+            let shared = take_turns(&mut world, &mut readers, turns);
+            assert!(shared > turns / 2, "{shared} of {turns} syncs");
+            assert!(world.shared.counts.making);
+        }
+        assert_eq!(take_turns(&mut world, &mut readers, 200), 200);
+    }
+
+    /// A reader of the present version gets no changes, and the next shared delta still has all of them.
+    #[test]
+    fn a_reader_of_the_present_version_takes_no_changes_from_others() {
+        let mut world = World::default();
+        let mut readers = [Version(0); 10];
+        decide(&mut world, &mut readers);
+        let since = readers[4];
+        let now = world.submit();
+        assert!(world.sync(now).is_none());
+        assert_eq!(jobs(&world.sync(since).unwrap()), (since.0..now.0).collect::<Vec<_>>());
+    }
+
+    /// Shared deltas contain each change of a row, but the cell copies each row once. So they cost more for readers
+    /// that are behind by more changes than the cell has rows.
+    #[test]
+    fn readers_that_are_far_behind_are_not_counted() {
+        let mut world = World::default();
+        world.submit();
+        let machine = Machine::new("m", Amounts::new([1]));
+        world.apply(Command::RegisterMachine(machine));
+        let mut readers = [Version(0); 20];
+        for turn in 0..4 * DECISION_SYNCS as usize {
+            let id = MachineId::first(0);
+            world.apply(Command::ReportLoad { id, load: Amounts::new([turn as u64]) });
+            let now = world.version();
+            let since = std::mem::replace(&mut readers[turn % 20], now);
+            assert!(world.sync(since).is_none());
+        }
+        assert_eq!(world.shared.counts.copies, 0);
     }
 
     #[test]
@@ -386,5 +470,31 @@ mod tests {
         assert_eq!(shared, 100, "later ones are large enough");
         assert_eq!(turn(SEGMENT_MAX + 1), 0, "a shared delta cannot be larger");
         assert!(world.shared.newer.places.is_empty());
+        assert!(world.shared.counts.making, "the next ones are made");
+    }
+
+    /// Segments also grow if few changes have many entries.
+    #[test]
+    fn segments_grow_for_changes_of_resized_jobs() {
+        let mut world = World::default();
+        world.submit();
+        let job = Job::batch("large", TaskGroup::new(900, Amounts::new([1])));
+        world.apply(Command::SubmitJob(job));
+        let group = world.cell.as_ref().unwrap().job(JobId(1)).unwrap().groups[0].name.clone();
+        let mut readers = [Version(1); 20];
+        let mut take_turns = |turns: Range<usize>| -> usize {
+            let turn = |turn: usize| {
+                let (job, group) = (JobId(1), group.clone());
+                let count = 900 + turn as u32 % 2;
+                world.apply(Command::ResizeGroup { job, group, count });
+                let now = world.version();
+                let since = std::mem::replace(&mut readers[turn % 20], now);
+                usize::from(world.sync(since).is_some())
+            };
+            turns.map(turn).sum()
+        };
+        let decided = 2 * DECISION_SYNCS as usize;
+        take_turns(0..decided);
+        assert_eq!(take_turns(decided..decided + 100), 100);
     }
 }
