@@ -6,12 +6,12 @@
     reason = "objects and fields are Kubernetes' own, and its API reference describes them"
 )]
 
+use super::map::Map;
 use super::quantity::Quantity;
 use serde::{Deserialize, Deserializer};
-use std::collections::BTreeMap;
 
 /// Amounts by resource name.
-pub type Resources = BTreeMap<String, Quantity>;
+pub type Resources = Map<Quantity>;
 
 /// Deserializes `null` as the default value.
 pub fn or_default<'de, D, T>(deserializer: D) -> Result<T, D::Error>
@@ -50,11 +50,11 @@ pub struct Metadata {
     #[serde(rename = "resourceVersion", deserialize_with = "or_default")]
     pub version: String,
     #[serde(deserialize_with = "or_default")]
-    pub labels: BTreeMap<String, String>,
+    pub labels: Map<String>,
     #[serde(deserialize_with = "or_default")]
-    pub annotations: BTreeMap<String, String>,
+    pub annotations: Annotations,
     #[serde(rename = "ownerReferences", deserialize_with = "or_default")]
-    pub owners: Vec<Owner>,
+    pub owners: Box<[Owner]>,
     #[serde(rename = "creationTimestamp", deserialize_with = "or_default")]
     pub created: String,
     #[serde(rename = "deletionTimestamp", deserialize_with = "or_default")]
@@ -65,6 +65,13 @@ pub struct Metadata {
 }
 
 objects! {
+    /// The annotations that placement depends on.
+    Annotations {
+        "volume.kubernetes.io/selected-node" selected_node: Option<String>,
+        "pv.kubernetes.io/bind-completed" bind_completed: Option<String>,
+        "storageclass.kubernetes.io/is-default-class" is_default_class: String,
+        "scheduler.alpha.kubernetes.io/preferAvoidPods" avoid_pods: Option<String>,
+    }
     /// Owner of an object.
     Owner {
         "kind" kind: String,
@@ -116,15 +123,15 @@ objects! {
         "restartPolicy" restart_policy: String,
         "runtimeClassName" runtime_class: String,
         "hostNetwork" host_network: bool,
-        "containers" containers: Vec<Container>,
-        "initContainers" init_containers: Vec<Container>,
+        "containers" containers: Box<[Container]>,
+        "initContainers" init_containers: Box<[Container]>,
         "resources" resources: Requirements,
         "overhead" overhead: Resources,
-        "nodeSelector" node_selector: BTreeMap<String, String>,
+        "nodeSelector" node_selector: Map<String>,
         "affinity" affinity: Affinity,
-        "tolerations" tolerations: Vec<Toleration>,
-        "topologySpreadConstraints" spreads: Vec<SpreadConstraint>,
-        "volumes" volumes: Vec<PodVolume>,
+        "tolerations" tolerations: Box<[Toleration]>,
+        "topologySpreadConstraints" spreads: Box<[SpreadConstraint]>,
+        "volumes" volumes: Box<[PodVolume]>,
         "schedulingGates" gates: Vec<serde::de::IgnoredAny>,
         "resourceClaims" claims: Vec<serde::de::IgnoredAny>,
         "schedulingGroup" scheduling_group: Option<SchedulingGroup>,
@@ -375,7 +382,7 @@ objects! {
         "maxUnavailable" max_unavailable: Option<NumberOrShare>,
     }
     LabelSelector {
-        "matchLabels" labels: BTreeMap<String, String>,
+        "matchLabels" labels: Map<String>,
         "matchExpressions" expressions: Vec<Expression>,
     }
 }

@@ -10,9 +10,6 @@ use omega_core::{Machine, Text};
 use omega_schedulers::plugins::PREFER_AVOID;
 use std::collections::BTreeMap;
 
-/// The annotation.
-const ANNOTATION: &str = "scheduler.alpha.kubernetes.io/preferAvoidPods";
-
 /// Adds to a machine the label that the node's annotation requests. `controllers` has the names of the jobs of each
 /// controller's pods, by the controller's uid.
 pub(super) fn mark(
@@ -20,7 +17,7 @@ pub(super) fn mark(
     metadata: &Metadata,
     controllers: &BTreeMap<&str, Vec<Text>>,
 ) -> Remarks {
-    let Some(annotation) = metadata.annotations.get(ANNOTATION) else { return Remarks::new() };
+    let Some(annotation) = &metadata.annotations.avoid_pods else { return Remarks::new() };
     let Ok(AvoidPods { avoid }) = serde_json::from_str(annotation) else {
         return Remarks::from(["the annotation preferAvoidPods cannot be read"]);
     };

@@ -167,7 +167,7 @@ impl KindTable {
 
 /// Extended resources with a non-zero amount.
 fn extended<'a>(all: impl IntoIterator<Item = &'a Resources>) -> BTreeSet<&'a str> {
-    let some = all.into_iter().flatten().filter(|(_, amount)| **amount > Quantity::default());
+    let some = all.into_iter().flatten().filter(|(_, amount)| *amount > Quantity::default());
     let names = some.map(|(name, _)| name.as_str());
     let own = |name: &&str| {
         COMMON.iter().chain(&NOMINAL).any(|(common, ours, _)| common == name || ours == name)

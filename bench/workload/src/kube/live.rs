@@ -33,7 +33,7 @@ impl Converter {
         namespaces: &'a [Namespace],
     ) -> Result<Converter, Fault> {
         // Only the names of the requested resources matter here, not the amounts.
-        let mut requests = Resources::new();
+        let mut requests = Resources::default();
         for pod in pods.clone() {
             raise(&mut requests, &pod_request(&pod.spec));
         }
@@ -142,7 +142,7 @@ impl Converter {
         let known = |name: &str| self.kinds.knows(name);
         let request = pod_request(spec);
         let missing =
-            request.iter().find(|(name, amount)| **amount != Quantity::default() && !known(name));
+            request.iter().find(|(name, amount)| *amount != Quantity::default() && !known(name));
         missing.map(|(name, _)| {
             format!(
                 "the resource {name:?} is new: no node or pod had it when omega-kube started: \

@@ -24,7 +24,7 @@ pub(super) fn machine(node: &Node, kinds: &KindTable) -> (Machine, Remarks) {
     let resources = capacity(node);
     let (capacity, remark) = kinds.capacity(resources);
     let mut remarks: Remarks = remark.into_iter().collect();
-    if resources.values().all(|amount| *amount == Quantity::default()) {
+    if resources.iter().all(|(_, amount)| *amount == Quantity::default()) {
         remarks.insert("no pod fits, because there are no allocatable resources");
     }
     let mut machine = Machine::new(node.metadata.name.as_str(), capacity);

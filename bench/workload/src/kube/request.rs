@@ -17,18 +17,20 @@ pub fn pod_request(spec: &PodSpec) -> Resources {
 ///
 /// If there are amounts for the whole pod, defaults apply only to resources that the pod does not mention at all.
 pub fn nominal_request(spec: &PodSpec) -> Resources {
-    let for_pod = spec.resources.requests.keys().any(|name| counts_for_whole_pod(name));
-    let known = if for_pod { pod_request(spec) } else { Resources::new() };
+    let for_pod = spec.resources.requests.iter().any(|(name, _)| counts_for_whole_pod(name));
+    let known = if for_pod { pod_request(spec) } else { Resources::default() };
     let guessed = GUESSES.iter().filter(|(name, _)| !known.contains_key(*name));
     let guessed: Vec<_> = guessed.collect();
     let mut nominal = sum(spec, |container| {
         let mut requests = requests(container);
         for (name, amount) in &guessed {
-            requests.entry((*name).to_owned()).or_insert(*amount);
+            if !requests.contains_key(name) {
+                *requests.get_or_default(name) = *amount;
+            }
         }
         requests
     });
-    nominal.retain(|name, _| GUESSES.iter().any(|(guessed, _)| guessed == name));
+    nominal.retain(|name| GUESSES.iter().any(|(guessed, _)| *guessed == name));
     nominal
 }
 
@@ -38,12 +40,12 @@ const GUESSES: [(&str, Quantity); 2] =
 
 /// Sum of the containers' requests.
 fn sum(spec: &PodSpec, requests: impl Fn(&Requirements) -> Resources) -> Resources {
-    let mut sum = Resources::new();
+    let mut sum = Resources::default();
     for container in &spec.containers {
         add(&mut sum, &requests(&container.resources));
     }
-    let mut sidecars = Resources::new();
-    let mut start = Resources::new();
+    let mut sidecars = Resources::default();
+    let mut start = Resources::default();
     for container in &spec.init_containers {
         let own = requests(&container.resources);
         let mut together = sidecars.clone();
@@ -56,7 +58,7 @@ fn sum(spec: &PodSpec, requests: impl Fn(&Requirements) -> Resources) -> Resourc
     }
     raise(&mut sum, &start);
     let for_pod = spec.resources.requests.iter().filter(|(name, _)| counts_for_whole_pod(name));
-    sum.extend(for_pod.map(|(name, amount)| (name.clone(), *amount)));
+    for_pod.for_each(|(name, amount)| *sum.get_or_default(name) = *amount);
     add(&mut sum, &spec.overhead);
     sum
 }
@@ -74,14 +76,16 @@ fn counts_for_whole_pod(resource: &str) -> bool {
 /// The requests. As in the API server, a limit without a request is also the request.
 fn requests(requirements: &Requirements) -> Resources {
     let mut requests = requirements.limits.clone();
-    requests.extend(requirements.requests.iter().map(|(name, amount)| (name.clone(), *amount)));
+    for (name, amount) in &requirements.requests {
+        *requests.get_or_default(name) = *amount;
+    }
     requests
 }
 
 /// Adds each amount in `more` to `sum`.
 fn add(sum: &mut Resources, more: &Resources) {
     for (name, amount) in more {
-        let entry = sum.entry(name.clone()).or_default();
+        let entry = sum.get_or_default(name);
         *entry = entry.plus(*amount);
     }
 }
@@ -89,7 +93,7 @@ fn add(sum: &mut Resources, more: &Resources) {
 /// Raises each amount to at least the amount in `least`.
 pub(super) fn raise(sum: &mut Resources, least: &Resources) {
     for (name, amount) in least {
-        let entry = sum.entry(name.clone()).or_default();
+        let entry = sum.get_or_default(name);
         *entry = (*entry).max(*amount);
     }
 }

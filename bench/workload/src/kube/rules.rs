@@ -4,6 +4,7 @@ use super::api::{
     InclusionPolicy, NodeAffinity, Pod, PodAffinityTerm, PodSpec, SpreadConstraint,
     ToleratedEffect, TolerationOperator as TolerationOp, WhenUnsatisfiable as When,
 };
+use super::map::Map;
 use super::node::Topology;
 use super::notes::Remarks;
 use super::pod::TERMINATING;
@@ -14,7 +15,6 @@ use omega_core::{
     Requirement, Spread, Taint, TaintEffect, TaskRule, TaskSelector, Tenants, Toleration,
     TolerationOperator, WhenUnsatisfiable,
 };
-use std::collections::BTreeMap;
 
 /// Objects, apart from the pod itself, to which a pod's rules refer.
 pub(super) struct Surroundings {
@@ -42,15 +42,11 @@ pub(super) fn rules(pod: &Pod, around: &Surroundings) -> (PlacementRules, Remark
 
 /// The machines that a scheduler's own node affinity requires, in addition to the affinity of each pod.
 pub fn added_affinity(added: &NodeAffinity) -> Affinity {
-    affinity(&BTreeMap::new(), added, &mut Remarks::new())
+    affinity(&Map::default(), added, &mut Remarks::new())
 }
 
 /// Required and preferred machines of the pod.
-fn affinity(
-    plain: &BTreeMap<String, String>,
-    affinity: &NodeAffinity,
-    remarks: &mut Remarks,
-) -> Affinity {
+fn affinity(plain: &Map<String>, affinity: &NodeAffinity, remarks: &mut Remarks) -> Affinity {
     let required = affinity.required.iter().flat_map(|required| &required.terms);
     let all = required.chain(affinity.preferred.iter().map(|preferred| &preferred.preference));
     if all.flat_map(|term| &term.fields).any(|field| field.key != "metadata.name") {

@@ -4,6 +4,7 @@ use super::api::{
     Expression, LabelSelector as Labels, Namespace, NodeSelector, NodeSelectorTerm, Operator as Op,
     PodAffinityTerm,
 };
+use super::map::Map;
 use super::notes::Remarks;
 use omega_core::{LabelSelector, MachineSelector, Operator, Requirement, Tenants};
 use std::collections::BTreeMap;
@@ -28,7 +29,7 @@ fn requirement(expression: &Expression) -> Requirement {
 }
 
 /// Returns requirements that match objects with all of these labels and values.
-fn equal(labels: &BTreeMap<String, String>) -> impl Iterator<Item = Requirement> {
+fn equal(labels: &Map<String>) -> impl Iterator<Item = Requirement> {
     labels.iter().map(|(key, value)| Requirement::equals(key.as_str(), value.as_str()))
 }
 
@@ -59,7 +60,7 @@ pub(super) fn narrow(
     selector: &mut LabelSelector,
     keys: &[String],
     operator: Operator,
-    own: &BTreeMap<String, String>,
+    own: &Map<String>,
 ) {
     for key in keys {
         let Some(value) = own.get(key) else { continue };
@@ -82,7 +83,7 @@ pub(super) fn machines(term: &NodeSelectorTerm) -> MachineSelector {
 /// Returns the machines that match both a plain node selector and one of the required terms. The selector is added to
 /// each term. `None` means no requirement.
 pub(super) fn required_machines(
-    plain: &BTreeMap<String, String>,
+    plain: &Map<String>,
     required: Option<&NodeSelector>,
 ) -> Option<Vec<MachineSelector>> {
     let Some(required) = required else {
@@ -100,7 +101,7 @@ pub(super) fn required_machines(
 }
 
 /// The labels of a namespace, including the label with its name.
-fn with_name(name: &str, labels: &BTreeMap<String, String>) -> omega_core::Labels {
+fn with_name(name: &str, labels: &Map<String>) -> omega_core::Labels {
     let own = labels.iter().map(|(key, value)| (key.as_str(), value.as_str()));
     own.chain([(NAMESPACE_NAME, name)]).collect()
 }
@@ -121,7 +122,7 @@ impl Namespaces {
     ) -> Namespaces {
         let mut labels = BTreeMap::new();
         for name in others {
-            labels.entry(name.to_owned()).or_insert_with(|| with_name(name, &BTreeMap::new()));
+            labels.entry(name.to_owned()).or_insert_with(|| with_name(name, &Map::default()));
         }
         for object in objects {
             let name = &object.metadata.name;

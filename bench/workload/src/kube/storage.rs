@@ -14,9 +14,6 @@ use omega_schedulers::volumes::{Attached, Reach, SelectedClaim, Space, StorageCl
 /// Annotation with the node for which a claim's volume is to be created.
 pub const SELECTED_NODE: &str = "volume.kubernetes.io/selected-node";
 
-/// Annotation of claims that their controller has bound.
-pub const BIND_COMPLETED: &str = "pv.kubernetes.io/bind-completed";
-
 /// Annotation of a binding that was made by a controller or a scheduler, not by a user.
 pub const BOUND_BY_CONTROLLER: &str = "pv.kubernetes.io/bound-by-controller";
 
@@ -29,14 +26,14 @@ pub fn claim_name(claim: &PersistentVolumeClaim) -> Text {
 /// Whether the controller has bound a claim to a volume.
 #[must_use]
 pub fn is_bound(claim: &PersistentVolumeClaim) -> bool {
-    !claim.spec.volume.is_empty() && claim.metadata.annotations.contains_key(BIND_COMPLETED)
+    !claim.spec.volume.is_empty() && claim.metadata.annotations.bind_completed.is_some()
 }
 
 /// Converts a claim.
 #[must_use]
 pub fn claim(object: &PersistentVolumeClaim) -> SelectedClaim {
-    let selected = object.metadata.annotations.get(SELECTED_NODE);
-    let selected = selected.filter(|node| !node.is_empty()).map(|node| node.as_str().into());
+    let selected = object.metadata.annotations.selected_node.as_deref();
+    let selected = selected.filter(|node| !node.is_empty()).map(Text::from);
     SelectedClaim { claim: volumes::claim(object, ""), selected }
 }
 

@@ -21,9 +21,6 @@ use std::collections::BTreeSet;
 /// The provisioner of classes without dynamic provisioning.
 const NO_PROVISIONER: &str = "kubernetes.io/no-provisioner";
 
-/// The annotation of the default class.
-const IS_DEFAULT: &str = "storageclass.kubernetes.io/is-default-class";
-
 /// Labels that describe the location of a volume, and that nodes also have. If a label was renamed, the second item is
 /// its new name, which is used for a node that has only the new label.
 const PLACES: [(&str, Option<&str>); 4] = [
@@ -88,7 +85,7 @@ pub(super) fn full_name(namespace: &str, name: &str) -> Text {
 }
 
 fn is_default(class: &Class) -> bool {
-    class.metadata.annotations.get(IS_DEFAULT).is_some_and(|value| value == "true")
+    class.metadata.annotations.is_default_class == "true"
 }
 
 pub(super) fn storage_class<'a>(

@@ -19,7 +19,7 @@ use omega_core::Text;
 use omega_schedulers::volumes::Aspect;
 use omega_workload::kube::api::{BindingMode, PersistentVolumeClaim};
 use omega_workload::kube::live::Converter;
-use omega_workload::kube::storage::{SELECTED_NODE, is_bound};
+use omega_workload::kube::storage::is_bound;
 use std::collections::BTreeSet;
 
 /// Time for which a pod waits for its claims, in milliseconds. kube-scheduler's `VolumeBinding` has the same default.
@@ -131,7 +131,7 @@ impl Adapter {
         if is_bound(object) {
             return Step::Bound;
         }
-        let selected = object.metadata.annotations.get(SELECTED_NODE).map(String::as_str);
+        let selected = object.metadata.annotations.selected_node.as_deref();
         let here = selected == Some(binding.node.as_str());
         let others = self.storage.waiting.get(claim).into_iter().flatten();
         let shared = others.filter(|other| *other != name).any(|other| {
