@@ -329,6 +329,13 @@ impl Cell {
         self.log.counts_since(since)
     }
 
+    /// Number of tasks that are written with a changed job.
+    pub(crate) fn tasks_of_change(&self, change: &Change) -> usize {
+        let Change::Job(id, _) = *change else { return 0 };
+        let job = self.jobs.get(id).filter(|job| job.alive > 0 && job.resized);
+        job.map_or(0, |job| job.tasks.len())
+    }
+
     /// Writes the present state of a changed object.
     pub(crate) fn write_change(&self, change: &Change, delta: &mut Delta) {
         match *change {

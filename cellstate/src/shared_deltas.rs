@@ -33,17 +33,17 @@ const COPIES_MIN: u64 = 8;
 /// Shared deltas are no longer made if readers copy each change less often than this.
 const COPIES_LEFT: u64 = 4;
 
-/// Number of syncs between two decisions whether shared deltas are made. Many changes at once do not decide alone, since
-/// each of many readers copies them in between.
-const DECISION_SYNCS: u32 = 256;
+/// Number of syncs that are counted together to decide whether shared deltas are made.
+const COUNTED_SYNCS: u32 = 256;
 
-/// Maximum number of shared deltas in a segment.
-const SEGMENT_DELTAS: usize = 512;
+/// Number of shared deltas in a segment at first, and its maximum.
+const DELTAS_MIN: usize = 1 << 9;
+const DELTAS_MAX: usize = 1 << 14;
 
 /// Size at which a segment is full at first. Small segments stay in a processor's cache.
 const SEGMENT_MIN: usize = 1 << 10;
 
-/// Maximum size of a segment, and of a shared delta.
+/// Size at which a segment is full at most, and the maximum size of a shared delta.
 const SEGMENT_MAX: usize = 1 << 15;
 
 /// Maximum size of a shared delta whose memory is reused.
@@ -78,13 +78,13 @@ impl SharedDelta {
         cell.write_head(since, &mut self.delta);
         cell.write_rows_and_tenants(since, counts, &mut self.delta);
         for change in cell.log.since(since) {
+            // A single change may add many entries, such as all tasks of a resized job.
+            if self.size() + cell.tasks_of_change(change) > SEGMENT_MAX {
+                return false;
+            }
             cell.write_change(change, &mut self.delta);
             if let Some((owner, job)) = change.job() {
                 self.add_to_run(owner, job);
-            }
-            // A single change may add many tasks, such as those of a resized job.
-            if self.delta.tasks.len() > SEGMENT_MAX {
-                return false;
             }
         }
         self.size() <= SEGMENT_MAX
@@ -183,38 +183,47 @@ pub(crate) struct SharedDeltas {
     newer: Segment,
     /// The largest size that a reader has needed.
     needed: usize,
+    /// The largest number of shared deltas that a reader has needed.
+    deltas: usize,
     /// Shared deltas whose memory is reused.
     #[expect(clippy::vec_box, reason = "the boxes move to places and back")]
     spare: Vec<Box<SharedDelta>>,
 }
 
-/// Counts of recent syncs, which decide whether shared deltas are made.
+/// Counts of syncs, which decide whether shared deltas are made.
 #[derive(Debug, Default)]
 struct SyncCounts {
     /// The version of the cell at the last sync, at which the newest shared delta ends.
     end: Version,
-    /// Number of recent changes of the cell. Older ones count less.
+    /// Number of changes of the cell in the counted syncs.
     changes: u64,
-    /// Number of recent copies of changes by readers that could use shared deltas. Older ones count less.
+    /// Number of changes that readers had to copy in the counted syncs.
     copies: u64,
-    /// Number of syncs since the last decision.
+    /// Number of counted syncs.
     syncs: u32,
-    /// The last decision.
+    /// Whether the last counts were in favour of shared deltas.
+    favoured: bool,
+    /// Whether shared deltas are made.
     making: bool,
 }
 
 impl SyncCounts {
     /// Counts a sync with these changes since the sync before it, and a reader's copies.
+    ///
+    /// Two counts in a row must agree. Many changes at once, just before the end of a count, would otherwise decide
+    /// alone, because readers have not copied them yet.
     fn add(&mut self, changes: usize, copies: usize) {
         self.changes += changes as u64;
         self.copies += copies as u64;
         self.syncs += 1;
-        if self.syncs == DECISION_SYNCS {
+        if self.syncs == COUNTED_SYNCS {
             let least = if self.making { COPIES_LEFT } else { COPIES_MIN };
-            self.making = self.copies > least * self.changes;
-            self.changes /= 2;
-            self.copies /= 2;
-            self.syncs = 0;
+            let favoured = self.copies > least * self.changes;
+            if favoured == self.favoured {
+                self.making = favoured;
+            }
+            self.favoured = favoured;
+            (self.changes, self.copies, self.syncs) = (0, 0, 0);
         }
     }
 }
@@ -245,11 +254,23 @@ impl SharedDeltas {
         unread?;
         let shared = self.since(version);
         if shared.is_none() && self.older.begins.first().is_some_and(|oldest| version < *oldest) {
-            // The sizes of segments are not counted in changes, so the lengths of both are tried.
-            let longer = copies.max(2 * self.older.size);
-            self.needed = self.needed.max(longer).min(SEGMENT_MAX);
+            self.grow(copies);
         }
         shared
+    }
+
+    /// Makes the next segments larger for a reader that was behind by more changes than the present ones have.
+    fn grow(&mut self, changes: usize) {
+        let Segment { places, begins, size } = &self.older;
+        if changes > 2 * SEGMENT_MAX {
+            return;
+        }
+        if begins.len() == places.len() {
+            self.deltas = (2 * places.len()).min(DELTAS_MAX);
+        } else {
+            // A change may have many entries, so segments also grow by their size.
+            self.needed = self.needed.max(changes).max(2 * size).min(SEGMENT_MAX);
+        }
     }
 
     /// The changes since a version; `None` if no shared delta begins there.
@@ -276,7 +297,8 @@ impl SharedDeltas {
         }
         let mut shared = self.spare.pop().unwrap_or_default();
         if !shared.write(cell, since) {
-            return self.clear();
+            (self.older, self.newer) = Default::default();
+            return;
         }
         self.newer.size += shared.size();
         let place = self.newer.begins.len();
@@ -287,12 +309,13 @@ impl SharedDeltas {
     /// Begins a segment, with the memory of the older one if no reader uses it.
     fn begin_segment(&mut self) {
         let mut places = std::mem::take(&mut self.older).places;
+        let deltas = self.deltas.max(DELTAS_MIN);
         match Arc::get_mut(&mut places) {
-            Some(old) if !old.is_empty() => {
+            Some(old) if old.len() == deltas => {
                 let old = old.iter_mut().filter_map(OnceLock::take);
                 self.spare.extend(old.filter(|shared| shared.size() <= REUSED_MAX));
             }
-            _ => places = (0..SEGMENT_DELTAS).map(|_| OnceLock::new()).collect(),
+            _ => places = (0..deltas).map(|_| OnceLock::new()).collect(),
         }
         let segment = Segment { places, ..Segment::default() };
         self.older = std::mem::replace(&mut self.newer, segment);
@@ -302,7 +325,7 @@ impl SharedDeltas {
     fn clear(&mut self) {
         if !self.newer.places.is_empty() {
             (self.older, self.newer) = Default::default();
-            (self.needed, self.spare) = Default::default();
+            (self.needed, self.deltas, self.spare) = Default::default();
         }
     }
 }
@@ -363,16 +386,20 @@ mod tests {
         shared
     }
 
-    /// Takes turns until the counts have decided twice.
+    /// The syncs of two counts, which decide.
+    const DECISION: usize = 2 * COUNTED_SYNCS as usize;
+
+    /// Takes turns until shared deltas are made and all readers use them, if they ever do.
     fn decide(world: &mut World, readers: &mut [Version]) {
-        take_turns(world, readers, 2 * DECISION_SYNCS as usize);
+        let rounds = DECISION.div_ceil(readers.len()) + 2;
+        take_turns(world, readers, rounds * readers.len());
     }
 
     #[test]
     fn few_readers_sync_with_the_cell() {
         let mut world = World::default();
         let mut readers = [Version(0); COPIES_MIN as usize];
-        assert_eq!(take_turns(&mut world, &mut readers, 4 * DECISION_SYNCS as usize), 0);
+        assert_eq!(take_turns(&mut world, &mut readers, 8 * DECISION), 0);
         assert!(world.shared.newer.places.is_empty());
     }
 
@@ -381,26 +408,52 @@ mod tests {
         let mut world = World::default();
         let mut readers = [Version(0); 10];
         decide(&mut world, &mut readers);
-        let turns = 4 * SEGMENT_DELTAS;
+        let turns = 4 * DELTAS_MIN;
         assert_eq!(take_turns(&mut world, &mut readers, turns), turns);
-        take_turns(&mut world, &mut readers[..1], 8 * DECISION_SYNCS as usize);
+        take_turns(&mut world, &mut readers[..1], 2 * DECISION);
         assert!(world.shared.newer.places.is_empty(), "a single reader needs none");
+    }
+
+    /// Takes turns, with many changes at once before some of them. Returns the number of syncs that used shared deltas
+    /// from then on.
+    fn burst(world: &mut World, readers: &mut [Version], after: usize) -> usize {
+        let first = take_turns(world, readers, after);
+        readers.rotate_left(after % readers.len());
+        (0..5000).for_each(|_| {
+            world.submit();
+        });
+        let turns = 2 * DECISION;
+        first + take_turns(world, readers, turns)
     }
 
     #[test]
     fn many_changes_at_once_do_not_end_shared_deltas() {
-        let mut world = World::default();
-        let mut readers = [Version(0); 64];
-        decide(&mut world, &mut readers);
-        for turns in [128, 160, 192] {
-            (0..10_000).for_each(|_| {
-                world.submit();
-            });
-            let shared = take_turns(&mut world, &mut readers, turns);
-            assert!(shared > turns / 2, "{shared} of {turns} syncs");
-            assert!(world.shared.counts.making);
+        for after in [0, 1, 100, 250, 253, 254, 255, 256] {
+            let mut world = World::default();
+            let mut readers = [Version(0); 12];
+            decide(&mut world, &mut readers);
+            let shared = burst(&mut world, &mut readers, after);
+            let turns = after + 2 * DECISION;
+            assert!(shared >= turns - 12, "{shared} of {turns} syncs, {after} syncs before");
         }
-        assert_eq!(take_turns(&mut world, &mut readers, 200), 200);
+    }
+
+    #[test]
+    fn many_changes_at_once_begin_no_shared_deltas() {
+        for after in [0, 1, 100, 250, 253, 254, 255, 256] {
+            let mut world = World::default();
+            let mut readers = [Version(0); 5];
+            assert_eq!(burst(&mut world, &mut readers, after), 0, "{after} syncs before");
+        }
+    }
+
+    #[test]
+    fn segments_get_more_places_for_more_readers() {
+        let mut world = World::default();
+        let mut readers = vec![Version(0); 3 * DELTAS_MIN];
+        take_turns(&mut world, &mut readers, 15 * DELTAS_MIN);
+        let turns = 3 * DELTAS_MIN;
+        assert_eq!(take_turns(&mut world, &mut readers, turns), turns);
     }
 
     /// A reader of the present version gets no changes, and the next shared delta still has all of them.
@@ -420,16 +473,17 @@ mod tests {
     #[test]
     fn readers_that_are_far_behind_are_not_counted() {
         let mut world = World::default();
-        world.submit();
-        let machine = Machine::new("m", Amounts::new([1]));
-        world.apply(Command::RegisterMachine(machine));
-        let mut readers = [Version(0); 20];
-        for turn in 0..4 * DECISION_SYNCS as usize {
-            let id = MachineId::first(0);
+        for name in 0..10 {
+            let machine = Machine::new(format!("m{name}"), Amounts::new([1]));
+            world.apply(Command::RegisterMachine(machine));
+        }
+        let mut readers = [world.version(); 20];
+        for turn in 0..2 * DECISION {
+            let id = MachineId::first(turn as u32 % 10);
             world.apply(Command::ReportLoad { id, load: Amounts::new([turn as u64]) });
             let now = world.version();
             let since = std::mem::replace(&mut readers[turn % 20], now);
-            assert!(world.sync(since).is_none());
+            assert!(turn < 20 || world.sync(since).is_none());
         }
         assert_eq!(world.shared.counts.copies, 0);
     }
@@ -442,11 +496,11 @@ mod tests {
         let since = readers[3];
         let now = world.submit();
         let unread = world.sync(since).unwrap();
-        take_turns(&mut world, &mut readers, 5 * SEGMENT_DELTAS);
+        take_turns(&mut world, &mut readers, 5 * DELTAS_MIN);
         assert_eq!(jobs(&unread), (since.0..now.0).collect::<Vec<_>>());
         let SharedDeltas { older, newer, spare, .. } = &world.shared;
         assert!(!spare.is_empty());
-        assert!(spare.len() + older.begins.len() + newer.begins.len() <= 3 * SEGMENT_DELTAS);
+        assert!(spare.len() + older.begins.len() + newer.begins.len() <= 3 * DELTAS_MIN);
     }
 
     #[test]
@@ -469,8 +523,7 @@ mod tests {
         let shared: usize = (0..100).map(|_| turn(SEGMENT_MIN / 10)).sum();
         assert_eq!(shared, 100, "later ones are large enough");
         assert_eq!(turn(SEGMENT_MAX + 1), 0, "a shared delta cannot be larger");
-        assert!(world.shared.newer.places.is_empty());
-        assert!(world.shared.counts.making, "the next ones are made");
+        assert!((0..40).map(|_| turn(1)).sum::<usize>() >= 20, "the next ones are made");
     }
 
     /// Segments also grow if few changes have many entries.
@@ -493,8 +546,7 @@ mod tests {
             };
             turns.map(turn).sum()
         };
-        let decided = 2 * DECISION_SYNCS as usize;
-        take_turns(0..decided);
-        assert_eq!(take_turns(decided..decided + 100), 100);
+        take_turns(0..2 * DECISION);
+        assert_eq!(take_turns(2 * DECISION..2 * DECISION + 100), 100);
     }
 }
