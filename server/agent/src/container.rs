@@ -13,6 +13,7 @@
 
 use crate::driver::DriverError;
 use crate::happened::Happened;
+use crate::inbox::Sender;
 use crate::journal::SupervisorProcess;
 use crate::limits;
 use crate::logs::{self, LogStream};
@@ -26,7 +27,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
+use std::sync::Weak;
 use std::time::Duration;
 
 const PODMAN: &str = "podman";
@@ -267,15 +268,15 @@ fn in_background(work: impl FnOnce() + Send + 'static) -> Result<(), DriverError
     started.map(drop).map_err(|why| DriverError::File { path, why })
 }
 
-/// Sends an event when the container of a run has started. `over` is disconnected when the run has ended.
-pub(crate) fn await_start(folder: &Path, run: u32, events: Sender<Happened>, over: Receiver<()>) {
+/// Sends an event when the container of a run has started, if the run is still alive.
+pub(crate) fn await_start(folder: &Path, run: u32, events: Sender, alive: Weak<()>) {
     let path = folder.join(PID_FILE);
     std::thread::spawn(move || {
-        while over.recv_timeout(CHECK_EVERY) == Err(RecvTimeoutError::Timeout) {
+        while alive.strong_count() > 0 {
             if fs::metadata(&path).is_ok_and(|file| file.len() > 0) {
-                let _ = events.send(Happened::ContainerStarted(run));
-                return;
+                return events.send(Happened::ContainerStarted(run));
             }
+            std::thread::sleep(CHECK_EVERY);
         }
     });
 }

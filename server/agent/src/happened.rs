@@ -1,8 +1,8 @@
-//! Events for the decision thread of a supervisor.
+//! Events for the loop of a supervisor.
 
 use std::sync::mpsc::Sender;
 
-/// An event for the decision thread.
+/// An event.
 #[derive(Debug)]
 pub(crate) enum Happened {
     /// At least one child has ended.

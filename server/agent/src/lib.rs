@@ -12,18 +12,20 @@
 //! the folder of the task.
 //!
 //! In reading order: [`driver`], [`spec`], `journal.rs`, [`process`], `running.rs`, `watch.rs`, `supervisor.rs`,
-//! `launch.rs`, `limits.rs`, [`container`], `tree.rs`, `strays.rs`, `probe.rs`, [`logs`], [`cgroup`], [`machine`].
+//! `inbox.rs`, `output.rs`, `launch.rs`, `limits.rs`, [`container`], `tree.rs`, `strays.rs`, `probe.rs`, [`logs`], [`cgroup`], [`machine`].
 
 pub mod cgroup;
 pub mod container;
 pub mod driver;
 mod exit;
 mod happened;
+mod inbox;
 mod journal;
 mod launch;
 mod limits;
 pub mod logs;
 pub mod machine;
+mod output;
 mod probe;
 pub mod process;
 mod running;

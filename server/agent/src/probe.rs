@@ -1,36 +1,35 @@
 //! Health checks: a thread for each run of a program that has a check.
 
 use crate::happened::Happened;
+use crate::inbox::Sender;
 use omega_core::{HealthCheck, Probe};
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
-use std::sync::mpsc::{self, Sender};
+use std::sync::Weak;
+use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 /// Bytes of a response that are read, enough for its first line.
 const ANSWER_BYTES: usize = 64;
 
-/// Checks a run until its supervisor ends, or until the check has failed too often.
-pub(crate) fn watch(check: HealthCheck, run: u32, events: Sender<Happened>) {
+/// Checks a run while it is alive, or until the check has failed too often.
+pub(crate) fn watch(check: HealthCheck, run: u32, events: Sender, alive: Weak<()>) {
     std::thread::spawn(move || {
         let began = Instant::now();
         let (interval, start) = (millis(check.interval_ms), millis(check.start_period_ms));
         let (mut failures, mut is_ready) = (0, false);
-        loop {
+        while alive.strong_count() > 0 {
             let succeeded = test(&check, &events);
             if succeeded {
                 failures = 0;
                 if !is_ready {
                     is_ready = true;
-                    if events.send(Happened::Ready(run)).is_err() {
-                        return;
-                    }
+                    events.send(Happened::Ready(run));
                 }
             } else if is_ready || began.elapsed() >= start {
                 failures += 1;
                 if failures >= check.failures {
-                    let _ = events.send(Happened::Unhealthy(run));
-                    return;
+                    return events.send(Happened::Unhealthy(run));
                 }
             }
             // Before the program is ready, checks are more frequent, so that readiness is noticed soon.
@@ -48,7 +47,7 @@ fn millis(ms: u32) -> Duration {
     Duration::from_millis(ms.into())
 }
 
-fn test(check: &HealthCheck, events: &Sender<Happened>) -> bool {
+fn test(check: &HealthCheck, events: &Sender) -> bool {
     let timeout = millis(check.timeout_ms);
     match &check.probe {
         Probe::Tcp(port) => TcpStream::connect_timeout(&address(*port), timeout).is_ok(),
@@ -59,13 +58,11 @@ fn test(check: &HealthCheck, events: &Sender<Happened>) -> bool {
         Probe::NamedTcp(_) | Probe::NamedHttp { .. } => false,
         Probe::Command(_) => {
             let (answer, answered) = mpsc::channel();
-            if events.send(Happened::Probe(answer)).is_err() {
-                return false;
-            }
+            events.send(Happened::Probe(answer));
             match answered.recv_timeout(timeout) {
                 Ok(succeeded) => succeeded,
                 Err(mpsc::RecvTimeoutError::Timeout) => {
-                    let _ = events.send(Happened::ProbeIsLate);
+                    events.send(Happened::ProbeIsLate);
                     false
                 }
                 Err(mpsc::RecvTimeoutError::Disconnected) => false,
@@ -109,7 +106,27 @@ fn status(port: u16, path: &str, timeout: Duration) -> io::Result<u16> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::inbox;
     use std::net::TcpListener;
+    use std::sync::Arc;
+
+    #[test]
+    fn a_check_ends_with_its_run() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let check = HealthCheck {
+            probe: Probe::Tcp(listener.local_addr().unwrap().port()),
+            interval_ms: 1,
+            timeout_ms: 10_000,
+            start_period_ms: 0,
+            failures: 1_000_000,
+        };
+        let (sender, events, _wakes) = inbox::channel().unwrap();
+        let alive = Arc::new(());
+        watch(check, 0, sender, Arc::downgrade(&alive));
+        assert!(matches!(events.recv(), Ok(Happened::Ready(0))));
+        drop(alive);
+        assert!(events.recv().is_err(), "the thread drops its sender when it ends");
+    }
 
     fn answered(answer: &'static str) -> io::Result<u16> {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();

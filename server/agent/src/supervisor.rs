@@ -1,29 +1,31 @@
 //! The supervisor of a task: starts the program, stores its output, watches it, and reports its end.
 //!
-//! One thread makes decisions, and the others send it events. The agent sends signals: `SIGTERM` stops the task, and
-//! `SIGUSR1` kills it. The supervisor measures the grace period, so the agent may end meanwhile.
+//! One thread makes decisions, and stores the output. Health checks, and the wait for the start of a container, have
+//! threads that send it events. The agent sends signals: `SIGTERM` stops the task, and `SIGUSR1` kills it. The
+//! supervisor measures the grace period, so the agent may end meanwhile.
 
 use crate::cgroup::Cgroup;
 use crate::container;
 use crate::exit::Exit;
 use crate::happened::Happened;
+use crate::inbox::{Inbox, Sender};
 use crate::journal::{self, Entry, Status, SupervisorProcess};
 use crate::launch::CANNOT_START;
 use crate::logs::{self, LogStream};
+use crate::output::Output;
 use crate::probe;
 use crate::spec::{self, LOGS, TaskSpec};
 use crate::tree;
 use rustix::fs::FlockOperation;
 use rustix::process::{Pid, Signal, WaitOptions, WaitStatus};
-use signal_hook::consts::{SIGCHLD, SIGHUP, SIGINT, SIGTERM, SIGUSR1};
-use signal_hook::iterator::Signals;
 use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, PipeReader, Read};
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
-use std::thread::JoinHandle;
+use std::sync::Arc;
+use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 /// Duration of a run that resets the number of restarts in a row to 0.
@@ -32,9 +34,6 @@ const LONG_RUN: Duration = Duration::from_secs(600);
 /// The longest delay before a restart.
 const DELAY_MAX: Duration = Duration::from_secs(300);
 
-/// Bytes of the program's output that are read at once.
-const READ_BYTES: usize = 16 << 10;
-
 /// Maximum number of bytes of the reason why a program was not started.
 const REASON_BYTES: u64 = 1 << 10;
 
@@ -42,11 +41,11 @@ const REASON_BYTES: u64 = 1 << 10;
 struct Run {
     pid: Pid,
     began: Instant,
-    readers: [JoinHandle<()>; 2],
+    outputs: [Output; 2],
     /// Pipe from which the reason can be read if the program was not started.
     not_started: PipeReader,
-    /// Disconnected when the run ends. A thread that waits for the start of the container then ends, too.
-    _over: Sender<()>,
+    /// Dropped when the run ends. The threads of the run then end, too.
+    alive: Arc<()>,
     /// Number of the task's processes that the kernel had killed because of the memory limit before this run began.
     out_of_memory: u64,
 }
@@ -60,7 +59,8 @@ struct Supervisor {
     container: Option<String>,
     /// Arguments of this program before the stage. The commands of other stages begin with them, too.
     prefix: Vec<OsString>,
-    events: Sender<Happened>,
+    inbox: Inbox,
+    events: Sender,
     run: Option<Run>,
     journal: journal::Writer,
     status: Status,
@@ -69,7 +69,7 @@ struct Supervisor {
     is_unhealthy: bool,
     kill_at: Option<Instant>,
     restart_at: Option<Instant>,
-    probe: Option<(Pid, Sender<bool>)>,
+    probe: Option<(Pid, mpsc::Sender<bool>)>,
 }
 
 /// Runs a task to its end.
@@ -91,8 +91,7 @@ fn supervise(folder: &Path) -> io::Result<()> {
     })?;
     // The name in lists of processes, which would otherwise be the last part of the path.
     rustix::thread::set_name(c"omega-supervise")?;
-    let (events, happened) = mpsc::channel();
-    listen(events.clone())?;
+    let (inbox, events) = Inbox::new()?;
     rustix::process::setsid()?;
     rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?;
     // The folder stays locked until this process ends for any reason, so that other processes can check whether it
@@ -111,6 +110,7 @@ fn supervise(folder: &Path) -> io::Result<()> {
         cgroup,
         container,
         prefix: prefix(),
+        inbox,
         events,
         run: None,
         journal,
@@ -122,7 +122,7 @@ fn supervise(folder: &Path) -> io::Result<()> {
         probe: None,
     };
     let exit = match supervisor.start() {
-        Ok(()) => supervisor.supervise(&happened)?,
+        Ok(()) => supervisor.supervise()?,
         Err(why) => Exit::NotStarted(why.to_string()),
     };
     supervisor.journal.append(&Entry::Ended(exit))?;
@@ -137,47 +137,22 @@ fn prefix() -> Vec<OsString> {
     args
 }
 
-/// Turns signals into events.
-fn listen(events: Sender<Happened>) -> io::Result<()> {
-    let mut signals = Signals::new([SIGCHLD, SIGTERM, SIGINT, SIGHUP, SIGUSR1])?;
-    std::thread::spawn(move || {
-        for signal in signals.forever() {
-            let happened = match signal {
-                SIGCHLD => Happened::Child,
-                SIGUSR1 => Happened::Kill,
-                SIGTERM => Happened::Stop,
-                // `SIGINT` and `SIGHUP` come from the terminal of an agent in the foreground. They do not stop the
-                // task.
-                _ => continue,
-            };
-            if events.send(happened).is_err() {
-                return;
-            }
-        }
-    });
-    Ok(())
-}
-
 impl Supervisor {
-    /// Handles events until the task has ended.
-    fn supervise(&mut self, happened: &Receiver<Happened>) -> io::Result<Exit> {
+    /// Handles events and output until the task has ended.
+    fn supervise(&mut self) -> io::Result<Exit> {
         loop {
             let next = [self.kill_at, self.restart_at].into_iter().flatten().min();
-            let event = match next {
-                None => happened.recv().map_err(io::Error::other)?,
-                Some(at) => {
-                    match happened.recv_timeout(at.saturating_duration_since(Instant::now())) {
-                        Ok(event) => event,
-                        Err(RecvTimeoutError::Disconnected) => return Ok(Exit::Lost),
-                        Err(RecvTimeoutError::Timeout) => {
-                            self.due()?;
-                            continue;
-                        }
-                    }
+            let outputs = self.run.iter().flat_map(|run| &run.outputs);
+            self.inbox.wait(next, outputs.filter_map(Output::pipe))?;
+            while let Some(event) = self.inbox.take() {
+                if let Some(exit) = self.follow(event)? {
+                    return Ok(exit);
                 }
-            };
-            if let Some(exit) = self.follow(event)? {
-                return Ok(exit);
+            }
+            self.due()?;
+            // Events are handled between two reads, so that much output cannot delay the end of the task.
+            for output in self.run.iter_mut().flat_map(|run| &mut run.outputs) {
+                output.store();
             }
         }
     }
@@ -280,18 +255,21 @@ impl Supervisor {
                  please report it",
             )
         };
-        let out = child.stdout.take().ok_or_else(missing)?;
-        let err = child.stderr.take().ok_or_else(missing)?;
-        let readers = [self.keep(LogStream::Stdout, out), self.keep(LogStream::Stderr, err)];
-        let (pid, began) = (Pid::from_child(&child), Instant::now());
-        let (_over, over) = mpsc::channel();
-        self.run = Some(Run { pid, began, readers, not_started, _over, out_of_memory });
+        let out = child.stdout.take().ok_or_else(missing)?.into();
+        let err = child.stderr.take().ok_or_else(missing)?.into();
+        let outputs = [self.output(LogStream::Stdout, out)?, self.output(LogStream::Stderr, err)?];
+        let (pid, began, alive) = (Pid::from_child(&child), Instant::now(), Arc::default());
+        self.run = Some(Run { pid, began, outputs, not_started, alive, out_of_memory });
         self.is_unhealthy = false;
         self.kill_at = None;
         (self.status.running, self.status.ready) = (true, false);
         if self.container.is_some() {
             // Before the container starts, its image may have to be downloaded.
-            container::await_start(&self.folder, self.status.restarts, self.events.clone(), over);
+            if let Some(run) = &self.run {
+                let alive = Arc::downgrade(&run.alive);
+                let (restarts, events) = (self.status.restarts, self.events.clone());
+                container::await_start(&self.folder, restarts, events, alive);
+            }
             return self.tell();
         }
         self.program_runs()
@@ -299,28 +277,20 @@ impl Supervisor {
 
     /// Begins the health check of the program, which has just started. Without a check, the task is ready.
     fn program_runs(&mut self) -> io::Result<()> {
-        match self.spec.health.clone() {
-            Some(check) => probe::watch(check, self.status.restarts, self.events.clone()),
-            None => self.status.ready = true,
+        match (self.spec.health.clone(), &self.run) {
+            (Some(check), Some(run)) => {
+                let alive = Arc::downgrade(&run.alive);
+                probe::watch(check, self.status.restarts, self.events.clone(), alive);
+            }
+            _ => self.status.ready = true,
         }
         self.tell()
     }
 
-    /// Starts a thread that stores the output from a pipe.
-    fn keep(&self, stream: LogStream, mut from: impl Read + Send + 'static) -> JoinHandle<()> {
+    /// The output of the program from a pipe.
+    fn output(&self, stream: LogStream, pipe: OwnedFd) -> io::Result<Output> {
         let folder = self.folder.join(LOGS);
-        let mut writer = logs::Writer::new(folder, stream, self.spec.limits.log_bytes);
-        std::thread::spawn(move || {
-            let mut bytes = vec![0; READ_BYTES];
-            loop {
-                match from.read(&mut bytes) {
-                    Ok(0) => return,
-                    Ok(count) => writer.write(&bytes[..count]),
-                    Err(why) if why.kind() == io::ErrorKind::Interrupted => {}
-                    Err(_) => return,
-                }
-            }
-        })
+        Output::new(pipe, logs::Writer::new(folder, stream, self.spec.limits.log_bytes))
     }
 
     fn tell(&mut self) -> io::Result<()> {
@@ -358,15 +328,14 @@ impl Supervisor {
     /// Ends a run, so that none of its processes is left. Returns the end of the task, unless the program will be
     /// restarted.
     fn ended(&mut self, status: WaitStatus) -> io::Result<Option<Exit>> {
-        let Some(run) = self.run.take() else { return Ok(None) };
+        let Some(mut run) = self.run.take() else { return Ok(None) };
         if let Some(cgroup) = &self.cgroup {
             cgroup.kill();
         }
         self.probe = None;
         tree::kill_all_below()?;
-        for reader in run.readers {
-            let _ = reader.join();
-        }
+        // No process of the task is left, so the pipes have all of the output.
+        run.outputs.iter_mut().for_each(|output| while output.store() {});
         (self.status.running, self.status.ready, self.kill_at) = (false, false, None);
         let mut killed = self.cgroup.as_ref().map_or(0, Cgroup::out_of_memory) > run.out_of_memory;
         let mut was_started = true;
