@@ -6,6 +6,7 @@
 use omega_workload::kube::api::{
     Affinity, ContainerPort, Image, SpreadConstraint, Taint, Toleration, or_default,
 };
+use omega_workload::kube::map::Map;
 use serde::Deserialize;
 use std::collections::BTreeMap;
 
@@ -13,7 +14,7 @@ use std::collections::BTreeMap;
 pub(super) type Amounts = BTreeMap<String, u64>;
 
 /// Labels by key.
-pub(super) type Labels = BTreeMap<String, String>;
+pub(super) type Labels = Map<String>;
 
 /// A node.
 #[derive(Clone, Deserialize)]
@@ -68,9 +69,9 @@ pub(super) struct Pod {
     #[serde(default, deserialize_with = "or_default")]
     pub(super) affinity: Affinity,
     #[serde(default, deserialize_with = "or_default")]
-    pub(super) tolerations: Vec<Toleration>,
+    pub(super) tolerations: Box<[Toleration]>,
     #[serde(default, deserialize_with = "or_default")]
-    pub(super) topology_spread_constraints: Vec<SpreadConstraint>,
+    pub(super) topology_spread_constraints: Box<[SpreadConstraint]>,
     /// Request that kube-scheduler computed for its filters, without zero amounts.
     #[serde(default, deserialize_with = "or_default")]
     pub(super) computed_request: Amounts,

@@ -68,7 +68,7 @@ fn preemption_policy(pod: &case::Pod) -> &'static str {
     if pod.preemption_policy_never { "Never" } else { "" }
 }
 
-fn containers(containers: &[case::Container]) -> Vec<api::Container> {
+fn containers(containers: &[case::Container]) -> Box<[api::Container]> {
     let objects = containers.iter().map(|container| api::Container {
         image: container.image.clone(),
         resources: requests(&container.requests),

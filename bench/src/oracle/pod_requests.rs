@@ -34,7 +34,7 @@ pub(super) fn compare(found: &mut Found, place: &str, pod: &Pod) {
 
 /// Converts amounts to numbers; cpu is in thousandths of a core.
 fn numbers(resources: &Resources) -> Amounts {
-    let number = |(name, amount): (&String, &omega_workload::kube::quantity::Quantity)| {
+    let number = |(name, amount): &(String, omega_workload::kube::quantity::Quantity)| {
         let number = if name == "cpu" { amount.milli_value() } else { amount.value() };
         (name.clone(), u64::try_from(number).unwrap_or(u64::MAX))
     };

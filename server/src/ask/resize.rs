@@ -99,7 +99,7 @@ pub(in crate::ask) fn run(args: &ResizeArgs) -> Result<(), AskError> {
 /// tasks.
 fn held(caller: &Caller, id: TaskId) -> Result<Amounts, AskError> {
     let by_id = || Some(proto::JobRef { job: Some(proto::job_ref::Job::Id(id.job.0)) });
-    let listed = task::list(caller, by_id().map(Of::Job), id.index.checked_add(1))?;
+    let listed = task::list(caller, by_id().map(Of::Job), id.index.checked_add(1), None)?;
     let told = listed.items.into_iter().nth(id.index as usize).unwrap_or_default();
     if !told.allocated.is_empty() {
         return Ok(convert::amounts(told.allocated));

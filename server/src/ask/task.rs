@@ -9,6 +9,7 @@ use crate::ask::resize;
 use crate::ask::resize::ResizeArgs;
 use crate::ask::shape::{ListShape, TaskShape, listed};
 use crate::ask::show::{self, Align, Format, and_more, columns, facts};
+use crate::ask::task_state::State;
 use crate::ask::{AskArgs, AskError, logs, machine};
 use clap::{Args, Subcommand};
 use omega_client::convert::Malformed;
@@ -54,6 +55,9 @@ pub(crate) struct ListArgs {
     /// Tasks on this machine.
     #[arg(long, value_name = "NAME")]
     machine: Option<String>,
+    /// Only tasks in this state [default: all].
+    #[arg(long, value_name = "STATE")]
+    state: Option<State>,
     /// Maximum number of rows [default: all].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     limit: Option<u32>,
@@ -96,7 +100,7 @@ fn run_list(args: &ListArgs) -> Result<(), AskError> {
     };
     let caller = args.ask.caller()?;
     let kinds = caller.kinds()?;
-    let listed = list(&caller, of, args.limit)?;
+    let listed = list(&caller, of, args.limit, args.state)?;
     let shape = ListShape {
         version: listed.version,
         more: listed.more,
@@ -148,11 +152,12 @@ fn ports(task: &TaskShape) -> String {
     ports.collect::<Vec<_>>().join(" ")
 }
 
-/// The tasks of a job or a machine.
+/// The tasks of a job or a machine, of one state or of all.
 pub(super) fn list(
     caller: &Caller,
     of: Option<Of>,
     limit: Option<u32>,
+    state: Option<State>,
 ) -> Result<Listed<proto::TaskStatus>, AskError> {
     caller.pages(limit, |caller, page_size, page_token| {
         let of = of.clone();
@@ -160,7 +165,9 @@ pub(super) fn list(
         let page = caller.call(&request, |channel, request| async move {
             TaskServiceClient::new(channel).list_tasks(request).await
         })?;
-        Ok::<Page<proto::TaskStatus>, _>((page.tasks, page.next_page_token, page.version))
+        let mut tasks = page.tasks;
+        tasks.retain(|task| state.is_none_or(|state| state.is_of(task)));
+        Ok::<Page<proto::TaskStatus>, _>((tasks, page.next_page_token, page.version))
     })
 }
 

@@ -20,7 +20,7 @@ pub mod input;
 mod jobs;
 pub mod kinds;
 pub mod live;
-mod map;
+pub mod map;
 pub mod node;
 mod notes;
 mod pod;

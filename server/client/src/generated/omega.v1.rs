@@ -2910,7 +2910,7 @@ pub struct SubmitJobResponse {
 pub struct ResizeGroupRequest {
     #[prost(message, optional, tag = "1")]
     pub job: ::core::option::Option<JobRef>,
-    /// `main` if empty
+    /// if empty, the only group of the job, or else `main`
     #[prost(string, tag = "2")]
     pub group: ::prost::alloc::string::String,
     #[prost(uint32, tag = "3")]

@@ -40,7 +40,7 @@ const PAGE_MAX: usize = 64 << 20;
 const WHOLE_MAX: usize = 1 << 30;
 
 /// Upper bound in seconds of the delay that the server requests with `Retry-After`. A longer delay is cut to this.
-const RETRY_AFTER_MAX: u64 = 300;
+pub(crate) const RETRY_AFTER_MAX: u64 = 300;
 
 /// A request to the API server.
 #[derive(Clone, Debug)]
@@ -99,6 +99,23 @@ pub struct Response {
     pub retry_after: Option<u64>,
     /// The body.
     pub body: Bytes,
+}
+
+/// The head of an answer, and its lines.
+#[derive(Debug)]
+pub struct Stream {
+    /// The HTTP status.
+    pub status: u16,
+    /// The value of `Retry-After` in seconds, at most five minutes.
+    pub retry_after: Option<u64>,
+    /// The lines of the body.
+    pub lines: Lines,
+}
+
+/// The value of `Retry-After` in seconds, within the limit.
+fn retry_after(headers: &http::HeaderMap) -> Option<u64> {
+    let text = headers.get(RETRY_AFTER)?.to_str().ok()?;
+    text.parse().ok().map(|seconds: u64| seconds.min(RETRY_AFTER_MAX))
 }
 
 impl Response {
@@ -172,9 +189,7 @@ impl Client {
     async fn call_once(&self, call: &Call) -> Result<Response, CallError> {
         let (response, sender) = self.send(call).await?;
         let (head, body) = response.into_parts();
-        let retry = head.headers.get(RETRY_AFTER).and_then(|value| value.to_str().ok());
-        let retry_after = retry.and_then(|text| text.parse().ok());
-        let retry_after = retry_after.map(|seconds: u64| seconds.min(RETRY_AFTER_MAX));
+        let retry_after = retry_after(&head.headers);
         let limit = call.answer_max;
         let body = Limited::new(body, limit).collect().await.map_err(|why| {
             if why.is::<LengthLimitError>() {
@@ -192,7 +207,7 @@ impl Client {
     ///
     /// # Errors
     /// If there is no answer. A rejection is an answer: its status is returned with the lines.
-    pub async fn stream(&self, call: &Call, longest: Duration) -> Result<(u16, Lines), CallError> {
+    pub async fn stream(&self, call: &Call, longest: Duration) -> Result<Stream, CallError> {
         let limit = self.0.timeout;
         let sent = tokio::time::timeout(limit, self.send(call)).await;
         let (response, sender) = sent.map_err(|_| CallError::Timeout(limit))??;
@@ -200,8 +215,10 @@ impl Client {
         if status == 401 {
             *self.0.session.lock().await = None;
         }
+        let retry_after = retry_after(response.headers());
         // The stream owns its connection. So when a watch is dropped, it also ends on the server.
-        Ok((status, Lines::new(response.into_body(), sender, longest)))
+        let lines = Lines::new(response.into_body(), sender, longest);
+        Ok(Stream { status, retry_after, lines })
     }
 
     async fn send(&self, call: &Call) -> Result<(http::Response<Incoming>, Sender), CallError> {

@@ -16,7 +16,7 @@ use omega_core::JobId;
 use omega_workload::kube::api::Pod;
 use serde_json::{Value, json};
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 use tokio::sync::mpsc::{Receiver, Sender, channel};
 
@@ -270,23 +270,19 @@ fn explain(asked: &std::sync::mpsc::Receiver<Ask>, back: &Sender<Input>, per_sec
 async fn write(parts: Parts, mut notices: Receiver<Notice>) {
     let parts = Arc::new(parts);
     let places = Arc::new(tokio::sync::Semaphore::new(IN_FLIGHT));
-    let mut last: HashMap<String, (String, Instant)> = HashMap::new();
+    let written = Arc::new(Mutex::new(LastMessages::default()));
     let mut number = 0;
     while let Some(notice) = notices.recv().await {
+        let messages = || written.lock().unwrap_or_else(PoisonError::into_inner);
         let mut condition = None;
         if let Kind::Unschedulable(message) = &notice.kind {
-            let known = last.get(&notice.uid);
-            let same = known.is_some_and(|(known, _)| known == message);
-            if same && known.is_some_and(|(_, at)| at.elapsed() < REPEAT) {
-                continue;
+            match messages().add(&notice.uid, message) {
+                News::Nothing => continue,
+                News::Repeated => {}
+                News::Changed => condition = Some(notice.condition(message)),
             }
-            condition = (!same).then(|| notice.condition(message));
-            last.insert(notice.uid.clone(), (message.clone(), Instant::now()));
         } else if matches!(notice.kind, Kind::Scheduled(_)) {
-            last.remove(&notice.uid);
-        }
-        if last.len() > QUEUE_MAX {
-            last.retain(|_, (_, at)| at.elapsed() < REPEAT);
+            messages().remove(&notice.uid);
         }
         number += 1;
         let event = (parts.written.events == Choice::On).then(|| {
@@ -295,20 +291,59 @@ async fn write(parts: Parts, mut notices: Receiver<Notice>) {
             Call::json(Method::POST, path, &notice.event(&parts.instance, number))
         });
         let Ok(place) = Arc::clone(&places).acquire_owned().await else { return };
-        let parts = Arc::clone(&parts);
+        let (parts, written) = (Arc::clone(&parts), Arc::clone(&written));
         tokio::spawn(async move {
             for call in condition.into_iter().chain(event) {
-                send(&parts, &call).await;
+                if !send(&parts, &call).await {
+                    written.lock().unwrap_or_else(PoisonError::into_inner).remove(&notice.uid);
+                }
             }
             drop(place);
         });
     }
 }
 
-/// Sends a notice once, without a retry. If it is lost, the next attempt to place the pod causes another notice.
-async fn send(parts: &Parts, call: &Call) {
+/// The last message of each pod that fits on no node, by the pod's uid, and the time of its notice.
+#[derive(Debug, Default)]
+struct LastMessages(HashMap<String, (String, Instant)>);
+
+/// What is new about a message.
+#[derive(Debug, PartialEq, Eq)]
+enum News {
+    /// The message was written not long ago.
+    Nothing,
+    /// The message was written long ago.
+    Repeated,
+    /// The pod had another message, or none.
+    Changed,
+}
+
+impl LastMessages {
+    /// Records a message that is about to be written, unless there is nothing new.
+    fn add(&mut self, uid: &str, message: &str) -> News {
+        let news = match self.0.get(uid) {
+            Some((known, at)) if known == message && at.elapsed() < REPEAT => return News::Nothing,
+            Some((known, _)) if known == message => News::Repeated,
+            _ => News::Changed,
+        };
+        self.0.insert(uid.to_owned(), (message.to_owned(), Instant::now()));
+        if self.0.len() > QUEUE_MAX {
+            self.0.retain(|_, (_, at)| at.elapsed() < REPEAT);
+        }
+        news
+    }
+
+    /// Removes the message of a pod that was placed, or whose notice is lost. The next one is then written again.
+    fn remove(&mut self, uid: &str) {
+        self.0.remove(uid);
+    }
+}
+
+/// Sends a notice once, without a retry. Returns `false` if it is lost. The next attempt to place the pod then causes
+/// another notice.
+async fn send(parts: &Parts, call: &Call) -> bool {
     if !parts.fence.is_open() {
-        return;
+        return false;
     }
     let outcome = match parts.client.call(call).await {
         Ok(response) if response.status < 300 => "sent",
@@ -328,4 +363,21 @@ async fn send(parts: &Parts, call: &Call) {
         }
     };
     parts.metrics.notices.get_or_create(&[("outcome", outcome)]).inc();
+    matches!(outcome, "sent" | "obsolete")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_message_is_written_again_if_its_notice_was_lost() {
+        let mut messages = LastMessages::default();
+        assert_eq!(messages.add("u", "no cpu"), News::Changed);
+        assert_eq!(messages.add("u", "no cpu"), News::Nothing);
+        messages.remove("u");
+        assert_eq!(messages.add("u", "no cpu"), News::Changed);
+        assert_eq!(messages.add("u", "no memory"), News::Changed);
+        assert_eq!(messages.add("v", "no memory"), News::Changed);
+    }
 }

@@ -3,7 +3,7 @@
 use super::long;
 use super::partial::{Object, read};
 use super::{Event, Failure, Held, Keeper, Sink};
-use crate::client::{Call, CallError, Line as Received, escape};
+use crate::client::{Call, CallError, Line as Received, RETRY_AFTER_MAX, Stream, escape};
 use serde::Deserialize;
 use serde_json::json;
 use serde_json::value::RawValue;
@@ -47,6 +47,22 @@ struct Status {
     code: u16,
     #[serde(default)]
     message: String,
+    details: Option<Details>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Details {
+    #[serde(default)]
+    retry_after_seconds: u64,
+}
+
+impl Status {
+    /// The delay that the server requests, in seconds.
+    fn retry_after(&self) -> Option<u64> {
+        let seconds = self.details.as_ref()?.retry_after_seconds;
+        (seconds > 0).then_some(seconds.min(RETRY_AFTER_MAX))
+    }
 }
 
 /// The objects of the initial list, collected until the bookmark that ends it. `None` if the list is complete or was
@@ -65,7 +81,7 @@ impl<S> Keeper<'_, S> {
         // The server should end the watch before this time. If it does not, the client closes the stream.
         let longest = self.settings.timeout + Duration::from_secs(30);
         let call = Call::get(self.watch_path(from_start));
-        let (status, mut lines) = self.client.stream(&call, longest).await?;
+        let Stream { status, retry_after, mut lines } = self.client.stream(&call, longest).await?;
         if status != 200 {
             let message = match lines.next().await? {
                 Some(Received::Whole(text)) => String::from_utf8_lossy(&text).into_owned(),
@@ -75,7 +91,7 @@ impl<S> Keeper<'_, S> {
                 410 => Failure::Expired,
                 // 400 and 422 mean that the server does not know the parameter, or that the feature is disabled.
                 400 | 422 if from_start => Failure::NoWatchList,
-                _ => Failure::Status(status, None, message),
+                _ => Failure::Status(status, retry_after, message),
             });
         }
         let mut initial = Initial(from_start.then(BTreeMap::new));
@@ -175,7 +191,7 @@ impl<S> Keeper<'_, S> {
             let status: Status = serde_json::from_str(text).map_err(wrong)?;
             return Err(match status.code {
                 410 => Failure::Expired,
-                code => Failure::Status(code, None, status.message),
+                code => Failure::Status(code, status.retry_after(), status.message),
             });
         }
         match line.kind.as_ref() {
@@ -218,5 +234,73 @@ impl<S> Keeper<'_, S> {
             }
             None => Ok(()),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::client::Client;
+    use crate::client::config::Config;
+    use crate::watch::{Resource, Settings};
+    use omega_workload::kube::api::Node;
+    use std::collections::BTreeSet;
+    use std::io::{Read, Write};
+    use std::net::TcpListener;
+
+    struct Ignore;
+
+    impl Sink<Node> for Ignore {
+        async fn take(&mut self, _: Event<Node>) -> bool {
+            true
+        }
+    }
+
+    /// The failure of a watch that gets this answer.
+    fn failure(answer: &'static str) -> Failure {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        let server = std::thread::spawn(move || {
+            let (mut stream, _) = listener.accept().unwrap();
+            let mut request = Vec::new();
+            while !request.ends_with(b"\r\n\r\n") {
+                let mut byte = [0];
+                stream.read_exact(&mut byte).unwrap();
+                request.extend(byte);
+            }
+            stream.write_all(answer.as_bytes()).unwrap();
+        });
+        let client = Client::new(Config::plain(&url), Duration::from_secs(300)).unwrap();
+        let mut keeper = Keeper {
+            client: &client,
+            resource: Resource { path: "/api/v1/nodes", fields: "" },
+            settings: Settings::default(),
+            sink: Ignore,
+            version: "7".into(),
+            watch_list: true,
+            held: Held::default(),
+            told: BTreeSet::new(),
+        };
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let failure = runtime.block_on(keeper.watch::<Node>()).unwrap_err();
+        server.join().unwrap();
+        failure
+    }
+
+    #[test]
+    fn a_rejected_watch_waits_as_long_as_the_server_asks() {
+        let rejected = "HTTP/1.1 429 Too Many Requests\r\nRetry-After: 7\r\nContent-Length: 9\r\n\r\ntoo many\n";
+        let failed = failure(rejected);
+        assert!(
+            matches!(&failed, Failure::Status(429, Some(7), why) if why == "too many"),
+            "{failed}"
+        );
+        let broken = "HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n{\"type\":\"ERROR\",\"object\":\
+            {\"code\":500,\"message\":\"busy\",\"details\":{\"retryAfterSeconds\":900}}}\n";
+        let failed = failure(broken);
+        assert!(
+            matches!(&failed, Failure::Status(500, Some(300), why) if why == "busy"),
+            "{failed}"
+        );
     }
 }

@@ -60,8 +60,7 @@ impl Cluster {
                 self.pods()
             );
             let opened = self.client.stream(&Call::get(watch), Duration::from_secs(60)).await;
-            let (_, mut lines) = opened.expect("a watch");
-            let _ = lines.next().await;
+            let _ = opened.expect("a watch").lines.next().await;
         }
     }
 

@@ -90,14 +90,19 @@ impl JobService for Jobs {
         about(&request, |request| refs::shown(request.job.as_ref()));
         let request = request.into_inner();
         self.host.refresh(until).await?;
-        let group: Text = if request.group.is_empty() { "main" } else { &request.group }.into();
-        let (job, more) = self.host.read(|cell| {
+        let named: Text = if request.group.is_empty() { "main" } else { &request.group }.into();
+        let (job, group, more) = self.host.read(|cell| {
             let id = refs::job(cell, request.job, &caller)?;
-            let Some(job) = cell.job(id) else { return Ok((id, None)) };
+            let Some(job) = cell.job(id) else { return Ok((id, named, None)) };
             reach::may_submit(&caller, job)?;
+            let group = match &*job.groups {
+                [only] if request.group.is_empty() => only.name.clone(),
+                _ => named,
+            };
             let has = job.groups.iter().find(|known| known.name == group).map(|known| known.count);
             let more = request.count.saturating_sub(has.unwrap_or(request.count));
-            Ok::<_, ApiError>((id, (more > 0).then(|| (job.tenant.clone(), u64::from(more)))))
+            let more = (more > 0).then(|| (job.tenant.clone(), u64::from(more)));
+            Ok::<_, ApiError>((id, group, more))
         })?;
         // A group that shrinks needs no admission.
         let _admitted = match &more {

@@ -1,17 +1,17 @@
 //! `omega job`: the jobs of a cell.
 
-use crate::ask::call::Page;
 use crate::ask::events::{self, HistoryArgs};
 use crate::ask::files::job_file::JobFile;
 use crate::ask::files::job_flags::JobFlags;
 use crate::ask::jobs::apply::{self, ApplyArgs};
 use crate::ask::jobs::explain::{self, ExplainArgs};
+use crate::ask::jobs::list::{self, ListArgs};
 use crate::ask::jobs::named_job::{by_name, find, target};
 use crate::ask::jobs::versions::{self, RollbackArgs};
 use crate::ask::jobs::wait::{Awaited, WaitArgs};
 use crate::ask::jobs::watch::{self, WatchArgs};
-use crate::ask::shape::{ByKind, DoneShape, GroupShape, JobShape, ListShape, RunShape, listed};
-use crate::ask::show::{self, Align, Format, and_more, clean_name, columns, facts};
+use crate::ask::shape::{ByKind, DoneShape, GroupShape, JobShape, RunShape, listed};
+use crate::ask::show::{self, Align, Format, clean_name, columns, facts};
 use crate::ask::{AskArgs, AskError, CallArgs, NameArgs, named, task};
 use crate::output;
 use clap::builder::PossibleValue;
@@ -144,28 +144,6 @@ impl ValueEnum for JobFormat {
     }
 }
 
-/// Selection of jobs.
-#[derive(Debug, Args)]
-pub(crate) struct ListArgs {
-    /// Only jobs of this tenant [default: all].
-    #[arg(long, value_name = "NAME", default_value = "", hide_default_value = true)]
-    tenant: String,
-    /// Only jobs of this scheduler [default: all].
-    #[arg(long, value_name = "NAME", default_value = "", hide_default_value = true)]
-    scheduler: String,
-    /// Only jobs of which all tasks have ended.
-    #[arg(long)]
-    ended: bool,
-    /// All jobs, including the ended jobs that the cell still keeps.
-    #[arg(long, conflicts_with = "ended")]
-    all: bool,
-    /// Maximum number of rows [default: all].
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
-    limit: Option<u32>,
-    #[command(flatten)]
-    ask: AskArgs,
-}
-
 /// The job to submit, described by flags or by a file.
 #[derive(Debug, Args)]
 pub(crate) struct SubmitArgs {
@@ -193,9 +171,9 @@ pub(crate) struct ResizeArgs {
     /// New number of tasks.
     #[arg(value_name = "COUNT")]
     count: u32,
-    /// Task group to resize.
-    #[arg(long, value_name = "NAME", default_value = "main")]
-    group: String,
+    /// Task group to resize [default: the only group of the job, or else the group `main`].
+    #[arg(long, value_name = "NAME")]
+    group: Option<String>,
     #[command(flatten)]
     ask: AskArgs,
 }
@@ -203,7 +181,7 @@ pub(crate) struct ResizeArgs {
 /// Runs the command.
 pub(crate) fn run(command: &JobCommand) -> Result<(), AskError> {
     match command {
-        JobCommand::List(args) => list(args),
+        JobCommand::List(args) => list::run(args),
         JobCommand::Get(args) => get(args),
         JobCommand::Submit(args) => submit(args),
         JobCommand::Apply(args) => apply::run(args),
@@ -216,78 +194,6 @@ pub(crate) fn run(command: &JobCommand) -> Result<(), AskError> {
         JobCommand::History(args) => events::run(args),
         JobCommand::Explain(args) => explain::run(args),
     }
-}
-
-fn list(args: &ListArgs) -> Result<(), AskError> {
-    let caller = args.ask.caller()?;
-    let kinds = caller.kinds()?;
-    let mut listed = caller.pages(args.limit, |caller, page_size, page_token| {
-        let (tenant, scheduler) = (args.tenant.clone(), args.scheduler.clone());
-        let ended = args.ended || args.all;
-        let request = proto::ListJobsRequest {
-            tenant,
-            scheduler,
-            ended,
-            page_size,
-            page_token,
-            waiting: false,
-        };
-        let page = caller.call(&request, |channel, request| async move {
-            let client = JobServiceClient::new(channel);
-            // The limit is raised, because a job may have many groups with many rules.
-            client.max_decoding_message_size(PAGE_BYTES_MAX).list_jobs(request).await
-        })?;
-        let lives = |told: &proto::JobStatus| told.pending + told.placed + told.running > 0;
-        let wanted = page.jobs.into_iter().filter(|told| !args.ended || !lives(told));
-        let shapes = wanted.map(|told| JobShape::new(&kinds, told));
-        let shapes = shapes.collect::<Result<_, _>>()?;
-        Ok::<Page<JobShape>, _>((shapes, page.next_page_token, page.version))
-    })?;
-    listed.items.sort_by(|one, other| show::by_name(&one.name, &other.name));
-    let shape = ListShape { version: listed.version, more: listed.more, items: listed.items };
-    let wide = args.ask.output == Format::Wide;
-    show::print(args.ask.output, &shape, || table(&shape.items, wide) + and_more(shape.more))
-}
-
-/// Maximum bytes of a page of jobs, which is sixteen times the limit on other messages.
-const PAGE_BYTES_MAX: usize = 16 * omega_client::connect::MESSAGE_BYTES_MAX;
-
-/// The jobs, one per line. Without `wide`, failed tasks have a column only if there are any.
-fn table(jobs: &[JobShape], wide: bool) -> String {
-    let (left, right) = (|name| (name, Align::Left), |name| (name, Align::Right));
-    let mut heading = vec![
-        left("name"),
-        left("kind"),
-        left("tenant"),
-        left("scheduler"),
-        right("tasks"),
-        right("pending"),
-        right("placed"),
-        right("running"),
-        right("ended"),
-    ];
-    let has_failed = wide || jobs.iter().any(|job| job.tasks.failed > 0);
-    heading.extend(has_failed.then(|| right("failed")));
-    if wide {
-        heading.extend([right("restarts"), right("precedence"), right("age"), left("id")]);
-    }
-    let row = |job: &JobShape| {
-        let tasks = job.tasks;
-        let ended = tasks.finished + tasks.failed + tasks.killed;
-        let counts = [tasks.all(), tasks.pending, tasks.placed, tasks.running, ended];
-        let mut row =
-            vec![job.name.clone(), job.kind.to_owned(), job.tenant.clone(), job.scheduler.clone()];
-        row.extend(counts.map(|count| count.to_string()));
-        row.extend(has_failed.then(|| tasks.failed.to_string()));
-        if wide {
-            row.push(job.failures.to_string());
-            let age = events::age(job.age_ms + 1, 1);
-            row.extend([job.precedence.to_string(), age, job.id.clone()]);
-        }
-        row
-    };
-    let rows: Vec<Vec<String>> = jobs.iter().map(row).collect();
-    columns(&heading, &rows)
 }
 
 /// Maximum number of a job's machines that are printed.
@@ -311,7 +217,7 @@ fn get(args: &GetArgs) -> Result<(), AskError> {
         JobFormat::Of(format) => format,
     };
     let job = JobShape::new(&kinds, told)?;
-    let tasks = task::list(&caller, by_name(&args.name).map(Of::Job), None)?;
+    let tasks = task::list(&caller, by_name(&args.name).map(Of::Job), None, None)?;
     let machines = tasks.items.into_iter().map(|task| task.machine_name);
     let machines: BTreeSet<String> = machines.filter(|name| !name.is_empty()).collect();
     let shape = WhereShape {
@@ -495,7 +401,7 @@ fn submit(args: &SubmitArgs) -> Result<(), AskError> {
 }
 
 fn resize(args: &ResizeArgs) -> Result<(), AskError> {
-    let (job, group) = (by_name(&args.name), args.group.clone());
+    let (job, group) = (by_name(&args.name), args.group.clone().unwrap_or_default());
     let request = proto::ResizeGroupRequest { job, group, count: args.count };
     let told = args.ask.caller()?.call(&request, |channel, request| async move {
         JobServiceClient::new(channel).resize_group(request).await

@@ -3,6 +3,7 @@
 pub(super) mod apply;
 pub(crate) mod explain;
 pub(crate) mod job;
+pub(super) mod list;
 pub(super) mod named_job;
 pub(super) mod version_list;
 pub(super) mod versions;

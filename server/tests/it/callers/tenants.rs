@@ -12,8 +12,8 @@ use omega_client::proto::task_service_client::TaskServiceClient;
 use omega_client::proto::tenant_service_client::TenantServiceClient;
 use omega_client::proto::{self, job_ref, list_tasks_request, sync_request};
 use omega_client::{Address, ApiError, ErrorCode};
-use omega_core::{Amounts, Job, Precedence, TaskGroup};
-use std::fmt::Write as _;
+use omega_core::{Amounts, EnvVar, Job, Precedence, Run, TaskGroup};
+use std::fmt::{Debug, Write as _};
 use tonic::Status;
 use tonic::transport::Channel;
 
@@ -165,6 +165,65 @@ fn each_role_sees_and_changes_its_own() {
                 };
                 assert_eq!(killed, expected, "{role}: {name}");
             }
+        }
+    });
+}
+
+/// Whether a message contains the environment or the payload of a job, as text or as the numbers of its bytes.
+fn tells_a_secret(message: &impl Debug) -> bool {
+    let text = format!("{message:?}");
+    let bytes: Vec<String> = SECRET.bytes().map(|byte| byte.to_string()).collect();
+    text.contains(SECRET) || text.contains(&bytes.join(", "))
+}
+
+const SECRET: &str = "hunter2";
+
+#[test]
+fn programs_and_payloads_are_seen_by_roles_of_their_tenant_alone() {
+    let guarded = Guarded::start();
+    issue(guarded.path(), "certs", "reader/own", &["--tenant=own"]);
+    guarded.runtime.block_on(async {
+        for (name, tenant) in JOBS {
+            let mut job = job(name, tenant);
+            let env = vec![EnvVar { name: "TOKEN".into(), value: SECRET.into() }];
+            job.groups[0].run = Some(Run { env, ..Run::new("serve") }.into());
+            job.groups[0].payload = SECRET.as_bytes().to_vec().into();
+            let request = proto::SubmitJobRequest { job: Some((&job).into()) };
+            assert!(tells_a_secret(&request));
+            let mut jobs = JobServiceClient::new(guarded.of("operator-ann"));
+            jobs.submit_job(request).await.unwrap();
+        }
+        for (role, theirs) in ROLES {
+            let channel = guarded.of(role);
+            let mut jobs = JobServiceClient::new(channel.clone());
+            for ((name, _), is_theirs) in JOBS.into_iter().zip(theirs) {
+                let sees = is_theirs && !matches!(role, "reader-eve" | "scheduler-web");
+                let request = proto::GetJobRequest { job: by_name(name) };
+                let job = jobs.get_job(request).await;
+                assert_eq!(job.as_ref().is_ok_and(tells_a_secret), sees, "{role}: {name}");
+                assert_eq!(job.is_ok(), is_theirs, "{role}: {name}");
+                let request = proto::ListJobVersionsRequest { job: by_name(name) };
+                let versions = jobs.list_job_versions(request).await;
+                assert_eq!(versions.is_ok_and(|it| tells_a_secret(&it)), sees, "{role}: {name}");
+                let request = proto::WatchJobRequest { job: by_name(name) };
+                if let Ok(watch) = jobs.watch_job(request).await {
+                    let first = watch.into_inner().message().await.unwrap();
+                    assert!(!tells_a_secret(&first), "{role}: {name}");
+                }
+                let request = proto::ExplainJobRequest { job: by_name(name), ..Default::default() };
+                assert!(!jobs.explain_job(request).await.is_ok_and(|it| tells_a_secret(&it)));
+            }
+            let listed = jobs.list_jobs(proto::ListJobsRequest::default()).await.unwrap();
+            assert!(!tells_a_secret(&listed), "{role}");
+            let name_prefix = if role == "application-app" { "app." } else { "" }.to_owned();
+            let watch = jobs.watch_jobs(proto::WatchJobsRequest { name_prefix }).await.unwrap();
+            let first = watch.into_inner().message().await.unwrap();
+            assert!(!tells_a_secret(&first), "{role}");
+            let interest = Some(sync_request::Interest::AllJobs(sync_request::AllJobs {}));
+            let request = proto::SyncRequest { interest, ..Default::default() };
+            let mut scheduling = SchedulingServiceClient::new(channel.clone());
+            let delta = scheduling.sync(request).await.unwrap().into_inner().message().await;
+            assert!(!tells_a_secret(&delta.unwrap()), "{role}");
         }
     });
 }

@@ -2,7 +2,7 @@
 
 import { ask } from "./api.js";
 import { bar, el, link, replace, table } from "./dom.js";
-import { plural } from "./format.js";
+import { count, plural } from "./format.js";
 
 const GAP = 1;
 const LABEL = 16;
@@ -20,7 +20,7 @@ export function heat() {
   let data = null;
   let domain = null;
   let boxes = [];
-  let asked = { version: -1, at: 0 };
+  let asked = { version: -1, at: -Infinity };
   const place = el("div", { class: "heat" },
     el("form", { onsubmit: (event) => event.preventDefault() }, el("label", {}, "resource", resource), el("label", {}, "grouped by", level), back),
     canvas,

@@ -34,7 +34,7 @@ export function jobs() {
 export function job(name) {
   const place = el("div", {}, el("p", { class: "quiet" }, "…"));
   const why = el("div");
-  let last = 0;
+  let last = -Infinity;
   let explained = null;
   return {
     title: `Job ${name}`,

@@ -32,7 +32,7 @@ export function machines() {
 /** The page of one machine. */
 export function machine(name) {
   const place = el("div", {}, el("p", { class: "quiet" }, "…"));
-  let last = 0;
+  let last = -Infinity;
   return {
     title: `Machine ${name}`,
     begin: (main) => main.append(place),

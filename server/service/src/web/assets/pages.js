@@ -10,7 +10,7 @@ export function pages(title, fields, load) {
   const more = el("button", { type: "button", hidden: true, onclick: () => next(false) }, "more");
   let items = [];
   let page = null;
-  let last = 0;
+  let last = -Infinity;
   const name = el("input", { type: "search", name: "name", oninput: () => next(true) });
   const self = { title, begin, update, next };
   return self;

@@ -1,0 +1,127 @@
+//! `omega job list`.
+
+use crate::ask::call::Page;
+use crate::ask::events;
+use crate::ask::files::pairs;
+use crate::ask::shape::{JobShape, ListShape};
+use crate::ask::show::{self, Align, Format, and_more, columns};
+use crate::ask::task_state::State;
+use crate::ask::{AskArgs, AskError};
+use clap::Args;
+use omega_client::proto;
+use omega_client::proto::job_service_client::JobServiceClient;
+
+/// Selection of jobs.
+#[derive(Debug, Args)]
+pub(crate) struct ListArgs {
+    /// Only jobs of this tenant [default: all].
+    #[arg(long, value_name = "NAME", default_value = "", hide_default_value = true)]
+    tenant: String,
+    /// Only jobs of this scheduler [default: all].
+    #[arg(long, value_name = "NAME", default_value = "", hide_default_value = true)]
+    scheduler: String,
+    /// Only jobs with a group that has this label. May be repeated: the group must have all the labels.
+    #[arg(long = "label", short = 'l', value_name = "KEY=VALUE", value_parser = pairs::label)]
+    labels: Vec<(String, String)>,
+    /// Only jobs that have tasks in this state [default: all].
+    #[arg(long, value_name = "STATE")]
+    state: Option<State>,
+    /// Only jobs of which all tasks have ended.
+    #[arg(long)]
+    ended: bool,
+    /// All jobs, including the ended jobs that the cell still keeps.
+    #[arg(long, conflicts_with = "ended")]
+    all: bool,
+    /// Maximum number of rows [default: all].
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    limit: Option<u32>,
+    #[command(flatten)]
+    ask: AskArgs,
+}
+
+/// Runs the command.
+pub(super) fn run(args: &ListArgs) -> Result<(), AskError> {
+    let caller = args.ask.caller()?;
+    let kinds = caller.kinds()?;
+    let mut listed = caller.pages(args.limit, |caller, page_size, page_token| {
+        let (tenant, scheduler) = (args.tenant.clone(), args.scheduler.clone());
+        let ended = args.ended || args.all || args.state.is_some_and(State::is_end);
+        let request = proto::ListJobsRequest {
+            tenant,
+            scheduler,
+            ended,
+            page_size,
+            page_token,
+            waiting: false,
+        };
+        let page = caller.call(&request, |channel, request| async move {
+            let client = JobServiceClient::new(channel);
+            // The limit is raised, because a job may have many groups with many rules.
+            client.max_decoding_message_size(PAGE_BYTES_MAX).list_jobs(request).await
+        })?;
+        let lives = |told: &proto::JobStatus| told.pending + told.placed + told.running > 0;
+        let wanted = page.jobs.into_iter().filter(|told| {
+            (!args.ended || !lives(told))
+                && args.state.is_none_or(|state| state.count(told) > 0)
+                && has_labels(told, &args.labels)
+        });
+        let shapes = wanted.map(|told| JobShape::new(&kinds, told));
+        let shapes = shapes.collect::<Result<_, _>>()?;
+        Ok::<Page<JobShape>, _>((shapes, page.next_page_token, page.version))
+    })?;
+    listed.items.sort_by(|one, other| show::by_name(&one.name, &other.name));
+    let shape = ListShape { version: listed.version, more: listed.more, items: listed.items };
+    let wide = args.ask.output == Format::Wide;
+    show::print(args.ask.output, &shape, || table(&shape.items, wide) + and_more(shape.more))
+}
+
+/// Whether some group of a job has all the labels.
+fn has_labels(told: &proto::JobStatus, labels: &[(String, String)]) -> bool {
+    let groups = told.job.iter().flat_map(|job| &job.groups);
+    let has = |group: &proto::TaskGroup, key: &str, value: &str| {
+        group.labels.iter().any(|label| label.key == key && label.value == value)
+    };
+    labels.is_empty()
+        || groups.into_iter().any(|group| labels.iter().all(|(key, value)| has(group, key, value)))
+}
+
+/// Maximum bytes of a page of jobs, which is sixteen times the limit on other messages.
+const PAGE_BYTES_MAX: usize = 16 * omega_client::connect::MESSAGE_BYTES_MAX;
+
+/// The jobs, one per line. Without `wide`, failed tasks have a column only if there are any.
+fn table(jobs: &[JobShape], wide: bool) -> String {
+    let (left, right) = (|name| (name, Align::Left), |name| (name, Align::Right));
+    let mut heading = vec![
+        left("name"),
+        left("kind"),
+        left("tenant"),
+        left("scheduler"),
+        right("tasks"),
+        right("pending"),
+        right("placed"),
+        right("running"),
+        right("ended"),
+    ];
+    let has_failed = wide || jobs.iter().any(|job| job.tasks.failed > 0);
+    heading.extend(has_failed.then(|| right("failed")));
+    if wide {
+        heading.extend([right("restarts"), right("precedence"), right("age"), left("id")]);
+    }
+    let row = |job: &JobShape| {
+        let tasks = job.tasks;
+        let ended = tasks.finished + tasks.failed + tasks.killed;
+        let counts = [tasks.all(), tasks.pending, tasks.placed, tasks.running, ended];
+        let mut row =
+            vec![job.name.clone(), job.kind.to_owned(), job.tenant.clone(), job.scheduler.clone()];
+        row.extend(counts.map(|count| count.to_string()));
+        row.extend(has_failed.then(|| tasks.failed.to_string()));
+        if wide {
+            row.push(job.failures.to_string());
+            let age = events::age(job.age_ms + 1, 1);
+            row.extend([job.precedence.to_string(), age, job.id.clone()]);
+        }
+        row
+    };
+    let rows: Vec<Vec<String>> = jobs.iter().map(row).collect();
+    columns(&heading, &rows)
+}
