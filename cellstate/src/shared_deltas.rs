@@ -205,6 +205,8 @@ struct SyncCounts {
     favoured: bool,
     /// Whether shared deltas are made.
     making: bool,
+    /// Whether there may be shared deltas, or memory for them.
+    kept: bool,
 }
 
 impl SyncCounts {
@@ -291,6 +293,7 @@ impl SharedDeltas {
     /// Adds a shared delta that begins at this version.
     fn push(&mut self, cell: &Cell, since: Version) {
         debug_assert!(self.newest_end().is_none_or(|end| end == since), "a gap between versions");
+        self.counts.kept = true;
         let Segment { places, begins, size } = &self.newer;
         if begins.len() == places.len() || *size >= self.needed.max(SEGMENT_MIN) {
             self.begin_segment();
@@ -323,7 +326,7 @@ impl SharedDeltas {
 
     /// Removes all shared deltas.
     fn clear(&mut self) {
-        if !self.newer.places.is_empty() {
+        if std::mem::take(&mut self.counts.kept) {
             (self.older, self.newer) = Default::default();
             (self.needed, self.deltas, self.spare) = Default::default();
         }

@@ -268,6 +268,14 @@ fn in_background(work: impl FnOnce() + Send + 'static) -> Result<(), DriverError
     started.map(drop).map_err(|why| DriverError::File { path, why })
 }
 
+/// Removes the file with the pid of the container of the run before, which would count as the start of the next one.
+pub(crate) fn forget_start(folder: &Path) -> io::Result<()> {
+    match fs::remove_file(folder.join(PID_FILE)) {
+        Err(why) if why.kind() != io::ErrorKind::NotFound => Err(why),
+        _ => Ok(()),
+    }
+}
+
 /// Sends an event when the container of a run has started, if the run is still alive.
 pub(crate) fn await_start(folder: &Path, run: u32, events: Sender, alive: Weak<()>) {
     let path = folder.join(PID_FILE);

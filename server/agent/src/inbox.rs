@@ -33,7 +33,7 @@ pub(crate) struct Sender {
 impl Sender {
     /// Sends an event.
     pub(crate) fn send(&self, event: Happened) {
-        // The receiver exists until the process ends.
+        // Once there is no receiver, the process ends.
         let _ = self.events.send(event);
         // If the pipe is full, the loop will wake up anyway.
         let _ = (&*self.wake).write(&[0]);

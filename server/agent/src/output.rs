@@ -12,7 +12,7 @@ const READ_BYTES: usize = 16 << 10;
 /// A stream of a program's output.
 #[derive(Debug)]
 pub(crate) struct Output {
-    /// `None` once all writers have closed the pipe.
+    /// `None` after the end of the output, or an error.
     pipe: Option<File>,
     log: Writer,
 }

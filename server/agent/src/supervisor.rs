@@ -144,16 +144,22 @@ impl Supervisor {
             let next = [self.kill_at, self.restart_at].into_iter().flatten().min();
             let outputs = self.run.iter().flat_map(|run| &run.outputs);
             self.inbox.wait(next, outputs.filter_map(Output::pipe))?;
+            self.due()?;
+            self.store_some_output();
+            // Events, times and output are handled in turns, so that much of one cannot delay the others.
             while let Some(event) = self.inbox.take() {
                 if let Some(exit) = self.follow(event)? {
                     return Ok(exit);
                 }
+                self.due()?;
+                self.store_some_output();
             }
-            self.due()?;
-            // Events are handled between two reads, so that much output cannot delay the end of the task.
-            for output in self.run.iter_mut().flat_map(|run| &mut run.outputs) {
-                output.store();
-            }
+        }
+    }
+
+    fn store_some_output(&mut self) {
+        for output in self.run.iter_mut().flat_map(|run| &mut run.outputs) {
+            output.store();
         }
     }
 
@@ -199,20 +205,23 @@ impl Supervisor {
                     let _ = rustix::process::kill_process(pid, Signal::KILL);
                 }
             }
-            Happened::ContainerStarted(run) if run == self.status.restarts => {
-                self.program_runs()?
-            }
-            Happened::Ready(run) if run == self.status.restarts => {
+            Happened::ContainerStarted(run) if self.is_present(run) => self.program_runs()?,
+            Happened::Ready(run) if self.is_present(run) => {
                 self.status.ready = true;
                 self.tell()?;
             }
-            Happened::Unhealthy(run) if run == self.status.restarts && self.run.is_some() => {
+            Happened::Unhealthy(run) if self.is_present(run) => {
                 self.is_unhealthy = true;
                 self.terminate();
             }
             Happened::ContainerStarted(_) | Happened::Ready(_) | Happened::Unhealthy(_) => {}
         }
         Ok(None)
+    }
+
+    /// Whether this run, counted by restarts, has not ended.
+    fn is_present(&self, run: u32) -> bool {
+        run == self.status.restarts && self.run.is_some()
     }
 
     /// Collects the exit statuses of children that have ended. Returns the end of the task, if it has ended.
@@ -245,6 +254,9 @@ impl Supervisor {
     /// Starts the program.
     fn start(&mut self) -> io::Result<()> {
         let out_of_memory = self.cgroup.as_ref().map_or(0, Cgroup::out_of_memory);
+        if self.container.is_some() {
+            container::forget_start(&self.folder)?;
+        }
         let (not_started, reason) = io::pipe()?;
         let mut stage = self.stage("launch");
         stage.stdin(reason).stdout(Stdio::piped()).stderr(Stdio::piped());

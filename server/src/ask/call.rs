@@ -198,7 +198,7 @@ impl Caller {
         }
     }
 
-    /// Requests page after page, up to `limit` items.
+    /// Requests page after page, up to `limit` items. `page` may leave out items of its page.
     ///
     /// # Errors
     /// As [`Caller::call`].
@@ -210,17 +210,19 @@ impl Caller {
         let limit = limit.map_or(usize::MAX, |limit| limit as usize);
         let mut listed = Listed { items: Vec::new(), more: false, version: 0 };
         let mut token = String::new();
+        // One more item shows whether the limit cuts the list. If items were left out, few of the next ones may remain.
+        let mut size = PAGE_MAX.min(u32::try_from(limit).map_or(PAGE_MAX, |limit| limit + 1));
         loop {
-            let left = limit - listed.items.len();
-            let size = PAGE_MAX.min(u32::try_from(left).unwrap_or(PAGE_MAX));
             let (items, next, version) = page(self, size, token)?;
             listed.items.extend(items);
             listed.version = version;
             token = next;
-            if token.is_empty() || listed.items.len() >= limit {
-                listed.more = !token.is_empty();
+            if token.is_empty() || listed.items.len() > limit {
+                listed.more = listed.items.len() > limit;
+                listed.items.truncate(limit);
                 return Ok(listed);
             }
+            size = PAGE_MAX;
         }
     }
 

@@ -5,7 +5,6 @@ use serde::de::{MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use std::fmt;
 use std::marker::PhantomData;
-use std::ops::Deref;
 
 /// A map whose keys are ascending. Of several values of a key, the last one is used.
 #[derive(Clone, Debug)]
@@ -46,18 +45,21 @@ impl<V> Map<V> {
         self.0.retain(|(key, _)| keeps(key));
     }
 
+    /// The entries, by ascending key.
+    pub fn iter(&self) -> std::slice::Iter<'_, (String, V)> {
+        self.0.iter()
+    }
+
+    /// Whether the map has no entries.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     /// Whether the map has a value of this key.
     #[must_use]
     pub fn contains_key(&self, key: &str) -> bool {
         self.get(key).is_some()
-    }
-}
-
-impl<V> Deref for Map<V> {
-    type Target = [(String, V)];
-
-    fn deref(&self) -> &[(String, V)] {
-        &self.0
     }
 }
 

@@ -19,7 +19,7 @@ pub fn pod_request(spec: &PodSpec) -> Resources {
 pub fn nominal_request(spec: &PodSpec) -> Resources {
     let for_pod = spec.resources.requests.iter().any(|(name, _)| counts_for_whole_pod(name));
     let known = if for_pod { pod_request(spec) } else { Resources::default() };
-    let guessed = GUESSES.iter().filter(|(name, _)| !known.contains_key(*name));
+    let guessed = GUESSES.iter().filter(|(name, _)| !known.contains_key(name));
     let guessed: Vec<_> = guessed.collect();
     let mut nominal = sum(spec, |container| {
         let mut requests = requests(container);

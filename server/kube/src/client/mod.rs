@@ -115,7 +115,8 @@ pub struct Stream {
 /// The value of `Retry-After` in seconds, within the limit.
 fn retry_after(headers: &http::HeaderMap) -> Option<u64> {
     let text = headers.get(RETRY_AFTER)?.to_str().ok()?;
-    text.parse().ok().map(|seconds: u64| seconds.min(RETRY_AFTER_MAX))
+    let seconds: u64 = text.parse().ok()?;
+    (seconds > 0).then_some(seconds.min(RETRY_AFTER_MAX))
 }
 
 impl Response {

@@ -293,26 +293,33 @@ async fn write(parts: Parts, mut notices: Receiver<Notice>) {
         let Ok(place) = Arc::clone(&places).acquire_owned().await else { return };
         let (parts, written) = (Arc::clone(&parts), Arc::clone(&written));
         tokio::spawn(async move {
-            for call in condition.into_iter().chain(event) {
-                if !send(&parts, &call).await {
-                    written.lock().unwrap_or_else(PoisonError::into_inner).remove(&notice.uid);
-                }
+            let messages = || written.lock().unwrap_or_else(PoisonError::into_inner);
+            if let (Some(call), Kind::Unschedulable(message)) = (condition, &notice.kind)
+                && !send(&parts, &call).await
+            {
+                messages().condition_lost(&notice.uid, message);
+            }
+            if let Some(call) = event
+                && !send(&parts, &call).await
+            {
+                messages().event_lost(&notice.uid);
             }
             drop(place);
         });
     }
 }
 
-/// The last message of each pod that fits on no node, by the pod's uid, and the time of its notice.
+/// The last message of each pod that fits on no node, by the pod's uid, and the time of its Event; `None` if the Event
+/// is lost.
 #[derive(Debug, Default)]
-struct LastMessages(HashMap<String, (String, Instant)>);
+struct LastMessages(HashMap<String, (String, Option<Instant>)>);
 
-/// What is new about a message.
+/// The difference of a message from the last one.
 #[derive(Debug, PartialEq, Eq)]
 enum News {
     /// The message was written not long ago.
     Nothing,
-    /// The message was written long ago.
+    /// Only the Event is due: it was written long ago, or is lost.
     Repeated,
     /// The pod had another message, or none.
     Changed,
@@ -321,35 +328,52 @@ enum News {
 impl LastMessages {
     /// Records a message that is about to be written, unless there is nothing new.
     fn add(&mut self, uid: &str, message: &str) -> News {
+        let is_recent = |at: &Option<Instant>| at.is_some_and(|at| at.elapsed() < REPEAT);
         let news = match self.0.get(uid) {
-            Some((known, at)) if known == message && at.elapsed() < REPEAT => return News::Nothing,
+            Some((known, at)) if known == message && is_recent(at) => return News::Nothing,
             Some((known, _)) if known == message => News::Repeated,
             _ => News::Changed,
         };
-        self.0.insert(uid.to_owned(), (message.to_owned(), Instant::now()));
+        self.0.insert(uid.to_owned(), (message.to_owned(), Some(Instant::now())));
         if self.0.len() > QUEUE_MAX {
-            self.0.retain(|_, (_, at)| at.elapsed() < REPEAT);
+            self.0.retain(|_, (_, at)| is_recent(at));
         }
         news
     }
 
-    /// Removes the message of a pod that was placed, or whose notice is lost. The next one is then written again.
+    /// Removes the message of a pod that was placed.
     fn remove(&mut self, uid: &str) {
         self.0.remove(uid);
+    }
+
+    /// Records that the condition with a message was not written, so that it is written with the next notice.
+    fn condition_lost(&mut self, uid: &str, message: &str) {
+        if self.0.get(uid).is_some_and(|(known, _)| known == message) {
+            self.0.remove(uid);
+        }
+    }
+
+    /// Records that an Event was not written, so that it is written with the next notice.
+    fn event_lost(&mut self, uid: &str) {
+        if let Some((_, at)) = self.0.get_mut(uid) {
+            *at = None;
+        }
     }
 }
 
 /// Sends a notice once, without a retry. Returns `false` if it is lost. The next attempt to place the pod then causes
-/// another notice.
+/// another notice. A notice that is forbidden is not lost, because another one would be forbidden, too.
 async fn send(parts: &Parts, call: &Call) -> bool {
     if !parts.fence.is_open() {
         return false;
     }
+    let mut is_lost = false;
     let outcome = match parts.client.call(call).await {
         Ok(response) if response.status < 300 => "sent",
         // The pod is gone.
         Ok(response) if matches!(response.status, 404 | 409 | 422) => "obsolete",
         Ok(response) => {
+            is_lost = response.status != 403;
             tracing::warn!(status = response.status, path = %call.path, "the API server rejected \
                  an Event or a condition");
             if let Some(seconds) = response.retry_after {
@@ -358,12 +382,13 @@ async fn send(parts: &Parts, call: &Call) -> bool {
             "refused"
         }
         Err(why) => {
+            is_lost = true;
             tracing::warn!(%why, path = %call.path, "an Event or a condition could not be sent");
             "failed"
         }
     };
     parts.metrics.notices.get_or_create(&[("outcome", outcome)]).inc();
-    matches!(outcome, "sent" | "obsolete")
+    !is_lost
 }
 
 #[cfg(test)]
@@ -375,8 +400,14 @@ mod tests {
         let mut messages = LastMessages::default();
         assert_eq!(messages.add("u", "no cpu"), News::Changed);
         assert_eq!(messages.add("u", "no cpu"), News::Nothing);
-        messages.remove("u");
+        messages.condition_lost("u", "no cpu");
         assert_eq!(messages.add("u", "no cpu"), News::Changed);
+        messages.event_lost("u");
+        assert_eq!(messages.add("u", "no cpu"), News::Repeated);
+        assert_eq!(messages.add("u", "no memory"), News::Changed);
+        messages.condition_lost("u", "no cpu");
+        assert_eq!(messages.add("u", "no memory"), News::Nothing, "that is an older message");
+        messages.remove("u");
         assert_eq!(messages.add("u", "no memory"), News::Changed);
         assert_eq!(messages.add("v", "no memory"), News::Changed);
     }

@@ -20,10 +20,13 @@ const JOBS_AT_ONCE: usize = 1000;
 
 #[derive(Deserialize)]
 pub(super) struct AskedList {
-    /// `waiting` selects jobs with pending tasks, `live` jobs with unfinished tasks; anything else selects all.
+    /// `waiting` selects jobs with pending tasks, `live` jobs with unfinished tasks, and the name of a state jobs with
+    /// tasks in this state; anything else selects all.
     state: Option<String>,
     /// Text that the names of the jobs contain.
     name: Option<String>,
+    /// Tenant of the jobs.
+    tenant: Option<String>,
     /// Scheduler name of the jobs.
     scheduler: Option<String>,
     limit: Option<usize>,
@@ -111,14 +114,20 @@ fn shape(shown: &Shown, (id, job): (JobId, &Job), counts: Counts) -> JobShape {
 
 impl AskedList {
     fn matches(&self, job: &Job, counts: &Counts) -> bool {
-        let is_live = counts.pending + counts.placed + counts.running > 0;
+        let Counts { pending, placed, running, finished, failed, killed } = *counts;
         let has_state = match self.state.as_deref() {
-            Some("waiting") => counts.pending > 0,
-            Some("live") => is_live,
+            Some("waiting" | "pending") => pending > 0,
+            Some("live") => pending + placed + running > 0,
+            Some("placed") => placed > 0,
+            Some("running") => running > 0,
+            Some("finished") => finished > 0,
+            Some("failed") => failed > 0,
+            Some("killed") => killed > 0,
             _ => true,
         };
         has_state
             && self.name.as_ref().is_none_or(|part| job.name.contains(part.as_str()))
+            && self.tenant.as_ref().is_none_or(|name| *job.tenant == **name)
             && self.scheduler.as_ref().is_none_or(|name| *job.scheduler == **name)
     }
 }

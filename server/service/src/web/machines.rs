@@ -18,6 +18,10 @@ const AT_ONCE: usize = 1000;
 pub(super) struct AskedList {
     /// Text that the names of the machines contain.
     name: Option<String>,
+    /// State of the machines: `up`, `draining` or `unreachable`.
+    state: Option<String>,
+    /// Label of the machines: its key, or `KEY=VALUE`.
+    label: Option<String>,
     limit: Option<usize>,
     /// Last machine on the previous page.
     page: Option<String>,
@@ -71,6 +75,23 @@ struct AmountShape {
     used: Option<u64>,
 }
 
+fn status(state: &MachineState<'_>) -> &'static str {
+    machine_state(state.machine, state.status == MachineStatus::Draining)
+}
+
+impl AskedList {
+    fn matches(&self, state: &MachineState<'_>) -> bool {
+        let machine = state.machine;
+        let has_label = |label: &str| match label.split_once('=') {
+            None => machine.labels.get(label).is_some(),
+            Some((key, value)) => machine.labels.get(key).is_some_and(|own| **own == *value),
+        };
+        self.name.as_ref().is_none_or(|part| machine.name.contains(part.as_str()))
+            && self.state.as_ref().is_none_or(|asked| status(state) == *asked)
+            && self.label.as_deref().is_none_or(has_label)
+    }
+}
+
 fn shape(cell: &Cell, state: &MachineState<'_>) -> MachineShape {
     let amounts = cell.kinds().iter().map(|(id, kind)| {
         let claimable = state.claimable[id.index()].max(0);
@@ -90,7 +111,7 @@ fn shape(cell: &Cell, state: &MachineState<'_>) -> MachineShape {
         resources: amounts.collect(),
         name: state.machine.name.to_string(),
         id: state.id.to_string(),
-        status: machine_state(state.machine, state.status == MachineStatus::Draining),
+        status: status(state),
         tasks: state.tasks.len(),
         devices: state.machine.devices,
         numa: state.machine.numa.as_slice().to_vec(),
@@ -105,7 +126,6 @@ pub(super) async fn list(State(shown): State<Shown>, Asked(asked): Asked<AskedLi
     let mut row = usize::try_from(page_start(asked.page.as_deref().unwrap_or_default())?)
         .unwrap_or(usize::MAX);
     let mut list = ListShape { version: 0, items: Vec::new(), next_page: None };
-    let part = asked.name.unwrap_or_default();
     // The lock is released after a number of machines, even if few of them match.
     loop {
         let next = shown.web.host.read(|cell| {
@@ -115,7 +135,7 @@ pub(super) async fn list(State(shown): State<Shown>, Asked(asked): Asked<AskedLi
                 if list.items.len() == size || looked == AT_ONCE {
                     return Some(slot);
                 }
-                if state.machine.name.contains(part.as_str()) {
+                if asked.matches(&state) {
                     list.items.push(shape(cell, &state));
                 }
             }

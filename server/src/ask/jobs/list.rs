@@ -23,7 +23,8 @@ pub(crate) struct ListArgs {
     /// Only jobs with a group that has this label. May be repeated: the group must have all the labels.
     #[arg(long = "label", short = 'l', value_name = "KEY=VALUE", value_parser = pairs::label)]
     labels: Vec<(String, String)>,
-    /// Only jobs that have tasks in this state [default: all].
+    /// Only jobs that have tasks in this state; with `finished`, `failed` or `killed`, also jobs that have ended
+    /// [default: all].
     #[arg(long, value_name = "STATE")]
     state: Option<State>,
     /// Only jobs of which all tasks have ended.

@@ -113,6 +113,26 @@ fn the_data_is_that_of_the_cell() {
 }
 
 #[test]
+fn lists_are_filtered() {
+    let (_cell, port) = shown();
+    let found = |path: &str| json(port, path)["items"].as_array().unwrap().len();
+    let all = found("/api/v1/machines");
+    assert_eq!(found("/api/v1/machines?state=draining"), 1);
+    assert_eq!(found("/api/v1/machines?state=up"), all - 1);
+    assert_eq!(found("/api/v1/machines?state=unreachable"), 0);
+    let with_rack = found("/api/v1/machines?label=rack");
+    let of_b = found("/api/v1/machines?label=rack=b");
+    assert!(0 < of_b && of_b < with_rack, "{of_b} of {with_rack}");
+    assert_eq!(found("/api/v1/machines?label=rack=b&name=b-3"), 1);
+    let jobs = found("/api/v1/jobs");
+    let pending = found("/api/v1/jobs?state=pending");
+    assert_eq!(pending, found("/api/v1/jobs?state=waiting"));
+    assert!(0 < pending && pending < jobs, "{pending} of {jobs}");
+    assert_eq!(found("/api/v1/jobs?state=failed"), 0);
+    assert_eq!(found("/api/v1/jobs?tenant=nobody-has-this-name"), 0);
+}
+
+#[test]
 fn lists_come_in_pages_that_hold_everything_once() {
     let (_cell, port) = shown();
     for limit in [1, 7, 41, 1000] {

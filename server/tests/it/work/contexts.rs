@@ -135,3 +135,53 @@ fn completions_and_the_manual_know_the_verbs() {
     let said = say(dir.path(), "man");
     assert!(said.code == Some(0) && said.stdout.contains("anti\\-affinity"), "{}", said.stderr);
 }
+
+const WORKERS: &str = r#"
+name = "workers"
+
+[[group]]
+name = "worker"
+count = 2
+request = { cpu = 1 }
+"#;
+
+#[test]
+fn lists_are_filtered_by_label_and_state() {
+    let cell = Served::new(&[("workers.toml", WORKERS)]);
+    cell.ok("job submit web --count 2 --label app=web --label tier=front");
+    cell.ok("job submit db --label app=db");
+    cell.ok("job submit -f workers.toml");
+    let listed = |options: &str| -> Vec<String> {
+        let told = cell.json(&format!("job list {options}"));
+        let items = told["items"].as_array().unwrap().iter();
+        items.map(|job| job["name"].as_str().unwrap().to_owned()).collect()
+    };
+    assert_eq!(listed("-l app=web"), ["web"]);
+    assert_eq!(listed("-l app=web --label tier=front"), ["web"]);
+    assert_eq!(listed("-l app=web -l tier=back"), [""; 0]);
+    assert_eq!(listed("--state pending"), ["db", "web", "workers"]);
+    assert_eq!(listed("--state running"), [""; 0]);
+    cell.ok("job kill db");
+    assert_eq!(listed("--state killed"), ["db"]);
+    let limited = |options: &str| {
+        let told = cell.json(&format!("job list {options} --limit 1"));
+        (told["items"][0]["name"].clone(), told["more"].clone())
+    };
+    assert_eq!(limited("--state killed"), ("db".into(), false.into()));
+    assert_eq!(limited("-l app=web"), ("web".into(), false.into()));
+    assert_eq!(limited("--state pending").1, true);
+    let tasks = |state: &str| {
+        let told = cell.json(&format!("task list --job web --state {state}"));
+        told["items"].as_array().unwrap().len()
+    };
+    assert_eq!((tasks("pending"), tasks("running")), (2, 0));
+}
+
+#[test]
+fn a_job_with_one_group_is_resized_without_its_name() {
+    let cell = Served::new(&[("workers.toml", WORKERS)]);
+    cell.ok("job submit -f workers.toml");
+    assert_eq!(cell.ok("job scale workers 5"), "job workers is resized\n");
+    assert_eq!(cell.json("job get workers")["groups"][0]["count"], 5);
+    assert!(cell.fails(1, "job resize workers 6 --group main").contains("[UNKNOWN_GROUP]"));
+}

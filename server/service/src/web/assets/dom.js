@@ -19,19 +19,46 @@ export function link(kind, name) {
   return el("a", { href: `#/${kind}/${encodeURIComponent(name)}` }, name);
 }
 
-/** A table: columns are { name, number?, wide?, head?, of(row) }; `head` marks the one with the name of the row,
- * `wide` those that are hidden on a narrow screen. */
-export function table(caption, columns, rows, empty = "none") {
+/** An order of rows by a column, which the reader chooses: `changed` is called after each choice. */
+export function ordering(changed) {
+  const order = { name: null, down: false, choose, sort };
+  return order;
+
+  function choose(name) {
+    order.down = order.name === name && !order.down;
+    order.name = name;
+    changed();
+  }
+
+  function sort(columns, rows) {
+    const column = columns.find(({ name, by }) => by && name === order.name);
+    if (!column) return rows;
+    const compare = (a, b) => (typeof a === "number" ? a - b : String(a).localeCompare(String(b), undefined, { numeric: true }));
+    const sorted = [...rows].sort((a, b) => compare(column.by(a), column.by(b)));
+    return order.down ? sorted.reverse() : sorted;
+  }
+}
+
+/** A table: columns are { name, number?, wide?, head?, of(row), by?(row) }; `head` marks the one with the name of the
+ * row, `wide` those that are hidden on a narrow screen, and `by` is the value by which an ordering sorts. */
+export function table(caption, columns, rows, empty = "none", order = null) {
   if (rows.length === 0) return el("p", { class: "quiet" }, empty);
   const kind = ({ number, wide, class: own }) => ({ class: [number && "number", wide && "wide", own].filter(Boolean).join(" ") || null });
   const cell = (column, row) => column.head
     ? el("th", { scope: "row" }, column.of(row))
     : el("td", kind(column), column.of(row));
+  const heading = (column) => {
+    if (!order || !column.by) return column.name;
+    const chosen = order.name === column.name;
+    const arrow = el("span", { class: "arrow", "aria-hidden": "true" }, chosen ? (order.down ? "▼" : "▲") : "");
+    return el("button", { type: "button", class: "sort", onclick: () => order.choose(column.name) }, column.name, arrow);
+  };
+  const sorted = (column) => (order?.name === column.name ? { "aria-sort": order.down ? "descending" : "ascending" } : {});
   return el("div", { class: "scroll" }, el("table", {},
     caption ? el("caption", {}, caption) : null,
     el("thead", {}, el("tr", {}, columns.map((column) =>
-      el("th", { scope: "col", ...kind(column) }, column.name)))),
-    el("tbody", {}, rows.map((row) => el("tr", {}, columns.map((column) => cell(column, row)))))));
+      el("th", { scope: "col", ...kind(column), ...sorted(column) }, heading(column))))),
+    el("tbody", {}, (order ? order.sort(columns, rows) : rows).map((row) => el("tr", {}, columns.map((column) => cell(column, row)))))));
 }
 
 /** A share as a bar, with its number beside it for screen readers. */

@@ -11,22 +11,26 @@ import { taskTable } from "./tasks.js";
 const EVERY_MS = 2000;
 const STATES = ["pending", "placed", "running", "finished", "failed", "killed"];
 
-const byState = STATES.map((state) => ({ name: state, number: true, of: (row) => count(row.tasks[state]) }));
+const byState = STATES.map((state) => ({ name: state, number: true, of: (row) => count(row.tasks[state]), by: (row) => row.tasks[state] }));
 
 /** The list of jobs. */
 export function jobs() {
   const state = el("select", { name: "state", onchange: () => self.next(true) },
-    el("option", { value: "" }, "all"), el("option", { value: "waiting" }, "with pending tasks"), el("option", { value: "live" }, "not ended"));
-  const self = pages("Jobs", () => [el("label", {}, "show", state)], (asked) => ask("jobs", { ...asked, state: state.value || null }));
-  self.table = (items) => table(null, [
-    { name: "job", head: true, of: (row) => link("job", row.name) },
-    { name: "kind", of: (row) => row.kind },
-    { name: "age", class: "nowrap", of: (row) => time(row.age_ms) },
-    { name: "tenant", of: (row) => row.tenant },
-    { name: "scheduler", of: (row) => row.scheduler },
-    { name: "precedence", number: true, of: (row) => row.precedence },
+    el("option", { value: "" }, "all"), el("option", { value: "live" }, "not ended"),
+    ...STATES.map((one) => el("option", { value: one }, `with ${one} tasks`)));
+  const field = (name) => el("input", { type: "search", name, oninput: () => self.next(true) });
+  const [tenant, scheduler] = [field("tenant"), field("scheduler")];
+  const self = pages("Jobs", () => [el("label", {}, "show", state), el("label", {}, "tenant", tenant), el("label", {}, "scheduler", scheduler)],
+    (asked) => ask("jobs", { ...asked, state: state.value || null, tenant: tenant.value || null, scheduler: scheduler.value || null }));
+  self.table = (items, order) => table(null, [
+    { name: "job", head: true, of: (row) => link("job", row.name), by: (row) => row.name },
+    { name: "kind", of: (row) => row.kind, by: (row) => row.kind },
+    { name: "age", class: "nowrap", of: (row) => time(row.age_ms), by: (row) => row.age_ms },
+    { name: "tenant", of: (row) => row.tenant, by: (row) => row.tenant },
+    { name: "scheduler", of: (row) => row.scheduler, by: (row) => row.scheduler },
+    { name: "precedence", number: true, of: (row) => row.precedence, by: (row) => row.precedence },
     ...byState,
-  ], items, "none");
+  ], items, "none", order);
   return self;
 }
 

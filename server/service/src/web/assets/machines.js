@@ -13,20 +13,30 @@ const units = (cell) => Object.fromEntries(cell.resources.map((one) => [one.name
 
 /** The list of machines. */
 export function machines() {
-  const self = pages("Machines", () => [], (asked) => ask("machines", asked));
-  self.table = (items) => {
+  const state = el("select", { name: "state", onchange: () => self.next(true) },
+    el("option", { value: "" }, "all"), ...["up", "draining", "unreachable"].map((one) => el("option", { value: one }, one)));
+  const label = el("input", { type: "search", name: "label", placeholder: "KEY=VALUE", oninput: () => self.next(true) });
+  const self = pages("Machines", () => [el("label", {}, "state", state), el("label", {}, "label", label)],
+    (asked) => ask("machines", { ...asked, state: state.value || null, label: label.value || null }));
+  self.table = (items, order) => {
     const kinds = self.cell.resources.filter((one) => one.claimable > 0).map((one) => one.name);
     return table(null, [
-      { name: "machine", head: true, of: (row) => link("machine", row.name) },
-      { name: "state", of: (row) => row.status },
-      { name: "tasks", number: true, of: (row) => count(row.tasks) },
-      ...kinds.flatMap((kind) => [
-        { name: `${kind} taken`, number: true, of: (row) => { const part = percent(row.resources[kind].claimed, row.resources[kind].claimable); return part === null ? "–" : `${part} %`; } },
-      ]),
+      { name: "machine", head: true, of: (row) => link("machine", row.name), by: (row) => row.name },
+      { name: "state", of: (row) => machineState(row.status), by: (row) => row.status },
+      { name: "tasks", number: true, of: (row) => count(row.tasks), by: (row) => row.tasks },
+      ...kinds.map((kind) => {
+        const part = (row) => percent(row.resources[kind].claimed, row.resources[kind].claimable);
+        return { name: `${kind} taken`, number: true, of: (row) => (part(row) === null ? "–" : `${part(row)} %`), by: (row) => part(row) ?? -1 };
+      }),
       { name: "labels", of: (row) => Object.entries(row.labels).map(([key, value]) => `${key}=${value}`).join(" ") },
-    ], items, "none");
+    ], items, "none", order);
   };
   return self;
+}
+
+/** The state of a machine, in a colour unless it is up. */
+function machineState(status) {
+  return el("span", { class: { unreachable: "bad", draining: "warn" }[status] }, status);
 }
 
 /** The page of one machine. */
@@ -53,7 +63,7 @@ export function machine(name) {
       replace(place,
         el("div", { class: "two" },
           device("Description", el("dl", { class: "facts" },
-            el("dt", {}, "state"), el("dd", {}, one.status),
+            el("dt", {}, "state"), el("dd", {}, machineState(one.status)),
             el("dt", {}, "id"), el("dd", {}, one.id),
             el("dt", {}, "devices"), el("dd", {}, one.devices),
             el("dt", {}, "labels"), el("dd", {}, Object.entries(one.labels).map(([key, value]) => `${key}=${value}`).join(", ") || "none"),

@@ -61,8 +61,11 @@ function schedulers(cell) {
 /** Time without a message after which a replica counts as silent: several heartbeats. */
 const SILENT_MS = 2000;
 
+/** Number of entries from which a replica counts as lagging. */
+const LAGGING = 1000;
+
 function replicas(cell) {
-  const lag = (row) => (row.silent_ms > SILENT_MS ? `no contact for ${time(row.silent_ms)}` : row.lag_entries === null ? "see the leader's page" : row.lag_entries === 0 ? "none" : `${count(row.lag_entries)} entries`);
+  const lag = (row) => (row.silent_ms > SILENT_MS ? el("span", { class: "bad" }, `no contact for ${time(row.silent_ms)}`) : row.lag_entries === null ? "see the leader's page" : row.lag_entries === 0 ? "none" : el("span", { class: row.lag_entries > LAGGING ? "warn" : null }, `${count(row.lag_entries)} entries`));
   return table(null, [
     { name: "replica", head: true, of: (row) => `r${row.replica}${row.replica === cell.replica ? " (this one)" : ""}` },
     { name: "role", of: (row) => (row.leads ? "leader" : row.role) },
