@@ -14,7 +14,7 @@ use crate::calls::responses;
 use crate::host::Host;
 use futures_util::stream::{self, Stream, StreamExt};
 use omega_cellstate::{Cell, Changed};
-use omega_client::proto::{JobTasks, WatchJobResponse, WatchJobsResponse};
+use omega_client::proto::{self, JobTasks, WatchJobResponse, WatchJobsResponse};
 use omega_client::{ApiError, ErrorCode};
 use omega_core::{Job, JobId, Rejection, TaskId, Version};
 use prost::Message;
@@ -184,7 +184,7 @@ impl JobsWatch {
             Wanted::One(id) => from.job.max(id),
             Wanted::Prefix(_) => from.job,
         };
-        let mut page = Page::default();
+        let mut page = Page::new(&self.caller);
         let mut next = None;
         for (looked, (id, job)) in cell.jobs_from(first).enumerate() {
             if matches!(self.wanted, Wanted::One(one) if one < id) {
@@ -219,7 +219,7 @@ impl JobsWatch {
         let Some(changed) = cell.changed_since(since) else {
             return Step { place: Place::start(cell), told: None };
         };
-        let mut page = Page::default();
+        let mut page = Page::new(&self.caller);
         let mut told = told;
         told.rest = told.rest.and_then(|rest| page.add_job(cell, rest));
         let mut changed = changed.skip(told.count).peekable();
@@ -278,15 +278,20 @@ impl Place {
 }
 
 /// A message being built.
-#[derive(Default)]
-struct Page {
+struct Page<'a> {
+    /// The reader, who may not see the programs of each job.
+    caller: &'a Caller,
     jobs: BTreeMap<JobId, JobTasks>,
     /// Tasks of jobs that are in the page only in part.
     tasks: BTreeSet<TaskId>,
     bytes: usize,
 }
 
-impl Page {
+impl Page<'_> {
+    fn new(caller: &Caller) -> Page<'_> {
+        Page { caller, jobs: BTreeMap::new(), tasks: BTreeSet::new(), bytes: 0 }
+    }
+
     fn is_full(&self) -> bool {
         self.bytes >= MESSAGE_BYTES
     }
@@ -298,7 +303,9 @@ impl Page {
         let spec = cell.job(id)?;
         let mut told = JobTasks { id: id.0, ..JobTasks::default() };
         if from.task == 0 {
-            told.job = Some((&**spec).into());
+            let job = proto::Job::from(&**spec);
+            let sees = self.caller.sees_programs(spec);
+            told.job = Some(if sees { job } else { job.without_programs() });
         }
         self.bytes += told.encoded_len();
         let mut rest = None;

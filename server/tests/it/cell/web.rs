@@ -127,7 +127,9 @@ fn lists_are_filtered() {
     let jobs = found("/api/v1/jobs");
     let pending = found("/api/v1/jobs?state=pending");
     assert_eq!(pending, found("/api/v1/jobs?state=waiting"));
-    assert!(0 < pending && pending < jobs, "{pending} of {jobs}");
+    assert!(0 < pending && pending == jobs, "{pending} of {jobs}");
+    assert_eq!(found("/api/v1/jobs?scheduler=default"), 1);
+    assert_eq!(found("/api/v1/jobs?tenant=default"), 2);
     assert_eq!(found("/api/v1/jobs?state=failed"), 0);
     assert_eq!(found("/api/v1/jobs?tenant=nobody-has-this-name"), 0);
 }
