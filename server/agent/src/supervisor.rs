@@ -144,23 +144,24 @@ impl Supervisor {
             let next = [self.kill_at, self.restart_at].into_iter().flatten().min();
             let outputs = self.run.iter().flat_map(|run| &run.outputs);
             self.inbox.wait(next, outputs.filter_map(Output::pipe))?;
-            self.due()?;
-            self.store_some_output();
-            // Events, times and output are handled in turns, so that much of one cannot delay the others.
             while let Some(event) = self.inbox.take() {
                 if let Some(exit) = self.follow(event)? {
                     return Ok(exit);
                 }
-                self.due()?;
-                self.store_some_output();
+                // Many events cannot delay what is due, and the output.
+                self.pass_time()?;
             }
+            self.pass_time()?;
         }
     }
 
-    fn store_some_output(&mut self) {
+    /// Does what is due, and stores some output.
+    fn pass_time(&mut self) -> io::Result<()> {
+        self.due()?;
         for output in self.run.iter_mut().flat_map(|run| &mut run.outputs) {
             output.store();
         }
+        Ok(())
     }
 
     /// Kills or restarts the program if it is time to do so.

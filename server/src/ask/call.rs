@@ -211,7 +211,8 @@ impl Caller {
         let mut listed = Listed { items: Vec::new(), more: false, version: 0 };
         let mut token = String::new();
         // One more item shows whether the limit cuts the list. If items were left out, few of the next ones may remain.
-        let mut size = PAGE_MAX.min(u32::try_from(limit).map_or(PAGE_MAX, |limit| limit + 1));
+        let mut size =
+            PAGE_MAX.min(u32::try_from(limit).map_or(PAGE_MAX, |limit| limit.saturating_add(1)));
         loop {
             let (items, next, version) = page(self, size, token)?;
             listed.items.extend(items);
