@@ -76,10 +76,6 @@ fn name_by_parent(id: &str) -> io::Result<String> {
 pub(crate) fn become_run(folder: &Path, spec: &TaskSpec, container: &Container) -> io::Result<()> {
     let name = name_by_parent(&spec.id)?;
     write_environment(folder, spec)?;
-    match fs::remove_file(folder.join(PID_FILE)) {
-        Err(why) if why.kind() != io::ErrorKind::NotFound => return Err(why),
-        _ => {}
-    }
     if !container.is_limited && !spec.limits.cores.is_empty() {
         limits::pin(&spec.limits.cores)?;
     }

@@ -112,7 +112,7 @@ pub struct Stream {
     pub lines: Lines,
 }
 
-/// The value of `Retry-After` in seconds, within the limit.
+/// The value of `Retry-After` in seconds, within the limit; `None` also for 0.
 fn retry_after(headers: &http::HeaderMap) -> Option<u64> {
     let text = headers.get(RETRY_AFTER)?.to_str().ok()?;
     let seconds: u64 = text.parse().ok()?;

@@ -113,9 +113,15 @@ fn shape(shown: &Shown, (id, job): (JobId, &Job), counts: Counts) -> JobShape {
 }
 
 impl AskedList {
-    fn matches(&self, job: &Job, counts: &Counts) -> bool {
+    fn has_names(&self, job: &Job) -> bool {
+        self.name.as_ref().is_none_or(|part| job.name.contains(part.as_str()))
+            && self.tenant.as_ref().is_none_or(|name| *job.tenant == **name)
+            && self.scheduler.as_ref().is_none_or(|name| *job.scheduler == **name)
+    }
+
+    fn has_state(&self, counts: &Counts) -> bool {
         let Counts { pending, placed, running, finished, failed, killed } = *counts;
-        let has_state = match self.state.as_deref() {
+        match self.state.as_deref() {
             Some("waiting" | "pending") => pending > 0,
             Some("live") => pending + placed + running > 0,
             Some("placed") => placed > 0,
@@ -124,11 +130,7 @@ impl AskedList {
             Some("failed") => failed > 0,
             Some("killed") => killed > 0,
             _ => true,
-        };
-        has_state
-            && self.name.as_ref().is_none_or(|part| job.name.contains(part.as_str()))
-            && self.tenant.as_ref().is_none_or(|name| *job.tenant == **name)
-            && self.scheduler.as_ref().is_none_or(|name| *job.scheduler == **name)
+        }
     }
 }
 
@@ -145,9 +147,13 @@ pub(super) async fn list(State(shown): State<Shown>, Asked(asked): Asked<AskedLi
                 if list.items.len() == size || looked == JOBS_AT_ONCE || tasks > TASKS_AT_ONCE {
                     return Some(id);
                 }
+                // Tasks are counted only if the job may be in the list, because a job may have very many.
+                if !asked.has_names(job) {
+                    continue;
+                }
                 let counts = counts(cell, id);
                 tasks += job.task_count();
-                if asked.matches(job, &counts) {
+                if asked.has_state(&counts) {
                     list.items.push(shape(&shown, (id, job), counts));
                 }
             }

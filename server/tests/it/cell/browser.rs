@@ -57,7 +57,7 @@ fn a_browser_shows_the_cell() {
     let check = |path: &str, parts: &[&str]| check_after(8000, path, parts);
     let escaped = HOSTILE.replace('<', "&lt;").replace('>', "&gt;");
     check("", &["<dt>machines</dt><dd>41", "1 draining", "&lt;i&gt;nobody", ">wide</a>", &escaped]);
-    check("#/machines", &[">a-1</a>", ">draining<", &escaped, "rack=&lt;b&gt;bold"]);
+    check("#/machines", &[">a-1</a>", "class=\"warn\">draining<", &escaped, "rack=&lt;b&gt;bold"]);
     check("#/machine/b-3", &["Machine b-3", "rack=b", "16.0 GiB"]);
     check("#/jobs", &[">wide</a>", &escaped]);
     check("#/job/wide", &["Why 2 tasks are pending", "what would help", "cpu 9"]);

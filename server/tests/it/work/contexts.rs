@@ -1,5 +1,5 @@
-//! Contexts, which are named cells in a file of the user; and the output of commands without a subcommand, such as
-//! `omega job`.
+//! Contexts, which are named cells in a file of the user; the output of commands without a subcommand, such as
+//! `omega job`; and lists that are filtered.
 
 use crate::kit::process::{Said, folder, omega};
 use crate::work::commands::Served;

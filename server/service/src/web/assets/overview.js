@@ -61,7 +61,7 @@ function schedulers(cell) {
 /** Time without a message after which a replica counts as silent: several heartbeats. */
 const SILENT_MS = 2000;
 
-/** Number of entries from which a replica counts as lagging. */
+/** Number of missing entries above which a replica counts as lagging. */
 const LAGGING = 1000;
 
 function replicas(cell) {

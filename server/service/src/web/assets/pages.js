@@ -34,12 +34,15 @@ export function pages(title, fields, load) {
     last = performance.now();
     calls += 1;
     const call = calls;
+    // The page after the present list does not continue a list with other filters.
+    more.disabled = anew;
     const asked = { name: name.value || null, page: anew ? null : page };
     const list = await load(asked);
     if (call !== calls) return;
     items = anew ? list.items : [...items, ...list.items];
     page = list.next_page;
     more.hidden = page === null;
+    more.disabled = false;
     draw();
   }
 
