@@ -51,8 +51,8 @@ pub trait Driver: Send + fmt::Debug {
     /// Returns the present usage of all tasks.
     fn usage(&mut self) -> Usage;
 
-    /// Folder of the logs of a task; `None` if the driver no longer keeps them.
-    fn logs(&self, task: &str) -> Option<PathBuf>;
+    /// Folder of the logs of a task of this owner; `None` if the driver has none, or no longer keeps them.
+    fn logs(&self, task: &str, owner: &str) -> Option<PathBuf>;
 }
 
 /// A task that was started before this process began.

@@ -81,6 +81,19 @@ fn check_id(id: &str) -> Result<(), DriverError> {
     )))
 }
 
+/// Removes the folder of an earlier task with the same id and another owner, who alone may read its log.
+fn forget_other_owner(folder: &Path, owner: &str) -> Result<(), DriverError> {
+    // An unreadable specification names no owner.
+    let earlier = spec::read(folder).ok().flatten();
+    if earlier.is_some_and(|earlier| earlier.owner == owner) {
+        return Ok(());
+    }
+    match fs::remove_dir_all(folder) {
+        Err(why) if why.kind() != io::ErrorKind::NotFound => Err(file_error(folder)(why)),
+        _ => Ok(()),
+    }
+}
+
 fn file_error(path: &Path) -> impl Fn(io::Error) -> DriverError {
     let path = path.to_owned();
     move |why| DriverError::File { path: path.clone(), why }
@@ -113,6 +126,7 @@ impl ProcessDriver {
     fn launch(&mut self, spec: &TaskSpec) -> Result<Running, DriverError> {
         check_id(&spec.id)?;
         let folder = self.settings.folder.join(&spec.id);
+        forget_other_owner(&folder, &spec.owner)?;
         fs::create_dir_all(&folder).map_err(file_error(&folder))?;
         // The journal of an earlier run of this task is removed. Its log is continued.
         let journal = folder.join(JOURNAL);
@@ -385,8 +399,9 @@ impl Driver for ProcessDriver {
         usage
     }
 
-    fn logs(&self, task: &str) -> Option<PathBuf> {
+    fn logs(&self, task: &str, owner: &str) -> Option<PathBuf> {
         let folder = self.settings.folder.join(task);
-        folder.is_dir().then(|| folder.join(LOGS))
+        let spec = spec::read(&folder).ok()??;
+        (spec.owner == owner).then(|| folder.join(LOGS))
     }
 }

@@ -34,6 +34,9 @@ pub struct TaskSpec {
     pub stays_up: bool,
     /// Health check of the program, if it has one.
     pub health: Option<HealthCheck>,
+    /// Owner of the task, such as its job. A task with the same id and another owner does not get this task's log.
+    #[serde(default)]
+    pub owner: String,
     /// Opaque data of the agent, which the driver returns when it finds the task again.
     pub note: String,
 }

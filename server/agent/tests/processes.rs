@@ -10,7 +10,7 @@ use rustix::fs::FlockOperation;
 use rustix::process::{Pid, Signal};
 use std::fs::File;
 use std::os::unix::fs::PermissionsExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 fn driver(folder: &Path) -> ProcessDriver {
@@ -72,14 +72,14 @@ fn run(spec: &TaskSpec) -> (Exit, String) {
 }
 
 fn output(driver: &ProcessDriver, task: &str) -> String {
-    let folder = driver.logs(task).unwrap();
+    let folder = driver.logs(task, "").unwrap();
     let part = logs::read(&folder, LogStream::Stdout, 0, 1 << 20).unwrap();
     String::from_utf8(part.bytes).unwrap()
 }
 
 /// Waits until the output of a task is as expected.
 fn said(driver: &ProcessDriver, task: &str, expected: &str) {
-    let is_said = || driver.logs(task).is_some() && output(driver, task).contains(expected);
+    let is_said = || driver.logs(task, "").is_some() && output(driver, task).contains(expected);
     while !is_said() {
         std::thread::yield_now();
     }
@@ -370,6 +370,24 @@ fn a_program_that_fails_is_started_again_so_often() {
 }
 
 #[test]
+fn a_log_is_continued_for_its_owner_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut driver = driver(folder.path());
+    let mut run = |word: &str, owner: &str| {
+        let spec = TaskSpec { owner: owner.to_owned(), ..shell("7-0", &format!("echo {word}")) };
+        driver.start(&spec).unwrap();
+        all(&mut driver, 2);
+        let read = |folder: PathBuf| logs::read(&folder, LogStream::Stdout, 0, 100).unwrap().bytes;
+        ["ann", "ben", ""].map(|owner| {
+            driver.logs("7-0", owner).map(|folder| String::from_utf8(read(folder)).unwrap())
+        })
+    };
+    assert_eq!(run("one", "ann"), [Some("one\n".to_owned()), None, None]);
+    assert_eq!(run("two", "ann"), [Some("one\ntwo\n".to_owned()), None, None]);
+    assert_eq!(run("three", "ben"), [None, Some("three\n".to_owned()), None]);
+}
+
+#[test]
 fn a_start_is_told_before_a_restart_that_no_poll_saw() {
     let folder = tempfile::tempdir().unwrap();
     let mut driver = driver(folder.path());
@@ -377,7 +395,7 @@ fn a_start_is_told_before_a_restart_that_no_poll_saw() {
     spec.restart = RestartPolicy { attempts: 1, delay_ms: 1 };
     driver.start(&spec).unwrap();
     // Both runs are over before the first poll.
-    while driver.logs("again").is_none_or(|_| output(&driver, "again").lines().count() != 2) {
+    while driver.logs("again", "").is_none_or(|_| output(&driver, "again").lines().count() != 2) {
         std::thread::yield_now();
     }
     let restarted = Event::Restarted("again".to_owned(), Exit::Code(1), 1);

@@ -2,7 +2,7 @@
 //! running process belongs.
 
 use omega_agent::FoundTask;
-use omega_client::agent::{Found, Task};
+use omega_client::agent::{Found, Owner, Task};
 use omega_core::{Amounts, MachineId, TaskId};
 use serde::{Deserialize, Serialize};
 
@@ -13,6 +13,9 @@ pub(super) struct Note {
     /// The name of the job; empty in notes of older agents.
     #[serde(default)]
     job: String,
+    /// The tenant of the job; `None` in notes of older agents.
+    #[serde(default)]
+    tenant: Option<String>,
     pub(super) machine: MachineId,
     request: Amounts,
     devices: Vec<u32>,
@@ -28,6 +31,7 @@ impl Note {
         Note {
             task: task.id,
             job: task.job_name.to_string(),
+            tenant: Some(task.program.tenant.to_string()),
             machine: task.machine,
             request: task.request.clone(),
             devices: task.devices.clone(),
@@ -54,11 +58,18 @@ impl Note {
         serde_json::from_str(&found.spec.note).ok()
     }
 
+    /// Owner of the task; `None` in notes of older agents.
+    fn owner(&self) -> Option<Owner> {
+        let tenant = self.tenant.as_deref()?;
+        Some(Owner { tenant: tenant.into(), job: self.job.as_str().into() })
+    }
+
     /// Converts the note to the report of a running task for the cell.
     pub(super) fn found(self, found: &FoundTask) -> Found {
         let grace_ms = found.spec.grace_ms;
         Found {
             task: self.task,
+            owner: self.owner(),
             machine: self.machine,
             request: self.request,
             devices: self.devices,

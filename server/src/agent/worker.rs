@@ -15,7 +15,7 @@ use omega_agent::machine::{self, Found};
 use omega_agent::{
     Container, Driver, Event, Exit, FoundTask, Limits, ProcessDriver, ProcessSettings, TaskSpec,
 };
-use omega_client::agent::{Agent, AgentSettings, LogPart, LogRead, Order, Task};
+use omega_client::agent::{Agent, AgentSettings, LogPart, LogRead, Order, Owner, Task};
 use omega_core::{
     Amounts, EndReason, HealthCheck, JobKind, Kinds, MachineId, Probe, RunEnd, TaskId, TaskReport,
 };
@@ -155,9 +155,15 @@ struct Worker {
     load: Amounts,
 }
 
-/// The name of a task's folder. It is unique, because job numbers are never reused.
+/// The name of a task's folder. Within a cell it is unique, because job numbers are not reused. A restored cell, and a
+/// restarted cell in memory, use them again; so a folder also has an [`owner`].
 fn folder(task: TaskId) -> String {
     format!("{}-{}", task.job.0, task.index)
+}
+
+/// The owner of a folder, for the driver.
+fn owner(of: &Owner) -> String {
+    format!("{:?} {:?}", &*of.tenant, &*of.job)
 }
 
 /// Replaces the name of a port in a health check by the port's number. The cell has checked that the task has the port.
@@ -291,7 +297,14 @@ impl Worker {
                     _ => self.driver.stop(&name),
                 }
             }
-            Order::Kill { task, .. } => self.driver.kill(&folder(task)),
+            Order::Kill { task, .. } => {
+                let name = folder(task);
+                if let Some(held) = self.tasks.get_mut(&name) {
+                    // The cell may already have ordered another run of the task, which a report would end.
+                    held.is_reported = false;
+                }
+                self.driver.kill(&name);
+            }
             Order::Resize { task, to, .. } => {
                 let (cpu, memory) = self.amounts(&to);
                 if let Some(waiting) = self.waiting.get_mut(&folder(task)) {
@@ -310,7 +323,7 @@ impl Worker {
 
     /// Reads part of the log of a task.
     fn log(&self, read: &LogRead) -> Option<LogPart> {
-        let logs = self.driver.logs(&folder(read.task))?;
+        let logs = self.driver.logs(&folder(read.task), &owner(&read.owner))?;
         let stream = if read.is_stderr { LogStream::Stderr } else { LogStream::Stdout };
         let part = match read.from {
             Some(from) => logs::read(&logs, stream, from, read.bytes_max),
@@ -382,6 +395,7 @@ impl Worker {
             restart: run.restart,
             stays_up: task.kind == JobKind::Service,
             health: run.health.clone().map(|check| with_number(check, task)),
+            owner: owner(&task.owner()),
             note: Note::of(task).text(),
         })
     }

@@ -1,7 +1,7 @@
 //! Receives the directives of a stream: joins their parts, and parses them.
 
 use super::records::Told;
-use super::{LogRead, Program, Task};
+use super::{LogRead, Owner, Program, Task};
 use crate::ApiError;
 use crate::convert::{self, Malformed};
 use crate::proto::{self, AgentDirectives};
@@ -76,6 +76,7 @@ fn log_read(read: proto::ReadLog) -> Result<LogRead, Malformed> {
     Ok(LogRead {
         read: read.read,
         task: read.task.ok_or(Malformed::Missing("read.task"))?.into(),
+        owner: Owner { tenant: read.tenant.into(), job: read.job_name.into() },
         is_stderr,
         from: read.from,
         tail_lines: read.tail_lines,

@@ -275,11 +275,14 @@ impl Driver {
             Said::Log(read, part) => self.logs.push(log_part(read, part)),
             Said::Load(machine, used) => _ = self.loads.insert(machine, used),
             Said::Task(reported) => {
+                // A task that the cell has stopped may already be ordered again. Its new run starts when the stopped
+                // one has ended, so that reports until then do not concern the cell.
+                let is_stopping = self.endings.is_stopping(reported.machine, reported.task);
                 if !matches!(reported.report, TaskReport::Started | TaskReport::Restarted) {
                     let orders = self.endings.ended(reported.machine, reported.task);
                     self.order(orders);
                 }
-                let concerns = self.records.report(&reported);
+                let concerns = !is_stopping && self.records.report(&reported);
                 return concerns.then_some(reported);
             }
         }
@@ -360,5 +363,56 @@ fn write(reports: &[Reported], message: &mut AgentReport) {
         if has_ends {
             message.task_ends.push(end.as_ref().map(Into::into).unwrap_or_default());
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Task;
+    use super::*;
+    use crate::Address;
+    use omega_core::{JobId, JobKind, TaskId};
+
+    const HERE: MachineId = MachineId { slot: 1, incarnation: 0 };
+    const TASK: TaskId = TaskId { job: JobId(0), index: 0 };
+
+    fn start() -> Told {
+        let task = Task {
+            id: TASK,
+            machine: HERE,
+            job_name: "job".into(),
+            group: "main".into(),
+            kind: JobKind::Batch,
+            runtime_estimate_ms: None,
+            images: Vec::new(),
+            request: Amounts::default(),
+            devices: Vec::new(),
+            cores: Vec::new(),
+            ports: Vec::new(),
+            grace_ms: 60_000,
+            program: Default::default(),
+        };
+        Told { starts: vec![(task, false)], ..Told::default() }
+    }
+
+    /// A stopped task may be placed on its machine again before its first run has ended.
+    #[tokio::test]
+    async fn the_end_of_a_stopped_run_is_not_the_end_of_the_next_run() {
+        let address = Address::plain(["127.0.0.1:1"]);
+        let (_said, from) = mpsc::unbounded_channel();
+        let (to, mut orders) = mpsc::unbounded_channel();
+        let connections = Connections::new(&address).unwrap();
+        let mut driver = Driver::new(connections, AgentSettings::default(), from, to);
+        let says = |report| Said::Task(Reported { machine: HERE, task: TASK, report, end: None });
+        driver.hear(start());
+        driver.hear(Told { stops: vec![(HERE, TASK)], ..Told::default() });
+        driver.hear(start());
+        let mut ordered = || std::iter::from_fn(|| orders.try_recv().ok()).collect::<Vec<_>>();
+        assert!(matches!(&ordered()[..], [Order::Start(_), Order::Stop { grace_ms: 60_000, .. }]));
+        assert_eq!(driver.take(says(TaskReport::Started)), None, "the first run starts late");
+        assert_eq!(driver.take(says(TaskReport::Finished)), None);
+        assert!(matches!(&ordered()[..], [Order::Start(_)]));
+        assert!(driver.take(says(TaskReport::Started)).is_some());
+        assert!(driver.take(says(TaskReport::Finished)).is_some());
     }
 }

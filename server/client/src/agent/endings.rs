@@ -203,6 +203,11 @@ impl Endings {
         orders
     }
 
+    /// Whether a task is being stopped, within its grace period.
+    pub(super) fn is_stopping(&self, machine: MachineId, task: TaskId) -> bool {
+        self.machines.get(&machine).is_some_and(|here| here.ends.contains_key(&task))
+    }
+
     /// Records that a task has ended, by itself or because it was stopped. Returns the directives that can be followed
     /// now.
     pub(super) fn ended(&mut self, machine: MachineId, task: TaskId) -> Vec<Order> {
@@ -401,6 +406,7 @@ mod tests {
             let request = Amounts::new([2000]);
             let found = Found {
                 task: id(index),
+                owner: None,
                 machine: HERE,
                 request,
                 devices: Vec::new(),

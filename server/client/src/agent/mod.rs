@@ -143,6 +143,12 @@ pub struct Task {
 }
 
 impl Task {
+    /// Owner of the task.
+    #[must_use]
+    pub fn owner(&self) -> Owner {
+        Owner { tenant: self.program.tenant.clone(), job: self.job_name.clone() }
+    }
+
     /// Numbers of all ports of the task: those that the cell chose, and those that its group requests.
     pub fn port_numbers(&self) -> impl Iterator<Item = u16> {
         let chosen = self.ports.iter().map(|port| port.number);
@@ -156,6 +162,16 @@ impl Task {
         let mut named = self.ports.iter().chain(run);
         named.find(|port| *port.name == *name).map(|port| port.number)
     }
+}
+
+/// Owner of a task: its job, by tenant and name. A restored cell, and a restarted cell in memory, use numbers of jobs
+/// again, so an agent that outlives the cell compares the owners of tasks with equal ids.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Owner {
+    /// Tenant of the job.
+    pub tenant: Text,
+    /// Name of the job.
+    pub job: Text,
 }
 
 /// The program and data that all tasks of a group share.
@@ -180,6 +196,8 @@ pub struct Program {
 pub struct Found {
     /// Id of the task.
     pub task: TaskId,
+    /// Owner of the task. `None`, from agents that did not record it, counts as the owner that the cell names.
+    pub owner: Option<Owner>,
     /// Machine of the task.
     pub machine: MachineId,
     /// Amounts that the task is allocated.
@@ -199,12 +217,14 @@ pub struct Found {
 }
 
 /// A request to read a part of a log.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LogRead {
     /// Number of the request, which the reply repeats.
     pub read: u64,
     /// Task whose log is requested. It may have ended.
     pub task: TaskId,
+    /// Owner of the task. Return no log of a task with this id and another owner.
+    pub owner: Owner,
     /// Whether standard error is requested instead of standard output.
     pub is_stderr: bool,
     /// Position of the first byte; `None` requests the last lines.

@@ -3,7 +3,7 @@
 //! A report may be lost with its stream. So the report of a task's end is kept, and sent again on each new stream,
 //! until the cell confirms it with a directive to stop the task.
 
-use super::{Found, LogRead, Order, Task};
+use super::{Found, LogRead, Order, Owner, Task};
 use omega_core::{Amounts, MachineId, RunEnd, TaskId, TaskReport};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -28,10 +28,20 @@ pub(super) struct Reported {
     pub(super) end: Option<RunEnd>,
 }
 
+/// A task that the cell has ordered, and has not stopped.
+#[derive(Debug)]
+struct Record {
+    phase: Phase,
+    /// Owner of the task; `None` if an earlier agent process did not record it.
+    owner: Option<Owner>,
+    /// Amounts that the task is allocated.
+    request: Amounts,
+}
+
 /// The tasks of all machines of an agent.
 #[derive(Debug, Default)]
 pub(super) struct Records {
-    tasks: BTreeMap<(MachineId, TaskId), (Phase, Amounts)>,
+    tasks: BTreeMap<(MachineId, TaskId), Record>,
 }
 
 /// Consequences of directives: new directives for the machine, and reports for the cell.
@@ -83,7 +93,8 @@ impl Records {
     pub(super) fn found(&mut self, found: &Found) {
         if found.kill_in_ms.is_none() {
             let phase = if found.is_running { Phase::Running } else { Phase::Ordered };
-            self.tasks.insert((found.machine, found.task), (phase, found.request.clone()));
+            let (owner, request) = (found.owner.clone(), found.request.clone());
+            self.tasks.insert((found.machine, found.task), Record { phase, owner, request });
         }
     }
 
@@ -91,7 +102,7 @@ impl Records {
     /// task was stopped, or if its end was reported before.
     pub(super) fn report(&mut self, reported: &Reported) -> bool {
         let place = (reported.machine, reported.task);
-        let Some((phase, _)) = self.tasks.get_mut(&place) else { return false };
+        let Some(Record { phase, .. }) = self.tasks.get_mut(&place) else { return false };
         match (&*phase, reported.report) {
             (Phase::Ended(..), _) => return false,
             (_, TaskReport::Restarted) => {}
@@ -108,23 +119,32 @@ impl Records {
     }
 
     fn stop(&mut self, machine: MachineId, task: TaskId, follows: &mut Follows) {
-        match self.tasks.remove(&(machine, task)) {
-            Some((Phase::Ordered | Phase::Running, _)) => {
+        match self.tasks.remove(&(machine, task)).map(|record| record.phase) {
+            Some(Phase::Ordered | Phase::Running) => {
                 // The grace period is not needed here, because `Endings` has it.
                 follows.orders.push(Order::Stop { task, machine, grace_ms: 0 });
             }
             // The task had ended by itself, and the directive confirms its report.
-            Some((Phase::Ended(..), _)) | None => {}
+            Some(Phase::Ended(..)) | None => {}
         }
     }
 
     fn start(&mut self, task: Task, is_running: bool, is_new_stream: bool, follows: &mut Follows) {
-        let (machine, id) = (task.machine, task.id);
-        let Some((phase, held)) = self.tasks.get_mut(&(machine, id)) else {
-            self.tasks.insert((machine, id), (Phase::Ordered, task.request.clone()));
+        let (machine, id, owner) = (task.machine, task.id, task.owner());
+        let known = self.tasks.get(&(machine, id)).and_then(|record| record.owner.as_ref());
+        if known.is_some_and(|known| *known != owner) {
+            // A restored cell, or a restarted cell in memory, has given the number of an earlier job to another one.
+            self.stop(machine, id, follows);
+        }
+        let Some(record) = self.tasks.get_mut(&(machine, id)) else {
+            let request = task.request.clone();
+            let record = Record { phase: Phase::Ordered, owner: Some(owner), request };
+            self.tasks.insert((machine, id), record);
             follows.orders.push(Order::Start(task));
             return;
         };
+        record.owner = Some(owner);
+        let Record { phase, request, .. } = record;
         let said = |report, end| Reported { machine, task: id, report, end };
         match phase {
             Phase::Running if !is_running => {
@@ -135,8 +155,8 @@ impl Records {
             }
             _ => {}
         }
-        if !matches!(phase, Phase::Ended(..)) && *held != task.request {
-            held.clone_from(&task.request);
+        if !matches!(phase, Phase::Ended(..)) && *request != task.request {
+            request.clone_from(&task.request);
             follows.orders.push(Order::Resize { task: id, machine, to: task.request });
         }
     }
@@ -144,8 +164,10 @@ impl Records {
 
 #[cfg(test)]
 mod tests {
+    use super::super::Program;
     use super::*;
     use omega_core::{EndReason, JobId, JobKind};
+    use std::sync::Arc;
 
     const HERE: MachineId = MachineId { slot: 1, incarnation: 0 };
 
@@ -226,6 +248,7 @@ mod tests {
     fn a_found_task_that_does_not_run_yet_is_reported_once_it_runs() {
         let found = |index, is_running| Found {
             task: id(index),
+            owner: None,
             machine: HERE,
             request: Amounts::default(),
             devices: Vec::new(),
@@ -242,6 +265,28 @@ mod tests {
         assert_eq!(follows.reports, [said(0, TaskReport::Started)]);
         assert_eq!(follows.orders, [], "both were started before");
         assert!(records.report(&said(1, TaskReport::Started)));
+    }
+
+    /// A restored cell may give the number of a lost job to another job, before the agent attaches.
+    #[test]
+    fn a_task_of_another_job_with_an_equal_id_is_not_taken_for_the_new_one() {
+        let other = || Task { job_name: "other".into(), ..task(0) };
+        let stopped = || Order::Stop { task: id(0), machine: HERE, grace_ms: 0 };
+        let mut records = Records::default();
+        records.hear(start(0, false));
+        assert!(records.report(&said(0, TaskReport::Started)));
+        let follows = records.hear(whole(vec![(other(), false)]));
+        assert_eq!(
+            (follows.orders, follows.reports),
+            (vec![stopped(), Order::Start(other())], vec![])
+        );
+        let tenant = Program { tenant: "theirs".into(), ..Program::default() };
+        let theirs = || Task { program: Arc::new(tenant.clone()), ..other() };
+        assert!(records.report(&said(0, TaskReport::Failed)));
+        let follows = records.hear(whole(vec![(theirs(), true)]));
+        assert_eq!(follows.orders, [Order::Start(theirs())], "the other task had ended");
+        assert_eq!(follows.reports, [], "its end is no end of the new one");
+        assert_eq!(records.hear(whole(vec![(theirs(), true)])), Follows::default());
     }
 
     #[test]

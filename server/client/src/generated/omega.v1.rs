@@ -8401,7 +8401,7 @@ pub struct StartTask {
     pub ports: ::prost::alloc::vec::Vec<NamedPort>,
 }
 /// A request for a part of a task's output, which the task's agent keeps.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct ReadLog {
     /// identifies the request
     #[prost(uint64, tag = "1")]
@@ -8416,12 +8416,18 @@ pub struct ReadLog {
     pub tail_lines: u32,
     #[prost(uint32, tag = "6")]
     pub bytes_max: u32,
+    /// Tenant and name of the task's job. A log of another job must not be returned: a restored cell, and a restarted cell
+    /// in memory, use numbers of jobs again.
+    #[prost(string, tag = "7")]
+    pub tenant: ::prost::alloc::string::String,
+    #[prost(string, tag = "8")]
+    pub job_name: ::prost::alloc::string::String,
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct LogPart {
     #[prost(uint64, tag = "1")]
     pub read: u64,
-    /// whether the agent has a log of this task
+    /// whether the agent has a log of this task, of the requested job
     #[prost(bool, tag = "2")]
     pub found: bool,
     #[prost(uint64, tag = "3")]

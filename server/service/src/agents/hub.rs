@@ -45,8 +45,8 @@ pub(crate) enum Event {
     Heartbeats { stream: StreamId, attach: Vec<MachineId>, alive: Vec<MachineId> },
     /// Reported ends of tasks that the cell has recorded or rejected.
     Confirmed(Vec<Confirmed>),
-    /// A caller requests a task's log from the agent of a machine, or from all agents if the task no longer has a
-    /// machine.
+    /// A caller requests a task's log from the agent of a machine, or from all agents if the task's last machine is not
+    /// known.
     ReadLog {
         machine: Option<MachineId>,
         read: proto::ReadLog,
@@ -283,7 +283,7 @@ impl Lead {
         };
         let Some(number) = self.reads.begin(asked.clone(), answer) else { return };
         for stream in asked {
-            out.of(stream).reads.push(proto::ReadLog { read: number, ..read });
+            out.of(stream).reads.push(proto::ReadLog { read: number, ..read.clone() });
         }
     }
 

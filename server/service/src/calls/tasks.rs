@@ -94,27 +94,30 @@ impl TaskService for Tasks {
         });
         self.host.refresh(deadline(&request)).await?;
         let request = request.into_inner();
-        let (task, state) = self.host.read(|cell| {
+        let (read, machine, running) = self.host.read(|cell| {
             let id = refs::job(cell, request.job, &caller)?;
-            let is_own = cell.job(id).is_some_and(|job| caller.sees_programs(job));
-            if !is_own {
+            let Some(job) = cell.job(id).filter(|job| caller.sees_programs(job)) else {
                 let say = "only operators and roles of the job's tenant may read its logs";
                 return Err(denied(format!("{caller}: {say}")));
-            }
+            };
             let task = TaskId { job: id, index: request.index };
-            Ok((task, names::known_task(cell, task)?))
+            let state = names::known_task(cell, task)?;
+            let last = || cell.task_events(task).find_map(|event| event.machine);
+            // A machine that was registered again has another id.
+            let last = || last().filter(|machine| cell.machine(*machine).is_some());
+            let read = proto::ReadLog {
+                read: 0,
+                task: Some(task.into()),
+                stream: request.stream,
+                from: request.from,
+                tail_lines: request.tail_lines,
+                bytes_max: LOG_BYTES_MAX,
+                tenant: job.tenant.to_string(),
+                job_name: job.name.to_string(),
+            };
+            Ok((read, state.machine().or_else(last), !state.ended()))
         })?;
-        let read = proto::ReadLog {
-            read: 0,
-            task: Some(task.into()),
-            stream: request.stream,
-            from: request.from,
-            tail_lines: request.tail_lines,
-            bytes_max: LOG_BYTES_MAX,
-        };
-        let proto::LogPart { from, data, end, .. } =
-            self.agents.read_log(state.machine(), read).await?;
-        let running = !state.ended();
+        let proto::LogPart { from, data, end, .. } = self.agents.read_log(machine, read).await?;
         Ok(Response::new(proto::ReadTaskLogResponse { from, data, end, running }))
     }
 

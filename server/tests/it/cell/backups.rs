@@ -2,7 +2,9 @@
 
 use crate::cell::served::{Process, ports, serve};
 use crate::kit::process::{Said, folder, listing, omega, say};
+use crate::work::agents::{start, until};
 use crate::work::commands::Served;
+use crate::work::programs::is_anything_left;
 use serde_json::Value;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -23,11 +25,16 @@ impl Kept {
     fn new() -> Kept {
         let machines = "[[machine]]\nname = \"m-{n}\"\ncount = 4\n\
                         capacity = { cpu = 64, memory = \"64GiB\" }\n";
-        let dir = folder(&[("machines.toml", machines)]);
-        let address = format!("127.0.0.1:{}", ports(1)[0]);
-        let mut kept = Kept { dir, address, server: None };
-        kept.serve("cell");
+        let kept = Kept::with(&[("machines.toml", machines)]);
         kept.ok("machine add -f machines.toml");
+        kept
+    }
+
+    /// A cell without machines, and files beside it.
+    fn with(files: &[(&str, &str)]) -> Kept {
+        let address = format!("127.0.0.1:{}", ports(1)[0]);
+        let mut kept = Kept { dir: folder(files), address, server: None };
+        kept.serve("cell");
         kept
     }
 
@@ -116,6 +123,52 @@ fn a_restored_cell_is_the_cell_that_was_saved() {
     kept.ok("restore second --dir third");
     kept.serve("third");
     assert_eq!(kept.json("job get waits")["tasks"]["placed"], 2);
+}
+
+/// A job of one task that writes its name, and then sleeps.
+fn talker(name: &str, tenant: &str, cpu: f64, sleeps_s: u32) -> String {
+    format!(
+        "name = {name:?}\ntenant = {tenant:?}\n[[group]]\ncount = 1\nrequest = {{ cpu = {cpu:?} }}\n\
+         [group.run]\ncommand = \"/bin/sh\"\n\
+         args = [\"-c\", \"echo I am {name}; exec sleep {sleeps_s}\"]\n"
+    )
+}
+
+/// A restored cell gives the numbers of lost jobs to other jobs, perhaps of another tenant and before an agent attaches.
+#[test]
+fn a_job_gets_neither_the_run_nor_the_log_of_a_lost_job_with_its_number() {
+    let jobs = [
+        ("lost.toml", talker("lost", "a", 1.5, 9999)),
+        ("done.toml", talker("done", "a", 0.5, 0)),
+        ("ours.toml", talker("ours", "b", 1.5, 9999)),
+        ("waits.toml", talker("waits", "b", 1.0, 0)),
+    ];
+    let mut kept = Kept::with(&jobs.each_ref().map(|(file, text)| (*file, text.as_str())));
+    let agent = |kept: &Kept| {
+        let flags = ["agent", "--no-limits", "--cpu=2", "--memory=1", "--name=one", "--dir=one"];
+        start(kept.dir.path(), &[&flags[..], &["--cell", &kept.address]].concat())
+    };
+    let logs = |kept: &Kept, job: &str| kept.say(&format!("task logs {job}/0"));
+    let first = agent(&kept);
+    kept.ok("backup saved");
+    for job in ["lost", "done"] {
+        kept.ok(&format!("job submit -f {job}.toml"));
+        kept.place(job);
+        until(|| logs(&kept, job).stdout == format!("I am {job}\n"));
+    }
+    until(|| kept.json("job get done")["tasks"]["finished"] == 1);
+    drop(first);
+    kept.ok("restore saved --dir again");
+    kept.serve("again");
+    kept.ok("job submit -f ours.toml");
+    kept.place("ours");
+    kept.ok("job submit -f waits.toml");
+    let _second = agent(&kept);
+    until(|| logs(&kept, "ours").stdout == "I am ours\n");
+    let said = logs(&kept, "waits");
+    assert_eq!((said.code, said.stdout.as_str()), (Some(1), ""), "{}", said.stderr);
+    kept.ok("job stop ours");
+    until(|| !is_anything_left(kept.dir.path()));
 }
 
 #[test]

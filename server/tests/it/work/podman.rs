@@ -300,7 +300,7 @@ fn run(podman: &Podman, folder: &Path, script: &str) -> (Exit, String) {
         }
         std::thread::sleep(Duration::from_millis(10));
     };
-    let logs = driver.logs("9-0").unwrap();
+    let logs = driver.logs("9-0", "").unwrap();
     let part = logs::read(&logs, LogStream::Stdout, 0, 10_000).unwrap();
     (exit, String::from_utf8(part.bytes).unwrap())
 }

@@ -233,6 +233,52 @@ args = ["-c", "exit 3"]
 restart = { attempts = 1, delay = "10ms" }
 "#;
 
+/// A batch task that takes its time to end with 0 after a stop, or does not end at all.
+const STOPPED: &str = r#"
+name = "JOB"
+[[group]]
+count = 1
+grace = "GRACE"
+request = { cpu = 1 }
+[group.run]
+command = "/bin/sh"
+args = ["-c", "trap 'TRAP' TERM; echo run >> FOLDER/JOB-runs; until test -e FOLDER/gate; do sleep 0.05; done"]
+"#;
+
+/// A stopped task that is placed on its machine again, even before its process has ended, has not finished.
+#[test]
+fn a_stopped_task_runs_again_on_the_same_machine() {
+    let job = |name: &str, grace: &str, trap: &str| {
+        let job = STOPPED.replace("JOB", name).replace("GRACE", grace);
+        job.replace("TRAP", trap)
+    };
+    let tidy = job("tidy", "1h", "sleep 0.5; exit 0");
+    let stubborn = job("stubborn", "300ms", "");
+    let cell = Cell::new(&[("tidy.toml", &tidy), ("stubborn.toml", &stubborn)]);
+    let _agent = cell.agent("one");
+    let names = ["tidy", "stubborn"];
+    let runs = |name: &str| {
+        let file = cell.served.path().join(format!("{name}-runs"));
+        std::fs::read_to_string(file).unwrap_or_default().lines().count()
+    };
+    let have_run = |times: usize| until(|| names.iter().all(|name| runs(name) == times));
+    for name in names {
+        cell.served.ok(&format!("job submit -f {name}.toml"));
+    }
+    until(|| names.iter().all(|name| cell.tasks(name, "running") == 1));
+    have_run(1);
+    for times in 2..4 {
+        cell.served.ok("machine drain one --deadline 0s");
+        until(|| names.iter().all(|name| cell.tasks(name, "pending") == 1));
+        cell.served.ok("machine uncordon one");
+        have_run(times);
+        names.iter().for_each(|name| assert_eq!(cell.tasks(name, "finished"), 0, "{name}"));
+    }
+    std::fs::write(cell.served.path().join("gate"), "").unwrap();
+    until(|| names.iter().all(|name| cell.tasks(name, "finished") == 1));
+    cell.nothing_is_left();
+}
+
 #[test]
 fn what_happened_is_told_with_reasons() {
     let cell = Cell::new(&[("unlucky.toml", UNLUCKY)]);
