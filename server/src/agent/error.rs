@@ -1,10 +1,10 @@
 //! Error that ends an agent, or keeps it from starting.
 
-use crate::ask::AskError;
 use crate::context::ContextError;
 use omega_agent::DriverError;
 use omega_agent::cgroup::CgroupError;
 use omega_client::ApiError;
+use omega_runner::RunnerError;
 use std::io;
 use std::path::PathBuf;
 
@@ -17,9 +17,6 @@ pub(crate) enum AgentError {
     /// The cell does not answer, or rejects the agent. Correct the address or the machines, or start the cell.
     #[error(transparent)]
     Cell(#[from] ApiError),
-    /// The request for the cell's resource kinds failed. Start the cell.
-    #[error(transparent)]
-    Ask(#[from] AskError),
     /// The operating system refused a resource, such as a thread or a file.
     #[error("the operating system refused a thread, a file or another resource: {0}")]
     System(#[from] io::Error),
@@ -40,11 +37,7 @@ pub(crate) enum AgentError {
     /// Another agent uses the folder. Choose another one.
     #[error("{0}: another agent uses this folder: give each agent its own with --dir")]
     FolderInUse(PathBuf),
-    /// The machine was removed from the cell, or another agent manages it. Stop the other agent, or register the
-    /// machine again.
-    #[error(
-        "this agent no longer manages machine {0:?}: the machine was removed from the cell, or \
-         another agent manages it"
-    )]
-    Detached(String),
+    /// The agent cannot attach to the cell, or no longer manages its machine.
+    #[error(transparent)]
+    Runner(#[from] RunnerError),
 }

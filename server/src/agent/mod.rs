@@ -1,21 +1,17 @@
 //! `omega agent`: offers this machine to a cell and runs its tasks, or simulates many machines.
 //!
-//! In reading order: this file, `args.rs`, `error.rs`, `offer.rs` (the machine's description), `worker.rs` (directives
-//! and reports), `supervisor.rs`, `environment.rs`, `core_pool.rs`, `losses.rs`, `memory.rs`, `note.rs`; `simulated.rs`
-//! and `simulation.rs` for simulated machines.
+//! In reading order: this file, `args.rs`, `error.rs`, `offer.rs` (the machine's description), `machine.rs` (the agent of
+//! this machine), `supervisor.rs`, `memory.rs`; `simulated.rs` and `simulation.rs` for simulated machines. The crate
+//! `omega_runner` carries out the cell's directives.
 
 mod args;
-mod core_pool;
-mod environment;
 mod error;
-mod losses;
+mod machine;
 mod memory;
-mod note;
 mod offer;
 mod simulated;
 mod simulation;
 mod supervisor;
-mod worker;
 
 pub(crate) use args::AgentArgs;
 pub(crate) use error::AgentError;
@@ -30,7 +26,7 @@ pub(crate) fn run(args: &AgentArgs) -> Result<(), AgentError> {
     }
     args.log.show();
     let ready = match args.simulate {
-        None => Some(worker::prepare(args)?),
+        None => Some(machine::prepare(args)?),
         Some(_) => None,
     };
     let mut runtime = tokio::runtime::Builder::new_multi_thread();
@@ -41,7 +37,7 @@ pub(crate) fn run(args: &AgentArgs) -> Result<(), AgentError> {
     }
     runtime.enable_all().build()?.block_on(async {
         match (ready, args.simulate) {
-            (Some(ready), _) => worker::run(args, ready).await,
+            (Some(ready), _) => machine::run(args, ready).await,
             (None, count) => simulated::run(args, count.unwrap_or(1)).await,
         }
     })

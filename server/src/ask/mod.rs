@@ -40,8 +40,6 @@ pub(crate) use error::AskError;
 use crate::connect::CellArgs;
 use call::Caller;
 use clap::{Arg, Args};
-use omega_client::Address;
-use omega_core::Kinds;
 use show::Format;
 use std::time::Duration;
 
@@ -94,14 +92,3 @@ impl AskArgs {
         self.call.caller()
     }
 }
-
-/// Requests the resource kinds of a cell. The timeout is many times as long as an election takes.
-///
-/// # Errors
-/// If the address is not valid, or no replica answers.
-pub(crate) fn kinds_of(address: &Address) -> Result<Kinds, AskError> {
-    Caller::new(address, KINDS_PATIENCE)?.kinds()
-}
-
-/// Timeout of the request for a cell's kinds: many times as long as an election takes.
-const KINDS_PATIENCE: Duration = Duration::from_secs(30);

@@ -48,19 +48,22 @@ mod endings;
 mod records;
 
 use crate::connect::{Address, Connections, MESSAGE_BYTES_MAX};
+use crate::convert;
+use crate::proto::cell_service_client::CellServiceClient;
 use crate::proto::machine_service_client::MachineServiceClient;
 use crate::proto::{self, machine_ref};
 use crate::{ApiError, ErrorCode, before_another_try};
 use driver::{Driver, Said};
 use omega_core::{
-    Amounts, JobKind, Labels, Machine, MachineId, NamedPort, Payload, Port, Run, RunEnd, Taint,
-    TaskId, TaskReport, Text,
+    Amounts, JobKind, Kinds, Labels, Machine, MachineId, NamedPort, Payload, Port, Run, RunEnd,
+    Taint, TaskId, TaskReport, Text,
 };
 use records::Reported;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
+use tonic::transport::Channel;
 
 /// Label of machines that have an agent. A new leader expects heartbeats from each of these machines, even before the
 /// first one arrives.
@@ -315,35 +318,51 @@ impl Agent {
     /// # Errors
     /// The cell rejects the machine, or no replica answers for half a minute.
     pub async fn register(&self, machine: Machine) -> Result<MachineId, ApiError> {
+        // The call is repeated, because registering a machine twice does no harm.
+        let id = self.repeat(|channel| register(channel, machine.clone())).await?;
+        self.say(Said::Capacity(id, room(&machine)));
+        self.speak_for(id);
+        Ok(id)
+    }
+
+    /// Requests the resource kinds of the cell, in which capacities are given.
+    ///
+    /// # Errors
+    /// The cell rejects the request, or no replica answers for half a minute.
+    pub async fn kinds(&self) -> Result<Kinds, ApiError> {
+        let cell = self.repeat(async |channel| {
+            let request = proto::DescribeCellRequest {};
+            Ok(CellServiceClient::new(channel).describe_cell(request).await?.into_inner())
+        });
+        Ok(convert::kinds(cell.await?.kinds)?)
+    }
+
+    /// Makes a call to one replica after the other until one answers, for half a minute.
+    async fn repeat<T, F>(&self, call: impl Fn(Channel) -> F) -> Result<T, ApiError>
+    where
+        F: Future<Output = Result<T, ApiError>>,
+    {
         let until = Instant::now() + PATIENCE;
         let mut tries = 0;
         loop {
             let connection = self.connections.current();
-            let client = MachineServiceClient::new(connection.channel.clone())
-                .max_decoding_message_size(MESSAGE_BYTES_MAX);
-            match register(client, &machine).await {
-                Ok(id) => {
-                    self.say(Said::Capacity(id, room(&machine)));
-                    self.speak_for(id);
-                    return Ok(id);
-                }
-                Err(error) => {
-                    let error = self.connections.explain(&connection, error, tries as usize).await;
-                    tries += 1;
-                    let others = (tries as usize) < self.connections.count();
-                    // The call is repeated, because registering a machine twice does no harm.
-                    let again = may_pass(&error) && Instant::now() < until;
-                    if again && !others {
-                        self.connections.note_retry(&error);
-                    }
-                    if again {
-                        tokio::time::sleep(before_another_try(&error, tries - 1)).await;
-                    } else if error.code != ErrorCode::Tls || !others {
-                        return Err(error);
-                    }
-                    self.connections.leave(&connection);
-                }
+            let error = match call(connection.channel.clone()).await {
+                Ok(answer) => return Ok(answer),
+                Err(error) => error,
+            };
+            let error = self.connections.explain(&connection, error, tries as usize).await;
+            tries += 1;
+            let others = (tries as usize) < self.connections.count();
+            let again = may_pass(&error) && Instant::now() < until;
+            if again && !others {
+                self.connections.note_retry(&error);
             }
+            if again {
+                tokio::time::sleep(before_another_try(&error, tries - 1)).await;
+            } else if error.code != ErrorCode::Tls || !others {
+                return Err(error);
+            }
+            self.connections.leave(&connection);
         }
     }
 
@@ -404,11 +423,9 @@ fn may_pass(error: &ApiError) -> bool {
     error.is_temporary() || matches!(error.code, ErrorCode::OutcomeUnknown | ErrorCode::Late)
 }
 
-async fn register(
-    mut client: MachineServiceClient<tonic::transport::Channel>,
-    machine: &Machine,
-) -> Result<MachineId, ApiError> {
-    let mut machine = machine.clone();
+async fn register(channel: Channel, mut machine: Machine) -> Result<MachineId, ApiError> {
+    let mut client =
+        MachineServiceClient::new(channel).max_decoding_message_size(MESSAGE_BYTES_MAX);
     let labels = machine.labels.iter().map(|(key, value)| (key.clone(), value.clone()));
     machine.labels = Labels::new(labels.chain([(AGENT.into(), "true".into())]));
     let name = machine_ref::Machine::Name(machine.name.to_string());

@@ -8,6 +8,7 @@
 //! - `updates.rs`: services that are updated under load, rolled back, and evacuated; `update_faults.rs`: updates while
 //!   leaders and agents are killed.
 //! - `programs.rs`: real programs, with agents that are killed and restarted.
+//! - `own_driver.rs`: the example of an agent with a driver of its own.
 //! - `podman.rs`: programs in containers; skipped where Podman cannot run any.
 //! - `ports.rs`: ports that the cell chooses for programs.
 //! - `agents.rs`: jobs on simulated machines, while agents, schedulers and leaders are killed.
@@ -27,6 +28,7 @@ pub(crate) mod contexts;
 pub(crate) mod cores;
 pub(crate) mod evicting;
 pub(crate) mod grace;
+pub(crate) mod own_driver;
 pub(crate) mod peaks;
 pub(crate) mod podman;
 pub(crate) mod ports;

@@ -8,15 +8,15 @@ use serde::{Deserialize, Serialize};
 
 /// The contents of a note.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Note {
-    pub(super) task: TaskId,
+pub(crate) struct Note {
+    pub(crate) task: TaskId,
     /// The name of the job; empty in notes of older agents.
     #[serde(default)]
     job: String,
     /// The tenant of the job; `None` in notes of older agents.
     #[serde(default)]
     tenant: Option<String>,
-    pub(super) machine: MachineId,
+    pub(crate) machine: MachineId,
     request: Amounts,
     devices: Vec<u32>,
     /// Number of the task's exclusive cores on each NUMA node.
@@ -27,7 +27,7 @@ pub(super) struct Note {
 }
 
 impl Note {
-    pub(super) fn of(task: &Task) -> Note {
+    pub(crate) fn of(task: &Task) -> Note {
         Note {
             task: task.id,
             job: task.job_name.to_string(),
@@ -41,7 +41,7 @@ impl Note {
     }
 
     /// Name of the task, such as `web/0`; the task's ids if the note has no job name.
-    pub(super) fn name(&self) -> String {
+    pub(crate) fn name(&self) -> String {
         match &*self.job {
             "" => self.task.to_string(),
             job => format!("{job}/{}", self.task.index),
@@ -49,12 +49,12 @@ impl Note {
     }
 
     /// The note as JSON.
-    pub(super) fn text(&self) -> String {
+    pub(crate) fn text(&self) -> String {
         serde_json::to_string(self).unwrap_or_default()
     }
 
     /// Reads the note of a running task.
-    pub(super) fn read(found: &FoundTask) -> Option<Note> {
+    pub(crate) fn read(found: &FoundTask) -> Option<Note> {
         serde_json::from_str(&found.spec.note).ok()
     }
 
@@ -65,7 +65,7 @@ impl Note {
     }
 
     /// Converts the note to the report of a running task for the cell.
-    pub(super) fn found(self, found: &FoundTask) -> Found {
+    pub(crate) fn found(self, found: &FoundTask) -> Found {
         let grace_ms = found.spec.grace_ms;
         Found {
             task: self.task,

@@ -5,7 +5,7 @@ use omega_client::agent::Task;
 use omega_core::{KindId, Kinds};
 
 /// Returns the environment variables of a task with these exclusive cores. The job's variables come first.
-pub(super) fn of(task: &Task, kinds: &Kinds, cores: &[u32]) -> Vec<(String, String)> {
+pub(crate) fn of(task: &Task, kinds: &Kinds, cores: &[u32]) -> Vec<(String, String)> {
     let amount = |kind: Option<KindId>| kind.map_or(0, |kind| task.request.get(kind)).to_string();
     let list = |numbers: &[u32]| numbers.iter().map(u32::to_string).collect::<Vec<_>>().join(",");
     let run = task.program.run.as_ref();

@@ -1,29 +1,16 @@
-//! Executes the cell's directives on this machine, and reports the results.
+//! Carries out the cell's directives on this machine, and reports the results.
 
-use super::args::AgentArgs;
-use super::core_pool::CorePool;
-use super::error::AgentError;
-use super::losses::Losses;
-use super::note::Note;
-use super::supervisor::Supervisor;
-use super::{environment, offer};
-use crate::ask;
-use crate::signals::Signals;
-use omega_agent::cgroup::CgroupRoot;
+use crate::core_pool::CorePool;
+use crate::losses::Losses;
+use crate::note::Note;
+use crate::task_spec::{self, owner};
 use omega_agent::logs::{self, LogStream};
-use omega_agent::machine::{self, Found};
-use omega_agent::{
-    Container, Driver, Event, Exit, FoundTask, Limits, ProcessDriver, ProcessSettings, TaskSpec,
-};
-use omega_client::agent::{Agent, AgentSettings, LogPart, LogRead, Order, Owner, Task};
-use omega_core::{
-    Amounts, EndReason, HealthCheck, JobKind, Kinds, MachineId, Probe, RunEnd, TaskId, TaskReport,
-};
-use rustix::fs::FlockOperation;
-use rustix::process::{Resource, Rlimit};
+use omega_agent::{Driver, DriverError, Event, Exit, FoundTask, Limits, TaskSpec};
+use omega_client::agent::{Agent, AgentSettings, LogPart, LogRead, Order, Task};
+use omega_client::{Address, ApiError};
+use omega_core::{Amounts, EndReason, Kinds, Machine, MachineId, RunEnd, TaskReport};
 use std::collections::BTreeMap;
-use std::fs::{self, File};
-use std::io::{self, Write};
+use std::io;
 use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 use tokio::io::unix::AsyncFd;
@@ -33,119 +20,66 @@ use tokio::sync::mpsc::UnboundedReceiver;
 /// that does not end in time.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
-/// Time that a supervisor has to end its task, after the grace period if there is one.
-const PATIENCE: Duration = Duration::from_secs(10);
-
 /// Steps to which reported loads are rounded, so that small changes do not cause log entries.
 const CPU_STEP: u64 = 50;
 const MEMORY_STEP: u64 = 16 << 20;
 
-/// State of an agent before it attaches to the cell.
-pub(super) struct Ready {
-    driver: ProcessDriver,
-    left: Vec<FoundTask>,
-    found: Found,
-    kinds: Kinds,
-    /// Maximum number of open files of a task.
-    open_files: u64,
-    /// Program of the supervisors, kept open while the agent runs.
-    _program: Supervisor,
-    /// Lock of the folder, kept while the agent runs.
-    _lock: File,
+/// Settings of a runner.
+#[derive(Clone, Debug, Default)]
+pub struct RunnerSettings {
+    /// Settings of the connection to the cell. Loads are reported as often as heartbeats are sent.
+    pub agent: AgentSettings,
+    /// Limits that apply to all tasks. The runner adds each task's cpu, memory and cores.
+    pub limits: Limits,
+    /// Whether containers are limited in cpu, memory and number of processes.
+    pub are_limited: bool,
+    /// Numbers of the machine's cores on each NUMA node, which tasks may get exclusively.
+    pub cores: Vec<Vec<u32>>,
 }
 
-/// Locks the folder, prepares control groups, finds running tasks, and requests the kinds of the cell.
-pub(super) fn prepare(args: &AgentArgs) -> Result<Ready, AgentError> {
-    let refused = |why| AgentError::Folder { folder: args.dir.clone(), why };
-    fs::create_dir_all(&args.dir).map_err(refused)?;
-    let dir = args.dir.canonicalize().map_err(refused)?;
-    let lock = File::create(dir.join("agent.lock")).map_err(refused)?;
-    if rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive).is_err() {
-        return Err(AgentError::FolderInUse(dir));
-    }
-    let cgroups = if args.no_limits { None } else { Some(CgroupRoot::of_this_process()?) };
-    let open_files = raise_open_files();
-    let program = Supervisor::find();
-    let supervisor = program.command();
-    let folder = dir.join("tasks");
-    let settings = ProcessSettings { folder, supervisor, cgroups, patience: PATIENCE };
-    let mut driver = ProcessDriver::new(settings)?;
-    let left = driver.find()?;
-    let found = machine::find(&dir);
-    let kinds = ask::kinds_of(&args.cell.address()?)?;
-    Ok(Ready { driver, left, found, kinds, open_files, _program: program, _lock: lock })
-}
-
-/// Raises the number of files that this process may open, because each task takes one. Returns the previous limit,
-/// which applies to the tasks; 0 means no limit.
-fn raise_open_files() -> u64 {
-    let Rlimit { current, maximum } = rustix::process::getrlimit(Resource::Nofile);
-    // If this fails, tasks for which the agent cannot open a file are polled.
-    let _ = rustix::process::setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum });
-    current.unwrap_or_default()
-}
-
-/// Runs the agent until a signal ends it. The tasks continue without it.
-pub(super) async fn run(args: &AgentArgs, ready: Ready) -> Result<(), AgentError> {
-    let settings = AgentSettings { heartbeat: Duration::from_secs(args.heartbeat) };
-    let (agent, orders) = Agent::start(&args.cell.address()?, settings)?;
-    let mut signals = Signals::listen()?;
-    let Ready { driver, left, found, kinds, open_files, _program, _lock } = ready;
-    let limits =
-        Limits { log_bytes: args.log_bytes, pids: args.pids, open_files, ..Limits::default() };
-    let machine = offer::machine(args, &found, &kinds);
-    let mut worker = Worker {
-        agent,
-        driver: Box::new(driver),
-        kinds,
-        cores: CorePool::new(found.nodes),
-        limits,
-        are_limited: !args.no_limits,
-        tasks: BTreeMap::new(),
-        waiting: BTreeMap::new(),
-        losses: Losses::default(),
-        load: Amounts::zero(),
-    };
-    worker.find(left);
-    let name = machine.name.to_string();
-    tokio::select! {
-        () = signals.end() => Ok(()),
-        ended = worker.work(machine, orders, settings.heartbeat) => match ended? {
-            Ended::Detached => Err(AgentError::Detached(name)),
-            Ended::Agent => Ok(()),
-        },
-    }
-}
-
-/// Reason for which the agent ends.
-enum Ended {
-    /// The machine was removed from the cell, or another agent manages it.
+/// Error that ends a runner.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum RunnerError {
+    /// The cell does not answer, or rejects the machine. Correct the address or the machine, or start the cell.
+    #[error(transparent)]
+    Cell(#[from] ApiError),
+    /// The driver cannot find its tasks. Correct its folder as the message says.
+    #[error(transparent)]
+    Driver(#[from] DriverError),
+    /// The operating system refused a resource, such as a file.
+    #[error("the operating system refused a thread, a file or another resource: {0}")]
+    System(#[from] io::Error),
+    /// The machine was removed from the cell, or another agent manages it. Stop the other agent, or register the
+    /// machine again.
+    #[error(
+        "this agent no longer manages its machine: the machine was removed from the cell, or \
+         another agent manages it"
+    )]
     Detached,
-    /// The connection to the cell has ended, because its runtime has stopped.
-    Agent,
 }
 
 /// A task that the driver runs.
+#[derive(Debug)]
 struct Held {
     note: Note,
-    /// Whether the end of the task is reported to the cell. False if the cell stopped the task without a grace period.
+    /// Whether the end of the task is reported to the cell. False if the task was killed.
     is_reported: bool,
     is_stopping: bool,
     /// Restarts of the task's program on this machine.
     restarts: u32,
 }
 
-/// The agent of one machine.
-struct Worker {
+/// The agent of one machine, whose tasks a driver runs. Tasks outlive the runner if the driver lets them.
+#[derive(Debug)]
+pub struct Runner {
     agent: Agent,
+    orders: UnboundedReceiver<Order>,
     driver: Box<dyn Driver>,
     kinds: Kinds,
+    settings: RunnerSettings,
     cores: CorePool,
-    /// Limits that apply to all tasks.
-    limits: Limits,
-    /// Whether tasks are limited in cpu, memory and number of processes.
-    are_limited: bool,
-    /// Tasks by their name in the driver, which is also the name of their folder.
+    /// Tasks by their name in the driver.
     tasks: BTreeMap<String, Held>,
     /// Tasks to start later: after their earlier run on this machine has ended, and after the delay that follows the
     /// loss of their supervisor.
@@ -153,28 +87,6 @@ struct Worker {
     losses: Losses,
     /// The last reported load.
     load: Amounts,
-}
-
-/// The name of a task's folder. Within a cell it is unique, because job numbers are not reused. A restored cell, and a
-/// restarted cell in memory, use them again; so a folder also has an [`owner`].
-fn folder(task: TaskId) -> String {
-    format!("{}-{}", task.job.0, task.index)
-}
-
-/// The owner of a folder, for the driver.
-fn owner(of: &Owner) -> String {
-    format!("{:?} {:?}", &*of.tenant, &*of.job)
-}
-
-/// Replaces the name of a port in a health check by the port's number. The cell has checked that the task has the port.
-fn with_number(mut check: HealthCheck, task: &Task) -> HealthCheck {
-    let number = |name: &str| task.port(name).unwrap_or_default();
-    check.probe = match check.probe {
-        Probe::NamedTcp(name) => Probe::Tcp(number(&name)),
-        Probe::NamedHttp { port, path } => Probe::Http { port: number(&port), path },
-        other => other,
-    };
-    check
 }
 
 /// Converts the exit of a program to the cell's reason for the end of a task.
@@ -211,13 +123,83 @@ async fn notice(readable: Option<&AsyncFd<OwnedFd>>) {
     }
 }
 
-impl Worker {
-    /// Reports the tasks that an earlier agent started. Tasks without a valid note cannot be identified, and are
+impl Runner {
+    /// Finds the tasks of an earlier process, and requests the resource kinds of the cell. This needs a tokio runtime.
+    ///
+    /// # Errors
+    /// The driver cannot find its tasks, the address is not valid, or no replica answers for half a minute.
+    pub async fn connect(
+        address: &Address,
+        mut driver: Box<dyn Driver>,
+        settings: RunnerSettings,
+    ) -> Result<Runner, RunnerError> {
+        let left = driver.find()?;
+        let (agent, orders) = Agent::start(address, settings.agent)?;
+        let kinds = agent.kinds().await?;
+        let mut runner = Runner {
+            agent,
+            orders,
+            driver,
+            kinds,
+            cores: CorePool::new(settings.cores.clone()),
+            settings,
+            tasks: BTreeMap::new(),
+            waiting: BTreeMap::new(),
+            losses: Losses::default(),
+            load: Amounts::zero(),
+        };
+        runner.find(left);
+        Ok(runner)
+    }
+
+    /// Resource kinds of the cell, in which a machine's capacity is given.
+    #[must_use]
+    pub fn kinds(&self) -> &Kinds {
+        &self.kinds
+    }
+
+    /// Registers the machine. The tasks of an earlier machine with its name are killed.
+    ///
+    /// # Errors
+    /// The cell rejects the machine, or no replica answers for half a minute.
+    pub async fn register(&mut self, machine: Machine) -> Result<MachineId, RunnerError> {
+        let id = self.agent.register(machine).await?;
+        self.end_those_of_others(id);
+        Ok(id)
+    }
+
+    /// Carries out directives for a registered machine until the cell detaches it, or the runtime stops. If the future
+    /// is dropped, tasks continue.
+    ///
+    /// # Errors
+    /// The cell detaches the machine, or the operating system refuses a resource.
+    pub async fn run(&mut self, machine: MachineId) -> Result<(), RunnerError> {
+        let readable = self.driver.readable().map(register).transpose()?;
+        let mut look = tokio::time::interval(LOOK_EVERY);
+        let mut loads = tokio::time::interval(self.settings.agent.heartbeat);
+        loop {
+            tokio::select! {
+                order = self.orders.recv() => match order {
+                    Some(Order::Detached(detached)) if detached == machine => {
+                        return Err(RunnerError::Detached);
+                    }
+                    Some(order) => self.obey(order),
+                    None => return Ok(()),
+                },
+                () = notice(readable.as_ref()) => self.look(),
+                _ = look.tick(), if self.is_busy() => self.look(),
+                _ = loads.tick() => self.tell_load(machine),
+            }
+        }
+    }
+
+    /// Reports the tasks that an earlier process started. Tasks without a valid note cannot be identified, and are
     /// killed.
     fn find(&mut self, left: Vec<FoundTask>) {
         for found in left {
             let id = found.spec.id.clone();
-            let Some(note) = Note::read(&found).filter(|note| folder(note.task) == id) else {
+            let Some(note) = Note::read(&found).filter(|note| task_spec::name(note.task) == id)
+            else {
                 self.driver.kill(&id);
                 continue;
             };
@@ -230,35 +212,6 @@ impl Worker {
                 restarts: found.restarts,
             };
             self.tasks.insert(id, held);
-        }
-    }
-
-    /// Registers the machine, and carries out directives until the stream ends.
-    async fn work(
-        &mut self,
-        machine: omega_core::Machine,
-        mut orders: UnboundedReceiver<Order>,
-        heartbeat: Duration,
-    ) -> Result<Ended, AgentError> {
-        let name = machine.name.to_string();
-        let id = self.agent.register(machine).await?;
-        self.end_those_of_others(id);
-        // If standard output is closed, this is not an error.
-        let _ = writeln!(io::stdout(), "agent offers machine {name}");
-        let readable = self.driver.readable().map(register).transpose()?;
-        let mut look = tokio::time::interval(LOOK_EVERY);
-        let mut loads = tokio::time::interval(heartbeat);
-        loop {
-            tokio::select! {
-                order = orders.recv() => match order {
-                    Some(Order::Detached(detached)) if detached == id => return Ok(Ended::Detached),
-                    Some(order) => self.obey(order),
-                    None => return Ok(Ended::Agent),
-                },
-                () = notice(readable.as_ref()) => self.look(),
-                _ = look.tick(), if self.is_busy() => self.look(),
-                _ = loads.tick() => self.tell_load(id),
-            }
         }
     }
 
@@ -281,7 +234,7 @@ impl Worker {
         match order {
             Order::Start(task) => self.start(task),
             Order::Stop { task, grace_ms, .. } => {
-                let name = folder(task);
+                let name = task_spec::name(task);
                 let waiting = self.waiting.remove(&name);
                 let Some(held) = self.tasks.get_mut(&name) else {
                     if let Some(waiting) = waiting.filter(|_| grace_ms > 0) {
@@ -298,7 +251,7 @@ impl Worker {
                 }
             }
             Order::Kill { task, .. } => {
-                let name = folder(task);
+                let name = task_spec::name(task);
                 if let Some(held) = self.tasks.get_mut(&name) {
                     // The cell may already have ordered another run of the task, which a report would end.
                     held.is_reported = false;
@@ -306,13 +259,13 @@ impl Worker {
                 self.driver.kill(&name);
             }
             Order::Resize { task, to, .. } => {
-                let (cpu, memory) = self.amounts(&to);
-                if let Some(waiting) = self.waiting.get_mut(&folder(task)) {
+                let (cpu, memory) = task_spec::cpu_and_memory(&self.kinds, &to);
+                if let Some(waiting) = self.waiting.get_mut(&task_spec::name(task)) {
                     waiting.request = to;
                     return;
                 }
-                if let Err(why) = self.driver.resize(&folder(task), cpu, memory) {
-                    let name = self.tasks.get(&folder(task)).map(|held| held.note.name());
+                if let Err(why) = self.driver.resize(&task_spec::name(task), cpu, memory) {
+                    let name = self.tasks.get(&task_spec::name(task)).map(|held| held.note.name());
                     tracing::warn!(task = name, %why, "the limits of a task could not be changed");
                 }
             }
@@ -323,7 +276,7 @@ impl Worker {
 
     /// Reads part of the log of a task.
     fn log(&self, read: &LogRead) -> Option<LogPart> {
-        let logs = self.driver.logs(&folder(read.task), &owner(&read.owner))?;
+        let logs = self.driver.logs(&task_spec::name(read.task), &owner(&read.owner))?;
         let stream = if read.is_stderr { LogStream::Stderr } else { LogStream::Stdout };
         let part = match read.from {
             Some(from) => logs::read(&logs, stream, from, read.bytes_max),
@@ -333,14 +286,8 @@ impl Worker {
         Some(LogPart { from, bytes, end })
     }
 
-    /// The cpu and memory in some amounts.
-    fn amounts(&self, amounts: &Amounts) -> (u64, u64) {
-        let of = |kind: Option<_>| kind.map_or(0, |kind| amounts.get(kind));
-        (of(self.kinds.cpu()), of(self.kinds.by_name("memory")))
-    }
-
     fn start(&mut self, task: Task) {
-        let name = folder(task.id);
+        let name = task_spec::name(task.id);
         if self.tasks.contains_key(&name) || self.losses.delays(&name, Instant::now()) {
             self.waiting.insert(name, task);
             return;
@@ -364,39 +311,18 @@ impl Worker {
         }
     }
 
-    /// Describes a task for the driver.
+    /// Describes a task for the driver, and assigns its exclusive cores.
     fn spec(&mut self, task: &Task) -> Result<TaskSpec, String> {
-        let name = folder(task.id);
-        let run = task.program.run.as_ref().ok_or_else(|| {
-            "the job has no program: give the job a `run`, or run tasks by an agent of your own \
-             (docs/agents.md)"
-                .to_owned()
-        })?;
-        let cores = self.cores.take(&name, &task.cores);
+        let cores = self.cores.take(&task_spec::name(task.id), &task.cores);
         let cores = cores.ok_or(
             "the machine has fewer cores than the task was given: register the \
                  machine with its real cores",
         )?;
-        let (cpu_millis, memory_bytes) = self.amounts(&task.request);
-        Ok(TaskSpec {
-            id: name,
-            command: run.command.to_string(),
-            args: run.args.iter().map(ToString::to_string).collect(),
-            env: environment::of(task, &self.kinds, &cores),
-            container: run.image.as_deref().map(|image| Container {
-                image: image.to_owned(),
-                mounts: run.mounts.clone(),
-                is_limited: self.are_limited,
-            }),
-            working_dir: run.working_dir.as_deref().map(Into::into),
-            user: run.user.as_deref().map(Into::into),
-            limits: Limits { cpu_millis, memory_bytes, cores, ..self.limits.clone() },
-            grace_ms: task.grace_ms,
-            restart: run.restart,
-            stays_up: task.kind == JobKind::Service,
-            health: run.health.clone().map(|check| with_number(check, task)),
-            owner: owner(&task.owner()),
-            note: Note::of(task).text(),
+        let limits = Limits { cores, ..self.settings.limits.clone() };
+        task_spec::of(task, &self.kinds, limits, self.settings.are_limited).ok_or_else(|| {
+            "the job has no program: give the job a `run`, or run tasks by an agent of your own \
+             (docs/agents.md)"
+                .to_owned()
         })
     }
 

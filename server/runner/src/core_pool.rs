@@ -5,25 +5,25 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// The cores of a machine by NUMA node, and the cores that tasks have.
 #[derive(Clone, Debug, Default)]
-pub(super) struct CorePool {
+pub(crate) struct CorePool {
     nodes: Vec<Vec<u32>>,
     taken: BTreeMap<String, Vec<u32>>,
 }
 
 impl CorePool {
-    pub(super) fn new(nodes: Vec<Vec<u32>>) -> CorePool {
+    pub(crate) fn new(nodes: Vec<Vec<u32>>) -> CorePool {
         CorePool { nodes, taken: BTreeMap::new() }
     }
 
     /// Records the cores of a running task that an earlier agent started.
-    pub(super) fn found(&mut self, task: &str, cores: Vec<u32>) {
+    pub(crate) fn found(&mut self, task: &str, cores: Vec<u32>) {
         if !cores.is_empty() {
             self.taken.insert(task.to_owned(), cores);
         }
     }
 
     /// Assigns this many free cores of each node to a task; `None` if a node has too few.
-    pub(super) fn take(&mut self, task: &str, counts: &[u32]) -> Option<Vec<u32>> {
+    pub(crate) fn take(&mut self, task: &str, counts: &[u32]) -> Option<Vec<u32>> {
         let others: BTreeSet<u32> = self.taken.values().flatten().copied().collect();
         let mut cores = Vec::new();
         for (node, count) in counts.iter().enumerate().filter(|(_, count)| **count > 0) {
@@ -39,7 +39,7 @@ impl CorePool {
     }
 
     /// Frees the cores of a task.
-    pub(super) fn give(&mut self, task: &str) {
+    pub(crate) fn give(&mut self, task: &str) {
         self.taken.remove(task);
     }
 }

@@ -25,13 +25,13 @@ struct Row {
 
 /// The tasks that were lost lately, by their name in the driver.
 #[derive(Debug, Default)]
-pub(super) struct Losses {
+pub(crate) struct Losses {
     rows: BTreeMap<String, Row>,
 }
 
 impl Losses {
     /// Records that a task was lost. Returns the delay before its next start on this machine.
-    pub(super) fn lost(&mut self, name: &str, now: Instant) -> Duration {
+    pub(crate) fn lost(&mut self, name: &str, now: Instant) -> Duration {
         self.rows.retain(|_, row| now < row.start_at + FORGET_AFTER);
         let row = self.rows.entry(name.to_owned()).or_insert(Row { count: 0, start_at: now });
         let delay = DELAY.saturating_mul(1 << row.count.min(20)).min(DELAY_MAX);
@@ -41,7 +41,7 @@ impl Losses {
     }
 
     /// Whether a task must not start yet.
-    pub(super) fn delays(&self, name: &str, now: Instant) -> bool {
+    pub(crate) fn delays(&self, name: &str, now: Instant) -> bool {
         self.rows.get(name).is_some_and(|row| now < row.start_at)
     }
 }

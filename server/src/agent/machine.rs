@@ -1,0 +1,91 @@
+//! The agent of this machine: prepares the process driver, and lets a runner carry out the cell's directives.
+
+use super::args::AgentArgs;
+use super::error::AgentError;
+use super::offer;
+use super::supervisor::Supervisor;
+use crate::signals::Signals;
+use omega_agent::cgroup::CgroupRoot;
+use omega_agent::machine::{self, Found};
+use omega_agent::{Limits, ProcessDriver, ProcessSettings};
+use omega_client::Address;
+use omega_client::agent::AgentSettings;
+use omega_runner::{Runner, RunnerSettings};
+use rustix::fs::FlockOperation;
+use rustix::process::{Resource, Rlimit};
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::time::Duration;
+
+/// Time that a supervisor has to end its task, after the grace period if there is one.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// State of an agent before it attaches to the cell.
+pub(super) struct Ready {
+    address: Address,
+    driver: ProcessDriver,
+    found: Found,
+    settings: RunnerSettings,
+    /// Program of the supervisors, kept open while the agent runs.
+    _program: Supervisor,
+    /// Lock of the folder, kept while the agent runs.
+    _lock: File,
+}
+
+/// Locks the folder, prepares control groups, and finds the resources of this machine.
+pub(super) fn prepare(args: &AgentArgs) -> Result<Ready, AgentError> {
+    let address = args.cell.address()?;
+    let refused = |why| AgentError::Folder { folder: args.dir.clone(), why };
+    fs::create_dir_all(&args.dir).map_err(refused)?;
+    let dir = args.dir.canonicalize().map_err(refused)?;
+    let lock = File::create(dir.join("agent.lock")).map_err(refused)?;
+    if rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive).is_err() {
+        return Err(AgentError::FolderInUse(dir));
+    }
+    let cgroups = if args.no_limits { None } else { Some(CgroupRoot::of_this_process()?) };
+    let open_files = raise_open_files();
+    let program = Supervisor::find();
+    let supervisor = program.command();
+    let folder = dir.join("tasks");
+    let settings = ProcessSettings { folder, supervisor, cgroups, patience: PATIENCE };
+    let driver = ProcessDriver::new(settings)?;
+    let found = machine::find(&dir);
+    let limits =
+        Limits { log_bytes: args.log_bytes, pids: args.pids, open_files, ..Limits::default() };
+    let settings = RunnerSettings {
+        agent: AgentSettings { heartbeat: Duration::from_secs(args.heartbeat) },
+        limits,
+        are_limited: !args.no_limits,
+        cores: found.nodes.clone(),
+    };
+    Ok(Ready { address, driver, found, settings, _program: program, _lock: lock })
+}
+
+/// Raises the number of files that this process may open, because each task takes one. Returns the previous limit,
+/// which applies to the tasks; 0 means no limit.
+fn raise_open_files() -> u64 {
+    let Rlimit { current, maximum } = rustix::process::getrlimit(Resource::Nofile);
+    // If this fails, tasks for which the agent cannot open a file are polled.
+    let _ = rustix::process::setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum });
+    current.unwrap_or_default()
+}
+
+/// Runs the agent until a signal ends it. The tasks continue without it.
+pub(super) async fn run(args: &AgentArgs, ready: Ready) -> Result<(), AgentError> {
+    let mut signals = Signals::listen()?;
+    tokio::select! {
+        () = signals.end() => Ok(()),
+        ended = work(args, ready) => ended,
+    }
+}
+
+async fn work(args: &AgentArgs, ready: Ready) -> Result<(), AgentError> {
+    let Ready { address, driver, found, settings, _program, _lock } = ready;
+    let mut runner = Runner::connect(&address, Box::new(driver), settings).await?;
+    let machine = offer::machine(args, &found, runner.kinds());
+    let name = machine.name.to_string();
+    let id = runner.register(machine).await?;
+    // If standard output is closed, this is not an error.
+    let _ = writeln!(io::stdout(), "agent offers machine {name}");
+    Ok(runner.run(id).await?)
+}
