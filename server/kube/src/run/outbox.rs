@@ -223,7 +223,11 @@ fn answer_of(answer: Result<Response, CallError>) -> Answer {
             201 | 200 => Answer::Bound,
             404 | 409 => Answer::Conflict,
             429 => Answer::Throttled(response.retry_after.unwrap_or(RETRY_AFTER) * 1000),
-            _ => Answer::Failed,
+            status => {
+                let why = response.message();
+                tracing::warn!(status, %why, "the API server rejects a binding");
+                Answer::Failed
+            }
         },
         Err(why) => {
             tracing::debug!(%why, "the API server did not answer a binding");

@@ -3,7 +3,8 @@
 use super::long;
 use super::partial::{Object, read};
 use super::{Event, Failure, Held, Keeper, Sink};
-use crate::client::{Call, CallError, Line as Received, RETRY_AFTER_MAX, Stream, escape};
+use crate::client::{Call, CallError, Line as Received, RETRY_AFTER_MAX, Response, Stream, escape};
+use bytes::Bytes;
 use serde::Deserialize;
 use serde_json::json;
 use serde_json::value::RawValue;
@@ -83,10 +84,11 @@ impl<S> Keeper<'_, S> {
         let call = Call::get(self.watch_path(from_start));
         let Stream { status, retry_after, mut lines } = self.client.stream(&call, longest).await?;
         if status != 200 {
-            let message = match lines.next().await? {
-                Some(Received::Whole(text)) => String::from_utf8_lossy(&text).into_owned(),
-                Some(Received::Long(..)) | None => String::new(),
+            let body = match lines.next().await? {
+                Some(Received::Whole(text)) => text,
+                Some(Received::Long(..)) | None => Bytes::new(),
             };
+            let message = Response { status, retry_after, body }.message();
             return Err(match status {
                 410 => Failure::Expired,
                 // 400 and 422 mean that the server does not know the parameter, or that the feature is disabled.

@@ -1,6 +1,9 @@
 //! The manifest and the chart: the manifest is the chart with its default values, in the namespace `kube-system`.
 
-use std::collections::BTreeMap;
+use crate::double::text;
+use crate::replay::transcript;
+use serde_json::Value;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 fn read(name: &str) -> String {
@@ -93,4 +96,121 @@ fn the_roles_allow_the_calls_that_the_program_makes_and_no_others() {
         "watch volumeattachments",
     ];
     assert_eq!(allowed, expected);
+}
+
+/// Objects of the manifest with this kind.
+fn objects(kind: &str) -> Vec<Value> {
+    let manifest = read("omega-kube.yaml");
+    let objects = manifest.split("\n---\n").map(|text| serde_saphyr::from_str(text).expect("YAML"));
+    objects.filter(|object: &Value| object["kind"] == kind).collect()
+}
+
+fn texts<'a>(value: &'a Value, field: &str) -> impl Iterator<Item = &'a str> {
+    value[field].as_array().into_iter().flatten().filter_map(Value::as_str)
+}
+
+/// The rights that rules give, as `VERB GROUP/RESOURCE`. Rules for single names are left out.
+fn rights(rules: &Value) -> BTreeSet<String> {
+    let mut rights = BTreeSet::new();
+    let rules = rules.as_array().expect("rules").iter();
+    for rule in rules.filter(|rule| rule["resourceNames"].is_null()) {
+        for group in texts(rule, "apiGroups") {
+            for resource in texts(rule, "resources") {
+                rights
+                    .extend(texts(rule, "verbs").map(|verb| format!("{verb} {group}/{resource}")));
+            }
+        }
+    }
+    rights
+}
+
+/// The rights that a recorded server offers, as `VERB GROUP/RESOURCE`.
+fn offered(calls: &[Value]) -> BTreeSet<String> {
+    let lists = calls.iter().map(|call| &call["response"]["body"]);
+    let mut offered = BTreeSet::new();
+    for list in lists.filter(|list| list["kind"] == "APIResourceList") {
+        let (group, _) = text(list, "/groupVersion").split_once('/').unwrap_or_default();
+        for resource in list["resources"].as_array().expect("resources") {
+            let name = text(resource, "/name");
+            offered.extend(texts(resource, "verbs").map(|verb| format!("{verb} {group}/{name}")));
+        }
+    }
+    offered
+}
+
+#[test]
+fn the_roles_name_what_a_real_server_has_and_little_that_kube_scheduler_may_not() {
+    let Some(calls) = transcript("auth.jsonl") else { return };
+    let roles = [objects("ClusterRole"), objects("Role")].concat();
+    let ours: BTreeSet<String> = roles.iter().flat_map(|role| rights(&role["rules"])).collect();
+    let offered = offered(&calls);
+    // Groups of pods are alpha, and off in the recorded server.
+    let missing = ours.iter().filter(|right| !offered.contains(*right));
+    assert!(
+        missing.clone().all(|right| right.contains(" scheduling.k8s.io/podgroups")),
+        "{missing:?}"
+    );
+    let role = calls.iter().find(|call| text(call, "/step") == "the role itself");
+    let theirs = rights(&role.expect("the role")["response"]["body"]["rules"]);
+    let more: Vec<&str> = ours.difference(&theirs).map(String::as_str).collect();
+    // Kube-scheduler has the rights to volumes and classes by the role system:volume-scheduler.
+    let expected = [
+        "get scheduling.k8s.io/podgroups",
+        "get storage.k8s.io/storageclasses",
+        "list scheduling.k8s.io/podgroups",
+        "list storage.k8s.io/storageclasses",
+        "patch /persistentvolumeclaims",
+        "patch /persistentvolumes",
+        "patch scheduling.k8s.io/podgroups/status",
+        "watch scheduling.k8s.io/podgroups",
+        "watch storage.k8s.io/storageclasses",
+    ];
+    assert_eq!(more, expected);
+}
+
+/// Whether a flow schema applies to all requests of a service account.
+fn applies_to(schema: &Value, namespace: &str, name: &str) -> bool {
+    let groups = ["system:authenticated", "system:serviceaccounts"];
+    let is_subject = |subject: &Value| match text(subject, "/kind") {
+        "Group" => groups.contains(&text(subject, "/group/name")),
+        "ServiceAccount" => {
+            text(subject, "/serviceAccount/namespace") == namespace
+                && ["*", name].contains(&text(subject, "/serviceAccount/name"))
+        }
+        _ => false,
+    };
+    let is_for_all = |rule: &Value| texts(rule, "resources").any(|resource| resource == "*");
+    let of = |rule: &Value, field: &str, is: &dyn Fn(&Value) -> bool| {
+        rule[field].as_array().into_iter().flatten().any(is)
+    };
+    let rules = schema["spec"]["rules"].as_array().into_iter().flatten();
+    rules
+        .clone()
+        .any(|rule| of(rule, "subjects", &is_subject) && of(rule, "resourceRules", &is_for_all))
+}
+
+#[test]
+fn the_flow_schema_comes_before_those_of_a_real_server_and_names_a_level_of_it() {
+    let Some(calls) = transcript("flowcontrol.jsonl") else { return };
+    let ours = objects("FlowSchema").pop().expect("a flow schema");
+    let account = (
+        "/spec/rules/0/subjects/0/serviceAccount/namespace",
+        "/spec/rules/0/subjects/0/serviceAccount/name",
+    );
+    let (namespace, name) = (text(&ours, account.0), text(&ours, account.1));
+    assert!(applies_to(&ours, namespace, name));
+    let items =
+        |call: &Value| call["response"]["body"]["items"].as_array().expect("a list").clone();
+    let precedence =
+        |schema: &Value| schema["spec"]["matchingPrecedence"].as_u64().expect("a number");
+    let schemas = items(&calls[0]);
+    let others: Vec<&Value> =
+        schemas.iter().filter(|schema| applies_to(schema, namespace, name)).collect();
+    assert!(others.len() >= 4, "{others:?}");
+    assert!(others.iter().all(|schema| precedence(&ours) < precedence(schema)));
+    let level = &ours["spec"]["priorityLevelConfiguration"]["name"];
+    let kube_scheduler =
+        schemas.iter().find(|schema| text(schema, "/metadata/name") == "kube-scheduler");
+    assert_eq!(*level, kube_scheduler.expect("it")["spec"]["priorityLevelConfiguration"]["name"]);
+    assert!(items(&calls[1]).iter().any(|known| known["metadata"]["name"] == *level));
 }

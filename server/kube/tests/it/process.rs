@@ -3,6 +3,7 @@
 use crate::double::http::Server;
 use crate::double::{Double, NODES, PODS, text};
 use crate::pairs::add_node;
+use crate::replay::transcript;
 use serde_json::{Value, json};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::process::{Child, Command, Stdio};
@@ -90,5 +91,38 @@ fn pods_are_bound_to_nodes_with_room_and_told_of() {
         let agents = server.calls();
         assert!(agents.iter().all(|call| call.agent.starts_with("omega-kube/")));
         assert!(double.all(NODES).count() == 10);
+    });
+}
+
+/// The fields of an Event that depend neither on the time nor on the pod's uid and version.
+fn described(event: &Value) -> Vec<Value> {
+    let fields = ["kind", "apiVersion", "action", "reason", "type"].map(|field| &event[field]);
+    let about = ["kind", "apiVersion", "namespace", "name"].map(|field| &event["regarding"][field]);
+    fields.into_iter().chain(about).cloned().collect()
+}
+
+#[test]
+fn events_are_those_of_kube_scheduler() {
+    let Some(calls) = transcript("kube-scheduler.jsonl") else { return };
+    let about = |event: &Value, pod: &str| text(event, "/regarding/name") == pod;
+    let events = "/apis/events.k8s.io/v1/events";
+    block_on(async {
+        let server = server(2).await;
+        create(&server, &pod("plain", 500));
+        create(&server, &pod("toobig", 64_000));
+        let _program = start(&server, &[]);
+        for name in ["plain", "toobig"] {
+            server.until(|double| double.all(events).any(|event| about(event, name))).await;
+            let double = server.lock();
+            let ours = double.all(events).find(|event| about(event, name)).expect("an Event");
+            let mut theirs = calls.iter().map(|call| &call["request"]);
+            let theirs = theirs.find(|event| about(event, name)).expect("an Event");
+            assert_eq!(described(ours), described(theirs));
+            // The names of the nodes differ, and kube-scheduler adds sentences.
+            let (note, more) = (text(ours, "/note"), text(theirs, "/note"));
+            let note = note.rsplit_once(" to n").map_or(note, |(note, _)| note);
+            assert!(more.starts_with(note), "{note}: {more}");
+            assert_eq!(text(ours, "/eventTime").len(), text(theirs, "/eventTime").len());
+        }
     });
 }

@@ -1,9 +1,14 @@
 //! The rules for single answers and events, each with a test.
 
+use crate::double::text;
 use crate::pairs::Pair;
+use crate::replay::transcript;
 use omega_kube::adapter::answer::{Answer, FAILURES_MAX, Found};
 use omega_kube::adapter::effects::Action;
-use omega_kube::adapter::{PodName, State};
+use omega_kube::adapter::{Effect, PodName, State};
+use omega_workload::kube::api::Pod;
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
 
 fn name(name: &str) -> PodName {
     PodName { namespace: "t".into(), name: name.into() }
@@ -125,4 +130,101 @@ fn pods_that_are_not_ours_or_not_understood_are_held_with_a_reason() {
             other => panic!("{pod}: {other:?}"),
         }
     }
+}
+
+/// Returns a recorded object.
+fn recorded<T: DeserializeOwned>(object: &Value) -> T {
+    serde_json::from_value(object.clone()).expect("an object")
+}
+
+/// Whether a pod of two cores with these tolerations gets a place. The pod is deleted afterwards.
+fn is_placed(pair: &mut Pair, tolerations: &Value) -> bool {
+    let spec = json!({"schedulerName": "omega", "tolerations": tolerations,
+        "containers": [{"name": "c", "resources": {"requests": {"cpu": "2"}}}]});
+    pair.create_with("probe", &spec.to_string());
+    pair.deliver();
+    let bindings = pair.decide();
+    pair.delete("probe");
+    pair.deliver();
+    bindings.len() == 1
+}
+
+#[test]
+fn recorded_changes_of_a_node_open_and_close_it_for_pods() {
+    let Some(calls) = transcript("nodes.jsonl") else { return };
+    let mut pair = Pair::new(0, 1);
+    let body = |step: &str| {
+        let call = calls.iter().find(|call| text(call, "/step").starts_with(step));
+        &call.expect("a recorded call")["response"]["body"]
+    };
+    let tolerant = json!([{"key": "node.kubernetes.io/unreachable", "operator": "Exists"}]);
+    for (step, plain, tolerated) in [
+        ("create", true, true),
+        ("cordon", false, false),
+        ("uncordon", true, true),
+        // Pods are kept away by the taint of a node that is not ready, and not by its condition.
+        ("not ready", true, true),
+        ("taint", false, true),
+        ("less allocatable", false, false),
+    ] {
+        pair.adapter.node_changed(&recorded(body(step)));
+        assert_eq!(is_placed(&mut pair, &json!([])), plain, "{step}");
+        assert_eq!(is_placed(&mut pair, &tolerant), tolerated, "{step}");
+    }
+    // The server added tolerations to the recorded pod, and half a core is free.
+    pair.adapter.pod_changed(recorded::<Pod>(body("pod")));
+    let binding = pair.decide().pop().expect("a decision");
+    assert_eq!(binding.node, "rec-n9");
+    // The node is deleted while the binding is in flight. The server accepts the binding, and the pod then fails.
+    pair.adapter.node_deleted("rec-n9");
+    assert_eq!(pair.adapter.answered(binding.clone(), Answer::Bound, 0), None);
+    assert_eq!((pair.adapter.node_count(), pair.decide()), (0, Vec::new()));
+    pair.adapter.pod_changed(recorded::<Pod>(body("pod rejected")));
+    assert_eq!(pair.adapter.state(&binding.pod), None);
+}
+
+#[test]
+fn a_recorded_pod_with_a_device_claim_is_left_alone_until_it_is_gone() {
+    let Some(calls) = transcript("dra.jsonl") else { return };
+    let mut pair = Pair::new(1, 1);
+    pair.deliver();
+    let body = |seq: usize| &calls[seq - 1]["response"]["body"];
+    pair.adapter.pod_changed(recorded::<Pod>(body(4)));
+    assert_eq!(pair.decide(), []);
+    let pod = name("d1");
+    let Some(State::Held(why)) = pair.adapter.state(&pod) else { panic!("it is held") };
+    assert!(
+        why.starts_with("spec.resourceClaims: ") && why.contains("spec.schedulerName"),
+        "{why}"
+    );
+    let told = Effect::Refuse(pod.clone(), why.clone());
+    assert_eq!(pair.adapter.effects(), [told], "its owner is told, and nothing is written");
+    pair.adapter.pod_deleted(&recorded(body(8)));
+    assert_eq!(pair.adapter.state(&pod), None);
+}
+
+#[test]
+fn a_recorded_pod_with_a_device_claim_uses_the_node_to_which_kube_scheduler_bound_it() {
+    let Some(calls) = transcript("kube-scheduler.jsonl") else { return };
+    let mut pair = Pair::new(1, 1);
+    pair.deliver();
+    let own = |call: &&Value| text(call, "/uri").ends_with("/pods/dra/status");
+    let mut pod = calls.iter().find(own).expect("a status")["response"].clone();
+    let is_binding = |call: &&Value| text(call, "/uri").ends_with("/pods/dra/binding");
+    let binding = &calls.iter().find(is_binding).expect("a binding")["request"];
+    assert_eq!(pod["metadata"]["uid"], binding["metadata"]["uid"]);
+    pair.adapter.pod_changed(recorded::<Pod>(&pod));
+    assert!(matches!(pair.adapter.state(&name("dra")), Some(State::Held(_))));
+    let node = json!({"metadata": {"name": text(binding, "/target/name")},
+        "status": {"allocatable": {"cpu": "2", "memory": "8Gi", "pods": "110"}}});
+    pair.adapter.node_deleted("n0");
+    pair.adapter.node_changed(&recorded(&node));
+    assert!(is_placed(&mut pair, &json!([])));
+    pod["spec"]["nodeName"] = binding["target"]["name"].clone();
+    pod["metadata"]["resourceVersion"] = "1000".into();
+    pair.adapter.pod_changed(recorded::<Pod>(&pod));
+    assert!(!is_placed(&mut pair, &json!([])), "a hundredth of a core is missing");
+    assert_eq!(pair.adapter.blind_nodes(), 0, "the node is open for smaller pods");
+    pair.adapter.pod_deleted(&recorded(&pod));
+    assert!(is_placed(&mut pair, &json!([])));
 }
