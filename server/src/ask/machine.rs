@@ -1,6 +1,6 @@
 //! `omega machine`: the machines of a cell.
 
-use crate::ask::call::{Caller, Page};
+use crate::ask::call::{Caller, Listed, Page};
 use crate::ask::events::{self, EventsShape};
 use crate::ask::files::amount::{Amount, AmountArgs};
 use crate::ask::files::machine_file::{self, MachineFile, MachinesFile};
@@ -8,9 +8,10 @@ use crate::ask::files::moment;
 use crate::ask::files::pairs;
 use crate::ask::shape::{DoneShape, ListShape, MachineShape, MadeShape};
 use crate::ask::show::{self, Align, Format, and_more, columns, facts};
-use crate::ask::{AskArgs, AskError, NameArgs, named};
+use crate::ask::{AskArgs, AskError, NameArgs, named, task};
 use clap::{Args, Subcommand, ValueEnum};
 use omega_client::proto;
+use omega_client::proto::list_tasks_request::Of;
 use omega_client::proto::machine_service_client::MachineServiceClient;
 use omega_core::{Kinds, MachineId, NodeCores, PortRange, Requirement, Taint};
 use omega_workload::file;
@@ -98,17 +99,24 @@ pub(crate) struct RemoveArgs {
 /// Selection of machines.
 #[derive(Debug, Args)]
 pub(crate) struct ListArgs {
+    #[command(flatten)]
+    selected: Selected,
+    /// Maximum number of rows [default: all].
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    limit: Option<u32>,
+    #[command(flatten)]
+    ask: AskArgs,
+}
+
+/// Selection of machines. The default selects all.
+#[derive(Debug, Default, Args)]
+pub(super) struct Selected {
     /// Only machines with this label. May be repeated: a machine must have all the labels.
     #[arg(long = "label", short = 'l', value_name = "KEY=VALUE", value_parser = pairs::label)]
     labels: Vec<(String, String)>,
     /// Only machines in this state [default: all].
     #[arg(long, value_name = "STATE")]
     state: Option<MachineState>,
-    /// Maximum number of rows [default: all].
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
-    limit: Option<u32>,
-    #[command(flatten)]
-    ask: AskArgs,
 }
 
 /// State of a machine, as lists show it.
@@ -193,28 +201,42 @@ pub(super) fn by_name(name: &str) -> Option<proto::MachineRef> {
 fn list(args: &ListArgs) -> Result<(), AskError> {
     let caller = args.ask.caller()?;
     let kinds = caller.kinds()?;
-    let labels = args.labels.iter();
+    let listed = machines(&caller, &kinds, &args.selected, args.limit)?;
+    let shape = ListShape { version: listed.version, more: listed.more, items: listed.items };
+    let wide = args.ask.output == Format::Wide;
+    show::print(args.ask.output, &shape, || {
+        table(&kinds, &shape.items, wide) + and_more(shape.more)
+    })
+}
+
+/// Requests the selected machines, sorted by name.
+///
+/// # Errors
+/// As [`Caller::call`], or if a machine cannot be decoded.
+pub(super) fn machines(
+    caller: &Caller,
+    kinds: &Kinds,
+    selected: &Selected,
+    limit: Option<u32>,
+) -> Result<Listed<MachineShape>, AskError> {
+    let labels = selected.labels.iter();
     let labels =
         labels.map(|(key, value)| (&Requirement::equals(key.as_str(), value.as_str())).into());
     let labels: Vec<proto::Requirement> = labels.collect();
-    let mut listed = caller.pages(args.limit, |caller, page_size, page_token| {
+    let mut listed = caller.pages(limit, |caller, page_size, page_token| {
         let request = proto::ListMachinesRequest { labels: labels.clone(), page_size, page_token };
         let page = caller.call(&request, |channel, request| async move {
             let max = omega_client::connect::MESSAGE_BYTES_MAX;
             let client = MachineServiceClient::new(channel);
             client.max_decoding_message_size(max * PAGE_BYTES).list_machines(request).await
         })?;
-        let shapes = page.machines.into_iter().map(|told| MachineShape::new(&kinds, told));
+        let shapes = page.machines.into_iter().map(|told| MachineShape::new(kinds, told));
         let mut shapes = shapes.collect::<Result<Vec<_>, _>>()?;
-        shapes.retain(|machine| args.state.is_none_or(|state| state.name() == machine.status));
+        shapes.retain(|machine| selected.state.is_none_or(|state| state.name() == machine.status));
         Ok::<Page<MachineShape>, _>((shapes, page.next_page_token, page.version))
     })?;
     listed.items.sort_by(|one, other| show::by_name(&one.name, &other.name));
-    let shape = ListShape { version: listed.version, more: listed.more, items: listed.items };
-    let wide = args.ask.output == Format::Wide;
-    show::print(args.ask.output, &shape, || {
-        table(&kinds, &shape.items, wide) + and_more(shape.more)
-    })
+    Ok(listed)
 }
 
 /// Factor by which pages of machines may be larger than other messages: a machine may have 256 labels of a kilobyte
@@ -258,13 +280,30 @@ fn signed(kinds: &Kinds, kind: omega_core::KindId, amount: i64) -> String {
 fn get(args: &NameArgs) -> Result<(), AskError> {
     let caller = args.ask.caller()?;
     let kinds = caller.kinds()?;
-    let told = find(&caller, &args.name)?;
-    let of = by_name(&args.name).map(events::Of::Machine);
-    let events = events::latest(&caller, of, None, events::FEW)?;
-    let shape = OneShape { machine: MachineShape::new(&kinds, told)?, events };
-    show::print(args.ask.output, &shape, || {
-        format!("{}\n{}", one(&kinds, &shape.machine), events::table(&shape.events))
-    })
+    let shape = request(&caller, &kinds, &args.name)?;
+    show::print(args.ask.output, &shape, || text(&kinds, &shape))
+}
+
+/// Requests a machine and its latest events.
+fn request(caller: &Caller, kinds: &Kinds, name: &str) -> Result<OneShape, AskError> {
+    let told = find(caller, name)?;
+    let of = by_name(name).map(events::Of::Machine);
+    let events = events::latest(caller, of, None, events::FEW)?;
+    Ok(OneShape { machine: MachineShape::new(kinds, told)?, events })
+}
+
+fn text(kinds: &Kinds, shape: &OneShape) -> String {
+    format!("{}\n{}", one(kinds, &shape.machine), events::table(&shape.events))
+}
+
+/// Describes a machine as `omega machine get` does, with its tasks.
+///
+/// # Errors
+/// As [`Caller::call`], or if there is no such machine.
+pub(super) fn detail(caller: &Caller, kinds: &Kinds, name: &str) -> Result<String, AskError> {
+    let text = text(kinds, &request(caller, kinds, name)?);
+    let tasks = task::table_of(caller, kinds, by_name(name).map(Of::Machine))?;
+    Ok(format!("{text}\n{tasks}"))
 }
 
 /// Finds a machine by name.

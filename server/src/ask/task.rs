@@ -171,6 +171,20 @@ pub(super) fn list(
     })
 }
 
+/// Maximum number of tasks in a detail.
+const DETAIL_MAX: u32 = 1000;
+
+/// Table of the first tasks of a job or a machine, with their ages and last ends.
+///
+/// # Errors
+/// As [`Caller::call`].
+pub(super) fn table_of(caller: &Caller, kinds: &Kinds, of: Option<Of>) -> Result<String, AskError> {
+    let listed = list(caller, of, Some(DETAIL_MAX), None)?;
+    let tasks = listed.items.into_iter().map(|told| TaskShape::new(kinds, told));
+    let tasks: Vec<TaskShape> = tasks.collect();
+    Ok(table(kinds, &tasks, Format::Wide) + and_more(listed.more))
+}
+
 /// Columns of the table. Restarts, devices, exclusive cores and allocations have a column only if some task has them.
 fn table(kinds: &Kinds, tasks: &[TaskShape], format: Format) -> String {
     let numbers = |list: &[u32]| list.iter().map(u32::to_string).collect::<Vec<_>>().join(",");

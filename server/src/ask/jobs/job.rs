@@ -1,5 +1,6 @@
 //! `omega job`: the jobs of a cell.
 
+use crate::ask::call::Caller;
 use crate::ask::events::{self, HistoryArgs};
 use crate::ask::files::job_file::JobFile;
 use crate::ask::files::job_flags::JobFlags;
@@ -216,16 +217,39 @@ fn get(args: &GetArgs) -> Result<(), AskError> {
         JobFormat::Toml => return print_file(&kinds, &told),
         JobFormat::Of(format) => format,
     };
-    let job = JobShape::new(&kinds, told)?;
-    let tasks = task::list(&caller, by_name(&args.name).map(Of::Job), None, None)?;
+    let shape = with_machines(&caller, &kinds, told)?;
+    show::print(format, &shape, || one(&kinds, &shape))
+}
+
+/// Describes a job as `omega job get` does, with its tasks.
+///
+/// # Errors
+/// As [`Caller::call`], or if there is no such job.
+pub(in crate::ask) fn detail(
+    caller: &Caller,
+    kinds: &Kinds,
+    name: &str,
+) -> Result<String, AskError> {
+    let told = find(caller, by_name(name))?;
+    let text = one(kinds, &with_machines(caller, kinds, told)?);
+    Ok(format!("{text}\n{}", task::table_of(caller, kinds, by_name(name).map(Of::Job))?))
+}
+
+/// Adds the machines of a job's tasks.
+fn with_machines(
+    caller: &Caller,
+    kinds: &Kinds,
+    told: proto::JobStatus,
+) -> Result<WhereShape, AskError> {
+    let job = JobShape::new(kinds, told)?;
+    let tasks = task::list(caller, by_name(&job.name).map(Of::Job), None, None)?;
     let machines = tasks.items.into_iter().map(|task| task.machine_name);
     let machines: BTreeSet<String> = machines.filter(|name| !name.is_empty()).collect();
-    let shape = WhereShape {
+    Ok(WhereShape {
         machines_more: machines.len().saturating_sub(MACHINES_SHOWN),
         machines: machines.into_iter().take(MACHINES_SHOWN).collect(),
         job,
-    };
-    show::print(format, &shape, || one(&kinds, &shape))
+    })
 }
 
 /// Prints a job as the file that describes it.

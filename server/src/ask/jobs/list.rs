@@ -1,6 +1,6 @@
 //! `omega job list`.
 
-use crate::ask::call::Page;
+use crate::ask::call::{Caller, Listed, Page};
 use crate::ask::events;
 use crate::ask::files::pairs;
 use crate::ask::shape::{JobShape, ListShape};
@@ -10,10 +10,23 @@ use crate::ask::{AskArgs, AskError};
 use clap::Args;
 use omega_client::proto;
 use omega_client::proto::job_service_client::JobServiceClient;
+use omega_core::Kinds;
 
-/// Selection of jobs.
+/// Arguments of the command.
 #[derive(Debug, Args)]
 pub(crate) struct ListArgs {
+    #[command(flatten)]
+    selected: Selected,
+    /// Maximum number of rows [default: all].
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    limit: Option<u32>,
+    #[command(flatten)]
+    ask: AskArgs,
+}
+
+/// Selection of jobs. The default selects all jobs that have not ended.
+#[derive(Debug, Default, Args)]
+pub(in crate::ask) struct Selected {
     /// Only jobs of this tenant [default: all].
     #[arg(long, value_name = "NAME", default_value = "", hide_default_value = true)]
     tenant: String,
@@ -33,20 +46,31 @@ pub(crate) struct ListArgs {
     /// All jobs, including the ended jobs that the cell still keeps.
     #[arg(long, conflicts_with = "ended")]
     all: bool,
-    /// Maximum number of rows [default: all].
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
-    limit: Option<u32>,
-    #[command(flatten)]
-    ask: AskArgs,
 }
 
 /// Runs the command.
 pub(super) fn run(args: &ListArgs) -> Result<(), AskError> {
     let caller = args.ask.caller()?;
     let kinds = caller.kinds()?;
-    let mut listed = caller.pages(args.limit, |caller, page_size, page_token| {
-        let (tenant, scheduler) = (args.tenant.clone(), args.scheduler.clone());
-        let ended = args.ended || args.all || args.state.is_some_and(State::is_end);
+    let listed = jobs(&caller, &kinds, &args.selected, args.limit)?;
+    let shape = ListShape { version: listed.version, more: listed.more, items: listed.items };
+    let wide = args.ask.output == Format::Wide;
+    show::print(args.ask.output, &shape, || table(&shape.items, wide) + and_more(shape.more))
+}
+
+/// Requests the selected jobs, sorted by name.
+///
+/// # Errors
+/// As [`Caller::call`], or if a job cannot be decoded.
+pub(in crate::ask) fn jobs(
+    caller: &Caller,
+    kinds: &Kinds,
+    selected: &Selected,
+    limit: Option<u32>,
+) -> Result<Listed<JobShape>, AskError> {
+    let mut listed = caller.pages(limit, |caller, page_size, page_token| {
+        let (tenant, scheduler) = (selected.tenant.clone(), selected.scheduler.clone());
+        let ended = selected.ended || selected.all || selected.state.is_some_and(State::is_end);
         let request = proto::ListJobsRequest {
             tenant,
             scheduler,
@@ -62,18 +86,16 @@ pub(super) fn run(args: &ListArgs) -> Result<(), AskError> {
         })?;
         let lives = |told: &proto::JobStatus| told.pending + told.placed + told.running > 0;
         let wanted = page.jobs.into_iter().filter(|told| {
-            (!args.ended || !lives(told))
-                && args.state.is_none_or(|state| state.count(told) > 0)
-                && has_labels(told, &args.labels)
+            (!selected.ended || !lives(told))
+                && selected.state.is_none_or(|state| state.count(told) > 0)
+                && has_labels(told, &selected.labels)
         });
-        let shapes = wanted.map(|told| JobShape::new(&kinds, told));
+        let shapes = wanted.map(|told| JobShape::new(kinds, told));
         let shapes = shapes.collect::<Result<_, _>>()?;
         Ok::<Page<JobShape>, _>((shapes, page.next_page_token, page.version))
     })?;
     listed.items.sort_by(|one, other| show::by_name(&one.name, &other.name));
-    let shape = ListShape { version: listed.version, more: listed.more, items: listed.items };
-    let wide = args.ask.output == Format::Wide;
-    show::print(args.ask.output, &shape, || table(&shape.items, wide) + and_more(shape.more))
+    Ok(listed)
 }
 
 /// Whether some group of a job has all the labels.

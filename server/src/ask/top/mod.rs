@@ -2,33 +2,44 @@
 //!
 //! ```text
 //!   look.rs: counters of all replicas ──▶ shape.rs: rates of two samples ──▶ screen.rs: text ──▶ terminal.rs
+//!   list.rs: lists and details ──▶ browse.rs: sorted, filtered, selected ──────────────▲
 //! ```
 //!
 //! Each replica counts its own traffic, so the counters of all replicas are summed.
 
+mod browse;
+mod list;
 mod look;
 mod reasons;
 mod screen;
 mod shape;
 mod terminal;
 
+use crate::ask::call::Caller;
 use crate::ask::show::{self, Format};
 use crate::ask::{AskArgs, AskError};
+use browse::{Browse, Turn};
 use clap::Args;
-use look::Watched;
+use list::{List, Page};
+use look::{Look, Watched};
 use reasons::Reasons;
 use shape::TopShape;
 use std::io::IsTerminal;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use terminal::{Event, Terminal};
 
 /// Refresh interval. Rates are means over this time.
 const EVERY: Duration = Duration::from_secs(1);
 
+/// Refresh interval of lists and details, which are larger than the figures of the overview.
+const LIST_EVERY: Duration = Duration::from_secs(3);
+
 /// The cell, and whether to repeat.
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Keys: q, Esc or Ctrl-C: quit; space: pause and resume.\n\nExamples:\n  omega \
+    after_help = "Keys: j, m, o: jobs, machines, overview; q or Ctrl-C: quit; space: pause and resume.\nIn a \
+                  list: arrows and Enter: details of a row; s, r: sort by the next column, reverse; /: filter; \
+                  Esc: back.\n\nExamples:\n  omega \
          top\n  \
                   omega top --once\n  omega top --once -o json | jq .waiting"
 )]
@@ -60,31 +71,98 @@ fn once(args: &TopArgs) -> Result<(), AskError> {
     show::print(args.ask.output, &shape, || screen::text(&after.kinds, &shape))
 }
 
+/// The data of the shown page, and how it is requested.
+struct Live {
+    watched: Watched,
+    caller: Caller,
+    reasons: Reasons,
+    before: Look,
+    browse: Browse,
+    list: List,
+    /// The overview, or the details of an object.
+    text: String,
+    /// Time of the last request for a list or for details.
+    requested: Instant,
+}
+
 fn live(args: &TopArgs) -> Result<(), AskError> {
     let watched = Watched::new(&args.ask)?;
-    let mut before = watched.look()?;
-    let reasons = Reasons::start(args.ask.clone());
+    let mut live = Live {
+        caller: args.ask.caller()?,
+        reasons: Reasons::start(args.ask.clone()),
+        before: watched.look()?,
+        watched,
+        browse: Browse::default(),
+        list: List::default(),
+        text: "measuring for a second ...\n".to_owned(),
+        requested: Instant::now(),
+    };
     let terminal = Terminal::take().map_err(AskError::System)?;
     let mut is_halted = false;
-    let mut page = "measuring for a second ...\n".to_owned();
+    let mut trouble: Option<String> = None;
     loop {
-        terminal.draw(&page, is_halted).map_err(AskError::System)?;
-        match terminal.wait(EVERY) {
+        let mut page = live.page(terminal.height().map_err(AskError::System)?);
+        if let Some(why) = &trouble {
+            page = screen::with_trouble(&page, why);
+        }
+        let help = if is_halted { "paused - space: resume, q: quit" } else { &live.browse.help() };
+        terminal.draw(&page, help).map_err(AskError::System)?;
+        let done = match terminal.wait(EVERY) {
             Event::End => return Ok(()),
-            Event::Key(b'q' | 0x1b | 0x03) => return Ok(()),
-            Event::Key(b' ') => is_halted = !is_halted,
-            Event::Key(_) => {}
-            Event::Time if is_halted => {}
-            Event::Time => match watched.look() {
-                Ok(after) => {
-                    let mut shape = TopShape::between(&before, &after);
-                    reasons.fill(&mut shape.waiting);
-                    page = screen::text(&after.kinds, &shape);
-                    before = after;
+            Event::Key(key) => match live.browse.key(key, &live.list) {
+                Turn::Quit => return Ok(()),
+                Turn::Pause => {
+                    is_halted = !is_halted;
+                    continue;
                 }
-                // The last page stays, because old figures are better than none.
-                Err(error) => page = screen::with_trouble(&page, &error.to_string()),
+                Turn::Draw => continue,
+                Turn::Request => live.open(),
             },
+            Event::Time if is_halted => continue,
+            Event::Time if !live.is_due() => continue,
+            Event::Time => live.request(),
+        };
+        // The last page stays, because old figures are better than none.
+        trouble = done.err().map(|error| error.to_string());
+    }
+}
+
+impl Live {
+    /// Whether the data of the page is old. Lists are requested less often than the figures of the overview.
+    fn is_due(&self) -> bool {
+        self.browse.page() == Page::Overview || self.requested.elapsed() >= LIST_EVERY
+    }
+
+    /// Requests the data of another page. Until it arrives, the page is empty.
+    fn open(&mut self) -> Result<(), AskError> {
+        (self.list, self.text) = (List::default(), String::new());
+        self.request()
+    }
+
+    /// Requests the data of the page.
+    fn request(&mut self) -> Result<(), AskError> {
+        self.requested = Instant::now();
+        let page = self.browse.page();
+        if page == Page::Overview {
+            let after = self.watched.look()?;
+            let mut shape = TopShape::between(&self.before, &after);
+            self.reasons.fill(&mut shape.waiting);
+            self.text = screen::text(&after.kinds, &shape);
+            self.before = after;
+        } else if let Some(name) = self.browse.detail() {
+            self.text = list::detail(&self.caller, &self.before.kinds, page, name)?;
+        } else {
+            self.list = List::request(&self.caller, &self.before.kinds, page)?;
+        }
+        Ok(())
+    }
+
+    /// The page as text for this number of lines.
+    fn page(&self, height: usize) -> String {
+        match (self.browse.page(), self.browse.detail()) {
+            (Page::Overview, _) => self.text.clone(),
+            (_, Some(_)) => self.browse.detail_text(&self.text),
+            (_, None) => self.browse.list_text(&self.list, height),
         }
     }
 }

@@ -43,12 +43,7 @@ pub(super) fn text(kinds: &Kinds, top: &TopShape) -> String {
 
 /// The last page, below a line with the error that prevented a newer page.
 pub(super) fn with_trouble(page: &str, why: &str) -> String {
-    const MARK: &str = "! ";
-    let page = match page.strip_prefix(MARK) {
-        Some(rest) => rest.split_once('\n').map_or("", |(_, rest)| rest),
-        None => page,
-    };
-    format!("{MARK}{why}\n{page}")
+    format!("! {why}\n{page}")
 }
 
 fn machines(top: &TopShape) -> String {
@@ -183,13 +178,6 @@ fn time(ms: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn trouble_is_told_once_above_the_last_page() {
-        let once = with_trouble("page\n", "a");
-        assert_eq!(once, "! a\npage\n");
-        assert_eq!(with_trouble(&once, "b"), "! b\npage\n");
-    }
 
     #[test]
     fn a_long_name_leaves_room_for_the_rest() {

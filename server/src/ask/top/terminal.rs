@@ -10,13 +10,26 @@ use std::time::Duration;
 const ENTER: &str = "\x1b[?1049h\x1b[?25l";
 const LEAVE: &str = "\x1b[?25h\x1b[?1049l";
 
+/// A key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Key {
+    Char(char),
+    Enter,
+    Escape,
+    Backspace,
+    Up,
+    Down,
+    /// Ctrl-C.
+    Interrupt,
+}
+
 /// Event for which the display waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Event {
     /// The time to wait has passed.
     Time,
     /// A key was pressed.
-    Key(u8),
+    Key(Key),
     /// A signal, or the end of input.
     End,
 }
@@ -48,14 +61,21 @@ impl Terminal {
         Ok(terminal)
     }
 
+    /// Number of lines of a page that fit above the last line.
+    ///
+    /// # Errors
+    /// If the terminal is closed.
+    pub(super) fn height(&self) -> io::Result<usize> {
+        Ok(usize::from(tcgetwinsize(io::stdout())?.ws_row.max(2)) - 1)
+    }
+
     /// Prints as much of a page as fits, with the keys in the last line.
     ///
     /// # Errors
     /// If the terminal is closed.
-    pub(super) fn draw(&self, page: &str, is_halted: bool) -> io::Result<()> {
-        let size = tcgetwinsize(io::stdout())?;
-        let (rows, width) = (usize::from(size.ws_row.max(2)), usize::from(size.ws_col.max(20)));
-        write(&frame(page, (rows, width), is_halted))
+    pub(super) fn draw(&self, page: &str, help: &str) -> io::Result<()> {
+        let width = usize::from(tcgetwinsize(io::stdout())?.ws_col.max(20));
+        write(&frame(page, (self.height()? + 1, width), help))
     }
 
     /// Waits for a key, a signal, or the end of a time.
@@ -77,15 +97,11 @@ impl Drop for Terminal {
 }
 
 /// Bytes to write for a page. Every line is cut at the terminal's width, and earlier contents are cleared.
-fn frame(page: &str, (rows, width): (usize, usize), is_halted: bool) -> String {
+fn frame(page: &str, (rows, width): (usize, usize), help: &str) -> String {
     let cut = |line: &str| line.chars().take(width).collect::<String>();
     let mut lines: Vec<String> = page.lines().take(rows - 1).map(cut).collect();
     lines.resize(rows - 1, String::new());
-    lines.push(cut(if is_halted {
-        "paused - space: resume, q: quit"
-    } else {
-        "q: quit, space: pause"
-    }));
+    lines.push(cut(help));
     format!("\x1b[H{}\x1b[K", lines.join("\x1b[K\r\n"))
 }
 
@@ -96,14 +112,48 @@ fn write(text: &str) -> io::Result<()> {
 }
 
 fn keys(to: &Sender<Event>) {
-    let mut key = [0];
-    while let Ok(1) = io::stdin().lock().read(&mut key) {
-        if to.send(Event::Key(key[0])).is_err() {
-            return;
+    // A key that a terminal sends as several bytes arrives in one read.
+    let mut bytes = [0; 32];
+    while let Ok(count @ 1..) = io::stdin().lock().read(&mut bytes) {
+        for key in keys_of(&bytes[..count]) {
+            if to.send(Event::Key(key)).is_err() {
+                return;
+            }
         }
     }
     // The receiver may be gone.
     let _ = to.send(Event::End);
+}
+
+/// The keys in some bytes of a terminal. Other escape sequences are left out.
+fn keys_of(bytes: &[u8]) -> Vec<Key> {
+    let text = String::from_utf8_lossy(bytes);
+    let mut rest = &*text;
+    let mut keys = Vec::new();
+    while let Some(first) = rest.chars().next() {
+        rest = &rest[first.len_utf8()..];
+        keys.push(match first {
+            '\x1b' if rest.starts_with(['[', 'O']) => {
+                // The last character of a sequence is a letter or `~`.
+                let is_last =
+                    |(_, letter): &(usize, char)| letter.is_alphabetic() || *letter == '~';
+                let (end, last) = rest.char_indices().skip(1).find(is_last).unwrap_or((0, ' '));
+                rest = &rest[end + last.len_utf8()..];
+                match last {
+                    'A' => Key::Up,
+                    'B' => Key::Down,
+                    _ => continue,
+                }
+            }
+            '\x1b' => Key::Escape,
+            '\r' | '\n' => Key::Enter,
+            '\x7f' | '\x08' => Key::Backspace,
+            '\x03' => Key::Interrupt,
+            letter if letter.is_control() => continue,
+            letter => Key::Char(letter),
+        });
+    }
+    keys
 }
 
 fn signal(to: &Sender<Event>) {
@@ -124,12 +174,21 @@ mod tests {
 
     #[test]
     fn a_page_is_cut_to_what_there_is_room_for() {
-        let shown = frame("one\ntwo two two two two two\nthree\n", (3, 20), false);
+        let shown =
+            frame("one\ntwo two two two two two\nthree\n", (3, 20), "q: quit, space: pause");
         assert_eq!(
             shown,
             "\x1b[Hone\x1b[K\r\ntwo two two two two \x1b[K\r\nq: quit, space: paus\x1b[K"
         );
-        let shown = frame("", (2, 20), true);
-        assert_eq!(shown, "\x1b[H\x1b[K\r\npaused - space: resu\x1b[K");
+        assert_eq!(frame("", (2, 20), "q"), "\x1b[H\x1b[K\r\nq\x1b[K");
+    }
+
+    #[test]
+    fn keys_of_several_bytes_are_one_key() {
+        let keys = keys_of("a\x1b[A\x1bOB\x1b[5~\x1b[1;5C\u{e9}\r\x7f\x03\x01".as_bytes());
+        let [a, e] = ['a', '\u{e9}'].map(Key::Char);
+        assert_eq!(keys, [a, Key::Up, Key::Down, e, Key::Enter, Key::Backspace, Key::Interrupt]);
+        assert_eq!(keys_of(b"\x1b"), [Key::Escape]);
+        assert_eq!(keys_of(b"\x1b["), [], "a sequence without an end");
     }
 }

@@ -8,6 +8,7 @@
 //! - `updates.rs`: services that are updated under load, rolled back, and evacuated; `update_faults.rs`: updates while
 //!   leaders and agents are killed.
 //! - `programs.rs`: real programs, with agents that are killed and restarted.
+//! - `array_faults.rs`: a batch array while agents, leaders and schedulers are killed.
 //! - `own_driver.rs`: the example of an agent with a driver of its own.
 //! - `podman.rs`: programs in containers; skipped where Podman cannot run any.
 //! - `ports.rs`: ports that the cell chooses for programs.
@@ -23,6 +24,7 @@
 pub(crate) mod agents;
 pub(crate) mod application;
 pub(crate) mod apply;
+pub(crate) mod array_faults;
 pub(crate) mod commands;
 pub(crate) mod contexts;
 pub(crate) mod cores;

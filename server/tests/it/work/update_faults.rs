@@ -12,32 +12,41 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// Three replicas, a scheduler, and a folder for the files of tasks.
-struct World {
+pub(crate) struct World {
     three: Three,
-    folder: PathBuf,
+    pub(crate) folder: PathBuf,
     cell: String,
-    _scheduler: Process,
+    /// `None` only while it is started again.
+    scheduler: Option<Process>,
 }
 
 impl World {
-    fn new(files: &[(&str, &str)]) -> World {
+    pub(crate) fn new(files: &[(&str, &str)]) -> World {
         let three = Three::found();
         let (folder, cell) = (three.dir.path().to_owned(), three.addresses());
         for (name, text) in files {
             let text = text.replace("FOLDER", &folder.display().to_string());
             std::fs::write(folder.join(name), text).unwrap();
         }
-        let scheduler = start(&folder, &["scheduler", "--cell", &cell]);
-        World { three, folder, cell, _scheduler: scheduler }
+        let mut world = World { three, folder, cell, scheduler: None };
+        world.restart_scheduler();
+        world
     }
 
-    fn agent(&self, name: &str) -> Process {
+    /// Kills the scheduler, and starts another one, which waits for the end of the killed one's lease.
+    pub(crate) fn restart_scheduler(&mut self) {
+        self.scheduler = None;
+        let flags = ["scheduler", "--standby", "--lease=1s", "--cell", &self.cell];
+        self.scheduler = Some(start(&self.folder, &flags));
+    }
+
+    pub(crate) fn agent(&self, name: &str) -> Process {
         let flags = ["agent", "--no-limits", "--heartbeat=1", "--cpu=4", "--memory=1", "--cell"];
         start(&self.folder, &[&flags[..], &[&self.cell, "--name", name, "--dir", name]].concat())
     }
 
     /// Runs a command until a leader answers it.
-    fn ok(&self, line: &str) -> String {
+    pub(crate) fn ok(&self, line: &str) -> String {
         loop {
             let said = say_at(&self.folder, &self.cell, line);
             match said.code {
@@ -47,19 +56,19 @@ impl World {
         }
     }
 
-    fn job(&self) -> Value {
-        serde_json::from_str(&self.ok("job get web -o json")).unwrap()
+    pub(crate) fn job(&self, name: &str) -> Value {
+        serde_json::from_str(&self.ok(&format!("job get {name} -o json"))).unwrap()
     }
 
     /// Number of running tasks of the job's current version.
     fn updated(&self) -> u64 {
-        let job = self.job();
+        let job = self.job("web");
         let count = |name: &str| job[name].as_u64().unwrap();
         job["tasks"]["running"].as_u64().unwrap().saturating_sub(count("outdated"))
     }
 
     /// Kills the replica that leads and carries out the update, and starts it again.
-    fn kill_leader(&mut self) {
+    pub(crate) fn kill_leader(&mut self) {
         let runtime = tokio::runtime::Runtime::new().unwrap();
         let leader = self.three.leader(&runtime);
         self.three.kill(leader);
@@ -150,14 +159,14 @@ fn an_update_ends_without_a_failed_request_while_leaders_and_agents_are_killed()
         agents.push(world.agent(name));
     }
     world.kill_leader();
-    until(|| world.job()["outdated"] == 0 && world.updated() == 3);
+    until(|| world.job("web")["outdated"] == 0 && world.updated() == 3);
     load.more();
     assert_eq!(load.end(), [""; 0]);
 
     let tasks = running(&world.folder, &world.cell);
     let answers: Vec<String> =
         tasks.iter().map(|task| request(&world.folder, task).unwrap()).collect();
-    assert_eq!(world.job()["version"], 1);
+    assert_eq!(world.job("web")["version"], 1);
     assert_eq!(answers, ["two"; 3]);
     // No process is left of a task that was replaced.
     until(|| servers(&world.folder) == 3);

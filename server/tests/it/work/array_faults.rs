@@ -1,0 +1,70 @@
+//! A batch array of real programs, while agents, leaders and schedulers are killed in a random order.
+//!
+//! `OMEGA_ARRAY_TASKS=1000 OMEGA_ARRAY_SEED=7` sets the size of the array and the order of the kills.
+
+use crate::cell::served::Process;
+use crate::work::agents::until;
+use crate::work::programs::is_anything_left;
+use crate::work::update_faults::World;
+use rand::{RngExt, SeedableRng};
+use rand_pcg::Pcg64Mcg;
+use std::collections::BTreeMap;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// Every run adds a line to the file of its task. The directory lets only the first run of a task have its effect.
+const ARRAY: &str = r#"
+name = "array"
+[[group]]
+count = COUNT
+restarts = 1000
+request = { cpu = 1, memory = "8MiB" }
+[group.run]
+command = "/bin/sh"
+args = ["-c", "echo run >> FOLDER/runs-$OMEGA_TASK_INDEX; sleep 0.1; mkdir FOLDER/lock-$OMEGA_TASK_INDEX && echo done >> FOLDER/done-$OMEGA_TASK_INDEX; exit 0"]
+"#;
+
+const AGENTS: [&str; 4] = ["one", "two", "three", "four"];
+
+/// A number from the environment, or else this one.
+fn given(variable: &str, otherwise: u64) -> u64 {
+    std::env::var(variable).ok().and_then(|text| text.parse().ok()).unwrap_or(otherwise)
+}
+
+#[test]
+fn an_array_has_every_result_once_while_everything_is_killed() {
+    let day = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs() / 86_400;
+    let (tasks, seed) = (given("OMEGA_ARRAY_TASKS", 160), given("OMEGA_ARRAY_SEED", day));
+    println!("OMEGA_ARRAY_SEED={seed}");
+    let mut rng = Pcg64Mcg::seed_from_u64(seed);
+    let job = ARRAY.replace("COUNT", &tasks.to_string());
+    let mut world = World::new(&[("array.toml", &job)]);
+    let mut agents: BTreeMap<&str, Process> = AGENTS.map(|name| (name, world.agent(name))).into();
+    world.ok("job submit -f array.toml");
+    let finished = |world: &World| world.job("array")["tasks"]["finished"].as_u64().unwrap();
+    let step = tasks / 8;
+    for round in 1..8 {
+        until(|| finished(&world) >= round * step);
+        match rng.random_range(0..4) {
+            0 | 1 => {
+                let name = AGENTS[rng.random_range(0..AGENTS.len())];
+                // Dropping a process kills it by SIGKILL. The tasks of the agent run on.
+                agents.remove(name);
+                agents.insert(name, world.agent(name));
+            }
+            2 => world.kill_leader(),
+            _ => world.restart_scheduler(),
+        }
+    }
+    until(|| finished(&world) == tasks);
+    until(|| !is_anything_left(&world.folder));
+    let mut runs = 0;
+    for index in 0..tasks {
+        let lines = |name: &str| {
+            let file = world.folder.join(format!("{name}-{index}"));
+            std::fs::read_to_string(file).unwrap_or_default().lines().count()
+        };
+        assert_eq!(lines("done"), 1, "task {index}, OMEGA_ARRAY_SEED={seed}");
+        runs += lines("runs");
+    }
+    println!("{tasks} tasks ran {runs} times");
+}
