@@ -60,7 +60,7 @@ fn files(folder: &Path, stream: LogStream) -> io::Result<Vec<(u64, PathBuf)>> {
 
 /// A writer that appends to a stream, and rotates its files. The first write creates the folder and the file.
 #[derive(Debug)]
-pub(crate) struct Writer {
+pub struct Writer {
     folder: PathBuf,
     stream: LogStream,
     bytes_max: u64,
@@ -78,12 +78,14 @@ struct Present {
 }
 
 impl Writer {
-    pub(crate) fn new(folder: PathBuf, stream: LogStream, bytes_max: u64) -> Writer {
+    /// Creates a writer of a stream's files, which have at most this number of bytes each. There are two.
+    #[must_use]
+    pub fn new(folder: PathBuf, stream: LogStream, bytes_max: u64) -> Writer {
         Writer { folder, stream, bytes_max: bytes_max.max(1), present: None }
     }
 
     /// Appends bytes. If the disk is full, the bytes are lost, and the task continues.
-    pub(crate) fn write(&mut self, mut bytes: &[u8]) {
+    pub fn write(&mut self, mut bytes: &[u8]) {
         while !bytes.is_empty() {
             let bytes_max = self.bytes_max;
             let Ok(present) = self.present() else { return };

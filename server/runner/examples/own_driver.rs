@@ -1,5 +1,5 @@
-//! An agent with a driver of its own, which runs each task as a plain child process, without a supervisor, logs or
-//! limits. Its tasks end with it.
+//! An agent with a driver of its own, which runs each task as a process group, without a supervisor, logs or limits.
+//! Its tasks end with it, unless it is killed by SIGKILL.
 //!
 //! ```console
 //! $ cargo run -p omega-runner --example own_driver -- 127.0.0.1:7600 box-1
@@ -9,12 +9,13 @@ use omega_agent::{Driver, DriverError, Event, Exit, FoundTask, TaskSpec, Usage};
 use omega_client::Address;
 use omega_core::{Amounts, Machine};
 use omega_runner::{Runner, RunnerError, RunnerSettings};
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Pid, Signal, kill_process_group};
 use std::collections::BTreeMap;
-use std::os::unix::process::ExitStatusExt;
-use std::path::PathBuf;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
+use tokio::signal::unix::{SignalKind, signal};
 
 /// A task that runs.
 #[derive(Debug)]
@@ -25,7 +26,28 @@ struct Running {
     kill_at: Option<Instant>,
 }
 
-/// The driver. Call names and rules are in the documentation of [`Driver`].
+impl Running {
+    /// Sends a signal to the task's processes. Those that have just ended need none.
+    fn signal(&self, signal: Signal) {
+        let _ = kill_process_group(Pid::from_child(&self.child), signal);
+    }
+}
+
+/// Refuses a task that needs what this driver lacks.
+fn check(spec: &TaskSpec) -> Result<(), DriverError> {
+    let needs = [
+        ("an image", spec.container.is_some()),
+        ("a user", spec.user.is_some()),
+        ("a health check", spec.health.is_some()),
+        ("restarts", spec.restart.attempts > 0),
+    ];
+    match needs.into_iter().find(|(_, is_needed)| *is_needed) {
+        Some((what, _)) => Err(DriverError::Refused(format!("this driver cannot give {what}"))),
+        None => Ok(()),
+    }
+}
+
+/// The driver. docs/drivers.md has the rules of its calls.
 #[derive(Debug, Default)]
 struct Children {
     running: BTreeMap<String, Running>,
@@ -43,9 +65,11 @@ impl Driver for Children {
     }
 
     fn start(&mut self, spec: &TaskSpec) -> Result<(), DriverError> {
+        check(spec)?;
         let variables = spec.env.iter().map(|(name, value)| (name, value));
         let mut program = Command::new(&spec.command);
         program.args(&spec.args).env_clear().envs(variables).stdin(Stdio::null());
+        program.current_dir(spec.working_dir.as_deref().unwrap_or(Path::new("/"))).process_group(0);
         let refused = |why| DriverError::Refused(format!("{}: {why}", spec.command));
         let child = program.spawn().map_err(refused)?;
         let grace = Duration::from_millis(spec.grace_ms.into());
@@ -57,13 +81,12 @@ impl Driver for Children {
     fn stop(&mut self, task: &str) {
         let Some(running) = self.running.get_mut(task) else { return };
         running.kill_at = Some(Instant::now() + running.grace);
-        // A process that has just ended needs no signal.
-        let _ = kill_process(Pid::from_child(&running.child), Signal::TERM);
+        running.signal(Signal::TERM);
     }
 
     fn kill(&mut self, task: &str) {
-        if let Some(running) = self.running.get_mut(task) {
-            let _ = running.child.kill();
+        if let Some(running) = self.running.get(task) {
+            running.signal(Signal::KILL);
         }
     }
 
@@ -77,7 +100,7 @@ impl Driver for Children {
         let events = &mut self.events;
         self.running.retain(|task, running| {
             if running.kill_at.is_some_and(|at| at <= now) {
-                let _ = running.child.kill();
+                running.signal(Signal::KILL);
             }
             let Ok(Some(status)) = running.child.try_wait() else { return true };
             events.push(Event::Ended(task.clone(), exit(status)));
@@ -97,7 +120,7 @@ impl Driver for Children {
 
 impl Drop for Children {
     fn drop(&mut self) {
-        self.running.values_mut().for_each(|running| _ = running.child.kill());
+        self.running.values().for_each(|running| running.signal(Signal::KILL));
     }
 }
 
@@ -128,5 +151,10 @@ async fn main() -> Result<(), RunnerError> {
         eprintln!("usage: own_driver HOST:PORT MACHINE");
         return Ok(());
     };
-    run(cell, name).await
+    let mut terminate = signal(SignalKind::terminate())?;
+    tokio::select! {
+        ended = run(cell, name) => ended,
+        _ = tokio::signal::ctrl_c() => Ok(()),
+        _ = terminate.recv() => Ok(()),
+    }
 }

@@ -63,7 +63,8 @@ pub enum RunnerError {
 #[derive(Debug)]
 struct Held {
     note: Note,
-    /// Whether the end of the task is reported to the cell. False if the task was killed.
+    /// Whether the task's events are reported to the cell. False if the task was killed: the cell may already have
+    /// ordered another run of it.
     is_reported: bool,
     is_stopping: bool,
     /// Restarts of the task's program on this machine.
@@ -253,7 +254,6 @@ impl Runner {
             Order::Kill { task, .. } => {
                 let name = task_spec::name(task);
                 if let Some(held) = self.tasks.get_mut(&name) {
-                    // The cell may already have ordered another run of the task, which a report would end.
                     held.is_reported = false;
                 }
                 self.driver.kill(&name);
@@ -331,7 +331,7 @@ impl Runner {
         for event in self.driver.poll() {
             match event {
                 Event::Started(name) => {
-                    if let Some(held) = self.tasks.get(&name) {
+                    if let Some(held) = self.tasks.get(&name).filter(|held| held.is_reported) {
                         self.agent.report(held.note.machine, held.note.task, TaskReport::Started);
                     }
                 }
@@ -358,11 +358,13 @@ impl Runner {
     fn restarted(&mut self, name: &str, exit: &Exit, restarts: u32) {
         let Some(held) = self.tasks.get_mut(name) else { return };
         held.restarts = restarts;
-        let Held { note, .. } = held;
+        let Held { note, is_reported, .. } = held;
         tracing::info!(task = note.name(), %exit, restarts, "a program was started again");
-        // `restarts` already includes this restart.
-        let end = RunEnd { reason: reason(exit), restarts: restarts.saturating_sub(1) };
-        self.agent.report_end(note.machine, note.task, TaskReport::Restarted, end);
+        if *is_reported {
+            // `restarts` already includes this restart.
+            let end = RunEnd { reason: reason(exit), restarts: restarts.saturating_sub(1) };
+            self.agent.report_end(note.machine, note.task, TaskReport::Restarted, end);
+        }
     }
 
     fn ended(&mut self, name: &str, exit: &Exit) {

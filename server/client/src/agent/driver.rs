@@ -59,6 +59,11 @@ pub(super) struct Driver {
     said: mpsc::UnboundedReceiver<Said>,
     orders: mpsc::UnboundedSender<Order>,
     machines: BTreeSet<MachineId>,
+    /// Machines of which the cell has named all tasks on this stream. Until then, a task of an earlier cell may have the
+    /// id of a new one, so that reports about the machine's tasks wait.
+    compared: BTreeSet<MachineId>,
+    /// Restarts that were reported before their machine was compared. The records keep other reports.
+    restarted: Vec<Reported>,
     records: Records,
     endings: Endings,
     /// Zero point of the times in `endings`.
@@ -94,6 +99,8 @@ impl Driver {
             said,
             orders,
             machines: BTreeSet::new(),
+            compared: BTreeSet::new(),
+            restarted: Vec::new(),
             records: Records::default(),
             endings: Endings::default(),
             began: Instant::now(),
@@ -131,7 +138,11 @@ impl Driver {
                     self.note_failure(&connection, None).await;
                 }
             }
+            self.compared.clear();
             tokio::time::sleep(PAUSE).await;
+            while let Ok(said) = self.said.try_recv() {
+                self.take(said);
+            }
             // Stopped tasks must be killed in time even if no replica answers.
             self.kill_late();
         }
@@ -223,15 +234,29 @@ impl Driver {
                         Err(why) => return Ended::Stream(why),
                     };
                     self.failing = None;
+                    waiting.extend(self.drain());
                     waiting.extend(self.hear(told));
                 }
                 () = self.orders.closed() => return Ended::Agent,
-                () = until(due) => self.kill_late(),
+                () = until(due) => {
+                    waiting.extend(self.drain());
+                    self.kill_late();
+                }
                 _ = heartbeats.tick() => if waiting.len() < BEHIND {
                     waiting.extend(self.heartbeats());
                 },
             }
         }
+    }
+
+    /// Handles all queued messages of the agent. This comes before directives are followed: the end of a run must not be
+    /// taken for the end of a later run, which a directive starts.
+    fn drain(&mut self) -> Vec<AgentReport> {
+        let mut reports = Vec::new();
+        while let Ok(said) = self.said.try_recv() {
+            reports.extend(self.gather(said));
+        }
+        reports
     }
 
     /// Records a message from the agent, and further messages that are queued. Returns the reports for the server.
@@ -282,8 +307,15 @@ impl Driver {
                     let orders = self.endings.ended(reported.machine, reported.task);
                     self.order(orders);
                 }
-                let concerns = !is_stopping && self.records.report(&reported);
-                return concerns.then_some(reported);
+                if is_stopping || !self.records.report(&reported) {
+                    return None;
+                }
+                if self.compared.contains(&reported.machine) {
+                    return Some(reported);
+                }
+                if reported.report == TaskReport::Restarted {
+                    self.restarted.push(reported);
+                }
             }
         }
         None
@@ -292,7 +324,17 @@ impl Driver {
     /// Handles directives of the cell. Returns the reports that follow from them.
     fn hear(&mut self, told: Told) -> Vec<AgentReport> {
         told.detached.iter().for_each(|machine| _ = self.machines.remove(machine));
+        self.compared.extend(&told.whole);
+        told.detached.iter().for_each(|machine| _ = self.compared.remove(machine));
         let Follows { orders, reports } = self.records.hear(told);
+        let is_started = |one: &Reported| {
+            orders.iter().any(|order| matches!(order, Order::Start(task) if task.id == one.task))
+        };
+        // Restarts of a run come before its end, which may be among the other reports.
+        let compared = &self.compared;
+        let waited = self.restarted.extract_if(.., |one| compared.contains(&one.machine));
+        let waited = waited.filter(|one| !is_started(one));
+        let reports: Vec<Reported> = waited.chain(reports).collect();
         let now_ms = self.now_ms();
         for order in orders {
             let now = self.endings.follow(order, now_ms);
@@ -376,11 +418,27 @@ mod tests {
     const HERE: MachineId = MachineId { slot: 1, incarnation: 0 };
     const TASK: TaskId = TaskId { job: JobId(0), index: 0 };
 
-    fn start() -> Told {
+    fn driver() -> (Driver, mpsc::UnboundedReceiver<Order>) {
+        let connections = Connections::new(&Address::plain(["127.0.0.1:1"])).unwrap();
+        let (_, from) = mpsc::unbounded_channel();
+        let (to, orders) = mpsc::unbounded_channel();
+        (Driver::new(connections, AgentSettings::default(), from, to), orders)
+    }
+
+    fn says(report: TaskReport) -> Said {
+        Said::Task(Reported { machine: HERE, task: TASK, report, end: None })
+    }
+
+    /// The first directives of a stream: the task, as one of this job.
+    fn whole(job: &str) -> Told {
+        Told { whole: [HERE].into(), ..start(job) }
+    }
+
+    fn start(job: &str) -> Told {
         let task = Task {
             id: TASK,
             machine: HERE,
-            job_name: "job".into(),
+            job_name: job.into(),
             group: "main".into(),
             kind: JobKind::Batch,
             runtime_estimate_ms: None,
@@ -398,15 +456,10 @@ mod tests {
     /// A stopped task may be placed on its machine again before its first run has ended.
     #[tokio::test]
     async fn the_end_of_a_stopped_run_is_not_the_end_of_the_next_run() {
-        let address = Address::plain(["127.0.0.1:1"]);
-        let (_said, from) = mpsc::unbounded_channel();
-        let (to, mut orders) = mpsc::unbounded_channel();
-        let connections = Connections::new(&address).unwrap();
-        let mut driver = Driver::new(connections, AgentSettings::default(), from, to);
-        let says = |report| Said::Task(Reported { machine: HERE, task: TASK, report, end: None });
-        driver.hear(start());
+        let (mut driver, mut orders) = driver();
+        driver.hear(whole("job"));
         driver.hear(Told { stops: vec![(HERE, TASK)], ..Told::default() });
-        driver.hear(start());
+        driver.hear(start("job"));
         let mut ordered = || std::iter::from_fn(|| orders.try_recv().ok()).collect::<Vec<_>>();
         assert!(matches!(&ordered()[..], [Order::Start(_), Order::Stop { grace_ms: 60_000, .. }]));
         assert_eq!(driver.take(says(TaskReport::Started)), None, "the first run starts late");
@@ -414,5 +467,24 @@ mod tests {
         assert!(matches!(&ordered()[..], [Order::Start(_)]));
         assert!(driver.take(says(TaskReport::Started)).is_some());
         assert!(driver.take(says(TaskReport::Finished)).is_some());
+    }
+
+    /// A new stream may lead to a restored cell, in which another job has the number of a lost one.
+    #[tokio::test]
+    async fn reports_wait_until_the_cell_has_named_the_tasks_of_the_machine() {
+        use proto::TaskReport::{Finished, Restarted};
+        for (job, expected) in [("job", &[Restarted, Finished][..]), ("other", &[])] {
+            let (mut driver, mut orders) = driver();
+            driver.hear(whole("job"));
+            assert!(driver.take(says(TaskReport::Started)).is_some());
+            driver.compared.clear();
+            assert_eq!(driver.take(says(TaskReport::Restarted)), None);
+            assert_eq!(driver.take(says(TaskReport::Finished)), None);
+            let reports = driver.hear(whole(job));
+            let reports: Vec<_> = reports.iter().flat_map(AgentReport::task_reports).collect();
+            assert_eq!(reports, expected, "{job}");
+            let starts = std::iter::from_fn(|| orders.try_recv().ok()).count();
+            assert_eq!(starts, if job == "job" { 1 } else { 2 });
+        }
     }
 }

@@ -94,7 +94,7 @@ impl TaskService for Tasks {
         });
         self.host.refresh(deadline(&request)).await?;
         let request = request.into_inner();
-        let (read, machine, running) = self.host.read(|cell| {
+        let (read, machine, is_placed, running) = self.host.read(|cell| {
             let id = refs::job(cell, request.job, &caller)?;
             let Some(job) = cell.job(id).filter(|job| caller.sees_programs(job)) else {
                 let say = "only operators and roles of the job's tenant may read its logs";
@@ -115,9 +115,16 @@ impl TaskService for Tasks {
                 tenant: job.tenant.to_string(),
                 job_name: job.name.to_string(),
             };
-            Ok((read, state.machine().or_else(last), !state.ended()))
+            let is_placed = state.machine().is_some();
+            Ok((read, state.machine().or_else(last), is_placed, !state.ended()))
         })?;
-        let proto::LogPart { from, data, end, .. } = self.agents.read_log(machine, read).await?;
+        let asked = self.agents.read_log(machine, read.clone()).await;
+        let part = match asked {
+            // The task may have left its last machine before it wrote anything there.
+            Err(_) if !is_placed && machine.is_some() => self.agents.read_log(None, read).await?,
+            asked => asked?,
+        };
+        let proto::LogPart { from, data, end, .. } = part;
         Ok(Response::new(proto::ReadTaskLogResponse { from, data, end, running }))
     }
 

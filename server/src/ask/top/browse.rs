@@ -46,9 +46,12 @@ impl Browse {
     }
 
     /// Keys that have an effect, for the last line of the screen.
-    pub(super) fn help(&self) -> String {
+    pub(super) fn help(&self, is_halted: bool) -> String {
         if self.is_typing {
             return format!("filter: {}_  Enter: keep, Esc: clear", clean_name(&self.filter));
+        }
+        if is_halted {
+            return "paused - space: resume, q: quit".to_owned();
         }
         let text = match (self.page, &self.detail) {
             (Page::Overview, _) => "q: quit, space: pause, j: jobs, m: machines",
@@ -60,12 +63,14 @@ impl Browse {
         text.to_owned()
     }
 
-    /// Handles a key.
-    pub(super) fn key(&mut self, key: Key, list: &List) -> Turn {
+    /// Handles a key. The list may have shrunk since the last key; `lines` is the length of the shown detail.
+    pub(super) fn key(&mut self, key: Key, list: &List, lines: usize) -> Turn {
         if self.is_typing {
             return self.type_filter(key);
         }
         let rows = self.shown(list);
+        let last = if self.detail.is_some() { lines } else { rows.len() }.saturating_sub(1);
+        self.at = self.at.min(last);
         match (key, self.page) {
             (Key::Interrupt | Key::Char('q'), _) => return Turn::Quit,
             (Key::Escape, Page::Overview) => return Turn::Quit,
@@ -75,8 +80,7 @@ impl Browse {
             (Key::Char('o'), _) => return self.go(Page::Overview),
             (_, Page::Overview) => {}
             (Key::Up, _) => self.at = self.at.saturating_sub(1),
-            (Key::Down, _) if self.detail.is_some() => self.at += 1,
-            (Key::Down, _) => self.at = (self.at + 1).min(rows.len().saturating_sub(1)),
+            (Key::Down, _) => self.at = (self.at + 1).min(last),
             (Key::Escape, _) if self.detail.is_none() => return self.go(Page::Overview),
             (Key::Escape, _) => {
                 (self.detail, self.at) = (None, 0);
@@ -184,7 +188,7 @@ mod tests {
 
     fn after(keys: &[Key]) -> Browse {
         let mut browse = Browse::default();
-        keys.iter().for_each(|key| _ = browse.key(*key, &list()));
+        keys.iter().for_each(|key| _ = browse.key(*key, &list(), 3));
         browse
     }
 
@@ -209,16 +213,16 @@ mod tests {
             [Key::Char('j'), Key::Char('/'), Key::Char('S'), Key::Char('h'), Key::Char('q')];
         let mut browse = after(&typed);
         assert_eq!(names(&browse), [""; 0], "q is a letter of the filter");
-        browse.key(Key::Backspace, &list());
-        browse.key(Key::Enter, &list());
+        browse.key(Key::Backspace, &list(), 3);
+        browse.key(Key::Enter, &list(), 3);
         assert_eq!(names(&browse), ["web-2", "web-10"]);
         assert!(
             browse
                 .list_text(&list(), 20)
                 .starts_with("2 of 3 jobs, sorted by name, filtered by sh\n")
         );
-        browse.key(Key::Char('/'), &list());
-        browse.key(Key::Escape, &list());
+        browse.key(Key::Char('/'), &list(), 3);
+        browse.key(Key::Escape, &list(), 3);
         assert_eq!(names(&browse).len(), 3);
     }
 
@@ -229,17 +233,17 @@ mod tests {
         let last =
             "3 machines, sorted by name\n\n   NAME    TENANT  TASKS\n>  web-10  Shop        9\n";
         assert_eq!(text, last, "one row has room");
-        assert_eq!(browse.key(Key::Enter, &list()), Turn::Request);
+        assert_eq!(browse.key(Key::Enter, &list(), 3), Turn::Request);
         assert_eq!(browse.detail(), Some("web-10"));
-        browse.key(Key::Down, &list());
+        browse.key(Key::Down, &list(), 3);
         assert_eq!(browse.detail_text("a\nb\nc\n"), "b\nc\n");
-        (0..9).for_each(|_| _ = browse.key(Key::Down, &list()));
+        (0..9).for_each(|_| _ = browse.key(Key::Down, &list(), 3));
         assert_eq!(browse.detail_text("a\nb\nc\n"), "c\n");
-        assert_eq!(browse.key(Key::Escape, &list()), Turn::Request);
+        assert_eq!(browse.key(Key::Escape, &list(), 3), Turn::Request);
         assert_eq!((browse.detail(), browse.page()), (None, Page::Machines));
-        assert_eq!(browse.key(Key::Escape, &list()), Turn::Request);
+        assert_eq!(browse.key(Key::Escape, &list(), 3), Turn::Request);
         assert_eq!(browse.page(), Page::Overview);
-        assert_eq!(browse.key(Key::Escape, &list()), Turn::Quit);
+        assert_eq!(browse.key(Key::Escape, &list(), 3), Turn::Quit);
     }
 
     #[test]
@@ -247,7 +251,7 @@ mod tests {
         let mut browse = after(&[Key::Char('j')]);
         let empty = List::default();
         for key in [Key::Down, Key::Char('s'), Key::Enter] {
-            assert_eq!(browse.key(key, &empty), Turn::Draw);
+            assert_eq!(browse.key(key, &empty, 3), Turn::Draw);
         }
         assert_eq!(browse.list_text(&empty, 9), "0 jobs, sorted by \n\n\n");
     }

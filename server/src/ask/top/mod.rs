@@ -101,15 +101,15 @@ fn live(args: &TopArgs) -> Result<(), AskError> {
     let mut is_halted = false;
     let mut trouble: Option<String> = None;
     loop {
-        let mut page = live.page(terminal.height().map_err(AskError::System)?);
-        if let Some(why) = &trouble {
-            page = screen::with_trouble(&page, why);
-        }
-        let help = if is_halted { "paused - space: resume, q: quit" } else { &live.browse.help() };
-        terminal.draw(&page, help).map_err(AskError::System)?;
+        let height = terminal.height().map_err(AskError::System)?;
+        let page = match &trouble {
+            Some(why) => screen::with_trouble(&live.page(height - 1), why),
+            None => live.page(height),
+        };
+        terminal.draw(&page, &live.browse.help(is_halted)).map_err(AskError::System)?;
         let done = match terminal.wait(EVERY) {
             Event::End => return Ok(()),
-            Event::Key(key) => match live.browse.key(key, &live.list) {
+            Event::Key(key) => match live.browse.key(key, &live.list, live.text.lines().count()) {
                 Turn::Quit => return Ok(()),
                 Turn::Pause => {
                     is_halted = !is_halted;

@@ -1,6 +1,7 @@
 //! The terminal of `omega top`: the alternate screen, unbuffered keys, and the restoration of the former state.
 
 use crate::signals::Signals;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcgetwinsize, tcsetattr};
 use std::io::{self, Read, Write};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
@@ -112,10 +113,13 @@ fn write(text: &str) -> io::Result<()> {
 }
 
 fn keys(to: &Sender<Event>) {
-    // A key that a terminal sends as several bytes arrives in one read.
-    let mut bytes = [0; 32];
-    while let Ok(count @ 1..) = io::stdin().lock().read(&mut bytes) {
-        for key in keys_of(&bytes[..count]) {
+    let (mut bytes, mut read) = (Vec::new(), [0; 32]);
+    while let Ok(count @ 1..) = io::stdin().lock().read(&mut read) {
+        bytes.extend_from_slice(&read[..count]);
+        if is_begun(&bytes) && more_follows() {
+            continue;
+        }
+        for key in keys_of(&std::mem::take(&mut bytes)) {
             if to.send(Event::Key(key)).is_err() {
                 return;
             }
@@ -123,6 +127,26 @@ fn keys(to: &Sender<Event>) {
     }
     // The receiver may be gone.
     let _ = to.send(Event::End);
+}
+
+/// Whether the bytes end in the middle of a key that a terminal sends as several bytes.
+fn is_begun(bytes: &[u8]) -> bool {
+    let escape = bytes.iter().rposition(|byte| *byte == 0x1b);
+    let is_whole =
+        |rest: &[u8]| rest.iter().skip(1).any(|byte| byte.is_ascii_alphabetic() || *byte == b'~');
+    let in_sequence = escape.is_some_and(|at| match &bytes[at + 1..] {
+        [] => true,
+        rest @ [b'[' | b'O', ..] => !is_whole(rest),
+        _ => false,
+    });
+    in_sequence || std::str::from_utf8(bytes).is_err_and(|error| error.error_len().is_none())
+}
+
+/// Whether standard input has more bytes within the time that the rest of a key takes.
+fn more_follows() -> bool {
+    let stdin = io::stdin();
+    let timeout = Timespec { tv_sec: 0, tv_nsec: 50_000_000 };
+    poll(&mut [PollFd::new(&stdin, PollFlags::IN)], Some(&timeout)).is_ok_and(|ready| ready > 0)
 }
 
 /// The keys in some bytes of a terminal. Other escape sequences are left out.
@@ -190,5 +214,9 @@ mod tests {
         assert_eq!(keys, [a, Key::Up, Key::Down, e, Key::Enter, Key::Backspace, Key::Interrupt]);
         assert_eq!(keys_of(b"\x1b"), [Key::Escape]);
         assert_eq!(keys_of(b"\x1b["), [], "a sequence without an end");
+        let begun = ["\x1b", "a\x1b[", "\x1b[1;"].map(|text| is_begun(text.as_bytes()));
+        assert_eq!((begun, is_begun(&[0xc3])), ([true; 3], true));
+        let whole = ["", "a", "\x1b[A", "\x1bOBa", "\x1ba", "\u{e9}"];
+        assert_eq!(whole.map(|text| is_begun(text.as_bytes())), [false; 6]);
     }
 }

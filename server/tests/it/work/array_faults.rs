@@ -11,7 +11,7 @@ use rand_pcg::Pcg64Mcg;
 use std::collections::BTreeMap;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// Every run adds a line to the file of its task. The directory lets only the first run of a task have its effect.
+/// Every run adds a line to the file of its task. No fault ends a task, so each task runs once.
 const ARRAY: &str = r#"
 name = "array"
 [[group]]
@@ -20,7 +20,7 @@ restarts = 1000
 request = { cpu = 1, memory = "8MiB" }
 [group.run]
 command = "/bin/sh"
-args = ["-c", "echo run >> FOLDER/runs-$OMEGA_TASK_INDEX; sleep 0.1; mkdir FOLDER/lock-$OMEGA_TASK_INDEX && echo done >> FOLDER/done-$OMEGA_TASK_INDEX; exit 0"]
+args = ["-c", "echo run >> FOLDER/runs-$OMEGA_TASK_INDEX; sleep 0.1; echo done >> FOLDER/done-$OMEGA_TASK_INDEX"]
 "#;
 
 const AGENTS: [&str; 4] = ["one", "two", "three", "four"];
@@ -57,14 +57,11 @@ fn an_array_has_every_result_once_while_everything_is_killed() {
     }
     until(|| finished(&world) == tasks);
     until(|| !is_anything_left(&world.folder));
-    let mut runs = 0;
     for index in 0..tasks {
         let lines = |name: &str| {
             let file = world.folder.join(format!("{name}-{index}"));
             std::fs::read_to_string(file).unwrap_or_default().lines().count()
         };
-        assert_eq!(lines("done"), 1, "task {index}, OMEGA_ARRAY_SEED={seed}");
-        runs += lines("runs");
+        assert_eq!([lines("runs"), lines("done")], [1, 1], "{index}, OMEGA_ARRAY_SEED={seed}");
     }
-    println!("{tasks} tasks ran {runs} times");
 }

@@ -27,7 +27,7 @@ grace = "300ms"
 request = { cpu = 1 }
 [group.run]
 command = "/bin/sh"
-args = ["-c", "test $OMEGA_TASK_INDEX = 0 && trap '' TERM; echo up > FOLDER/up-$OMEGA_TASK_INDEX; while :; do sleep 0.05; done"]
+args = ["-c", "test $OMEGA_TASK_INDEX = 0 && trap '' TERM; echo $$ > FOLDER/up-$OMEGA_TASK_INDEX; while :; do sleep 0.05; done"]
 "#;
 
 #[test]
@@ -45,9 +45,17 @@ fn a_driver_of_ones_own_runs_jobs() {
     let up = |index| cell.served.path().join(format!("up-{index}"));
     until(|| up(0).exists() && up(1).exists() && cell.tasks("stays", "running") == 2);
     // One of the tasks ends when it is stopped, and the other when its grace period is over.
+    let pid = std::fs::read_to_string(up(0)).unwrap();
     cell.served.ok("job stop stays");
     cell.served.ok("job submit last --cpu 4 -- /bin/true");
     until(|| cell.tasks("last", "finished") == 1);
+    until(|| !std::path::Path::new("/proc").join(pid.trim()).exists());
+    let image = "[[group]]\ncount = 1\nrequest = { cpu = 1 }\n[group.run]\nimage = \"i\"\n";
+    std::fs::write(cell.served.path().join("image.toml"), format!("name = \"image\"\n{image}"))
+        .unwrap();
+    cell.served.ok("job submit -f image.toml");
+    until(|| cell.tasks("image", "failed") == 1);
+    assert!(cell.served.ok("job history image").contains("this driver cannot give an image"));
     cell.served.ok("machine remove own");
     let ended = runtime.block_on(agent).unwrap();
     assert!(ended.unwrap_err().to_string().contains("no longer manages its machine"));
