@@ -71,6 +71,20 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for Asked<T> {
     }
 }
 
+/// Checks the state by which a list is filtered; no state, and an empty one, select everything.
+///
+/// # Errors
+/// If no object ever has this state.
+pub(super) fn check_state(asked: Option<&str>, known: &[&str]) -> Result<(), ApiError> {
+    match asked {
+        Some(state) if !state.is_empty() && !known.contains(&state) => {
+            let say = format!("no such state: {state} (the states are {})", known.join(", "));
+            Err(ApiError::new(ErrorCode::Malformed, say))
+        }
+        _ => Ok(()),
+    }
+}
+
 pub(super) async fn nothing_here() -> Response {
     let shape = ErrorShape {
         code: "NOT_FOUND",

@@ -12,7 +12,7 @@ const SCRIPT: &str = "text/javascript; charset=utf-8";
 const SVG: &str = "image/svg+xml";
 
 /// Path, type and content of each file.
-const FILES: [(&str, &str, &str); 16] = [
+const FILES: [(&str, &str, &str); 19] = [
     ("/", HTML, include_str!("assets/index.html")),
     ("/style.css", CSS, include_str!("assets/style.css")),
     ("/icon.svg", SVG, include_str!("assets/icon.svg")),
@@ -24,6 +24,9 @@ const FILES: [(&str, &str, &str); 16] = [
     ("/heat.js", SCRIPT, include_str!("assets/heat.js")),
     ("/machines.js", SCRIPT, include_str!("assets/machines.js")),
     ("/jobs.js", SCRIPT, include_str!("assets/jobs.js")),
+    ("/tenants.js", SCRIPT, include_str!("assets/tenants.js")),
+    ("/schedulers.js", SCRIPT, include_str!("assets/schedulers.js")),
+    ("/patch.js", SCRIPT, include_str!("assets/patch.js")),
     ("/pages.js", SCRIPT, include_str!("assets/pages.js")),
     ("/tasks.js", SCRIPT, include_str!("assets/tasks.js")),
     ("/events.js", SCRIPT, include_str!("assets/events.js")),

@@ -1,7 +1,7 @@
 //! Jobs: `/api/v1/jobs` lists them in pages, and `/api/v1/job` shows one with its groups and tasks.
 
 use super::Shown;
-use super::answer::{Answer, Asked, PAGE, PAGE_MAX, json};
+use super::answer::{Answer, Asked, PAGE, PAGE_MAX, check_state, json};
 use super::cell::TasksShape;
 use super::task::{TaskShape, task};
 use crate::observe::statistics::age;
@@ -18,10 +18,14 @@ use std::collections::BTreeMap;
 const TASKS_AT_ONCE: u64 = 8192;
 const JOBS_AT_ONCE: usize = 1000;
 
+/// States by which jobs are selected: `waiting` selects jobs with pending tasks, `live` jobs with unfinished tasks, and
+/// the name of a state jobs with tasks in this state.
+const STATES: [&str; 8] =
+    ["live", "waiting", "pending", "placed", "running", "finished", "failed", "killed"];
+
 #[derive(Deserialize)]
 pub(super) struct AskedList {
-    /// `waiting` selects jobs with pending tasks, `live` jobs with unfinished tasks, and the name of a state jobs with
-    /// tasks in this state; anything else selects all.
+    /// One of [`STATES`].
     state: Option<String>,
     /// Text that the names of the jobs contain.
     name: Option<String>,
@@ -89,7 +93,8 @@ impl From<Counts> for TasksShape {
     }
 }
 
-fn counts(cell: &Cell, id: JobId) -> Counts {
+/// Numbers of a job's tasks by state.
+pub(super) fn counts(cell: &Cell, id: JobId) -> Counts {
     let mut counts = Counts::default();
     cell.tasks(id).for_each(|(_, state)| counts.add(state));
     counts
@@ -135,6 +140,7 @@ impl AskedList {
 }
 
 pub(super) async fn list(State(shown): State<Shown>, Asked(asked): Asked<AskedList>) -> Answer {
+    check_state(asked.state.as_deref(), &STATES)?;
     let size = asked.limit.unwrap_or(PAGE).clamp(1, PAGE_MAX);
     let mut first = JobId(page_start(asked.page.as_deref().unwrap_or_default())?);
     let mut list = ListShape { version: 0, items: Vec::new(), next_page: None };

@@ -1,7 +1,7 @@
 //! Machines: `/api/v1/machines` lists them in pages, and `/api/v1/machine` shows one with its tasks.
 
 use super::Shown;
-use super::answer::{Answer, Asked, PAGE, PAGE_MAX, json};
+use super::answer::{Answer, Asked, PAGE, PAGE_MAX, check_state, json};
 use super::task::{TaskShape, task};
 use crate::service::{page_start, page_token};
 use axum::extract::State;
@@ -14,11 +14,14 @@ use std::collections::BTreeMap;
 /// Number of machines that are read per lock of the cell.
 const AT_ONCE: usize = 1000;
 
+/// States of machines.
+const STATES: [&str; 3] = ["up", "draining", "unreachable"];
+
 #[derive(Deserialize)]
 pub(super) struct AskedList {
     /// Text that the names of the machines contain.
     name: Option<String>,
-    /// State of the machines: `up`, `draining` or `unreachable`.
+    /// State of the machines, one of [`STATES`].
     state: Option<String>,
     /// Label of the machines: its key, or `KEY=VALUE`.
     label: Option<String>,
@@ -87,7 +90,7 @@ impl AskedList {
             Some((key, value)) => machine.labels.get(key).is_some_and(|own| **own == *value),
         };
         self.name.as_ref().is_none_or(|part| machine.name.contains(part.as_str()))
-            && self.state.as_ref().is_none_or(|asked| status(state) == *asked)
+            && self.state.as_ref().is_none_or(|asked| asked.is_empty() || status(state) == *asked)
             && self.label.as_deref().is_none_or(has_label)
     }
 }
@@ -122,6 +125,7 @@ fn shape(cell: &Cell, state: &MachineState<'_>) -> MachineShape {
 }
 
 pub(super) async fn list(State(shown): State<Shown>, Asked(asked): Asked<AskedList>) -> Answer {
+    check_state(asked.state.as_deref(), &STATES)?;
     let size = asked.limit.unwrap_or(PAGE).clamp(1, PAGE_MAX);
     let mut row = usize::try_from(page_start(asked.page.as_deref().unwrap_or_default())?)
         .unwrap_or(usize::MAX);

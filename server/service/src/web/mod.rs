@@ -3,7 +3,7 @@
 //! ```text
 //!   connection ──▶ listen.rs: HTTP/1.1, limits ──▶ guard.rs: host, caller, headers ──▶ routes
 //!                                                   /           assets.rs: the page, in the binary
-//!                                                   /api/v1/..  cell.rs, heat.rs, machines.rs, jobs.rs, events.rs
+//!                                                   /api/v1/..  cell.rs, heat.rs, machines.rs, jobs.rs, tenants.rs, ...
 //!                                                   /metrics, /healthz, /readyz
 //! ```
 //!
@@ -21,7 +21,9 @@ mod listen;
 mod machines;
 mod plain;
 mod probes;
+mod schedulers;
 mod task;
+mod tenants;
 
 pub use plain::{MakeText, serve_metrics};
 
@@ -57,6 +59,8 @@ struct Shown {
     explanations: Explanations,
     /// Cached explanations.
     kept: Arc<explain::Kept>,
+    /// Cached numbers of the tenants' jobs.
+    tenant_jobs: Arc<tenants::Kept>,
     /// Whether the listener can be reached only from this machine, so that no certificate is needed.
     is_local: bool,
 }
@@ -80,6 +84,7 @@ pub async fn serve_web(
         audit,
         explanations,
         kept: Arc::default(),
+        tenant_jobs: Arc::default(),
         is_local: is_open && listener.local_addr()?.ip().is_loopback(),
     };
     listen::serve(listen::Entry { listener, door, limits }, routes(shown), end).await;
@@ -95,6 +100,8 @@ fn routes(shown: Shown) -> Router {
         .route("/api/v1/machine", get(machines::one))
         .route("/api/v1/jobs", get(jobs::list))
         .route("/api/v1/job", get(jobs::one))
+        .route("/api/v1/tenants", get(tenants::list))
+        .route("/api/v1/schedulers", get(schedulers::list))
         .route("/api/v1/events", get(events::events))
         .route("/api/v1/explain", get(explain::explain))
         .merge(assets::routes())

@@ -1,10 +1,12 @@
 //! The web page: routes, headers, access, and hostile names.
 
-use crate::cell::served::{Three, ports, serve};
+use crate::cell::served::{Three, insist, ports, serve, unavailable};
 use crate::kit::certificates::{authority, issue, tls};
 use crate::kit::http::{Answered, ask, get, get_tls};
 use crate::kit::process::{folder, say};
 use crate::work::commands::Served;
+use omega_client::proto;
+use omega_client::proto::scheduling_service_client::SchedulingServiceClient;
 use serde_json::Value;
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -39,15 +41,47 @@ count = 3
 request = { cpu = 1 }
 "#;
 
+/// A transaction that is accepted, and one that is not.
+const PLACED: &str = r#"
+[[claim]]
+task = "<script>alert(1)</script>/0"
+machine = "a-1"
+"#;
+const TOO_LARGE: &str = r#"
+[[claim]]
+task = "wide/0"
+machine = "a-1"
+[[claim]]
+task = "wide/1"
+machine = "a-1"
+"#;
+
 /// A cell in memory with machines and jobs, and the port of its page.
 pub(crate) fn shown() -> (Served, u16) {
     let port = ports(1)[0];
-    let files = [("machines.toml", MACHINES), ("job.toml", JOB)];
+    let files = [
+        ("machines.toml", MACHINES),
+        ("job.toml", JOB),
+        ("placed.toml", PLACED),
+        ("too-large.toml", TOO_LARGE),
+    ];
     let cell = Served::with(&files, &[format!("--web-listen=127.0.0.1:{port}")]);
     cell.ok("machine add -f machines.toml");
     cell.ok("machine drain b-3");
     cell.ok("job submit wide --count 2 --cpu 9");
     cell.ok("job submit -f job.toml");
+    (cell, port)
+}
+
+/// Like [`shown`], with tenants, and with transactions of two schedulers.
+pub(crate) fn shown_at_work() -> (Served, u16) {
+    let (cell, port) = shown();
+    cell.ok("quota set default --cpu 2");
+    cell.ok("quota guarantee default --parent <i>company</i> --cpu 1 --weight 3");
+    cell.ok("quota admit <i>company</i> --cpu 100");
+    let said = cell.say("txn commit -f too-large.toml --as first");
+    assert_eq!(said.code, Some(1), "{}", said.stderr);
+    cell.ok("txn commit -f placed.toml --as <i>second</i>");
     (cell, port)
 }
 
@@ -113,6 +147,89 @@ fn the_data_is_that_of_the_cell() {
 }
 
 #[test]
+fn tenants_are_listed_with_limits_and_usage() {
+    let (_cell, port) = shown_at_work();
+    let told = json(port, "/api/v1/tenants");
+    let all = told["items"].as_array().unwrap();
+    let named = |name: &str| all.iter().find(|one| one["name"] == name).unwrap();
+    assert_eq!((all.len(), &told["next_page"]), (2, &Value::Null));
+    let (own, above) = (named("default"), named("<i>company</i>"));
+    assert_eq!((&own["parent"], &above["parent"]), (&"<i>company</i>".into(), &Value::Null));
+    assert_eq!((&own["weight"], &above["weight"]), (&3.into(), &1.into()));
+    assert_eq!(own["limit"]["cpu"], 2000);
+    assert_eq!((&own["limit"]["memory"], &above["limit"]), (&Value::Null, &Value::Null));
+    assert_eq!((&own["guaranteed"]["cpu"], &above["guaranteed"]["cpu"]), (&1000.into(), &0.into()));
+    assert_eq!(
+        (&own["request_limit"], &above["request_limit"]["cpu"]),
+        (&Value::Null, &100_000.into())
+    );
+    // The numbers of a tenant include those of the tenants below it.
+    for one in [own, above] {
+        assert_eq!(one["used"]["cpu"], 1000, "{one}");
+        assert_eq!(one["requested"]["cpu"], 2 * 9000 + 3 * 1000, "{one}");
+        assert_eq!(one["jobs"], 2, "{one}");
+        assert_eq!(
+            (&one["tasks"]["pending"], &one["tasks"]["placed"]),
+            (&4.into(), &1.into()),
+            "{one}"
+        );
+    }
+    let found = |path: &str| json(port, path)["items"].as_array().unwrap().len();
+    assert_eq!(found("/api/v1/tenants?name=faul"), 1);
+    let first = json(port, "/api/v1/tenants?limit=1");
+    let next = first["next_page"].as_str().unwrap();
+    let second = json(port, &format!("/api/v1/tenants?limit=1&page={next}"));
+    assert_ne!(first["items"][0]["name"], second["items"][0]["name"]);
+    assert_eq!(second["next_page"], Value::Null);
+}
+
+#[test]
+fn schedulers_are_listed_with_leases_and_transactions() {
+    let (cell, port) = shown_at_work();
+    let told = json(port, "/api/v1/schedulers");
+    let all = told["items"].as_array().unwrap();
+    let names: Vec<&Value> = all.iter().map(|one| &one["name"]).collect();
+    assert_eq!(names, ["<i>second</i>", "first"], "the latest first");
+    let counts = |one: &Value| {
+        ["committed", "conflicted", "claims", "placements"].map(|of| one[of].as_u64().unwrap())
+    };
+    assert_eq!(counts(&all[0]), [1, 0, 1, 1]);
+    assert_eq!(counts(&all[1]), [0, 1, 2, 0]);
+    assert_eq!(all[1]["conflicts"], serde_json::json!({ "NO_ROOM": 2 }));
+    assert!(all.iter().all(|one| one["lease"] == "none" && one["process"] == Value::Null));
+    let latest = told["transactions"].as_array().unwrap();
+    let of: Vec<&Value> = latest.iter().map(|one| &one["scheduler"]).collect();
+    assert_eq!(of, ["<i>second</i>", "first"]);
+    assert_eq!(latest[0]["conflicts"], serde_json::json!({}));
+    assert_eq!(latest[1]["conflicts"], serde_json::json!({ "NO_ROOM": 2 }));
+    assert_eq!(latest[0]["version"], all[0]["last_version"]);
+
+    let register = proto::RegisterRequest {
+        name: "leased".to_owned(),
+        holder: 7,
+        lease_ms: 1000,
+        process: "a process".to_owned(),
+    };
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    runtime.block_on(async {
+        let url = format!("http://{}", cell.address);
+        let mut client = SchedulingServiceClient::connect(url).await.unwrap();
+        client.register(register).await.unwrap();
+    });
+    let leased = || json(port, "/api/v1/schedulers?name=leased")["items"][0].clone();
+    let mut seen = Vec::new();
+    while seen.last().is_none_or(|lease| lease != "expired") {
+        let one = leased();
+        assert_eq!(one["process"], "a process");
+        seen.push(one["lease"].clone());
+    }
+    seen.dedup();
+    assert_eq!(seen, ["live", "expired"]);
+    let first = json(port, "/api/v1/schedulers?limit=1");
+    assert_eq!((first["items"].as_array().unwrap().len(), &first["more"]), (1, &true.into()));
+}
+
+#[test]
 fn lists_are_filtered() {
     let (_cell, port) = shown();
     let found = |path: &str| json(port, path)["items"].as_array().unwrap().len();
@@ -124,6 +241,7 @@ fn lists_are_filtered() {
     let of_b = found("/api/v1/machines?label=rack=b");
     assert!(0 < of_b && of_b < with_rack, "{of_b} of {with_rack}");
     assert_eq!(found("/api/v1/machines?label=rack=b&name=b-3"), 1);
+    assert_eq!(found("/api/v1/machines?state="), all);
     let jobs = found("/api/v1/jobs");
     let pending = found("/api/v1/jobs?state=pending");
     assert_eq!(pending, found("/api/v1/jobs?state=waiting"));
@@ -221,6 +339,13 @@ fn what_makes_no_sense_is_refused_in_a_sentence() {
     check("/api/v1/job?name=nobody", 404, "UNKNOWN_JOB");
     check("/api/v1/explain?job=nobody", 404, "UNKNOWN_JOB");
     check("/api/v1/jobs?page=xyz", 400, "BAD_PAGE_TOKEN");
+    check("/api/v1/tenants?page=xyz", 400, "BAD_PAGE_TOKEN");
+    for list in ["machines", "jobs"] {
+        let path = format!("/api/v1/{list}?state=bogus");
+        check(&path, 400, "MALFORMED");
+        let told = get(port, &path).json();
+        assert!(told["message"].as_str().unwrap().starts_with("no such state: bogus"), "{told}");
+    }
     check("/api/v2/cell", 404, "NOT_FOUND");
     check("/api/v1/machine", 400, "MALFORMED");
     check("/api/v1/machines?limit=many", 400, "MALFORMED");
@@ -284,6 +409,9 @@ fn with_certificates_the_page_is_for_those_who_may_look() {
     authority(dir.path(), "certs");
     let callers = ["reader/eve", "scheduler/web", "agent/m0", "operator/ann", "replica/1"];
     callers.iter().for_each(|whom| issue(dir.path(), "certs", whom, &[]));
+    for whom in ["reader/own", "submitter/own"] {
+        issue(dir.path(), "certs", whom, &["--tenant=own"]);
+    }
     let all = ports(2);
     let arguments = [
         "--memory".to_owned(),
@@ -301,10 +429,14 @@ fn with_certificates_the_page_is_for_those_who_may_look() {
         let own = whom.map(|whom| tls(dir.path(), "certs", &whom.replace('/', "-")));
         get_tls(all[1], &ca, own.as_ref(), path)
     };
-    for path in ["/", "/api/v1/cell", "/api/v1/heat", "/api/v1/jobs", "/metrics"] {
+    let pages = ["/", "/api/v1/cell", "/api/v1/heat", "/api/v1/jobs", "/metrics"];
+    for path in pages.into_iter().chain(["/api/v1/tenants", "/api/v1/schedulers"]) {
         assert_eq!(get(None, path).status, 401, "{path}");
         assert_eq!(get(Some("agent/m0"), path).status, 403, "{path}");
         assert_eq!(get(Some("replica/1"), path).status, 403, "{path}");
+        // These callers see only one tenant, and all routes have data of several tenants.
+        assert_eq!(get(Some("reader/own"), path).status, 403, "{path}");
+        assert_eq!(get(Some("submitter/own"), path).status, 403, "{path}");
         for whom in ["reader/eve", "scheduler/web", "operator/ann"] {
             assert_eq!(get(Some(whom), path).status, 200, "{whom} {path}");
         }
@@ -315,8 +447,8 @@ fn with_certificates_the_page_is_for_those_who_may_look() {
     assert!(audit.contains("omega://test/agent/m0") && audit.contains("DENIED"), "{audit}");
 }
 
-#[test]
-fn a_leader_tells_how_far_the_others_are() {
+/// Three replicas that have a page each, and the ports of the pages.
+pub(crate) fn three_shown() -> (Three, Vec<u16>) {
     let mut three = Three::found();
     let all = ports(3);
     // Each replica is restarted with a page.
@@ -324,12 +456,56 @@ fn a_leader_tells_how_far_the_others_are() {
         three.kill(id);
         three.start(id, &[&format!("--web-listen=127.0.0.1:{port}")]);
     }
+    (three, all)
+}
+
+#[test]
+fn a_leader_tells_how_far_the_others_are() {
+    let (_three, all) = three_shown();
     loop {
         let told: Vec<Value> = all.iter().map(|port| get(*port, "/api/v1/cell").json()).collect();
         let leader = told.iter().find(|cell| cell["leader"] == cell["replica"]);
         let lags = leader.map(|cell| cell["replicas"].as_array().unwrap().clone());
         let is_level = |one: &Value| one["lag_entries"] == 0;
         if lags.is_some_and(|all| all.len() == 3 && all.iter().all(is_level)) {
+            return;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(50));
+    }
+}
+
+/// Only the leader has the leases. Transactions and tenants are those of the cell on all replicas.
+#[test]
+fn a_follower_lists_what_it_knows() {
+    let (three, all) = three_shown();
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let register = proto::RegisterRequest {
+        name: "leased".to_owned(),
+        holder: 7,
+        lease_ms: 60_000,
+        process: "a process".to_owned(),
+    };
+    insist(|| {
+        let url = three.url(three.leader(&runtime));
+        runtime.block_on(async {
+            let mut client = SchedulingServiceClient::connect(url).await.map_err(unavailable)?;
+            Ok(client.register(register.clone()).await?)
+        })
+    });
+    loop {
+        let told =
+            |path: &str| -> Vec<Value> { all.iter().map(|port| get(*port, path).json()).collect() };
+        let cells = told("/api/v1/cell");
+        let leads: Vec<bool> = cells.iter().map(|cell| cell["leader"] == cell["replica"]).collect();
+        let schedulers = told("/api/v1/schedulers");
+        let lease = |of: &Value| {
+            (of["items"][0]["name"] == "leased").then(|| of["items"][0]["lease"].clone())
+        };
+        let leases: Option<Vec<Value>> = schedulers.iter().map(lease).collect();
+        let expected: Vec<Value> =
+            leads.iter().map(|leads| if *leads { "live".into() } else { Value::Null }).collect();
+        // An election may have changed the leader between the requests.
+        if leads.contains(&true) && leases == Some(expected) {
             return;
         }
         std::thread::sleep(std::time::Duration::from_millis(50));

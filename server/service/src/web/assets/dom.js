@@ -1,13 +1,15 @@
 // Elements made of values. Text from the cell is always inserted as text, never as markup: nothing in this page
 // sets innerHTML.
 
-/** An element with attributes, listeners (`onclick`) and children: elements, or anything else as text. */
+/** An element with attributes, listeners (`onclick`), a `key` for patch.js, and children: elements, or anything else as
+ * text. */
 export function el(name, attributes = {}, ...children) {
   const made = document.createElement(name);
-  for (const [key, value] of Object.entries(attributes)) {
+  for (const [attribute, value] of Object.entries(attributes)) {
     if (value === null || value === undefined || value === false) continue;
-    if (key.startsWith("on")) made.addEventListener(key.slice(2), value);
-    else made.setAttribute(key, value === true ? "" : String(value));
+    if (attribute === "key") made.key = value;
+    else if (attribute.startsWith("on")) made.addEventListener(attribute.slice(2), value);
+    else made.setAttribute(attribute, value === true ? "" : String(value));
   }
   made.append(...children.flat().filter((child) => child !== null && child !== undefined)
     .map((child) => (child instanceof Node ? child : String(child))));
@@ -17,6 +19,11 @@ export function el(name, attributes = {}, ...children) {
 /** A link to a machine or a job, whose name may have any characters. */
 export function link(kind, name) {
   return el("a", { href: `#/${kind}/${encodeURIComponent(name)}` }, name);
+}
+
+/** A link to the list of jobs with this filter, such as `{ tenant }`. */
+export function jobsLink(filter, text) {
+  return el("a", { href: `#/jobs?${new URLSearchParams(filter)}` }, text);
 }
 
 /** An order of rows by a column, which the reader chooses: `changed` is called after each choice. */
@@ -39,14 +46,12 @@ export function ordering(changed) {
   }
 }
 
-/** A table: columns are { name, number?, wide?, head?, of(row), by?(row) }; `head` marks the one with the name of the
- * row, `wide` those that are hidden on a narrow screen, and `by` is the value by which an ordering sorts. */
+/** A table: columns are { name, number?, wide?, head?, key?(row), of(row), by?(row) }; `head` marks the one with the name
+ * of the row, which identifies the row in an update unless the column has a `key`; `wide` those that are hidden on a
+ * narrow screen, and `by` is the value by which an ordering sorts. */
 export function table(caption, columns, rows, empty = "none", order = null) {
   if (rows.length === 0) return el("p", { class: "quiet" }, empty);
   const kind = ({ number, wide, class: own }) => ({ class: [number && "number", wide && "wide", own].filter(Boolean).join(" ") || null });
-  const cell = (column, row) => column.head
-    ? el("th", { scope: "row" }, column.of(row))
-    : el("td", kind(column), column.of(row));
   const heading = (column) => {
     if (!order || !column.by) return column.name;
     const chosen = order.name === column.name;
@@ -57,8 +62,21 @@ export function table(caption, columns, rows, empty = "none", order = null) {
   return el("div", { class: "scroll" }, el("table", {},
     caption ? el("caption", {}, caption) : null,
     el("thead", {}, el("tr", {}, columns.map((column) =>
-      el("th", { scope: "col", ...kind(column), ...sorted(column) }, heading(column))))),
-    el("tbody", {}, (order ? order.sort(columns, rows) : rows).map((row) => el("tr", {}, columns.map((column) => cell(column, row)))))));
+      el("th", { key: column.name, scope: "col", ...kind(column), ...sorted(column) }, heading(column))))),
+    el("tbody", {}, lines(columns, order ? order.sort(columns, rows) : rows, kind))));
+}
+
+function lines(columns, rows, kind) {
+  const head = columns.findIndex((column) => column.head);
+  const seen = new Map();
+  return rows.map((row) => {
+    const cells = columns.map((column) => (column.head ? el("th", { scope: "row" }, column.of(row)) : el("td", kind(column), column.of(row))));
+    if (head < 0) return el("tr", {}, cells);
+    const name = columns[head].key?.(row) ?? cells[head].textContent;
+    const times = seen.get(name) ?? 0;
+    seen.set(name, times + 1);
+    return el("tr", { key: `${times} ${name}` }, cells);
+  });
 }
 
 /** A share as a bar, with its number beside it for screen readers. */
@@ -72,25 +90,4 @@ export function bar(percent) {
 /** A section with a heading. */
 export function device(title, ...children) {
   return el("section", { class: "device", "aria-label": title }, el("h2", {}, title), ...children);
-}
-
-/** Replaces the content of an element. The focus stays at the same position within it. */
-export function replace(place, ...children) {
-  const focused = document.activeElement;
-  const inside = focused && focused !== place && place.contains(focused);
-  const path = inside ? pathTo(place, focused) : null;
-  place.replaceChildren(...children);
-  if (path) follow(place, path)?.focus({ preventScroll: true });
-}
-
-function pathTo(place, inner) {
-  const path = [];
-  for (let at = inner; at !== place; at = at.parentNode) {
-    path.unshift([...at.parentNode.children].indexOf(at));
-  }
-  return path;
-}
-
-function follow(place, path) {
-  return path.reduce((at, index) => at?.children[index], place);
 }

@@ -18,7 +18,7 @@ export async function events(of) {
   const now = Date.now();
   return device("Events", table(null, [
     { name: "ago", number: true, of: (row) => (row.at_ms ? time(Math.max(0, now - row.at_ms)) : "–") },
-    { name: "of", head: true, of: (row) => row.task ?? row.job ?? "" },
+    { name: "of", head: true, key: (row) => [row.at_ms, row.event, row.task ?? row.job].join(" "), of: (row) => row.task ?? row.job ?? "" },
     { name: "event", of: (row) => row.event.replaceAll("_", " ") },
     { name: "details", of: details },
   ], told.items, "this replica has kept no events"),

@@ -1,4 +1,4 @@
-// Amounts, counts and times as people read them.
+// Amounts, counts, reasons and times as people read them.
 
 const BINARY = ["B", "KiB", "MiB", "GiB", "TiB", "PiB"];
 
@@ -36,6 +36,12 @@ export function percent(part, whole) {
 export function rate(perSecond) {
   if (perSecond === null) return "…";
   return perSecond >= 10 || perSecond === 0 ? count(perSecond) : perSecond.toFixed(1);
+}
+
+/** Reasons with their numbers, the most frequent first. */
+export function reasons(of) {
+  return Object.entries(of).sort((a, b) => b[1] - a[1]).slice(0, 3)
+    .map(([reason, items]) => `${reason.toLowerCase().replaceAll("_", " ")} ${count(items)}`).join(", ") || "none";
 }
 
 /** A time in milliseconds. */

@@ -1,8 +1,9 @@
 // The heat map: the use of machines, by rack or zone, on a canvas that is drawn in one pass, and as a table.
 
 import { ask } from "./api.js";
-import { bar, el, link, replace, table } from "./dom.js";
+import { bar, el, link, table } from "./dom.js";
 import { count, plural } from "./format.js";
+import { patch } from "./patch.js";
 
 const GAP = 1;
 const LABEL = 16;
@@ -142,13 +143,13 @@ export function heat() {
       .filter((_, index) => data.domains.some((one) => one.taken[index] !== null));
     if (domain !== null && data.machines) {
       const machines = data.machines.name.map((name, index) => ({ name, index }));
-      replace(rows, table(`Machines of ${domain || "(none)"}`, [
+      patch(rows, table(`Machines of ${domain || "(none)"}`, [
         { name: "machine", head: true, of: (row) => link("machine", row.name) },
         ...shares((row, index) => data.machines.taken[index][row.index]),
       ], machines));
       return;
     }
-    replace(rows, table("Share of each resource in use", [
+    patch(rows, table("Share of each resource in use", [
       { name: data.level ?? "all", head: true, of: (row) => el("button", { type: "button", onclick: () => open(row.name) }, row.name || "(none)") },
       { name: "machines", number: true, of: (row) => count(row.machines) },
       { name: "", of: (row) => bar(row.taken[kind()]) },

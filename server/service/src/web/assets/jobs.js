@@ -1,11 +1,12 @@
 // The page of all jobs, and the page of one job: its groups, tasks, and explanation.
 
 import { ask } from "./api.js";
-import { device, el, link, replace, table } from "./dom.js";
+import { device, el, link, table } from "./dom.js";
 import { events } from "./events.js";
 import { explanation } from "./explain.js";
 import { amount, count, plural, time } from "./format.js";
 import { pages } from "./pages.js";
+import { patch } from "./patch.js";
 import { taskTable } from "./tasks.js";
 
 const EVERY_MS = 2000;
@@ -14,14 +15,13 @@ const STATES = ["pending", "placed", "running", "finished", "failed", "killed"];
 const byState = STATES.map((state) => ({ name: state, number: true, of: (row) => count(row.tasks[state]), by: (row) => row.tasks[state] }));
 
 /** The list of jobs. */
-export function jobs() {
-  const state = el("select", { name: "state", onchange: () => self.next(true) },
+export function jobs(asked) {
+  const state = el("select", { name: "state" },
     el("option", { value: "" }, "all"), el("option", { value: "live" }, "not ended"),
     ...STATES.map((one) => el("option", { value: one }, `with ${one} tasks`)));
-  const field = (name) => el("input", { type: "search", name, oninput: () => self.next(true) });
-  const [tenant, scheduler] = [field("tenant"), field("scheduler")];
-  const self = pages("Jobs", () => [el("label", {}, "show", state), el("label", {}, "tenant", tenant), el("label", {}, "scheduler", scheduler)],
-    (asked) => ask("jobs", { ...asked, state: state.value || null, tenant: tenant.value || null, scheduler: scheduler.value || null }));
+  const field = (name) => ({ label: name, input: el("input", { type: "search", name }) });
+  const filters = [{ label: "show", input: state }, field("tenant"), field("scheduler")];
+  const self = pages({ title: "Jobs", route: "jobs", filters, asked });
   self.table = (items, order) => table(null, [
     { name: "job", head: true, of: (row) => link("job", row.name), by: (row) => row.name },
     { name: "kind", of: (row) => row.kind, by: (row) => row.kind },
@@ -51,7 +51,7 @@ export function job(name) {
       try {
         [told, happened] = await Promise.all([ask("job", { name }), events({ job: name })]);
       } catch (error) {
-        replace(place, el("p", { class: "bad" }, error.message));
+        patch(place, el("p", { class: "bad" }, error.message));
         return;
       }
       const one = told.job;
@@ -62,7 +62,7 @@ export function job(name) {
         explained = waiting;
         why.replaceChildren(...(waiting ? [device(`Why ${plural(waiting, "task")} ${waiting === 1 ? "is" : "are"} pending`, explanation(name, true))] : []));
       }
-      replace(place,
+      patch(place,
         device("Description", el("dl", { class: "facts" },
           el("dt", {}, "id"), el("dd", {}, one.id),
           el("dt", {}, "tenant"), el("dd", {}, one.tenant),

@@ -1,10 +1,11 @@
 // The page of all machines, and the page of one machine: its resources, their use, and its tasks.
 
 import { ask } from "./api.js";
-import { bar, device, el, link, replace, table } from "./dom.js";
+import { bar, device, el, link, table } from "./dom.js";
 import { events } from "./events.js";
 import { amount, count, percent } from "./format.js";
 import { pages } from "./pages.js";
+import { patch } from "./patch.js";
 import { taskTable } from "./tasks.js";
 
 const EVERY_MS = 3000;
@@ -12,12 +13,12 @@ const EVERY_MS = 3000;
 const units = (cell) => Object.fromEntries(cell.resources.map((one) => [one.name, one.unit]));
 
 /** The list of machines. */
-export function machines() {
-  const state = el("select", { name: "state", onchange: () => self.next(true) },
+export function machines(asked) {
+  const state = el("select", { name: "state" },
     el("option", { value: "" }, "all"), ...["up", "draining", "unreachable"].map((one) => el("option", { value: one }, one)));
-  const label = el("input", { type: "search", name: "label", placeholder: "KEY=VALUE", oninput: () => self.next(true) });
-  const self = pages("Machines", () => [el("label", {}, "state", state), el("label", {}, "label", label)],
-    (asked) => ask("machines", { ...asked, state: state.value || null, label: label.value || null }));
+  const label = el("input", { type: "search", name: "label", placeholder: "KEY=VALUE" });
+  const filters = [{ label: "state", input: state }, { label: "label", input: label }];
+  const self = pages({ title: "Machines", route: "machines", filters, asked });
   self.table = (items, order) => {
     const kinds = self.cell.resources.filter((one) => one.claimable > 0).map((one) => one.name);
     return table(null, [
@@ -54,13 +55,13 @@ export function machine(name) {
       try {
         [told, happened] = await Promise.all([ask("machine", { name }), events({ machine: name })]);
       } catch (error) {
-        replace(place, el("p", { class: "bad" }, error.message));
+        patch(place, el("p", { class: "bad" }, error.message));
         return;
       }
       const one = told.machine;
       const unit = units(cell);
       const rows = cell.resources.map(({ name: kind }) => ({ kind, ...one.resources[kind] })).filter((row) => row.capacity > 0 || row.claimable > 0);
-      replace(place,
+      patch(place,
         el("div", { class: "two" },
           device("Description", el("dl", { class: "facts" },
             el("dt", {}, "state"), el("dd", {}, machineState(one.status)),

@@ -1,10 +1,11 @@
 // The overview of the cell: sums, heat map, schedulers, pending jobs, replicas.
 
 import { ask } from "./api.js";
-import { bar, device, el, link, replace, table } from "./dom.js";
+import { bar, device, el, jobsLink, link, table } from "./dom.js";
 import { explanation, tellNext } from "./explain.js";
-import { amount, count, percent, plural, rate, time } from "./format.js";
+import { amount, count, percent, plural, rate, reasons, time } from "./format.js";
 import { heat } from "./heat.js";
+import { patch } from "./patch.js";
 import { conflictPercent, perSecond } from "./rates.js";
 
 const WAITING_SHOWN = 10;
@@ -44,8 +45,6 @@ function resources(cell) {
 }
 
 function schedulers(cell) {
-  const reasons = (row) => Object.entries(row.conflicts).sort((a, b) => b[1] - a[1]).slice(0, 3)
-    .map(([reason, items]) => `${reason.toLowerCase().replaceAll("_", " ")} ${count(items)}`).join(", ");
   return table(null, [
     { name: "scheduler", head: true, of: (row) => row.name },
     { name: "pending tasks", number: true, of: (row) => count(row.pending_tasks) },
@@ -54,7 +53,7 @@ function schedulers(cell) {
     { name: "placements/s", number: true, of: (row) => rate(perSecond("placements", row.name)) },
     { name: "commits/s", number: true, of: (row) => rate(perSecond("committed", row.name)) },
     { name: "conflicted", number: true, of: (row) => share(conflictPercent(row.name)) },
-    { name: "conflicts since the start", of: (row) => reasons(row) || "none" },
+    { name: "conflicts since the start", of: (row) => reasons(row.conflicts) },
   ], cell.schedulers, "no scheduler has committed yet, and no job names one");
 }
 
@@ -77,7 +76,6 @@ function replicas(cell) {
 export function overview() {
   const places = { tiles: el("dl", { class: "tiles" }), resources: el("div"), schedulers: el("div"), replicas: el("div"), waiting: el("div") };
   const map = heat();
-  let shownWaiting = "";
   return {
     title: "Overview",
     begin(main) {
@@ -85,32 +83,24 @@ export function overview() {
         device("Machines by use", map.place), device("Schedulers", el("p", { class: "note" }, "Commits and conflicts are those that came through this replica; what waits is that of the whole cell."), places.schedulers), device("Waiting the longest", places.waiting));
     },
     async update(cell) {
-      replace(places.tiles, ...tiles(cell));
-      replace(places.resources, resources(cell));
-      replace(places.schedulers, schedulers(cell));
-      replace(places.replicas, replicas(cell));
+      patch(places.tiles, ...tiles(cell));
+      patch(places.resources, resources(cell));
+      patch(places.schedulers, schedulers(cell));
+      patch(places.replicas, replicas(cell));
       await Promise.all([map.update(cell.version), waiting()]);
     },
   };
 
   async function waiting() {
     const list = await ask("jobs", { state: "waiting", limit: WAITING_SHOWN });
-    // The table is replaced only if other jobs are pending, and not while an explanation is open.
-    const now = JSON.stringify(list.items.map((row) => [row.name, row.id, row.tasks]));
-    if (now !== shownWaiting && !places.waiting.querySelector("details[open]")) {
-      shownWaiting = now;
-      places.waiting.replaceChildren(table(null, [
-        { name: "job", head: true, of: (row) => link("job", row.name) },
-        { name: "scheduler", wide: true, of: (row) => row.scheduler },
-        { name: "waiting", number: true, of: (row) => count(row.tasks.pending) },
-        { name: "of", number: true, wide: true, of: (row) => count(Object.values(row.tasks).reduce((a, b) => a + b, 0)) },
-        { name: "submitted", wide: true, class: "nowrap age", of: (row) => `${time(row.age_ms)} ago` },
-        { name: "why", class: "why", of: (row) => explanation(row.name) },
-      ], list.items, "no task is pending"), list.next_page ? el("p", {}, el("a", { href: "#/jobs" }, "all jobs with pending tasks")) : "");
-    } else {
-      const ages = places.waiting.querySelectorAll("td.age");
-      if (ages.length === list.items.length) ages.forEach((cell, index) => { cell.textContent = `${time(list.items[index].age_ms)} ago`; });
-    }
+    patch(places.waiting, table(null, [
+      { name: "job", head: true, of: (row) => link("job", row.name) },
+      { name: "scheduler", wide: true, of: (row) => row.scheduler },
+      { name: "waiting", number: true, of: (row) => count(row.tasks.pending) },
+      { name: "of", number: true, wide: true, of: (row) => count(Object.values(row.tasks).reduce((a, b) => a + b, 0)) },
+      { name: "submitted", wide: true, class: "nowrap", of: (row) => `${time(row.age_ms)} ago` },
+      { name: "why", class: "why", of: (row) => explanation(row.name) },
+    ], list.items, "no task is pending"), list.next_page ? el("p", {}, jobsLink({ state: "pending" }, "all jobs with pending tasks")) : "");
     await tellNext(places.waiting, EXPLAINED);
   }
 }
