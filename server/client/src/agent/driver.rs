@@ -410,10 +410,10 @@ fn write(reports: &[Reported], message: &mut AgentReport) {
 
 #[cfg(test)]
 mod tests {
-    use super::super::Task;
+    use super::super::{Task, sample};
     use super::*;
     use crate::Address;
-    use omega_core::{JobId, JobKind, TaskId};
+    use omega_core::{JobId, TaskId};
 
     const HERE: MachineId = MachineId { slot: 1, incarnation: 0 };
     const TASK: TaskId = TaskId { job: JobId(0), index: 0 };
@@ -435,21 +435,7 @@ mod tests {
     }
 
     fn start(job: &str) -> Told {
-        let task = Task {
-            id: TASK,
-            machine: HERE,
-            job_name: job.into(),
-            group: "main".into(),
-            kind: JobKind::Batch,
-            runtime_estimate_ms: None,
-            images: Vec::new(),
-            request: Amounts::default(),
-            devices: Vec::new(),
-            cores: Vec::new(),
-            ports: Vec::new(),
-            grace_ms: 60_000,
-            program: Default::default(),
-        };
+        let task = Task { job_name: job.into(), grace_ms: 60_000, ..sample(0, HERE) };
         Told { starts: vec![(task, false)], ..Told::default() }
     }
 

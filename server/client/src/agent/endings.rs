@@ -242,8 +242,8 @@ impl Endings {
 
 #[cfg(test)]
 mod tests {
-    use super::super::Program;
     use super::super::records::{Records, Reported, Told};
+    use super::super::{Program, sample};
     use super::*;
     use omega_core::{JobId, JobKind, NamedPort, Port, TaskReport};
 
@@ -254,21 +254,8 @@ mod tests {
     }
 
     fn task(index: u32, cores: u64, grace_ms: u32) -> Task {
-        Task {
-            id: id(index),
-            machine: HERE,
-            job_name: "job".into(),
-            group: "main".into(),
-            kind: JobKind::Service,
-            runtime_estimate_ms: None,
-            images: Vec::new(),
-            request: Amounts::new([cores * 1000]),
-            devices: Vec::new(),
-            cores: Vec::new(),
-            ports: Vec::new(),
-            grace_ms,
-            program: Default::default(),
-        }
+        let request = Amounts::new([cores * 1000]);
+        Task { request, kind: JobKind::Service, grace_ms, ..sample(index, HERE) }
     }
 
     fn start(index: u32, cores: u64, grace_ms: u32) -> Order {

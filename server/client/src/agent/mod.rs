@@ -449,3 +449,23 @@ async fn register(channel: Channel, mut machine: Machine) -> Result<MachineId, A
     let missing = || ApiError::new(ErrorCode::Internal, "the answer has no id");
     Ok(answer.id.ok_or_else(missing)?.into())
 }
+
+/// A task for tests, which requests nothing.
+#[cfg(test)]
+fn sample(index: u32, machine: MachineId) -> Task {
+    Task {
+        id: TaskId { job: omega_core::JobId(0), index },
+        machine,
+        job_name: "job".into(),
+        group: "main".into(),
+        kind: JobKind::Batch,
+        runtime_estimate_ms: None,
+        images: Vec::new(),
+        request: Amounts::default(),
+        devices: Vec::new(),
+        cores: Vec::new(),
+        ports: Vec::new(),
+        grace_ms: 0,
+        program: Default::default(),
+    }
+}

@@ -164,29 +164,15 @@ impl Records {
 
 #[cfg(test)]
 mod tests {
-    use super::super::Program;
+    use super::super::{Program, sample};
     use super::*;
-    use omega_core::{EndReason, JobId, JobKind};
+    use omega_core::{EndReason, JobId};
     use std::sync::Arc;
 
     const HERE: MachineId = MachineId { slot: 1, incarnation: 0 };
 
     fn task(index: u32) -> Task {
-        Task {
-            id: id(index),
-            machine: HERE,
-            job_name: "job".into(),
-            group: "main".into(),
-            kind: JobKind::Batch,
-            runtime_estimate_ms: None,
-            images: Vec::new(),
-            request: Amounts::default(),
-            devices: Vec::new(),
-            cores: Vec::new(),
-            ports: Vec::new(),
-            grace_ms: 0,
-            program: Default::default(),
-        }
+        sample(index, HERE)
     }
 
     fn id(index: u32) -> TaskId {

@@ -76,7 +76,7 @@ impl Terminal {
     /// If the terminal is closed.
     pub(super) fn draw(&self, page: &str, help: &str) -> io::Result<()> {
         let width = usize::from(tcgetwinsize(io::stdout())?.ws_col.max(20));
-        write(&frame(page, (self.height()? + 1, width), help))
+        write(&frame(page, self.height()? + 1, width, help))
     }
 
     /// Waits for a key, a signal, or the end of a time.
@@ -98,7 +98,7 @@ impl Drop for Terminal {
 }
 
 /// Bytes to write for a page. Every line is cut at the terminal's width, and earlier contents are cleared.
-fn frame(page: &str, (rows, width): (usize, usize), help: &str) -> String {
+fn frame(page: &str, rows: usize, width: usize, help: &str) -> String {
     let cut = |line: &str| line.chars().take(width).collect::<String>();
     let mut lines: Vec<String> = page.lines().take(rows - 1).map(cut).collect();
     lines.resize(rows - 1, String::new());
@@ -198,13 +198,12 @@ mod tests {
 
     #[test]
     fn a_page_is_cut_to_what_there_is_room_for() {
-        let shown =
-            frame("one\ntwo two two two two two\nthree\n", (3, 20), "q: quit, space: pause");
+        let shown = frame("one\ntwo two two two two two\nthree\n", 3, 20, "q: quit, space: pause");
         assert_eq!(
             shown,
             "\x1b[Hone\x1b[K\r\ntwo two two two two \x1b[K\r\nq: quit, space: paus\x1b[K"
         );
-        assert_eq!(frame("", (2, 20), "q"), "\x1b[H\x1b[K\r\nq\x1b[K");
+        assert_eq!(frame("", 2, 20, "q"), "\x1b[H\x1b[K\r\nq\x1b[K");
     }
 
     #[test]
