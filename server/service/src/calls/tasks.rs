@@ -94,7 +94,7 @@ impl TaskService for Tasks {
         });
         self.host.refresh(deadline(&request)).await?;
         let request = request.into_inner();
-        let (read, machine, is_placed, running) = self.host.read(|cell| {
+        let (read, state, last) = self.host.read(|cell| {
             let id = refs::job(cell, request.job, &caller)?;
             let Some(job) = cell.job(id).filter(|job| caller.sees_programs(job)) else {
                 let say = "only operators and roles of the job's tenant may read its logs";
@@ -102,9 +102,7 @@ impl TaskService for Tasks {
             };
             let task = TaskId { job: id, index: request.index };
             let state = names::known_task(cell, task)?;
-            let last = || cell.task_events(task).find_map(|event| event.machine);
-            // A machine that was registered again has another id.
-            let last = || last().filter(|machine| cell.machine(*machine).is_some());
+            let last = cell.task_events(task).find_map(|event| event.machine);
             let read = proto::ReadLog {
                 read: 0,
                 task: Some(task.into()),
@@ -115,15 +113,18 @@ impl TaskService for Tasks {
                 tenant: job.tenant.to_string(),
                 job_name: job.name.to_string(),
             };
-            let is_placed = state.machine().is_some();
-            Ok((read, state.machine().or_else(last), is_placed, !state.ended()))
+            Ok((read, state, last))
         })?;
-        let asked = self.agents.read_log(machine, read.clone()).await;
+        let asked = self.agents.read_log(state.machine().or(last), read.clone()).await;
         let part = match asked {
-            // The task may have left its last machine before it wrote anything there.
-            Err(_) if !is_placed && machine.is_some() => self.agents.read_log(None, read).await?,
+            // The task may have left its last machine before it wrote anything there, or the machine may be registered
+            // anew, with another id.
+            Err(_) if state.machine().is_none() && last.is_some() => {
+                self.agents.read_log(None, read).await?
+            }
             asked => asked?,
         };
+        let running = !state.ended();
         let proto::LogPart { from, data, end, .. } = part;
         Ok(Response::new(proto::ReadTaskLogResponse { from, data, end, running }))
     }
