@@ -11,7 +11,8 @@ use rand_pcg::Pcg64Mcg;
 use std::collections::BTreeMap;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// Every run adds a line to the file of its task. No fault ends a task, so each task runs once.
+/// Every run adds a line to the file of its task. The directory is a lock, so that only the first run of a task has an
+/// effect.
 const ARRAY: &str = r#"
 name = "array"
 [[group]]
@@ -20,8 +21,11 @@ restarts = 1000
 request = { cpu = 1, memory = "8MiB" }
 [group.run]
 command = "/bin/sh"
-args = ["-c", "echo run >> FOLDER/runs-$OMEGA_TASK_INDEX; sleep 0.1; echo done >> FOLDER/done-$OMEGA_TASK_INDEX"]
+args = ["-c", "echo run >> FOLDER/runs-$OMEGA_TASK_INDEX; sleep 0.1; if mkdir FOLDER/lock-$OMEGA_TASK_INDEX; then echo done >> FOLDER/done-$OMEGA_TASK_INDEX; fi"]
 "#;
+
+/// Cores of each agent's machine.
+const CORES: u64 = 4;
 
 const AGENTS: [&str; 4] = ["one", "two", "three", "four"];
 
@@ -41,7 +45,7 @@ fn an_array_has_every_result_once_while_everything_is_killed() {
     let mut agents: BTreeMap<&str, Process> = AGENTS.map(|name| (name, world.agent(name))).into();
     world.ok("job submit -f array.toml");
     let finished = |world: &World| world.job("array")["tasks"]["finished"].as_u64().unwrap();
-    let step = tasks / 8;
+    let (step, mut kills) = (tasks / 8, 0);
     for round in 1..8 {
         until(|| finished(&world) >= round * step);
         match rng.random_range(0..4) {
@@ -49,6 +53,7 @@ fn an_array_has_every_result_once_while_everything_is_killed() {
                 let name = AGENTS[rng.random_range(0..AGENTS.len())];
                 // Dropping a process kills it by SIGKILL. The tasks of the agent run on.
                 agents.remove(name);
+                kills += 1;
                 agents.insert(name, world.agent(name));
             }
             2 => world.kill_leader(),
@@ -57,11 +62,17 @@ fn an_array_has_every_result_once_while_everything_is_killed() {
     }
     until(|| finished(&world) == tasks);
     until(|| !is_anything_left(&world.folder));
+    let mut runs = 0;
     for index in 0..tasks {
         let lines = |name: &str| {
             let file = world.folder.join(format!("{name}-{index}"));
             std::fs::read_to_string(file).unwrap_or_default().lines().count()
         };
-        assert_eq!([lines("runs"), lines("done")], [1, 1], "{index}, OMEGA_ARRAY_SEED={seed}");
+        assert_eq!(lines("done"), 1, "task {index}, OMEGA_ARRAY_SEED={seed}");
+        runs += lines("runs") as u64;
     }
+    // A task whose agent is killed after its end, but before the cell has recorded it, runs again. An agent has at most
+    // one such task for each of its cores.
+    println!("{tasks} tasks ran {runs} times, with {kills} kills of agents");
+    assert!(runs <= tasks + CORES * kills, "OMEGA_ARRAY_SEED={seed}");
 }
