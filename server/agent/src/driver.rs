@@ -14,7 +14,8 @@ pub trait Driver: Send + fmt::Debug {
     /// Name of the driver, for messages.
     fn name(&self) -> &'static str;
 
-    /// Finds the tasks that were started before this process began, and still run.
+    /// Finds the tasks that were started before this process began, and still run. A task that has ended is found, too,
+    /// unless [`Driver::confirm_end`] was called for it. Its [`Event::Ended`] follows.
     ///
     /// # Errors
     /// The driver's state cannot be read.
@@ -31,6 +32,11 @@ pub trait Driver: Send + fmt::Debug {
 
     /// Kills a task with all its processes.
     fn kill(&mut self, task: &str);
+
+    /// Records that the end of a task need not be reported again, because the cell has recorded it, or because the cell
+    /// had stopped the task. From then on, [`Driver::find`] leaves the task out. Drivers whose tasks end with the agent
+    /// need no such record.
+    fn confirm_end(&mut self, _task: &str) {}
 
     /// Changes the limits of a running task.
     ///

@@ -55,8 +55,9 @@ pub(crate) enum Entry {
     Status(Status),
     /// The task has ended.
     Ended(Exit),
-    /// The agent has reported the end.
-    Reported,
+    /// The cell has recorded the end, or need not know it.
+    #[serde(alias = "reported")]
+    Confirmed,
 }
 
 /// Content of a journal. A journal that does not exist or cannot be read counts as empty.
@@ -65,7 +66,7 @@ pub(crate) struct Journal {
     pub(crate) supervisor: Option<SupervisorProcess>,
     pub(crate) status: Status,
     pub(crate) end: Option<Exit>,
-    pub(crate) is_reported: bool,
+    pub(crate) is_confirmed: bool,
 }
 
 impl Journal {
@@ -85,7 +86,7 @@ impl Journal {
                 Entry::Supervisor(process) => journal.supervisor = Some(process),
                 Entry::Status(status) => journal.status = status,
                 Entry::Ended(exit) => journal.end = Some(exit),
-                Entry::Reported => journal.is_reported = true,
+                Entry::Confirmed => journal.is_confirmed = true,
             }
         }
         journal
@@ -173,12 +174,12 @@ mod tests {
         writer.append(&Entry::Status(status.clone())).unwrap();
         writer.append(&Entry::Status(Status { ending: true, ..status.clone() })).unwrap();
         writer.append(&Entry::Ended(Exit::Code(3))).unwrap();
-        append(folder.path(), &Entry::Reported).unwrap();
+        append(folder.path(), &Entry::Confirmed).unwrap();
         let expected = Journal {
             supervisor: Some(PROCESS),
             status: Status { ending: true, ..status },
             end: Some(Exit::Code(3)),
-            is_reported: true,
+            is_confirmed: true,
         };
         assert_eq!(Journal::read(folder.path()), expected);
     }

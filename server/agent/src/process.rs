@@ -177,7 +177,7 @@ impl ProcessDriver {
         running
     }
 
-    /// Records that a task has ended, and removes the oldest folders of ended tasks.
+    /// Records that a task has ended for good, and removes the oldest folders of such tasks.
     fn keep(&mut self, id: String) {
         self.ended.retain(|ended| *ended != id);
         self.ended.push_back(id);
@@ -244,10 +244,6 @@ impl ProcessDriver {
             self.events.push(Event::Started(id.clone()));
         }
         self.events.extend(restarted);
-        // If this fails, a restarted agent reports the end again. The second report is rejected, because the task has
-        // already ended.
-        let _ = journal::append(&running.folder, &Entry::Reported);
-        self.keep(id.clone());
         self.events.push(Event::Ended(id, exit));
     }
 
@@ -287,9 +283,8 @@ impl Driver for ProcessDriver {
             let id = running.spec.id.clone();
             let is_alive = running.look() == Life::Alive;
             let journal = running.journal();
-            // An end that was reported before is not reported again. If a task ended while no agent ran, the next poll
-            // reports its end.
-            if !is_alive && journal.is_reported {
+            // A confirmed end is not reported again. The next poll reports all other ends.
+            if !is_alive && journal.is_confirmed {
                 let changed = running.folder.metadata().and_then(|known| known.modified()).ok();
                 over.push((changed, id));
                 continue;
@@ -317,6 +312,7 @@ impl Driver for ProcessDriver {
         if self.tasks.contains_key(&spec.id) {
             return Err(DriverError::Refused(format!("task {} is already running", spec.id)));
         }
+        self.ended.retain(|ended| *ended != spec.id);
         let running = self.launch(spec)?;
         self.tasks.insert(spec.id.clone(), running);
         Ok(())
@@ -330,6 +326,16 @@ impl Driver for ProcessDriver {
 
     fn kill(&mut self, task: &str) {
         self.signal(task, Signal::USR1, self.settings.patience);
+    }
+
+    fn confirm_end(&mut self, task: &str) {
+        let folder = self.settings.folder.join(task);
+        if self.tasks.contains_key(task) || check_id(task).is_err() || !folder.exists() {
+            return;
+        }
+        // If this fails, a restarted agent reports the end again. The cell rejects the second report.
+        let _ = journal::append(&folder, &Entry::Confirmed);
+        self.keep(task.to_owned());
     }
 
     fn resize(

@@ -162,14 +162,14 @@ mod tests {
         let mut watch = Watch::new().unwrap();
         let tasks = [watch.add(one.path()).unwrap(), watch.add(two.path()).unwrap()];
         assert_eq!(noticed(&watch, tasks), []);
-        append(two.path(), &Entry::Reported).unwrap();
+        append(two.path(), &Entry::Confirmed).unwrap();
         assert_eq!(noticed(&watch, tasks), [tasks[1]]);
         assert_eq!(noticed(&watch, tasks), [], "a notice is taken once");
         std::fs::write(two.path().join("other"), "no journal").unwrap();
         assert_eq!(noticed(&watch, tasks), []);
         assert!(watch.take().concern(None), "a task that is not watched may have changed");
         watch.remove(tasks[1]);
-        append(two.path(), &Entry::Reported).unwrap();
+        append(two.path(), &Entry::Confirmed).unwrap();
         assert_eq!(noticed(&watch, tasks), []);
     }
 

@@ -196,6 +196,7 @@ fn an_agent_that_is_started_again_finds_its_tasks() {
     all(&mut first, 3);
     first.kill("three");
     assert_eq!(next(&mut first), Event::Ended("three".to_owned(), Exit::Stopped));
+    first.confirm_end("three");
     drop(first);
     let mut second = driver(folder.path());
     let mut found = second.find().unwrap();
@@ -319,7 +320,7 @@ fn a_task_that_stops_its_supervisor_is_killed() {
 }
 
 #[test]
-fn an_end_that_no_agent_saw_is_told_to_the_next_once() {
+fn an_end_is_told_to_each_agent_until_it_is_confirmed() {
     let folder = tempfile::tempdir().unwrap();
     let mut first = driver(folder.path());
     first.start(&shell("short", "exit 4")).unwrap();
@@ -328,12 +329,46 @@ fn an_end_that_no_agent_saw_is_told_to_the_next_once() {
         std::thread::yield_now();
     }
     drop(first);
-    let mut second = driver(folder.path());
-    assert_eq!(second.find().unwrap().len(), 1);
-    assert_eq!(next(&mut second), Event::Ended("short".to_owned(), Exit::Code(4)));
+    for is_last in [false, true] {
+        let mut second = driver(folder.path());
+        assert_eq!(second.find().unwrap().len(), 1);
+        second.confirm_end("short");
+        assert_eq!(next(&mut second), Event::Ended("short".to_owned(), Exit::Code(4)));
+        if is_last {
+            second.confirm_end("short");
+        }
+    }
     let mut third = driver(folder.path());
     assert_eq!(third.find().unwrap(), []);
     assert_eq!(third.poll(), []);
+    third.start(&shell("short", "exit 5")).unwrap();
+    all(&mut third, 2);
+    let mut fourth = driver(folder.path());
+    assert_eq!(fourth.find().unwrap().len(), 1, "the end of the next run is not confirmed");
+}
+
+/// The folders of old tasks are removed, but not of those whose ends a restarted agent must report.
+#[test]
+fn the_folders_of_the_latest_confirmed_tasks_are_kept() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut driver = driver(folder.path());
+    let names = || (0..203).map(|number| format!("t{number}"));
+    for name in names() {
+        driver.start(&shell(&name, "true")).unwrap();
+        all(&mut driver, 2);
+    }
+    let is_there = |name: &str| folder.path().join(name).exists();
+    assert!(names().all(|name| is_there(&name)), "none is confirmed");
+    names().for_each(|name| driver.confirm_end(&name));
+    assert_eq!(names().filter(|name| !is_there(name)).collect::<Vec<_>>(), ["t0", "t1", "t2"]);
+    driver.start(&shell("t3", "true")).unwrap();
+    all(&mut driver, 2);
+    driver.start(&shell("more", "true")).unwrap();
+    all(&mut driver, 2);
+    driver.confirm_end("more");
+    assert!(is_there("t3"), "its next run has not been confirmed");
+    driver.confirm_end("../t4");
+    assert!(!folder.path().join("../t4").exists());
 }
 
 #[test]

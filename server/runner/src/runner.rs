@@ -258,6 +258,7 @@ impl Runner {
                 }
                 self.driver.kill(&name);
             }
+            Order::EndConfirmed { task, .. } => self.driver.confirm_end(&task_spec::name(task)),
             Order::Resize { task, to, .. } => {
                 let (cpu, memory) = task_spec::cpu_and_memory(&self.kinds, &to);
                 if let Some(waiting) = self.waiting.get_mut(&task_spec::name(task)) {
@@ -369,7 +370,10 @@ impl Runner {
 
     fn ended(&mut self, name: &str, exit: &Exit) {
         self.cores.give(name);
-        let Some(held) = self.tasks.remove(name) else { return };
+        let Some(held) = self.tasks.remove(name) else {
+            // The task was found without a valid note.
+            return self.driver.confirm_end(name);
+        };
         let Held { note, is_reported, is_stopping, restarts } = held;
         let report = match exit {
             _ if is_stopping => TaskReport::Finished,
@@ -393,6 +397,8 @@ impl Runner {
         if is_reported {
             let end = RunEnd { reason: reason(exit), restarts };
             self.agent.report_end(note.machine, note.task, report, end);
+        } else {
+            self.driver.confirm_end(name);
         }
     }
 

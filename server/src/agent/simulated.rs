@@ -119,6 +119,7 @@ fn obey(agent: &Agent, simulation: &mut Simulation, order: Order, now_ms: u64) {
         }
         Order::Kill { task, machine } => simulation.stop(machine, task),
         Order::Resize { task, machine, to } => simulation.resize((machine, task), &to),
+        Order::EndConfirmed { .. } => {}
         Order::ReadLog(read) => agent.log(&read, None),
         Order::Detached(machine) => simulation.forget(machine),
     }

@@ -302,18 +302,23 @@ impl Driver {
             Said::Task(reported) => {
                 // A task that the cell has stopped may already be ordered again. Its new run starts when the stopped
                 // one has ended, so that reports until then do not concern the cell.
-                let is_stopping = self.endings.is_stopping(reported.machine, reported.task);
-                if !matches!(reported.report, TaskReport::Started | TaskReport::Restarted) {
-                    let orders = self.endings.ended(reported.machine, reported.task);
+                let Reported { machine, task, report, .. } = reported;
+                let is_stopped = self.endings.is_stopping(machine, task)
+                    || !self.records.contains(machine, task);
+                if !matches!(report, TaskReport::Started | TaskReport::Restarted) {
+                    if is_stopped {
+                        self.order(vec![Order::EndConfirmed { task, machine }]);
+                    }
+                    let orders = self.endings.ended(machine, task);
                     self.order(orders);
                 }
-                if is_stopping || !self.records.report(&reported) {
+                if is_stopped || !self.records.report(&reported) {
                     return None;
                 }
-                if self.compared.contains(&reported.machine) {
+                if self.compared.contains(&machine) {
                     return Some(reported);
                 }
-                if reported.report == TaskReport::Restarted {
+                if report == TaskReport::Restarted {
                     self.restarted.push(reported);
                 }
             }
@@ -450,9 +455,15 @@ mod tests {
         assert!(matches!(&ordered()[..], [Order::Start(_), Order::Stop { grace_ms: 60_000, .. }]));
         assert_eq!(driver.take(says(TaskReport::Started)), None, "the first run starts late");
         assert_eq!(driver.take(says(TaskReport::Finished)), None);
-        assert!(matches!(&ordered()[..], [Order::Start(_)]));
+        assert!(matches!(&ordered()[..], [Order::EndConfirmed { .. }, Order::Start(_)]));
         assert!(driver.take(says(TaskReport::Started)).is_some());
         assert!(driver.take(says(TaskReport::Finished)).is_some());
+        assert_eq!(ordered(), [], "the cell has not confirmed this end");
+        driver.hear(Told { stops: vec![(HERE, TASK)], ..Told::default() });
+        assert!(matches!(&ordered()[..], [Order::EndConfirmed { .. }]));
+        // The cell no longer expects an end of this task.
+        assert_eq!(driver.take(says(TaskReport::Finished)), None);
+        assert!(matches!(&ordered()[..], [Order::EndConfirmed { .. }]));
     }
 
     /// A new stream may lead to a restored cell, in which another job has the number of a lost one.
@@ -469,7 +480,8 @@ mod tests {
             let reports = driver.hear(whole(job));
             let reports: Vec<_> = reports.iter().flat_map(AgentReport::task_reports).collect();
             assert_eq!(reports, expected, "{job}");
-            let starts = std::iter::from_fn(|| orders.try_recv().ok()).count();
+            let ordered = std::iter::from_fn(|| orders.try_recv().ok());
+            let starts = ordered.filter(|order| matches!(order, Order::Start(_))).count();
             assert_eq!(starts, if job == "job" { 1 } else { 2 });
         }
     }

@@ -31,6 +31,7 @@
 //!             agent.report(machine, task, TaskReport::Finished);
 //!         }
 //!         Order::Kill { task, .. } => println!("{task} did not end in time"),
+//!         Order::EndConfirmed { .. } => {}
 //!         Order::Resize { task, to, .. } => println!("{task} holds {to} from now on"),
 //!         Order::ReadLog(read) => agent.log(&read, None),
 //!         Order::Detached(_) => break,
@@ -267,6 +268,14 @@ pub enum Order {
     },
     /// Kill a stopped task whose grace period is over. Report nothing. Later directives may need the task's resources.
     Kill {
+        /// Id of the task.
+        task: TaskId,
+        /// Id of the machine.
+        machine: MachineId,
+    },
+    /// Forget the end of a task: the cell has recorded it, or need not know it. Until this directive, an agent whose tasks
+    /// outlive its process must report the end again when the process is restarted.
+    EndConfirmed {
         /// Id of the task.
         task: TaskId,
         /// Id of the machine.

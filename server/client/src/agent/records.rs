@@ -112,6 +112,11 @@ impl Records {
         true
     }
 
+    /// Whether the cell has ordered the task, and has not stopped it.
+    pub(super) fn contains(&self, machine: MachineId, task: TaskId) -> bool {
+        self.tasks.contains_key(&(machine, task))
+    }
+
     fn of(&self, machine: MachineId) -> impl Iterator<Item = TaskId> {
         let (first, last) =
             (TaskId::default(), TaskId { job: omega_core::JobId(u64::MAX), index: u32::MAX });
@@ -125,7 +130,8 @@ impl Records {
                 follows.orders.push(Order::Stop { task, machine, grace_ms: 0 });
             }
             // The task had ended by itself, and the directive confirms its report.
-            Some(Phase::Ended(..)) | None => {}
+            Some(Phase::Ended(..)) => follows.orders.push(Order::EndConfirmed { task, machine }),
+            None => {}
         }
     }
 
@@ -221,7 +227,8 @@ mod tests {
         assert!(!records.report(&said(0, TaskReport::Finished)), "it has ended");
         assert_eq!(records.hear(start(0, false)), Follows::default(), "not confirmed yet");
         let both = Told { stops: vec![(HERE, id(0))], ..start(0, false) };
-        assert_eq!(records.hear(both).orders, [Order::Start(task(0))]);
+        let confirmed = Order::EndConfirmed { task: id(0), machine: HERE };
+        assert_eq!(records.hear(both).orders, [confirmed, Order::Start(task(0))]);
         assert_eq!(
             records.hear(stop(0)).orders,
             [Order::Stop { task: id(0), machine: HERE, grace_ms: 0 }]
@@ -270,7 +277,9 @@ mod tests {
         let theirs = || Task { program: Arc::new(tenant.clone()), ..other() };
         assert!(records.report(&said(0, TaskReport::Failed)));
         let follows = records.hear(whole(vec![(theirs(), true)]));
-        assert_eq!(follows.orders, [Order::Start(theirs())], "the other task had ended");
+        let confirmed = Order::EndConfirmed { task: id(0), machine: HERE };
+        let expected = [confirmed, Order::Start(theirs())];
+        assert_eq!(follows.orders, expected, "the other task had ended");
         assert_eq!(follows.reports, [], "its end is no end of the new one");
         assert_eq!(records.hear(whole(vec![(theirs(), true)])), Follows::default());
     }

@@ -1,4 +1,4 @@
-//! A batch array of real programs, while agents, leaders and schedulers are killed in a random order.
+//! Batch tasks of real programs, while agents, leaders and schedulers are killed.
 //!
 //! `OMEGA_ARRAY_TASKS=1000 OMEGA_ARRAY_SEED=7` sets the size of the array and the order of the kills.
 
@@ -22,6 +22,16 @@ request = { cpu = 1, memory = "8MiB" }
 [group.run]
 command = "/bin/sh"
 args = ["-c", "echo run >> FOLDER/runs-$OMEGA_TASK_INDEX; sleep 0.1; if mkdir FOLDER/lock-$OMEGA_TASK_INDEX; then echo done >> FOLDER/done-$OMEGA_TASK_INDEX; fi"]
+"#;
+
+const ONCE: &str = r#"
+name = "once"
+[[group]]
+restarts = 1000
+request = { cpu = 1, memory = "8MiB" }
+[group.run]
+command = "/bin/sh"
+args = ["-c", "echo run >> FOLDER/runs; until test -e FOLDER/gate; do sleep 0.05; done"]
 "#;
 
 /// Cores of each agent's machine.
@@ -71,8 +81,29 @@ fn an_array_has_every_result_once_while_everything_is_killed() {
         assert_eq!(lines("done"), 1, "task {index}, OMEGA_ARRAY_SEED={seed}");
         runs += lines("runs") as u64;
     }
-    // A task whose agent is killed after its end, but before the cell has recorded it, runs again. An agent has at most
-    // one such task for each of its cores.
+    // A task that an agent has just started when it is killed may be lost, and runs again. An agent has at most one such
+    // task for each of its cores.
     println!("{tasks} tasks ran {runs} times, with {kills} kills of agents");
     assert!(runs <= tasks + CORES * kills, "OMEGA_ARRAY_SEED={seed}");
+}
+
+#[test]
+fn an_end_that_the_cell_has_not_recorded_is_reported_by_the_next_agent() {
+    let mut world = World::new(&[("once.toml", ONCE)]);
+    let agent = world.agent("one");
+    world.ok("job submit -f once.toml");
+    until(|| world.job("once")["tasks"]["running"] == 1);
+    let folder = world.folder.clone();
+    world.without_replicas(|| {
+        let tasks = || std::fs::read_dir(folder.join("one/tasks")).unwrap().flatten();
+        let has_work = || tasks().any(|task| task.path().join("work").exists());
+        assert!(has_work());
+        std::fs::write(folder.join("gate"), "").unwrap();
+        // The agent removes this folder when it observes the end.
+        until(|| !has_work());
+        drop(agent);
+    });
+    let _agent = world.agent("one");
+    until(|| world.job("once")["tasks"]["finished"] == 1);
+    assert_eq!(std::fs::read_to_string(folder.join("runs")).unwrap(), "run\n");
 }

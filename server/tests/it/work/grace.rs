@@ -52,8 +52,14 @@ impl Box4 {
         Box4 { runtime, agent, orders, machine }
     }
 
+    /// The next directive about a task that runs or is to run.
     fn next(&mut self) -> Order {
-        self.runtime.block_on(self.orders.recv()).expect("the agent is there")
+        loop {
+            match self.runtime.block_on(self.orders.recv()).expect("the agent is there") {
+                Order::EndConfirmed { .. } => {}
+                other => return other,
+            }
+        }
     }
 
     /// Checks that the next directive starts a task of this job. The task then runs.

@@ -76,6 +76,13 @@ impl World {
         until(|| self.three.leader(&runtime) != leader);
         self.three.start(leader, &[]);
     }
+
+    /// Kills all replicas, and starts them again after `meanwhile`.
+    pub(crate) fn without_replicas(&mut self, meanwhile: impl FnOnce()) {
+        (1..=3).for_each(|id| self.three.kill(id));
+        meanwhile();
+        (1..=3).for_each(|id| self.three.start(id, &[]));
+    }
 }
 
 /// The tasks that run, as a load balancer would look them up; none while no replica answers.
