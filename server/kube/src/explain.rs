@@ -22,9 +22,10 @@ pub async fn explain(client: &Client, namespace: &str, name: &str) -> Result<Str
     // The pod is explained with the profile of the scheduler that it names.
     let scheduler = scheduler_of(client, &wanted).await?;
     let profile = KubeProfile::new(scheduler.clone());
-    let first = lists(client).await;
+    let first = lists(client).await?;
     let scheduler_names = BTreeSet::from([scheduler]);
-    let settings = Settings { scheduler_names, request_timeout_ms: 10_000, preempts: false };
+    let settings =
+        Settings { scheduler_names, request_timeout_ms: 10_000, preempts: false, repairs: false };
     let (mut adapter, later) = first.adapter(settings)?;
     for input in later {
         if let Input::Storage(kind, Event::Listed(all, _)) = input {
@@ -50,8 +51,8 @@ pub async fn explain(client: &Client, namespace: &str, name: &str) -> Result<Str
     }
 }
 
-/// Lists the objects on which a decision depends.
-async fn lists(client: &Client) -> First {
+/// Lists the objects on which a decision depends. Fails if the API server refuses a list.
+async fn lists(client: &Client) -> Result<First, String> {
     let (queue, mut inputs) = channel(64);
     let settings = watch::Settings::default();
     let pods = Into { queue: queue.clone(), wrap: Input::Pods };
@@ -60,7 +61,12 @@ async fn lists(client: &Client) -> First {
     let namespaces = Into { queue, wrap: Input::Namespaces };
     let collect = async {
         let (mut first, mut stored) = (First::default(), BTreeSet::new());
+        let mut refused = None;
         while let Some(input) = inputs.recv().await {
+            if let Input::Refused(path, why) = input {
+                refused = Some(format!("{path} cannot be listed: {why}"));
+                break;
+            }
             if let Input::Storage(kind, Event::Listed(..)) = &input {
                 stored.insert(*kind);
             }
@@ -70,7 +76,7 @@ async fn lists(client: &Client) -> First {
             }
         }
         storage.into_iter().for_each(|watch| watch.abort());
-        first
+        refused.map_or(Ok(first), Err)
     };
     tokio::select! {
         first = collect => first,
@@ -78,7 +84,7 @@ async fn lists(client: &Client) -> First {
             keep::<Arc<Pod>, _>(client, PODS, settings, pods),
             keep::<Node, _>(client, NODES, settings, nodes),
             keep::<Namespace, _>(client, NAMESPACES, settings, namespaces),
-        ); } => First::default(),
+        ); } => Ok(First::default()),
     }
 }
 

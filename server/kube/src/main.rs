@@ -87,6 +87,10 @@ struct RunArgs {
     /// Delete pods of lower priority for pods that fit on no node, as kube-scheduler does.
     #[arg(long, value_name = "on|off", hide_possible_values = true, default_value = "on")]
     preemption: Choice,
+    /// Delete a pod that has not started if another scheduler has overcommitted its node and the pod's controller will
+    /// create it again. At most one pod per node and minute, and only as PodDisruptionBudgets allow.
+    #[arg(long, value_name = "on|off", hide_possible_values = true, default_value = "off")]
+    repair_overcommit: Choice,
     /// Write Events, which `kubectl describe pod` shows.
     #[arg(long, value_name = "on|off", hide_possible_values = true, default_value = "on")]
     events: Choice,
@@ -243,6 +247,7 @@ async fn schedule(args: RunArgs) -> Result<(), String> {
         in_flight: args.in_flight,
         mode: if args.dry_run { Mode::DryRun } else { Mode::Bind },
         preemption: args.preemption,
+        repair: args.repair_overcommit,
         written: Written { events, conditions_per_second },
         candidate: candidate.filter(|_| !args.dry_run),
         listen,

@@ -5,6 +5,7 @@ use crate::profiles::KubeProfile;
 use omega_cellstate::SharedCell;
 use omega_core::{Commit, JobId, MachineId, TaskId, Transaction};
 use omega_schedulers::{Observer, Scheduler, Settings};
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::JoinHandle;
@@ -28,6 +29,18 @@ pub struct Collect {
     pub unplaced: Vec<JobId>,
     /// Number of claims that conflicted with claims of other workers.
     pub conflicts: usize,
+    /// The time of each job's decision.
+    pub times: BTreeMap<JobId, DecisionTime>,
+    began: Option<Instant>,
+}
+
+/// The time of a decision.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DecisionTime {
+    /// The time at which the decision began.
+    pub began: Instant,
+    /// Duration of the decision.
+    pub took: Duration,
 }
 
 impl Collect {
@@ -39,7 +52,14 @@ impl Collect {
 }
 
 impl Observer for Collect {
+    fn deciding(&mut self) {
+        self.began = Some(Instant::now());
+    }
+
     fn decided(&mut self, job: JobId, _asked: usize, placed: usize) {
+        if let Some(began) = self.began.take() {
+            self.times.insert(job, DecisionTime { began, took: began.elapsed() });
+        }
         if placed == 0 {
             self.unplaced.push(job);
         }

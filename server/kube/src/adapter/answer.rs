@@ -11,7 +11,7 @@
 //! it is decided anew.
 
 use super::effects::Action;
-use super::{Adapter, Binding, PodName, State};
+use super::{Adapter, Binding, Effect, PodName, State};
 use omega_workload::kube::api::Pod;
 
 /// Number of times that a binding fails before its decision is given up.
@@ -105,6 +105,7 @@ impl Adapter {
     /// bind it. The backoff grows each time.
     pub(super) fn give_up(&mut self, name: &PodName, now_ms: u64) {
         self.counters.given_up += 1;
+        self.effects.push(Effect::GiveUp(name.clone()));
         self.stop_waiting(name);
         self.leave_node(name);
         let Some(entry) = self.pods.get_mut(name) else { return };

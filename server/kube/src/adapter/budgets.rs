@@ -92,6 +92,12 @@ impl Budgets {
         })
     }
 
+    /// Whether the budgets are known, and none of them forbids to delete this pod.
+    #[must_use]
+    pub fn allow(&self, victim: &Arc<Job>) -> bool {
+        self.are_listed() && self.violations(std::slice::from_ref(victim)) == 0
+    }
+
     /// Lowers the budgets that apply to a victim, until the budget controller has counted the disruption.
     pub fn spend(&self, victim: &Job) {
         self.with(|known| {

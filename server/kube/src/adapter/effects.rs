@@ -11,6 +11,8 @@ pub enum Effect {
     Tell(PodName, Remark),
     /// The reason why a pod is not scheduled. The pod's owner can change the pod to remove the reason.
     Refuse(PodName, String),
+    /// The decision about a pod was given up. The pod is scheduled again later.
+    GiveUp(PodName),
 }
 
 /// A step for the caller to take. The number is its time, in milliseconds of the caller's clock.
@@ -24,6 +26,8 @@ pub enum Action {
     Nominate(Nominee, u64),
     /// Delete a victim at this time.
     Evict(Eviction, u64),
+    /// At this time, delete a pod on an overcommitted node, if the pod has not started.
+    Repair(Repair, u64),
     /// At this time, write the volume that was chosen for a claim.
     Claim(ClaimChoice, u64),
     /// Write a condition into the status of a group of pods at this time.
@@ -38,6 +42,7 @@ impl Action {
         | Action::Get(_, at)
         | Action::Nominate(_, at)
         | Action::Evict(_, at)
+        | Action::Repair(_, at)
         | Action::Claim(_, at)
         | Action::Group(_, at)) = self;
         *at
@@ -102,7 +107,20 @@ pub struct Eviction {
     pub node: String,
 }
 
-/// The outcome of a request about a nomination, a victim, a claim or a group.
+/// A pod to be deleted because another scheduler has overcommitted its node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Repair {
+    /// The pod.
+    pub pod: PodName,
+    /// Uid of the pod, which is a precondition of the deletion.
+    pub uid: String,
+    /// Node of the pod.
+    pub node: String,
+    /// The overcommitted resources, such as `cpu 4500 of 4000`.
+    pub resources: String,
+}
+
+/// The outcome of a request about a nomination, a deletion, a claim or a group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Done {
     /// The request was carried out.

@@ -24,13 +24,14 @@ pub mod types;
 
 pub use effects::Effect;
 pub(crate) use place::scheduler_of;
-pub use types::{Binding, Counters, PodName, Remark, Settings, Shared, State};
+pub use types::{Binding, Counters, PodName, Queues, Remark, Settings, Shared, State};
 
 use blind::Blind;
 use budgets::Budgets;
 use claims::Waiting;
 use gangs::Gangs;
 use nominations::Nomination;
+use overcommit::Overcommits;
 use storage::Storage;
 
 use omega_cellstate::{Cell, CellHandle, SharedCell};
@@ -82,7 +83,7 @@ pub struct Adapter {
     gangs: Gangs,
     /// Whether this process may preempt: it is the leader, and preemption is switched on.
     leads: bool,
-    /// Whether this process reports to users why pods are held. Only the leader reports them.
+    /// Whether this process reports to users why pods are held, and repairs overcommit. Only the leader does.
     tells: bool,
     /// Id of the adapter in the cell.
     scheduler: SchedulerId,
@@ -90,6 +91,8 @@ pub struct Adapter {
     transactions: u64,
     /// Nodes that accept no pods, because the node or the requests of a pod on it are not known.
     blind: Blind,
+    /// Nodes that other schedulers have overcommitted.
+    overcommits: Overcommits,
     /// Pods whose rules depend on the labels of namespaces.
     selecting: BTreeSet<PodName>,
     /// Whether the first list is being handled. Pods that are bound in this list do not count as bound by other
@@ -128,6 +131,7 @@ impl Adapter {
             scheduler,
             transactions,
             blind: Blind::default(),
+            overcommits: Overcommits::default(),
             selecting: BTreeSet::new(),
             starting: false,
             submitted: 0,
@@ -197,19 +201,31 @@ impl Adapter {
         self.pods.values().filter(|entry| of(&entry.state)).count()
     }
 
-    /// Returns three numbers of pods: pending, assumed, and parked.
+    /// Returns the numbers of pods in each queue. `failed` tells whether the last attempt to place a pending pod failed.
     #[must_use]
-    pub fn queues(&self) -> [usize; 3] {
-        let mut counts = [0; 3];
+    pub fn queues(&self, failed: impl Fn(&Pod) -> bool) -> Queues {
+        let mut queues = Queues::default();
         for entry in self.pods.values() {
-            match entry.state {
-                State::Pending => counts[0] += 1,
-                State::Assumed { .. } => counts[1] += 1,
-                State::Parked { .. } => counts[2] += 1,
-                State::Held(_) | State::Bound(_) => {}
-            }
+            let of_state = match &entry.state {
+                State::Pending if failed(&entry.pod) => &mut queues.unschedulable,
+                State::Pending => &mut queues.active,
+                State::Parked { .. } => &mut queues.backoff,
+                State::Held(_) if entry.pod.metadata.deleted.is_none() && self.is_ours(entry) => {
+                    &mut queues.gated
+                }
+                State::Assumed { .. } => &mut queues.assumed,
+                State::Bound(_) => &mut queues.bound,
+                State::Held(_) => continue,
+            };
+            *of_state += 1;
         }
-        counts
+        queues
+    }
+
+    /// Returns the pods that are pending tasks of the cell.
+    pub fn pending(&self) -> impl Iterator<Item = &Pod> {
+        let pending = self.pods.values().filter(|entry| entry.state == State::Pending);
+        pending.map(|entry| &*entry.pod)
     }
 
     /// Returns the number of nodes.
@@ -324,6 +340,7 @@ impl Adapter {
     pub fn tick(&mut self, now_ms: u64) {
         self.now_ms = now_ms;
         self.tick_claims(now_ms);
+        self.repair_overcommits(now_ms);
         let due =
             |entry: &Entry| matches!(entry.state, State::Parked { until_ms } if until_ms <= now_ms);
         let due = self.pods.iter().filter(|(_, entry)| due(entry));

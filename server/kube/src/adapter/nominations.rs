@@ -237,7 +237,7 @@ impl Adapter {
     }
 
     /// Whether a pod names one of our schedulers.
-    fn is_ours(&self, entry: &Entry) -> bool {
+    pub(super) fn is_ours(&self, entry: &Entry) -> bool {
         self.settings.scheduler_names.contains(super::scheduler_of(&entry.pod))
     }
 

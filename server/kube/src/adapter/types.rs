@@ -75,6 +75,23 @@ pub enum State {
     },
 }
 
+/// Numbers of pods by their place in the adapter.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Queues {
+    /// Pending pods that are to be tried.
+    pub active: usize,
+    /// Pending pods whose last attempt found no node.
+    pub unschedulable: usize,
+    /// Pods that could not be bound, and are scheduled again later.
+    pub backoff: usize,
+    /// Pods of our schedulers that are not tried: they have gates, are not supported, or wait for their group.
+    pub gated: usize,
+    /// Pods whose binding the watch has not reported yet.
+    pub assumed: usize,
+    /// Bound pods of all schedulers.
+    pub bound: usize,
+}
+
 /// Settings of the adapter.
 #[derive(Clone, Debug)]
 pub struct Settings {
@@ -85,6 +102,8 @@ pub struct Settings {
     pub request_timeout_ms: u64,
     /// Whether pods of lower priority are deleted for pods that fit on no node.
     pub preempts: bool,
+    /// Whether pods that have not started are deleted from nodes that another scheduler has overcommitted.
+    pub repairs: bool,
 }
 
 /// Counters of the adapter.
@@ -108,6 +127,8 @@ pub struct Counters {
     pub preemptions: u64,
     /// Pods that were preempted.
     pub victims: u64,
+    /// Pods that were deleted because another scheduler has overcommitted their node.
+    pub repairs: u64,
 }
 
 /// The reason why a pod is held.
@@ -134,6 +155,13 @@ pub enum Remark {
         /// Node to which the pod is bound.
         node: String,
         /// The overcommitted resources, such as `cpu 4500 of 4000`.
+        resources: String,
+    },
+    /// The pod was deleted because another scheduler has overcommitted its node.
+    Repaired {
+        /// Node of the deleted pod.
+        node: String,
+        /// The overcommitted resources.
         resources: String,
     },
     /// The pod was deleted so that another pod fits.

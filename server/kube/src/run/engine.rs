@@ -1,5 +1,6 @@
 //! The engine: the thread that owns the adapter. It receives all inputs through one queue.
 
+use super::attempts::Attempts;
 use super::first::First;
 use super::input::Input;
 use super::metrics::Metrics;
@@ -12,8 +13,8 @@ use crate::adapter::{Adapter, Binding, Counters, Effect, PodName, Settings, Stat
 use crate::profiles::KubeProfile;
 use crate::watch::Event;
 use crate::workers::{Collect, Workers};
-use omega_workload::kube::api::{Namespace, Node, Pod};
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use omega_workload::kube::api::{Namespace, Node, Pod, PodGroup};
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 use tokio::sync::mpsc::{Receiver, Sender};
@@ -94,8 +95,8 @@ pub struct Engine {
     pub(super) workers: Option<Workers>,
     pub(super) leads: bool,
     pub(super) started: Instant,
-    /// The time at which each unbound pod was first seen, by uid.
-    pub(super) seen: HashMap<String, Instant>,
+    /// The attempts to schedule each unbound pod, for metrics.
+    pub(super) attempts: Attempts,
     /// In a dry run, the node that was chosen for each pod.
     pub(super) would: BTreeMap<PodName, String>,
     /// Pods for which the preempter is looking for victims.
@@ -120,7 +121,7 @@ impl Engine {
             workers: None,
             leads: false,
             started: Instant::now(),
-            seen: HashMap::new(),
+            attempts: Attempts::default(),
             would: BTreeMap::new(),
             asking: BTreeSet::new(),
             untold: BTreeMap::new(),
@@ -188,6 +189,7 @@ impl Engine {
         let preempter = Preempter::new(shared, self.parts.profiles.clone(), budgets);
         self.parts.preempting.mirror(preempter);
         self.adapter = Some(adapter);
+        self.note_first_pods();
         later.into_iter().for_each(|input| self.happened(input));
         self.parts.stage.ready();
         self.figures();
@@ -249,14 +251,7 @@ impl Engine {
                     Event::Deleted(object) => adapter.storage_deleted(&object),
                 }
             }
-            Input::Groups(event) => {
-                let Some(adapter) = &mut self.adapter else { return };
-                match event {
-                    Event::Listed(all, _) => adapter.groups_listed(all),
-                    Event::Changed(group) => adapter.group_changed(group),
-                    Event::Deleted(group) => adapter.group_deleted(&group),
-                }
-            }
+            Input::Groups(event) => self.groups(event),
             Input::GroupsAbsent => {
                 let Some(adapter) = &mut self.adapter else { return };
                 adapter.groups_absent();
@@ -282,7 +277,11 @@ impl Engine {
                 let action = adapter.evicted(eviction, done, now_ms);
                 self.act(action, now_ms);
             }
-            Input::Lead | Input::LeftOut | Input::Stop => {}
+            Input::Repaired(repair, done) => {
+                let Some(adapter) = &mut self.adapter else { return };
+                adapter.repaired(repair, done);
+            }
+            Input::Lead | Input::LeftOut | Input::Refused(..) | Input::Stop => {}
         }
         self.follow_up(now_ms);
     }
@@ -291,6 +290,12 @@ impl Engine {
     fn follow_up(&mut self, now_ms: u64) {
         let Some(adapter) = &mut self.adapter else { return };
         for effect in adapter.effects() {
+            if let Effect::Act(
+                Action::Claim(ClaimChoice { binding, .. }, _) | Action::Bind(binding, _),
+            ) = &effect
+            {
+                self.note_placed(&binding.pod, None);
+            }
             match effect {
                 Effect::Act(
                     Action::Claim(ClaimChoice { binding, .. }, _) | Action::Bind(binding, _),
@@ -299,6 +304,7 @@ impl Engine {
                     self.would.insert(binding.pod, binding.node);
                 }
                 Effect::Refuse(name, why) => drop(self.untold.insert(name, why)),
+                Effect::GiveUp(name) => self.note_given_up(&name),
                 Effect::Act(_) if self.parts.mode == Mode::DryRun => {}
                 Effect::Act(action) => self.act(Some(action), now_ms),
                 Effect::Tell(name, remark) => {
@@ -323,9 +329,18 @@ impl Engine {
         }
     }
 
+    fn groups(&mut self, event: Event<PodGroup>) {
+        let Some(adapter) = &mut self.adapter else { return };
+        match event {
+            Event::Listed(all, _) => adapter.groups_listed(all),
+            Event::Changed(group) => adapter.group_changed(group),
+            Event::Deleted(group) => adapter.group_deleted(&group),
+        }
+    }
+
     fn pods(&mut self, event: Event<Arc<Pod>>) {
+        self.note_pods(&event);
         if let Event::Changed(pod) = &event {
-            self.note_time(pod);
             self.compare(pod);
         }
         let Some(adapter) = &mut self.adapter else { return };
@@ -333,7 +348,6 @@ impl Engine {
             Event::Listed(pods, at) => adapter.pods_listed(pods, &at),
             Event::Changed(pod) => adapter.pod_changed(pod),
             Event::Deleted(pod) => {
-                self.seen.remove(&pod.metadata.uid);
                 self.would.remove(&PodName::of(&pod));
                 adapter.pod_deleted(&pod);
             }
@@ -346,18 +360,6 @@ impl Engine {
             Event::Listed(nodes, _) => adapter.nodes_listed(&nodes),
             Event::Changed(node) => adapter.node_changed(&node),
             Event::Deleted(node) => adapter.node_deleted(&node.metadata.name),
-        }
-    }
-
-    /// Records when an unbound pod was first seen. For a bound pod, measures the time since then.
-    fn note_time(&mut self, pod: &Pod) {
-        let uid = &pod.metadata.uid;
-        if pod.spec.node_name.is_empty() {
-            if !self.seen.contains_key(uid) {
-                self.seen.insert(uid.clone(), Instant::now());
-            }
-        } else if let Some(seen) = self.seen.remove(uid) {
-            self.parts.metrics.sli_seconds.observe(seen.elapsed().as_secs_f64());
         }
     }
 
@@ -375,26 +377,31 @@ impl Engine {
     }
 
     fn decided(&mut self, collect: &Collect) {
-        let mut unplaced = Vec::new();
+        let (mut bindings, mut placed) = (Vec::<Binding>::new(), Vec::new());
+        let (mut unplaced, mut missed) = (Vec::new(), Vec::new());
         let Some(adapter) = &mut self.adapter else { return };
-        let metrics = &self.parts.metrics;
-        metrics.conflicts.inc_by(collect.conflicts as u64);
-        let accepted = collect.accepted.iter();
-        let bindings: Vec<Binding> =
-            accepted.filter_map(|claim| adapter.decided(claim.task, claim.machine)).collect();
-        let count = |result, by| metrics.attempts.get_or_create(&[("result", result)]).inc_by(by);
-        count("scheduled", bindings.len() as u64);
-        count("unschedulable", collect.unplaced.len() as u64);
+        self.parts.metrics.conflicts.inc_by(collect.conflicts as u64);
+        for claim in &collect.accepted {
+            let job = claim.task.job;
+            let pods = adapter.pods_of_gang(job).iter().chain(adapter.pod_of(job));
+            placed.extend(pods.map(|pod| (pod.clone(), job)));
+            bindings.extend(adapter.decided(claim.task, claim.machine));
+        }
         for job in &collect.unplaced {
             if let Some(why) = adapter.gang_unplaced(*job) {
                 let pods = adapter.pods_of_gang(*job).iter();
+                missed.extend(pods.clone().map(|pod| (pod.clone(), *job)));
                 self.untold.extend(pods.map(|pod| (pod.clone(), why.clone())));
             }
             if let Some(pod) = adapter.pod_of(*job) {
                 self.parts.notices.ask(pod.clone(), *job);
+                missed.push((pod.clone(), *job));
                 unplaced.push(pod.clone());
             }
         }
+        let time = |job| collect.times.get(&job).copied();
+        placed.iter().for_each(|(pod, job)| self.note_placed(pod, time(*job)));
+        missed.iter().for_each(|(pod, job)| self.note_unplaced(pod, time(*job)));
         for binding in bindings {
             if self.parts.mode == Mode::DryRun {
                 tracing::info!(pod = %binding.pod, node = %binding.node, "would bind");
@@ -421,7 +428,10 @@ impl Engine {
         {
             self.parts.notices.tell(Notice::scheduled(pod, &binding.node));
         }
-        let action = adapter.answered(binding, answer, now_ms);
+        let action = adapter.answered(binding.clone(), answer, now_ms);
+        if answer == Answer::Bound {
+            self.note_bound(&binding);
+        }
         self.act(action, now_ms);
     }
 

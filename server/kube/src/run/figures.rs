@@ -1,6 +1,7 @@
 //! The engine's gauges and counters.
 
 use super::engine::Engine;
+use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 
 impl Engine {
@@ -8,14 +9,18 @@ impl Engine {
     pub(super) fn figures(&mut self) {
         let Some(adapter) = &self.adapter else { return };
         let metrics = &self.parts.metrics;
-        let [active, assumed, backoff] = adapter.queues();
-        let set = |queue, pods: usize| {
-            let gauge = metrics.pending.get_or_create(&[("queue", queue)]);
-            gauge.set(i64::try_from(pods).unwrap_or(i64::MAX));
+        let queues = adapter.queues(|pod| self.attempts.has_failed(&pod.metadata.uid));
+        let set = |family: &Family<_, Gauge>, label, value, count: usize| {
+            let gauge = family.get_or_create(&[(label, value)]);
+            gauge.set(i64::try_from(count).unwrap_or(i64::MAX));
         };
-        set("active", active);
-        set("assumed", assumed);
-        set("backoff", backoff);
+        set(&metrics.pending, "queue", "active", queues.active);
+        set(&metrics.pending, "queue", "backoff", queues.backoff);
+        set(&metrics.pending, "queue", "unschedulable", queues.unschedulable);
+        set(&metrics.pending, "queue", "gated", queues.gated);
+        set(&metrics.cache, "type", "nodes", adapter.node_count());
+        set(&metrics.cache, "type", "pods", queues.bound + queues.assumed);
+        set(&metrics.cache, "type", "assumed_pods", queues.assumed);
         metrics.nodes.set(i64::try_from(adapter.node_count()).unwrap_or(i64::MAX));
         let set = |gauge: &Gauge, count| gauge.set(i64::try_from(count).unwrap_or(i64::MAX));
         set(&metrics.blind, adapter.blind_nodes());
@@ -28,8 +33,8 @@ impl Engine {
         let now = adapter.counters();
         metrics.foreign.inc_by(now.foreign - self.counted.foreign);
         metrics.overcommits.inc_by(now.overcommits - self.counted.overcommits);
-        metrics.preemptions.inc_by(now.preemptions - self.counted.preemptions);
         metrics.victims.inc_by(now.victims - self.counted.victims);
+        metrics.repairs.inc_by(now.repairs - self.counted.repairs);
         self.counted = now;
     }
 }

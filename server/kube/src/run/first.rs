@@ -166,7 +166,8 @@ mod tests {
         first.take(Input::Namespaces(Event::Listed(Vec::new(), "1".into())));
         assert!(first.is_whole());
         let scheduler_names = BTreeSet::from(["omega".to_owned()]);
-        let settings = Settings { scheduler_names, request_timeout_ms: 1, preempts: false };
+        let settings =
+            Settings { scheduler_names, request_timeout_ms: 1, preempts: false, repairs: false };
         let (adapter, others) = first.adapter(settings).expect("an adapter");
         assert_eq!(adapter.pod(&name("a")).expect("a pod").metadata.version, "9999");
         assert_eq!(adapter.state(&name("new")), Some(&State::Pending));

@@ -1,7 +1,7 @@
 //! Inputs of the engine, which all come through one queue.
 
 use crate::adapter::answer::{Answer, Found};
-use crate::adapter::effects::{ClaimChoice, Done, Eviction, GroupCondition, Nominee};
+use crate::adapter::effects::{ClaimChoice, Done, Eviction, GroupCondition, Nominee, Repair};
 use crate::adapter::preempt::Proposal;
 use crate::adapter::storage::{Stored, StoredKind};
 use crate::adapter::{Binding, PodName};
@@ -44,6 +44,10 @@ pub enum Input {
     Nominated(Nominee, Done),
     /// The outcome of deleting a victim.
     Evicted(Eviction, Done),
+    /// The outcome of deleting a pod on an overcommitted node.
+    Repaired(Repair, Done),
+    /// The API server refuses the list or watch with this path. The message has the reason.
+    Refused(&'static str, String),
     /// The reason why a pod is pending, in words.
     Explained(PodName, String),
     /// A change of an object was left out, because it was too long to be read.
@@ -72,5 +76,9 @@ impl<T: Send> Sink<T> for Into<T> {
     async fn left_out(&mut self) {
         // If the engine has stopped, it need not count this change.
         let _ = self.queue.send(Input::LeftOut).await;
+    }
+
+    async fn refused(&mut self, path: &'static str, why: String) {
+        let _ = self.queue.send(Input::Refused(path, why)).await;
     }
 }

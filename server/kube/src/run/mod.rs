@@ -1,8 +1,10 @@
 //! The program: watches, engine, workers and outbox together.
 //!
-//! In reading order: [`input`], [`first`], [`engine`], `victims`, `figures`, `groups`, [`outbox`], [`fence`],
-//! [`lease`], [`notices`], [`reasons`], [`preempter`], [`metrics`], [`serve`].
+//! In reading order: [`input`], [`first`], [`engine`], `victims`, `attempts`, `figures`, `groups`, [`outbox`],
+//! `repairs`, `refusals`, [`fence`], [`lease`], [`notices`], [`reasons`], [`preempter`], [`metrics`], [`serve`].
 
+mod attempt_notes;
+mod attempts;
 pub mod engine;
 pub mod fence;
 mod figures;
@@ -15,6 +17,8 @@ pub mod notices;
 pub mod outbox;
 pub mod preempter;
 pub mod reasons;
+mod refusals;
+mod repairs;
 pub mod serve;
 mod victims;
 
@@ -96,6 +100,8 @@ pub struct Options {
     pub mode: Mode,
     /// Whether pods of lower priority are deleted for pods that fit on no node.
     pub preemption: Choice,
+    /// Whether pods that have not started are deleted from nodes that another scheduler has overcommitted.
+    pub repair: Choice,
     /// Kinds of notices that are written to users.
     pub written: Written,
     /// The lease that the process needs to schedule; `None` without leader election.
@@ -159,11 +165,17 @@ pub async fn run(
     let notices = Notices::start(parts, queue.clone()).map_err(RunError::Thread)?;
     let request_timeout_ms = u64::try_from(client.timeout().as_millis()).unwrap_or(u64::MAX);
     let names = options.profiles.iter().map(|profile| profile.name.clone());
+    metrics.begin_profiles(options.profiles.iter().map(|profile| &*profile.name));
     let scheduler_names: BTreeSet<String> = names.collect();
     let preempting = Preempting::start(queue.clone()).map_err(RunError::Thread)?;
     let preempts = options.preemption == Choice::On && options.mode == Mode::Bind;
     let engine = Engine::new(engine::Parts {
-        settings: crate::adapter::Settings { scheduler_names, request_timeout_ms, preempts },
+        settings: crate::adapter::Settings {
+            scheduler_names,
+            request_timeout_ms,
+            preempts,
+            repairs: options.repair == Choice::On && options.mode == Mode::Bind,
+        },
         profiles: options.profiles.clone(),
         workers: options.workers,
         mode: options.mode,

@@ -136,6 +136,7 @@ impl Kind {
                 ["Mirroring", "NodeOvercommitted", "Warning"]
             }
             Kind::Remark(Remark::Preempted { .. }) => ["Preempting", "Preempted", "Normal"],
+            Kind::Remark(Remark::Repaired { .. }) => ["Deleting", "OvercommitRepaired", "Warning"],
         }
     }
 }
@@ -155,6 +156,12 @@ fn words(remark: &Remark) -> String {
             )
         }
         Remark::Preempted { by_uid, node } => format!("Preempted by pod {by_uid} on node {node}"),
+        Remark::Repaired { node, resources } => {
+            format!(
+                "The pod was deleted before it started, because another scheduler has overcommitted {node}: \
+                 {resources}"
+            )
+        }
     }
 }
 
@@ -374,8 +381,9 @@ async fn send(parts: &Parts, call: &Call) -> bool {
         Ok(response) if matches!(response.status, 404 | 409 | 422) => "obsolete",
         Ok(response) => {
             is_lost = response.status != 403;
-            tracing::warn!(status = response.status, path = %call.path, "the API server rejected \
-                 an Event or a condition");
+            let (status, why) = (response.status, response.message());
+            tracing::warn!(status, path = %call.path, %why, "the API server rejected an Event or a \
+                 condition");
             if let Some(seconds) = response.retry_after {
                 tokio::time::sleep(Duration::from_secs(seconds)).await;
             }

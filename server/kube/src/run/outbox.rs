@@ -4,9 +4,13 @@ use super::fence::Fence;
 use super::groups::GROUPS;
 use super::input::Input;
 use super::metrics::Metrics;
+use super::refusals::Refusals;
+use super::repairs;
 use crate::adapter::Binding;
 use crate::adapter::answer::{Answer, Found};
-use crate::adapter::effects::{Action, ClaimChoice, Done, Eviction, GroupCondition, Nominee};
+use crate::adapter::effects::{
+    Action, ClaimChoice, Done, Eviction, GroupCondition, Nominee, Repair,
+};
 use crate::client::{Call, CallError, Client, Response, time};
 use crate::watch::partial::read;
 use http::Method;
@@ -30,6 +34,7 @@ pub struct Outbox {
     back: Sender<Input>,
     fence: Fence,
     metrics: Arc<Metrics>,
+    refusals: Refusals,
     runtime: Handle,
 }
 
@@ -44,8 +49,8 @@ impl Outbox {
         metrics: Arc<Metrics>,
     ) -> Outbox {
         let places = Arc::new(Semaphore::new(in_flight as usize));
-        let runtime = Handle::current();
-        Outbox { client, places, in_flight, back, fence, metrics, runtime }
+        let (refusals, runtime) = (Refusals::default(), Handle::current());
+        Outbox { client, places, in_flight, back, fence, metrics, refusals, runtime }
     }
 
     /// Carries out an action after `delay_ms`.
@@ -85,6 +90,10 @@ impl Outbox {
                     let done = outbox.evict(&eviction).await;
                     Input::Evicted(eviction, done)
                 }
+                Action::Repair(repair, _) => {
+                    let done = outbox.repair(&repair).await;
+                    Input::Repaired(repair, done)
+                }
             };
             drop(place);
             // The send fails if the engine has stopped. The answer is then not needed.
@@ -123,8 +132,26 @@ impl Outbox {
                 let text = std::str::from_utf8(&response.body).unwrap_or_default();
                 read(text).map_or(Found::Unknown, |pod| Found::Pod(Box::new(pod)))
             }
-            _ => Found::Unknown,
+            Ok(response) => {
+                self.done("reading a pod", &pod.to_string(), Ok(response));
+                Found::Unknown
+            }
+            Err(_) => Found::Unknown,
         }
+    }
+
+    /// Classifies an answer to a request about an object. If the server refuses the request, writes a warning.
+    fn done(
+        &self,
+        request: &'static str,
+        object: &str,
+        answer: Result<Response, CallError>,
+    ) -> Done {
+        let done = done_of(&answer);
+        if let (Done::Refused, Ok(response)) = (done, &answer) {
+            self.refusals.note(request, object, response);
+        }
+        done
     }
 }
 
@@ -140,39 +167,43 @@ impl Outbox {
         let body = json!({"metadata": {"uid": uid}, "status": {"conditions": [{
             "type": "PodGroupScheduled", "status": status, "reason": reason, "message": message,
             "lastTransitionTime": time::seconds(SystemTime::now())}]}});
-        done_of(self.client.call(&Call::json(Method::PATCH, path, &body)).await)
+        let answer = self.client.call(&Call::json(Method::PATCH, path, &body)).await;
+        self.done("the condition of a pod group", &format!("{namespace}/{name}"), answer)
     }
 
     /// Writes a choice. If a volume was chosen, writes the claim into the volume. Otherwise writes the node, for which
     /// a volume is to be created, into the claim.
     async fn choose(&self, choice: &ClaimChoice) -> Done {
         let ClaimChoice { binding, namespace, claim, uid, version, volume } = choice;
-        let call = match volume {
+        let (request, call) = match volume {
             None => {
                 let path = format!("/api/v1/namespaces/{namespace}/persistentvolumeclaims/{claim}");
                 let body = json!({"metadata": {"uid": uid, "resourceVersion": version,
                     "annotations": {SELECTED_NODE: binding.node}}});
-                Call::json(Method::PATCH, path, &body)
+                ("the node of a volume claim", Call::json(Method::PATCH, path, &body))
             }
             Some((volume, of_volume)) => {
                 let body = json!({"metadata": {"resourceVersion": of_volume,
                     "annotations": {BOUND_BY_CONTROLLER: "yes"}},
                     "spec": {"claimRef": {"apiVersion": "v1", "kind": "PersistentVolumeClaim",
                         "namespace": namespace, "name": claim, "uid": uid, "resourceVersion": version}}});
-                Call::json(Method::PATCH, format!("/api/v1/persistentvolumes/{volume}"), &body)
+                let path = format!("/api/v1/persistentvolumes/{volume}");
+                ("the claim of a volume", Call::json(Method::PATCH, path, &body))
             }
         };
-        done_of(self.client.call(&call).await)
+        let answer = self.client.call(&call).await;
+        self.done(request, &format!("{namespace}/{claim}"), answer)
     }
 }
 
-/// Requests of a preemption.
+/// Requests that delete pods or nominate nodes.
 impl Outbox {
     async fn nominate(&self, nominee: &Nominee) -> Done {
         let Nominee { pod, uid, node } = nominee;
         let path = format!("/api/v1/namespaces/{}/pods/{}/status", pod.namespace, pod.name);
         let body = json!({"metadata": {"uid": uid}, "status": {"nominatedNodeName": node}});
-        done_of(self.client.call(&Call::json(Method::PATCH, path, &body)).await)
+        let answer = self.client.call(&Call::json(Method::PATCH, path, &body)).await;
+        self.done("a nomination", &pod.to_string(), answer)
     }
 
     /// Writes the reason for the deletion into a condition of the victim, and then deletes the victim.
@@ -185,7 +216,7 @@ impl Outbox {
             "message": message, "lastTransitionTime": time::seconds(SystemTime::now())}]}});
         let shown =
             self.client.call(&Call::json(Method::PATCH, format!("{path}/status"), &body)).await;
-        match done_of(shown) {
+        match self.done("the condition of a victim", &pod.to_string(), shown) {
             Done::Done => {}
             other => return other,
         }
@@ -194,17 +225,34 @@ impl Outbox {
         }
         let body =
             json!({"kind": "DeleteOptions", "apiVersion": "v1", "preconditions": {"uid": uid}});
-        let deleted = done_of(self.client.call(&Call::json(Method::DELETE, path, &body)).await);
-        if deleted == Done::Refused {
-            tracing::error!(%pod, "the API server forbids the deletion of a victim: give \
-                 omega-kube the right to delete pods");
+        let deleted = self.client.call(&Call::json(Method::DELETE, path, &body)).await;
+        self.done("the deletion of a victim", &pod.to_string(), deleted)
+    }
+
+    /// Deletes a pod that has not started. The pod is read first: the watch may lag behind, and the resource version of
+    /// the read pod is a precondition of the deletion. So the pod has not started when it is deleted.
+    async fn repair(&self, repair: &Repair) -> Done {
+        let Repair { pod, uid, node, .. } = repair;
+        let path = format!("/api/v1/namespaces/{}/pods/{}", pod.namespace, pod.name);
+        let found = match self.client.call(&Call::get(path.clone())).await {
+            Ok(found) if found.status == 200 => found,
+            other => return self.done("reading a pod", &pod.to_string(), other),
+        };
+        let Some(version) = repairs::version_if_deletable(&found.body, uid, node) else {
+            return Done::Gone;
+        };
+        if !self.fence.is_open() {
+            return Done::Unknown;
         }
-        deleted
+        let body = json!({"kind": "DeleteOptions", "apiVersion": "v1",
+            "preconditions": {"uid": uid, "resourceVersion": version}});
+        let deleted = self.client.call(&Call::json(Method::DELETE, path, &body)).await;
+        self.done("the deletion of a pod on an overcommitted node", &pod.to_string(), deleted)
     }
 }
 
-/// Classifies an answer to a request about a nomination or a victim.
-fn done_of(answer: Result<Response, CallError>) -> Done {
+/// Classifies an answer to a request that is no binding.
+fn done_of(answer: &Result<Response, CallError>) -> Done {
     let Ok(response) = answer else { return Done::Unknown };
     match response.status {
         200..=299 => Done::Done,

@@ -26,6 +26,7 @@ impl Engine {
         if !adapter.budgets().are_listed() {
             self.again.insert(pod);
         } else if adapter.may_preempt(&pod) && self.asking.insert(pod.clone()) {
+            self.parts.metrics.preemptions.inc();
             self.parts.preempting.ask(pod, job);
         }
     }
@@ -33,8 +34,15 @@ impl Engine {
     pub(super) fn proposed(&mut self, pod: PodName, proposal: Option<Proposal>) {
         self.asking.remove(&pod);
         let (Some(adapter), Some(proposal)) = (&mut self.adapter, proposal) else { return };
-        if adapter.preempt(&proposal) == Verdict::Again {
-            self.again.insert(pod);
+        let before = adapter.counters().victims;
+        match adapter.preempt(&proposal) {
+            Verdict::Again => drop(self.again.insert(pod)),
+            Verdict::Obsolete => {}
+            Verdict::Nominated => {
+                let victims = adapter.counters().victims - before;
+                #[expect(clippy::cast_precision_loss, reason = "a node has few pods")]
+                self.parts.metrics.victims_of_pod.observe(victims as f64);
+            }
         }
     }
 }

@@ -113,6 +113,18 @@ enum Failure {
     Closed,
 }
 
+impl Failure {
+    /// Returns the server's message if the server refuses the request. Returns `None` if the request may succeed when
+    /// it is sent again without any change of the server: with new credentials, or later.
+    fn refusal(&self) -> Option<&String> {
+        match self {
+            Failure::Status(401 | 408 | 410 | 429, ..) => None,
+            Failure::Status(400..=499, _, message) => Some(message),
+            _ => None,
+        }
+    }
+}
+
 /// A receiver of events.
 pub trait Sink<T>: Send {
     /// Handles an event. Returns `false` if the receiver accepts no more events.
@@ -120,6 +132,11 @@ pub trait Sink<T>: Send {
 
     /// Records that a change of an object was left out, because it is too long to be read.
     fn left_out(&mut self) -> impl Future<Output = ()> + Send {
+        std::future::ready(())
+    }
+
+    /// Records that the server refuses the list or watch with this path. It is tried again, because rights can change.
+    fn refused(&mut self, _path: &'static str, _why: String) -> impl Future<Output = ()> + Send {
         std::future::ready(())
     }
 }
@@ -225,6 +242,9 @@ where
             }
             Err(why) => {
                 tracing::warn!(resource = resource.path, %why, "list or watch failed");
+                if let Some(message) = why.refusal() {
+                    keeper.sink.refused(resource.path, message.clone()).await;
+                }
                 tokio::time::sleep(delay(&why, failures)).await;
                 failures += 1;
             }

@@ -33,8 +33,10 @@ pub(crate) struct Faults {
     pub(crate) failing: u32,
     /// Bindings that get a conflict and are not carried out, so that a later GET shows the pod unbound.
     pub(crate) conflicting: u32,
-    /// Delay of the events of watches.
+    /// Minimum delay of the events of watches.
     pub(crate) watch_delay: Duration,
+    /// Rights that the client lacks, such as `patch pods/status`.
+    pub(crate) forbidden: Vec<&'static str>,
     /// Whether WatchList is rejected, as by an old server.
     pub(crate) no_watch_list: bool,
     /// The answer to lists and watches of pods.
@@ -171,12 +173,15 @@ impl Server {
         if let Some(answer) = self.hostile(&head, &query) {
             return Some(answer);
         }
+        let method = head.method.as_str();
+        if let Some(answer) = self.forbidden(method, head.uri.path(), &query) {
+            return Some(answer);
+        }
         if query.has("watch")
             && let Some(target) = Target::of(head.uri.path())
         {
             return Some(self.watch(target, &query));
         }
-        let method = head.method.as_str();
         let is_binding = method == "POST" && path.ends_with("/binding");
         let content = head.headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
         let content = content.unwrap_or_default();
@@ -215,6 +220,21 @@ impl Server {
         self.shared.calls.lock().expect("no panic with it").push(called);
         self.shared.changed.send_modify(|count| *count += 1);
         Some(answer)
+    }
+
+    /// Returns the rejection of a call for which the client lacks the right.
+    fn forbidden(&self, method: &str, path: &str, query: &Query) -> Option<http::Response<Stream>> {
+        let forbidden = self.shared.faults.lock().expect("no panic with it").forbidden.clone();
+        let refusal = super::forbid::refusal(&forbidden, method, &Target::of(path)?, query)?;
+        let called = Called {
+            method: method.to_owned(),
+            path: path.to_owned(),
+            status: refusal.status,
+            agent: "forbidden".into(),
+        };
+        self.shared.calls.lock().expect("no panic with it").push(called);
+        self.shared.changed.send_modify(|count| *count += 1);
+        Some(whole(&refusal))
     }
 
     fn plain(
@@ -281,9 +301,9 @@ impl Server {
             tokio::pin!(end);
             loop {
                 changed.borrow_and_update();
+                let events = server.lock().events(&mut opened);
                 let delay = server.shared.faults.lock().expect("no panic with it").watch_delay;
                 tokio::time::sleep(delay).await;
-                let events = server.lock().events(&mut opened);
                 for event in events {
                     let ends = event["type"] == "ERROR";
                     if sender.send(format!("{event}\n").into()).await.is_err() || ends {

@@ -5,6 +5,7 @@
 
 mod bind;
 mod discovery;
+mod forbid;
 pub(crate) mod hostile;
 pub(crate) mod http;
 mod list;

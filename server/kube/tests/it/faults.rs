@@ -1,8 +1,9 @@
 //! Faults of the server, of the network and of the program, each with a check of the double's audit log.
 
 use crate::double::http::Server;
-use crate::double::{Double, PODS};
+use crate::double::{Double, PODS, text};
 use crate::process::{block_on, bound, check, create, pod, server, start};
+use serde_json::json;
 use std::process::Command;
 use std::time::Duration;
 
@@ -63,6 +64,36 @@ fn closed_expired_and_delayed_watches_lose_nothing() {
             server.close_watches();
             server.until(|double| bound(double) == 10 * (round + 1)).await;
         }
+        check(&server);
+    });
+}
+
+#[test]
+fn late_watches_neither_bind_a_pod_twice_nor_overcommit_a_node() {
+    block_on(async {
+        let server = server(10).await;
+        // As a delay of ten seconds is to the usual time limit of ten seconds, so is this one to that of the program.
+        server.faults(|faults| {
+            faults.watch_delay = Duration::from_secs(2);
+            faults.lost_answers = 3;
+            faults.lost_requests = 3;
+        });
+        let _program = start(&server, &["--workers", "4"]);
+        fill(&server, 60);
+        server.until(|double| bound(double) >= 40).await;
+        server.with(|double| {
+            let pods: Vec<String> = double.audit.iter().take(5).map(|it| it.pod.clone()).collect();
+            pods.iter().for_each(|pod| double.end("t", pod));
+            // Another scheduler binds a pod to a node that only it uses. The watch still says that the pod is unbound.
+            let resources = json!({"cpu": "4", "memory": "8Gi", "pods": "110"});
+            let closed = json!({"metadata": {"name": "closed"}, "spec": {"unschedulable": true},
+                "status": {"allocatable": resources}});
+            double.call("POST", "/api/v1/nodes", &closed);
+            let unbound = double.all(PODS).filter(|pod| pod["spec"].get("nodeName").is_none());
+            let pod = text(unbound.last().expect("one"), "/metadata/name").to_owned();
+            double.bind_elsewhere("t", &pod, "closed");
+        });
+        server.until(|double| bound(double) >= 41).await;
         check(&server);
     });
 }

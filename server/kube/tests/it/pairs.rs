@@ -5,7 +5,9 @@ use crate::double::{
 };
 use omega_core::JobId;
 use omega_kube::adapter::answer::{Answer, Found};
-use omega_kube::adapter::effects::{Action, ClaimChoice, Done, Eviction, GroupCondition, Nominee};
+use omega_kube::adapter::effects::{
+    Action, ClaimChoice, Done, Eviction, GroupCondition, Nominee, Repair,
+};
 use omega_kube::adapter::preempt::{Proposal, Verdict};
 use omega_kube::adapter::storage::{Stored, StoredKind};
 use omega_kube::adapter::{Adapter, Binding, Effect, PodName, Settings, State};
@@ -52,13 +54,27 @@ impl Pair {
 
     /// Creates a pair of this server and an adapter that begins with the server's lists.
     pub(crate) fn of(server: Double, workers: u32) -> Pair {
+        Pair::with_settings(server, workers, |_| {})
+    }
+
+    /// Creates a pair whose adapter has changed settings.
+    pub(crate) fn with_settings(
+        server: Double,
+        workers: u32,
+        change: impl FnOnce(&mut Settings),
+    ) -> Pair {
         let objects: Vec<_> = server.all(NODES).map(|value| node(value)).collect();
         let pods: Vec<_> = server.all(PODS).map(|value| pod(value)).collect();
         let converter = Converter::new(&objects, &pods, &[]).expect("kinds");
         let names = BTreeSet::from(["omega".to_owned()]);
         let timeout_ms = 10_000;
-        let settings =
-            Settings { scheduler_names: names, request_timeout_ms: timeout_ms, preempts: true };
+        let mut settings = Settings {
+            scheduler_names: names,
+            request_timeout_ms: timeout_ms,
+            preempts: true,
+            repairs: false,
+        };
+        change(&mut settings);
         let mut adapter = Adapter::new(converter, settings);
         adapter.lead();
         adapter.budgets().listed(&[]);
@@ -170,7 +186,7 @@ impl Pair {
     pub(crate) fn requests(&mut self) -> Vec<Action> {
         let request = |effect| match effect {
             Effect::Act(action) => Some(action),
-            Effect::Tell(..) | Effect::Refuse(..) => None,
+            Effect::Tell(..) | Effect::Refuse(..) | Effect::GiveUp(_) => None,
         };
         self.adapter.effects().into_iter().filter_map(request).collect()
     }
@@ -196,6 +212,10 @@ impl Pair {
                 Action::Evict(eviction, _) => {
                     let done = self.evict(&eviction);
                     assert_eq!(self.adapter.evicted(eviction, done, 0), None);
+                }
+                Action::Repair(repair, _) => {
+                    let done = self.repair(&repair);
+                    self.adapter.repaired(repair, done);
                 }
             }
         }
@@ -240,6 +260,11 @@ impl Pair {
     pub(crate) fn evict(&mut self, eviction: &Eviction) -> Done {
         let body = json!({"preconditions": {"uid": eviction.uid}});
         done(self.server.call("DELETE", &path(&eviction.pod), &body).status)
+    }
+
+    pub(crate) fn repair(&mut self, repair: &Repair) -> Done {
+        let body = json!({"preconditions": {"uid": repair.uid}});
+        done(self.server.call("DELETE", &path(&repair.pod), &body).status)
     }
 
     pub(crate) fn deliver(&mut self) {

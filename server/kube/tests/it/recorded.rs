@@ -23,7 +23,7 @@ use std::time::Duration;
 use tokio::sync::mpsc::{Receiver, UnboundedSender, channel, unbounded_channel};
 
 /// Runs work in one thread, and returns its result and the log.
-fn run<T>(work: impl Future<Output = T>) -> (T, String) {
+pub(crate) fn run<T>(work: impl Future<Output = T>) -> (T, String) {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("log");
     let file = Arc::new(std::fs::File::create(&path).expect("a file"));
@@ -39,7 +39,7 @@ fn client(url: &str) -> Client {
     Client::new(Config::plain(url), Duration::from_secs(600)).expect("a client")
 }
 
-fn outbox(url: &str) -> (Outbox, Receiver<Input>) {
+pub(crate) fn outbox(url: &str) -> (Outbox, Receiver<Input>) {
     let (back, answers) = channel(100);
     (Outbox::new(client(url), 100, back, Fence::open(), Arc::default()), answers)
 }

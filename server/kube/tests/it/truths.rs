@@ -13,7 +13,7 @@ fn name(name: &str) -> PodName {
 fn remarks(pair: &mut Pair) -> Vec<(String, Remark)> {
     let remark = |effect| match effect {
         Effect::Tell(pod, remark) => Some((pod.name, remark)),
-        Effect::Act(_) | Effect::Refuse(..) => None,
+        Effect::Act(_) | Effect::Refuse(..) | Effect::GiveUp(_) => None,
     };
     pair.adapter.effects().into_iter().filter_map(remark).collect()
 }

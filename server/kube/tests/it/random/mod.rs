@@ -5,6 +5,7 @@
 //! bindings, no node is overcommitted. A group is bound together or not at all, and pods with claims are bound where
 //! their volumes are.
 
+mod delayed;
 mod groups;
 mod starved;
 mod storage;

@@ -242,6 +242,7 @@ impl World {
                 let done = self.fault(faults).unwrap_or_else(|| self.pair.evict(&eviction));
                 self.pair.adapter.evicted(eviction, done, self.now_ms)
             }
+            Action::Repair(..) => unreachable!("repairs are switched off"),
             Action::Bind(binding, _) => {
                 let answer = match if faults { self.chance(8) } else { 7 } {
                     0 => Answer::Throttled(1000),
