@@ -29,6 +29,8 @@ mod audit;
 #[cfg(feature = "serve")]
 mod cert;
 #[cfg(feature = "serve")]
+mod completions;
+#[cfg(feature = "serve")]
 mod connect;
 #[cfg(feature = "serve")]
 mod context;
@@ -118,7 +120,7 @@ enum Command {
 #[must_use]
 pub fn main() -> ExitCode {
     #[cfg(feature = "serve")]
-    if let Some(code) = agent::stage() {
+    if let Some(code) = agent::stage().or_else(completions::names_of_line) {
         return code;
     }
     let omega: Omega = match command_line::parse("omega") {

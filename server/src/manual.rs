@@ -1,26 +1,10 @@
-//! `omega completions` and `omega man`, generated from the definitions of the help texts.
+//! `omega man`, generated from the definitions of the help texts.
 
 use crate::Omega;
 use crate::output::{self, OutputError};
 use clap::{Args, CommandFactory};
-use clap_complete::Shell;
 use std::io;
 use std::path::{Path, PathBuf};
-
-/// The shell.
-#[derive(Debug, Args)]
-pub(crate) struct CompletionArgs {
-    /// Shell that reads the completions.
-    #[arg(value_name = "SHELL", value_enum)]
-    shell: Shell,
-}
-
-/// Prints the completions for a shell.
-pub(crate) fn completions(args: &CompletionArgs) -> Result<(), OutputError> {
-    let mut text = Vec::new();
-    clap_complete::generate(args.shell, &mut Omega::command(), "omega", &mut text);
-    output::print(&String::from_utf8_lossy(&text))
-}
 
 /// Manual on standard output, or as files.
 #[derive(Debug, Args)]

@@ -1,7 +1,8 @@
 //! Commands that the feature `serve` adds: they serve and operate a cell.
 
 use crate::{
-    accounting, agent, ask, audit, cert, dev, keep, log, manual, restore, scheduler, serve,
+    accounting, agent, ask, audit, cert, completions, dev, keep, log, manual, restore, scheduler,
+    serve,
 };
 use clap::Subcommand;
 use omega_run::RunError;
@@ -150,7 +151,7 @@ pub(crate) enum Verb {
     #[command(
         after_help = "Example:\n  omega completions bash > ~/.local/share/bash-completion/completions/omega"
     )]
-    Completions(manual::CompletionArgs),
+    Completions(completions::CompletionArgs),
     /// Print the manual of all commands, or write a manual page for each command.
     #[command(
         after_help = "Examples:\n  omega man | man -l -\n  omega man --dir /usr/local/share/man/man1"
@@ -236,7 +237,7 @@ pub(crate) fn run(verb: Verb) -> Result<(), Error> {
         Verb::Audit(command) => audit::run(&command)?,
         Verb::Backup(args) => ask::backup::run(&args)?,
         Verb::Restore(args) => restore::run(&args)?,
-        Verb::Completions(args) => manual::completions(&args)?,
+        Verb::Completions(args) => completions::completions(&args)?,
         Verb::Man(args) => manual::manual(&args)?,
     }
     Ok(())

@@ -71,7 +71,11 @@ pub(crate) fn run(command: &LeaseCommand) -> Result<(), AskError> {
     }
 }
 
-fn list(caller: &Caller) -> Result<Vec<proto::SchedulerStatus>, AskError> {
+/// Requests the schedulers of the cell.
+///
+/// # Errors
+/// As [`Caller::call`].
+pub(super) fn list(caller: &Caller) -> Result<Vec<proto::SchedulerStatus>, AskError> {
     let request = proto::ListSchedulersRequest {};
     let told = caller.call(&request, |channel, request| async move {
         SchedulingServiceClient::new(channel).list_schedulers(request).await

@@ -7,7 +7,7 @@ use crate::ask::files::machine_file::{self, MachineFile, MachinesFile};
 use crate::ask::files::moment;
 use crate::ask::files::pairs;
 use crate::ask::shape::{DoneShape, ListShape, MachineShape, MadeShape};
-use crate::ask::show::{self, Align, Format, and_more, columns, facts};
+use crate::ask::show::{self, Align, Format, and_more, columns, facts, fitted};
 use crate::ask::{AskArgs, AskError, NameArgs, named, task};
 use clap::{Args, Subcommand, ValueEnum};
 use omega_client::proto;
@@ -225,11 +225,7 @@ pub(super) fn machines(
     let labels: Vec<proto::Requirement> = labels.collect();
     let mut listed = caller.pages(limit, |caller, page_size, page_token| {
         let request = proto::ListMachinesRequest { labels: labels.clone(), page_size, page_token };
-        let page = caller.call(&request, |channel, request| async move {
-            let max = omega_client::connect::MESSAGE_BYTES_MAX;
-            let client = MachineServiceClient::new(channel);
-            client.max_decoding_message_size(max * PAGE_BYTES).list_machines(request).await
-        })?;
+        let page = page(caller, &request)?;
         let shapes = page.machines.into_iter().map(|told| MachineShape::new(kinds, told));
         let mut shapes = shapes.collect::<Result<Vec<_>, _>>()?;
         shapes.retain(|machine| selected.state.is_none_or(|state| state.name() == machine.status));
@@ -237,6 +233,21 @@ pub(super) fn machines(
     })?;
     listed.items.sort_by(|one, other| show::by_name(&one.name, &other.name));
     Ok(listed)
+}
+
+/// Requests one page of machines.
+///
+/// # Errors
+/// As [`Caller::call`].
+pub(super) fn page(
+    caller: &Caller,
+    request: &proto::ListMachinesRequest,
+) -> Result<proto::ListMachinesResponse, AskError> {
+    caller.call(request, |channel, request| async move {
+        let max = omega_client::connect::MESSAGE_BYTES_MAX;
+        let client = MachineServiceClient::new(channel);
+        client.max_decoding_message_size(max * PAGE_BYTES).list_machines(request).await
+    })
 }
 
 /// Factor by which pages of machines may be larger than other messages: a machine may have 256 labels of a kilobyte
@@ -268,7 +279,15 @@ fn table(kinds: &Kinds, machines: &[MachineShape], wide: bool) -> String {
         row
     };
     let rows: Vec<Vec<String>> = machines.iter().map(row).collect();
-    columns(&heading, &rows)
+    if wide {
+        return columns(&heading, &rows);
+    }
+    // A narrow terminal does not get these. Last are the amounts that most users look at.
+    let mut least = vec!["free disk"];
+    let others = titles.iter().map(String::as_str).rev();
+    least.extend(others.filter(|title| !["free cpu", "free memory", "free gpu"].contains(title)));
+    least.extend(["tasks", "free gpu"]);
+    fitted(&heading, &rows, &least)
 }
 
 /// Formats an amount that may be negative, such as the free amount of a machine that shrank below its claims.

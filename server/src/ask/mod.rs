@@ -21,6 +21,7 @@ pub(crate) mod lease;
 mod logs;
 pub(crate) mod machine;
 pub(crate) mod member;
+pub(crate) mod names;
 pub(crate) mod peak;
 pub(crate) mod policy;
 pub(crate) mod quota;

@@ -1,6 +1,6 @@
 //! `omega quota`: limits on the total claims of tenants.
 
-use crate::ask::call::Page;
+use crate::ask::call::{Caller, Page};
 use crate::ask::files::amount::{self, AmountArgs};
 use crate::ask::shape::{DoneShape, ListShape, TenantShape};
 use crate::ask::show::{self, Align, and_more, columns};
@@ -114,15 +114,25 @@ fn list(args: &ListArgs) -> Result<(), AskError> {
     let caller = args.ask.caller()?;
     let kinds = caller.kinds()?;
     let listed = caller.pages(args.limit, |caller, page_size, page_token| {
-        let request = proto::ListTenantsRequest { page_size, page_token };
-        let page = caller.call(&request, |channel, request| async move {
-            TenantServiceClient::new(channel).list_tenants(request).await
-        })?;
+        let page = page(caller, &proto::ListTenantsRequest { page_size, page_token })?;
         let shapes = page.tenants.into_iter().map(|told| TenantShape::new(&kinds, told));
         Ok::<Page<TenantShape>, _>((shapes.collect(), page.next_page_token, page.version))
     })?;
     let shape = ListShape { version: listed.version, more: listed.more, items: listed.items };
     show::print(args.ask.output, &shape, || table(&kinds, &shape.items) + and_more(shape.more))
+}
+
+/// Requests one page of tenants.
+///
+/// # Errors
+/// As [`Caller::call`].
+pub(super) fn page(
+    caller: &Caller,
+    request: &proto::ListTenantsRequest,
+) -> Result<proto::ListTenantsResponse, AskError> {
+    caller.call(request, |channel, request| async move {
+        TenantServiceClient::new(channel).list_tenants(request).await
+    })
 }
 
 fn table(kinds: &Kinds, tenants: &[TenantShape]) -> String {

@@ -10,6 +10,7 @@ use omega_workload::words::plural;
 use serde::Serialize;
 use serde_json::Value;
 use std::cmp::Ordering;
+use std::io;
 
 /// Output format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -155,6 +156,40 @@ pub(super) fn columns(heading: &[(&str, Align)], rows: &[Vec<String>]) -> String
     all.iter().map(line).collect()
 }
 
+/// The rows of a list, as [`columns`]. If a terminal is too narrow for them, the columns of `least` are left out, in this
+/// order, until the rows fit, and a last line names them. Other outputs have all columns, because scripts read them.
+pub(super) fn fitted(heading: &[(&str, Align)], rows: &[Vec<String>], least: &[&str]) -> String {
+    let width = rustix::termios::tcgetwinsize(io::stdout()).ok().map(|size| size.ws_col.into());
+    fitted_to(width.filter(|width| *width > 0), heading, rows, least)
+}
+
+/// The rows of a list, for a terminal of a width.
+fn fitted_to(
+    width: Option<usize>,
+    heading: &[(&str, Align)],
+    rows: &[Vec<String>],
+    least: &[&str],
+) -> String {
+    let mut left_out: Vec<&str> = Vec::new();
+    let mut least = least.iter().filter(|name| heading.iter().any(|(column, _)| column == *name));
+    loop {
+        let keeps: Vec<bool> = heading.iter().map(|(name, _)| !left_out.contains(name)).collect();
+        let heading: Vec<_> = kept(heading, &keeps);
+        let rows: Vec<_> = rows.iter().map(|row| kept(row, &keeps)).collect();
+        let text = columns(&heading, &rows);
+        let fits = width.is_none_or(|width| text.lines().all(|line| line.chars().count() <= width));
+        match least.next() {
+            Some(name) if !fits => left_out.push(name),
+            _ if left_out.is_empty() => return text,
+            _ => return format!("{text}columns not shown: {}; see -o wide\n", left_out.join(", ")),
+        }
+    }
+}
+
+fn kept<T: Clone>(all: &[T], keeps: &[bool]) -> Vec<T> {
+    all.iter().zip(keeps).filter(|(_, keeps)| **keeps).map(|(one, _)| one.clone()).collect()
+}
+
 /// Names and values, one pair on each line. Empty values are omitted.
 pub(super) fn facts(lines: &[(&str, String)]) -> String {
     let lines: Vec<_> = lines.iter().filter(|(_, what)| !what.is_empty()).collect();
@@ -293,6 +328,19 @@ mod tests {
             [vec!["caf\u{e9}".to_owned(), "1".into()], vec!["a\u{1b}[31m".into(), "1,000".into()]];
         let text = columns(&[("name", Align::Left), ("tasks", Align::Right)], &rows);
         assert_eq!(text, "NAME    TASKS\ncaf\u{e9}        1\na\u{fffd}[31m  1,000\n");
+    }
+
+    #[test]
+    fn a_narrow_terminal_gets_fewer_columns() {
+        let heading = ["name", "kind", "tenant"].map(|name| (name, Align::Left));
+        let rows = [vec!["web".to_owned(), "service".into(), "default".into()]];
+        let shown = |width| fitted_to(width, &heading, &rows, &["other", "kind", "tenant"]);
+        let all = "NAME  KIND     TENANT\nweb   service  default\n";
+        assert_eq!((shown(None).as_str(), shown(Some(22)).as_str()), (all, all));
+        let two = "NAME  TENANT\nweb   default\ncolumns not shown: kind; see -o wide\n";
+        assert_eq!((shown(Some(21)).as_str(), shown(Some(13)).as_str()), (two, two));
+        let one = "NAME\nweb\ncolumns not shown: kind, tenant; see -o wide\n";
+        assert_eq!((shown(Some(12)).as_str(), shown(Some(1)).as_str()), (one, one));
     }
 
     proptest! {

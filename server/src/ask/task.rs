@@ -8,7 +8,7 @@ use crate::ask::logs::LogsArgs;
 use crate::ask::resize;
 use crate::ask::resize::ResizeArgs;
 use crate::ask::shape::{ListShape, TaskShape, listed};
-use crate::ask::show::{self, Align, Format, and_more, columns, facts};
+use crate::ask::show::{self, Align, Format, and_more, columns, facts, fitted};
 use crate::ask::task_state::State;
 use crate::ask::{AskArgs, AskError, logs, machine};
 use clap::{Args, Subcommand};
@@ -116,9 +116,7 @@ fn get(args: &GetArgs) -> Result<(), AskError> {
     let kinds = caller.kinds()?;
     let of = named_job::by_name(name).map(Of::Job);
     let request = proto::ListTasksRequest { of, index: Some(*index), ..Default::default() };
-    let page = caller.call(&request, |channel, request| async move {
-        TaskServiceClient::new(channel).list_tasks(request).await
-    })?;
+    let page = page(&caller, &request)?;
     let told = page.tasks.into_iter().next().ok_or(Malformed::Missing("tasks"))?;
     let of = named_job::by_name(name).map(events::Of::Job);
     let events = events::latest(&caller, of, Some(*index), events::FEW)?;
@@ -162,12 +160,23 @@ pub(super) fn list(
     caller.pages(limit, |caller, page_size, page_token| {
         let of = of.clone();
         let request = proto::ListTasksRequest { of, page_size, page_token, index: None };
-        let page = caller.call(&request, |channel, request| async move {
-            TaskServiceClient::new(channel).list_tasks(request).await
-        })?;
+        let page = page(caller, &request)?;
         let mut tasks = page.tasks;
         tasks.retain(|task| state.is_none_or(|state| state.is_of(task)));
         Ok::<Page<proto::TaskStatus>, _>((tasks, page.next_page_token, page.version))
+    })
+}
+
+/// Requests one page of tasks.
+///
+/// # Errors
+/// As [`Caller::call`].
+pub(super) fn page(
+    caller: &Caller,
+    request: &proto::ListTasksRequest,
+) -> Result<proto::ListTasksResponse, AskError> {
+    caller.call(request, |channel, request| async move {
+        TaskServiceClient::new(channel).list_tasks(request).await
     })
 }
 
@@ -222,8 +231,11 @@ fn table(kinds: &Kinds, tasks: &[TaskShape], format: Format) -> String {
     let heading: Vec<_> = shown.iter().map(|(name, _)| (*name, Align::Left)).collect();
     let row = |task: &TaskShape| shown.iter().map(|(_, of)| of(task)).collect();
     let rows: Vec<Vec<String>> = tasks.iter().map(row).collect();
-    columns(&heading, &rows)
+    if is_wide { columns(&heading, &rows) } else { fitted(&heading, &rows, &LEAST) }
 }
+
+/// Columns that a narrow terminal does not get, in this order.
+const LEAST: [&str; 4] = ["allocated", "cores", "devices", "group"];
 
 /// Heading of a column, and the text of a task in it.
 type Column<'a> = (&'static str, &'a dyn Fn(&TaskShape) -> String);

@@ -5,16 +5,18 @@
 //! is never copied.
 
 use super::api::{
-    CsiNode, DisruptionBudget, Namespace, Node, PersistentVolume, PersistentVolumeClaim, Pod,
-    StorageClass,
+    CsiNode, DisruptionBudget, Metadata, Namespace, Node, PersistentVolume, PersistentVolumeClaim,
+    Pod, StorageClass,
 };
 use crate::LoadError;
 use crate::text::compressed::{self, describe};
 use crate::text::json_path::json_path;
 use omega_core::misread::in_plain_words;
+use omega_core::text::{TextFlaw, check_name, check_value};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Display;
 use std::path::Path;
 
 /// The objects of a cluster file, in the order of the file.
@@ -220,35 +222,32 @@ fn read_object<'a>(
     path: &str,
 ) -> Result<(), Fault> {
     let place = source.place(object, path);
-    let named = |name: &str| match name {
-        "" => Err(place.fault("metadata.name", "is missing")),
-        _ => Ok(()),
-    };
+    let named = |metadata: &Metadata| check(&place, metadata);
     match kind {
         "Node" => {
             let node: Node = source.parse(object, path)?;
-            named(&node.metadata.name)?;
+            named(&node.metadata)?;
             input.nodes.push((place, node));
         }
         "Pod" => {
             let pod: Pod = source.parse(object, path)?;
-            named(&pod.metadata.name)?;
+            named(&pod.metadata)?;
             input.pods.push((place, pod));
         }
         "Namespace" => {
             let namespace: Namespace = source.parse(object, path)?;
-            named(&namespace.metadata.name)?;
+            named(&namespace.metadata)?;
             input.namespaces.push(namespace);
         }
         "PersistentVolume" => {
             let volume: PersistentVolume = source.parse(object, path)?;
-            named(&volume.metadata.name)?;
+            named(&volume.metadata)?;
             input.store("PersistentVolume", volume.metadata.name.clone(), &place)?;
             input.volumes.push(volume);
         }
         "PersistentVolumeClaim" => {
             let claim: PersistentVolumeClaim = source.parse(object, path)?;
-            named(&claim.metadata.name)?;
+            named(&claim.metadata)?;
             let namespace = match claim.metadata.namespace.as_str() {
                 "" => "default",
                 namespace => namespace,
@@ -259,23 +258,60 @@ fn read_object<'a>(
         }
         "StorageClass" => {
             let class: StorageClass = source.parse(object, path)?;
-            named(&class.metadata.name)?;
+            named(&class.metadata)?;
             input.store("StorageClass", class.metadata.name.clone(), &place)?;
             input.classes.push(class);
         }
         "CSINode" => {
             let node: CsiNode = source.parse(object, path)?;
-            named(&node.metadata.name)?;
+            named(&node.metadata)?;
             input.csi_nodes.push(node);
         }
         "PodDisruptionBudget" => {
             let budget: DisruptionBudget = source.parse(object, path)?;
-            named(&budget.metadata.name)?;
+            named(&budget.metadata)?;
             input.budgets.push((place, budget));
         }
         _ => *input.others.entry(kind.to_owned()).or_default() += 1,
     }
     Ok(())
+}
+
+/// Maximum number of bytes of a name in Kubernetes. A job has the name of a namespace and that of an object, so its
+/// name is not too long for a cell.
+const NAME_BYTES_MAX: usize = 253;
+
+/// Number of characters of a text that an error message contains.
+const SHOWN_MAX: usize = 64;
+
+/// Checks the names and labels of an object, because the cell would reject them later, when the object's place in the
+/// file is no longer known.
+fn check(place: &Place, metadata: &Metadata) -> Result<(), Fault> {
+    let fault = |field: &str, text: &str, flaw: &dyn Display| {
+        let shown: String = text.chars().take(SHOWN_MAX).collect();
+        place.fault(field, format!("{shown:?} {flaw}"))
+    };
+    let name = |field: &str, text: &str| match check_value(text) {
+        _ if text.len() > NAME_BYTES_MAX => {
+            let bytes = text.len();
+            let flaw = format!("has {bytes} bytes: at most {NAME_BYTES_MAX} are allowed");
+            Err(fault(field, text, &flaw))
+        }
+        checked => checked.map_err(|flaw| fault(field, text, &flaw)),
+    };
+    if metadata.name.is_empty() {
+        return Err(place.fault("metadata.name", "is missing"));
+    }
+    name("metadata.name", &metadata.name)?;
+    name("metadata.namespace", &metadata.namespace)?;
+    for (i, owner) in metadata.owners.iter().enumerate() {
+        name(&format!("metadata.ownerReferences[{i}].name"), &owner.name)?;
+    }
+    metadata.labels.iter().try_for_each(|(key, value)| {
+        let label = |text: &str, flaw: TextFlaw| fault("metadata.labels", text, &flaw);
+        check_name(key).map_err(|flaw| label(key, flaw))?;
+        check_value(value).map_err(|flaw| label(value, flaw))
+    })
 }
 
 /// The text with its line count.

@@ -4,7 +4,7 @@ use crate::ask::call::{Caller, Listed, Page};
 use crate::ask::events;
 use crate::ask::files::pairs;
 use crate::ask::shape::{JobShape, ListShape};
-use crate::ask::show::{self, Align, Format, and_more, columns};
+use crate::ask::show::{self, Align, Format, and_more, columns, fitted};
 use crate::ask::task_state::State;
 use crate::ask::{AskArgs, AskError};
 use clap::Args;
@@ -79,11 +79,7 @@ pub(in crate::ask) fn jobs(
             page_token,
             waiting: false,
         };
-        let page = caller.call(&request, |channel, request| async move {
-            let client = JobServiceClient::new(channel);
-            // The limit is raised, because a job may have many groups with many rules.
-            client.max_decoding_message_size(PAGE_BYTES_MAX).list_jobs(request).await
-        })?;
+        let page = page(caller, &request)?;
         let lives = |told: &proto::JobStatus| told.pending + told.placed + told.running > 0;
         let wanted = page.jobs.into_iter().filter(|told| {
             (!selected.ended || !lives(told))
@@ -98,6 +94,21 @@ pub(in crate::ask) fn jobs(
     Ok(listed)
 }
 
+/// Requests one page of jobs.
+///
+/// # Errors
+/// As [`Caller::call`].
+pub(in crate::ask) fn page(
+    caller: &Caller,
+    request: &proto::ListJobsRequest,
+) -> Result<proto::ListJobsResponse, AskError> {
+    caller.call(request, |channel, request| async move {
+        let client = JobServiceClient::new(channel);
+        // The limit is raised, because a job may have many groups with many rules.
+        client.max_decoding_message_size(PAGE_BYTES_MAX).list_jobs(request).await
+    })
+}
+
 /// Whether some group of a job has all the labels.
 fn has_labels(told: &proto::JobStatus, labels: &[(String, String)]) -> bool {
     let groups = told.job.iter().flat_map(|job| &job.groups);
@@ -110,6 +121,9 @@ fn has_labels(told: &proto::JobStatus, labels: &[(String, String)]) -> bool {
 
 /// Maximum bytes of a page of jobs, which is sixteen times the limit on other messages.
 const PAGE_BYTES_MAX: usize = 16 * omega_client::connect::MESSAGE_BYTES_MAX;
+
+/// Columns that a narrow terminal does not get, in this order.
+const LEAST: [&str; 4] = ["scheduler", "kind", "ended", "tenant"];
 
 /// The jobs, one per line. Without `wide`, failed tasks have a column only if there are any.
 fn table(jobs: &[JobShape], wide: bool) -> String {
@@ -146,5 +160,5 @@ fn table(jobs: &[JobShape], wide: bool) -> String {
         row
     };
     let rows: Vec<Vec<String>> = jobs.iter().map(row).collect();
-    columns(&heading, &rows)
+    if wide { columns(&heading, &rows) } else { fitted(&heading, &rows, &LEAST) }
 }

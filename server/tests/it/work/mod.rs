@@ -2,6 +2,7 @@
 //!
 //! - `commands.rs`: commands for a served cell; `quickstart.rs`: the commands of the quickstart
 //!   page.
+//! - `completion.rs`: names that shells complete.
 //! - `apply.rs`: jobs in files, and services that are updated from one version to the next.
 //! - `contexts.rs`: cells by name, and how lists are sorted, filtered and printed.
 //! - `txn.rs`: transactions by hand, and recorded results of transactions.
@@ -26,6 +27,7 @@ pub(crate) mod application;
 pub(crate) mod apply;
 pub(crate) mod array_faults;
 pub(crate) mod commands;
+pub(crate) mod completion;
 pub(crate) mod contexts;
 pub(crate) mod cores;
 pub(crate) mod evicting;

@@ -1,0 +1,106 @@
+//! `omega completions`: scripts that complete verbs, options and the names of a cell.
+//!
+//! `clap_complete` generates the scripts of verbs and options. For names, each script first runs a hidden command:
+//!
+//! ```text
+//!   omega __names WORD... LAST ──▶ line.rs: which names? ──▶ ask/names.rs: a request to each replica ──▶ names, by line
+//! ```
+//!
+//! The program of the user's `PATH` reads the words, so that a script contains no list of verbs that take names, and
+//! names are those that the caller's role may list. `clap_complete` can also complete names without static scripts, but
+//! calls this interface unstable.
+
+mod line;
+
+use crate::ask::names::{self, Wanted};
+use crate::connect::CellArgs;
+use crate::output::{self, OutputError};
+use crate::{Omega, context};
+use clap::{Args, CommandFactory, Parser};
+use clap_complete::Shell;
+use std::process::ExitCode;
+use std::sync::mpsc::{self, Sender};
+use std::time::Duration;
+
+/// Arguments of the command.
+#[derive(Debug, Args)]
+pub(crate) struct CompletionArgs {
+    /// Shell that reads the completions.
+    #[arg(value_name = "SHELL", value_enum)]
+    shell: Shell,
+}
+
+/// The beginning of the function that Bash and zsh call.
+const FUNCTION: &str = "_omega() {\n";
+
+/// Prints the completions for a shell.
+pub(crate) fn completions(args: &CompletionArgs) -> Result<(), OutputError> {
+    let mut text = Vec::new();
+    clap_complete::generate(args.shell, &mut Omega::command(), "omega", &mut text);
+    let text = String::from_utf8_lossy(&text);
+    let begin = |names: &str, call: &str| {
+        text.replacen(FUNCTION, &format!("{names}{FUNCTION}    {call}\n"), 1)
+    };
+    output::print(&match args.shell {
+        Shell::Bash => begin(include_str!("names.bash"), "_omega_names \"$@\" && return 0"),
+        Shell::Zsh => begin(include_str!("names.zsh"), "_omega_names && return 0"),
+        Shell::Fish => format!("{text}{}", include_str!("names.fish")),
+        _ => text.into_owned(),
+    })
+}
+
+/// The hidden command.
+const NAMES: &str = "__names";
+
+/// Time for the names. A shell waits for them after each press of the key.
+const TIME_MAX: Duration = Duration::from_secs(1);
+
+/// Prints the names that may replace the last word, if the command line is that of the hidden command. If there are
+/// none, or no replica answers, nothing is printed: errors would appear in the middle of the line that the user types.
+pub(crate) fn names_of_line() -> Option<ExitCode> {
+    let mut args = std::env::args_os().skip(1);
+    if args.next()? != NAMES {
+        return None;
+    }
+    let words = args.map(|word| word.to_string_lossy().into_owned()).collect();
+    let (sender, found) = mpsc::channel();
+    // The threads may take longer, for example to read a file or to resolve a name. They end with the process.
+    std::thread::spawn(move || look_up(words, &sender));
+    if let Ok(names) = found.recv_timeout(TIME_MAX) {
+        let lines: String = names.iter().map(|name| format!("{name}\n")).collect();
+        // Without a reader, there is nothing left to do.
+        drop(output::print(&lines));
+    }
+    Some(ExitCode::SUCCESS)
+}
+
+/// Options that choose the cell.
+#[derive(Parser)]
+struct Cell {
+    #[command(flatten)]
+    cell: CellArgs,
+}
+
+/// Sends the names for the last word. All replicas are asked at once, because there is no time to try them in turn.
+fn look_up(words: Vec<String>, sender: &Sender<Vec<String>>) {
+    let Some(line::Request { wanted, prefix, cell }) = line::read(&Omega::command(), words) else {
+        return;
+    };
+    let Wanted::OfCell(kind) = wanted else {
+        let read = context::path().and_then(|file| context::read(&file).ok());
+        let contexts = read.map(|read| read.contexts.into_keys()).into_iter().flatten();
+        drop(sender.send(names::matching(contexts, &prefix)));
+        return;
+    };
+    let parsed = Cell::try_parse_from([String::new()].into_iter().chain(cell));
+    let Some(address) = parsed.ok().and_then(|parsed| parsed.cell.address().ok()) else { return };
+    for replica in &address.replicas {
+        let one = omega_client::Address { replicas: vec![replica.clone()], ..address.clone() };
+        let (sender, prefix) = (sender.clone(), prefix.clone());
+        std::thread::spawn(move || {
+            if let Ok(names) = names::of_cell(&one, kind, &prefix, TIME_MAX) {
+                drop(sender.send(names));
+            }
+        });
+    }
+}
