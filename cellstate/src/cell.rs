@@ -173,6 +173,7 @@ impl Cell {
             Command::ReportEnd { task, machine, report, end } => {
                 self.report_task((task, machine), report, Some(end))
             }
+            Command::ReportUse { machine, used: _ } => self.ignore_use(machine),
             Command::AdoptTask { task, machine } => self.adopt_task(task, machine),
             Command::SetQuota { tenant, limit } => self.set_quota(&tenant, limit),
             Command::SetPolicy(policy) => self.set_policy(policy),

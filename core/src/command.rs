@@ -8,6 +8,7 @@ use crate::bands::{Band, EvictionCap};
 use crate::ids::{HolderId, JobId, MachineId, SchedulerId, TaskId, Version};
 use crate::job::Job;
 use crate::job::run_end::RunEnd;
+use crate::job::task_use::TaskUse;
 use crate::job::update::RollStep;
 use crate::limits::{LEASE_MS_MAX, LEASE_MS_MIN};
 use crate::machine::{Machine, Overcommit};
@@ -209,6 +210,13 @@ pub enum Command {
         job: JobId,
         /// Tasks to add and to end.
         step: RollStep,
+    },
+    /// Reports the resources that tasks have used on a machine, for accounting. The state does not change.
+    ReportUse {
+        /// The reporting machine.
+        machine: MachineId,
+        /// Resources that its tasks have used since its previous report. The tasks may have ended.
+        used: Vec<TaskUse>,
     },
 }
 

@@ -80,8 +80,8 @@ pub struct Failure {
     pub what: String,
 }
 
-/// Returns the generator for a seed. Every other history has allocations that differ from the request, every other pair
-/// of histories has exclusive cores, and every third history has peak calendars.
+/// Returns the generator for a seed. Every other history has allocations that differ from the request, and every other
+/// pair of histories has exclusive cores. Of three histories, one has peak calendars, and one has reports of use.
 fn generator(seed: u64) -> Generator {
     let generator = Generator::with_holders(seed)
         .with_reservations(seed)
@@ -91,6 +91,7 @@ fn generator(seed: u64) -> Generator {
     let generator = if seed % 4 >= 2 { generator.with_cores(seed) } else { generator };
     match seed % 3 {
         0 => generator.with_peaks(seed),
+        1 => generator.with_uses(seed),
         _ => generator,
     }
 }

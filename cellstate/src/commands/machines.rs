@@ -132,6 +132,12 @@ impl Cell {
         Ok(Outcome::Done(version))
     }
 
+    /// Accepts a report of use, which is only kept in the log.
+    pub(crate) fn ignore_use(&self, machine: MachineId) -> Result<Outcome, Rejection> {
+        self.known_machine(machine)?;
+        Ok(Outcome::Done(self.version))
+    }
+
     pub(crate) fn set_policy(&mut self, policy: Policy) -> Result<Outcome, Rejection> {
         validate::policy(&policy)?;
         let version = self.begin();

@@ -5,6 +5,7 @@ pub mod group;
 pub mod run;
 pub mod run_end;
 pub(crate) mod shared_group;
+pub(crate) mod task_use;
 pub(crate) mod update;
 use crate::ids::{MachineId, Precedence};
 use crate::job::group::TaskGroup;

@@ -14,8 +14,8 @@ pub trait Driver: Send + fmt::Debug {
     /// Name of the driver, for messages.
     fn name(&self) -> &'static str;
 
-    /// Finds the tasks that were started before this process began, and still run. A task that has ended is found, too,
-    /// unless [`Driver::confirm_end`] was called for it. Its [`Event::Ended`] follows.
+    /// Finds the tasks that an earlier process started, and whose ends were not confirmed ([`Driver::confirm_end`]). If
+    /// such a task has ended, its [`Event::Ended`] follows.
     ///
     /// # Errors
     /// The driver's state cannot be read.
@@ -54,7 +54,7 @@ pub trait Driver: Send + fmt::Debug {
         None
     }
 
-    /// Returns the present usage of all tasks.
+    /// Returns the usage of all tasks since the last call, including tasks that have ended since.
     fn usage(&mut self) -> Usage;
 
     /// Folder of the logs of a task of this owner; `None` if the driver has none, or no longer keeps them.
@@ -86,12 +86,25 @@ pub enum Event {
     Ended(String, Exit),
 }
 
-/// Total resources that all tasks use.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+/// Resources that tasks use.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Usage {
-    /// Average processor use since the last call, in thousandths of a core.
+    /// Average processor use of all tasks since the last call, in thousandths of a core.
     pub cpu_millis: u64,
-    /// Bytes of memory.
+    /// Bytes of memory of all tasks.
+    pub memory_bytes: u64,
+    /// Usage of each task. A driver that cannot measure single tasks leaves the list empty.
+    pub tasks: Vec<TaskUsage>,
+}
+
+/// Resources that a task uses.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TaskUsage {
+    /// Id of the task in the driver.
+    pub task: String,
+    /// Processor time since the last call, in microseconds.
+    pub cpu_us: u64,
+    /// Bytes of memory; 0 if the task has ended.
     pub memory_bytes: u64,
 }
 

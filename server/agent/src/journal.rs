@@ -53,6 +53,8 @@ pub(crate) enum Entry {
     Supervisor(SupervisorProcess),
     /// The progress of the task has changed.
     Status(Status),
+    /// Processor time of the task and its supervisor, in microseconds. The supervisor measures it at the end.
+    UsedCpu(u64),
     /// The task has ended.
     Ended(Exit),
     /// The cell has recorded the end, or need not know it.
@@ -65,6 +67,7 @@ pub(crate) enum Entry {
 pub(crate) struct Journal {
     pub(crate) supervisor: Option<SupervisorProcess>,
     pub(crate) status: Status,
+    pub(crate) used_cpu_us: Option<u64>,
     pub(crate) end: Option<Exit>,
     pub(crate) is_confirmed: bool,
 }
@@ -85,6 +88,7 @@ impl Journal {
             match entry {
                 Entry::Supervisor(process) => journal.supervisor = Some(process),
                 Entry::Status(status) => journal.status = status,
+                Entry::UsedCpu(us) => journal.used_cpu_us = Some(us),
                 Entry::Ended(exit) => journal.end = Some(exit),
                 Entry::Confirmed => journal.is_confirmed = true,
             }
@@ -173,11 +177,13 @@ mod tests {
         let status = Status { running: true, ready: true, ..Status::default() };
         writer.append(&Entry::Status(status.clone())).unwrap();
         writer.append(&Entry::Status(Status { ending: true, ..status.clone() })).unwrap();
+        writer.append(&Entry::UsedCpu(7)).unwrap();
         writer.append(&Entry::Ended(Exit::Code(3))).unwrap();
         append(folder.path(), &Entry::Confirmed).unwrap();
         let expected = Journal {
             supervisor: Some(PROCESS),
             status: Status { ending: true, ..status },
+            used_cpu_us: Some(7),
             end: Some(Exit::Code(3)),
             is_confirmed: true,
         };

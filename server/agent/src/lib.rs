@@ -36,7 +36,7 @@ mod tree;
 mod users;
 mod watch;
 
-pub use driver::{Driver, DriverError, Event, FoundTask, Usage};
+pub use driver::{Driver, DriverError, Event, FoundTask, TaskUsage, Usage};
 pub use exit::Exit;
 pub use launch::CANNOT_START;
 pub use process::{ProcessDriver, ProcessSettings};

@@ -10,13 +10,13 @@
 
 use crate::cgroup::{Cgroup, CgroupRoot};
 use crate::container;
-use crate::driver::{Driver, DriverError, Event, FoundTask, Usage};
+use crate::driver::{Driver, DriverError, Event, FoundTask, TaskUsage, Usage};
 use crate::exit::Exit;
 use crate::journal::{self, Entry, JOURNAL, Journal, Status};
 use crate::running::{Life, Running, handle};
 use crate::spec::{self, LOGS, TaskSpec};
 use crate::strays;
-use crate::tree::Processes;
+use crate::tree::{Processes, Used};
 use crate::watch::{Watch, Watched};
 use rustix::fd::OwnedFd;
 use rustix::process::{Pid, PidfdFlags, Signal};
@@ -67,6 +67,8 @@ pub struct ProcessDriver {
     record_at: Instant,
     /// Time of the last measurement of use.
     measured: Instant,
+    /// Use of the tasks that have ended since the last measurement.
+    last_used: Vec<TaskUsage>,
 }
 
 /// Checks that the id of a task can be the name of a folder.
@@ -119,6 +121,7 @@ impl ProcessDriver {
             watch: Watch::new().ok(),
             record_at: Instant::now(),
             measured: Instant::now(),
+            last_used: Vec::new(),
         })
     }
 
@@ -156,7 +159,10 @@ impl ProcessDriver {
         let pid = Pid::from_child(&child);
         // The pid cannot have been reused, because the process is a child that was not waited for.
         let handle = rustix::process::pidfd_open(pid, PidfdFlags::empty()).ok();
-        let running = Running { child: Some(pid), handle, ..Running::new(spec, folder) };
+        // A group that an earlier run could not remove has the time of that run.
+        let group = spec.limits.cgroup.as_deref().map(Cgroup::at);
+        let cpu_us = Some(group.map_or(0, |group| group.cpu_us()));
+        let running = Running { child: Some(pid), handle, cpu_us, ..Running::new(spec, folder) };
         Ok(self.watched(watched, running))
     }
 
@@ -230,6 +236,10 @@ impl ProcessDriver {
         if let (Some(name), None) = (running.container(&journal), &journal.end) {
             // The supervisor was killed, so it has not removed the container.
             container::remove_later(name);
+        }
+        if let Some(total_us) = running.total_us(&journal) {
+            let (task, cpu_us) = (id.clone(), running.measure(total_us));
+            self.last_used.push(TaskUsage { task, cpu_us, memory_bytes: 0 });
         }
         let exit = running.exit(journal);
         if let (Some(watch), Some(watched)) = (&self.watch, running.watched) {
@@ -329,11 +339,15 @@ impl Driver for ProcessDriver {
     }
 
     fn confirm_end(&mut self, task: &str) {
-        let folder = self.settings.folder.join(task);
-        if self.tasks.contains_key(task) || check_id(task).is_err() || !folder.exists() {
+        if self.tasks.contains_key(task) || check_id(task).is_err() {
             return;
         }
-        // If this fails, a restarted agent reports the end again. The cell rejects the second report.
+        let folder = self.settings.folder.join(task);
+        if !folder.exists() {
+            return;
+        }
+        // If this fails, a restarted agent reports the end again. The cell rejects the second report, unless the task
+        // was placed here again.
         let _ = journal::append(&folder, &Entry::Confirmed);
         self.keep(task.to_owned());
     }
@@ -394,15 +408,15 @@ impl Driver for ProcessDriver {
         self.measured = Instant::now();
         let needs_processes = self.tasks.values().any(Running::is_measured_by_processes);
         let all = if needs_processes { Processes::read() } else { Processes::default() };
-        let mut usage = Usage::default();
-        for running in self.tasks.values_mut() {
-            let used = running.used(&all);
-            let more = used.cpu_us.saturating_sub(running.cpu_us);
-            running.cpu_us = used.cpu_us;
-            usage.cpu_millis += more.saturating_mul(1000) / passed;
-            usage.memory_bytes += used.memory_bytes;
+        let mut tasks = std::mem::take(&mut self.last_used);
+        for (id, running) in &mut self.tasks {
+            let Used { cpu_us, memory_bytes } = running.used(&all);
+            let cpu_us = running.measure(cpu_us);
+            tasks.push(TaskUsage { task: id.clone(), cpu_us, memory_bytes });
         }
-        usage
+        let cpu_us: u64 = tasks.iter().map(|task| task.cpu_us).sum();
+        let memory_bytes = tasks.iter().map(|task| task.memory_bytes).sum();
+        Usage { cpu_millis: cpu_us.saturating_mul(1000) / passed, memory_bytes, tasks }
     }
 
     fn logs(&self, task: &str, owner: &str) -> Option<PathBuf> {

@@ -53,8 +53,9 @@ pub(crate) struct Running {
     pub(crate) is_started: bool,
     /// Number of the program's restarts that were reported.
     pub(crate) restarts: u32,
-    /// Processor time that the task had used at the last measurement, in microseconds.
-    pub(crate) cpu_us: u64,
+    /// Total processor time at the last measurement, in microseconds. `None` before the first measurement of a task that an
+    /// earlier agent started.
+    pub(crate) cpu_us: Option<u64>,
 }
 
 /// Returns a pidfd of the supervisor that an earlier agent started; `None` if the supervisor has ended.
@@ -86,7 +87,7 @@ impl Running {
             kill_at: None,
             is_started: false,
             restarts: 0,
-            cpu_us: 0,
+            cpu_us: None,
         }
     }
 
@@ -200,6 +201,22 @@ impl Running {
 
     pub(crate) fn journal(&self) -> Journal {
         Journal::read(&self.folder)
+    }
+
+    /// Returns the processor time since the last measurement. `total_us` is the time since the start of the task. It may
+    /// be too low if a file cannot be read, or processes ended meanwhile; no time is then counted twice later.
+    pub(crate) fn measure(&mut self, total_us: u64) -> u64 {
+        let before = self.cpu_us.unwrap_or(total_us);
+        self.cpu_us = Some(before.max(total_us));
+        total_us.saturating_sub(before)
+    }
+
+    /// Returns the total processor time of a task that has ended; `None` if it is not known.
+    pub(crate) fn total_us(&self, journal: &Journal) -> Option<u64> {
+        match &self.spec.limits.cgroup {
+            Some(cgroup) => Some(Cgroup::at(cgroup).cpu_us()),
+            None => journal.used_cpu_us,
+        }
     }
 
     /// Whether the use of the task is measured by its processes, because it has no control group.

@@ -125,6 +125,10 @@ fn supervise(folder: &Path) -> io::Result<()> {
         Ok(()) => supervisor.supervise()?,
         Err(why) => Exit::NotStarted(why.to_string()),
     };
+    if let Some(us) = tree::own_cpu_us() {
+        // If this fails, the use since the agent's last measurement is not counted.
+        let _ = supervisor.journal.append(&Entry::UsedCpu(us));
+    }
     supervisor.journal.append(&Entry::Ended(exit))?;
     drop(lock);
     Ok(())

@@ -48,6 +48,12 @@ impl Process {
     }
 }
 
+/// Processor time of this process, and of its children that have ended, in microseconds.
+pub(crate) fn own_cpu_us() -> Option<u64> {
+    let stat = fs::read_to_string("/proc/self/stat").ok()?;
+    Some(Process::parse(&stat)?.cpu_ticks * tick_us())
+}
+
 /// Start of a process, in clock ticks since the machine booted; `None` if there is no such process, or it has ended.
 pub(crate) fn start_ticks(pid: i32) -> Option<u64> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;

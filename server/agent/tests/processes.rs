@@ -367,8 +367,10 @@ fn the_folders_of_the_latest_confirmed_tasks_are_kept() {
     all(&mut driver, 2);
     driver.confirm_end("more");
     assert!(is_there("t3"), "its next run has not been confirmed");
-    driver.confirm_end("../t4");
-    assert!(!folder.path().join("../t4").exists());
+    let mut inside = driver_with(&folder.path().join("tasks"), Duration::from_secs(60));
+    inside.confirm_end("../t4");
+    let journal = std::fs::read_to_string(folder.path().join("t4/journal.jsonl")).unwrap();
+    assert_eq!(journal.matches("confirmed").count(), 1, "an id is no path");
 }
 
 #[test]
@@ -477,7 +479,41 @@ fn use_is_measured() {
         usage = driver.usage();
     }
     assert!(usage.memory_bytes > 100_000, "{usage:?}");
+    let one = |usage: &omega_agent::Usage| {
+        usage.tasks.iter().map(|task| task.task.clone()).collect::<Vec<_>>()
+    };
+    assert_eq!(one(&usage), ["busy"]);
     driver.kill("busy");
     next(&mut driver);
+    let last = driver.usage();
+    assert_eq!((one(&last), last.memory_bytes), (vec!["busy".to_owned()], 0));
     assert_eq!(driver.usage(), omega_agent::Usage::default());
+}
+
+/// Processor time between the last measurement and the end counts, too, and that before an agent's restart does not
+/// count twice.
+#[test]
+fn all_processor_time_of_a_task_is_measured() {
+    let folder = tempfile::tempdir().unwrap();
+    let gate = folder.path().join("gate");
+    // The first 300 ms of processor time are those of a child.
+    let burn = "python3 -c 'import time\nwhile time.process_time() < 0.3: pass'";
+    let script =
+        format!("{burn}; echo half; until test -e {}; do sleep 0.02; done; {burn}", gate.display());
+    let mut first = driver(folder.path());
+    first.start(&shell("burning", &script)).unwrap();
+    said(&first, "burning", "half");
+    let cpu_us = |driver: &mut ProcessDriver| {
+        driver.usage().tasks.iter().map(|task| task.cpu_us).sum::<u64>()
+    };
+    let before = cpu_us(&mut first);
+    assert!((250_000..600_000).contains(&before), "{before}");
+    drop(first);
+    let mut second = driver(folder.path());
+    second.find().unwrap();
+    assert_eq!(cpu_us(&mut second), 0);
+    std::fs::write(&gate, "").unwrap();
+    assert!(matches!(next(&mut second), Event::Ended(_, Exit::Code(0))));
+    let after = cpu_us(&mut second);
+    assert!((250_000..600_000).contains(&after), "{after}");
 }

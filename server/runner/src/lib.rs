@@ -18,5 +18,6 @@ mod losses;
 mod note;
 mod runner;
 mod task_spec;
+mod uses;
 
 pub use runner::{Runner, RunnerError, RunnerSettings};

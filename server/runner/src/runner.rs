@@ -4,6 +4,7 @@ use crate::core_pool::CorePool;
 use crate::losses::Losses;
 use crate::note::Note;
 use crate::task_spec::{self, owner};
+use crate::uses::Uses;
 use omega_agent::logs::{self, LogStream};
 use omega_agent::{Driver, DriverError, Event, Exit, FoundTask, Limits, TaskSpec};
 use omega_client::agent::{Agent, AgentSettings, LogPart, LogRead, Order, Task};
@@ -88,6 +89,7 @@ pub struct Runner {
     losses: Losses,
     /// The last reported load.
     load: Amounts,
+    uses: Uses,
 }
 
 /// Converts the exit of a program to the cell's reason for the end of a task.
@@ -148,6 +150,7 @@ impl Runner {
             waiting: BTreeMap::new(),
             losses: Losses::default(),
             load: Amounts::zero(),
+            uses: Uses::default(),
         };
         runner.find(left);
         Ok(runner)
@@ -375,6 +378,7 @@ impl Runner {
             return self.driver.confirm_end(name);
         };
         let Held { note, is_reported, is_stopping, restarts } = held;
+        self.uses.ended(name, note.task);
         let report = match exit {
             _ if is_stopping => TaskReport::Finished,
             Exit::Lost => TaskReport::Lost,
@@ -402,9 +406,14 @@ impl Runner {
         }
     }
 
-    /// Reports the load if it has changed by at least a step.
+    /// Reports the load if it has changed by at least a step, and from time to time the use of tasks.
     fn tell_load(&mut self, id: MachineId) {
         let usage = self.driver.usage();
+        let tasks = &self.tasks;
+        let id_of = |name: &str| tasks.get(name).map(|held| held.note.task);
+        if let Some(used) = self.uses.add(&usage.tasks, id_of, Instant::now()) {
+            self.agent.report_use(id, used);
+        }
         let mut load = Amounts::zero();
         if let Some(cpu) = self.kinds.cpu() {
             load.set(cpu, usage.cpu_millis / CPU_STEP * CPU_STEP);

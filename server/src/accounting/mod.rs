@@ -1,7 +1,7 @@
-//! `omega accounting`: the amounts that jobs and tenants had, by hour.
+//! `omega accounting`: the amounts that jobs and tenants were allocated and used, by hour.
 //!
-//! The log of a replica has every change of every allocation with its time. So nothing is sampled, and a served cell
-//! does no work for the report. The report reaches back to the oldest snapshot of the directory.
+//! The log of a replica has every change of every allocation with its time, and the agents' reports of use. So a served
+//! cell does no work for the report. The report reaches back to the oldest snapshot of the directory.
 
 mod rows;
 mod usage;
@@ -10,6 +10,7 @@ use crate::log::which;
 use crate::output;
 use crate::served::Error;
 use clap::{Args, ValueEnum};
+use omega_core::Command;
 use omega_store::history::{self, ReplayOptions};
 use rows::{Per, Report};
 use std::path::PathBuf;
@@ -79,12 +80,15 @@ pub(crate) fn run(args: &AccountingArgs) -> Result<(), Error> {
     }
     let mut usage = Usage::within(from_ms..to_ms);
     let mut begin_ms = None;
-    let replay = history.replay_watched(&options, &mut |cell| {
+    let replay = history.replay_watched(&options, &mut |next, cell| {
         // The cell's time is 0 before the first entry that has a time.
         if cell.now_ms() > 0 {
             begin_ms.get_or_insert(cell.now_ms());
         }
         usage.observe(cell);
+        if let Some(Command::ReportUse { machine, used }) = next {
+            usage.add_use(cell, *machine, used);
+        }
     })?;
     let cell = replay.cell();
     let times_ms = from_ms.max(begin_ms.unwrap_or(0))..to_ms.min(cell.now_ms());

@@ -45,8 +45,40 @@ struct Row {
     failed: u64,
     /// `cpu_seconds`, `memory_byte_seconds`, and so on.
     allocated: BTreeMap<String, f64>,
+    used: Used,
     #[serde(skip)]
     sums: Vec<u128>,
+}
+
+/// Measured use in one hour.
+#[derive(Debug, Serialize)]
+struct Used {
+    cpu_seconds: f64,
+    memory_byte_seconds: u128,
+    #[serde(skip)]
+    cpu_us: u128,
+}
+
+impl Used {
+    fn of(sums: &Sums) -> Used {
+        let cpu_us = sums.used_cpu_us;
+        let cpu_seconds = (cpu_us / 1000) as f64 / 1000.0;
+        Used { cpu_seconds, memory_byte_seconds: sums.used_byte_seconds, cpu_us }
+    }
+
+    /// The fields in CSV.
+    fn csv(&self) -> String {
+        let ms = self.cpu_us / 1000;
+        format!("{}.{:03},{}", ms / 1000, ms % 1000, self.memory_byte_seconds)
+    }
+
+    /// Core-hours and GiB-hours.
+    fn hours(&self) -> [String; 2] {
+        let cpu = self.cpu_us as f64 / (1000.0 * HOUR_MS as f64);
+        let memory =
+            self.memory_byte_seconds as f64 * 1000.0 / ((1u64 << 30) as f64 * HOUR_MS as f64);
+        [cpu, memory].map(|hours| format!("{hours:.3}"))
+    }
 }
 
 /// Position of a row in the report.
@@ -147,6 +179,7 @@ impl Report {
                 finished: sums.finished,
                 failed: sums.failed,
                 allocated: kinds.iter().map(allocated).collect(),
+                used: Used::of(&sums),
                 sums: kinds.iter().map(sum).collect(),
             }
         };
@@ -165,7 +198,7 @@ impl Report {
             out += ",";
             out += &quoted(&column.field());
         }
-        out += "\n";
+        out += ",used_cpu_seconds,used_memory_byte_seconds\n";
         for row in &self.items {
             let name = |name: &Option<String>| quoted(name.as_deref().unwrap_or_default());
             let (tenant, job, id) = (quoted(&row.tenant), name(&row.job), name(&row.id));
@@ -177,6 +210,8 @@ impl Report {
                 out += ",";
                 out += &column.decimal(*sum);
             }
+            out += ",";
+            out += &row.used.csv();
             out += "\n";
         }
         out
@@ -184,14 +219,21 @@ impl Report {
 
     pub(super) fn table(&self) -> String {
         let mut head: Vec<String> = ["HOUR", "TENANT", "JOB"].map(str::to_owned).into();
-        head.extend(self.kinds.iter().map(Column::heading));
+        for column in &self.kinds {
+            head.push(column.heading());
+            // cpu and memory, which are always the first two kinds, have a column of their use.
+            head.extend((column.index < 2).then(|| "USED".to_owned()));
+        }
         head.extend(["STARTED", "FINISHED", "FAILED"].map(str::to_owned));
         let row = |row: &Row| {
             let name = row.job.as_deref().unwrap_or("-");
             let hour = row.hour.replace(":00:00Z", ":00");
             let mut cells = vec![hour, clean(&row.tenant), clean(name)];
-            let sums = self.kinds.iter().zip(&row.sums);
-            cells.extend(sums.map(|(column, sum)| column.hours(*sum)));
+            let used = row.used.hours();
+            for (column, sum) in self.kinds.iter().zip(&row.sums) {
+                cells.push(column.hours(*sum));
+                cells.extend(used.get(column.index).cloned());
+            }
             cells.extend([row.started, row.finished, row.failed].map(|count| count.to_string()));
             cells
         };
@@ -247,6 +289,8 @@ mod tests {
     fn report(per: Per) -> Report {
         let sums = |cpu: u128, memory: u128| Sums {
             allocated: vec![cpu, memory],
+            used_cpu_us: cpu * 9 / 10,
+            used_byte_seconds: memory / 2000,
             started: 2,
             finished: 1,
             failed: 0,
@@ -270,10 +314,11 @@ mod tests {
     fn csv_has_exact_amounts_and_quotes() {
         assert_eq!(
             report(Per::Job).csv(),
-            "hour,tenant,job,id,started,finished,failed,cpu_seconds,memory_byte_seconds\n\
-             2026-02-16T00:00:00Z,shop,\"a\"\"b,c\",j9,2,1,0,0.100,0\n\
-             2026-02-16T00:00:00Z,shop,web,j7,2,1,0,1800.000,966367641600\n\
-             2026-02-16T01:00:00Z,shop,web,j7,2,1,0,1800.000,966367641600\n"
+            "hour,tenant,job,id,started,finished,failed,cpu_seconds,memory_byte_seconds,\
+             used_cpu_seconds,used_memory_byte_seconds\n\
+             2026-02-16T00:00:00Z,shop,\"a\"\"b,c\",j9,2,1,0,0.100,0,0.090,0\n\
+             2026-02-16T00:00:00Z,shop,web,j7,2,1,0,1800.000,966367641600,1620.000,483183820800\n\
+             2026-02-16T01:00:00Z,shop,web,j7,2,1,0,1800.000,966367641600,1620.000,483183820800\n"
         );
     }
 
@@ -281,9 +326,9 @@ mod tests {
     fn a_table_by_tenant_is_in_hours() {
         assert_eq!(
             report(Per::Tenant).table(),
-            "HOUR              TENANT  JOB  CPU-H  MEMORY GiB-H  STARTED  FINISHED  FAILED\n\
-             2026-02-16T00:00  shop    -    0.500         0.250        4         2       0\n\
-             2026-02-16T01:00  shop    -    0.500         0.250        2         1       0\n\n\
+            "HOUR              TENANT  JOB  CPU-H   USED  MEMORY GiB-H   USED  STARTED  FINISHED  FAILED\n\
+             2026-02-16T00:00  shop    -    0.500  0.450         0.250  0.125        4         2       0\n\
+             2026-02-16T01:00  shop    -    0.500  0.450         0.250  0.125        2         1       0\n\n\
              from 2026-02-16T00:00:00Z to 2026-02-16T02:00:00Z, UTC\n"
         );
     }

@@ -1,11 +1,11 @@
-//! Allocated amounts times time, and counts of tasks, by hour and job.
+//! Allocated amounts times time, used resources, and counts of tasks, by hour and job.
 //!
 //! The cell is examined after each command. The change log names the tasks that changed, so the cost of a command
 //! depends on the number of its changes, and not on the number of running tasks. The time of a task's allocation is
 //! added when the allocation changes or ends, split at full hours.
 
 use omega_cellstate::{Cell, Changed};
-use omega_core::{Amounts, JobId, TaskId, TaskState, Text, Version};
+use omega_core::{Amounts, JobId, MachineId, TaskId, TaskState, TaskUse, Text, Version};
 use std::collections::BTreeMap;
 use std::ops::Range;
 
@@ -18,6 +18,10 @@ pub(super) struct Sums {
     /// Allocated amounts times milliseconds, by resource kind. The sums fit into 128 bits: an amount is below 2^48, an
     /// hour has less than 2^22 milliseconds, and a job has at most a million tasks.
     pub(super) allocated: Vec<u128>,
+    /// Used processor time in microseconds.
+    pub(super) used_cpu_us: u128,
+    /// Used bytes of memory times seconds.
+    pub(super) used_byte_seconds: u128,
     /// Tasks that started to run.
     pub(super) started: u64,
     /// Tasks that finished.
@@ -45,6 +49,8 @@ impl Sums {
         for (sum, more) in self.allocated.iter_mut().zip(&other.allocated) {
             *sum += more;
         }
+        self.used_cpu_us += other.used_cpu_us;
+        self.used_byte_seconds += other.used_byte_seconds;
         self.started += other.started;
         self.finished += other.finished;
         self.failed += other.failed;
@@ -67,6 +73,16 @@ struct Tracked {
     allocated: Amounts,
     /// Time up to which the allocation was added to the sums.
     since_ms: u64,
+    /// The latest machine of the task, and the one before it. Only agents of these machines can report the task's use.
+    machines: [Option<MachineId>; 2],
+}
+
+impl Tracked {
+    /// Records that the task is on a machine, if it is on one.
+    fn moved(machines: [Option<MachineId>; 2], to: Option<MachineId>) -> [Option<MachineId>; 2] {
+        let [latest, _] = machines;
+        if to.is_none() || to == latest { machines } else { [to, latest] }
+    }
 }
 
 /// The usage of all jobs of a history; see the module documentation.
@@ -134,6 +150,24 @@ impl Usage {
         Totals { rows: self.rows, owners: self.names }
     }
 
+    /// Counts the reported use of tasks. The cell refuses reports from unknown machines. The use of a job that was deleted
+    /// is not counted.
+    pub(super) fn add_use(&mut self, cell: &Cell, machine: MachineId, used: &[TaskUse]) {
+        if !self.window_ms.contains(&self.now_ms) || cell.machine(machine).is_none() {
+            return;
+        }
+        for TaskUse { task, cpu_us, memory_byte_seconds } in used {
+            let known = self.tracked.get(&task.job).and_then(|tasks| tasks.get(&task.index));
+            if !known.is_some_and(|known| known.machines.contains(&Some(machine))) {
+                continue;
+            }
+            let key = Key { hour: self.now_ms / self.hour_ms, job: task.job };
+            let row = self.rows.entry(key).or_default();
+            row.used_cpu_us += u128::from(*cpu_us);
+            row.used_byte_seconds += u128::from(*memory_byte_seconds);
+        }
+    }
+
     fn observe_all(&mut self, cell: &Cell) {
         let known: Vec<JobId> = self.tracked.keys().copied().collect();
         let there = cell.jobs().flat_map(|(id, _)| cell.tasks(id)).map(|(id, _)| id);
@@ -162,6 +196,10 @@ impl Usage {
             failures: cell.task_failures(id),
             allocated: cell.task_holds(id).unwrap_or_default(),
             since_ms: self.now_ms,
+            machines: Tracked::moved(
+                old.as_ref().map_or([None; 2], |old| old.machines),
+                state.machine(),
+            ),
         };
         // The first observation has no earlier state to compare with.
         if self.seen.is_some() {
@@ -182,10 +220,10 @@ impl Usage {
         let started = matches!(new.state, TaskState::Running(_)) && was != Some(new.state);
         let again = new.failures > old.map_or(0, |old| old.failures);
         let counts = Sums {
-            allocated: Vec::new(),
             started: started.into(),
             finished: is_now(TaskState::Finished).into(),
             failed: (is_now(TaskState::Failed) || again).into(),
+            ..Sums::default()
         };
         let is_inside = self.window_ms.contains(&self.now_ms);
         if is_inside && counts != Sums::default() {

@@ -1,6 +1,6 @@
 //! A command as one short line of text.
 
-use omega_core::{Command, TaskReport};
+use omega_core::{Command, MachineId, TaskReport};
 use omega_workload::words::plural;
 
 /// Text of a command: its action and objects.
@@ -34,6 +34,7 @@ pub(super) fn command(command: &Command) -> String {
             let reason = clean(&end.reason.to_string());
             format!("task {task} {} on machine {machine}: {reason}", reported(*report))
         }
+        Command::ReportUse { machine, used } => use_reported(*machine, used.len()),
         Command::AdoptTask { task, machine } => format!("adopt task {task} on machine {machine}"),
         Command::SetQuota { tenant, limit: Some(_) } => format!("set quota of {}", clean(tenant)),
         Command::SetQuota { tenant, limit: None } => format!("lift quota of {}", clean(tenant)),
@@ -74,6 +75,10 @@ pub(super) fn command(command: &Command) -> String {
         Command::EndHolder { holder } => format!("revoke all names of process {holder}"),
         _ => "a command that this program does not know".to_owned(),
     }
+}
+
+fn use_reported(machine: MachineId, tasks: usize) -> String {
+    format!("report the use of {} on machine {machine}", plural(tasks as u64, "task"))
 }
 
 fn reported(report: TaskReport) -> &'static str {

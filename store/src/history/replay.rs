@@ -5,7 +5,7 @@ use crate::codec;
 use crate::log::{Entry, EntryKind, LogIndex, Position};
 use crate::replica::{Agreed, Fingerprint};
 use omega_cellstate::Cell;
-use omega_core::Version;
+use omega_core::{Command, Version};
 
 /// Selection of the entries to replay.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -51,20 +51,20 @@ impl History {
     /// # Errors
     /// The version is not available, an entry cannot be applied, or an audit fails.
     pub fn replay(&mut self, options: &ReplayOptions) -> Result<Replay, HistoryError> {
-        self.replay_watched(options, &mut |_| {})
+        self.replay_watched(options, &mut |_, _| {})
     }
 
-    /// Replays entries like [`History::replay`], and shows the cell to `watch` at the snapshot and after each command.
+    /// Replays entries like [`History::replay`]. Shows each command to `watch`, with the cell before the command. At the
+    /// end, shows the cell without a command.
     ///
     /// # Errors
     /// Those of [`History::replay`].
     pub fn replay_watched(
         &mut self,
         options: &ReplayOptions,
-        watch: &mut dyn FnMut(&Cell),
+        watch: &mut dyn FnMut(Option<&Command>, &Cell),
     ) -> Result<Replay, HistoryError> {
         let mut replay = self.begin(options.to)?;
-        watch(&replay.cell);
         replay.due = options.audit_every.map(|every| Version(replay.from.0 + every));
         let end = self.end(replay.base, options.which)?;
         let is_there = |replay: &Replay| options.to == Some(replay.cell.version());
@@ -79,6 +79,7 @@ impl History {
                 }
             }
         }
+        watch(None, &replay.cell);
         let newest = replay.cell.version();
         match options.to.filter(|to| *to != newest) {
             Some(wanted) => {
@@ -223,14 +224,14 @@ impl Replay {
     /// # Panics
     /// The entry is not the next one.
     pub fn apply(&mut self, entry: &Entry) -> Result<(), HistoryError> {
-        self.apply_until(entry, &ReplayOptions::default(), &mut |_| {})
+        self.apply_until(entry, &ReplayOptions::default(), &mut |_, _| {})
     }
 
     fn apply_until(
         &mut self,
         entry: &Entry,
         options: &ReplayOptions,
-        watch: &mut dyn FnMut(&Cell),
+        watch: &mut dyn FnMut(Option<&Command>, &Cell),
     ) -> Result<(), HistoryError> {
         let at = entry.position.index;
         assert_eq!(at, self.position.index.next(), "entries are applied in order");
@@ -247,10 +248,10 @@ impl Replay {
         let commands = codec::decode_commands(body).map_err(unreadable)?;
         let mut commands = commands.into_iter();
         while let Some(command) = commands.next() {
+            watch(Some(&command), &self.cell);
             let outcome = self.cell.apply(command);
             self.fingerprint.add(&outcome, self.cell.version());
             self.commands += 1;
-            watch(&self.cell);
             self.audit_if_due(options)?;
             if commands.len() > 0 && options.to == Some(self.cell.version()) {
                 self.is_whole = false;

@@ -9,7 +9,7 @@ use omega_core::{
     Overcommit, Peak, PeakCalendar, PlacementRules, Policy, Port, PortRange, Precedence,
     Preemption, Preferred, Probe, Protocol, Requirement, Reservation, Resize, RestartPolicy,
     RollStep, Run, RunEnd, SchedulerId, SequenceNumber, Spread, Taint, TaintEffect, Take,
-    TaskGroup, TaskId, TaskReport, TaskRule, TaskSelector, Tenants, Text, Toleration,
+    TaskGroup, TaskId, TaskReport, TaskRule, TaskSelector, TaskUse, Tenants, Text, Toleration,
     TolerationOperator, TopologyLevel, Transaction, TransactionId, UpdateRules, Version,
     WhenUnsatisfiable,
 };
@@ -298,8 +298,8 @@ fn about_updates() -> [(&'static str, Command); 4] {
     ]
 }
 
-/// Reports of ends of tasks, with every reason.
-fn about_ends() -> [(&'static str, Command); 8] {
+/// Reports of the use of tasks, and of their ends, with every reason.
+fn about_ends() -> [(&'static str, Command); 10] {
     let task = TaskId { job: JobId(5_000_000_000), index: 1 };
     let machine = MachineId { slot: 70_000, incarnation: 3 };
     let end = |reason| {
@@ -307,7 +307,10 @@ fn about_ends() -> [(&'static str, Command); 8] {
         Command::ReportEnd { task, machine, report, end }
     };
     let restarted = Command::ReportTask { task, machine, report: TaskReport::Restarted };
+    let used = TaskUse { task, cpu_us: 3_600_000_000, memory_byte_seconds: 1 << 50 };
     [
+        ("report use", Command::ReportUse { machine, used: vec![used; 2] }),
+        ("report use of nothing", Command::ReportUse { machine, used: Vec::new() }),
         ("report restarted", restarted),
         ("report end", end(EndReason::ExitCode(-1))),
         ("report end, signal", end(EndReason::Signal(9))),

@@ -61,6 +61,8 @@ pub struct Generator {
     peaks: Option<Dice>,
     /// Separate generator for deletions and updates of jobs.
     updates: Option<Dice>,
+    /// Separate generator for reports of use.
+    uses: Option<Dice>,
 }
 
 impl Generator {
@@ -90,6 +92,7 @@ impl Generator {
             licences: None,
             peaks: None,
             updates: None,
+            uses: None,
         }
     }
 
@@ -140,6 +143,9 @@ impl Generator {
             return command;
         }
         if let Some(command) = self.update(reference) {
+            return command;
+        }
+        if let Some(command) = self.report_use(reference) {
             return command;
         }
         let machines = reference.rows().iter().filter(|row| row.machine.is_some()).count();

@@ -1,9 +1,10 @@
 //! Random programs and payloads, some of which exceed their bounds.
 
-use super::Generator;
+use super::{Dice, Generator};
+use crate::reference::Reference;
 use omega_core::{
     Command, EndReason, EnvVar, HealthCheck, MachineId, Mount, NamedPort, Probe, RestartPolicy,
-    Run, RunEnd, TaskGroup, TaskId, TaskReport, Text,
+    Run, RunEnd, TaskGroup, TaskId, TaskReport, TaskUse, Text,
 };
 use std::sync::Arc;
 
@@ -85,6 +86,28 @@ impl Generator {
         };
         let end = RunEnd { reason, restarts: dice.below(3) as u32 };
         Command::ReportEnd { task, machine, report, end }
+    }
+
+    /// Creates a history in which agents report the use of tasks.
+    #[must_use]
+    pub fn with_uses(self, seed: u64) -> Generator {
+        Generator { uses: Some(Dice::new(seed ^ 0x05E5)), ..self }
+    }
+
+    /// Occasionally reports the use of a task.
+    pub(super) fn report_use(&mut self, reference: &Reference) -> Option<Command> {
+        let dice = self.uses.as_mut().filter(|_| !reference.jobs().is_empty())?;
+        if !dice.chance(4) {
+            return None;
+        }
+        let (cpu_us, memory_byte_seconds) =
+            (dice.below(1_000_000) as u64, dice.below(1 << 20) as u64);
+        let is_elsewhere = dice.chance(10);
+        let task = self.placed_task(reference);
+        let at = reference.task(task).and_then(|(_, task)| task.state.machine());
+        let machine = at.filter(|_| !is_elsewhere).unwrap_or_else(|| self.some_machine(reference));
+        let used = TaskUse { task, cpu_us, memory_byte_seconds };
+        Some(Command::ReportUse { machine, used: vec![used] })
     }
 
     fn argument(&mut self) -> Text {

@@ -103,6 +103,11 @@ impl Reference {
         Ok(self.done())
     }
 
+    pub(super) fn ignore_use(&self, machine: MachineId) -> Result<Outcome, Rejection> {
+        self.known(machine)?;
+        Ok(Outcome::Done(self.version()))
+    }
+
     pub(super) fn set_policy(&mut self, policy: Policy) -> Outcome {
         let before = self.all_claimable();
         self.policy = policy;

@@ -219,6 +219,8 @@ impl Reference {
             Command::ReportEnd { task, machine, report, end: _ } => {
                 self.report_task(task, machine, report)
             }
+            // Use is only kept in the log.
+            Command::ReportUse { machine, used: _ } => self.ignore_use(machine),
             Command::AdoptTask { task, machine } => self.adopt_task(task, machine),
             Command::SetQuota { tenant, limit } => self.set_quota(tenant, limit),
             Command::SetPolicy(policy) => {

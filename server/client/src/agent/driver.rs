@@ -11,7 +11,7 @@ use crate::convert;
 use crate::proto::agent_service_client::AgentServiceClient;
 use crate::proto::{self, AgentReport};
 use crate::{ApiError, ErrorCode};
-use omega_core::{Amounts, MachineId, TaskReport};
+use omega_core::{Amounts, MachineId, TaskId, TaskReport, TaskUse};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 use tokio::sync::mpsc;
@@ -33,6 +33,10 @@ const TELL_EVERY: Duration = Duration::from_secs(30);
 /// Maximum number of parts of logs in one message.
 const LOGS_MAX: usize = 4;
 
+/// Maximum number of tasks whose use waits to be reported. While no replica is reachable, the use of further tasks is
+/// dropped.
+const USES_MAX: usize = 100_000;
+
 /// Maximum number of messages that wait to be written to a stream.
 const MESSAGES_MAX: usize = 4;
 
@@ -46,6 +50,7 @@ pub(super) enum Said {
     Attach(MachineId),
     Task(Reported),
     Load(MachineId, Amounts),
+    Use(MachineId, Vec<TaskUse>),
     Capacity(MachineId, Amounts),
     Found(Found),
     /// The reply to a request to read a log, with the number of the request.
@@ -72,6 +77,8 @@ pub(super) struct Driver {
     logs: Vec<proto::LogPart>,
     /// Load reports that are not sent yet.
     loads: BTreeMap<MachineId, Amounts>,
+    /// Use that is not reported yet.
+    uses: BTreeMap<(MachineId, TaskId), TaskUse>,
     /// Number of the part of the machines that sends the next heartbeats.
     part: u32,
     /// Time of the first failure since the last directives, and time of the last notice to operators.
@@ -106,6 +113,7 @@ impl Driver {
             began: Instant::now(),
             logs: Vec::new(),
             loads: BTreeMap::new(),
+            uses: BTreeMap::new(),
             part: 0,
             failing: None,
         }
@@ -218,11 +226,9 @@ impl Driver {
         loop {
             let due = self.due();
             tokio::select! {
-                room = to.reserve(), if !waiting.is_empty() => {
-                    let (Ok(room), Some(report)) = (room, waiting.pop_front()) else {
-                        return Ended::Stream(None);
-                    };
-                    room.send(report);
+                room = to.reserve(), if !waiting.is_empty() || !self.uses.is_empty() => {
+                    let Ok(room) = room else { return Ended::Stream(None) };
+                    room.send(waiting.pop_front().unwrap_or_else(|| self.next_uses()));
                 }
                 said = self.said.recv() => {
                     let Some(said) = said else { return Ended::Agent };
@@ -299,6 +305,9 @@ impl Driver {
             Said::Attach(machine) => _ = self.machines.insert(machine),
             Said::Log(read, part) => self.logs.push(log_part(read, part)),
             Said::Load(machine, used) => _ = self.loads.insert(machine, used),
+            Said::Use(machine, used) => {
+                used.into_iter().for_each(|used| self.add_use(machine, used));
+            }
             Said::Task(reported) => {
                 // A task that the cell has stopped may already be ordered again. Its new run starts when the stopped
                 // one has ended, so that reports until then do not concern the cell.
@@ -326,9 +335,35 @@ impl Driver {
         None
     }
 
+    /// Adds the use of a task to its use that is not reported yet.
+    fn add_use(&mut self, machine: MachineId, used: TaskUse) {
+        let place = (machine, used.task);
+        if let Some(sum) = self.uses.get_mut(&place) {
+            sum.cpu_us = sum.cpu_us.saturating_add(used.cpu_us);
+            sum.memory_byte_seconds =
+                sum.memory_byte_seconds.saturating_add(used.memory_byte_seconds);
+        } else if self.uses.len() < USES_MAX {
+            self.uses.insert(place, used);
+        }
+    }
+
+    /// The next report of use.
+    fn next_uses(&mut self) -> AgentReport {
+        let mut uses = Vec::new();
+        while uses.len() < COLUMN_MAX
+            && let Some(((machine, _), used)) = self.uses.pop_first()
+        {
+            uses.push(task_use(machine, &used));
+        }
+        AgentReport { uses, ..AgentReport::default() }
+    }
+
     /// Handles directives of the cell. Returns the reports that follow from them.
     fn hear(&mut self, told: Told) -> Vec<AgentReport> {
         told.detached.iter().for_each(|machine| _ = self.machines.remove(machine));
+        // Without a right to report about a machine, an agent would lose its stream.
+        self.uses.retain(|(machine, _), _| !told.detached.contains(machine));
+        self.loads.retain(|machine, _| !told.detached.contains(machine));
         self.compared.extend(&told.whole);
         told.detached.iter().for_each(|machine| _ = self.compared.remove(machine));
         let Follows { orders, reports } = self.records.hear(told);
@@ -366,6 +401,12 @@ impl Driver {
         };
         mine.chunks(COLUMN_MAX).map(message).collect()
     }
+}
+
+fn task_use(machine: MachineId, used: &TaskUse) -> proto::TaskUse {
+    let TaskUse { task, cpu_us, memory_byte_seconds } = *used;
+    let (task, machine) = (Some(task.into()), Some(machine.into()));
+    proto::TaskUse { task, machine, cpu_us, memory_byte_seconds }
 }
 
 fn log_part(read: u64, part: Option<LogPart>) -> proto::LogPart {
@@ -418,7 +459,7 @@ mod tests {
     use super::super::{Task, sample};
     use super::*;
     use crate::Address;
-    use omega_core::{JobId, TaskId};
+    use omega_core::JobId;
 
     const HERE: MachineId = MachineId { slot: 1, incarnation: 0 };
     const TASK: TaskId = TaskId { job: JobId(0), index: 0 };
@@ -464,6 +505,28 @@ mod tests {
         // The cell no longer expects an end of this task.
         assert_eq!(driver.take(says(TaskReport::Finished)), None);
         assert!(matches!(&ordered()[..], [Order::EndConfirmed { .. }]));
+    }
+
+    /// While no replica is reachable, use is summed up. A detached machine's use is dropped.
+    #[tokio::test]
+    async fn use_waits_until_it_can_be_sent() {
+        let (mut driver, _orders) = driver();
+        let other = MachineId { slot: 2, incarnation: 0 };
+        let used = |index: usize, cpu_us| TaskUse {
+            task: TaskId { job: JobId(0), index: index as u32 },
+            cpu_us,
+            memory_byte_seconds: 1,
+        };
+        let all = || (0..USES_MAX + 5).map(|index| used(index, 2)).collect();
+        driver.take(Said::Use(HERE, all()));
+        driver.take(Said::Use(HERE, all()));
+        let first = driver.next_uses().uses;
+        assert_eq!((first.len(), first[0].cpu_us), (COLUMN_MAX, 4));
+        assert_eq!(first[0].machine, Some(HERE.into()));
+        driver.take(Said::Use(other, vec![used(0, 3)]));
+        driver.hear(Told { detached: vec![HERE], ..Told::default() });
+        assert_eq!(driver.next_uses().uses, [task_use(other, &used(0, 3))]);
+        assert_eq!(driver.next_uses().uses, []);
     }
 
     /// A new stream may lead to a restored cell, in which another job has the number of a lost one.

@@ -57,7 +57,7 @@ use crate::{ApiError, ErrorCode, before_another_try};
 use driver::{Driver, Said};
 use omega_core::{
     Amounts, JobKind, Kinds, Labels, Machine, MachineId, NamedPort, Payload, Port, Run, RunEnd,
-    Taint, TaskId, TaskReport, Text,
+    Taint, TaskId, TaskReport, TaskUse, Text,
 };
 use records::Reported;
 use std::sync::Arc;
@@ -402,6 +402,12 @@ impl Agent {
     /// to its log.
     pub fn load(&self, machine: MachineId, used: Amounts) {
         self.say(Said::Load(machine, used));
+    }
+
+    /// Reports the resources that a machine's tasks have used since the previous report, for accounting. The tasks may
+    /// have ended. The use of tasks that were never on the machine does not count.
+    pub fn report_use(&self, machine: MachineId, used: Vec<TaskUse>) {
+        self.say(Said::Use(machine, used));
     }
 
     /// Replies to a request to read a log. `None` means that the agent has no such log.

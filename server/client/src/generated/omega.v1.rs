@@ -8324,6 +8324,22 @@ pub struct AgentReport {
     /// Ends of runs of the tasks' programs. The list is empty, or has an entry for each of `task_reports`.
     #[prost(message, repeated, tag = "12")]
     pub task_ends: ::prost::alloc::vec::Vec<RunEnd>,
+    /// Resources that tasks have used since the previous report, for accounting. A task may have ended.
+    #[prost(message, repeated, tag = "13")]
+    pub uses: ::prost::alloc::vec::Vec<TaskUse>,
+}
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct TaskUse {
+    #[prost(message, optional, tag = "1")]
+    pub task: ::core::option::Option<TaskId>,
+    #[prost(message, optional, tag = "2")]
+    pub machine: ::core::option::Option<MachineId>,
+    /// processor time in microseconds
+    #[prost(uint64, tag = "3")]
+    pub cpu_us: u64,
+    /// bytes of memory times seconds
+    #[prost(uint64, tag = "4")]
+    pub memory_byte_seconds: u64,
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct MachineLoad {

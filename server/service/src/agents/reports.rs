@@ -4,7 +4,8 @@ use super::hub::Confirmed;
 use crate::host::Host;
 use futures_util::future::join_all;
 use omega_client::{ApiError, ErrorCode, convert, proto};
-use omega_core::{Command, MachineId, Outcome, RunEnd, TaskId, TaskReport};
+use omega_core::{Command, MachineId, Outcome, RunEnd, TaskId, TaskReport, TaskUse};
+use std::collections::BTreeMap;
 use std::time::Duration;
 use tokio::time::Instant;
 
@@ -28,9 +29,9 @@ impl Report {
     pub(super) fn machines(&self) -> impl Iterator<Item = MachineId> + '_ {
         let commanded = self.commands.iter().filter_map(|command| match command {
             Command::ReportLoad { id, .. } => Some(*id),
-            Command::ReportTask { machine, .. } | Command::ReportEnd { machine, .. } => {
-                Some(*machine)
-            }
+            Command::ReportTask { machine, .. }
+            | Command::ReportEnd { machine, .. }
+            | Command::ReportUse { machine, .. } => Some(*machine),
             _ => None,
         });
         self.attach.iter().chain(&self.alive).copied().chain(commanded)
@@ -50,6 +51,7 @@ impl TryFrom<proto::AgentReport> for Report {
             let id = load.machine.ok_or_else(missing)?.into();
             commands.push(Command::ReportLoad { id, load: convert::amounts(load.used) });
         }
+        commands.extend(uses(said.uses)?);
         let reporters = machines("task", said.task_slots, said.task_incarnations)?;
         let reports = said.task_reports;
         let rows = reporters.len();
@@ -74,6 +76,21 @@ impl TryFrom<proto::AgentReport> for Report {
         bounded("logs", said.logs.len())?;
         Ok(Report { attach, alive, commands, logs: said.logs })
     }
+}
+
+/// Returns the commands for reports of use: one for each machine.
+fn uses(said: Vec<proto::TaskUse>) -> Result<impl Iterator<Item = Command>, ApiError> {
+    bounded("uses", said.len())?;
+    let missing =
+        |what: &str| ApiError::new(ErrorCode::Malformed, format!("uses: {what} is missing"));
+    let mut machines: BTreeMap<MachineId, Vec<TaskUse>> = BTreeMap::new();
+    for proto::TaskUse { task, machine, cpu_us, memory_byte_seconds } in said {
+        let task = task.ok_or_else(|| missing("task"))?.into();
+        let machine = machine.ok_or_else(|| missing("machine"))?.into();
+        let used = TaskUse { task, cpu_us, memory_byte_seconds };
+        machines.entry(machine).or_default().push(used);
+    }
+    Ok(machines.into_iter().map(|(machine, used)| Command::ReportUse { machine, used }))
 }
 
 /// Returns the command for a report. The command includes the end of the run if the agent has reported one.

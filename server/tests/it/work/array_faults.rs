@@ -81,8 +81,8 @@ fn an_array_has_every_result_once_while_everything_is_killed() {
         assert_eq!(lines("done"), 1, "task {index}, OMEGA_ARRAY_SEED={seed}");
         runs += lines("runs") as u64;
     }
-    // A task that an agent has just started when it is killed may be lost, and runs again. An agent has at most one such
-    // task for each of its cores.
+    // If an agent is killed just after it started a task, the task may be lost and run again. An agent has at most one
+    // such task for each of its cores.
     println!("{tasks} tasks ran {runs} times, with {kills} kills of agents");
     assert!(runs <= tasks + CORES * kills, "OMEGA_ARRAY_SEED={seed}");
 }

@@ -140,8 +140,13 @@ fn a_job_of_flags_runs_its_command() {
     cell.nothing_is_left();
 }
 
+/// Uses 0.3 seconds of processor time, and lives for at least two seconds.
+const BURNING: &str = "import time
+while time.process_time() < 0.3: pass
+time.sleep(2)";
+
 #[test]
-fn what_a_program_was_allocated_is_in_the_log() {
+fn what_a_program_was_allocated_and_used_is_in_the_log() {
     let dir = crate::kit::process::folder(&[]);
     let address = format!("127.0.0.1:{}", omega_tests::ports::ports(1)[0]);
     let arguments = ["--dir=r1", &format!("--listen={address}")];
@@ -150,7 +155,8 @@ fn what_a_program_was_allocated_is_in_the_log() {
     let agent = ["agent", "--no-limits", "--heartbeat=1", "--cell", &address, "--dir", "box"];
     let _agent = start(dir.path(), &agent);
     let mut submit = omega(dir.path());
-    submit.args(["job", "submit", "nap", "--cpu", "0.5", "--memory", "8MiB", "--", "sleep", "2"]);
+    submit.args(["job", "submit", "nap", "--cpu", "0.5", "--memory", "8MiB", "--"]);
+    submit.args(["/usr/bin/env", "python3", "-c", BURNING]);
     assert!(submit.env("OMEGA_CELL", &address).status().unwrap().success());
     // The folder is in use, so a copy is read. It may miss a file that the replica just removed.
     let rows = |copy: &Path| {
@@ -158,7 +164,8 @@ fn what_a_program_was_allocated_is_in_the_log() {
         let output = output.unwrap();
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
         let text = String::from_utf8(output.stdout).unwrap();
-        let head = "hour,tenant,job,id,started,finished,failed,cpu_seconds,memory_byte_seconds";
+        let head = "hour,tenant,job,id,started,finished,failed,cpu_seconds,memory_byte_seconds,\
+                    used_cpu_seconds,used_memory_byte_seconds";
         assert_eq!(text.lines().next(), Some(head));
         let row = |line: &str| line.split(',').map(str::to_owned).collect::<Vec<_>>();
         text.lines().skip(1).map(row).collect::<Vec<_>>()
@@ -172,7 +179,8 @@ fn what_a_program_was_allocated_is_in_the_log() {
         let copied = command.arg("-r").arg(dir.path().join("r1")).arg(copy.path());
         let copied = copied.status().unwrap();
         let rows = if copied.success() { rows(&copy.path().join("r1")) } else { Vec::new() };
-        if sum(&rows, 5) < 1.0 {
+        // The use since the last report is reported after the end.
+        if sum(&rows, 5) < 1.0 || sum(&rows, 9) < 0.25 {
             return false;
         }
         assert_eq!((sum(&rows, 4), sum(&rows, 5), sum(&rows, 6)), (1.0, 1.0, 0.0), "{rows:?}");
@@ -181,6 +189,8 @@ fn what_a_program_was_allocated_is_in_the_log() {
         let (cpu, memory) = (sum(&rows, 7), sum(&rows, 8));
         let of_cpu = cpu * f64::from(16 << 20);
         assert!(cpu >= 0.5 && (memory - of_cpu).abs() < 20_000.0, "{rows:?}");
+        let (used_cpu, used_memory) = (sum(&rows, 9), sum(&rows, 10));
+        assert!(used_cpu < 1.0 && used_memory > f64::from(1 << 20), "{rows:?}");
         true
     });
 }
@@ -354,27 +364,6 @@ pub(crate) fn documented(beginning: &str) -> Vec<(String, String)> {
     let split = commands.filter_map(|command| command.split_once('\n'));
     let split = split.filter(|(command, _)| command.starts_with(beginning));
     split.map(|(command, output)| (command.to_owned(), output.to_owned())).collect()
-}
-
-#[test]
-fn the_page_does_what_it_says() {
-    let cell = Cell::new(&[]);
-    let _agent = cell.agent("one");
-    let shell = |line: &str| {
-        let omega = omega(cell.served.path()).get_program().to_owned();
-        let bin = Path::new(&omega).parent().unwrap().display().to_string();
-        let path = format!("{bin}:{}", std::env::var("PATH").unwrap());
-        let mut command = std::process::Command::new("/bin/sh");
-        command.args(["-c", line]).env("PATH", path).env("OMEGA_CELL", &cell.served.address);
-        String::from_utf8(command.output().unwrap().stdout).unwrap()
-    };
-    let submits = documented("omega job submit hello");
-    assert_eq!(submits.len(), 1, "{submits:?}");
-    assert_eq!(shell(&submits[0].0), "job hello is submitted: 4 tasks\n");
-    until(|| cell.tasks("hello", "finished") == 4);
-    let logs = documented("omega task logs hello/0");
-    assert_eq!(logs, [("omega task logs hello/0".to_owned(), "hello from 0\n".to_owned())]);
-    assert_eq!(shell(&logs[0].0), logs[0].1);
 }
 
 #[test]

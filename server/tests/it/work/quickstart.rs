@@ -1,4 +1,4 @@
-//! `docs/quickstart.md`, the files of `docs/cli.md` and the job of `docs/spread.md` are run exactly as written.
+//! `docs/quickstart.md`, the beginning of `docs/run-programs.md`, the files of `docs/cli.md` and the job of `docs/spread.md` are run exactly as written.
 
 use crate::cell::served::ports;
 use crate::kit::process::{folder, omega};
@@ -36,10 +36,14 @@ fn commands(page: &str) -> Vec<(String, String)> {
 /// A base port for which all ports of `omega dev` are free: three for clients, three for peers a hundred above, and
 /// three for pages another hundred above.
 pub(crate) fn free_base() -> u16 {
-    const SPAN: u16 = 203;
+    free_range(203)
+}
+
+/// The first of this number of free ports in a row.
+fn free_range(count: u16) -> u16 {
     loop {
-        let all = ports(SPAN.into());
-        if all[all.len() - 1] == all[0] + SPAN - 1 {
+        let all = ports(count.into());
+        if all[all.len() - 1] == all[0] + count - 1 {
             return all[0];
         }
     }
@@ -63,6 +67,61 @@ fn run(dir: &Path, script: &str) -> Output {
     Output { status, stdout, stderr }
 }
 
+/// Runs a script, which prints `# ` and the number of each command before it. Returns the output, in which the documented
+/// outputs occur.
+fn check(dir: &Path, script: &str, commands: &[(String, String)]) -> String {
+    let output = run(dir, script);
+    let said = String::from_utf8(output.stdout).unwrap();
+    let why = String::from_utf8(output.stderr).unwrap();
+    assert!(output.status.success(), "{}: {said}\n{why}", output.status);
+    let parts: Vec<&str> = said.split("# ").skip(1).collect();
+    for (index, (command, expected)) in commands.iter().enumerate() {
+        let printed = parts[index].split_once('\n').unwrap().1;
+        assert!(expected.is_empty() || printed == expected, "{command}: {printed}");
+    }
+    said
+}
+
+/// The service, its update and rollback, and the array of the page.
+#[test]
+fn programs_run_as_the_page_says() {
+    if crate::work::updates::python().is_none() {
+        return;
+    }
+    let page = include_str!("../../../../docs/run-programs.md");
+    let (section, _) = page.split_once("## The program of a group").expect("the page has it");
+    let all = commands(section);
+    assert!(all.len() > 12, "{all:?}");
+    let cell = format!("127.0.0.1:{}", ports(1)[0]);
+    let mut script = format!("set -e\nexport OMEGA_CELL={cell}\n");
+    for (index, (command, _)) in all.iter().enumerate() {
+        let mut command = command.replace("omega serve", &format!("omega serve --listen {cell}"));
+        for documented in ["20000-20999", "21000-21999"] {
+            if command.contains(documented) {
+                let first = free_range(10);
+                command = command.replace(documented, &format!("{first}-{}", first + 9));
+            }
+        }
+        // The output of a server may come at any time.
+        if let Some(server) = command.strip_suffix(" &") {
+            command = format!("{server} > server{index}.txt 2>&1 &");
+        }
+        // The replica may remove a file meanwhile.
+        if command.starts_with("cp -r") {
+            command = format!("until {command} 2> /dev/null; do rm -r copy; done");
+        }
+        script += &format!("echo '# {index}'\n{command}\n");
+    }
+    script +=
+        "while grep -qsa \"OMEGA_TASK_FOLDER=$PWD\" /proc/[0-9]*/environ; do sleep 0.1; done\n";
+    let dir = folder(&[]);
+    let said = check(dir.path(), &script, &all);
+    assert!(said.contains("http="), "{said}");
+    assert!(said.contains("current  main: run"), "{said}");
+    assert!(said.contains("job web goes back to version 0, as version 2"), "{said}");
+    assert!(said.lines().any(|line| line.contains("  array ")), "{said}");
+}
+
 #[test]
 fn the_quickstart_does_what_it_says() {
     let base = free_base();
@@ -81,15 +140,7 @@ fn the_quickstart_does_what_it_says() {
         }
         script += &format!("echo '# {index}'\n{command}\n");
     }
-    let output = run(dir.path(), &script);
-    let said = String::from_utf8(output.stdout).unwrap();
-    let why = String::from_utf8(output.stderr).unwrap();
-    assert!(output.status.success(), "{said}\n{why}");
-    let parts: Vec<&str> = said.split("# ").skip(1).collect();
-    for (index, (command, expected)) in all.iter().enumerate() {
-        let printed = parts[index].split_once('\n').unwrap().1;
-        assert!(expected.is_empty() || printed == expected, "{command}: {printed}");
-    }
+    let said = check(dir.path(), &script, &all);
     assert!(said.contains("what would help") && said.contains("16 cpu short"), "{said}");
     assert!(said.contains("running") && said.contains("finished"), "{said}");
 }
