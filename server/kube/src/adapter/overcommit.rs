@@ -115,7 +115,7 @@ impl Adapter {
         (helps && self.budgets.allow(&job)).then_some(job)
     }
 
-    /// Handles the outcome of a deletion from an overcommitted node. If the pod was not deleted, another pod is chosen
+    /// Handles the outcome of a deletion from an overcommitted node. If the pod was not deleted, it is tried again
     /// after the usual time.
     pub fn repaired(&mut self, repair: Repair, done: Done) {
         if done == Done::Done {
