@@ -284,8 +284,9 @@ fn table(kinds: &Kinds, machines: &[MachineShape], wide: bool) -> String {
     }
     // A narrow terminal does not get these. Last are the amounts that most users look at.
     let mut least = vec!["free disk"];
+    let ordered = ["free cpu", "free memory", "free disk", "free gpu"];
     let others = titles.iter().map(String::as_str).rev();
-    least.extend(others.filter(|title| !["free cpu", "free memory", "free gpu"].contains(title)));
+    least.extend(others.filter(|title| !ordered.contains(title)));
     least.extend(["tasks", "free gpu"]);
     fitted(&heading, &rows, &least)
 }

@@ -95,11 +95,14 @@ impl Adapter {
         self.effects.push(Effect::Act(Action::Repair(repair, 0)));
     }
 
-    /// Returns the job of a bound pod of ours if the pod has not started, its controller would create it again, no
-    /// budget forbids its deletion, and it requests one of these resources.
+    /// Returns the job of a bound pod of ours if the pod has not started, its controller would create it again for any
+    /// node, no budget forbids its deletion, and it requests one of these resources.
     fn deletable(&self, entry: &Entry, over: &[Excess]) -> Option<Arc<Job>> {
         let pod = &entry.pod;
-        let has_controller = pod.metadata.owners.iter().any(|owner| owner.controller);
+        // A daemon set, and a node with a static pod, would create the pod again for the same node.
+        let moves = |kind: &str| !["DaemonSet", "Node"].contains(&kind);
+        let mut owners = pod.metadata.owners.iter();
+        let has_controller = owners.any(|owner| owner.controller && moves(&owner.kind));
         let is_bound = matches!(entry.state, State::Bound(_));
         if !is_bound
             || !has_controller
