@@ -5,7 +5,7 @@
 
 use crate::measure::Options;
 use crate::measure::cells::{self, Made};
-use crate::measure::clock::{Figure, Span, median, process_time};
+use crate::measure::clock::{Figure, median, timed_on_all_threads};
 use crate::measure::commit::{Sizes, transactions};
 use crate::measure::show::{Reach, Row, Unit};
 use omega_cellstate::{CellHandle, SharedCell, View};
@@ -119,9 +119,7 @@ fn run(made: &Made, count: usize, server: Server, client: Client) -> Figure {
     let txns = transactions(&mut cell, made.machines, count * CLAIMS, Sizes::each(CLAIMS));
     let served = Served::start(SharedCell::new(cell), server);
     let requests = txns.iter().map(CommitRequest::from).collect();
-    let (wall, cpu) = (Instant::now(), process_time());
-    let refused = client(&served, requests);
-    let span = Span { cpu: process_time() - cpu, wall: wall.elapsed() };
+    let (refused, span) = timed_on_all_threads(|| client(&served, requests));
     assert!(refused * 100 < count * CLAIMS, "{refused} small tasks did not fit");
     span.each(count)
 }

@@ -60,22 +60,32 @@ pub(crate) fn median(mut values: Vec<f64>) -> f64 {
 }
 
 /// Processor time that this thread has used.
-pub(crate) fn thread_time() -> Duration {
+fn thread_time() -> Duration {
     let time = clock_gettime(ClockId::ThreadCPUTime);
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
 /// Processor time that this process has used.
-pub(crate) fn process_time() -> Duration {
+fn process_time() -> Duration {
     let time = clock_gettime(ClockId::ProcessCPUTime);
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
 /// Runs some work on this thread, and returns its result and time.
 pub(crate) fn timed<T>(work: impl FnOnce() -> T) -> (T, Span) {
-    let (wall, cpu) = (Instant::now(), thread_time());
+    timed_by(thread_time, work)
+}
+
+/// Runs some work of several threads, and returns its result and the time of the whole process.
+pub(crate) fn timed_on_all_threads<T>(work: impl FnOnce() -> T) -> (T, Span) {
+    timed_by(process_time, work)
+}
+
+/// Runs some work, and returns its result and time. `clock` returns the processor time so far.
+fn timed_by<T>(clock: fn() -> Duration, work: impl FnOnce() -> T) -> (T, Span) {
+    let (wall, cpu) = (Instant::now(), clock());
     let result = work();
-    let cpu = thread_time() - cpu;
+    let cpu = clock() - cpu;
     (result, Span { cpu, wall: wall.elapsed() })
 }
 

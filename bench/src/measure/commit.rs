@@ -25,7 +25,7 @@ pub(crate) fn rows(options: &Options) -> Vec<Row> {
             let bare = || bare::commit(machines, claims, SEED);
             let jobs = [1, 100];
             for tasks in jobs.into_iter().filter(|tasks| each == 1 || *tasks > 1) {
-                let ours = || run(&made, claims, each, tasks);
+                let ours = || run(&made, claims, Sizes { each, tasks });
                 let (ours, bare) = by_turns(options.runs(), ours, bare);
                 let what = format!("{machines} machines, {each} claims, {tasks}-task jobs");
                 let row = Row::time(what, Unit::Nanos, ours).beside(bare);
@@ -69,10 +69,10 @@ fn resize(made: &Made, count: usize) -> Figure {
     span.each(resized)
 }
 
-/// Cost of commits that place `claims` tasks of jobs with `tasks` tasks each, with `each` claims in a transaction.
-fn run(made: &Made, claims: usize, each: usize, tasks: usize) -> Figure {
+/// Cost of commits that place `claims` tasks, per claim.
+pub(super) fn run(made: &Made, claims: usize, sizes: Sizes) -> Figure {
     let mut cell = made.copy();
-    let txns = transactions(&mut cell, made.machines, claims, Sizes { each, tasks });
+    let txns = transactions(&mut cell, made.machines, claims, sizes);
     let (refused, span) = timed(|| {
         let commits = txns.iter().map(|txn| cell.commit(txn).expect("it is judged"));
         commits.map(|commit| commit.conflicts.len()).sum::<usize>()

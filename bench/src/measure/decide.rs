@@ -2,7 +2,7 @@
 
 use crate::measure::bare::Columns;
 use crate::measure::cells::{self, filled, machines};
-use crate::measure::clock::{Figure, by_turns, timed};
+use crate::measure::clock::{Figure, by_turns, timed, timed_on_all_threads};
 use crate::measure::show::{Reach, Row, Unit};
 use crate::measure::{Options, SEED, scan};
 use omega_cellstate::View;
@@ -81,7 +81,12 @@ fn rare(options: &Options) -> Vec<Row> {
 }
 
 /// Median cost of a decision, and of a bare scan of one random block of 64 machines.
-fn measure(options: &Options, view: &mut View, job: &Job, search: Search) -> (Figure, Figure) {
+pub(super) fn measure(
+    options: &Options,
+    view: &mut View,
+    job: &Job,
+    search: Search,
+) -> (Figure, Figure) {
     let profile = scan::profile();
     profile.prepare(view);
     let columns = Columns::of(view);
@@ -91,15 +96,18 @@ fn measure(options: &Options, view: &mut View, job: &Job, search: Search) -> (Fi
     let tasks = [TaskId { job: id, index: 0 }];
     let mut placer = Placer::default();
     let mut rng = Pcg64::seed_from_u64(SEED);
-    let count = options.work(20_000);
+    let is_full = matches!(search, Search::Full);
+    let full = (options.work(2_000_000) / view.rows()).max(10);
+    let count = if is_full { full } else { options.work(20_000) };
     let ours = || {
-        let ((), span) = timed(|| {
+        let work = || {
             for _ in 0..count {
                 let placed = placer.place(view, (&profile, how), (group, &tasks), &mut rng);
                 assert_eq!(placed, 1, "a machine takes the task");
                 view.drop_claims(1);
             }
-        });
+        };
+        let ((), span) = if is_full { timed_on_all_threads(work) } else { timed(work) };
         span.each(count)
     };
     let blocks = columns.blocks();

@@ -23,16 +23,16 @@ pub(crate) const WORKLOAD: &str =
 pub struct Build {
     /// Number of machines in the cell.
     #[arg(long, value_name = "N")]
-    machines: usize,
+    pub(super) machines: usize,
     /// Number of tasks placed on the machines.
     #[arg(long, value_name = "N", default_value_t = 0)]
-    tasks: usize,
+    pub(super) tasks: usize,
     /// Number of tasks per job.
     #[arg(long, value_name = "N", default_value_t = 100)]
-    job_tasks: usize,
+    pub(super) job_tasks: usize,
     /// Print the memory of a scheduler's view, instead of the memory of the cell.
     #[arg(long)]
-    view: bool,
+    pub(super) view: bool,
 }
 
 /// Builds the cell, and prints by how many bytes the resident set grew.
@@ -95,7 +95,7 @@ fn resident() -> i64 {
 }
 
 /// The growth that a child process printed, in bytes.
-fn child(build: Build) -> f64 {
+pub(super) fn child(build: Build) -> f64 {
     let program = std::env::current_exe().expect("a process knows its program");
     let mut process = Process::new(program);
     process.env("MIMALLOC_PURGE_DELAY", "0").arg("memory");

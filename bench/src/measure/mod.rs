@@ -30,6 +30,7 @@ mod scaling;
 mod scan;
 mod show;
 mod sim;
+mod sizes;
 mod snapshot;
 mod sync;
 mod whole;
@@ -48,7 +49,7 @@ struct Group {
     measure: fn(&Options) -> Vec<Row>,
 }
 
-const GROUPS: [Group; 30] = [
+const GROUPS: [Group; 31] = [
     Group { name: "scan", workload: scan::WORKLOAD, measure: scan::rows },
     Group { name: "sync", workload: sync::WORKLOAD, measure: sync::rows },
     Group { name: "commit", workload: commit::WORKLOAD, measure: commit::rows },
@@ -104,6 +105,7 @@ const GROUPS: [Group; 30] = [
     Group { name: "workers", workload: workers::WORKLOAD, measure: workers::rows },
     Group { name: "scaling", workload: scaling::WORKLOAD, measure: scaling::rows },
     Group { name: "runs", workload: runs::WORKLOAD, measure: runs::rows },
+    Group { name: "sizes", workload: sizes::WORKLOAD, measure: sizes::rows },
     Group { name: "memory", workload: memory::WORKLOAD, measure: memory::rows },
     Group { name: "snapshot", workload: snapshot::WORKLOAD, measure: snapshot::rows },
     Group { name: "log", workload: log::WORKLOAD, measure: log::rows },

@@ -11,7 +11,7 @@ pub(super) const SEED: u64 = 20_130_415;
 pub struct Options {
     /// Run only the groups whose names contain PATTERN: scan, sync, commit, whole, decide, preempt, rebalance, kube,
     /// levers, reservations, cluster_resources, peaks, backfill, tenants, runtime_affinity, gangs, waits,
-    /// demand_profiles, cores, fronts, workers, scaling, runs, memory, log, snapshot, replicate, api, sim, matrix
+    /// demand_profiles, cores, fronts, workers, scaling, runs, sizes, memory, log, snapshot, replicate, api, sim, matrix
     /// [default: all]. The table describes what each group measures.
     #[arg(long, value_name = "PATTERN")]
     pub(super) only: Option<String>,

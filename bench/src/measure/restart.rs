@@ -6,7 +6,7 @@
 
 use crate::measure::Options;
 use crate::measure::cells;
-use crate::measure::clock::{Figure, Span, process_time};
+use crate::measure::clock::{Figure, timed_on_all_threads};
 use crate::measure::show::{Reach, Row, Unit};
 use omega_cellstate::{Cell, CellHandle};
 use omega_core::{
@@ -19,7 +19,7 @@ use omega_store::replica::{Network, ReplicatedCell, Running, Settings, found_wit
 use omega_store::{CellId, Origin, RealDisk};
 use std::path::Path;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 const MACHINES: usize = 100_000;
 const TASKS: usize = 1_000_000;
@@ -104,9 +104,7 @@ fn write_log(path: &Path, txns: usize) -> u64 {
 }
 
 fn once(path: &Path, version: u64) -> Figure {
-    let (wall, cpu) = (Instant::now(), process_time());
-    let (running, cell) = run(path);
-    let span = Span { cpu: process_time() - cpu, wall: wall.elapsed() };
+    let ((running, cell), span) = timed_on_all_threads(|| run(path));
     assert_eq!(cell.read(|cell| cell.version().0), version, "all of the log is applied");
     running.end();
     span.each(1)

@@ -16,6 +16,7 @@ pub(crate) enum Unit {
     ThousandsPerSecond,
     Percent,
     Bytes,
+    Mebibytes,
     /// A ratio.
     Times,
 }
@@ -32,6 +33,7 @@ impl Unit {
             Unit::ThousandsPerSecond => format!("{} k/s", short(value)),
             Unit::Percent => format!("{} %", short(value)),
             Unit::Bytes => format!("{value:.0} B"),
+            Unit::Mebibytes => format!("{} MiB", short(value)),
             Unit::Times => format!("{} x", short(value)),
         }
     }

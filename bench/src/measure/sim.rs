@@ -5,7 +5,7 @@
 //! read the workload is excluded, except for the month's workload, which is read during the run. The points of a sweep
 //! share only their workload; the last rows show whether two threads take half the time of one.
 
-use crate::measure::clock::{Figure, median, process_time, timed};
+use crate::measure::clock::{Figure, median, timed, timed_on_all_threads};
 use crate::measure::show::{Reach, Row, Unit};
 use crate::measure::{Options, SEED};
 use omega_core::{ConflictCheck, Granularity};
@@ -151,9 +151,8 @@ fn sweep(options: &Options) -> [Row; 2] {
         let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build();
         let pool = pool.expect("the system has two threads");
         let all = || points.par_iter().map(|point| run(&workload, point)).sum::<usize>();
-        let before = process_time();
-        let (_, span) = timed(|| pool.install(all));
-        (span.wall.as_secs_f64(), (process_time() - before).as_secs_f64())
+        let (_, span) = timed_on_all_threads(|| pool.install(all));
+        (span.wall.as_secs_f64(), span.cpu.as_secs_f64())
     };
     let times = (0..runs(options)).map(|_| {
         let ((wall, cpu), (wall_of_two, cpu_of_two)) = (by(1), by(2));

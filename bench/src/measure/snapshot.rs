@@ -33,8 +33,8 @@ const POSITION: Position = Position { index: LogIndex(1), term: Term(1) };
 
 /// Time that each part of a run took.
 #[derive(Clone, Copy, Debug, Default)]
-struct Spent {
-    pause: Span,
+pub(super) struct Spent {
+    pub(super) pause: Span,
     capture: Span,
     save: Span,
     restore: Span,
@@ -94,7 +94,7 @@ fn spent(cell: &mut Cell, run: usize) -> Spent {
 }
 
 /// Captures a state while commands continue.
-fn capture(cell: &mut Cell, run: usize, spent: &mut Spent) -> Image {
+pub(super) fn capture(cell: &mut Cell, run: usize, spent: &mut Spent) -> Image {
     let mut rng = Pcg64::seed_from_u64(SEED + run as u64);
     let jobs = cell.jobs().count() as u64;
     let mut longest = Span::default();

@@ -47,7 +47,7 @@ pub(crate) fn rows(options: &Options) -> Vec<Row> {
 }
 
 /// Median cost of one sync after this many machines have changed.
-fn cost(options: &Options, made: &Made, changed: usize) -> Figure {
+pub(super) fn cost(options: &Options, made: &Made, changed: usize) -> Figure {
     let rounds = options.work(1000).clamp(100, 200_000 / changed.max(20));
     let (cell, mut view) = cells::viewed(made);
     let runs: Vec<Figure> =

@@ -6,7 +6,7 @@
 
 use crate::measure::bare::{self, Columns};
 use crate::measure::cells::{self, Made};
-use crate::measure::clock::{Figure, Span, by_turns, process_time, timed};
+use crate::measure::clock::{Figure, Span, by_turns, timed, timed_on_all_threads};
 use crate::measure::scan;
 use crate::measure::show::{Reach, Row, Unit};
 use crate::measure::{Options, SEED};
@@ -117,12 +117,11 @@ pub(crate) fn run_on(cells: &[impl Submit], load: &Load, profile: fn() -> Profil
             cells.iter().for_each(Submit::catch_up);
             start.together.wait();
             std::thread::sleep(SPREAD);
-            let before = process_time();
-            let ((), span) = timed(|| {
+            let ((), span) = timed_on_all_threads(|| {
                 start.waves.store(wave + 1, Ordering::Release);
                 start.together.wait();
             });
-            wall += Span { cpu: process_time() - before, ..span };
+            wall += span;
         }
         let mut done = Done::default();
         for handle in handles {

@@ -13,7 +13,7 @@ mod stores;
 mod subject;
 
 use crate::measure::Options;
-use crate::measure::clock::Figure;
+use crate::measure::clock::{Figure, timed_on_all_threads};
 use crate::measure::show::{Row, Unit};
 use omega_store::RealDisk;
 use omega_store::log::Batch;
@@ -21,7 +21,7 @@ use omega_store::log::memory::MemoryLog;
 use omega_store::log::segment::{SegmentLog, SegmentOptions};
 use std::path::Path;
 use std::sync::Arc;
-use subject::{ENTRY_BYTES, Engine, OWNER, Subject, batch, measured};
+use subject::{ENTRY_BYTES, Engine, OWNER, Subject, batch};
 
 pub(crate) const WORKLOAD: &str =
     "batches of 256-byte entries, each synced; bare: a preallocated file";
@@ -161,13 +161,14 @@ fn one_run(subject: &mut dyn Subject, (entries, count): (usize, usize)) -> Costs
     let first = subject.next();
     let batches: Vec<Batch> =
         (0..count).map(|i| batch(first + (i * entries) as u64, entries)).collect();
-    let ((), span) = measured(|| batches.iter().for_each(|batch| subject.append(batch)));
+    let ((), span) =
+        timed_on_all_threads(|| batches.iter().for_each(|batch| subject.append(batch)));
     let append = span.each(count);
     let held = subject.held();
     let bytes = subject.bytes_on_disk() as f64 / (held.max(1) * ENTRY_BYTES as u64) as f64;
-    let (read, span) = measured(|| subject.read());
+    let (read, span) = timed_on_all_threads(|| subject.read());
     assert_eq!(read, held, "all entries come back");
     let read = span.each(held.max(1) as usize);
-    let ((), span) = measured(|| subject.forget(held / 2));
+    let ((), span) = timed_on_all_threads(|| subject.forget(held / 2));
     Costs { append, read, compact: span.each(1), bytes }
 }

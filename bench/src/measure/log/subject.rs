@@ -1,11 +1,8 @@
 //! A measured log: a log engine of Omega, or another store that is used as a log.
 
-use crate::measure::clock::Span;
 use omega_store::CellId;
 use omega_store::log::segment::LogOwner;
 use omega_store::log::{Batch, Entry, EntryKind, LogEngine, LogIndex, Position, ReplicaId, Term};
-use rustix::time::{ClockId, clock_gettime};
-use std::time::{Duration, Instant};
 
 pub(super) const OWNER: LogOwner = LogOwner { cell: CellId(1), replica: ReplicaId(1) };
 
@@ -98,20 +95,6 @@ impl Subject for Engine {
     fn bytes_on_disk(&self) -> u64 {
         self.log.bytes_on_disk()
     }
-}
-
-/// Processor time that all threads of the process have used.
-fn process_time() -> Duration {
-    let time = clock_gettime(ClockId::ProcessCPUTime);
-    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
-}
-
-/// Runs some work, and returns its result and the time of the whole process.
-pub(super) fn measured<T>(work: impl FnOnce() -> T) -> (T, Span) {
-    let (wall, cpu) = (Instant::now(), process_time());
-    let result = work();
-    let cpu = process_time() - cpu;
-    (result, Span { cpu, wall: wall.elapsed() })
 }
 
 /// A batch of entries that begins at an index.
