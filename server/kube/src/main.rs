@@ -217,6 +217,7 @@ fn identity() -> String {
 
 async fn schedule(args: RunArgs) -> Result<(), String> {
     log(args.log_format);
+    omega_kube::run::end_on_panic();
     let client = client(&args.server)?;
     let listen = match args.listen.as_str() {
         "off" => None,

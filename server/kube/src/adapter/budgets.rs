@@ -1,7 +1,8 @@
 //! PodDisruptionBudgets, with the values that their controller has computed.
 //!
 //! As in kube-scheduler, only `status.disruptionsAllowed` counts. Each chosen victim lowers the budgets that apply to
-//! it, until the controller writes them again. So two preemptions do not use the same disruption.
+//! it, until the controller writes them again. So two preemptions do not use the same disruption. A deletion that may
+//! still turn out to be impossible only holds a disruption, until its outcome is known.
 
 use omega_cellstate::TaskSet;
 use omega_core::Job;
@@ -22,6 +23,16 @@ pub struct Budgets(Arc<Mutex<Known>>);
 struct Known {
     listed: bool,
     budgets: BTreeMap<Key, Budget>,
+    /// Jobs of the pods for which a disruption is held, by the pod's uid.
+    held: BTreeMap<String, Arc<Job>>,
+}
+
+impl Known {
+    /// Returns the number of disruptions that a budget still allows; negative if more are held.
+    fn left(&self, budget: &Budget) -> i64 {
+        let held = self.held.values().filter(|job| budget.tasks.includes(job, 0)).count();
+        i64::from(budget.allowed) - i64::try_from(held).unwrap_or(i64::MAX)
+    }
 }
 
 fn key(object: &DisruptionBudget) -> Key {
@@ -46,7 +57,7 @@ impl Budgets {
     /// Handles a list of all budgets.
     pub fn listed(&self, all: &[DisruptionBudget]) {
         let budgets = all.iter().map(|object| (key(object), budget(object))).collect();
-        self.with(|known| *known = Known { listed: true, budgets });
+        self.with(|known| (known.listed, known.budgets) = (true, budgets));
     }
 
     /// Handles a budget that is new or has changed.
@@ -69,7 +80,13 @@ impl Budgets {
     /// preempted.
     #[must_use]
     pub fn now(&self) -> Option<Vec<Budget>> {
-        self.with(|known| known.listed.then(|| known.budgets.values().cloned().collect()))
+        let now = |known: &Known, budget: &Budget| {
+            let allowed = u32::try_from(known.left(budget).max(0)).unwrap_or(u32::MAX);
+            Budget { allowed, ..budget.clone() }
+        };
+        self.with(|known| {
+            known.listed.then(|| known.budgets.values().map(|budget| now(known, budget)).collect())
+        })
     }
 
     /// Returns how many of these victims, deleted in this order, would violate a budget.
@@ -77,7 +94,7 @@ impl Budgets {
     pub fn violations(&self, victims: &[Arc<Job>]) -> usize {
         self.with(|known| {
             let mut left: Vec<(i64, &Budget)> =
-                known.budgets.values().map(|budget| (i64::from(budget.allowed), budget)).collect();
+                known.budgets.values().map(|budget| (known.left(budget), budget)).collect();
             let breaks = victims.iter().filter(|victim| {
                 let mut breaks = false;
                 for (left, _) in
@@ -96,6 +113,16 @@ impl Budgets {
     #[must_use]
     pub fn allow(&self, victim: &Arc<Job>) -> bool {
         self.are_listed() && self.violations(std::slice::from_ref(victim)) == 0
+    }
+
+    /// Holds a disruption of each budget that applies to the pod with this uid, until it is released.
+    pub fn hold(&self, uid: &str, pod: Arc<Job>) {
+        self.with(|known| known.held.insert(uid.to_owned(), pod));
+    }
+
+    /// Releases the disruptions that are held for a pod. Returns the pod's job, if any were held.
+    pub fn release(&self, uid: &str) -> Option<Arc<Job>> {
+        self.with(|known| known.held.remove(uid))
     }
 
     /// Lowers the budgets that apply to a victim, until the budget controller has counted the disruption.

@@ -47,6 +47,7 @@ impl Adapter {
     pub fn lead(&mut self) {
         self.leads = self.settings.preempts;
         self.tell_all();
+        self.find_overcommits();
         let nominated: Vec<PodName> = self.rooms.values().cloned().collect();
         nominated.iter().for_each(|name| self.bind_if_free(name));
     }

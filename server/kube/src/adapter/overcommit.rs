@@ -1,22 +1,34 @@
 //! Nodes that other schedulers overcommit. The API server accepts a binding even to a full node.
 //!
-//! If repairs are switched on, our pods that have not started are deleted from such a node, at most one per minute, the
-//! newest first. Their controllers create them again, and they are scheduled elsewhere. A pod without a controller is
-//! not deleted, because nobody would create it again.
+//! If repairs are switched on, our pods that have not started are deleted from such a node, at most one per minute: the
+//! one of the lowest priority, and among equals the newest. Their controllers create them again, and they are scheduled
+//! elsewhere. A pod without a controller is not deleted, because nobody would create it again.
 
 use super::effects::{Action, Done, Repair};
 use super::{Adapter, Effect, Entry, PodName, Remark, State};
 use omega_cellstate::{Cell, MachineState};
 use omega_core::{Job, JobId, KindId, MachineId};
-use std::collections::BTreeMap;
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// Minimum time between two deletions from one node, in milliseconds.
+/// Minimum time between two attempts to delete a pod from one node, in milliseconds.
 const REPAIR_INTERVAL_MS: u64 = 60_000;
 
-/// The nodes that other schedulers have overcommitted, each with the earliest time of its next repair.
+/// The nodes that other schedulers have overcommitted, each with its repairs.
 #[derive(Debug, Default)]
-pub(super) struct Overcommits(BTreeMap<String, u64>);
+pub(super) struct Overcommits(BTreeMap<String, Repairs>);
+
+/// The repairs of one node.
+#[derive(Debug, Default)]
+struct Repairs {
+    /// Earliest time of the next attempt.
+    due_ms: u64,
+    /// Uid of the pod for which a disruption is held, because the outcome of its deletion is not known yet.
+    asked: Option<String>,
+    /// Uids of the pods on the node that could not be deleted, each with the outcome. Other pods are tried instead.
+    tried: BTreeMap<String, Done>,
+}
 
 /// An amount of a resource that pods request beyond what the node has.
 struct Excess {
@@ -57,41 +69,77 @@ impl Adapter {
         over.filter_map(|id| self.names.get(id)).collect()
     }
 
+    /// Records the nodes that were overcommitted before this process became the leader, so that they are repaired, too.
+    pub(super) fn find_overcommits(&mut self) {
+        if self.settings.repairs {
+            let nodes: Vec<String> = self.overcommitted_nodes().into_iter().cloned().collect();
+            for node in nodes {
+                self.overcommits.0.entry(node).or_default();
+            }
+        }
+    }
+
     /// Requests the deletion of one pod on each overcommitted node where a repair is due.
     pub(super) fn repair_overcommits(&mut self, now_ms: u64) {
         if !self.tells || !self.settings.repairs {
             return;
         }
-        let nodes: Vec<(String, u64)> =
-            self.overcommits.0.iter().map(|(node, due_ms)| (node.clone(), *due_ms)).collect();
-        for (node, due_ms) in nodes {
+        // The time of the last attempt is remembered until another one would be allowed.
+        let due = self.overcommits.0.iter().filter(|(_, repairs)| repairs.due_ms <= now_ms);
+        let due: Vec<String> = due.map(|(node, _)| node.clone()).collect();
+        for node in due {
+            // If the last attempt had no known outcome, the watch has shown its effect since.
+            let asked = self.overcommits.0.get_mut(&node).and_then(|repairs| repairs.asked.take());
+            asked.into_iter().for_each(|uid| drop(self.budgets.release(&uid)));
             let over = self.lasting_excess(&node);
             if over.is_empty() {
-                // The time of the last repair is remembered until another one would be allowed.
-                if due_ms <= now_ms {
-                    self.overcommits.0.remove(&node);
-                }
-            } else if due_ms <= now_ms {
+                self.overcommits.0.remove(&node);
+            } else {
+                self.forget_tried(&node);
                 self.repair(&node, &over, now_ms);
             }
         }
     }
 
-    /// Requests the deletion of the newest pod of ours that may be deleted from a node, if there is one.
+    /// Forgets the attempts to delete pods that have left their node.
+    fn forget_tried(&mut self, node: &str) {
+        let Some(repairs) = self.overcommits.0.get_mut(node) else { return };
+        let on_node = self.on_node.get(node).into_iter().flatten();
+        let uids = on_node.filter_map(|name| Some(self.pods.get(name)?.pod.metadata.uid.as_str()));
+        let uids: BTreeSet<&str> = uids.collect();
+        repairs.tried.retain(|uid, _| uids.contains(uid.as_str()));
+    }
+
+    /// Requests the deletion of the least important pod of ours that may be deleted from a node, if there is one.
     fn repair(&mut self, node: &str, over: &[Excess], now_ms: u64) {
+        let tried = |entry: &Entry| {
+            let repairs = self.overcommits.0.get(node);
+            repairs.is_some_and(|repairs| repairs.tried.contains_key(&entry.pod.metadata.uid))
+        };
         let on_node = self.on_node.get(node).into_iter().flatten();
         let with_entry = on_node.filter_map(|name| Some((name, self.pods.get(name)?)));
-        let deletable = with_entry
-            .filter_map(|(name, entry)| Some((name, entry, self.deletable(entry, over)?)));
-        let newest = deletable
-            .max_by_key(|(name, entry, _)| (&entry.pod.metadata.created, entry.job, *name));
-        let Some((name, entry, job)) = newest else { return };
-        let (pod, uid) = (name.clone(), entry.pod.metadata.uid.clone());
-        let resources = self.text(over);
-        self.budgets.spend(&job);
-        self.overcommits.0.insert(node.to_owned(), now_ms + REPAIR_INTERVAL_MS);
+        let untried = with_entry.filter(|(_, entry)| !tried(entry));
+        let deletable =
+            untried.filter_map(|(name, entry)| Some((name, entry, self.deletable(entry, over)?)));
+        let choice = deletable.max_by_key(|(name, entry, _)| {
+            let pod = &entry.pod;
+            (Reverse(pod.spec.priority), &pod.metadata.created, entry.job, *name)
+        });
+        let chosen = choice.map(|(name, entry, job)| {
+            let (pod, uid) = (name.clone(), entry.pod.metadata.uid.clone());
+            (Repair { pod, uid, node: node.to_owned(), resources: self.text(over) }, job)
+        });
+        let Some(repairs) = self.overcommits.0.get_mut(node) else { return };
+        let Some((repair, job)) = chosen else {
+            // The API server may allow later what it has refused, so these pods are tried once more.
+            repairs.tried.retain(|_, done| *done != Done::Refused);
+            return;
+        };
+        repairs.due_ms = now_ms + REPAIR_INTERVAL_MS;
+        repairs.asked = Some(repair.uid.clone());
+        self.budgets.hold(&repair.uid, job);
+        let Repair { pod, resources, .. } = &repair;
         tracing::warn!(%pod, %node, %resources, "deleting a pod from an overcommitted node");
-        let repair = Repair { pod, uid, node: node.to_owned(), resources };
         self.effects.push(Effect::Act(Action::Repair(repair, 0)));
     }
 
@@ -118,11 +166,23 @@ impl Adapter {
         (helps && self.budgets.allow(&job)).then_some(job)
     }
 
-    /// Handles the outcome of a deletion from an overcommitted node. If the pod was not deleted, it is tried again
-    /// after the usual time.
+    /// Handles the outcome of a deletion from an overcommitted node. If the pod was not deleted, the next attempt
+    /// follows after the usual time.
     pub fn repaired(&mut self, repair: Repair, done: Done) {
+        if done == Done::Unknown {
+            // The pod may be gone. Its disruption stays held until the next attempt.
+            return;
+        }
+        let Repair { pod, uid, node, resources } = repair;
+        let held = self.budgets.release(&uid);
+        if let Some(repairs) = self.overcommits.0.get_mut(&node) {
+            repairs.asked.take_if(|asked| *asked == uid);
+            if matches!(done, Done::Gone | Done::Refused) {
+                repairs.tried.insert(uid, done);
+            }
+        }
         if done == Done::Done {
-            let Repair { pod, node, resources, .. } = repair;
+            held.into_iter().for_each(|job| self.budgets.spend(&job));
             self.counters.repairs += 1;
             self.effects.push(Effect::Tell(pod, Remark::Repaired { node, resources }));
         }

@@ -16,7 +16,8 @@ use omega_core::{Claim, Command, Job, JobId, MachineId, Outcome, SequenceNumber,
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// Delay in milliseconds before a pod is tried again, if the API server refused to delete one of its victims.
+/// Delay in milliseconds before a pod is tried again if the API server refused to delete one of its victims, and before
+/// a deletion is requested again if the victim seemed to be gone, and is still there.
 const REFUSED_MS: u64 = 30_000;
 
 /// A proposal: victims whose deletion would let a pod fit on a machine.
@@ -185,7 +186,9 @@ impl Adapter {
                 self.effects.push(Effect::Tell(pod, Remark::Preempted { by_uid, node }));
                 None
             }
-            // The watch reports that the victim is gone.
+            // Usually, the watch reports that the victim is gone. But a status that others often write causes the same
+            // answer, and without another request the preempting pod would wait for ever.
+            Done::Gone if wanted => Some(Action::Evict(eviction, now_ms + REFUSED_MS)),
             Done::Gone => None,
             Done::Throttled(ms) if wanted => Some(Action::Evict(eviction, now_ms + ms)),
             Done::Unknown if wanted => Some(Action::Evict(eviction, now_ms + 1000)),

@@ -58,6 +58,8 @@ pub struct Election {
     candidate: Candidate,
     fence: Fence,
     seen: Option<Seen>,
+    /// The time at which the last successful write of the lease was sent. The fence closes a deadline later.
+    renewed: Instant,
 }
 
 fn text<'a>(lease: &'a Value, field: &str) -> &'a str {
@@ -68,7 +70,7 @@ impl Election {
     /// Creates the election of a candidate. The election opens and closes `fence`.
     #[must_use]
     pub fn new(client: Client, candidate: Candidate, fence: Fence) -> Election {
-        Election { client, candidate, fence, seen: None }
+        Election { client, candidate, fence, seen: None, renewed: Instant::now() }
     }
 
     fn path(&self) -> String {
@@ -82,7 +84,7 @@ impl Election {
             let sent = Instant::now();
             match self.attempt().await {
                 Ok(Attempt::Held) => {
-                    self.fence.open_until(sent + self.candidate.deadline());
+                    self.open(sent);
                     return;
                 }
                 Ok(Attempt::TakenOver) => {
@@ -98,6 +100,12 @@ impl Election {
             }
             tokio::time::sleep(self.candidate.interval()).await;
         }
+    }
+
+    /// Opens the fence after a write of the lease that was sent at this time.
+    fn open(&mut self, sent: Instant) {
+        self.renewed = sent;
+        self.fence.open_until(sent + self.candidate.deadline());
     }
 
     /// Renews the lease until `end`, and then opens the fence. Returns `false` if the lease is lost before `end`.
@@ -118,22 +126,20 @@ impl Election {
                 return false;
             }
         }
-        self.fence.open_until(renewed + self.candidate.deadline());
+        self.open(renewed);
         true
     }
 
     /// Renews the lease until it is lost, and then closes the fence.
     pub async fn keep(&mut self) {
-        let mut renewed = Instant::now();
-        while renewed.elapsed() < self.candidate.deadline() {
+        // The answer to the last write may have come late, so the time of this call does not count. Otherwise, the
+        // fence could close and open again, and the requests in between would be lost.
+        while self.renewed.elapsed() < self.candidate.deadline() {
             tokio::time::sleep(self.candidate.interval()).await;
             let sent = Instant::now();
-            let left = self.candidate.deadline().saturating_sub(renewed.elapsed());
+            let left = self.candidate.deadline().saturating_sub(self.renewed.elapsed());
             match tokio::time::timeout(left, self.attempt()).await {
-                Ok(Ok(Attempt::Held)) => {
-                    renewed = sent;
-                    self.fence.open_until(sent + self.candidate.deadline());
-                }
+                Ok(Ok(Attempt::Held)) => self.open(sent),
                 Ok(Ok(_)) => {
                     if self.is_held_by_another() {
                         break;
@@ -232,5 +238,52 @@ impl Election {
         }
         let _ = self.ours(&answer.body);
         Ok(if ours || holder.is_empty() { Attempt::Held } else { Attempt::TakenOver })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::client::config::Config;
+    use std::io::{Read, Write};
+    use std::net::TcpListener;
+
+    #[test]
+    fn a_lease_is_kept_from_the_time_at_which_its_last_write_was_sent() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        // The lease is read, and then created.
+        let server = std::thread::spawn(move || {
+            for status in ["404 Not Found", "201 Created"] {
+                let (mut stream, _) = listener.accept().unwrap();
+                let mut request = [0; 4096];
+                while !request.starts_with(b"GET") && !request.starts_with(b"POST") {
+                    let _ = stream.read(&mut request).unwrap();
+                }
+                let head = format!("HTTP/1.1 {status}\r\nConnection: close\r\nContent-Length: 2");
+                stream.write_all(format!("{head}\r\n\r\n{{}}").as_bytes()).unwrap();
+            }
+            listener
+        });
+        let client = Client::new(Config::plain(&url), Duration::from_secs(300)).unwrap();
+        let name = String::from;
+        let (namespace, lease, identity) = (name("n"), name("l"), name("us"));
+        let duration = Duration::from_secs(15);
+        let candidate = Candidate { namespace, name: lease, identity, duration };
+        let deadline = candidate.deadline();
+        let fence = Fence::closed();
+        let mut election = Election::new(client, candidate, fence.clone());
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            election.win().await;
+            assert!(fence.is_open());
+            let listener = server.join().unwrap();
+            // As if the answer had taken that long.
+            election.renewed -= deadline;
+            election.keep().await;
+            assert!(!fence.is_open());
+            listener.set_nonblocking(true).unwrap();
+            assert!(listener.accept().is_err(), "the lease was renewed after the fence had closed");
+        });
     }
 }

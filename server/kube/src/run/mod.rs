@@ -199,14 +199,26 @@ pub async fn run(
         ended.map_err(|why| RunError::Thread(std::io::Error::other(why)))??;
         return Ok(());
     }
-    // The order matters: decisions stop first, then the requests in flight end, and only then is the lease released.
+    // The order matters: decisions stop first, then the requests in flight end, and only then is the lease released. If
+    // a request is still in flight, the lease is left to expire.
     let _ = queue.send(Input::Stop).await;
     let _ = thread.await;
-    outbox.close().await;
-    if let Some(election) = &mut election {
+    let is_idle = outbox.close().await;
+    if let Some(election) = election.as_mut().filter(|_| is_idle) {
         election.give_back().await;
     }
     Ok(())
+}
+
+/// Makes a panic in any thread or task end the process. Otherwise, one part would be missing without notice: a worker,
+/// a watch, or a binding on its way. The process is started again, or another process takes over.
+pub fn end_on_panic() {
+    let report = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |panic| {
+        report(panic);
+        tracing::error!("omega-kube ends because of a bug: report the message above");
+        std::process::exit(1);
+    }));
 }
 
 async fn listen(options: &Options, stage: &Stage, metrics: &Arc<Metrics>) -> Result<(), RunError> {

@@ -8,6 +8,7 @@ use super::fence::Fence;
 use super::input::Input;
 use super::metrics::Metrics;
 use super::reasons::Explainer;
+use super::refusals::Refusals;
 use crate::adapter::{PodName, Remark, Shared, scheduler_of};
 use crate::client::{Call, Client, time};
 use crate::profiles::KubeProfile;
@@ -38,12 +39,14 @@ pub struct Written {
     pub conditions_per_second: u32,
 }
 
-/// Whether a function is switched on.
+/// Whether a function is switched on. YAML 1.1 reads `on` and `off` as booleans, so charts may write `true` or `false`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Choice {
     /// The function is switched on.
+    #[value(alias = "true")]
     On,
     /// The function is switched off.
+    #[value(alias = "false")]
     Off,
 }
 
@@ -158,8 +161,8 @@ fn words(remark: &Remark) -> String {
         Remark::Preempted { by_uid, node } => format!("Preempted by pod {by_uid} on node {node}"),
         Remark::Repaired { node, resources } => {
             format!(
-                "The pod was deleted before it started, because another scheduler has overcommitted {node}: \
-                 {resources}"
+                "The pod was deleted because another scheduler has overcommitted {node}: {resources}. The pod had not \
+                 reported a start"
             )
         }
     }
@@ -275,7 +278,7 @@ fn explain(asked: &std::sync::mpsc::Receiver<Ask>, back: &Sender<Input>, per_sec
 
 /// Writes notices until all senders are gone.
 async fn write(parts: Parts, mut notices: Receiver<Notice>) {
-    let parts = Arc::new(parts);
+    let (parts, refusals) = (Arc::new(parts), Refusals::default());
     let places = Arc::new(tokio::sync::Semaphore::new(IN_FLIGHT));
     let written = Arc::new(Mutex::new(LastMessages::default()));
     let mut number = 0;
@@ -298,16 +301,17 @@ async fn write(parts: Parts, mut notices: Receiver<Notice>) {
             Call::json(Method::POST, path, &notice.event(&parts.instance, number))
         });
         let Ok(place) = Arc::clone(&places).acquire_owned().await else { return };
-        let (parts, written) = (Arc::clone(&parts), Arc::clone(&written));
+        let (parts, written, refusals) =
+            (Arc::clone(&parts), Arc::clone(&written), refusals.clone());
         tokio::spawn(async move {
             let messages = || written.lock().unwrap_or_else(PoisonError::into_inner);
             if let (Some(call), Kind::Unschedulable(message)) = (condition, &notice.kind)
-                && !send(&parts, &call).await
+                && !send(&parts, "a condition of a pod", (&notice.name, &call), &refusals).await
             {
                 messages().condition_lost(&notice.uid, message);
             }
             if let Some(call) = event
-                && !send(&parts, &call).await
+                && !send(&parts, "an Event", (&notice.name, &call), &refusals).await
             {
                 messages().event_lost(&notice.uid);
             }
@@ -370,7 +374,12 @@ impl LastMessages {
 
 /// Sends a notice once, without a retry. Returns `false` if it is lost. The next attempt to place the pod then causes
 /// another notice. A notice that is forbidden is not lost, because another one would be forbidden, too.
-async fn send(parts: &Parts, call: &Call) -> bool {
+async fn send(
+    parts: &Parts,
+    request: &'static str,
+    (pod, call): (&PodName, &Call),
+    refusals: &Refusals,
+) -> bool {
     if !parts.fence.is_open() {
         return false;
     }
@@ -381,9 +390,7 @@ async fn send(parts: &Parts, call: &Call) -> bool {
         Ok(response) if matches!(response.status, 404 | 409 | 422) => "obsolete",
         Ok(response) => {
             is_lost = response.status != 403;
-            let (status, why) = (response.status, response.message());
-            tracing::warn!(status, path = %call.path, %why, "the API server rejected an Event or a \
-                 condition");
+            refusals.note(request, &pod.to_string(), &response);
             if let Some(seconds) = response.retry_after {
                 tokio::time::sleep(Duration::from_secs(seconds)).await;
             }
@@ -391,7 +398,7 @@ async fn send(parts: &Parts, call: &Call) -> bool {
         }
         Err(why) => {
             is_lost = true;
-            tracing::warn!(%why, path = %call.path, "an Event or a condition could not be sent");
+            refusals.note_lost(request, &pod.to_string(), &why);
             "failed"
         }
     };

@@ -61,7 +61,7 @@ impl Outbox {
                 tokio::time::sleep(Duration::from_millis(delay_ms)).await;
             }
             let Ok(place) = outbox.places.acquire().await else { return };
-            // If the fence is closed, another process is the leader, and this process is about to end.
+            // If the fence is closed, another process may be the leader, and this process is about to end.
             if !outbox.fence.is_open() {
                 return;
             }
@@ -101,11 +101,18 @@ impl Outbox {
         });
     }
 
-    /// Waits until no request is in flight, at most for the timeout of a request. Prevents further requests.
-    pub async fn close(&self) {
+    /// Waits until no request is in flight, at most for the timeout of a request. Prevents further requests. Returns
+    /// whether none is in flight any more: an action of two requests may take longer.
+    #[must_use]
+    pub async fn close(&self) -> bool {
+        self.close_within(self.client.timeout()).await
+    }
+
+    async fn close_within(&self, limit: Duration) -> bool {
         let all = self.places.acquire_many(self.in_flight);
-        let _ = tokio::time::timeout(self.client.timeout(), all).await;
+        let is_idle = tokio::time::timeout(limit, all).await.is_ok();
         self.places.close();
+        is_idle
     }
 
     async fn bind(&self, binding: &Binding) -> Answer {
@@ -115,10 +122,15 @@ impl Outbox {
             "metadata": {"name": pod.name, "namespace": pod.namespace, "uid": uid},
             "target": {"kind": "Node", "name": node}});
         let sent = Instant::now();
-        let answer = answer_of(self.client.call(&Call::json(Method::POST, path, &body)).await);
+        let response = self.client.call(&Call::json(Method::POST, path, &body)).await;
         self.metrics.bindings_seconds.observe(sent.elapsed().as_secs_f64());
+        let answer = answer_of(&response);
+        if let (Answer::Failed, Ok(response)) = (answer, &response) {
+            self.refusals.note("a binding", &pod.to_string(), response);
+        }
         if answer != Answer::Bound {
-            tracing::info!(%pod, %node, ?answer, "the binding was not acknowledged");
+            let error = response.err();
+            tracing::debug!(%pod, %node, ?answer, ?error, "the binding was not acknowledged");
         }
         answer
     }
@@ -229,8 +241,10 @@ impl Outbox {
         self.done("the deletion of a victim", &pod.to_string(), deleted)
     }
 
-    /// Deletes a pod that has not started. The pod is read first: the watch may lag behind, and the resource version of
-    /// the read pod is a precondition of the deletion. So the pod has not started when it is deleted.
+    /// Deletes a pod that has not started, as far as the API server knows. The pod is read first, because the watch may
+    /// lag behind. The resource version of the read pod is a precondition of the deletion, so the kubelet has not
+    /// reported a start since. But a kubelet starts containers before it reports them, so the deletion may still hit a
+    /// pod that has just started. Its containers are then ended as at any other deletion.
     async fn repair(&self, repair: &Repair) -> Done {
         let Repair { pod, uid, node, .. } = repair;
         let path = format!("/api/v1/namespaces/{}/pods/{}", pod.namespace, pod.name);
@@ -247,6 +261,10 @@ impl Outbox {
         let body = json!({"kind": "DeleteOptions", "apiVersion": "v1",
             "preconditions": {"uid": uid, "resourceVersion": version}});
         let deleted = self.client.call(&Call::json(Method::DELETE, path, &body)).await;
+        if deleted.as_ref().is_ok_and(|response| response.status == 409) {
+            // The pod has changed since it was read. A later attempt reads it again.
+            return Done::Unknown;
+        }
         self.done("the deletion of a pod on an overcommitted node", &pod.to_string(), deleted)
     }
 }
@@ -265,21 +283,41 @@ fn done_of(answer: &Result<Response, CallError>) -> Done {
 }
 
 /// Classifies an answer to a binding.
-fn answer_of(answer: Result<Response, CallError>) -> Answer {
-    match answer {
-        Ok(response) => match response.status {
-            201 | 200 => Answer::Bound,
-            404 | 409 => Answer::Conflict,
-            429 => Answer::Throttled(response.retry_after.unwrap_or(RETRY_AFTER) * 1000),
-            status => {
-                let why = response.message();
-                tracing::warn!(status, %why, "the API server rejects a binding");
-                Answer::Failed
-            }
-        },
-        Err(why) => {
-            tracing::debug!(%why, "the API server did not answer a binding");
-            Answer::Unknown
-        }
+fn answer_of(answer: &Result<Response, CallError>) -> Answer {
+    let Ok(response) = answer else { return Answer::Unknown };
+    match response.status {
+        201 | 200 => Answer::Bound,
+        404 | 409 => Answer::Conflict,
+        429 => Answer::Throttled(response.retry_after.unwrap_or(RETRY_AFTER) * 1000),
+        _ => Answer::Failed,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::adapter::PodName;
+    use crate::client::config::Config;
+    use std::net::TcpListener;
+
+    #[test]
+    fn an_outbox_with_a_request_in_flight_is_not_idle() {
+        // The server accepts connections, and never answers.
+        let server = TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("http://{}", server.local_addr().unwrap());
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let client = Client::new(Config::plain(&url), Duration::from_secs(300)).unwrap();
+            let (back, _answers) = tokio::sync::mpsc::channel(1);
+            let outbox =
+                || Outbox::new(client.clone(), 2, back.clone(), Fence::open(), Arc::default());
+            assert!(outbox().close().await);
+            let busy = outbox();
+            let pod = PodName { namespace: "t".into(), name: "a".into() };
+            let binding = Binding { decision: 1, pod, uid: "u".into(), node: "n".into() };
+            busy.act(Action::Bind(binding, 0), 0);
+            tokio::task::yield_now().await;
+            assert!(!busy.close_within(Duration::ZERO).await);
+        });
     }
 }

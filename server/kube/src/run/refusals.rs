@@ -1,40 +1,70 @@
-//! Warnings about writes that the API server refuses, with the server's message, which names a missing right.
+//! Warnings about requests that the API server refuses, with the server's message, which names the missing right or
+//! another reason.
 //!
-//! A missing right affects every request of a kind, so at most one warning a minute is written for each kind of request.
+//! A missing right affects many requests, so the same message about a kind of request is written at most once a minute.
+//! The number of different messages is limited, too, because a message can name its object.
 
-use crate::client::Response;
+use crate::client::{CallError, Response};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Time after a warning in which no other warning about the kind of request is written.
+/// Time after a warning in which the same warning is not written again.
 const REPEAT: Duration = Duration::from_secs(60);
 
-/// The times of the last warnings, by kind of request. Clones share them.
+/// Maximum number of warnings about one kind of request within that time: enough for several reasons, and few enough to
+/// be read.
+const MESSAGES_MAX: usize = 10;
+
+/// Maximum number of characters of a message. Messages of the API server are shorter than 500.
+const MESSAGE_CHARS_MAX: usize = 1000;
+
+/// The recent warnings, by kind of request. Clones share them.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Refusals(Arc<Mutex<BTreeMap<&'static str, Instant>>>);
+pub(super) struct Refusals(Arc<Mutex<BTreeMap<&'static str, Recent>>>);
+
+/// The recent warnings about one kind of request.
+#[derive(Debug, Default)]
+struct Recent {
+    /// The time of each message.
+    messages: BTreeMap<String, Instant>,
+    /// Number of warnings that were not written since the last one that was.
+    hidden: u64,
+}
 
 impl Refusals {
-    /// Writes a warning that a request about an object was refused, unless one about such a request was written
-    /// recently.
+    /// Writes a warning that a request about an object was refused, unless it was written recently.
     pub(super) fn note(&self, request: &'static str, object: &str, response: &Response) {
-        let now = Instant::now();
-        if !self.is_due(request, now) {
-            return;
+        let (status, why) = (response.status, cut(&response.message()));
+        if let Some(hidden) = self.due(request, &why, Instant::now()) {
+            tracing::warn!(status, object, %why, hidden, "the API server refuses {request}");
         }
-        let (status, why) = (response.status, response.message());
-        tracing::warn!(status, object, %why, "the API server refuses {request}");
     }
 
-    fn is_due(&self, request: &'static str, now: Instant) -> bool {
-        let mut last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_recent = |at: &Instant| now.saturating_duration_since(*at) < REPEAT;
-        if last.get(request).is_some_and(is_recent) {
-            return false;
+    /// Writes a warning that a request about an object got no answer, unless it was written recently.
+    pub(super) fn note_lost(&self, request: &'static str, object: &str, error: &CallError) {
+        let why = cut(&error.to_string());
+        if let Some(hidden) = self.due(request, &why, Instant::now()) {
+            tracing::warn!(object, %why, hidden, "the API server did not answer {request}");
         }
-        last.insert(request, now);
-        true
     }
+
+    /// Records a warning. Returns the number of hidden warnings before it; `None` if this one is to be hidden, too.
+    fn due(&self, request: &'static str, message: &str, now: Instant) -> Option<u64> {
+        let mut kinds = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let Recent { messages, hidden } = kinds.entry(request).or_default();
+        messages.retain(|_, at| now.saturating_duration_since(*at) < REPEAT);
+        if messages.contains_key(message) || messages.len() >= MESSAGES_MAX {
+            *hidden += 1;
+            return None;
+        }
+        messages.insert(message.to_owned(), now);
+        Some(std::mem::take(hidden))
+    }
+}
+
+fn cut(message: &str) -> String {
+    message.chars().take(MESSAGE_CHARS_MAX).collect()
 }
 
 #[cfg(test)]
@@ -42,12 +72,27 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_kind_of_request_is_warned_of_once_a_minute() {
+    fn each_message_about_a_kind_of_request_is_written_once_a_minute() {
         let (refusals, now) = (Refusals::default(), Instant::now());
-        assert!(refusals.is_due("a nomination", now));
-        assert!(refusals.is_due("a claim", now));
-        assert!(!refusals.clone().is_due("a nomination", now + REPEAT / 2));
-        assert!(refusals.is_due("a nomination", now + REPEAT));
-        assert!(!refusals.is_due("a nomination", now + REPEAT));
+        assert_eq!(refusals.due("a nomination", "no right", now), Some(0));
+        assert_eq!(refusals.due("a claim", "no right", now), Some(0));
+        assert_eq!(refusals.due("a nomination", "a webhook denies it", now), Some(0));
+        assert_eq!(refusals.clone().due("a nomination", "no right", now + REPEAT / 2), None);
+        assert_eq!(refusals.due("a nomination", "no right", now + REPEAT), Some(1));
+        assert_eq!(refusals.due("a nomination", "no right", now + REPEAT), None);
+    }
+
+    #[test]
+    fn the_number_of_different_messages_is_limited() {
+        let (refusals, now) = (Refusals::default(), Instant::now());
+        let due = |count: usize, now: Instant| {
+            let messages = (0..count).map(|pod| format!("pod {pod} is forbidden"));
+            messages.filter_map(|why| refusals.due("a binding", &why, now)).collect::<Vec<_>>()
+        };
+        assert_eq!(due(1000, now).len(), MESSAGES_MAX);
+        assert_eq!(due(1000, now + REPEAT / 2).len(), 0);
+        let later = due(1000, now + REPEAT);
+        assert_eq!((later.len(), later[0]), (MESSAGES_MAX, 1990), "the hidden ones are counted");
+        assert_eq!(cut(&"x".repeat(1 << 20)).len(), MESSAGE_CHARS_MAX);
     }
 }

@@ -5,7 +5,8 @@
 //! |---|---|
 //! | the server offers WatchList | the list comes as events of the watch, so the server holds no page in memory |
 //! | the watch ends, breaks or takes too long | watch again from the version of the last event or bookmark |
-//! | 410, as a status or as an ERROR event | list again |
+//! | the watch ends at once, without an event | the same, after a growing delay |
+//! | 410, as a status or as an ERROR event | list again, after a growing delay |
 //! | the list exceeds the limit of objects or bytes | list again, after a growing delay; the mirror stays as it was |
 //! | a line that is longer than an object can be | leave the line out; the mirror keeps the object's last form |
 //! | 429, 5xx, no connection | the same step again, after `Retry-After` or a growing delay |
@@ -84,6 +85,9 @@ enum Failure {
     /// The version is no longer available. List again.
     #[error("the version of the watch has expired")]
     Expired,
+    /// The watch ended at once, without an event. Watch again, but not at once, because this may repeat.
+    #[error("the API server ended the watch at once")]
+    Ended,
     /// The server does not support WatchList. List in pages.
     #[error("the API server does not support WatchList")]
     NoWatchList,
@@ -222,15 +226,18 @@ where
         let done =
             if listed || keeper.watch_list { keeper.watch().await } else { keeper.list().await };
         match done {
-            Ok(()) => failures = 0,
+            // A list does not end a series of failures: the watch after it may fail again and again.
+            Ok(()) => failures = if listed { 0 } else { failures },
             Err(Failure::Closed) => return,
-            Err(Failure::Expired) => {
+            Err(why @ Failure::Expired) => {
                 tracing::info!(
                     resource = resource.path,
                     "the version of a watch has expired: \
                      listing again"
                 );
                 keeper.version.clear();
+                tokio::time::sleep(delay(&why, failures)).await;
+                failures += 1;
             }
             Err(Failure::NoWatchList) => keeper.watch_list = false,
             Err(why @ Failure::Objects(_)) => {

@@ -10,7 +10,11 @@ use serde_json::json;
 use serde_json::value::RawValue;
 use std::borrow::Cow;
 use std::collections::BTreeMap;
-use std::time::Duration;
+use std::time::{Duration, Instant};
+
+/// Duration below which a watch without events counts as failed, as in Kubernetes' own clients. Otherwise, a server
+/// that ends each watch would be asked without a pause.
+const SHORT: Duration = Duration::from_secs(1);
 
 /// The annotation of the bookmark after the initial events.
 const INITIAL_END: &str = "k8s.io/initial-events-end";
@@ -82,6 +86,7 @@ impl<S> Keeper<'_, S> {
         // The server should end the watch before this time. If it does not, the client closes the stream.
         let longest = self.settings.timeout + Duration::from_secs(30);
         let call = Call::get(self.watch_path(from_start));
+        let (began, mut is_empty) = (Instant::now(), true);
         let Stream { status, retry_after, mut lines } = self.client.stream(&call, longest).await?;
         if status != 200 {
             let body = match lines.next().await? {
@@ -105,6 +110,7 @@ impl<S> Keeper<'_, S> {
                 Err(CallError::Timeout(_)) if initial.0.is_none() => return Ok(()),
                 line => line?,
             };
+            is_empty &= line.is_none();
             match line {
                 None => break,
                 Some(Received::Whole(line)) if line.is_empty() => {}
@@ -115,7 +121,10 @@ impl<S> Keeper<'_, S> {
             }
         }
         // A server without WatchList starts an ordinary watch, which never sends the bookmark that ends the list.
-        if initial.0.is_some() { Err(Failure::NoWatchList) } else { Ok(()) }
+        if initial.0.is_some() {
+            return Err(Failure::NoWatchList);
+        }
+        if is_empty && began.elapsed() < SHORT { Err(Failure::Ended) } else { Ok(()) }
     }
 
     /// Skips an event that is too long to be read. The mirror keeps the object's last form, unless the object was
@@ -304,5 +313,11 @@ mod tests {
             matches!(&failed, Failure::Status(500, Some(300), why) if why == "busy"),
             "{failed}"
         );
+    }
+
+    #[test]
+    fn a_watch_that_ends_at_once_has_failed() {
+        let failed = failure("HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n");
+        assert!(matches!(failed, Failure::Ended), "{failed}");
     }
 }

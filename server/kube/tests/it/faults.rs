@@ -2,9 +2,19 @@
 
 use crate::double::http::Server;
 use crate::double::{Double, PODS, text};
+use crate::pairs::{self, Pair};
 use crate::process::{block_on, bound, check, create, pod, server, start};
+use crate::recorded::{outbox, run};
+use omega_kube::adapter::effects::{Action, Done};
+use omega_kube::adapter::{Binding, PodName};
+use omega_kube::client::Client;
+use omega_kube::client::config::Config;
+use omega_kube::run::fence::Fence;
+use omega_kube::run::metrics::Metrics;
+use omega_kube::run::notices::{Choice, Notice, Notices, Parts, Written};
 use serde_json::json;
 use std::process::Command;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// Creates pods of a quarter of a node each, more than fit.
@@ -190,4 +200,92 @@ fn a_program_that_ends_gives_the_lease_back() {
         server.until(|double| bound(double) == 2).await;
         check(&server);
     });
+}
+
+#[test]
+fn a_victim_that_seemed_to_be_gone_and_is_still_there_is_deleted_later() {
+    let mut pair = Pair::new(1, 1);
+    pair.create("low", 4000);
+    pair.deliver();
+    let binding = pair.decide().pop().expect("a decision");
+    pair.send(&binding);
+    pair.create_ranked("high", 4000, 1000);
+    pair.deliver();
+    assert!(pair.decide().is_empty());
+    pair.preempt();
+    let eviction = pair.requests().into_iter().find_map(|action| match action {
+        Action::Evict(eviction, _) => Some(eviction),
+        _ => None,
+    });
+    let eviction = eviction.expect("a victim");
+    // A status that others write often causes a conflict, which looks like another uid.
+    let again = pair.adapter.evicted(eviction.clone(), Done::Gone, 1000);
+    assert_eq!(again, Some(Action::Evict(eviction.clone(), 31_000)));
+    pair.delete("low");
+    pair.deliver();
+    assert_eq!(pair.adapter.evicted(eviction, Done::Gone, 31_000), None);
+}
+
+/// Number of refused requests in the next test, which are more than are written to the log in a minute.
+const REFUSED: u64 = 30;
+
+#[test]
+fn refused_bindings_and_events_of_several_pods_are_named_but_not_all_of_them() {
+    let (_, log) = run(async {
+        let server = server(1).await;
+        server.faults(|faults| faults.forbidden = vec!["create pods/binding", "create events"]);
+        let (outbox, mut answers) = outbox(&server.url());
+        let metrics = Arc::<Metrics>::default();
+        let written = Written { events: Choice::On, conditions_per_second: 0 };
+        let client = Client::new(Config::plain(&server.url()), Duration::from_secs(600));
+        let parts = Parts {
+            client: client.expect("a client"),
+            fence: Fence::open(),
+            metrics: Arc::clone(&metrics),
+            instance: "i".into(),
+            written,
+        };
+        let (back, _explained) = tokio::sync::mpsc::channel(1);
+        let notices = Notices::start(parts, back).expect("a thread");
+        for number in 0..REFUSED {
+            let name = PodName { namespace: "t".into(), name: format!("p{number}") };
+            let (uid, node) = (format!("u{number}"), "n0".to_owned());
+            let binding = Binding { decision: number, pod: name, uid, node };
+            outbox.act(Action::Bind(binding, 0), 0);
+            assert!(answers.recv().await.is_some());
+            // In each namespace, the server's message is another one.
+            let mut pod = pod("p", 100);
+            pod["metadata"]["namespace"] = format!("t{number}").into();
+            notices.tell(Notice::scheduled(&pairs::pod(&pod), "n0"));
+        }
+        let refused = format!("omega_kube_notices_total{{outcome=\"refused\"}} {REFUSED}\n");
+        for _ in 0..1_000_000 {
+            if metrics.text().contains(&refused) {
+                return;
+            }
+            tokio::task::yield_now().await;
+        }
+        panic!("not all Events were refused: {}", metrics.text());
+    });
+    for named in ["cannot create resource \"pods/binding\"", "cannot create resource \"events\""] {
+        assert_eq!(log.matches(named).count(), 10, "{named}: {log}");
+    }
+}
+
+/// The variable that makes the next test panic in a thread.
+const PANICS: &str = "OMEGA_KUBE_TEST_PANICS";
+
+#[test]
+fn a_part_of_the_program_that_panics_ends_the_process() {
+    if std::env::var_os(PANICS).is_some() {
+        omega_kube::run::end_on_panic();
+        let _ = std::thread::spawn(|| panic!("planted")).join();
+        return;
+    }
+    let mut command = Command::new(std::env::current_exe().expect("a path"));
+    command.args(["--exact", "faults::a_part_of_the_program_that_panics_ends_the_process"]);
+    let ended = command.arg("--nocapture").env(PANICS, "1").output().expect("it starts");
+    let error = String::from_utf8_lossy(&ended.stderr);
+    assert!(error.contains("planted"), "{error}");
+    assert_eq!(ended.status.code(), Some(1), "{error}");
 }

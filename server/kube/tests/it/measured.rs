@@ -23,6 +23,10 @@ const OF_KUBE_SCHEDULER: [(&str, &str, &[&str]); 9] = [
     ("leader_election_master_status", "gauge", &[]),
 ];
 
+/// Maximum number of reads of a sample until it must have its value. The program updates its metrics twice a second,
+/// and a second has at most some thousand reads.
+const READS_MAX: u32 = 100_000;
+
 /// Names of the labels of a sample, without the bound of a histogram's bucket.
 fn labels(line: &str) -> Vec<&str> {
     let Some((_, rest)) = line.split_once('{') else { return Vec::new() };
@@ -101,7 +105,11 @@ impl Measured {
     /// Waits until samples have these values.
     async fn until(&self, expected: &[(&str, f64)]) {
         for (sample, value) in expected {
-            while self.value(sample).await != Some(*value) {
+            let (mut last, mut reads) = (None, 0);
+            while last != Some(*value) {
+                assert!(reads < READS_MAX, "{sample} is {last:?} after {reads} reads, not {value}");
+                last = self.value(sample).await;
+                reads += 1;
                 tokio::task::yield_now().await;
             }
         }

@@ -94,6 +94,36 @@ fn pods_are_bound_to_nodes_with_room_and_told_of() {
     });
 }
 
+#[test]
+fn the_default_scheduler_of_a_cluster_takes_all_pods_that_name_no_other() {
+    block_on(async {
+        let server = server(2).await;
+        let mut unnamed = pod("unnamed", 500);
+        unnamed["spec"].as_object_mut().expect("a spec").remove("schedulerName");
+        let mut named = pod("named", 500);
+        named["spec"]["schedulerName"] = "default-scheduler".into();
+        // The controller of a DaemonSet names the node in this way.
+        let mut daemon = named.clone();
+        daemon["metadata"]["name"] = "daemon".into();
+        let term = json!({"matchFields": [
+            {"key": "metadata.name", "operator": "In", "values": ["n1"]}]});
+        daemon["spec"]["affinity"] = json!({"nodeAffinity": {
+            "requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}}});
+        for pod in [pod("other", 500), unnamed, named, daemon] {
+            create(&server, &pod);
+        }
+        let _program = start(&server, &["--scheduler-name", "default-scheduler"]);
+        server.until(|double| bound(double) == 3).await;
+        check(&server);
+        let double = server.lock();
+        let node = |name: &str| {
+            let pod = double.all(PODS).find(|pod| text(pod, "/metadata/name") == name);
+            text(pod.expect("a pod"), "/spec/nodeName").to_owned()
+        };
+        assert_eq!((node("other").as_str(), node("daemon").as_str()), ("", "n1"));
+    });
+}
+
 /// The fields of an Event that depend neither on the time nor on the pod's uid and version.
 fn described(event: &Value) -> Vec<Value> {
     let fields = ["kind", "apiVersion", "action", "reason", "type"].map(|field| &event[field]);
