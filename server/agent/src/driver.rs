@@ -120,6 +120,9 @@ pub enum DriverError {
         /// Error of the operating system.
         why: std::io::Error,
     },
+    /// The machine cannot run the task, for this reason. The task may run on another machine.
+    #[error("{0}")]
+    Machine(String),
     /// The task cannot be run, for this reason. Correct the job.
     #[error("{0}")]
     Refused(String),

@@ -142,12 +142,12 @@ impl ProcessDriver {
         let mut spec = spec.clone();
         if let Some(root) = self.settings.cgroups.as_ref().filter(|_| spec.container.is_none()) {
             let group = root.make(&spec.id, &spec.limits);
-            spec.limits.cgroup = Some(group.map_err(|why| DriverError::Refused(why.to_string()))?);
+            spec.limits.cgroup = Some(group.map_err(|why| DriverError::Machine(why.to_string()))?);
         }
         spec::write(&folder, &spec).map_err(file_error(&folder))?;
         let watched = self.watch(&folder);
         let [program, first @ ..] = &*self.settings.supervisor else {
-            return Err(DriverError::Refused(
+            return Err(DriverError::Machine(
                 "the driver's setting `supervisor` is empty: give a program and its first arguments"
                     .to_owned(),
             ));
@@ -368,7 +368,7 @@ impl Driver for ProcessDriver {
         }
         let Some(cgroup) = &running.spec.limits.cgroup else { return Ok(()) };
         let limited = Cgroup::at(cgroup).limit(&running.spec.limits);
-        limited.map_err(|why| DriverError::Refused(why.to_string()))
+        limited.map_err(|why| DriverError::Machine(why.to_string()))
     }
 
     fn poll(&mut self) -> Vec<Event> {

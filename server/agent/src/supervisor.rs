@@ -34,6 +34,9 @@ const LONG_RUN: Duration = Duration::from_secs(600);
 /// The longest delay before a restart.
 const DELAY_MAX: Duration = Duration::from_secs(300);
 
+/// Time after which an entry of the journal that could not be written is written again.
+const TELL_AGAIN: Duration = Duration::from_secs(1);
+
 /// Maximum number of bytes of the reason why a program was not started.
 const REASON_BYTES: u64 = 1 << 10;
 
@@ -69,20 +72,13 @@ struct Supervisor {
     is_unhealthy: bool,
     kill_at: Option<Instant>,
     restart_at: Option<Instant>,
+    /// Time at which the status is written again, because it could not be written.
+    tell_at: Option<Instant>,
     probe: Option<(Pid, mpsc::Sender<bool>)>,
 }
 
-/// Runs a task to its end.
+/// Runs a task to its end. After an error, the journal has no end of the task, so the task counts as lost.
 pub(crate) fn run(folder: &Path) -> io::Result<()> {
-    let done = supervise(folder);
-    if let Err(why) = &done {
-        // If this fails, too, the task counts as lost.
-        let _ = journal::append(folder, &Entry::Ended(Exit::NotStarted(why.to_string())));
-    }
-    done
-}
-
-fn supervise(folder: &Path) -> io::Result<()> {
     let spec = spec::read(folder)?.ok_or_else(|| {
         io::Error::other(
             "the folder contains no description of a task: do not start this program by hand, \
@@ -119,17 +115,20 @@ fn supervise(folder: &Path) -> io::Result<()> {
         is_unhealthy: false,
         kill_at: None,
         restart_at: None,
+        tell_at: None,
         probe: None,
     };
-    let exit = match supervisor.start() {
-        Ok(()) => supervisor.supervise()?,
-        Err(why) => Exit::NotStarted(why.to_string()),
-    };
+    supervisor.start()?;
+    let exit = supervisor.supervise()?;
     if let Some(us) = tree::own_cpu_us() {
         // If this fails, the use since the agent's last measurement is not counted.
         let _ = supervisor.journal.append(&Entry::UsedCpu(us));
     }
-    supervisor.journal.append(&Entry::Ended(exit))?;
+    let end = Entry::Ended(exit);
+    while supervisor.journal.append(&end).is_err() {
+        // If the disk is full, the end waits until it has room. Without the end, the task would run again.
+        std::thread::sleep(TELL_AGAIN);
+    }
     drop(lock);
     Ok(())
 }
@@ -145,7 +144,7 @@ impl Supervisor {
     /// Handles events and output until the task has ended.
     fn supervise(&mut self) -> io::Result<Exit> {
         loop {
-            let next = [self.kill_at, self.restart_at].into_iter().flatten().min();
+            let next = [self.kill_at, self.restart_at, self.tell_at].into_iter().flatten().min();
             let outputs = self.run.iter().flat_map(|run| &run.outputs);
             self.inbox.wait(next, outputs.filter_map(Output::pipe))?;
             while let Some(event) = self.inbox.take() {
@@ -179,6 +178,9 @@ impl Supervisor {
             self.row += 1;
             self.start()?;
         }
+        if self.tell_at.is_some_and(|at| at <= now) {
+            self.tell();
+        }
         Ok(())
     }
 
@@ -191,7 +193,7 @@ impl Supervisor {
                     return Ok(Some(Exit::Stopped));
                 }
                 self.terminate();
-                self.tell()?;
+                self.tell();
             }
             Happened::Kill => {
                 self.status.ending = true;
@@ -210,10 +212,10 @@ impl Supervisor {
                     let _ = rustix::process::kill_process(pid, Signal::KILL);
                 }
             }
-            Happened::ContainerStarted(run) if self.is_present(run) => self.program_runs()?,
+            Happened::ContainerStarted(run) if self.is_present(run) => self.program_runs(),
             Happened::Ready(run) if self.is_present(run) => {
                 self.status.ready = true;
-                self.tell()?;
+                self.tell();
             }
             Happened::Unhealthy(run) if self.is_present(run) => {
                 self.is_unhealthy = true;
@@ -287,13 +289,15 @@ impl Supervisor {
                 let (restarts, events) = (self.status.restarts, self.events.clone());
                 container::await_start(&self.folder, restarts, events, alive);
             }
-            return self.tell();
+            self.tell();
+            return Ok(());
         }
-        self.program_runs()
+        self.program_runs();
+        Ok(())
     }
 
     /// Begins the health check of the program, which has just started. Without a check, the task is ready.
-    fn program_runs(&mut self) -> io::Result<()> {
+    fn program_runs(&mut self) {
         match (self.spec.health.clone(), &self.run) {
             (Some(check), Some(run)) => {
                 let alive = Arc::downgrade(&run.alive);
@@ -301,7 +305,7 @@ impl Supervisor {
             }
             _ => self.status.ready = true,
         }
-        self.tell()
+        self.tell();
     }
 
     /// The output of the program from a pipe.
@@ -310,8 +314,11 @@ impl Supervisor {
         Output::new(pipe, logs::Writer::new(folder, stream, self.spec.limits.log_bytes))
     }
 
-    fn tell(&mut self) -> io::Result<()> {
-        self.journal.append(&Entry::Status(self.status.clone()))
+    /// Writes the status to the journal. If this fails, for example because the disk is full, the task runs on, and the
+    /// status is written later.
+    fn tell(&mut self) {
+        let told = self.journal.append(&Entry::Status(self.status.clone()));
+        self.tell_at = told.err().map(|_| Instant::now() + TELL_AGAIN);
     }
 
     /// Stops the program, and records when it must be killed.
@@ -383,7 +390,7 @@ impl Supervisor {
         let delay = Duration::from_millis(self.spec.restart.delay_ms.into());
         let delay = delay.saturating_mul(1 << self.row.min(20)).min(DELAY_MAX);
         self.restart_at = Some(Instant::now() + delay);
-        self.tell()?;
+        self.tell();
         Ok(None)
     }
 }

@@ -296,10 +296,8 @@ impl Runner {
             self.waiting.insert(name, task);
             return;
         }
-        let started = self
-            .spec(&task)
-            .and_then(|spec| self.driver.start(&spec).map_err(|why| why.to_string()));
-        match started {
+        let started = self.spec(&task).map_err(DriverError::Refused);
+        match started.and_then(|spec| self.driver.start(&spec)) {
             Ok(()) => {
                 let note = Note::of(&task);
                 let held = Held { note, is_reported: true, is_stopping: false, restarts: 0 };
@@ -307,10 +305,18 @@ impl Runner {
             }
             Err(why) => {
                 self.cores.give(&name);
-                let shown = Note::of(&task).name();
+                // A fault of the machine is no fault of the task, which may run elsewhere.
+                let report = match why {
+                    DriverError::Refused(_) => TaskReport::Failed,
+                    _ => TaskReport::Lost,
+                };
+                if report == TaskReport::Lost {
+                    self.losses.lost(&name, Instant::now());
+                }
+                let (shown, why) = (Note::of(&task).name(), why.to_string());
                 tracing::warn!(task = shown, why, "a task cannot be started");
                 let end = RunEnd { reason: EndReason::not_started(&why), restarts: 0 };
-                self.agent.report_end(task.machine, task.id, TaskReport::Failed, end);
+                self.agent.report_end(task.machine, task.id, report, end);
             }
         }
     }
@@ -390,8 +396,8 @@ impl Runner {
             tracing::warn!(
                 task = note.name(),
                 ?delay,
-                "a task is lost because its supervisor was killed; it starts here again only \
-                 after a delay"
+                "a task is lost because its supervisor was killed, or has failed; it starts here \
+                 again only after a delay"
             );
         } else if report == TaskReport::Finished {
             tracing::debug!(task = note.name(), %exit, "a task has ended");

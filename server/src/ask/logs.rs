@@ -42,13 +42,16 @@ pub(super) fn run(args: &LogsArgs) -> Result<(), AskError> {
         Some(_) => None,
         None => Some(0),
     };
+    let mut end = None;
     loop {
         let part = read(&caller, args, from)?;
         let is_empty = part.data.is_empty();
-        let next = part.from + part.data.len() as u64;
+        let next = part.from.saturating_add(part.data.len() as u64);
+        // Without --follow, output that is written after the first reply is not printed.
+        let end = *end.get_or_insert(part.end);
         let printed = out.write_all(&shown.text(part.data)).and_then(|()| out.flush());
         // Standard output was closed, for example by `head`. This is not an error.
-        let is_done = is_empty && (!args.follow || !part.running);
+        let is_done = if args.follow { is_empty && !part.running } else { is_empty || next >= end };
         if printed.is_err() || is_done {
             return Ok(());
         }
@@ -88,24 +91,12 @@ impl Shown {
     fn text(&mut self, bytes: Vec<u8>) -> Vec<u8> {
         let Shown::Safe(begun) = self else { return bytes };
         begun.extend(bytes);
-        let mut text = String::new();
-        let rest = loop {
-            match std::str::from_utf8(begun) {
-                Ok(whole) => {
-                    text += whole;
-                    break Vec::new();
-                }
-                Err(why) => {
-                    let (good, bad) = begun.split_at(why.valid_up_to());
-                    text += &String::from_utf8_lossy(good);
-                    let Some(length) = why.error_len() else { break bad.to_vec() };
-                    text.push('\u{fffd}');
-                    let later = bad[length..].to_vec();
-                    *begun = later;
-                }
-            }
-        };
-        *begun = rest;
+        // An incomplete character at the end waits for its other bytes.
+        let last = begun.utf8_chunks().last().map_or(&[][..], |chunk| chunk.invalid());
+        let is_incomplete = std::str::from_utf8(last).is_err_and(|why| why.error_len().is_none());
+        let kept = if is_incomplete { last.len() } else { 0 };
+        let rest = begun.split_off(begun.len() - kept);
+        let text = String::from_utf8_lossy(&std::mem::replace(begun, rest)).into_owned();
         let is_harmful = |c: char| is_hidden(c) && c != '\n' && c != '\t';
         text.replace("\r\n", "\n").replace(is_harmful, "\u{fffd}").into_bytes()
     }
@@ -131,6 +122,13 @@ mod tests {
     fn characters_in_two_parts_are_whole() {
         assert_eq!(safe(&[b"gr\xc3", b"\xb6\xc3", b"\x9f", b"e\n"]), "größe\n");
         assert_eq!(safe(&[b"\xff\xfea", b"\xc3", b"x"]), "\u{fffd}\u{fffd}a\u{fffd}x");
+    }
+
+    #[test]
+    fn bytes_that_are_no_text_take_little_time() {
+        let shown = safe(&[&[0xff; 4 << 20], b"\xc3", b"\xb6"]);
+        assert_eq!(shown.chars().filter(|c| *c == '\u{fffd}').count(), 4 << 20);
+        assert!(shown.ends_with("\u{fffd}ö"));
     }
 
     #[test]

@@ -2,10 +2,11 @@
 //! the agents' heartbeats to the monitor. The task never waits for an agent or a command: a stream whose queue is full
 //! is ended, and commands run concurrently.
 
-use super::log_reads::LogReads;
+use super::connected::Connected;
+use super::log_reads::{LogReads, LogSource};
 use super::marks::{apply_plan, has_taint};
 use super::monitor::{Monitor, MonitorSettings, Step};
-use super::orders::{Outbox, Sent, StreamId};
+use super::orders::{Outbox, StreamId};
 use super::routes::Routes;
 use crate::host::{Host, unix_ms};
 use omega_cellstate::{Cell, Changed};
@@ -39,19 +40,14 @@ const COMMAND_MAX: Duration = Duration::from_secs(5);
 /// A message from a stream to the hub.
 #[derive(Debug)]
 pub(crate) enum Event {
-    /// The stream was opened. It ends when `alive` is dropped.
-    Open { stream: StreamId, to: mpsc::Sender<Sent>, alive: oneshot::Sender<()> },
+    /// A stream was opened.
+    Open { stream: StreamId, connected: Connected },
     /// The agent attaches the machines in `attach`, and sends heartbeats of the machines in `alive`.
     Heartbeats { stream: StreamId, attach: Vec<MachineId>, alive: Vec<MachineId> },
     /// Reported ends of tasks that the cell has recorded or rejected.
     Confirmed(Vec<Confirmed>),
-    /// A caller requests a task's log from the agent of a machine, or from all agents if the task's last machine is not
-    /// known.
-    ReadLog {
-        machine: Option<MachineId>,
-        read: proto::ReadLog,
-        answer: oneshot::Sender<proto::LogPart>,
-    },
+    /// A caller requests a task's log.
+    ReadLog { from: LogSource, read: proto::ReadLog, answer: oneshot::Sender<proto::LogPart> },
     /// An agent's replies to log requests.
     Logs { stream: StreamId, parts: Vec<proto::LogPart> },
     /// The agent disconnected, or sent an invalid message.
@@ -64,13 +60,6 @@ pub(crate) struct Confirmed {
     pub(crate) task: TaskId,
     pub(crate) machine: MachineId,
     pub(crate) version: Version,
-}
-
-/// An agent's stream, on the hub's side.
-#[derive(Debug)]
-struct Connected {
-    to: mpsc::Sender<Sent>,
-    _alive: oneshot::Sender<()>,
 }
 
 /// State that exists only while this replica leads.
@@ -144,17 +133,15 @@ impl Hub {
     fn handle(&mut self, event: Event) {
         let now = self.now_ms();
         let Some(lead) = &mut self.lead else {
-            if let Event::Open { to, .. } = event {
+            if let Event::Open { connected, .. } = event {
                 // The channel is new, so it has room for the message.
-                let _ = to.try_send(Err(no_leader(&self.host)));
+                let _ = connected.to.try_send(no_leader(&self.host).into());
             }
             return;
         };
         let mut out = Outbox::default();
         match event {
-            Event::Open { stream, to, alive } => {
-                lead.streams.insert(stream, Connected { to, _alive: alive });
-            }
+            Event::Open { stream, connected } => _ = lead.streams.insert(stream, connected),
             Event::Heartbeats { stream, attach, alive } if lead.streams.contains_key(&stream) => {
                 let Lead { routes, monitor, .. } = lead;
                 if !attach.is_empty() {
@@ -173,8 +160,8 @@ impl Hub {
                     lead.routes.confirm(cell, (task, machine), version, &mut out);
                 }
             }),
-            Event::ReadLog { machine, read, answer } => {
-                lead.read_log(machine, read, answer, &mut out)
+            Event::ReadLog { from, read, answer } => {
+                lead.read_log(&from, read, answer, &mut out);
             }
             Event::Logs { stream, parts } => {
                 parts.into_iter().for_each(|part| lead.reads.answered(stream, part));
@@ -249,7 +236,7 @@ impl Lead {
     fn end(self, host: &Host) {
         for connected in self.streams.into_values() {
             // If the stream's queue is full, the stream ends without a message.
-            let _ = connected.to.try_send(Err(no_leader(host)));
+            let _ = connected.to.try_send(no_leader(host).into());
         }
     }
 
@@ -257,7 +244,7 @@ impl Lead {
         for (stream, messages) in out.0 {
             for orders in messages {
                 let Some(connected) = self.streams.get(&stream) else { break };
-                if connected.to.try_send(Ok(orders)).is_err() {
+                if !connected.queue(orders) {
                     tracing::warn!(
                         stream = stream.0,
                         "an agent does not read its stream: the \
@@ -272,15 +259,17 @@ impl Lead {
     /// Requests a log from the agents that may have it.
     fn read_log(
         &mut self,
-        machine: Option<MachineId>,
+        from: &LogSource,
         read: proto::ReadLog,
         answer: oneshot::Sender<proto::LogPart>,
         out: &mut Outbox,
     ) {
-        let asked: BTreeSet<StreamId> = match machine {
-            Some(machine) => self.routes.stream_of(machine).into_iter().collect(),
-            None => self.streams.keys().copied().collect(),
-        };
+        let of_machines = from.machines.iter().filter_map(|id| self.routes.stream_of(*id));
+        let mut asked: BTreeSet<StreamId> = of_machines.collect();
+        if from.operators {
+            let operators = self.streams.iter().filter(|(_, connected)| connected.is_operator);
+            asked.extend(operators.map(|(stream, _)| *stream));
+        }
         let Some(number) = self.reads.begin(asked.clone(), answer) else { return };
         for stream in asked {
             out.of(stream).reads.push(proto::ReadLog { read: number, ..read.clone() });
@@ -291,7 +280,7 @@ impl Lead {
         self.routes.close(stream);
         if let (Some(connected), Some(error)) = (self.streams.remove(&stream), error) {
             // If the stream's queue is full, the stream ends without a message.
-            let _ = connected.to.try_send(Err(error));
+            let _ = connected.to.try_send(error.into());
         }
     }
 
@@ -382,6 +371,30 @@ mod tests {
     use super::*;
     use crate::agents::marks::taint;
     use omega_core::{Amounts, Kinds, Outcome};
+
+    #[test]
+    fn a_log_is_asked_only_of_agents_that_may_have_it() {
+        let mut cell = Cell::new(Kinds::standard());
+        let added = cell.apply(Command::RegisterMachine(Machine::new("m", Amounts::new([1]))));
+        let Ok(Outcome::Machine(machine)) = added else { panic!("{added:?}") };
+        let mut lead = Lead::new(Term(1), MonitorSettings::default(), 0);
+        let [of_machine, other, operator] = [1, 2, 3].map(StreamId);
+        lead.routes.attach(&cell, of_machine, &[machine], &mut Outbox::default());
+        for stream in [of_machine, other, operator] {
+            let ((to, _), (_alive, _)) = (mpsc::channel(1), oneshot::channel());
+            let is_operator = stream == operator;
+            lead.streams.insert(stream, Connected { to, is_operator, holder: None, _alive });
+        }
+        let mut asked = |machines: &[MachineId], operators| {
+            let (mut out, (answer, _answered)) = (Outbox::default(), oneshot::channel());
+            let from = LogSource { machines: machines.to_vec(), operators };
+            lead.read_log(&from, proto::ReadLog::default(), answer, &mut out);
+            out.0.into_keys().collect::<Vec<StreamId>>()
+        };
+        assert_eq!(asked(&[machine], false), [of_machine]);
+        assert_eq!(asked(&[machine], true), [of_machine, operator]);
+        assert_eq!(asked(&[], false), []);
+    }
 
     #[test]
     fn a_taint_that_was_put_on_too_late_is_taken_off_again() {

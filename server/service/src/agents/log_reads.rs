@@ -2,11 +2,22 @@
 
 use super::orders::StreamId;
 use omega_client::proto;
+use omega_core::MachineId;
 use std::collections::{BTreeMap, BTreeSet};
 use tokio::sync::oneshot;
 
 /// Maximum number of concurrent requests. Further requests are rejected.
 const READS_MAX: usize = 1000;
+
+/// The agents that may have a task's log. The log of another agent might be forged.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct LogSource {
+    /// Machines on which the task has been.
+    pub(crate) machines: Vec<MachineId>,
+    /// Also ask the agents with the rights of an operator: a machine on which the task has been may be registered anew,
+    /// with another id.
+    pub(crate) operators: bool,
+}
 
 /// A request, with the agents that have not yet replied.
 #[derive(Debug)]

@@ -15,6 +15,7 @@
 //!
 //! In reading order: `monitor.rs`, `routes.rs`, `directives.rs`, `hub.rs`, `marks.rs`, `reports.rs`.
 
+mod connected;
 mod directives;
 mod hub;
 mod log_reads;
@@ -26,17 +27,18 @@ mod routes;
 
 use crate::access::gate::reword;
 use crate::access::grants;
-use crate::access::identity::Caller;
+use crate::access::identity::{Caller, Role};
 use crate::host::Host;
 use crate::service::Answered;
 use futures_util::stream::{self, BoxStream};
 use futures_util::{Stream as Messages, StreamExt};
+use connected::{Connected, Sent};
 use hub::{Event, Hub, no_leader};
+pub(crate) use log_reads::LogSource;
 use monitor::MonitorSettings;
 use omega_client::proto::agent_service_server::AgentService;
 use omega_client::{ApiError, ErrorCode, proto};
-use omega_core::MachineId;
-use orders::{Sent, StreamId};
+use orders::StreamId;
 use reports::Report;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -47,7 +49,8 @@ use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Request, Response, Status, Streaming};
 
 /// Maximum number of messages that wait for a slow agent. At some 500 tasks in each message, this is a million tasks.
-/// If the queue is full, the stream ends, and the agent gets the full state when it reconnects.
+/// If the queue or the agent's account of bytes is full, the stream ends, and the agent gets the full state when it
+/// reconnects.
 const ORDERS_MAX: usize = 2048;
 
 /// Maximum number of events that wait for the hub. If the queue is full, streams wait too.
@@ -77,13 +80,13 @@ impl Agents {
         Agents { host, events, next: Arc::default() }
     }
 
-    /// Reads a task's log from the agent of a machine, or from all agents if the task no longer has a machine.
+    /// Reads a task's log.
     ///
     /// # Errors
     /// If this replica does not lead, or no agent with the log replies.
     pub(crate) async fn read_log(
         &self,
-        machine: Option<MachineId>,
+        from: LogSource,
         read: proto::ReadLog,
     ) -> Result<proto::LogPart, ApiError> {
         if !self.host.leadership().is_leader {
@@ -91,7 +94,7 @@ impl Agents {
         }
         let (answer, answered) = oneshot::channel();
         let stopped = |_| ApiError::new(ErrorCode::Stopped, "this replica has stopped");
-        let event = Event::ReadLog { machine, read, answer };
+        let event = Event::ReadLog { from, read, answer };
         self.events.send(event).await.map_err(stopped)?;
         let silent = || {
             let say = "no attached agent has a log of the task, or its agent does not answer";
@@ -120,8 +123,10 @@ impl AgentService for Agents {
         let (to, orders) = mpsc::channel(ORDERS_MAX);
         let (alive, over) = oneshot::channel();
         let stopped = || ApiError::new(ErrorCode::Stopped, "this replica has stopped");
-        let open = Event::Open { stream: id, to, alive };
-        self.events.send(open).await.map_err(|_| stopped())?;
+        let is_operator = caller.role == Role::Operator;
+        let holder = request.extensions().get().cloned();
+        let connected = Connected { to, is_operator, holder, _alive: alive };
+        self.events.send(Event::Open { stream: id, connected }).await.map_err(|_| stopped())?;
         let (host, events) = (self.host.clone(), self.events.clone());
         let stream = Stream { id, caller, host, events };
         tokio::spawn(stream.run(request.into_inner(), over));
@@ -181,9 +186,14 @@ impl Stream {
 
 /// The messages of one item.
 fn messages(sent: Sent) -> impl Messages<Item = Result<proto::AgentDirectives, Status>> {
-    let all = match sent {
+    let Sent { orders, held } = sent;
+    let all = match orders {
         Ok(orders) => directives::directives(orders).into_iter().map(Ok).collect(),
         Err(error) => vec![Err(error.into())],
     };
-    stream::iter(all)
+    // The bytes count until the last of the messages is sent.
+    stream::iter(all).map(move |message| {
+        let _ = &held;
+        message
+    })
 }

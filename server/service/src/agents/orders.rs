@@ -1,7 +1,7 @@
 //! Directives for agents, and the messages that contain them.
 
 use omega_cellstate::Cell;
-use omega_client::{ApiError, proto};
+use omega_client::proto;
 use omega_core::{Amounts, DeviceSet, Job, MachineId, NodeCores, TaskId, TaskState};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -39,10 +39,17 @@ pub(crate) struct Orders {
     pub(crate) reads: Vec<proto::ReadLog>,
 }
 
-/// An item of a stream. It is encoded as a message only when it is sent.
-pub(super) type Sent = Result<Orders, ApiError>;
-
 impl Orders {
+    /// Approximate number of bytes in memory.
+    pub(super) fn bytes(&self) -> usize {
+        let ids = self.whole.len() + self.detached.len();
+        size_of::<Orders>()
+            + self.starts.len() * size_of::<Start>()
+            + self.stops.len() * size_of::<(TaskId, MachineId)>()
+            + ids * size_of::<MachineId>()
+            + self.reads.len() * size_of::<proto::ReadLog>()
+    }
+
     fn is_full(&self) -> bool {
         self.whole.len() + self.stops.len() + self.starts.len() + self.detached.len() >= ITEMS_MAX
     }

@@ -37,7 +37,8 @@ struct Known {
 }
 
 impl Routes {
-    /// Assigns machines to a stream, and sends to it all tasks that should run on them.
+    /// Assigns machines to a stream, and sends to it all tasks that should run on them. A stream that has a machine
+    /// already gets its tasks only once.
     pub(crate) fn attach(
         &mut self,
         cell: &Cell,
@@ -46,6 +47,9 @@ impl Routes {
         out: &mut Outbox,
     ) {
         for id in ids {
+            if self.speaks_for(stream, *id) {
+                continue;
+            }
             self.detach(*id, Some(stream), out);
             let Some(state) = cell.machine(*id) else {
                 out.of(stream).detached.push(*id);
@@ -542,12 +546,16 @@ mod tests {
             cell.apply(Command::AdoptTask { task: task(index), machine }).unwrap();
         }
         let mut out = Outbox::default();
-        let ids = [0, 1].map(MachineId::first);
-        Routes::default().attach(&cell, StreamId(0), &ids, &mut out);
+        let ids = [0, 1, 0, 1].map(MachineId::first);
+        let mut routes = Routes::default();
+        routes.attach(&cell, StreamId(0), &ids, &mut out);
         let messages = &out.0[&StreamId(0)];
         let whole: Vec<(usize, usize)> =
             messages.iter().map(|orders| (orders.whole.len(), orders.starts.len())).collect();
         assert_eq!(whole, [(1, 700), (1, 700)]);
+        let mut out = Outbox::default();
+        routes.attach(&cell, StreamId(0), &ids, &mut out);
+        assert!(out.0.is_empty(), "the stream has these machines");
     }
 
     #[test]

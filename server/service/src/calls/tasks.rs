@@ -3,7 +3,7 @@
 use crate::access::audit::about;
 use crate::access::grants::{self, caller};
 use crate::access::roles::denied;
-use crate::agents::{Agents, reports};
+use crate::agents::{Agents, LogSource, reports};
 use crate::calls::history::{self, TaskNotes};
 use crate::calls::names;
 use crate::calls::refs;
@@ -94,7 +94,7 @@ impl TaskService for Tasks {
         });
         self.host.refresh(deadline(&request)).await?;
         let request = request.into_inner();
-        let (read, state, last) = self.host.read(|cell| {
+        let (read, state, machines) = self.host.read(|cell| {
             let id = refs::job(cell, request.job, &caller)?;
             let Some(job) = cell.job(id).filter(|job| caller.sees_programs(job)) else {
                 let say = "only operators and roles of the job's tenant may read its logs";
@@ -102,7 +102,12 @@ impl TaskService for Tasks {
             };
             let task = TaskId { job: id, index: request.index };
             let state = names::known_task(cell, task)?;
-            let last = cell.task_events(task).find_map(|event| event.machine);
+            let mut machines: Vec<MachineId> = state
+                .machine()
+                .into_iter()
+                .chain(cell.task_events(task).filter_map(|event| event.machine))
+                .collect();
+            machines.dedup();
             let read = proto::ReadLog {
                 read: 0,
                 task: Some(task.into()),
@@ -113,14 +118,15 @@ impl TaskService for Tasks {
                 tenant: job.tenant.to_string(),
                 job_name: job.name.to_string(),
             };
-            Ok((read, state, last))
+            Ok((read, state, machines))
         })?;
-        let asked = self.agents.read_log(state.machine().or(last), read.clone()).await;
+        let last = machines.first().copied().into_iter().collect();
+        let from = LogSource { machines: last, operators: machines.is_empty() };
+        let asked = self.agents.read_log(from, read.clone()).await;
         let part = match asked {
-            // The task may have left its last machine before it wrote anything there, or the machine may be registered
-            // anew, with another id.
-            Err(_) if state.machine().is_none() && last.is_some() => {
-                self.agents.read_log(None, read).await?
+            // The task may have left its last machine before it wrote anything there.
+            Err(_) if state.machine().is_none() && !machines.is_empty() => {
+                self.agents.read_log(LogSource { machines, operators: true }, read).await?
             }
             asked => asked?,
         };

@@ -348,6 +348,20 @@ fn a_task_that_kills_its_supervisor_is_delayed_and_leaves_nothing() {
     until(|| !is_an_argument(cell.served.path()));
 }
 
+#[test]
+fn a_fault_of_the_machine_does_not_fail_a_task() {
+    let cell = Cell::new(&[]);
+    let _agent = cell.agent("one");
+    // A file is in the place of the first task's folder.
+    let folder = cell.served.path().join("one/tasks/0-0");
+    std::fs::write(&folder, "").unwrap();
+    cell.served.ok("job submit sum --cpu 1 -- /bin/true");
+    until(|| cell.served.ok("job history sum").contains("lost"));
+    assert_eq!(cell.tasks("sum", "failed"), 0);
+    std::fs::remove_file(folder).unwrap();
+    until(|| cell.tasks("sum", "finished") == 1);
+}
+
 /// Whether any process has an argument `stray=PATH` with a path in this folder.
 fn is_an_argument(folder: &Path) -> bool {
     let mark = format!("stray={}", folder.display());
