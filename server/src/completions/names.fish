@@ -10,10 +10,9 @@ function __fish_omega_names
     or return 1
     string match -qr -- '^-[^=]*$' $last
     and return 1
-    # The assignments before the command. Fish hides the words after the cursor.
-    set -l given (commandline -joc | string match -r '^OMEGA_[A-Z]+=.*')
+    # Fish carries out the assignments before the command, and hides the words after the cursor.
     set -l program (string replace -r '^~/' "$HOME/" -- $words[1])
-    set __fish_omega_found (env $given $program __names $count $words[2..-1] "$last" 2>/dev/null </dev/null)
+    set __fish_omega_found (command $program __names $count $words[2..-1] "$last" 2>/dev/null </dev/null)
     test (count $__fish_omega_found) -gt 0
 end
 

@@ -11,8 +11,8 @@ _omega_names() {
             (\;|\||\|\||\&|\&\&) given=() ;;
         esac
     done
-    names=(${(f)"$((( $#given )) && export $given; $program __names $(( CURRENT - 1 )) "${(@Q)words[2,CURRENT-1]}" "$PREFIX" \
-        "${(@Q)words[CURRENT+1,-1]}" 2>/dev/null </dev/null)"})
+    local -a before=("${(@Q)words[2,CURRENT-1]}" "$PREFIX") after=("${(@Q)words[CURRENT+1,-1]}")
+    names=(${(f)"$(env $given $program __names $#before "${before[@]}" "${after[@]}" 2>/dev/null </dev/null)"})
     (( $#names )) || return 1
     compset -P '--*='
     compadd -S '' -- ${(M)names:#*/}

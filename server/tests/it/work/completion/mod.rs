@@ -172,8 +172,8 @@ fn a_cell_that_does_not_answer_has_no_names() {
     assert_eq!(names_at(dir.path(), &both, "machine get", "b"), ["b-1"]);
 }
 
-/// Passes one connection on to a cell. After `bytes_max` bytes of the cell, nothing more reaches the client. Returns the
-/// proxy's address, and the number of bytes that have reached the client.
+/// Passes one connection on to a cell. After `bytes_max` bytes of the cell, nothing more reaches the client. Returns
+/// the proxy's address, and the number of bytes that have reached the client.
 fn proxy(cell: &str, bytes_max: usize) -> (String, Arc<AtomicUsize>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap().to_string();

@@ -26,8 +26,8 @@ fn home(cell: &Served) -> PathBuf {
     cell.path().to_owned()
 }
 
-/// Completes lines in Bash, with the words as Bash splits them. The cursor is after the word that ends with `^`, or else
-/// after the last one. Returns `None` if there is no Bash.
+/// Completes lines in Bash, with the words as Bash splits them. The cursor is after the word that ends with `^`, or
+/// else after the last one. Returns `None` if there is no Bash.
 fn in_bash(
     cell: &Served,
     address: &str,
