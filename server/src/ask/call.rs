@@ -37,6 +37,8 @@ pub(super) struct Caller {
     timeout: Duration,
     /// Whether a failed connection was already reported to the user, or is reported elsewhere.
     has_told: AtomicBool,
+    /// Whether a call fails at once if no connection can be made.
+    is_impatient: bool,
 }
 
 /// A list that was read from several pages.
@@ -70,12 +72,17 @@ impl Caller {
         let connections = runtime.block_on(async { Connections::new(address) });
         let connections = connections.map_err(AskError::Address)?;
         let (cell, has_told) = (address.replicas.join(","), AtomicBool::new(true));
-        Ok(Caller { runtime, connections, cell, timeout, has_told })
+        Ok(Caller { runtime, connections, cell, timeout, has_told, is_impatient: false })
     }
 
     /// Returns a caller that prints a message when it has to wait because no connection can be made.
     pub(super) fn telling(self) -> Caller {
         Caller { has_told: AtomicBool::new(false), ..self }
+    }
+
+    /// Returns a caller that tries each replica at most once if no connection can be made.
+    pub(super) fn impatient(self) -> Caller {
+        Caller { is_impatient: true, ..self }
     }
 
     /// Runtime of the calls.
@@ -151,7 +158,7 @@ impl Caller {
                 why.code = ErrorCode::OutcomeUnknown;
             }
             let is_unreachable = !others && why.code == ErrorCode::Unreachable;
-            if is_unreachable && Instant::now() + pause >= until {
+            if is_unreachable && (self.is_impatient || Instant::now() + pause >= until) {
                 return Err(AskError::NoCell(why));
             }
             if is_unreachable && began.elapsed() >= TELL_AFTER {

@@ -5,6 +5,7 @@ use crate::ask::jobs::{list, named_job};
 use crate::ask::{AskError, lease, machine, quota, show, task};
 use omega_client::proto::list_tasks_request::Of;
 use omega_client::{Address, proto};
+use std::cell::RefCell;
 use std::time::Duration;
 
 /// Names that can complete a word.
@@ -37,34 +38,54 @@ const NAMES_MAX: u32 = 200;
 /// only the listed names have in common.
 const MORE: &str = "...";
 
-/// Requests the names with a prefix, sorted.
+/// Names that a look-up has found.
+#[derive(Debug)]
+pub(crate) enum Found {
+    /// The complete list, of which the look-up sends only one.
+    All(Vec<String>),
+    /// A list that more pages may extend, with the mark that it is not complete.
+    Some(Vec<String>),
+}
+
+/// A look-up of names.
+struct Search<'a> {
+    caller: Caller,
+    prefix: &'a str,
+    /// Receives the list after each page but the last.
+    some: &'a dyn Fn(Vec<String>),
+}
+
+/// Requests the names with a prefix, sorted. If there are several pages, `some` receives the names of the first ones
+/// with the mark that the list is not complete.
 ///
 /// # Errors
-/// If the cell rejects the request, or does not answer in time.
+/// If the cell rejects the request, cannot be reached, or does not answer in time.
 pub(crate) fn of_cell(
     address: &Address,
     kind: Kind,
     prefix: &str,
     timeout: Duration,
+    some: &dyn Fn(Vec<String>),
 ) -> Result<Vec<String>, AskError> {
-    let caller = Caller::new(address, timeout)?;
+    let caller = Caller::new(address, timeout)?.impatient();
+    let search = Search { caller, prefix, some };
     match kind {
-        Kind::LiveJobs => jobs(&caller, false, prefix),
-        Kind::Jobs => jobs(&caller, true, prefix),
-        Kind::Tasks => tasks(&caller, prefix),
-        Kind::Machines => listed(&caller, prefix, |caller, page_size, page_token| {
+        Kind::LiveJobs => search.jobs(false, ""),
+        Kind::Jobs => search.jobs(true, ""),
+        Kind::Tasks => search.tasks(),
+        Kind::Machines => search.listed(prefix, "", |caller, page_size, page_token| {
             let request = proto::ListMachinesRequest { page_size, page_token, labels: Vec::new() };
             let page = machine::page(caller, &request)?;
             let machines = page.machines.into_iter().filter_map(|told| told.machine);
             Ok((machines.map(|machine| machine.name).collect(), page.next_page_token, page.version))
         }),
-        Kind::Tenants => listed(&caller, prefix, |caller, page_size, page_token| {
+        Kind::Tenants => search.listed(prefix, "", |caller, page_size, page_token| {
             let page = quota::page(caller, &proto::ListTenantsRequest { page_size, page_token })?;
             let tenants = page.tenants.into_iter().map(|told| told.name);
             Ok((tenants.collect(), page.next_page_token, page.version))
         }),
         Kind::Schedulers => {
-            let schedulers = lease::list(&caller)?.into_iter().map(|told| told.name);
+            let schedulers = lease::list(&search.caller)?.into_iter().map(|told| told.name);
             Ok(matching(schedulers, prefix))
         }
     }
@@ -89,57 +110,90 @@ fn completes(name: &str, prefix: &str) -> bool {
     name.starts_with(prefix) && !name.starts_with('-') && name.chars().all(is_plain)
 }
 
-/// Requests page after page, until there are enough names with a prefix.
-fn listed(
-    caller: &Caller,
-    prefix: &str,
-    page: impl Fn(&Caller, u32, String) -> Result<Page<String>, AskError>,
-) -> Result<Vec<String>, AskError> {
-    // One more name shows that the list is not complete.
-    let listed = caller.pages(Some(NAMES_MAX + 1), |caller, page_size, page_token| {
-        let (mut names, next, version) = page(caller, page_size, page_token)?;
-        names.retain(|name| completes(name, prefix));
-        Ok((names, next, version))
-    })?;
-    Ok(matching(listed.items, prefix))
-}
-
-fn jobs(caller: &Caller, ended: bool, prefix: &str) -> Result<Vec<String>, AskError> {
-    listed(caller, prefix, |caller, page_size, page_token| {
-        let request = proto::ListJobsRequest { ended, page_size, page_token, ..Default::default() };
-        let page = list::page(caller, &request)?;
-        let jobs = page.jobs.into_iter().filter_map(|told| told.job);
-        Ok((jobs.map(|job| job.name).collect(), page.next_page_token, page.version))
-    })
-}
-
-/// Tasks of the job whose name is typed in full, or of the only job with a prefix. If there are several such jobs, the
-/// user first chooses one: they are listed with a `/` at the end.
-fn tasks(caller: &Caller, prefix: &str) -> Result<Vec<String>, AskError> {
-    let typed =
-        prefix.rsplit_once('/').filter(|(_, index)| index.bytes().all(|b| b.is_ascii_digit()));
-    if let Some((job, _)) = typed
-        && let Ok(tasks) = tasks_of(caller, job, prefix)
-    {
-        return Ok(tasks);
+impl Search<'_> {
+    /// Requests page after page, until there are enough names with a prefix. `end` follows each name.
+    fn listed(
+        &self,
+        prefix: &str,
+        end: &str,
+        page: impl Fn(&Caller, u32, String) -> Result<Page<String>, AskError>,
+    ) -> Result<Vec<String>, AskError> {
+        let found = RefCell::new(Vec::new());
+        // One more name shows that the list is not complete.
+        let listed = self.caller.pages(Some(NAMES_MAX + 1), |caller, page_size, page_token| {
+            let (mut names, next, version) = page(caller, page_size, page_token)?;
+            names.retain(|name| completes(name, prefix));
+            let mut found = found.borrow_mut();
+            found.extend(names.iter().map(|name| format!("{name}{end}")));
+            if !next.is_empty() && !found.is_empty() {
+                let mut some = matching(found.iter().cloned(), prefix);
+                some.truncate(NAMES_MAX as usize);
+                some.push(format!("{prefix}{MORE}"));
+                (self.some)(some);
+            }
+            Ok((names, next, version))
+        })?;
+        let names = listed.items.into_iter().map(|name| name + end);
+        Ok(matching(names, prefix))
     }
-    let jobs = jobs(caller, true, prefix)?;
-    match jobs.as_slice() {
-        [one] => tasks_of(caller, one, &format!("{one}/")),
-        _ => Ok(jobs
-            .into_iter()
-            .map(|job| if job.ends_with(MORE) { job } else { job + "/" })
-            .collect()),
+
+    fn jobs(&self, ended: bool, end: &str) -> Result<Vec<String>, AskError> {
+        self.listed(self.prefix, end, |caller, page_size, page_token| {
+            let request =
+                proto::ListJobsRequest { ended, page_size, page_token, ..Default::default() };
+            let page = list::page(caller, &request)?;
+            let jobs = page.jobs.into_iter().filter_map(|told| told.job);
+            Ok((jobs.map(|job| job.name).collect(), page.next_page_token, page.version))
+        })
+    }
+
+    /// Tasks of the job whose name is typed in full, or of the only job with a prefix. If there are several such jobs,
+    /// the user first chooses one: they are listed with a `/` at the end.
+    fn tasks(&self) -> Result<Vec<String>, AskError> {
+        let typed = self.prefix.rsplit_once('/');
+        let typed = typed.filter(|(_, index)| index.bytes().all(|b| b.is_ascii_digit()));
+        if let Some((job, _)) = typed
+            && let Ok(tasks) = self.tasks_of(job, self.prefix)
+        {
+            return Ok(tasks);
+        }
+        let jobs = self.jobs(true, "/")?;
+        match jobs.as_slice() {
+            [one] => self.tasks_of(one.trim_end_matches('/'), one),
+            _ => Ok(jobs),
+        }
+    }
+
+    fn tasks_of(&self, job: &str, prefix: &str) -> Result<Vec<String>, AskError> {
+        self.listed(prefix, "", |caller, page_size, page_token| {
+            let of = named_job::by_name(job).map(Of::Job);
+            let request = proto::ListTasksRequest { of, page_size, page_token, index: None };
+            let page = task::page(caller, &request)?;
+            let indexes = page.tasks.into_iter().filter_map(|told| told.task);
+            let names = indexes.map(|task| format!("{job}/{}", task.index));
+            Ok((names.collect(), page.next_page_token, page.version))
+        })
     }
 }
 
-fn tasks_of(caller: &Caller, job: &str, prefix: &str) -> Result<Vec<String>, AskError> {
-    listed(caller, prefix, |caller, page_size, page_token| {
-        let of = named_job::by_name(job).map(Of::Job);
-        let request = proto::ListTasksRequest { of, page_size, page_token, index: None };
-        let page = task::page(caller, &request)?;
-        let indexes = page.tasks.into_iter().filter_map(|told| told.task);
-        let names = indexes.map(|task| format!("{job}/{}", task.index));
-        Ok((names.collect(), page.next_page_token, page.version))
-    })
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::TcpListener;
+    use std::sync::mpsc;
+
+    #[test]
+    fn an_address_that_refuses_is_tried_once() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = Address::plain([listener.local_addr().unwrap().to_string()]);
+        drop(listener);
+        let (sender, ended) = mpsc::channel();
+        std::thread::spawn(move || {
+            let day = Duration::from_secs(86_400);
+            let names = of_cell(&address, Kind::Jobs, "", day, &|_| ());
+            sender.send(matches!(names, Err(AskError::NoCell(_)))).unwrap();
+        });
+        let bound = Duration::from_secs(120);
+        assert_eq!(ended.recv_timeout(bound), Ok(true), "it tries again for a day");
+    }
 }

@@ -1,10 +1,10 @@
-//! Command lines whose last word is a name. The words are read as clap reads them, except that the line may have
+//! Command lines with the cursor at a name. The words are read as clap reads them, except that the line may have
 //! errors, because it is not complete.
 
 use crate::ask::names::{Kind, Wanted};
 use clap::{Arg, Command};
 
-/// Names that a command line requires as its last word.
+/// Names that a command line requires at the cursor.
 #[derive(Debug)]
 pub(super) struct Request {
     pub(super) wanted: Wanted,
@@ -32,8 +32,9 @@ struct Line<'a> {
     cell: Vec<String>,
 }
 
-/// Reads a command line, without the name of the program. Returns `None` if its last word is not a name.
-pub(super) fn read(omega: &Command, words: Vec<String>) -> Option<Request> {
+/// Reads a command line, without the name of the program: the words up to the cursor, the last of which is cut at the
+/// cursor, and the words after it. Returns `None` if the cursor is not at a name.
+pub(super) fn read(omega: &Command, words: Vec<String>, after: Vec<String>) -> Option<Request> {
     let mut words = glued(words);
     let last = words.pop()?;
     let (path, cell) = (Vec::new(), Vec::new());
@@ -52,6 +53,10 @@ pub(super) fn read(omega: &Command, words: Vec<String>) -> Option<Request> {
             (None, None) if last.starts_with('-') || line.values > 0 => return None,
             (None, None) => (line.of_value()?, last),
         };
+    (line.open, line.values) = (None, line.values + 1);
+    for word in glued(after).iter().take_while(|word| *word != "--") {
+        line.advance(word);
+    }
     Some(Request { wanted, prefix, cell: line.cell })
 }
 

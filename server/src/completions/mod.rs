@@ -3,7 +3,7 @@
 //! `clap_complete` generates the scripts of verbs and options. For names, each script first runs a hidden command:
 //!
 //! ```text
-//!   omega __names WORD... LAST ──▶ line.rs: which names? ──▶ ask/names.rs: a request to each replica ──▶ names, by line
+//!   omega __names COUNT WORD... ──▶ line.rs: which names? ──▶ ask/names.rs: a request to each replica ──▶ names, by line
 //! ```
 //!
 //! The program of the user's `PATH` reads the words, so that a script contains no list of verbs that take names, and
@@ -12,15 +12,15 @@
 
 mod line;
 
-use crate::ask::names::{self, Wanted};
+use crate::ask::names::{self, Found, Wanted};
 use crate::connect::CellArgs;
 use crate::output::{self, OutputError};
 use crate::{Omega, context};
 use clap::{Args, CommandFactory, Parser};
 use clap_complete::Shell;
 use std::process::ExitCode;
-use std::sync::mpsc::{self, Sender};
-use std::time::Duration;
+use std::sync::mpsc::{self, Receiver, Sender};
+use std::time::{Duration, Instant};
 
 /// Arguments of the command.
 #[derive(Debug, Args)]
@@ -55,23 +55,39 @@ const NAMES: &str = "__names";
 /// Time for the names. A shell waits for them after each press of the key.
 const TIME_MAX: Duration = Duration::from_secs(1);
 
-/// Prints the names that may replace the last word, if the command line is that of the hidden command. If there are
-/// none, or no replica answers, nothing is printed: errors would appear in the middle of the line that the user types.
+/// Prints the names that may replace the word at the cursor, if the command line is that of the hidden command. If there
+/// are none, or no replica answers, nothing is printed: errors would appear in the middle of the line that the user
+/// types.
 pub(crate) fn names_of_line() -> Option<ExitCode> {
-    let mut args = std::env::args_os().skip(1);
+    let until = Instant::now() + TIME_MAX;
+    let mut args = std::env::args_os().skip(1).map(|word| word.to_string_lossy().into_owned());
     if args.next()? != NAMES {
         return None;
     }
-    let words = args.map(|word| word.to_string_lossy().into_owned()).collect();
+    // The number of words up to the cursor.
+    let count = args.next().and_then(|count| count.parse::<usize>().ok()).unwrap_or(0);
+    let mut words: Vec<String> = args.collect();
+    let after = words.split_off(count.min(words.len()));
     let (sender, found) = mpsc::channel();
     // The threads may take longer, for example to read a file or to resolve a name. They end with the process.
-    std::thread::spawn(move || look_up(words, &sender));
-    if let Ok(names) = found.recv_timeout(TIME_MAX) {
-        let lines: String = names.iter().map(|name| format!("{name}\n")).collect();
-        // Without a reader, there is nothing left to do.
-        drop(output::print(&lines));
-    }
+    std::thread::spawn(move || look_up(words, after, &sender));
+    let lines: String = first(&found, until).iter().map(|name| format!("{name}\n")).collect();
+    // Without a reader, there is nothing left to do.
+    drop(output::print(&lines));
     Some(ExitCode::SUCCESS)
+}
+
+/// The first complete list, or else the longest one that is there at the deadline.
+fn first(found: &Receiver<Found>, until: Instant) -> Vec<String> {
+    let mut longest = Vec::new();
+    while let Ok(one) = found.recv_timeout(until.saturating_duration_since(Instant::now())) {
+        match one {
+            Found::All(names) => return names,
+            Found::Some(names) if names.len() > longest.len() => longest = names,
+            Found::Some(_) => {}
+        }
+    }
+    longest
 }
 
 /// Options that choose the cell.
@@ -81,15 +97,15 @@ struct Cell {
     cell: CellArgs,
 }
 
-/// Sends the names for the last word. All replicas are asked at once, because there is no time to try them in turn.
-fn look_up(words: Vec<String>, sender: &Sender<Vec<String>>) {
-    let Some(line::Request { wanted, prefix, cell }) = line::read(&Omega::command(), words) else {
-        return;
-    };
+/// Sends the names for the word at the cursor. All replicas are asked at once, because there is no time to try them in
+/// turn.
+fn look_up(words: Vec<String>, after: Vec<String>, sender: &Sender<Found>) {
+    let read = line::read(&Omega::command(), words, after);
+    let Some(line::Request { wanted, prefix, cell }) = read else { return };
     let Wanted::OfCell(kind) = wanted else {
         let read = context::path().and_then(|file| context::read(&file).ok());
         let contexts = read.map(|read| read.contexts.into_keys()).into_iter().flatten();
-        drop(sender.send(names::matching(contexts, &prefix)));
+        drop(sender.send(Found::All(names::matching(contexts, &prefix))));
         return;
     };
     let parsed = Cell::try_parse_from([String::new()].into_iter().chain(cell));
@@ -98,8 +114,9 @@ fn look_up(words: Vec<String>, sender: &Sender<Vec<String>>) {
         let one = omega_client::Address { replicas: vec![replica.clone()], ..address.clone() };
         let (sender, prefix) = (sender.clone(), prefix.clone());
         std::thread::spawn(move || {
-            if let Ok(names) = names::of_cell(&one, kind, &prefix, TIME_MAX) {
-                drop(sender.send(names));
+            let some = |names| drop(sender.send(Found::Some(names)));
+            if let Ok(names) = names::of_cell(&one, kind, &prefix, TIME_MAX, &some) {
+                drop(sender.send(Found::All(names)));
             }
         });
     }

@@ -1,14 +1,18 @@
 
+
 # Finds the names at the cursor. Fails if none is known; then verbs, options and files are completed.
 function __fish_omega_names
     set -g __fish_omega_found
     set -l words (commandline -opc)
     set -l last (commandline -ct)
-    test (count $words) -ge 3
+    set -l count (count $words)
+    test $count -ge 3
     or return 1
     string match -qr -- '^-[^=]*$' $last
     and return 1
-    set __fish_omega_found (command $words[1] __names $words[2..-1] "$last" 2>/dev/null </dev/null)
+    # Fish carries out the assignments before the command, and hides the words after the cursor.
+    set -l program (string replace -r '^~/' "$HOME/" -- $words[1])
+    set __fish_omega_found (command $program __names $count $words[2..-1] "$last" 2>/dev/null </dev/null)
     test (count $__fish_omega_found) -gt 0
 end
 

@@ -1,24 +1,50 @@
-//! Completion of names: the hidden command that finds them, and the script of Bash that calls it.
+//! Completion of names: the hidden command that finds them. `shells.rs` runs the scripts that call it.
+
+mod shells;
 
 use crate::callers::secure::Guarded;
 use crate::kit::certificates::issue;
 use crate::kit::process::{Said, folder, omega, say};
 use crate::work::commands::Served;
-use std::fmt::Write as _;
-use std::net::TcpListener;
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+/// Time after which a completion counts as hung.
+const BOUND: Duration = Duration::from_secs(120);
+
+/// Runs a command that must end within the bound.
+fn bounded(command: &mut Command) -> Said {
+    let command = command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().expect("the command starts");
+    let until = Instant::now() + BOUND;
+    while child.try_wait().unwrap().is_none() {
+        if Instant::now() > until {
+            child.kill().unwrap();
+            panic!("{command:?} does not end");
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    child.wait_with_output().unwrap().into()
+}
 
 /// Runs the hidden command for a line whose last word is `last`, and returns the names. There must be no error. If the
-/// address is empty, no variable names a cell.
+/// address is empty, no variable names a cell. ` | ` in the line is followed by the words after the cursor.
 fn names_at(dir: &Path, address: &str, line: &str, last: &str) -> Vec<String> {
+    let (line, after) = line.split_once(" | ").unwrap_or((line, ""));
+    let before: Vec<&str> = line.split_whitespace().collect();
     let mut command = omega(dir);
-    command.arg("__names").args(line.split_whitespace()).arg(last);
+    command.arg("__names").arg((before.len() + 1).to_string());
+    command.args(before).arg(last).args(after.split_whitespace());
     command.env_remove("OMEGA_CELL").env("OMEGA_CONFIG", dir.join("contexts.toml"));
     if !address.is_empty() {
         command.env("OMEGA_CELL", address);
     }
-    let said: Said = command.output().expect("omega starts").into();
+    let said = bounded(&mut command);
     assert_eq!((said.code, said.stderr.as_str()), (Some(0), ""), "{line} {last}");
     said.stdout.lines().map(str::to_owned).collect()
 }
@@ -116,6 +142,15 @@ fn schedulers_and_contexts_are_completed_too() {
     let (host, port) = cell.address.split_once(':').unwrap();
     let split = of_context(&format!("machine get --cell = {host} : {port}"));
     assert_eq!(split, ["a-2", "a-10"]);
+    // Options may follow the cursor.
+    assert_eq!(of_context("machine get | --context gone"), [""; 0]);
+    assert_eq!(of_context("machine get | -o json --context=gone"), [""; 0]);
+    let after = of_context(&format!("machine get | --cell = {host} : {port}"));
+    assert_eq!(after, ["a-2", "a-10"]);
+    let after = of_context(&format!("job list --machine | --cell {}", cell.address));
+    assert_eq!(after, [""; 0], "no such option");
+    let after = of_context(&format!("task list --machine | --cell {}", cell.address));
+    assert_eq!(after, ["a-2", "a-10"]);
 }
 
 #[test]
@@ -127,12 +162,56 @@ fn a_cell_that_does_not_answer_has_no_names() {
         assert_eq!(names_at(dir.path(), address, "job get", ""), [""; 0], "{address}");
     }
     assert_eq!(names_at(dir.path(), "", "context use", ""), [""; 0]);
-    let said = say(dir.path(), &["__names"]);
-    assert_eq!((said.code, said.stdout.as_str(), said.stderr.as_str()), (Some(0), "", ""));
+    for wrong in [&["__names"][..], &["__names", "x", "job", "get", ""], &["__names", "9", "job"]] {
+        let said = bounded(omega(dir.path()).args(wrong));
+        assert_eq!((said.code, said.stdout.as_str(), said.stderr.as_str()), (Some(0), "", ""));
+    }
     // A replica that does not answer does not hide the names of the others.
     let cell = filled();
     let both = format!("{silent},{}", cell.address);
     assert_eq!(names_at(dir.path(), &both, "machine get", "b"), ["b-1"]);
+}
+
+/// Passes one connection on to a cell. After `bytes_max` bytes of the cell, nothing more reaches the client. Returns
+/// the proxy's address, and the number of bytes that have reached the client.
+fn proxy(cell: &str, bytes_max: usize) -> (String, Arc<AtomicUsize>) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    let (cell, passed) = (cell.to_owned(), Arc::new(AtomicUsize::new(0)));
+    let count = passed.clone();
+    std::thread::spawn(move || {
+        let (mut client, _) = listener.accept().unwrap();
+        let mut server = TcpStream::connect(cell).unwrap();
+        let (mut of_client, mut to_server) =
+            (client.try_clone().unwrap(), server.try_clone().unwrap());
+        std::thread::spawn(move || std::io::copy(&mut of_client, &mut to_server));
+        let mut bytes = [0; 1024];
+        while let Ok(length @ 1..) = server.read(&mut bytes) {
+            let left = bytes_max.saturating_sub(count.load(Ordering::Relaxed)).min(length);
+            count.fetch_add(left, Ordering::Relaxed);
+            if client.write_all(&bytes[..left]).is_err() {
+                return;
+            }
+        }
+    });
+    (address, passed)
+}
+
+#[test]
+fn a_cell_that_is_too_slow_has_the_names_of_its_first_pages() {
+    let machines = "[[machine]]\nname = \"KIND-{n}\"\ncount = COUNT\ncapacity = { cpu = 1 }\n";
+    let of = |kind: &str, count: &str| machines.replace("KIND", kind).replace("COUNT", count);
+    let cell = Served::new(&[("machines.toml", &(of("a", "3") + &of("b", "3000")))]);
+    cell.ok("machine add -f machines.toml");
+    let (address, passed) = proxy(&cell.address, usize::MAX);
+    assert_eq!(names_at(cell.path(), &address, "machine get", "a"), ["a-1", "a-2", "a-3"]);
+    // The first page has passed, but not the last one.
+    let (address, _) = proxy(&cell.address, passed.load(Ordering::Relaxed) / 2);
+    let found = names_at(cell.path(), &address, "machine get", "a");
+    assert_eq!(found, ["a-1", "a-2", "a-3", "a..."]);
+    // A page without names is no list.
+    let (address, _) = proxy(&cell.address, passed.load(Ordering::Relaxed) / 2);
+    assert_eq!(names_at(cell.path(), &address, "machine get", "c"), [""; 0]);
 }
 
 #[test]
@@ -179,62 +258,4 @@ fn only_names_that_the_role_may_list_are_completed() {
     assert_eq!(told("reader-own", "task get"), ["one/0"]);
     assert_eq!(told("operator-ann", "quota set"), ["others", "own"]);
     assert_eq!(told("reader-own", "quota set"), ["own"]);
-}
-
-/// Completes lines in Bash, with the words as Bash splits them. Returns `None` if there is no Bash.
-fn in_bash(cell: &Served, address: &str, lines: &[&[&str]]) -> Option<Vec<Vec<String>>> {
-    let script = cell.path().join("omega.bash");
-    std::fs::write(&script, cell.ok("completions bash")).unwrap();
-    let mut code = format!("source '{}'\n", script.display());
-    let program = omega(cell.path()).get_program().to_string_lossy().into_owned();
-    for words in lines {
-        let quoted: Vec<String> = words.iter().map(|word| format!("'{word}'")).collect();
-        let (count, last) = (words.len(), &quoted[words.len() - 1]);
-        let before = quoted.get(words.len().wrapping_sub(2)).unwrap_or(last);
-        let all = quoted.join(" ");
-        write!(code, "COMP_WORDS=('{program}' {all}); COMP_CWORD={count}; ").unwrap();
-        writeln!(code, "_omega '{program}' {last} {before}; echo \"${{COMPREPLY[*]}}\"").unwrap();
-    }
-    let mut bash = Command::new("bash");
-    bash.args(["--norc", "--noprofile", "-c", &code]).current_dir(cell.path());
-    let Ok(output) = bash.env("OMEGA_CELL", address).output() else {
-        println!("skipped: there is no Bash");
-        return None;
-    };
-    let said = Said::from(output);
-    assert_eq!(said.stderr, "");
-    let words = |line: &str| line.split(' ').map(str::to_owned).collect();
-    Some(said.stdout.lines().map(words).collect())
-}
-
-#[test]
-fn bash_completes_names_and_else_verbs_and_options() {
-    let cell = filled();
-    let (host, port) = cell.address.split_once(':').unwrap();
-    let lines: &[&[&str]] = &[
-        &["job", "get", ""],
-        &["job", "get", "wo"],
-        &["task", "logs", "web/"],
-        &["task", "list", "--job", "=", "d"],
-        &["job", "ge"],
-        &["job", "get", "--tls-c"],
-        &["job", "get", "-o", "j"],
-    ];
-    let Some(completed) = in_bash(&cell, &cell.address, lines) else { return };
-    let expected: [&[&str]; 7] = [
-        &["db", "web", "worker"],
-        &["worker"],
-        &["web/0", "web/1"],
-        &["db"],
-        &["get"],
-        &["--tls-ca", "--tls-cert"],
-        &["json"],
-    ];
-    assert_eq!(completed, expected);
-    // No cell answers at the address of the environment, but the line has another one.
-    let lines: &[&[&str]] =
-        &[&["job", "get", "--cell", host, ":", port, "wo"], &["job", "get", ""]];
-    let completed = in_bash(&cell, "127.0.0.1:1", lines).unwrap();
-    assert_eq!(completed[0], ["worker"]);
-    assert!(completed[1].iter().any(|word| word == "--cell"), "{:?}", completed[1]);
 }
