@@ -3,6 +3,7 @@
 //! Its answers equal those of a real kube-apiserver v1.36.2. `../it/replay.rs` checks this with recorded transcripts. Tests
 //! call it in the process, or over HTTP ([`http`]).
 
+pub(crate) mod admission;
 mod bind;
 mod discovery;
 mod forbid;
@@ -13,6 +14,7 @@ mod objects;
 pub(crate) mod query;
 mod watch;
 
+use self::admission::Plugin;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -67,6 +69,8 @@ pub(crate) struct Double {
     pub(crate) watches: u32,
     /// Whether pods do not get the topology labels of their nodes, as before Kubernetes 1.35.
     pub(crate) no_topology_labels: bool,
+    /// The admission plugins that are on.
+    pub(crate) plugins: &'static [Plugin],
     /// The time of a transcript, which is written into objects; `None` means the real time.
     pub(crate) clock: Option<String>,
 }
@@ -127,7 +131,9 @@ impl Target {
             _ => return None,
         };
         let (namespace, rest) = match rest {
-            ["namespaces", namespace, rest @ ..] if !rest.is_empty() && rest != ["status"] => {
+            ["namespaces", namespace, rest @ ..]
+                if !matches!(rest, [] | ["status" | "finalize"]) =>
+            {
                 (*namespace, rest)
             }
             rest => ("", rest),

@@ -1,6 +1,8 @@
 //! Creation, updates, patches and deletion of objects.
 
-use super::{BUDGETS, Double, NODES, PODS, Response, Target, conflict, failure, has_items, text};
+use super::{
+    BUDGETS, Double, NAMESPACES, NODES, PODS, Response, Target, conflict, failure, has_items, text,
+};
 use omega_kube::client::time;
 use serde_json::{Value, json};
 use std::time::SystemTime;
@@ -53,6 +55,12 @@ fn merge_items(into: &mut Value, items: &[Value], key: &str) {
     }
 }
 
+/// Whether finalizers keep an object that is deleted.
+fn is_kept(object: &Value) -> bool {
+    // Those of a namespace are in its `spec`.
+    has_items(object, "/metadata/finalizers") || has_items(object, "/spec/finalizers")
+}
+
 impl Double {
     fn now(&self) -> String {
         self.clock.clone().unwrap_or_else(|| time::seconds(SystemTime::now()))
@@ -90,7 +98,7 @@ impl Double {
             let message = format!("{} \"{name}\" already exists", target.called);
             return failure(409, Some("AlreadyExists"), message);
         }
-        if let Some(refusal) = self.admission(target, &object) {
+        if let Some(refusal) = self.rejection(target, &object) {
             return refusal;
         }
         if !target.namespace.is_empty() {
@@ -100,41 +108,9 @@ impl Double {
         let next = format!("{letter}{}", self.version + 1);
         object["metadata"]["uid"] = self.uids.pop_front().unwrap_or(next).into();
         object["metadata"]["creationTimestamp"] = self.now().into();
-        if target.resource == PODS {
-            if object.pointer("/status/phase").is_none() {
-                object["status"]["phase"] = "Pending".into();
-            }
-            if text(&object, "/spec/schedulerName").is_empty() {
-                object["spec"]["schedulerName"] = "default-scheduler".into();
-            }
-            self.copy_topology(&mut object);
-        }
+        self.complete(target, &mut object);
         let body = self.store(named.key(), object);
         Response { status: 201, body }
-    }
-
-    /// Rejects objects that validation or admission would reject.
-    fn admission(&self, target: &Target, object: &Value) -> Option<Response> {
-        let name = text(object, "/metadata/name");
-        let class = text(object, "/spec/priorityClassName");
-        let classes = "/apis/scheduling.k8s.io/v1/priorityclasses";
-        let built_in = class.starts_with("system-");
-        if target.resource == PODS
-            && !class.is_empty()
-            && !built_in
-            && !self.all(classes).any(|known| text(known, "/metadata/name") == class)
-        {
-            let message = format!(
-                "pods \"{name}\" is forbidden: no PriorityClass with name {class} was found"
-            );
-            return Some(failure(403, Some("Forbidden"), message));
-        }
-        if target.resource.ends_with("/events") && text(object, "/reportingController").is_empty() {
-            let message =
-                format!("Event \"{name}\" is invalid: reportingController: Required value");
-            return Some(failure(422, Some("Invalid"), message));
-        }
-        None
     }
 
     pub(super) fn update(&mut self, target: &Target, body: &Value) -> Response {
@@ -159,7 +135,17 @@ impl Double {
                 object["status"] = status;
             }
         }
-        Response { status: 200, body: self.store(target.key(), object) }
+        Response { status: 200, body: self.settle(target, object) }
+    }
+
+    /// Stores a changed object. An object that waited for its last finalizer is removed.
+    fn settle(&mut self, target: &Target, object: Value) -> Value {
+        let ends = object.pointer("/metadata/deletionGracePeriodSeconds") == Some(&json!(0));
+        if !ends || is_kept(&object) {
+            return self.store(target.key(), object);
+        }
+        self.remove(&target.key());
+        object
     }
 
     pub(super) fn patch(&mut self, target: &Target, content: &str, body: &Value) -> Response {
@@ -201,7 +187,7 @@ impl Double {
         } else {
             merge(&mut object, body, lists);
         }
-        Response { status: 200, body: self.store(target.key(), object) }
+        Response { status: 200, body: self.settle(target, object) }
     }
 
     pub(super) fn delete(&mut self, target: &Target, body: &Value) -> Response {
@@ -225,9 +211,12 @@ impl Double {
         if grace > 0 && !text(known, "/metadata/deletionTimestamp").is_empty() {
             return Response { status: 200, body: object };
         }
-        if has_items(known, "/metadata/finalizers") || grace > 0 {
+        if is_kept(known) || grace > 0 {
             object["metadata"]["deletionTimestamp"] = self.now().into();
             object["metadata"]["deletionGracePeriodSeconds"] = grace.into();
+            if target.resource == NAMESPACES {
+                object["status"]["phase"] = "Terminating".into();
+            }
             return Response { status: 200, body: self.store(target.key(), object) };
         }
         Response { status: 200, body: self.remove(&target.key()).unwrap_or_default() }
