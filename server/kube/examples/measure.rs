@@ -1,5 +1,5 @@
-//! Measures the program with a simulated API server: processor time per bound pod, the time to the first binding, and
-//! overcommitted nodes.
+//! Measures the program with a simulated API server: processor time per bound pod, the time to the first binding, the
+//! binding rate, and overcommitted nodes.
 //!
 //! `cargo build --release -p omega-kube && cargo run --release -p omega-kube --example measure`
 
@@ -145,6 +145,84 @@ async fn first_binding(nodes: u32, pods: u32) {
     );
 }
 
+/// Number of pods that are bound in one run.
+const BOUND: u32 = 4000;
+
+/// Number of bindings that are sent at the same time.
+const IN_FLIGHT: u32 = 16;
+
+/// Pods bound per second by the program.
+async fn program_rate() -> f64 {
+    let server = start(cluster(1000, 16)).await;
+    let in_flight = IN_FLIGHT.to_string();
+    let _program = Program::start(&server, 2, &["--events", "off", "--in-flight", &in_flight]);
+    // When the first pod is bound, the program has listed the whole cluster.
+    create(&server, 0..1, 100);
+    server.until(|double| !double.audit.is_empty()).await;
+    create(&server, 1..BOUND + 1, 100);
+    let began = Instant::now();
+    server.until(|double| double.audit.len() > BOUND as usize).await;
+    f64::from(BOUND) / began.elapsed().as_secs_f64()
+}
+
+/// Pods bound per second by a loop of the client that only sends bindings.
+async fn bare_rate() -> f64 {
+    let server = start(cluster(1000, 16)).await;
+    let client = Client::new(Config::plain(&server.url()), Duration::from_secs(60));
+    let client = client.expect("a client");
+    create(&server, 0..BOUND + 1, 100);
+    // The watch of a scheduler is open, so that both rates include its events.
+    let watch = Call::get("/api/v1/pods?watch=1&resourceVersion=1");
+    let mut watched = client.stream(&watch, Duration::from_secs(60)).await.expect("a watch").lines;
+    let reader = tokio::spawn(async move { while let Ok(Some(_)) = watched.next().await {} });
+    let began = Instant::now();
+    let lanes = (0..IN_FLIGHT).map(|lane| {
+        let client = client.clone();
+        tokio::spawn(async move {
+            for index in (lane..BOUND).step_by(IN_FLIGHT as usize) {
+                let name = format!("p{index}");
+                let target = json!({"kind": "Node", "name": format!("n{}", index % 1000)});
+                let body = json!({"apiVersion": "v1", "kind": "Binding", "metadata": {"name": name}, "target": target});
+                let path = format!("/api/v1/namespaces/t/pods/{name}/binding");
+                let answer = client.call(&Call::json(http::Method::POST, path, &body)).await;
+                assert_eq!(answer.expect("an answer").status, 201);
+            }
+        })
+    });
+    for lane in lanes.collect::<Vec<_>>() {
+        lane.await.expect("it binds");
+    }
+    let rate = f64::from(BOUND) / began.elapsed().as_secs_f64();
+    reader.abort();
+    rate
+}
+
+fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values[values.len() / 2]
+}
+
+/// Compares the binding rate of the program with that of a bare loop, by turns: in even rounds, the program is first.
+async fn binding_rates(rounds: u32) {
+    let (mut programs, mut bares) = (Vec::new(), Vec::new());
+    for round in 0..rounds {
+        if round % 2 == 0 {
+            programs.push(program_rate().await);
+            bares.push(bare_rate().await);
+        } else {
+            bares.push(bare_rate().await);
+            programs.push(program_rate().await);
+        }
+    }
+    let shares = programs.iter().zip(&bares).map(|(program, bare)| program / bare).collect();
+    println!(
+        "| {rounds} | {:.0}/s | {:.0}/s | {:.0} % |",
+        median(programs),
+        median(bares),
+        median(shares) * 100.0
+    );
+}
+
 /// Number of overcommitted nodes if pods request five times the capacity of the cluster.
 async fn overcommit(workers: u32) {
     let server = start(cluster(100, 8)).await;
@@ -172,6 +250,9 @@ fn main() {
         );
         println!("|--:|--:|--:|--:|--:|--:|--:|");
         first_binding(5000, 52_000).await;
+        println!("\n| rounds | bound by the program | bound by a bare loop | share |");
+        println!("|--:|--:|--:|--:|");
+        binding_rates(9).await;
         println!("\n| workers | bound, of 800 places | overcommitted nodes |");
         println!("|--:|--:|--:|");
         for workers in [1, 2, 4, 8] {
