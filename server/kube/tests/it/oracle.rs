@@ -76,6 +76,9 @@ fn pod(short: &Value, scheduler: &str) -> Value {
     if let Some(node) = short.get("node") {
         pod["spec"]["nodeName"] = node.clone();
     }
+    if let Some(node) = short.get("nominatedNode") {
+        pod["status"]["nominatedNodeName"] = node.clone();
+    }
     if short["preemptionPolicyNever"] == true {
         pod["spec"]["preemptionPolicy"] = "Never".into();
     }
@@ -141,28 +144,41 @@ fn names(list: &Value) -> BTreeSet<&str> {
 }
 
 /// The expected nodes. The pod must be bound to one of them.
-fn wanted(expect: &Value) -> BTreeSet<&str> {
-    if expect.get("best").is_some() { names(&expect["best"]) } else { names(&expect["feasible"]) }
+fn wanted(case: &Value) -> BTreeSet<&str> {
+    let expect = &case["expect"];
+    // In this program, nominated pods also affect scores.
+    let is_scored_alike = items(case, "pods").all(|pod| pod.get("nominatedNode").is_none());
+    let part = if is_scored_alike && expect.get("best").is_some() { "best" } else { "feasible" };
+    names(&expect[part])
 }
 
-/// Whether the case has other nominated pods. In this program, they use room during filtering and scoring; in
-/// kube-scheduler, they do not affect scores.
-fn has_nominations(case: &Value) -> bool {
-    items(case, "pods").any(|pod| pod.get("nominatedNode").is_some())
+/// Cases with other nominated pods whose outcome differs from that of kube-scheduler.
+const DIFFERENT: [&str; 4] = [
+    // A nominated pod of lower priority uses room.
+    "default_profile-00231",
+    "preemption-00542",
+    "preemption-00741",
+    // A nominated pod is spread with the pods of all nodes. Kube-scheduler counts it only for its own node.
+    "default_profile-00770",
+];
+
+fn differs(case: &Value) -> bool {
+    DIFFERENT.iter().any(|id| case["id"] == *id)
 }
 
 fn compare_bindings(suite: &str, every: usize, least: usize) {
     let Some(cases) = cases(suite, every) else { return };
     let mut compared = 0;
-    for case in cases.iter().filter(|case| !has_nominations(case)) {
+    for case in &cases {
         let mut pair = world(case);
         for binding in pair.decide() {
             assert_eq!(pair.send(&binding), Answer::Bound);
         }
-        let (node, wanted) = (bound_node(&pair, &name_of(&case["pod"])), wanted(&case["expect"]));
+        let (node, wanted) = (bound_node(&pair, &name_of(&case["pod"])), wanted(case));
         let right =
             if wanted.is_empty() { node.is_empty() } else { wanted.contains(node.as_str()) };
-        assert!(right, "{}: bound to {node:?}, not to one of {wanted:?}", case["id"]);
+        let right = right != differs(case);
+        assert!(right, "{}: bound to {node:?}, and not to one of {wanted:?}", case["id"]);
         compared += 1;
     }
     println!("{suite}: {compared} of {} cases compared", cases.len());
@@ -216,7 +232,7 @@ fn sequences_of_pods_go_where_kube_scheduler_put_them() {
 fn pods_are_nominated_where_kube_scheduler_would_preempt_for_them() {
     let Some(cases) = cases("preemption", 10) else { return };
     let mut compared = 0;
-    for case in cases.iter().filter(|case| !has_nominations(case)) {
+    for case in &cases {
         let (mut pair, name) = (world(case), name_of(&case["pod"]));
         let bound = pair.decide();
         let (expect, id) = (&case["expect"], &case["id"]);
@@ -228,8 +244,8 @@ fn pods_are_nominated_where_kube_scheduler_would_preempt_for_them() {
         let chosen = names(&expect["chosenAnyOf"]);
         let node = pair.adapter.nominated_node(&name).map(str::to_owned);
         let right = node.as_deref().map_or(chosen.is_empty(), |node| chosen.contains(node));
-        assert!(right, "{id}: nominated to {node:?}, not to one of {chosen:?}");
-        let Some(node) = node else { continue };
+        assert!(right != differs(case), "{id}: nominated to {node:?}, not to one of {chosen:?}");
+        let Some(node) = node.filter(|_| right) else { continue };
         let victims = names(&expect["candidates"][&node]["pods"]);
         let leaving: BTreeSet<String> =
             pair.adapter.victims_of(&name).map(|pod| pod.name.clone()).collect();
