@@ -1,6 +1,8 @@
 //! Admission: objects that are rejected, and fields that the server adds to new objects.
 
-use super::{CLAIMS, Double, NAMESPACES, NODES, PODS, Response, Target, VOLUMES, failure, text};
+use super::{
+    CLAIMS, Double, GROUPS, NAMESPACES, NODES, PODS, Response, Target, VOLUMES, failure, text,
+};
 use serde_json::{Value, json};
 
 const CLASSES: &str = "/apis/scheduling.k8s.io/v1/priorityclasses";
@@ -11,6 +13,8 @@ const ACCOUNTS: &str = "/api/v1/serviceaccounts";
 pub(crate) enum Plugin {
     /// Namespaces stay until they are finalized.
     NamespaceLifecycle,
+    /// Groups of pods stay until their finalizers are removed.
+    PodGroupProtection,
     /// Pods must not give their priority as a number.
     Priority,
     /// Pods are rejected in a namespace without the service account `default`.
@@ -22,8 +26,9 @@ pub(crate) enum Plugin {
 }
 
 /// The plugins of a cluster.
-pub(crate) const OF_A_CLUSTER: [Plugin; 5] = [
+pub(crate) const OF_A_CLUSTER: [Plugin; 6] = [
     Plugin::NamespaceLifecycle,
+    Plugin::PodGroupProtection,
     Plugin::Priority,
     Plugin::ServiceAccount,
     Plugin::StorageObjectInUseProtection,
@@ -39,8 +44,10 @@ impl Double {
     pub(super) fn rejection(&self, target: &Target, object: &Value) -> Option<Response> {
         let name = text(object, "/metadata/name");
         if target.resource.ends_with("/events") && text(object, "/reportingController").is_empty() {
-            let message =
-                format!("Event \"{name}\" is invalid: reportingController: Required value");
+            let message = format!(
+                "Event \"{name}\" is invalid: [reportingController: Required value, reportingController: Invalid \
+                 value: \"\": name part must be non-empty"
+            );
             return Some(failure(422, Some("Invalid"), message));
         }
         let why =
@@ -92,15 +99,25 @@ impl Double {
                     None => object["spec"]["taints"] = json!([taint]),
                 }
             }
-            CLAIMS | VOLUMES if self.has(Plugin::StorageObjectInUseProtection) => {
-                let kind = if target.resource == CLAIMS { "pvc" } else { "pv" };
-                object["metadata"]["finalizers"] =
-                    json!([format!("kubernetes.io/{kind}-protection")]);
+            CLAIMS | VOLUMES => self.complete_storage(target, object),
+            GROUPS if self.has(Plugin::PodGroupProtection) => {
+                let finalizer = "scheduling.k8s.io/podgroup-protection";
+                object["metadata"]["finalizers"] = json!([finalizer]);
             }
             NAMESPACES if self.has(Plugin::NamespaceLifecycle) => {
                 object["spec"]["finalizers"] = json!(["kubernetes"]);
             }
             _ => {}
+        }
+    }
+
+    fn complete_storage(&self, target: &Target, object: &mut Value) {
+        if object.pointer("/status/phase").is_none() {
+            object["status"]["phase"] = "Pending".into();
+        }
+        if self.has(Plugin::StorageObjectInUseProtection) {
+            let kind = if target.resource == CLAIMS { "pvc" } else { "pv" };
+            object["metadata"]["finalizers"] = json!([format!("kubernetes.io/{kind}-protection")]);
         }
     }
 

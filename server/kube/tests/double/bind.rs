@@ -54,6 +54,9 @@ impl Double {
         let success = json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201});
         if query.get("dryRun") != Some("All") {
             pod["spec"]["nodeName"] = target.into();
+            if let Some(status) = pod["status"].as_object_mut() {
+                status.remove("nominatedNodeName");
+            }
             if let Some(annotations) = body.pointer("/metadata/annotations") {
                 pod["metadata"]["annotations"] = annotations.clone();
             }

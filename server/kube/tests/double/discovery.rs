@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The resources: path of group and version, plural, kind, and whether the objects are in namespaces.
-const RESOURCES: [(&str, &str, &str, bool); 24] = [
+const RESOURCES: [(&str, &str, &str, bool); 28] = [
     ("/api/v1", "pods", "Pod", true),
     ("/api/v1", "nodes", "Node", false),
     ("/api/v1", "namespaces", "Namespace", false),
@@ -17,6 +17,15 @@ const RESOURCES: [(&str, &str, &str, bool); 24] = [
     ("/apis/coordination.k8s.io/v1", "leases", "Lease", true),
     ("/apis/events.k8s.io/v1", "events", "Event", true),
     ("/apis/flowcontrol.apiserver.k8s.io/v1", "flowschemas", "FlowSchema", false),
+    (
+        "/apis/flowcontrol.apiserver.k8s.io/v1",
+        "prioritylevelconfigurations",
+        "PriorityLevelConfiguration",
+        false,
+    ),
+    ("/apis/resource.k8s.io/v1", "deviceclasses", "DeviceClass", false),
+    ("/apis/resource.k8s.io/v1", "resourceclaims", "ResourceClaim", true),
+    ("/apis/resource.k8s.io/v1", "resourceslices", "ResourceSlice", false),
     ("/apis/policy/v1", "poddisruptionbudgets", "PodDisruptionBudget", true),
     ("/apis/scheduling.k8s.io/v1", "priorityclasses", "PriorityClass", false),
     ("/apis/scheduling.k8s.io/v1alpha2", "podgroups", "PodGroup", true),

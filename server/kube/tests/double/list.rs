@@ -76,11 +76,15 @@ impl Double {
                 && place > start
                 && selector.takes(object)
         });
-        let found: Vec<_> = found.take(limit.saturating_add(1)).collect();
+        let found: Vec<_> = found.collect();
         let mut metadata = json!({"resourceVersion": version.to_string()});
         if found.len() > limit {
             let start = format!("{}\0", place(target, found[limit - 1].0));
             metadata["continue"] = Token { version, start }.text().into();
+            // With a selector, the real server does not count the rest.
+            if !selector.is_narrow() {
+                metadata["remainingItemCount"] = (found.len() - limit).into();
+            }
         }
         let items: Vec<Value> =
             found.iter().take(limit).map(|(_, object)| Value::clone(object)).collect();
@@ -140,7 +144,7 @@ impl Double {
 fn place(target: &Target, key: &Key) -> String {
     // The position has the same form as in the tokens of the real server.
     match (target.namespace.is_empty(), key.namespace.is_empty()) {
-        (true, true) => key.name.clone(),
+        (true, true) => format!("/{}", key.name),
         (true, false) => format!("{}/{}", key.namespace, key.name),
         (false, _) => format!("/{}", key.name),
     }

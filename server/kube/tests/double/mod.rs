@@ -6,7 +6,7 @@
 pub(crate) mod admission;
 mod bind;
 mod discovery;
-mod forbid;
+pub(crate) mod forbid;
 pub(crate) mod hostile;
 pub(crate) mod http;
 mod list;
@@ -69,6 +69,8 @@ pub(crate) struct Double {
     pub(crate) watches: u32,
     /// Whether pods do not get the topology labels of their nodes, as before Kubernetes 1.35.
     pub(crate) no_topology_labels: bool,
+    /// Whether alpha APIs are off, as by default.
+    pub(crate) no_alpha: bool,
     /// The admission plugins that are on.
     pub(crate) plugins: &'static [Plugin],
     /// The time of a transcript, which is written into objects; `None` means the real time.
@@ -175,9 +177,6 @@ impl Double {
         body: &Value,
     ) -> Response {
         let (path, query) = path.split_once('?').unwrap_or((path, ""));
-        if let Some(found) = discovery::answer(method, path) {
-            return found;
-        }
         let missing = || {
             failure(
                 404,
@@ -185,6 +184,12 @@ impl Double {
                 "the server could not find the requested resource".into(),
             )
         };
+        if self.no_alpha && path.contains("/v1alpha") {
+            return missing();
+        }
+        if let Some(found) = discovery::answer(method, path) {
+            return found;
+        }
         let Some(target) = Target::of(path) else { return missing() };
         let query = query::Query::parse(query);
         match (method, target.name.as_str(), target.sub.as_str()) {

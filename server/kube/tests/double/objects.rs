@@ -5,11 +5,21 @@ use super::{
 };
 use omega_kube::client::time;
 use serde_json::{Value, json};
+use std::sync::Arc;
 use std::time::SystemTime;
 
 /// Lists whose elements are merged by a key, with the field that is the key.
 const MERGED: [(&str, &str); 4] =
     [("conditions", "type"), ("containers", "name"), ("taints", "key"), ("tolerations", "key")];
+
+/// Resources whose deletion is answered with a `Status`. Other deletions are answered with the deleted object.
+const TOLD: [&str; 5] = [
+    "nodes",
+    "leases.coordination.k8s.io",
+    "flowschemas.flowcontrol.apiserver.k8s.io",
+    "prioritylevelconfigurations.flowcontrol.apiserver.k8s.io",
+    "poddisruptionbudgets.policy",
+];
 
 /// Treatment of lists by a patch.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -33,6 +43,8 @@ fn merge(into: &mut Value, patch: &Value, lists: Lists) {
         let key = MERGED.iter().find(|(list, _)| list == field && lists == Lists::Merged);
         let key = key.map(|(_, key)| *key);
         match (value, key) {
+            // The time of a condition's last probe is always null.
+            (Value::Null, _) if field == "lastProbeTime" => into[field] = Value::Null,
             (Value::Null, _) => {
                 into.as_object_mut().expect("it is one").remove(field);
             }
@@ -219,7 +231,25 @@ impl Double {
             }
             return Response { status: 200, body: self.store(target.key(), object) };
         }
-        Response { status: 200, body: self.remove(&target.key()).unwrap_or_default() }
+        if target.resource == PODS {
+            // The last form of a pod shows that it was deleted.
+            object["metadata"]["deletionTimestamp"] = self.now().into();
+            object["metadata"]["deletionGracePeriodSeconds"] = 0.into();
+            self.objects.insert(target.key(), Arc::new(object));
+        }
+        let last = self.remove(&target.key()).unwrap_or_default();
+        if !TOLD.iter().any(|plural| target.called == *plural) {
+            return Response { status: 200, body: last };
+        }
+        let (kind, group) = target.called.split_once('.').unwrap_or((&target.called, ""));
+        let mut details =
+            json!({"name": target.name, "kind": kind, "uid": last["metadata"]["uid"]});
+        if !group.is_empty() {
+            details["group"] = group.into();
+        }
+        let body = json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success",
+            "details": details});
+        Response { status: 200, body }
     }
 
     /// Adds the condition `PodScheduled` to a pod that is bound.

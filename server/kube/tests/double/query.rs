@@ -109,6 +109,11 @@ impl Term {
 pub(crate) struct Selector(Vec<Term>);
 
 impl Selector {
+    /// Whether the selector has a term.
+    pub(crate) fn is_narrow(&self) -> bool {
+        !self.0.is_empty()
+    }
+
     pub(crate) fn takes(&self, object: &Value) -> bool {
         self.0.iter().all(|term| (text(object, &term.key) == term.value) != term.differs)
     }

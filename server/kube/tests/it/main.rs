@@ -22,6 +22,7 @@ mod rights;
 mod rules;
 mod storage;
 mod suite;
+mod transcripts;
 mod truths;
 mod volumes;
 mod walkthrough;

@@ -41,7 +41,7 @@ fn field<'a>(call: &'a Value, name: &str) -> &'a str {
 }
 
 /// Repeats a call of a transcript. New objects get the uids of the transcript.
-fn make(double: &mut Double, call: &Value) -> (u16, Value) {
+pub(crate) fn make(double: &mut Double, call: &Value) -> (u16, Value) {
     let uid = call.pointer("/response/body/metadata/uid").and_then(Value::as_str);
     let version = call.pointer("/response/body/metadata/resourceVersion");
     let version = version.and_then(Value::as_str).and_then(|text| text.parse::<u64>().ok());
@@ -127,7 +127,7 @@ fn other_calls_have_the_status_and_reason_of_the_real_server() {
 }
 
 /// The types, names and versions of events, without bookmarks.
-fn events(stream: &Value) -> Vec<(String, String, String)> {
+pub(crate) fn events(stream: &Value) -> Vec<(String, String, String)> {
     let events = stream.as_array().into_iter().flatten();
     let events = events.map(|event| event.get("event").unwrap_or(event));
     let parts = events.map(|event| {
