@@ -153,11 +153,11 @@ impl Writer {
     }
 
     fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
-        self.length += bytes.len() as u64;
         if std::mem::replace(&mut self.is_torn, true) {
             self.file.write_all(b"\n")?;
         }
         self.file.write_all(bytes)?;
+        self.length += bytes.len() as u64;
         self.is_torn = false;
         Ok(())
     }

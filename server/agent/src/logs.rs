@@ -92,6 +92,8 @@ impl Writer {
             let room = (bytes_max - present.length).min(bytes.len() as u64) as usize;
             let (now, later) = bytes.split_at(room);
             if present.file.write_all(now).is_err() {
+                // If the disk is full, some of the bytes may have been written. The length is read from the file again.
+                self.present = None;
                 return;
             }
             present.length += room as u64;
@@ -213,6 +215,21 @@ mod tests {
         assert_eq!(part.end, all.len() as u64);
         assert!(part.bytes.len() > 100);
         assert_eq!(part.bytes, all[part.from as usize..]);
+    }
+
+    #[test]
+    fn bytes_of_a_write_that_failed_in_part_are_read() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut writer = Writer::new(folder.path().into(), OUT, 10);
+        writer.write(b"abc");
+        // Simulates a full disk, which takes some of the bytes.
+        let (_, path) = files(folder.path(), OUT).unwrap().pop().unwrap();
+        OpenOptions::new().append(true).open(&path).unwrap().write_all(b"de").unwrap();
+        writer.present.as_mut().unwrap().file = File::open(&path).unwrap();
+        writer.write(b"defg");
+        writer.write(b"hijklmnop");
+        let part = read(folder.path(), OUT, 0, 100).unwrap();
+        assert_eq!((part.from, &*part.bytes), (0, &b"abcdehijklmnop"[..]));
     }
 
     #[test]

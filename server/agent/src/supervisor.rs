@@ -125,8 +125,11 @@ pub(crate) fn run(folder: &Path) -> io::Result<()> {
         let _ = supervisor.journal.append(&Entry::UsedCpu(us));
     }
     let end = Entry::Ended(exit);
-    while supervisor.journal.append(&end).is_err() {
-        // If the disk is full, the end waits until it has room. Without the end, the task would run again.
+    while let Err(why) = supervisor.journal.append(&end) {
+        // The end waits until the disk has room. Without the end, the task would run again.
+        if !matches!(why.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded) {
+            return Err(why);
+        }
         std::thread::sleep(TELL_AGAIN);
     }
     drop(lock);

@@ -68,6 +68,8 @@ struct Held {
     /// ordered another run of it.
     is_reported: bool,
     is_stopping: bool,
+    /// Whether the program is expected to run until it is stopped.
+    stays_up: bool,
     /// Restarts of the task's program on this machine.
     restarts: u32,
 }
@@ -213,6 +215,7 @@ impl Runner {
                 note,
                 is_reported: true,
                 is_stopping: found.is_ending,
+                stays_up: found.spec.stays_up,
                 restarts: found.restarts,
             };
             self.tasks.insert(id, held);
@@ -296,11 +299,13 @@ impl Runner {
             self.waiting.insert(name, task);
             return;
         }
-        let started = self.spec(&task).map_err(DriverError::Refused);
-        match started.and_then(|spec| self.driver.start(&spec)) {
+        let spec = self.spec(&task).map_err(DriverError::Refused);
+        let stays_up = spec.as_ref().is_ok_and(|spec| spec.stays_up);
+        match spec.and_then(|spec| self.driver.start(&spec)) {
             Ok(()) => {
                 let note = Note::of(&task);
-                let held = Held { note, is_reported: true, is_stopping: false, restarts: 0 };
+                let (is_reported, is_stopping, restarts) = (true, false, 0);
+                let held = Held { note, is_reported, is_stopping, stays_up, restarts };
                 self.tasks.insert(name, held);
             }
             Err(why) => {
@@ -383,12 +388,12 @@ impl Runner {
             // The task was found without a valid note.
             return self.driver.confirm_end(name);
         };
-        let Held { note, is_reported, is_stopping, restarts } = held;
+        let Held { note, is_reported, is_stopping, stays_up, restarts } = held;
         self.uses.ended(name, note.task);
         let report = match exit {
             _ if is_stopping => TaskReport::Finished,
             Exit::Lost => TaskReport::Lost,
-            exit if exit.is_success() => TaskReport::Finished,
+            exit if exit.is_success() && !stays_up => TaskReport::Finished,
             _ => TaskReport::Failed,
         };
         if report == TaskReport::Lost {

@@ -7,7 +7,7 @@ _omega_names() {
     # The assignments before the command.
     for word in ${(z)LBUFFER}; do
         case $word in
-            (OMEGA_[A-Z]##=*) given+=(${(Q)word}) ;;
+            (OMEGA_[A-Z_]##=*) given+=(${(Q)word}) ;;
             (\;|\||\|\||\&|\&\&) given=() ;;
         esac
     done

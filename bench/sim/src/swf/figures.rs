@@ -69,7 +69,8 @@ fn figures(processors: u64, jobs: &[(SimJob, u64)]) -> Figures {
     let sum: f64 = waits_ms.iter().map(|wait| seconds(*wait)).sum();
     let wide = jobs.iter().filter(|(job, _)| job.processors * WIDE >= processors);
     let wide: Vec<u64> = wide.map(|(job, start)| start - job.submit_ms).collect();
-    let wide_sum: f64 = wide.iter().map(|wait| seconds(*wait)).sum();
+    // The sum of no numbers would be -0.
+    let wide_sum = wide.iter().map(|wait| seconds(*wait)).fold(0.0, |sum, wait| sum + wait);
     waits_ms.sort_unstable();
     Figures {
         jobs: jobs.len(),

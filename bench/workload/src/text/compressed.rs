@@ -11,8 +11,12 @@ use ruzstd::decoding::{BlockDecodingStrategy, FrameDecoder};
 use std::io::{self, BufRead, BufReader, ErrorKind, Read};
 use std::path::{Path, PathBuf};
 
-/// Endings of the names that a file may have; the first one is that of published traces.
-const ENDINGS: [&str; 3] = [".gz", ".zst", ""];
+/// Endings of the names that a file may have. A user who edits a trace decompresses it first, so a file that is not
+/// compressed is preferred.
+const ENDINGS: [&str; 3] = ["", PUBLISHED, ".zst"];
+
+/// Ending of published traces.
+const PUBLISHED: &str = ".gz";
 
 /// Maximum length of a text that is read whole, after decompression: several times the largest cluster that Kubernetes
 /// supports.
@@ -35,7 +39,7 @@ pub(crate) fn open_input(file: &Path) -> io::Result<Box<dyn BufRead>> {
     decompress(BufReader::new(readable::open(file)?))
 }
 
-/// Returns the path of a file: of `name.csv`, `name.csv.gz` or `name.csv.zst`, whichever exists. If none of them
+/// Returns the path of a file: the first of `name.csv`, `name.csv.gz` and `name.csv.zst` that exists. If none of them
 /// exists, returns the path of the form in which traces are published.
 #[must_use]
 pub fn stored(file: &Path) -> PathBuf {
@@ -45,7 +49,7 @@ pub fn stored(file: &Path) -> PathBuf {
         PathBuf::from(path)
     };
     let found = ENDINGS.iter().map(|ending| with(ending)).find(|path| path.is_file());
-    found.unwrap_or_else(|| with(ENDINGS[0]))
+    found.unwrap_or_else(|| with(PUBLISHED))
 }
 
 /// Returns the name of a file without the ending that marks a compressed file.
@@ -297,7 +301,7 @@ mod tests {
         let base = dir.path().join("list.csv");
         assert_eq!(stored(&base), dir.path().join("list.csv.gz"), "the published name");
         for (name, content) in
-            [("list.csv", b"a".to_vec()), ("list.csv.zst", zstd("a")), ("list.csv.gz", gzip("a"))]
+            [("list.csv.zst", zstd("a")), ("list.csv.gz", gzip("a")), ("list.csv", b"a".to_vec())]
         {
             std::fs::write(dir.path().join(name), content).unwrap();
             assert_eq!(stored(&base), dir.path().join(name));

@@ -1,4 +1,5 @@
-//! The queue of an agent's stream. The directives in it count as bytes that the agent holds (`overload/held.rs`).
+//! The queue of an agent's stream. The directives in it count as bytes that the agent holds, on accounts of their own:
+//! the accounts of other replies delay the reading of this queue when they are full.
 
 use super::orders::Orders;
 use crate::overload::held::{Held, Holder};
@@ -25,18 +26,23 @@ pub(crate) struct Connected {
     pub(super) to: mpsc::Sender<Sent>,
     /// Whether the agent has the rights of an operator, and so is trusted with every machine.
     pub(super) is_operator: bool,
-    /// Account of the directives that the agent has not read; `None` if nothing is counted.
-    pub(super) holder: Option<Holder>,
+    /// Account of the directives that the agent has not read.
+    pub(super) holder: Holder,
     /// The stream ends when this is dropped.
     pub(super) _alive: oneshot::Sender<()>,
 }
 
 impl Connected {
-    /// Queues directives. Returns `false` if the agent has too many unread ones.
+    /// Queues directives. Returns `false` if the agent has too many unread ones. A stream without unread directives always
+    /// has room, so that no agent stops another.
     pub(super) fn queue(&self, orders: Orders) -> bool {
-        let mut held = self.holder.as_ref().map(Holder::nothing);
-        let has_room = held.as_mut().is_none_or(|held| held.try_add(orders.bytes()));
-        has_room && self.to.try_send(Sent { orders: Ok(orders), held }).is_ok()
+        let mut held = self.holder.nothing();
+        if self.to.capacity() == self.to.max_capacity() {
+            held.add(orders.bytes());
+        } else if !held.try_add(orders.bytes()) {
+            return false;
+        }
+        self.to.try_send(Sent { orders: Ok(orders), held: Some(held) }).is_ok()
     }
 }
 
@@ -51,7 +57,7 @@ mod tests {
     fn an_agent_that_reads_nothing_holds_no_more_than_its_share() {
         let orders = || Orders { whole: vec![MachineId::first(0); 100], ..Orders::default() };
         let agent = Caller { name: "agent/m".into(), role: Role::Agent("m".into()) };
-        let holder = Some(Accounts::new(10 * orders().bytes(), usize::MAX).of(&agent));
+        let holder = Accounts::new(10 * orders().bytes(), usize::MAX).of(&agent);
         let streams: Vec<_> = (0..2)
             .map(|_| {
                 let ((to, inbox), (_alive, _)) = (mpsc::channel(1000), oneshot::channel());
@@ -67,5 +73,23 @@ mod tests {
         assert!(!first.queue(orders()));
         drop(streams);
         assert!(first.queue(orders()), "what another stream held does not count after its end");
+    }
+
+    #[test]
+    fn an_agent_that_reads_everything_is_not_stopped_by_others() {
+        let orders = || Orders { whole: vec![MachineId::first(0); 100], ..Orders::default() };
+        let accounts = Accounts::new(1, 1);
+        let streams = ["a", "b"].map(|name| {
+            let agent = Caller { name: name.into(), role: Role::Agent(name.into()) };
+            let ((to, inbox), (_alive, _)) = (mpsc::channel(1000), oneshot::channel());
+            (Connected { to, is_operator: false, holder: accounts.of(&agent), _alive }, inbox)
+        });
+        let [(full, _unread), (other, mut inbox)] = streams;
+        assert!(full.queue(orders()), "more than the account has, but the first");
+        assert!(!full.queue(orders()));
+        for _ in 0..3 {
+            assert!(other.queue(orders()));
+            assert!(inbox.try_recv().is_ok());
+        }
     }
 }

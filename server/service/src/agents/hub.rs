@@ -369,7 +369,9 @@ fn give(host: &Host, command: Command) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::access::identity::Caller;
     use crate::agents::marks::taint;
+    use crate::overload::held::Accounts;
     use omega_core::{Amounts, Kinds, Outcome};
 
     #[test]
@@ -380,10 +382,12 @@ mod tests {
         let mut lead = Lead::new(Term(1), MonitorSettings::default(), 0);
         let [of_machine, other, operator] = [1, 2, 3].map(StreamId);
         lead.routes.attach(&cell, of_machine, &[machine], &mut Outbox::default());
+        let holder = Accounts::new(1, 1).of(&Caller::local());
         for stream in [of_machine, other, operator] {
             let ((to, _), (_alive, _)) = (mpsc::channel(1), oneshot::channel());
             let is_operator = stream == operator;
-            lead.streams.insert(stream, Connected { to, is_operator, holder: None, _alive });
+            lead.streams
+                .insert(stream, Connected { to, is_operator, holder: holder.clone(), _alive });
         }
         let mut asked = |machines: &[MachineId], operators| {
             let (mut out, (answer, _answered)) = (Outbox::default(), oneshot::channel());

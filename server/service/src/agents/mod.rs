@@ -29,10 +29,11 @@ use crate::access::gate::reword;
 use crate::access::grants;
 use crate::access::identity::{Caller, Role};
 use crate::host::Host;
+use crate::overload::held::Accounts;
 use crate::service::Answered;
+use connected::{Connected, Sent};
 use futures_util::stream::{self, BoxStream};
 use futures_util::{Stream as Messages, StreamExt};
-use connected::{Connected, Sent};
 use hub::{Event, Hub, no_leader};
 pub(crate) use log_reads::LogSource;
 use monitor::MonitorSettings;
@@ -53,6 +54,11 @@ use tonic::{Request, Response, Status, Streaming};
 /// reconnects.
 const ORDERS_MAX: usize = 2048;
 
+/// Maximum bytes of unread directives of one agent, and of all agents together. The tasks of a full machine take a few
+/// megabytes. Agents with the rights of an operator, which may have very many machines, share the second amount.
+const UNREAD_EACH: usize = 64 << 20;
+const UNREAD: usize = 512 << 20;
+
 /// Maximum number of events that wait for the hub. If the queue is full, streams wait too.
 const EVENTS_MAX: usize = 1024;
 
@@ -67,6 +73,7 @@ const READ_MAX: Duration = Duration::from_secs(3);
 pub struct Agents {
     host: Host,
     events: mpsc::Sender<Event>,
+    unread: Accounts,
     /// Counter from which each new stream takes its number.
     next: Arc<AtomicU64>,
 }
@@ -77,7 +84,8 @@ impl Agents {
     pub fn start(host: Host, settings: MonitorSettings) -> Agents {
         let (events, inbox) = mpsc::channel(EVENTS_MAX);
         tokio::spawn(Hub::new(host.clone(), settings).run(inbox));
-        Agents { host, events, next: Arc::default() }
+        let unread = Accounts::new(UNREAD_EACH, UNREAD);
+        Agents { host, events, unread, next: Arc::default() }
     }
 
     /// Reads a task's log.
@@ -124,7 +132,7 @@ impl AgentService for Agents {
         let (alive, over) = oneshot::channel();
         let stopped = || ApiError::new(ErrorCode::Stopped, "this replica has stopped");
         let is_operator = caller.role == Role::Operator;
-        let holder = request.extensions().get().cloned();
+        let holder = self.unread.of(&caller);
         let connected = Connected { to, is_operator, holder, _alive: alive };
         self.events.send(Event::Open { stream: id, connected }).await.map_err(|_| stopped())?;
         let (host, events) = (self.host.clone(), self.events.clone());

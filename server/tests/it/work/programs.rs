@@ -349,6 +349,16 @@ fn a_task_that_kills_its_supervisor_is_delayed_and_leaves_nothing() {
 }
 
 #[test]
+fn a_service_that_ends_has_failed() {
+    let cell = Cell::new(&[]);
+    let _agent = cell.agent("one");
+    cell.served.ok("job submit web --service --cpu 1 -- /bin/true");
+    until(|| cell.tasks("web", "failed") == 1);
+    let history = cell.served.ok("job history web");
+    assert!(history.contains("web/0 failed on one: exit code 0"), "{history}");
+}
+
+#[test]
 fn a_fault_of_the_machine_does_not_fail_a_task() {
     let cell = Cell::new(&[]);
     let _agent = cell.agent("one");
