@@ -355,7 +355,7 @@ fn a_service_that_ends_has_failed() {
     cell.served.ok("job submit web --service --cpu 1 -- /bin/true");
     until(|| cell.tasks("web", "failed") == 1);
     let history = cell.served.ok("job history web");
-    assert!(history.contains("web/0 failed on one: exit code 0"), "{history}");
+    assert!(history.contains("on one: exit code 0"), "{history}");
 }
 
 #[test]
