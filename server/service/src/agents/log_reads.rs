@@ -10,7 +10,7 @@ use tokio::sync::oneshot;
 const READS_MAX: usize = 1000;
 
 /// The agents that may have a task's log. The log of another agent might be forged.
-#[derive(Clone, Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct LogSource {
     /// Machines on which the task has been.
     pub(crate) machines: Vec<MachineId>,

@@ -13,7 +13,7 @@
 //! A new leader has received no heartbeats yet, so it gives every machine a full timeout before it changes the
 //! machine's state. docs/agents.md has the rules for unreachable machines.
 //!
-//! In reading order: `monitor.rs`, `routes.rs`, `directives.rs`, `hub.rs`, `marks.rs`, `reports.rs`.
+//! In reading order: `monitor.rs`, `routes.rs`, `directives.rs`, `connected.rs`, `hub.rs`, `marks.rs`, `reports.rs`.
 
 mod connected;
 mod directives;
