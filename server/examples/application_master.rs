@@ -155,12 +155,12 @@ async fn machines(address: &str) -> Result<(), ApiError> {
             let Order::Start(task) = order else { continue };
             let agent = agent.clone();
             tokio::spawn(async move {
-                agent.report(task.machine, task.id, TaskReport::Started);
+                agent.report(task.run_id(), TaskReport::Started);
                 let run_ms = task.runtime_estimate_ms.unwrap_or(100);
                 tokio::time::sleep(Duration::from_millis(run_ms)).await;
                 let fails = &*task.job_name == "render.frame-2";
                 let report = if fails { TaskReport::Failed } else { TaskReport::Finished };
-                agent.report(task.machine, task.id, report);
+                agent.report(task.run_id(), report);
             });
         }
     });

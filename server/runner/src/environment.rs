@@ -42,6 +42,7 @@ mod tests {
         let run = Run { env: vec![variable], ports: vec![port], ..Run::new("/bin/true") };
         let program = Program { tenant: "shop".into(), run: Some(run), ..Program::default() };
         let task = Task {
+            placed_ms: 0,
             id: TaskId { job: JobId(3), index: 17 },
             machine: MachineId::first(0),
             job_name: "web".into(),

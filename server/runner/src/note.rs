@@ -2,7 +2,7 @@
 //! running process belongs.
 
 use omega_agent::FoundTask;
-use omega_client::agent::{Found, Owner, Task};
+use omega_client::agent::{Found, Owner, RunId, Task};
 use omega_core::{Amounts, MachineId, TaskId};
 use serde::{Deserialize, Serialize};
 
@@ -17,6 +17,9 @@ pub(crate) struct Note {
     #[serde(default)]
     tenant: Option<String>,
     pub(crate) machine: MachineId,
+    /// The cell's time of the placement; 0 in notes of older agents.
+    #[serde(default)]
+    placed_ms: u64,
     request: Amounts,
     devices: Vec<u32>,
     /// Number of the task's exclusive cores on each NUMA node.
@@ -33,11 +36,17 @@ impl Note {
             job: task.job_name.to_string(),
             tenant: Some(task.program.tenant.to_string()),
             machine: task.machine,
+            placed_ms: task.placed_ms,
             request: task.request.clone(),
             devices: task.devices.clone(),
             cores: task.cores.clone(),
             ports: task.port_numbers().collect(),
         }
+    }
+
+    /// Id of the run.
+    pub(crate) fn run(&self) -> RunId {
+        RunId { task: self.task, machine: self.machine, placed_ms: self.placed_ms }
     }
 
     /// Name of the task, such as `web/0`; the task's ids if the note has no job name.
@@ -68,9 +77,8 @@ impl Note {
     pub(crate) fn found(self, found: &FoundTask) -> Found {
         let grace_ms = found.spec.grace_ms;
         Found {
-            task: self.task,
+            run: self.run(),
             owner: self.owner(),
-            machine: self.machine,
             request: self.request,
             devices: self.devices,
             cores: self.cores,

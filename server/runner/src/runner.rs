@@ -7,7 +7,7 @@ use crate::task_spec::{self, owner};
 use crate::uses::Uses;
 use omega_agent::logs::{self, LogStream};
 use omega_agent::{Driver, DriverError, Event, Exit, FoundTask, Limits, TaskSpec};
-use omega_client::agent::{Agent, AgentSettings, LogPart, LogRead, Order, Task};
+use omega_client::agent::{Agent, AgentSettings, LogPart, LogRead, Order, RunId, Task};
 use omega_client::{Address, ApiError};
 use omega_core::{Amounts, EndReason, Kinds, Machine, MachineId, RunEnd, TaskReport};
 use std::collections::BTreeMap;
@@ -88,6 +88,8 @@ pub struct Runner {
     /// Tasks to start later: after their earlier run on this machine has ended, and after the delay that follows the
     /// loss of their supervisor.
     waiting: BTreeMap<String, Task>,
+    /// Ended runs whose ends the cell has not confirmed, by the name of the task.
+    ended: BTreeMap<String, RunId>,
     losses: Losses,
     /// The last reported load.
     load: Amounts,
@@ -150,6 +152,7 @@ impl Runner {
             settings,
             tasks: BTreeMap::new(),
             waiting: BTreeMap::new(),
+            ended: BTreeMap::new(),
             losses: Losses::default(),
             load: Amounts::zero(),
             uses: Uses::default(),
@@ -240,14 +243,14 @@ impl Runner {
     fn obey(&mut self, order: Order) {
         match order {
             Order::Start(task) => self.start(task),
-            Order::Stop { task, grace_ms, .. } => {
-                let name = task_spec::name(task);
+            Order::Stop { run, grace_ms } => {
+                let name = task_spec::name(run.task);
                 let waiting = self.waiting.remove(&name);
                 let Some(held) = self.tasks.get_mut(&name) else {
-                    if let Some(waiting) = waiting.filter(|_| grace_ms > 0) {
+                    if waiting.is_some() && grace_ms > 0 {
                         // The task does not run: its start is delayed, because its supervisor was lost. So nothing has
                         // to be stopped.
-                        self.agent.report(waiting.machine, task, TaskReport::Finished);
+                        self.agent.report(run, TaskReport::Finished);
                     }
                     return;
                 };
@@ -257,27 +260,37 @@ impl Runner {
                     _ => self.driver.stop(&name),
                 }
             }
-            Order::Kill { task, .. } => {
-                let name = task_spec::name(task);
+            Order::Kill(run) => {
+                let name = task_spec::name(run.task);
                 if let Some(held) = self.tasks.get_mut(&name) {
                     held.is_reported = false;
                 }
                 self.driver.kill(&name);
             }
-            Order::EndConfirmed { task, .. } => self.driver.confirm_end(&task_spec::name(task)),
-            Order::Resize { task, to, .. } => {
+            Order::EndConfirmed(run) => self.confirmed(run),
+            Order::Resize { run, to } => {
                 let (cpu, memory) = task_spec::cpu_and_memory(&self.kinds, &to);
-                if let Some(waiting) = self.waiting.get_mut(&task_spec::name(task)) {
+                let name = task_spec::name(run.task);
+                if let Some(waiting) = self.waiting.get_mut(&name) {
                     waiting.request = to;
                     return;
                 }
-                if let Err(why) = self.driver.resize(&task_spec::name(task), cpu, memory) {
-                    let name = self.tasks.get(&task_spec::name(task)).map(|held| held.note.name());
+                if let Err(why) = self.driver.resize(&name, cpu, memory) {
+                    let name = self.tasks.get(&name).map(|held| held.note.name());
                     tracing::warn!(task = name, %why, "the limits of a task could not be changed");
                 }
             }
             Order::ReadLog(read) => self.agent.log(&read, self.log(&read)),
             Order::Detached(_) => {}
+        }
+    }
+
+    /// Forgets the end of a run, unless a later run of the task has ended since.
+    fn confirmed(&mut self, run: RunId) {
+        let name = task_spec::name(run.task);
+        if self.ended.get(&name).is_none_or(|ended| *ended == run) {
+            self.ended.remove(&name);
+            self.driver.confirm_end(&name);
         }
     }
 
@@ -321,7 +334,7 @@ impl Runner {
                 let (shown, why) = (Note::of(&task).name(), why.to_string());
                 tracing::warn!(task = shown, why, "a task cannot be started");
                 let end = RunEnd { reason: EndReason::not_started(&why), restarts: 0 };
-                self.agent.report_end(task.machine, task.id, report, end);
+                self.agent.report_end(task.run_id(), report, end);
             }
         }
     }
@@ -347,7 +360,7 @@ impl Runner {
             match event {
                 Event::Started(name) => {
                     if let Some(held) = self.tasks.get(&name).filter(|held| held.is_reported) {
-                        self.agent.report(held.note.machine, held.note.task, TaskReport::Started);
+                        self.agent.report(held.note.run(), TaskReport::Started);
                     }
                 }
                 Event::Restarted(name, exit, restarts) => self.restarted(&name, &exit, restarts),
@@ -378,7 +391,7 @@ impl Runner {
         if *is_reported {
             // `restarts` already includes this restart.
             let end = RunEnd { reason: reason(exit), restarts: restarts.saturating_sub(1) };
-            self.agent.report_end(note.machine, note.task, TaskReport::Restarted, end);
+            self.agent.report_end(note.run(), TaskReport::Restarted, end);
         }
     }
 
@@ -411,7 +424,8 @@ impl Runner {
         }
         if is_reported {
             let end = RunEnd { reason: reason(exit), restarts };
-            self.agent.report_end(note.machine, note.task, report, end);
+            self.ended.insert(name.to_owned(), note.run());
+            self.agent.report_end(note.run(), report, end);
         } else {
             self.driver.confirm_end(name);
         }

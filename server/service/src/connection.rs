@@ -8,6 +8,7 @@
 //! When few slots for calls are left, the server delays reading from connections: see `overload/slowdown.rs`.
 
 use crate::access::identity::Caller;
+use crate::overload::frames::Frames;
 use crate::overload::limits::{Limits, Places as Calls};
 use crate::overload::slots::{Slot, SlotLimits, Slots, Usage};
 use crate::overload::slowdown::Slowdown;
@@ -167,14 +168,15 @@ async fn begin(
     let patience = calls.map(|calls| Slowdown::new(calls, caller.clone()));
     if language == Language::Http1 {
         let first = PREFACE.len();
-        return Ok(Begun { stream, first, caller, patience });
+        return Ok(Begun { stream, first, caller, patience, frames: None });
     }
     let mut first = [0; PREFACE.len()];
     stream.read_exact(&mut first).await?;
     if first != *PREFACE {
         return Err(io::Error::new(io::ErrorKind::InvalidData, "the client does not use HTTP/2"));
     }
-    Ok(Begun { stream, first: 0, caller, patience })
+    let frames = Some(Frames::new(Instant::now()));
+    Ok(Begun { stream, first: 0, caller, patience, frames })
 }
 
 /// A connection after its handshake. It ends when it loses its slot.
@@ -193,6 +195,8 @@ struct Begun {
     caller: Arc<Caller>,
     /// Slowdown of the connection, if any.
     patience: Option<Slowdown>,
+    /// Budget of control frames, if the connection uses HTTP/2.
+    frames: Option<Frames>,
 }
 
 #[derive(Debug)]
@@ -240,16 +244,20 @@ impl AsyncRead for Connection {
         buf: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         self.stream(cx)?;
-        let Begun { stream, patience, first, .. } = &mut self.begun;
+        let Begun { stream, patience, first, frames, .. } = &mut self.begun;
         let rest = &PREFACE[*first..];
         if rest.is_empty() {
-            let Some(patience) = patience else { return Pin::new(stream).poll_read(cx, buf) };
-            ready!(patience.poll(cx));
+            if let Some(patience) = patience {
+                ready!(patience.poll(cx));
+            }
+            let before = buf.filled().len();
             let read = Pin::new(stream).poll_read(cx, buf);
-            if read.is_pending() {
+            if let (true, Some(patience)) = (read.is_pending(), patience) {
                 patience.idle();
             }
-            return read;
+            ready!(read)?;
+            let read = &buf.filled()[before..];
+            return Poll::Ready(frames.as_mut().map_or(Ok(()), |frames| frames.read(read)));
         }
         let handed = rest.len().min(buf.remaining());
         buf.put_slice(&rest[..handed]);
@@ -277,7 +285,11 @@ impl AsyncWrite for Connection {
         cx: &mut Context<'_>,
         buf: &[u8],
     ) -> Poll<io::Result<usize>> {
-        self.stream(cx)?.poll_write(cx, buf)
+        let written = ready!(self.stream(cx)?.poll_write(cx, buf))?;
+        if let Some(frames) = &mut self.begun.frames {
+            frames.written(written);
+        }
+        Poll::Ready(Ok(written))
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {

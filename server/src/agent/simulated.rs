@@ -94,8 +94,8 @@ async fn follow(args: &AgentArgs, agent: &Agent, mut orders: UnboundedReceiver<O
                 None => return,
             },
             () = tokio::time::sleep_until(next.unwrap_or(began)), if next.is_some() => {
-                for (machine, task, report) in simulation.step(elapsed_ms(began)) {
-                    agent.report(machine, task, report);
+                for (run, report) in simulation.step(elapsed_ms(began)) {
+                    agent.report(run, report);
                 }
             }
             _ = loads.tick() => {
@@ -111,15 +111,12 @@ fn obey(agent: &Agent, simulation: &mut Simulation, order: Order, now_ms: u64) {
     match order {
         Order::Start(task) => {
             simulation.start(&task, now_ms);
-            agent.report(task.machine, task.id, TaskReport::Started);
+            agent.report(task.run_id(), TaskReport::Started);
         }
-        Order::Stop { task, machine, grace_ms: 0 } => simulation.stop(machine, task),
-        Order::Stop { task, machine, grace_ms } => {
-            simulation.end((machine, task), grace_ms, now_ms)
-        }
-        Order::Kill { task, machine } => simulation.stop(machine, task),
-        Order::Resize { task, machine, to } => simulation.resize((machine, task), &to),
-        Order::EndConfirmed { .. } => {}
+        Order::Stop { run, grace_ms: 0 } | Order::Kill(run) => simulation.stop(run),
+        Order::Stop { run, grace_ms } => simulation.end(run, grace_ms, now_ms),
+        Order::Resize { run, to } => simulation.resize(run, &to),
+        Order::EndConfirmed(_) => {}
         Order::ReadLog(read) => agent.log(&read, None),
         Order::Detached(machine) => simulation.forget(machine),
     }

@@ -3,7 +3,7 @@
 //! The result of a run depends only on the seed, the task, its machine and the number of its failures there. So the
 //! same runs fail, whatever the order in which tasks start.
 
-use omega_client::agent::Task;
+use omega_client::agent::{RunId, Task};
 use omega_core::{Amounts, JobKind, MachineId, TaskId, TaskReport};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
@@ -28,6 +28,7 @@ pub(super) struct Behaviour {
 /// A run of a task.
 #[derive(Clone, Debug)]
 struct Run {
+    id: RunId,
     number: u64,
     report: TaskReport,
     used: Vec<u64>,
@@ -64,7 +65,7 @@ impl Simulation {
     /// Starts a task. A service that does not fail runs until it is stopped.
     pub(super) fn start(&mut self, task: &Task, now_ms: u64) {
         let key = (task.machine, task.id);
-        self.stop(task.machine, task.id);
+        self.stop(task.run_id());
         let chance = self.chance(key);
         let fails = chance % 100 < u64::from(self.behaviour.fail_percent);
         let expected = task.runtime_estimate_ms.unwrap_or(RUN_MS) as f64;
@@ -92,11 +93,12 @@ impl Simulation {
         all.iter_mut().zip(&used).for_each(|(all, used)| *all += used);
         self.changed.insert(task.machine);
         let report = end.map_or(TaskReport::Lost, |(_, report)| report);
-        self.running.insert(key, Run { number, report, used });
+        self.running.insert(key, Run { id: task.run_id(), number, report, used });
     }
 
     /// Changes the allocation of a task. The task's usage stays the same percentage of the allocation.
-    pub(super) fn resize(&mut self, key: (MachineId, TaskId), to: &Amounts) {
+    pub(super) fn resize(&mut self, run: RunId, to: &Amounts) {
+        let key = (run.machine, run.task);
         let percent =
             USE_PERCENT_MIN + (self.chance(key) >> 32) % (USE_PERCENT_MAX - USE_PERCENT_MIN + 1);
         let Some(run) = self.running.get_mut(&key) else { return };
@@ -111,7 +113,8 @@ impl Simulation {
 
     /// Begins the termination of a task. The termination takes from 20 to 119 percent of the grace period. A task that
     /// would take more than 100 percent is killed by the cell before it ends.
-    pub(super) fn end(&mut self, key: (MachineId, TaskId), grace_ms: u32, now_ms: u64) {
+    pub(super) fn end(&mut self, run: RunId, grace_ms: u32, now_ms: u64) {
+        let key = (run.machine, run.task);
         let percent = 20 + (self.chance(key) >> 16) % 100;
         let at = now_ms.saturating_add(u64::from(grace_ms) * percent / 100);
         let Some(run) = self.running.get_mut(&key) else { return };
@@ -121,7 +124,8 @@ impl Simulation {
     }
 
     /// Stops a task if it runs.
-    pub(super) fn stop(&mut self, machine: MachineId, task: TaskId) {
+    pub(super) fn stop(&mut self, run: RunId) {
+        let RunId { task, machine, .. } = run;
         let Some(run) = self.running.remove(&(machine, task)) else { return };
         if let Some(all) = self.used.get_mut(&machine) {
             all.iter_mut().zip(&run.used).for_each(|(all, used)| *all -= used);
@@ -141,7 +145,7 @@ impl Simulation {
     }
 
     /// Ends all runs that are due, and returns them with their reports.
-    pub(super) fn step(&mut self, now_ms: u64) -> Vec<(MachineId, TaskId, TaskReport)> {
+    pub(super) fn step(&mut self, now_ms: u64) -> Vec<(RunId, TaskReport)> {
         let mut ended = Vec::new();
         while let Some(Reverse((at, number, machine, task))) = self.ends.peek().copied() {
             if at > now_ms {
@@ -149,13 +153,14 @@ impl Simulation {
             }
             self.ends.pop();
             let run = self.running.get(&(machine, task)).filter(|run| run.number == number);
-            let Some(report) = run.map(|run| run.report) else { continue };
-            self.stop(machine, task);
+            let Some(Run { id, report, .. }) = run else { continue };
+            let (id, report) = (*id, *report);
+            self.stop(id);
             match report {
                 TaskReport::Failed => *self.failures.entry((machine, task)).or_default() += 1,
                 _ => _ = self.failures.remove(&(machine, task)),
             }
-            ended.push((machine, task, report));
+            ended.push((id, report));
         }
         ended
     }
@@ -191,6 +196,7 @@ mod tests {
         Task {
             id: TaskId { job: JobId(3), index },
             machine: MachineId::first(index % 2),
+            placed_ms: 5,
             job_name: "job".into(),
             group: "main".into(),
             kind,
@@ -215,10 +221,10 @@ mod tests {
         simulation.start(&task(0, JobKind::Batch), 0);
         simulation.start(&task(2, JobKind::Service), 0);
         simulation.start(&task(4, JobKind::Batch), 100);
-        simulation.stop(MachineId::first(0), task(4, JobKind::Batch).id);
+        simulation.stop(task(4, JobKind::Batch).run_id());
         assert_eq!(simulation.next_end_ms(), Some(500));
         assert_eq!(simulation.step(499), []);
-        let ended = [(MachineId::first(0), task(0, JobKind::Batch).id, TaskReport::Finished)];
+        let ended = [(task(0, JobKind::Batch).run_id(), TaskReport::Finished)];
         assert_eq!(simulation.step(10_000), ended);
         assert_eq!(simulation.next_end_ms(), None);
     }
@@ -228,7 +234,7 @@ mod tests {
         let mut simulation = simulation(0);
         let tasks: Vec<Task> = (0..200).map(|index| task(index, JobKind::Service)).collect();
         tasks.iter().for_each(|task| simulation.start(task, 0));
-        tasks.iter().for_each(|task| simulation.end((task.machine, task.id), 1000, 5000));
+        tasks.iter().for_each(|task| simulation.end(task.run_id(), 1000, 5000));
         assert_eq!(simulation.step(5199), []);
         let early = simulation.step(5999).len();
         assert!((120..200).contains(&early), "{early} of 200");
@@ -258,7 +264,7 @@ mod tests {
             let mut simulation = simulation(30);
             order.iter().for_each(|index| simulation.start(&task(*index, JobKind::Batch), 0));
             let mut ended = simulation.step(1000);
-            ended.sort_by_key(|(_, task, _)| *task);
+            ended.sort_by_key(|(run, _)| *run);
             ended
         };
         let one = run((0..200).collect());

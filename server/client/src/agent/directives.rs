@@ -115,6 +115,7 @@ fn task(start: proto::StartTask, programs: &[Arc<Program>]) -> Result<Task, Malf
     Ok(Task {
         id: start.task.ok_or(Malformed::Missing("start.task"))?.into(),
         machine: start.machine.ok_or(Malformed::Missing("start.machine"))?.into(),
+        placed_ms: start.placed_ms,
         job_name: start.job_name.into(),
         group: start.group.into(),
         kind,

@@ -5,7 +5,7 @@
 use super::directives::Incoming;
 use super::endings::Endings;
 use super::records::{Follows, Records, Reported, Told};
-use super::{AgentSettings, Found, LogPart, Order, PAUSE};
+use super::{AgentSettings, Found, LogPart, Order, PAUSE, RunId};
 use crate::connect::{Connection, Connections, ORDERS_BYTES_MAX};
 use crate::convert;
 use crate::proto::agent_service_client::AgentServiceClient;
@@ -311,20 +311,19 @@ impl Driver {
             Said::Task(reported) => {
                 // A task that the cell has stopped may already be ordered again. Its new run starts when the stopped
                 // one has ended, so that reports until then do not concern the cell.
-                let Reported { machine, task, report, .. } = reported;
-                let is_stopped = self.endings.is_stopping(machine, task)
-                    || !self.records.contains(machine, task);
+                let Reported { run, report, .. } = reported;
+                let is_stopped = self.endings.is_stopping(run) || !self.records.contains(run);
                 if !matches!(report, TaskReport::Started | TaskReport::Restarted) {
                     if is_stopped {
-                        self.order(vec![Order::EndConfirmed { task, machine }]);
+                        self.order(vec![Order::EndConfirmed(run)]);
                     }
-                    let orders = self.endings.ended(machine, task);
+                    let orders = self.endings.ended(run);
                     self.order(orders);
                 }
                 if is_stopped || !self.records.report(&reported) {
                     return None;
                 }
-                if self.compared.contains(&machine) {
+                if self.compared.contains(&run.machine) {
                     return Some(reported);
                 }
                 if report == TaskReport::Restarted {
@@ -368,11 +367,13 @@ impl Driver {
         told.detached.iter().for_each(|machine| _ = self.compared.remove(machine));
         let Follows { orders, reports } = self.records.hear(told);
         let is_started = |one: &Reported| {
-            orders.iter().any(|order| matches!(order, Order::Start(task) if task.id == one.task))
+            orders
+                .iter()
+                .any(|order| matches!(order, Order::Start(task) if task.id == one.run.task))
         };
         // Restarts of a run come before its end, which may be among the other reports.
         let compared = &self.compared;
-        let waited = self.restarted.extract_if(.., |one| compared.contains(&one.machine));
+        let waited = self.restarted.extract_if(.., |one| compared.contains(&one.run.machine));
         let waited = waited.filter(|one| !is_started(one));
         let reports: Vec<Reported> = waited.chain(reports).collect();
         let now_ms = self.now_ms();
@@ -442,7 +443,9 @@ fn incarnations(ids: &[MachineId]) -> Vec<u32> {
 
 fn write(reports: &[Reported], message: &mut AgentReport) {
     let has_ends = reports.iter().any(|reported| reported.end.is_some());
-    for Reported { machine, task, report, end } in reports {
+    for Reported { run, report, end } in reports {
+        let RunId { task, machine, placed_ms } = run;
+        message.task_placed_ms.push(*placed_ms);
         message.task_jobs.push(task.job.0);
         message.task_indices.push(task.index);
         message.task_slots.push(machine.slot);
@@ -472,7 +475,13 @@ mod tests {
     }
 
     fn says(report: TaskReport) -> Said {
-        Said::Task(Reported { machine: HERE, task: TASK, report, end: None })
+        says_of(0, report)
+    }
+
+    /// A report about the run of the task that was placed at this time.
+    fn says_of(placed_ms: u64, report: TaskReport) -> Said {
+        let run = RunId { task: TASK, machine: HERE, placed_ms };
+        Said::Task(Reported { run, report, end: None })
     }
 
     /// The first directives of a stream: the task, as one of this job.
@@ -496,15 +505,65 @@ mod tests {
         assert!(matches!(&ordered()[..], [Order::Start(_), Order::Stop { grace_ms: 60_000, .. }]));
         assert_eq!(driver.take(says(TaskReport::Started)), None, "the first run starts late");
         assert_eq!(driver.take(says(TaskReport::Finished)), None);
-        assert!(matches!(&ordered()[..], [Order::EndConfirmed { .. }, Order::Start(_)]));
+        assert!(matches!(&ordered()[..], [Order::EndConfirmed(_), Order::Start(_)]));
         assert!(driver.take(says(TaskReport::Started)).is_some());
         assert!(driver.take(says(TaskReport::Finished)).is_some());
         assert_eq!(ordered(), [], "the cell has not confirmed this end");
         driver.hear(Told { stops: vec![(HERE, TASK)], ..Told::default() });
-        assert!(matches!(&ordered()[..], [Order::EndConfirmed { .. }]));
+        assert!(matches!(&ordered()[..], [Order::EndConfirmed(_)]));
         // The cell no longer expects an end of this task.
         assert_eq!(driver.take(says(TaskReport::Finished)), None);
-        assert!(matches!(&ordered()[..], [Order::EndConfirmed { .. }]));
+        assert!(matches!(&ordered()[..], [Order::EndConfirmed(_)]));
+    }
+
+    /// The end of a killed run may be on its way while the run is killed and the task is started again.
+    #[tokio::test]
+    async fn the_late_end_of_a_killed_run_is_not_the_end_of_the_next_run() {
+        for grace_ms in [0, 1] {
+            let (mut driver, mut orders) = driver();
+            let task = |placed_ms| Task { placed_ms, grace_ms, ..sample(0, HERE) };
+            let starts = |placed_ms| vec![(task(placed_ms), false)];
+            driver.hear(Told { whole: [HERE].into(), starts: starts(7), ..Told::default() });
+            assert!(driver.take(says_of(7, TaskReport::Started)).is_some());
+            let stops = vec![(HERE, TASK)];
+            driver.hear(Told { stops, starts: starts(8), ..Told::default() });
+            tokio::time::sleep(Duration::from_millis(2)).await;
+            driver.kill_late();
+            let mut ordered = || std::iter::from_fn(|| orders.try_recv().ok()).collect::<Vec<_>>();
+            let first = task(7).run_id();
+            let killed = (grace_ms > 0).then_some(Order::Kill(first));
+            let stopped = [Order::Start(task(7)), Order::Stop { run: first, grace_ms }];
+            let expected = stopped.into_iter().chain(killed).chain([Order::Start(task(8))]);
+            assert_eq!(ordered(), expected.collect::<Vec<_>>());
+            for late in [TaskReport::Started, TaskReport::Restarted, TaskReport::Finished] {
+                assert_eq!(driver.take(says_of(7, late)), None, "{late:?}");
+            }
+            assert_eq!(ordered(), [Order::EndConfirmed(first)]);
+            assert!(driver.take(says_of(8, TaskReport::Started)).is_some());
+            assert!(driver.take(says_of(8, TaskReport::Failed)).is_some());
+            assert_eq!(ordered(), []);
+        }
+    }
+
+    /// While the stream is broken, the cell may record the end of a task and place the task here again.
+    #[tokio::test]
+    async fn a_recorded_end_is_not_reported_for_the_next_run() {
+        let (mut driver, mut orders) = driver();
+        let whole = |placed_ms| {
+            let starts = vec![(Task { placed_ms, ..sample(0, HERE) }, false)];
+            Told { whole: [HERE].into(), starts, ..Told::default() }
+        };
+        driver.hear(whole(7));
+        assert!(driver.take(says_of(7, TaskReport::Failed)).is_some());
+        driver.compared.clear();
+        assert_eq!(driver.hear(whole(7)).len(), 1, "the cell has not recorded the end");
+        let ordered = std::iter::from_fn(|| orders.try_recv().ok()).count();
+        driver.compared.clear();
+        assert_eq!(driver.hear(whole(8)), []);
+        let first = RunId { task: TASK, machine: HERE, placed_ms: 7 };
+        let next = Order::Start(Task { placed_ms: 8, ..sample(0, HERE) });
+        let orders: Vec<_> = std::iter::from_fn(|| orders.try_recv().ok()).collect();
+        assert_eq!((ordered, orders), (1, vec![Order::EndConfirmed(first), next]));
     }
 
     /// While no replica is reachable, use is summed up. A detached machine's use is dropped.

@@ -13,13 +13,14 @@
 //! here, at most for the longest grace period of the stopping tasks on its machine. A resize to more resources is
 //! delayed in the same way.
 
-use super::{Found, Order, Task};
+use super::{Found, Order, RunId, Task};
 use omega_core::{Amounts, MachineId, TaskId};
 use std::collections::BTreeMap;
 
-/// Resources that a task uses on its machine.
+/// Resources that a run of a task uses on its machine.
 #[derive(Clone, Debug, Default)]
 struct Part {
+    run: RunId,
     request: Amounts,
     devices: Vec<u32>,
     cores: Vec<u32>,
@@ -32,7 +33,7 @@ impl Part {
         let (request, devices, cores) =
             (task.request.clone(), task.devices.clone(), task.cores.clone());
         let ports = task.port_numbers().collect();
-        Part { request, devices, cores, ports, grace_ms: task.grace_ms }
+        Part { run: task.run_id(), request, devices, cores, ports, grace_ms: task.grace_ms }
     }
 }
 
@@ -107,19 +108,20 @@ impl Here {
     }
 
     /// Resizes running tasks and starts waiting tasks whose resources are free now.
-    fn go_on(&mut self, machine: MachineId, orders: &mut Vec<Order>) {
+    fn go_on(&mut self, orders: &mut Vec<Order>) {
         // Tasks that shrink come first, because other tasks may wait for their resources.
         let mut grows: Vec<(TaskId, Amounts)> =
             std::mem::take(&mut self.grows).into_iter().collect();
         grows.sort_by_key(|(task, to)| !self.shrinks(*task, to));
         for (task, to) in grows {
-            match (self.may_hold(task, &to), self.runs.contains_key(&task)) {
-                (true, true) => {
-                    self.runs.entry(task).or_default().request.clone_from(&to);
-                    orders.push(Order::Resize { task, machine, to });
+            let may_hold = self.may_hold(task, &to);
+            match self.runs.get_mut(&task) {
+                Some(part) if may_hold => {
+                    part.request.clone_from(&to);
+                    orders.push(Order::Resize { run: part.run, to });
                 }
-                (false, true) => _ = self.grows.insert(task, to),
-                (_, false) => {}
+                Some(_) => _ = self.grows.insert(task, to),
+                None => {}
             }
         }
         for task in std::mem::take(&mut self.waits) {
@@ -132,18 +134,19 @@ impl Here {
         }
     }
 
-    fn stop(&mut self, (task, machine): (TaskId, MachineId), now_ms: u64) -> Option<Order> {
-        if let Some(at) = self.waits.iter().position(|waiting| waiting.id == task) {
+    fn stop(&mut self, run: RunId, now_ms: u64) -> Option<Order> {
+        let is_it = |waiting: &Task| waiting.run_id().may_be(&run);
+        if let Some(at) = self.waits.iter().position(is_it) {
             // The task never ran, so nothing has to be stopped.
             self.waits.remove(at);
             return None;
         }
-        let part = self.runs.remove(&task).unwrap_or_default();
+        let part = self.runs.remove(&run.task).unwrap_or_default();
         let grace_ms = part.grace_ms;
         if grace_ms > 0 {
-            self.ends.insert(task, (part, now_ms.saturating_add(grace_ms.into())));
+            self.ends.insert(run.task, (part, now_ms.saturating_add(grace_ms.into())));
         }
-        Some(Order::Stop { task, machine, grace_ms })
+        Some(Order::Stop { run, grace_ms })
     }
 
     /// Records a task's new allocation. If the task waits to be started, it is started with the new allocation.
@@ -167,13 +170,14 @@ impl Endings {
 
     /// Records a task of an earlier agent process that still runs or is being stopped.
     pub(super) fn found(&mut self, found: Found, now_ms: u64) {
-        let Found { task, machine, request, devices, cores, ports, grace_ms, kill_in_ms, .. } =
-            found;
-        let here = self.machines.entry(machine).or_default();
-        let part = Part { request, devices, cores, ports, grace_ms };
+        let Found { run, request, devices, cores, ports, grace_ms, kill_in_ms, .. } = found;
+        let here = self.machines.entry(run.machine).or_default();
+        let part = Part { run, request, devices, cores, ports, grace_ms };
         match kill_in_ms {
-            Some(left) => _ = here.ends.insert(task, (part, now_ms.saturating_add(left.into()))),
-            None => _ = here.runs.insert(task, part),
+            Some(left) => {
+                here.ends.insert(run.task, (part, now_ms.saturating_add(left.into())));
+            }
+            None => _ = here.runs.insert(run.task, part),
         }
     }
 
@@ -183,39 +187,43 @@ impl Endings {
         let mut orders = Vec::new();
         match order {
             Order::Start(task) => {
-                let machine = task.machine;
-                let here = self.machines.entry(machine).or_default();
+                let here = self.machines.entry(task.machine).or_default();
                 here.waits.push(task);
-                here.go_on(machine, &mut orders);
+                here.go_on(&mut orders);
             }
-            Order::Stop { task, machine, .. } => {
-                let here = self.machines.entry(machine).or_default();
-                orders.extend(here.stop((task, machine), now_ms));
-                here.go_on(machine, &mut orders);
+            Order::Stop { run, .. } => {
+                let here = self.machines.entry(run.machine).or_default();
+                orders.extend(here.stop(run, now_ms));
+                here.go_on(&mut orders);
             }
-            Order::Resize { task, machine, to } => {
-                let here = self.machines.entry(machine).or_default();
-                here.resize(task, to);
-                here.go_on(machine, &mut orders);
+            Order::Resize { run, to } => {
+                let here = self.machines.entry(run.machine).or_default();
+                here.resize(run.task, to);
+                here.go_on(&mut orders);
             }
             other => orders.push(other),
         }
         orders
     }
 
-    /// Whether a task is being stopped, within its grace period.
-    pub(super) fn is_stopping(&self, machine: MachineId, task: TaskId) -> bool {
-        self.machines.get(&machine).is_some_and(|here| here.ends.contains_key(&task))
+    /// Whether a run is being stopped, within its grace period.
+    pub(super) fn is_stopping(&self, run: RunId) -> bool {
+        let ending = self.machines.get(&run.machine).and_then(|here| here.ends.get(&run.task));
+        ending.is_some_and(|(part, _)| part.run.may_be(&run))
     }
 
-    /// Records that a task has ended, by itself or because it was stopped. Returns the directives that can be followed
+    /// Records that a run has ended, by itself or because it was stopped. Returns the directives that can be followed
     /// now.
-    pub(super) fn ended(&mut self, machine: MachineId, task: TaskId) -> Vec<Order> {
+    pub(super) fn ended(&mut self, run: RunId) -> Vec<Order> {
         let mut orders = Vec::new();
-        let Some(here) = self.machines.get_mut(&machine) else { return orders };
-        here.runs.remove(&task);
-        here.ends.remove(&task);
-        here.go_on(machine, &mut orders);
+        let Some(here) = self.machines.get_mut(&run.machine) else { return orders };
+        if here.runs.get(&run.task).is_some_and(|part| part.run.may_be(&run)) {
+            here.runs.remove(&run.task);
+        }
+        if here.ends.get(&run.task).is_some_and(|(part, _)| part.run.may_be(&run)) {
+            here.ends.remove(&run.task);
+        }
+        here.go_on(&mut orders);
         orders
     }
 
@@ -223,11 +231,10 @@ impl Endings {
     /// after that.
     pub(super) fn due(&mut self, now_ms: u64) -> Vec<Order> {
         let mut orders = Vec::new();
-        for (machine, here) in &mut self.machines {
+        for here in self.machines.values_mut() {
             let over = here.ends.extract_if(.., |_, (_, at)| *at <= now_ms);
-            let kill = |(task, _)| Order::Kill { task, machine: *machine };
-            orders.extend(over.map(kill));
-            here.go_on(*machine, &mut orders);
+            orders.extend(over.map(|(_, (part, _))| Order::Kill(part.run)));
+            here.go_on(&mut orders);
         }
         self.machines.retain(|_, here| here.capacity.is_some() || !here.is_idle());
         orders
@@ -245,12 +252,12 @@ mod tests {
     use super::super::records::{Records, Reported, Told};
     use super::super::{Program, sample};
     use super::*;
-    use omega_core::{JobId, JobKind, NamedPort, Port, TaskReport};
+    use omega_core::{JobKind, NamedPort, Port, TaskReport};
 
     const HERE: MachineId = MachineId { slot: 1, incarnation: 0 };
 
-    fn id(index: u32) -> TaskId {
-        TaskId { job: JobId(0), index }
+    fn run(index: u32) -> RunId {
+        sample(index, HERE).run_id()
     }
 
     fn task(index: u32, cores: u64, grace_ms: u32) -> Task {
@@ -263,7 +270,7 @@ mod tests {
     }
 
     fn stop(index: u32, grace_ms: u32) -> Order {
-        Order::Stop { task: id(index), machine: HERE, grace_ms }
+        Order::Stop { run: run(index), grace_ms }
     }
 
     /// A machine with four cores. It runs a task with three cores and a grace period of one second.
@@ -282,7 +289,7 @@ mod tests {
         // A task that fits even beside the stopping task need not wait.
         assert_eq!(endings.follow(start(2, 1, 0), 70), [start(2, 1, 0)]);
         assert_eq!((endings.next_due(), endings.due(1049)), (Some(1050), vec![]));
-        let killed = Order::Kill { task: id(0), machine: HERE };
+        let killed = Order::Kill(run(0));
         assert_eq!(endings.due(1050), [killed, start(1, 2, 0)]);
         assert_eq!(endings.next_due(), None);
     }
@@ -303,12 +310,12 @@ mod tests {
         let other = with_ports(3, 82, 20_003);
         assert_eq!(endings.follow(other.clone(), 80), [other]);
         let both = [with_ports(1, 80, 20_001), with_ports(2, 81, 20_000)];
-        assert_eq!(endings.ended(HERE, id(0)), both);
+        assert_eq!(endings.ended(run(0)), both);
     }
 
     fn resize(index: u32, cores: u64) -> Order {
         let to = Amounts::new([cores * 1000]);
-        Order::Resize { task: id(index), machine: HERE, to }
+        Order::Resize { run: run(index), to }
     }
 
     #[test]
@@ -319,7 +326,7 @@ mod tests {
         assert_eq!(endings.follow(resize(1, 3), 60), [], "the other one still has three");
         // Of two resizes of a task, the later one applies.
         assert_eq!(endings.follow(resize(1, 4), 70), []);
-        assert_eq!(endings.ended(HERE, id(0)), [resize(1, 4)]);
+        assert_eq!(endings.ended(run(0)), [resize(1, 4)]);
         assert_eq!(endings.follow(stop(1, 0), 80), [stop(1, 0)]);
 
         let mut endings = with_victim();
@@ -329,7 +336,7 @@ mod tests {
         assert_eq!(endings.follow(resize(1, 0), 70), [resize(1, 0)], "it gives up what it has");
         assert_eq!(endings.follow(resize(1, 1), 80), [resize(1, 1)], "that was free");
         assert_eq!(endings.follow(resize(1, 2), 90), []);
-        let killed = Order::Kill { task: id(0), machine: HERE };
+        let killed = Order::Kill(run(0));
         assert_eq!(endings.due(1050), [killed, resize(1, 2)]);
         // A task has room as soon as another one shrinks, whichever of the two directives comes first.
         let mut endings = Endings::default();
@@ -350,7 +357,7 @@ mod tests {
         endings.follow(stop(2, 0), 1100);
         assert_eq!(endings.follow(resize(1, 4), 1100), []);
         assert_eq!(endings.follow(stop(1, 0), 1100), [stop(1, 0)]);
-        assert_eq!(endings.ended(HERE, id(2)), []);
+        assert_eq!(endings.ended(run(2)), []);
     }
 
     #[test]
@@ -358,7 +365,7 @@ mod tests {
         let mut endings = with_victim();
         endings.follow(stop(0, 0), 50);
         assert_eq!(endings.follow(start(1, 2, 0), 60), []);
-        assert_eq!(endings.ended(HERE, id(0)), [start(1, 2, 0)]);
+        assert_eq!(endings.ended(run(0)), [start(1, 2, 0)]);
         assert_eq!(endings.due(5000), []);
     }
 
@@ -369,7 +376,7 @@ mod tests {
         assert_eq!(endings.follow(start(1, 2, 0), 0), []);
         assert_eq!(endings.follow(stop(1, 0), 0), []);
         assert_eq!(endings.follow(start(0, 1, 1000), 0), [], "it ends, and is to run again");
-        assert_eq!(endings.ended(HERE, id(0)), [start(0, 1, 1000)]);
+        assert_eq!(endings.ended(run(0)), [start(0, 1, 1000)]);
     }
 
     #[test]
@@ -392,9 +399,8 @@ mod tests {
         for (index, kill_in_ms) in [(0, None), (1, Some(300))] {
             let request = Amounts::new([2000]);
             let found = Found {
-                task: id(index),
+                run: run(index),
                 owner: None,
-                machine: HERE,
                 request,
                 devices: Vec::new(),
                 cores: Vec::new(),
@@ -411,11 +417,11 @@ mod tests {
         let orders = records.hear(told).orders.into_iter();
         let orders: Vec<Order> = orders.flat_map(|order| endings.follow(order, 0)).collect();
         assert_eq!(orders, [stop(0, 1000)], "nothing starts yet");
-        let killed = |index| Order::Kill { task: id(index), machine: HERE };
+        let killed = |index| Order::Kill(run(index));
         assert_eq!(endings.due(300), [killed(1), start(2, 2, 0)]);
         let report = TaskReport::Finished;
-        let late = Reported { machine: HERE, task: id(0), report, end: None };
+        let late = Reported { run: run(0), report, end: None };
         assert!(!records.report(&late), "it concerns the cell no more");
-        assert_eq!(endings.ended(HERE, id(0)), [start(3, 2, 0)]);
+        assert_eq!(endings.ended(run(0)), [start(3, 2, 0)]);
     }
 }

@@ -24,15 +24,15 @@
 //!     match order {
 //!         Order::Start(task) => {
 //!             // Start the task here. Once it runs, report this:
-//!             agent.report(task.machine, task.id, TaskReport::Started);
+//!             agent.report(task.run_id(), TaskReport::Started);
 //!         }
-//!         Order::Stop { task, machine, .. } => {
+//!         Order::Stop { run, .. } => {
 //!             // Stop the task here. Once it has ended, report this:
-//!             agent.report(machine, task, TaskReport::Finished);
+//!             agent.report(run, TaskReport::Finished);
 //!         }
-//!         Order::Kill { task, .. } => println!("{task} did not end in time"),
-//!         Order::EndConfirmed { .. } => {}
-//!         Order::Resize { task, to, .. } => println!("{task} holds {to} from now on"),
+//!         Order::Kill(run) => println!("{} did not end in time", run.task),
+//!         Order::EndConfirmed(_) => {}
+//!         Order::Resize { run, to } => println!("{} holds {to} from now on", run.task),
 //!         Order::ReadLog(read) => agent.log(&read, None),
 //!         Order::Detached(_) => break,
 //!     }
@@ -121,6 +121,8 @@ pub struct Task {
     pub id: TaskId,
     /// Machine of the task.
     pub machine: MachineId,
+    /// The cell's time at which the task was placed on the machine, in milliseconds; 0 from servers that do not send it.
+    pub placed_ms: u64,
     /// Name of the job.
     pub job_name: Text,
     /// Name of the task's group in the job.
@@ -147,6 +149,12 @@ pub struct Task {
 }
 
 impl Task {
+    /// Id of the run that the order starts.
+    #[must_use]
+    pub fn run_id(&self) -> RunId {
+        RunId { task: self.id, machine: self.machine, placed_ms: self.placed_ms }
+    }
+
     /// Owner of the task.
     #[must_use]
     pub fn owner(&self) -> Owner {
@@ -165,6 +173,27 @@ impl Task {
         let run = self.program.run.iter().flat_map(|run| &run.ports);
         let mut named = self.ports.iter().chain(run);
         named.find(|port| *port.name == *name).map(|port| port.number)
+    }
+}
+
+/// Id of a run: a task, its machine, and when the task was placed there. A task that was stopped may be placed on the
+/// same machine again, so a late report of its first run must not count for the second.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct RunId {
+    /// Id of the task.
+    pub task: TaskId,
+    /// Machine of the task.
+    pub machine: MachineId,
+    /// The cell's time of the placement in milliseconds; 0 if unknown. An unknown time counts as any time.
+    pub placed_ms: u64,
+}
+
+impl RunId {
+    /// Whether both ids may belong to one run.
+    pub(crate) fn may_be(&self, other: &RunId) -> bool {
+        let is_known = self.placed_ms != 0 && other.placed_ms != 0;
+        (self.task, self.machine) == (other.task, other.machine)
+            && (self.placed_ms == other.placed_ms || !is_known)
     }
 }
 
@@ -198,12 +227,10 @@ pub struct Program {
 /// A task of an earlier agent process that a new process finds on its machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Found {
-    /// Id of the task.
-    pub task: TaskId,
+    /// Id of the run.
+    pub run: RunId,
     /// Owner of the task. `None`, from agents that did not record it, counts as the owner that the cell names.
     pub owner: Option<Owner>,
-    /// Machine of the task.
-    pub machine: MachineId,
     /// Amounts that the task is allocated.
     pub request: Amounts,
     /// Numbers of the task's accelerator devices.
@@ -259,34 +286,20 @@ pub enum Order {
     /// resources. Any report of an end is accepted, such as [`TaskReport::Finished`]. If the task has no grace period,
     /// kill it at once, and report nothing.
     Stop {
-        /// Id of the task.
-        task: TaskId,
-        /// Id of the machine.
-        machine: MachineId,
+        /// Id of the run.
+        run: RunId,
         /// Grace period in milliseconds, after which [`Order::Kill`] follows.
         grace_ms: u32,
     },
     /// Kill a stopped task whose grace period is over. Report nothing. Later directives may need the task's resources.
-    Kill {
-        /// Id of the task.
-        task: TaskId,
-        /// Id of the machine.
-        machine: MachineId,
-    },
+    Kill(RunId),
     /// Forget the end of a task: the cell has recorded it, or need not know it. Until this directive, an agent whose tasks
     /// outlive its process must report the end again when the process is restarted.
-    EndConfirmed {
-        /// Id of the task.
-        task: TaskId,
-        /// Id of the machine.
-        machine: MachineId,
-    },
+    EndConfirmed(RunId),
     /// Change the amounts that a running task may use.
     Resize {
-        /// Id of the task.
-        task: TaskId,
-        /// Id of the machine.
-        machine: MachineId,
+        /// Id of the run.
+        run: RunId,
         /// New allocation of the task.
         to: Amounts,
     },
@@ -389,13 +402,13 @@ impl Agent {
 
     /// Reports the start, a restart or the end of a task. The end of a stopped task is not sent to the cell; it only
     /// frees the task's resources on the machine.
-    pub fn report(&self, machine: MachineId, task: TaskId, report: TaskReport) {
-        self.say(Said::Task(Reported { machine, task, report, end: None }));
+    pub fn report(&self, run: RunId, report: TaskReport) {
+        self.say(Said::Task(Reported { run, report, end: None }));
     }
 
     /// Reports about a task, like [`Agent::report`], and includes the end of a run of its program.
-    pub fn report_end(&self, machine: MachineId, task: TaskId, report: TaskReport, end: RunEnd) {
-        self.say(Said::Task(Reported { machine, task, report, end: Some(end) }));
+    pub fn report_end(&self, run: RunId, report: TaskReport, end: RunEnd) {
+        self.say(Said::Task(Reported { run, report, end: Some(end) }));
     }
 
     /// Reports a machine's measured load. Call this only if the load has changed, because the cell writes each report
@@ -471,6 +484,7 @@ fn sample(index: u32, machine: MachineId) -> Task {
     Task {
         id: TaskId { job: omega_core::JobId(0), index },
         machine,
+        placed_ms: 0,
         job_name: "job".into(),
         group: "main".into(),
         kind: JobKind::Batch,

@@ -3,7 +3,7 @@
 //! A report may be lost with its stream. So the report of a task's end is kept, and sent again on each new stream,
 //! until the cell confirms it with a directive to stop the task.
 
-use super::{Found, LogRead, Order, Owner, Task};
+use super::{Found, LogRead, Order, Owner, RunId, Task};
 use omega_core::{Amounts, MachineId, RunEnd, TaskId, TaskReport};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -21,8 +21,7 @@ enum Phase {
 /// A report about a task.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Reported {
-    pub(super) machine: MachineId,
-    pub(super) task: TaskId,
+    pub(super) run: RunId,
     pub(super) report: TaskReport,
     /// The end of a run of the program, if it is known.
     pub(super) end: Option<RunEnd>,
@@ -32,6 +31,7 @@ pub(super) struct Reported {
 #[derive(Debug)]
 struct Record {
     phase: Phase,
+    run: RunId,
     /// Owner of the task; `None` if an earlier agent process did not record it.
     owner: Option<Owner>,
     /// Amounts that the task is allocated.
@@ -93,16 +93,19 @@ impl Records {
     pub(super) fn found(&mut self, found: &Found) {
         if found.kill_in_ms.is_none() {
             let phase = if found.is_running { Phase::Running } else { Phase::Ordered };
-            let (owner, request) = (found.owner.clone(), found.request.clone());
-            self.tasks.insert((found.machine, found.task), Record { phase, owner, request });
+            let (run, owner, request) = (found.run, found.owner.clone(), found.request.clone());
+            self.tasks.insert((run.machine, run.task), Record { phase, run, owner, request });
         }
     }
 
     /// Records a task's outcome. Returns whether the outcome must be reported to the cell. No report is needed if the
     /// task was stopped, or if its end was reported before.
     pub(super) fn report(&mut self, reported: &Reported) -> bool {
-        let place = (reported.machine, reported.task);
-        let Some(Record { phase, .. }) = self.tasks.get_mut(&place) else { return false };
+        let place = (reported.run.machine, reported.run.task);
+        let Some(Record { phase, run, .. }) = self.tasks.get_mut(&place) else { return false };
+        if !run.may_be(&reported.run) {
+            return false;
+        }
         match (&*phase, reported.report) {
             (Phase::Ended(..), _) => return false,
             (_, TaskReport::Restarted) => {}
@@ -112,9 +115,10 @@ impl Records {
         true
     }
 
-    /// Whether the cell has ordered the task, and has not stopped it.
-    pub(super) fn contains(&self, machine: MachineId, task: TaskId) -> bool {
-        self.tasks.contains_key(&(machine, task))
+    /// Whether the cell has ordered this run, and has not stopped it.
+    pub(super) fn contains(&self, run: RunId) -> bool {
+        let record = self.tasks.get(&(run.machine, run.task));
+        record.is_some_and(|record| record.run.may_be(&run))
     }
 
     fn of(&self, machine: MachineId) -> impl Iterator<Item = TaskId> {
@@ -124,34 +128,37 @@ impl Records {
     }
 
     fn stop(&mut self, machine: MachineId, task: TaskId, follows: &mut Follows) {
-        match self.tasks.remove(&(machine, task)).map(|record| record.phase) {
-            Some(Phase::Ordered | Phase::Running) => {
-                // The grace period is not needed here, because `Endings` has it.
-                follows.orders.push(Order::Stop { task, machine, grace_ms: 0 });
-            }
+        let Some(Record { phase, run, .. }) = self.tasks.remove(&(machine, task)) else { return };
+        follows.orders.push(match phase {
+            // The grace period is not needed here, because `Endings` has it.
+            Phase::Ordered | Phase::Running => Order::Stop { run, grace_ms: 0 },
             // The task had ended by itself, and the directive confirms its report.
-            Some(Phase::Ended(..)) => follows.orders.push(Order::EndConfirmed { task, machine }),
-            None => {}
-        }
+            Phase::Ended(..) => Order::EndConfirmed(run),
+        });
     }
 
     fn start(&mut self, task: Task, is_running: bool, is_new_stream: bool, follows: &mut Follows) {
-        let (machine, id, owner) = (task.machine, task.id, task.owner());
-        let known = self.tasks.get(&(machine, id)).and_then(|record| record.owner.as_ref());
-        if known.is_some_and(|known| *known != owner) {
-            // A restored cell, or a restarted cell in memory, has given the number of an earlier job to another one.
-            self.stop(machine, id, follows);
+        let (run, owner) = (task.run_id(), task.owner());
+        let place = (run.machine, run.task);
+        // A restored cell, or a restarted cell in memory, gives the number of an earlier job to another one. A task that
+        // has left the machine may return to it.
+        let is_another = |known: &Record| {
+            known.owner.as_ref().is_some_and(|known| *known != owner) || !known.run.may_be(&run)
+        };
+        if self.tasks.get(&place).is_some_and(is_another) {
+            self.stop(run.machine, run.task, follows);
         }
-        let Some(record) = self.tasks.get_mut(&(machine, id)) else {
+        let Some(record) = self.tasks.get_mut(&place) else {
             let request = task.request.clone();
-            let record = Record { phase: Phase::Ordered, owner: Some(owner), request };
-            self.tasks.insert((machine, id), record);
+            let record = Record { phase: Phase::Ordered, run, owner: Some(owner), request };
+            self.tasks.insert(place, record);
             follows.orders.push(Order::Start(task));
             return;
         };
         record.owner = Some(owner);
-        let Record { phase, request, .. } = record;
-        let said = |report, end| Reported { machine, task: id, report, end };
+        let Record { phase, run, request, .. } = record;
+        let run = *run;
+        let said = |report, end| Reported { run, report, end };
         match phase {
             Phase::Running if !is_running => {
                 follows.reports.push(said(TaskReport::Started, None));
@@ -163,7 +170,7 @@ impl Records {
         }
         if !matches!(phase, Phase::Ended(..)) && *request != task.request {
             request.clone_from(&task.request);
-            follows.orders.push(Order::Resize { task: id, machine, to: task.request });
+            follows.orders.push(Order::Resize { run, to: task.request });
         }
     }
 }
@@ -185,6 +192,10 @@ mod tests {
         TaskId { job: JobId(0), index }
     }
 
+    fn run(index: u32) -> RunId {
+        task(index).run_id()
+    }
+
     fn whole(starts: Vec<(Task, bool)>) -> Told {
         Told { whole: [HERE].into(), starts, ..Told::default() }
     }
@@ -193,7 +204,7 @@ mod tests {
     fn said(index: u32, report: TaskReport) -> Reported {
         let end = RunEnd { reason: EndReason::ExitCode(7), restarts: 2 };
         let end = (report == TaskReport::Failed).then_some(end);
-        Reported { machine: HERE, task: id(index), report, end }
+        Reported { run: run(index), report, end }
     }
 
     fn stop(index: u32) -> Told {
@@ -213,7 +224,7 @@ mod tests {
         assert!(records.report(&said(1, TaskReport::Restarted)), "it runs on");
         assert!(records.report(&said(1, TaskReport::Failed)));
         let again = records.hear(whole(vec![(task(0), false), (task(1), true), (task(3), false)]));
-        let stopped = Order::Stop { task: id(2), machine: HERE, grace_ms: 0 };
+        let stopped = Order::Stop { run: run(2), grace_ms: 0 };
         assert_eq!(again.orders, [stopped, Order::Start(task(3))]);
         let again_said = [said(0, TaskReport::Started), said(1, TaskReport::Failed)];
         assert_eq!(again.reports, again_said, "what the cell does not know is said again");
@@ -227,12 +238,9 @@ mod tests {
         assert!(!records.report(&said(0, TaskReport::Finished)), "it has ended");
         assert_eq!(records.hear(start(0, false)), Follows::default(), "not confirmed yet");
         let both = Told { stops: vec![(HERE, id(0))], ..start(0, false) };
-        let confirmed = Order::EndConfirmed { task: id(0), machine: HERE };
+        let confirmed = Order::EndConfirmed(run(0));
         assert_eq!(records.hear(both).orders, [confirmed, Order::Start(task(0))]);
-        assert_eq!(
-            records.hear(stop(0)).orders,
-            [Order::Stop { task: id(0), machine: HERE, grace_ms: 0 }]
-        );
+        assert_eq!(records.hear(stop(0)).orders, [Order::Stop { run: run(0), grace_ms: 0 }]);
         assert_eq!(records.hear(stop(0)), Follows::default());
         assert!(!records.report(&said(0, TaskReport::Finished)), "it concerns nobody");
     }
@@ -240,9 +248,8 @@ mod tests {
     #[test]
     fn a_found_task_that_does_not_run_yet_is_reported_once_it_runs() {
         let found = |index, is_running| Found {
-            task: id(index),
+            run: run(index),
             owner: None,
-            machine: HERE,
             request: Amounts::default(),
             devices: Vec::new(),
             cores: Vec::new(),
@@ -260,11 +267,39 @@ mod tests {
         assert!(records.report(&said(1, TaskReport::Started)));
     }
 
+    /// The cell may have recorded the end of a task, and placed it here again, while the agent was restarted.
+    #[test]
+    fn a_found_task_of_an_earlier_placement_is_not_taken_for_the_new_one() {
+        let placed = |placed_ms| Task { placed_ms, ..task(0) };
+        let found = |placed_ms| Found {
+            run: placed(placed_ms).run_id(),
+            owner: None,
+            request: Amounts::default(),
+            devices: Vec::new(),
+            cores: Vec::new(),
+            ports: Vec::new(),
+            grace_ms: 0,
+            is_running: true,
+            kill_in_ms: None,
+        };
+        let (before, now) = (placed(7).run_id(), placed(8));
+        // An agent or a server of an earlier version does not know the time.
+        for (known, sent, is_another) in [(7, 8, true), (8, 8, false), (0, 8, false), (7, 0, false)]
+        {
+            let mut records = Records::default();
+            records.found(&found(known));
+            let orders = records.hear(whole(vec![(placed(sent), true)])).orders;
+            let stopped = Order::Stop { run: before, grace_ms: 0 };
+            let expected = [stopped, Order::Start(now.clone())];
+            assert_eq!(orders, if is_another { &expected[..] } else { &[] }, "{known} {sent}");
+        }
+    }
+
     /// A restored cell may give the number of a lost job to another job, before the agent attaches.
     #[test]
     fn a_task_of_another_job_with_an_equal_id_is_not_taken_for_the_new_one() {
         let other = || Task { job_name: "other".into(), ..task(0) };
-        let stopped = || Order::Stop { task: id(0), machine: HERE, grace_ms: 0 };
+        let stopped = || Order::Stop { run: run(0), grace_ms: 0 };
         let mut records = Records::default();
         records.hear(start(0, false));
         assert!(records.report(&said(0, TaskReport::Started)));
@@ -277,7 +312,7 @@ mod tests {
         let theirs = || Task { program: Arc::new(tenant.clone()), ..other() };
         assert!(records.report(&said(0, TaskReport::Failed)));
         let follows = records.hear(whole(vec![(theirs(), true)]));
-        let confirmed = Order::EndConfirmed { task: id(0), machine: HERE };
+        let confirmed = Order::EndConfirmed(run(0));
         let expected = [confirmed, Order::Start(theirs())];
         assert_eq!(follows.orders, expected, "the other task had ended");
         assert_eq!(follows.reports, [], "its end is no end of the new one");
@@ -292,8 +327,7 @@ mod tests {
             starts: vec![(Task { request: Amounts::new([amount]), ..task(0) }, is_running)],
             ..Told::default()
         };
-        let order =
-            |amount| Order::Resize { task: id(0), machine: HERE, to: Amounts::new([amount]) };
+        let order = |amount| Order::Resize { run: run(0), to: Amounts::new([amount]) };
         assert_eq!(records.hear(resized(2, false)).orders, [order(2)], "before it runs");
         assert!(records.report(&said(0, TaskReport::Started)));
         assert_eq!(records.hear(resized(2, true)), Follows::default(), "as it is");
@@ -307,7 +341,7 @@ mod tests {
         let mut records = Records::default();
         records.hear(start(0, false));
         let told = Told { detached: vec![HERE], ..Told::default() };
-        let stopped = Order::Stop { task: id(0), machine: HERE, grace_ms: 0 };
+        let stopped = Order::Stop { run: run(0), grace_ms: 0 };
         assert_eq!(records.hear(told).orders, [stopped, Order::Detached(HERE)]);
     }
 }

@@ -8327,6 +8327,10 @@ pub struct AgentReport {
     /// Resources that tasks have used since the previous report, for accounting. A task may have ended.
     #[prost(message, repeated, tag = "13")]
     pub uses: ::prost::alloc::vec::Vec<TaskUse>,
+    /// For each of `task_reports`, the `placed_ms` of the start of the run, or 0. The list may be empty. A report of an
+    /// earlier run than the present one is ignored.
+    #[prost(uint64, repeated, tag = "14")]
+    pub task_placed_ms: ::prost::alloc::vec::Vec<u64>,
 }
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct TaskUse {
@@ -8415,6 +8419,10 @@ pub struct StartTask {
     /// ports that the cell chose for the task
     #[prost(message, repeated, tag = "14")]
     pub ports: ::prost::alloc::vec::Vec<NamedPort>,
+    /// The cell's time at which the task was placed on the machine; 0 if unknown. If the agent runs the task with another
+    /// time, that run is an earlier one: it must be stopped, and the task started again.
+    #[prost(uint64, tag = "15")]
+    pub placed_ms: u64,
 }
 /// A request for a part of a task's output, which the task's agent keeps.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]

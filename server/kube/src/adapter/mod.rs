@@ -89,6 +89,8 @@ pub struct Adapter {
     scheduler: SchedulerId,
     /// Number of the adapter's last transaction.
     transactions: u64,
+    /// Deletions of victims that are requested again later.
+    postponed: Vec<preempt::Postponed>,
     /// Nodes that accept no pods, because the node or the requests of a pod on it are not known.
     blind: Blind,
     /// Nodes that other schedulers have overcommitted.
@@ -130,6 +132,7 @@ impl Adapter {
             tells: false,
             scheduler,
             transactions,
+            postponed: Vec::new(),
             blind: Blind::default(),
             overcommits: Overcommits::default(),
             selecting: BTreeSet::new(),
@@ -340,6 +343,7 @@ impl Adapter {
     pub fn tick(&mut self, now_ms: u64) {
         self.now_ms = now_ms;
         self.tick_claims(now_ms);
+        self.evict_postponed(now_ms);
         self.repair_overcommits(now_ms);
         let due =
             |entry: &Entry| matches!(entry.state, State::Parked { until_ms } if until_ms <= now_ms);

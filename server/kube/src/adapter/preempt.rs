@@ -46,6 +46,13 @@ pub enum Verdict {
     Obsolete,
 }
 
+/// A deletion that is requested again later.
+#[derive(Debug)]
+pub(super) struct Postponed {
+    eviction: Eviction,
+    at_ms: u64,
+}
+
 /// A job that must leave its machine for a proposal.
 enum Victim {
     /// A pod that is bound.
@@ -173,29 +180,43 @@ impl Adapter {
         self.effects.push(Effect::Act(Action::Evict(eviction, 0)));
     }
 
-    /// Handles the outcome of a victim's deletion.
-    pub fn evicted(&mut self, eviction: Eviction, done: Done, now_ms: u64) -> Option<Action> {
+    /// Whether a pod still waits for the deletion of this victim.
+    fn is_wanted(&self, eviction: &Eviction) -> bool {
         let waits = |entry: &super::Entry| {
             let kept = entry.nomination.as_ref();
             kept.is_some_and(|kept| kept.victims.get(&eviction.pod) == Some(&eviction.uid))
         };
-        let wanted = self.rooms.values().any(|name| self.pods.get(name).is_some_and(waits));
-        match done {
+        self.rooms.values().any(|name| self.pods.get(name).is_some_and(waits))
+    }
+
+    /// Handles the outcome of a victim's deletion.
+    pub fn evicted(&mut self, eviction: Eviction, done: Done, now_ms: u64) {
+        let delay_ms = match done {
             Done::Done => {
                 let Eviction { pod, by_uid, node, .. } = eviction;
                 self.effects.push(Effect::Tell(pod, Remark::Preempted { by_uid, node }));
-                None
+                return;
             }
+            Done::Refused => return self.put_off(&eviction, now_ms),
             // Usually, the watch reports that the victim is gone. But a status that others often write causes the same
             // answer, and without another request the preempting pod would wait for ever.
-            Done::Gone if wanted => Some(Action::Evict(eviction, now_ms + REFUSED_MS)),
-            Done::Gone => None,
-            Done::Throttled(ms) if wanted => Some(Action::Evict(eviction, now_ms + ms)),
-            Done::Unknown if wanted => Some(Action::Evict(eviction, now_ms + 1000)),
-            Done::Throttled(_) | Done::Unknown => None,
-            Done::Refused => {
-                self.put_off(&eviction, now_ms);
-                None
+            Done::Gone => REFUSED_MS,
+            Done::Throttled(ms) => ms,
+            Done::Unknown => 1000,
+        };
+        if self.is_wanted(&eviction) {
+            self.postponed.push(Postponed { eviction, at_ms: now_ms.saturating_add(delay_ms) });
+        }
+    }
+
+    /// Requests the postponed deletions whose time has come. A deletion is dropped if no pod waits for it any more: the
+    /// pod may have been bound elsewhere since, or may have been deleted.
+    pub(super) fn evict_postponed(&mut self, now_ms: u64) {
+        let due: Vec<Postponed> =
+            self.postponed.extract_if(.., |postponed| postponed.at_ms <= now_ms).collect();
+        for Postponed { eviction, .. } in due {
+            if self.is_wanted(&eviction) {
+                self.effects.push(Effect::Act(Action::Evict(eviction, 0)));
             }
         }
     }

@@ -274,8 +274,7 @@ impl Engine {
             }
             Input::Evicted(eviction, done) => {
                 let Some(adapter) = &mut self.adapter else { return };
-                let action = adapter.evicted(eviction, done, now_ms);
-                self.act(action, now_ms);
+                adapter.evicted(eviction, done, now_ms);
             }
             Input::Repaired(repair, done) => {
                 let Some(adapter) = &mut self.adapter else { return };

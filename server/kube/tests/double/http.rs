@@ -33,6 +33,8 @@ pub(crate) struct Faults {
     pub(crate) failing: u32,
     /// Bindings that get a conflict and are not carried out, so that a later GET shows the pod unbound.
     pub(crate) conflicting: u32,
+    /// Time from the receipt of a binding until it is carried out.
+    pub(crate) binding_delay: Duration,
     /// Minimum delay of the events of watches.
     pub(crate) watch_delay: Duration,
     /// Rights that the client lacks, such as `patch pods/status`.
@@ -187,6 +189,10 @@ impl Server {
         let content = content.unwrap_or_default();
         let agent = head.headers.get("user-agent").and_then(|agent| agent.to_str().ok());
         let answer = if is_binding {
+            let delay = self.shared.faults.lock().expect("no panic with it").binding_delay;
+            if !delay.is_zero() {
+                tokio::time::sleep(delay).await;
+            }
             self.binding(&path, &body)
         } else {
             Some(self.plain(method, &path, content, &body))

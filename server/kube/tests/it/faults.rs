@@ -219,11 +219,19 @@ fn a_victim_that_seemed_to_be_gone_and_is_still_there_is_deleted_later() {
     });
     let eviction = eviction.expect("a victim");
     // A status that others write often causes a conflict, which looks like another uid.
-    let again = pair.adapter.evicted(eviction.clone(), Done::Gone, 1000);
-    assert_eq!(again, Some(Action::Evict(eviction.clone(), 31_000)));
-    pair.delete("low");
+    let again = [Action::Evict(eviction.clone(), 0)];
+    pair.adapter.evicted(eviction.clone(), Done::Gone, 1000);
+    pair.adapter.tick(30_999);
+    assert_eq!(pair.requests(), []);
+    pair.adapter.tick(31_000);
+    assert_eq!(pair.requests(), again);
+    // Meanwhile, the preempting pod is deleted, so its victim stays.
+    pair.adapter.evicted(eviction, Done::Unknown, 31_000);
+    pair.delete("high");
     pair.deliver();
-    assert_eq!(pair.adapter.evicted(eviction, Done::Gone, 31_000), None);
+    pair.adapter.tick(70_000);
+    let more = pair.requests();
+    assert!(!more.iter().any(|action| matches!(action, Action::Evict(..))), "{more:?}");
 }
 
 /// Number of refused requests in the next test, which are more than are written to the log in a minute.

@@ -252,11 +252,12 @@ fn a_victim_that_may_not_be_deleted_puts_the_pod_off() {
         })
         .collect();
     let [eviction] = evictions.as_slice() else { panic!("{evictions:?}") };
-    assert_eq!(
-        pair.adapter.evicted(eviction.clone(), Done::Throttled(2000), 5),
-        Some(Action::Evict(eviction.clone(), 2005))
-    );
-    assert_eq!(pair.adapter.evicted(eviction.clone(), Done::Refused, 5), None);
+    pair.adapter.evicted(eviction.clone(), Done::Throttled(2000), 5);
+    pair.adapter.tick(2004);
+    assert_eq!(pair.requests(), []);
+    pair.adapter.tick(2005);
+    assert_eq!(pair.requests(), [Action::Evict(eviction.clone(), 0)]);
+    pair.adapter.evicted(eviction.clone(), Done::Refused, 2005);
     assert!(matches!(pair.adapter.state(&name("high")), Some(State::Parked { .. })));
     assert_eq!(pair.adapter.nominated_node(&name("high")), None);
     pair.create_ranked("small", 1000, 0);

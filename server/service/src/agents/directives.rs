@@ -111,6 +111,7 @@ fn start_task(start: &Start) -> proto::StartTask {
         cores: convert::node_list(&start.cores),
         program: 0,
         ports: convert::chosen_ports(group, &start.ports),
+        placed_ms: start.placed_ms,
     }
 }
 
@@ -129,6 +130,7 @@ mod tests {
         Start {
             task: TaskId { job: JobId(job), index },
             machine: MachineId::first(0),
+            placed_ms: 0,
             job: Arc::new(Job::batch("b", group)),
             group: 0,
             devices: DeviceSet::default(),

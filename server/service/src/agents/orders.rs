@@ -18,6 +18,7 @@ pub(crate) struct StreamId(pub(crate) u64);
 pub(crate) struct Start {
     pub(crate) task: TaskId,
     pub(crate) machine: MachineId,
+    pub(crate) placed_ms: u64,
     pub(crate) job: Arc<Job>,
     /// The position of the task's group in its job.
     pub(crate) group: usize,
@@ -87,6 +88,7 @@ pub(super) fn start(cell: &Cell, task: TaskId) -> Option<Start> {
     Some(Start {
         task,
         machine: state.machine()?,
+        placed_ms: cell.task_placed_ms(task).unwrap_or_default(),
         job: cell.job(task.job)?.clone(),
         group: cell.task_group(task)?,
         devices: cell.task_devices(task).unwrap_or_default(),

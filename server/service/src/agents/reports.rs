@@ -3,8 +3,9 @@
 use super::hub::Confirmed;
 use crate::host::Host;
 use futures_util::future::join_all;
+use omega_cellstate::Cell;
 use omega_client::{ApiError, ErrorCode, convert, proto};
-use omega_core::{Command, MachineId, Outcome, RunEnd, TaskId, TaskReport, TaskUse};
+use omega_core::{Command, MachineId, Outcome, RunEnd, TaskId, TaskReport, TaskState, TaskUse};
 use std::collections::BTreeMap;
 use std::time::Duration;
 use tokio::time::Instant;
@@ -20,14 +21,43 @@ const COMMANDS_MAX: Duration = Duration::from_secs(5);
 pub(crate) struct Report {
     pub(crate) attach: Vec<MachineId>,
     pub(crate) alive: Vec<MachineId>,
-    pub(crate) commands: Vec<Command>,
+    pub(crate) commands: Vec<Reported>,
     pub(crate) logs: Vec<proto::LogPart>,
+}
+
+/// The command for one of an agent's reports.
+#[derive(Debug)]
+pub(crate) struct Reported {
+    command: Command,
+    /// Placement time of the run that the report is about; 0 if unknown, or if the report is about no run.
+    placed_ms: u64,
+}
+
+impl From<Command> for Reported {
+    fn from(command: Command) -> Reported {
+        Reported { command, placed_ms: 0 }
+    }
+}
+
+impl Reported {
+    /// Whether the report is about an earlier run than the present one, which is on the same machine. The stop of the
+    /// earlier run, which confirms its end, was sent before the start of the present one.
+    fn is_outdated(&self, cell: &Cell) -> bool {
+        let (Command::ReportTask { task, machine, .. } | Command::ReportEnd { task, machine, .. }) =
+            &self.command
+        else {
+            return false;
+        };
+        let is_here = cell.task(*task).and_then(TaskState::machine) == Some(*machine);
+        let now = cell.task_placed_ms(*task).unwrap_or_default();
+        is_here && self.placed_ms != 0 && now != 0 && self.placed_ms != now
+    }
 }
 
 impl Report {
     /// All machines in the message. A machine may occur several times.
     pub(super) fn machines(&self) -> impl Iterator<Item = MachineId> + '_ {
-        let commanded = self.commands.iter().filter_map(|command| match command {
+        let commanded = self.commands.iter().filter_map(|reported| match &reported.command {
             Command::ReportLoad { id, .. } => Some(*id),
             Command::ReportTask { machine, .. }
             | Command::ReportEnd { machine, .. }
@@ -45,13 +75,13 @@ impl TryFrom<proto::AgentReport> for Report {
         let attach = machines("attach", said.attach_slots, said.attach_incarnations)?;
         let alive = machines("alive", said.alive_slots, said.alive_incarnations)?;
         bounded("loads", said.loads.len())?;
-        let mut commands = Vec::with_capacity(said.loads.len() + said.task_jobs.len());
+        let mut commands = Vec::<Reported>::with_capacity(said.loads.len() + said.task_jobs.len());
         for load in said.loads {
             let missing = || ApiError::new(ErrorCode::Malformed, "loads: machine is missing");
             let id = load.machine.ok_or_else(missing)?.into();
-            commands.push(Command::ReportLoad { id, load: convert::amounts(load.used) });
+            commands.push(Command::ReportLoad { id, load: convert::amounts(load.used) }.into());
         }
-        commands.extend(uses(said.uses)?);
+        commands.extend(uses(said.uses)?.map(Reported::from));
         let reporters = machines("task", said.task_slots, said.task_incarnations)?;
         let reports = said.task_reports;
         let rows = reporters.len();
@@ -67,11 +97,18 @@ impl TryFrom<proto::AgentReport> for Report {
             let say = format!("task_ends: {} values for {rows} reports", said.task_ends.len());
             return Err(ApiError::new(ErrorCode::Malformed, say));
         }
+        let placed_ms = said.task_placed_ms;
+        if !placed_ms.is_empty() && placed_ms.len() != rows {
+            let say = format!("task_placed_ms: {} values for {rows} reports", placed_ms.len());
+            return Err(ApiError::new(ErrorCode::Malformed, say));
+        }
         for (row, machine) in reporters.into_iter().enumerate() {
             let task = proto::TaskId { job: said.task_jobs[row], index: said.task_indices[row] };
             let report = convert::task_report(reports[row])?;
             let end = said.task_ends.get(row).and_then(convert::run_end);
-            commands.push(command((task.into(), machine), report, end));
+            let command = command((task.into(), machine), report, end);
+            let placed_ms = placed_ms.get(row).copied().unwrap_or_default();
+            commands.push(Reported { command, placed_ms });
         }
         bounded("logs", said.logs.len())?;
         Ok(Report { attach, alive, commands, logs: said.logs })
@@ -132,9 +169,16 @@ fn machines(
 ///
 /// # Errors
 /// If it is unknown whether all reports were applied. The stream must then end.
-pub(crate) async fn apply(host: &Host, commands: Vec<Command>) -> Result<Vec<Confirmed>, ApiError> {
+pub(crate) async fn apply(
+    host: &Host,
+    mut commands: Vec<Reported>,
+) -> Result<Vec<Confirmed>, ApiError> {
     let until = Instant::now() + COMMANDS_MAX;
-    let before = host.read(|cell| cell.version());
+    let before = host.read(|cell| {
+        commands.retain(|reported| !reported.is_outdated(cell));
+        cell.version()
+    });
+    let commands: Vec<Command> = commands.into_iter().map(|reported| reported.command).collect();
     let ends: Vec<Option<(TaskId, MachineId)>> = commands.iter().map(end).collect();
     let applied = commands.into_iter().map(|command| host.apply(command, until));
     let mut confirmed = Vec::new();

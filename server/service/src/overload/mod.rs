@@ -1,6 +1,7 @@
 //! Limits on calls, connections, bytes and times.
 
 pub(crate) mod bodies;
+pub(crate) mod frames;
 pub(crate) mod held;
 pub(crate) mod limits;
 pub(crate) mod slots;

@@ -1,4 +1,4 @@
-//! Floods of headers, and a thousand readers at once: memory stays bounded, and other callers are served.
+//! Floods of headers and of control frames, and a thousand readers at once: memory stays bounded, and other callers are served.
 
 use crate::callers::requests::{Open, frame};
 use crate::cell::served::submit;
@@ -12,7 +12,9 @@ use tonic::Streaming;
 
 /// Types and flags of HTTP/2 frames.
 const HEADERS: u8 = 1;
+const DATA: u8 = 0;
 const SETTINGS: u8 = 4;
+const WINDOW_UPDATE: u8 = 8;
 const CONTINUATION: u8 = 9;
 const END_STREAM: u8 = 1;
 const END_HEADERS: u8 = 4;
@@ -67,6 +69,22 @@ fn headers_without_end_are_cut_off() {
         let more = std::iter::repeat_n(frame(CONTINUATION, 0, 1, &payload), count);
         flood(&open, what, std::iter::once(first).chain(more));
     }
+}
+
+#[test]
+fn control_frames_without_end_are_cut_off() {
+    let open = Open::start();
+    let cases = [
+        ("window updates", frame(WINDOW_UPDATE, 0, 0, &1_u32.to_be_bytes())),
+        ("frames of an unknown type", frame(0xee, 0, 0, &[])),
+    ];
+    for (what, one) in cases {
+        flood(&open, what, std::iter::repeat_n(one, 10_000_000));
+    }
+    // The body of a request, in parts without bytes.
+    let first = frame(HEADERS, END_HEADERS, 1, &REQUEST);
+    let parts = std::iter::repeat_n(frame(DATA, 0, 1, &[]), 10_000_000);
+    flood(&open, "empty data", std::iter::once(first).chain(parts));
 }
 
 /// One byte of a header block may refer to the largest entry of the table.

@@ -5,7 +5,7 @@
 
 use crate::work::agents::{Cell, until};
 use omega_client::Address;
-use omega_client::agent::{Agent, AgentSettings, Order};
+use omega_client::agent::{Agent, AgentSettings, Order, RunId};
 use omega_core::{
     Amounts, Job, JobKind, Machine, MachineId, Precedence, TaskGroup, TaskReport, Text,
 };
@@ -56,7 +56,7 @@ impl Box4 {
     fn next(&mut self) -> Order {
         loop {
             match self.runtime.block_on(self.orders.recv()).expect("the agent is there") {
-                Order::EndConfirmed { .. } => {}
+                Order::EndConfirmed(_) => {}
                 other => return other,
             }
         }
@@ -67,7 +67,7 @@ impl Box4 {
         match self.next() {
             Order::Start(task) => {
                 assert_eq!(task.job_name, Text::from(job));
-                self.agent.report(self.machine, task.id, TaskReport::Started);
+                self.agent.report(task.run_id(), TaskReport::Started);
             }
             other => panic!("not the start of {job}: {other:?}"),
         }
@@ -76,8 +76,8 @@ impl Box4 {
     /// Checks that the next directive stops a task of this job. The task does not end yet.
     fn stops(&mut self, job: u64) {
         match self.next() {
-            Order::Stop { task, grace_ms, .. } => {
-                assert_eq!(task.job.0, job);
+            Order::Stop { run, grace_ms } => {
+                assert_eq!(run.task.job.0, job);
                 assert!(grace_ms > 0);
             }
             other => panic!("not the end of {job}: {other:?}"),
@@ -86,7 +86,8 @@ impl Box4 {
 
     fn ends(&self, job: u64) {
         let task = omega_core::TaskId { job: omega_core::JobId(job), index: 0 };
-        self.agent.report(self.machine, task, TaskReport::Finished);
+        let run = RunId { task, machine: self.machine, placed_ms: 0 };
+        self.agent.report(run, TaskReport::Finished);
     }
 }
 
@@ -110,7 +111,7 @@ fn who_comes_in_the_place_of_another_waits_until_that_has_ended_or_its_grace_is_
     cell.submit(&service("highest", 3, 20, 0));
     box4.stops(high);
     match box4.next() {
-        Order::Kill { task, .. } => assert_eq!(task.job.0, high),
+        Order::Kill(run) => assert_eq!(run.task.job.0, high),
         other => panic!("not killed: {other:?}"),
     }
     box4.starts("highest");
@@ -137,7 +138,7 @@ fn who_is_to_grow_into_the_place_of_another_waits_for_it_too() {
     until(|| cell.job(next).placed == 1);
     box4.ends(low);
     match box4.next() {
-        Order::Resize { task, to, .. } => {
+        Order::Resize { run: RunId { task, .. }, to } => {
             assert_eq!((task.job.0, to), (grows, Amounts::new([2000, 1 << 20])));
         }
         other => panic!("it does not grow: {other:?}"),

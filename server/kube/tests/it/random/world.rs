@@ -240,7 +240,8 @@ impl World {
             }
             Action::Evict(eviction, _) => {
                 let done = self.fault(faults).unwrap_or_else(|| self.pair.evict(&eviction));
-                self.pair.adapter.evicted(eviction, done, self.now_ms)
+                self.pair.adapter.evicted(eviction, done, self.now_ms);
+                None
             }
             Action::Repair(..) => unreachable!("repairs are switched off"),
             Action::Bind(binding, _) => {

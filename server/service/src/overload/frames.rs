@@ -1,0 +1,166 @@
+//! Budget of HTTP/2 control frames. Window updates, pings, settings, resets and frames of unknown types belong to no
+//! call that a limit counts, and handling them costs processor time. So a connection with more of them than a client
+//! needs is closed.
+//!
+//! A client sends a window update for some kilobytes that it has read. So the budget grows with the bytes written to
+//! the connection, and slowly with time.
+
+use std::io;
+use std::time::Instant;
+
+/// Control frames that a connection may send at once.
+const BURST: u64 = 10_000;
+
+/// Control frames per second that a connection may send at any time.
+const PER_SECOND: u64 = 1000;
+
+/// Bytes written to the connection for which it may send one control frame more.
+const BYTES_PER_FRAME: u64 = 1024;
+
+/// Length of a frame's header.
+const HEADER: usize = 9;
+
+/// Types and a flag of frames.
+const DATA: u8 = 0;
+const HEADERS: u8 = 1;
+const CONTINUATION: u8 = 9;
+const END_STREAM: u8 = 1;
+
+/// The budget of one connection, and its position in the stream of frames.
+#[derive(Debug)]
+pub(crate) struct Frames {
+    /// The header of the next frame, of which `filled` bytes have been read.
+    header: [u8; HEADER],
+    filled: usize,
+    /// Bytes of the present frame's payload that have not been read yet.
+    payload: usize,
+    /// Control frames that may still be sent.
+    left: u64,
+    refilled: Instant,
+    /// Written bytes that have not been added to the budget.
+    written: u64,
+}
+
+impl Frames {
+    pub(crate) fn new(now: Instant) -> Frames {
+        let header = [0; HEADER];
+        Frames { header, filled: 0, payload: 0, left: BURST, refilled: now, written: 0 }
+    }
+
+    /// Adds bytes that were written to the connection.
+    pub(crate) fn written(&mut self, bytes: usize) {
+        self.written = self.written.saturating_add(bytes as u64);
+    }
+
+    /// Counts the frames in bytes that were read from the connection, in any pieces.
+    ///
+    /// # Errors
+    /// The budget is used up.
+    pub(crate) fn read(&mut self, mut bytes: &[u8]) -> io::Result<()> {
+        while !bytes.is_empty() {
+            let passed = self.payload.min(bytes.len());
+            (self.payload, bytes) = (self.payload - passed, &bytes[passed..]);
+            let taken = (HEADER - self.filled).min(bytes.len());
+            self.header[self.filled..self.filled + taken].copy_from_slice(&bytes[..taken]);
+            (self.filled, bytes) = (self.filled + taken, &bytes[taken..]);
+            if self.filled < HEADER {
+                return Ok(());
+            }
+            let [a, b, c, kind, flags, ..] = self.header;
+            (self.filled, self.payload) = (0, u32::from_be_bytes([0, a, b, c]) as usize);
+            let is_counted = match kind {
+                HEADERS | CONTINUATION => false,
+                DATA => self.payload == 0 && flags & END_STREAM == 0,
+                _ => true,
+            };
+            if is_counted {
+                self.take()?;
+            }
+        }
+        Ok(())
+    }
+
+    fn take(&mut self) -> io::Result<()> {
+        if self.left == 0 {
+            self.refill(Instant::now());
+        }
+        let used_up = || io::Error::new(io::ErrorKind::InvalidData, "too many control frames");
+        self.left = self.left.checked_sub(1).ok_or_else(used_up)?;
+        Ok(())
+    }
+
+    /// Adds the frames allowed since the last refill.
+    fn refill(&mut self, now: Instant) {
+        let passed = now.saturating_duration_since(self.refilled).as_millis();
+        let passed = u64::try_from(passed).unwrap_or(u64::MAX);
+        let frames = passed.saturating_mul(PER_SECOND) / 1000;
+        self.left = frames.saturating_add(self.written / BYTES_PER_FRAME).min(BURST);
+        (self.refilled, self.written) = (now, 0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::time::Duration;
+
+    const WINDOW_UPDATE: u8 = 8;
+    const UNKNOWN: u8 = 0xee;
+
+    fn frame(kind: u8, flags: u8, payload: usize) -> Vec<u8> {
+        let [_, a, b, c] = (payload as u32).to_be_bytes();
+        let header = [a, b, c, kind, flags, 0, 0, 0, 1];
+        // The bytes of a payload look like headers of control frames.
+        header.into_iter().chain(std::iter::repeat_n(WINDOW_UPDATE, payload)).collect()
+    }
+
+    proptest! {
+        /// The pieces in which bytes arrive do not matter.
+        #[test]
+        fn control_frames_are_counted_in_any_pieces(
+            frames in prop::collection::vec(
+                (prop::sample::select(vec![DATA, HEADERS, 3, 4, 6, WINDOW_UPDATE, CONTINUATION, UNKNOWN]),
+                0..2_u8, 0..300_usize), 0..60),
+            piece in 1..700_usize,
+        ) {
+            let is_counted = |kind, flags, payload| match kind {
+                DATA => payload == 0 && flags == 0,
+                HEADERS | CONTINUATION => false,
+                _ => true,
+            };
+            let counted = frames.iter().filter(|(kind, flags, bytes)| is_counted(*kind, *flags, *bytes));
+            let counted = counted.count() as u64;
+            let bytes: Vec<u8> = frames
+                .iter()
+                .flat_map(|(kind, flags, payload)| frame(*kind, *flags, *payload))
+                .collect();
+            let mut budget = Frames::new(Instant::now());
+            for bytes in bytes.chunks(piece) {
+                budget.read(bytes).unwrap();
+            }
+            prop_assert_eq!(budget.left, BURST - counted);
+            prop_assert_eq!((budget.filled, budget.payload), (0, 0));
+        }
+    }
+
+    #[test]
+    fn a_flood_ends_and_a_reader_goes_on() {
+        let update = frame(WINDOW_UPDATE, 0, 4);
+        let now = Instant::now();
+        let mut flood = Frames::new(now);
+        let sent = (0..2 * BURST).take_while(|_| flood.read(&update).is_ok()).count() as u64;
+        assert!((BURST..2 * BURST).contains(&sent), "{sent}");
+        let mut reader = Frames::new(now);
+        for _ in 0..10 * BURST {
+            reader.written(4096);
+            reader.read(&update).unwrap();
+        }
+        let mut slow = Frames::new(now);
+        slow.left = 0;
+        slow.refill(now + Duration::from_millis(100));
+        assert_eq!(slow.left, PER_SECOND / 10);
+        slow.refill(now + Duration::from_secs(1000));
+        assert_eq!(slow.left, BURST);
+    }
+}
