@@ -1,6 +1,7 @@
 //! The table of placements: the machine on which each task runs at the start.
 
 use crate::text::table::Table;
+use crate::text::words::plural;
 use crate::{Arrival, LoadError};
 use omega_core::Machine;
 use omega_core::limits::TASKS_PER_JOB_MAX;
@@ -87,8 +88,10 @@ impl Placements {
         let mut free = (0..count).filter(|task| !numbers.contains(task));
         for row in &rows {
             let Some(task) = row.task.or_else(|| free.next()) else {
-                let message =
-                    format!("{name:?} has {count} tasks, but more placements: remove this row");
+                let message = format!(
+                    "{name:?} has {}, but more placements: remove this row",
+                    plural(u64::from(count), "task")
+                );
                 return Err(self.error(row.line, "job", message));
             };
             arrival.placed.push((task, row.machine));

@@ -381,7 +381,7 @@ fn faults_of_placements_are_told_in_one_line() {
         ),
         (
             "job,machine\nk,n\nk,n\n",
-            ":3: job: \"k\" has 1 tasks, but more placements: remove this row",
+            ":3: job: \"k\" has 1 task, but more placements: remove this row",
         ),
         (
             "job,machine\nlate,n\n",

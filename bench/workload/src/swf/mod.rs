@@ -15,6 +15,7 @@ use crate::LoadError;
 use crate::text::compressed::{describe, open_input};
 use crate::text::decimal::{Decimal, Rounding};
 use crate::text::table::LINE_BYTES_MAX;
+use crate::text::words::plural;
 use std::io::{BufRead, Read};
 use std::path::{Path, PathBuf};
 
@@ -118,15 +119,13 @@ impl Log {
         let mut notes = self.notes.clone();
         if self.negative > 0 {
             notes.push(format!(
-                "{} lines have negative numbers other than -1, which count as unknown",
-                self.negative
+                "negative numbers other than -1 count as unknown: {}",
+                plural(self.negative, "line")
             ));
         }
         if self.long > 0 {
-            let (lines, fields) = (self.long, FIELDS.len());
-            notes.push(format!(
-                "{lines} lines have more than {fields} fields: the others are ignored"
-            ));
+            let (lines, fields) = (plural(self.long, "line"), FIELDS.len());
+            notes.push(format!("fields beyond the first {fields} are ignored: {lines}"));
         }
         notes
     }

@@ -12,6 +12,7 @@ use super::{Header, Log, LoggedJob};
 use crate::stream::order::Order;
 use crate::stream::{Event, Head, JobEvent, JobsAt, Stream, Window};
 use crate::text::compressed::{plain_name, stored};
+use crate::text::words::plural;
 use crate::{Arrival, LoadError, RunTime};
 use omega_core::limits::{MACHINES_MAX, TASKS_PER_JOB_MAX};
 use omega_core::{Amounts, Job, JobKind, Kinds, Machine, Precedence, Preemption, TaskGroup};
@@ -95,8 +96,8 @@ impl Stream for SwfStream {
         let mut notes = self.log.notes();
         if self.left_out > 0 {
             notes.push(format!(
-                "{} jobs are left out, because the log has no processors or no run time for them",
-                self.left_out
+                "left out, because the log has no processors or no run time for them: {}",
+                plural(self.left_out, "job")
             ));
         }
         notes
@@ -228,7 +229,7 @@ mod tests {
             (RunTime::Same(5000), Some(10_000))
         );
         assert_eq!((second.at_ms, second.job.task_count()), (21_000, 4));
-        let note = "2 jobs are left out, because the log has no processors or no run time for them";
+        let note = "left out, because the log has no processors or no run time for them: 2 jobs";
         assert_eq!(workload.notes, [note]);
     }
 

@@ -71,7 +71,7 @@ fn what_changes_nothing_is_let_pass_and_told() {
         [
             "line 2: MaxProcs is not a count: \"many\"",
             "line 3: MaxNodes is not a count: \"0\"",
-            "1 lines have negative numbers other than -1, which count as unknown",
+            "negative numbers other than -1 count as unknown: 1 line",
         ]
     );
     assert!(read(b"; caf\xe9\n").1.unwrap().0.is_empty());
@@ -82,7 +82,7 @@ fn fields_that_a_site_appended_are_ignored_and_told() {
     let log = format!("{} 7\n{JOB}{} x y\n", JOB.trim_end(), JOB.trim_end());
     let (jobs, log) = read(log.as_bytes()).1.unwrap();
     assert_eq!(jobs.iter().map(|job| job.submit_ms).collect::<Vec<_>>(), [10_000; 3]);
-    assert_eq!(log.notes(), ["2 lines have more than 18 fields: the others are ignored"]);
+    assert_eq!(log.notes(), ["fields beyond the first 18 are ignored: 2 lines"]);
 }
 
 #[test]

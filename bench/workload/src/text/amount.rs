@@ -21,10 +21,12 @@ pub enum AmountError {
         why: DecimalError,
     },
     /// The suffix is unknown. Use another unit, or none.
-    #[error("{text:?} has an unknown unit: write an amount such as 4, 500m, 16GiB or 2TB")]
+    #[error("{text:?} has an unknown unit: write {like}")]
     Suffix {
         /// The text.
         text: String,
+        /// Accepted notation.
+        like: String,
     },
     /// The kind does not have this unit. Use another unit, or none.
     #[error("{text:?} is not valid for this resource kind: write {like}")]
@@ -72,7 +74,8 @@ impl FromStr for Amount {
         let of_number = if digits.is_empty() { text } else { digits };
         let number = Decimal::parse(of_number.trim_end())
             .map_err(|why| AmountError::Number { text: owned(), why })?;
-        let suffix = suffix_of(suffix).ok_or_else(|| AmountError::Suffix { text: owned() })?;
+        let suffix = suffix_of(suffix)
+            .ok_or_else(|| AmountError::Suffix { text: owned(), like: meant(digits, suffix) })?;
         Ok(Amount { text: owned(), number, suffix })
     }
 }
@@ -99,7 +102,24 @@ fn suffix_of(suffix: &str) -> Option<Suffix> {
     Some(Suffix::Bytes(base.pow(power)))
 }
 
+/// The accepted notation for an amount with an unknown unit, which may only have the wrong letter case.
+fn meant(digits: &str, suffix: &str) -> String {
+    let upper = suffix.to_ascii_uppercase();
+    let letter = upper.strip_suffix("IB").or_else(|| upper.strip_suffix('B')).unwrap_or(&upper);
+    match letter {
+        "K" => format!("{digits}kB or {digits}KiB"),
+        "M" | "G" | "T" | "P" => format!("{digits}{letter}B or {digits}{letter}iB"),
+        _ => "an amount such as 4, 500m, 16GiB or 2TB".to_owned(),
+    }
+}
+
 impl Amount {
+    /// Whether the amount was written with a unit.
+    #[must_use]
+    pub fn has_unit(&self) -> bool {
+        self.suffix != Suffix::None
+    }
+
     /// The amount in the smallest unit of a kind, rounded up, so that a request never becomes smaller.
     ///
     /// # Errors
@@ -223,6 +243,9 @@ mod tests {
             ("4cores", "has an unknown unit"),
             ("4KB", "has an unknown unit"),
             ("1 1", "is not a number"),
+            ("1gb", "write 1GB or 1GiB"),
+            ("2.5tib", "write 2.5TB or 2.5TiB"),
+            ("3K", "write 3kB or 3KiB"),
         ];
         for (text, expected) in cases {
             let error = text.parse::<Amount>().unwrap_err().to_string();

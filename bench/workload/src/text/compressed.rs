@@ -34,6 +34,13 @@ const ZSTD_MAGIC: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
 /// write such a frame at the start.
 const ZSTD_SKIPPABLE: [u8; 3] = [0x2a, 0x4d, 0x18];
 
+/// Formats that are not supported: the first bytes, the name, and the program that decompresses a file.
+const OTHERS: [(&[u8], &str, &str); 3] = [
+    (b"\xfd7zXZ\0", "xz", "xz -d"),
+    (b"BZh", "bzip2", "bzip2 -d"),
+    (b"PK\x03\x04", "zip", "unzip"),
+];
+
 /// Opens a file, and decompresses it if it is compressed.
 pub(crate) fn open_input(file: &Path) -> io::Result<Box<dyn BufRead>> {
     decompress(BufReader::new(readable::open(file)?))
@@ -64,13 +71,25 @@ pub fn plain_name(name: &str) -> &str {
 /// If the file cannot be read, is damaged or too long, or is not UTF-8.
 pub fn read_text(file: &Path) -> io::Result<String> {
     let known = std::fs::metadata(file)?;
-    let stored = known.is_file().then_some(known.len());
+    whole_text(open_input(file)?, known.is_file().then_some(known.len()))
+}
+
+/// Reads the whole text of standard input, decompressed.
+///
+/// # Errors
+/// If standard input cannot be read, is damaged or too long, or is not UTF-8.
+pub(crate) fn read_stdin() -> io::Result<String> {
+    whole_text(decompress(BufReader::new(io::stdin()))?, None)
+}
+
+/// The whole text of an input. `stored` is the length of its file, if it has one.
+fn whole_text(input: Box<dyn BufRead>, stored: Option<u64>) -> io::Result<String> {
     let max = stored.map_or(TEXT_BYTES_MAX, |stored| {
         let expanded = stored.saturating_mul(EXPANSION_MAX);
         expanded.clamp(TEXT_BYTES_FREE, TEXT_BYTES_MAX)
     });
     let mut text = Vec::new();
-    let read = open_input(file)?.take(max + 1).read_to_end(&mut text)?;
+    let read = input.take(max + 1).read_to_end(&mut text)?;
     if read as u64 > max {
         return Err(invalid(match stored {
             Some(stored) if max < TEXT_BYTES_MAX => format!(
@@ -97,6 +116,12 @@ pub(crate) fn describe(error: &io::Error) -> String {
 /// Decompresses an input, if it is compressed.
 fn decompress(mut input: impl BufRead + 'static) -> io::Result<Box<dyn BufRead>> {
     let first = input.fill_buf()?;
+    if let Some((_, format, program)) = OTHERS.iter().find(|(magic, ..)| first.starts_with(magic)) {
+        return Err(invalid(format!(
+            "is compressed with {format}, which is not supported: decompress it first with `{program}`, or compress it \
+             with gzip or zstd"
+        )));
+    }
     if first.starts_with(&GZIP_MAGIC) {
         return Ok(Box::new(BufReader::new(Gzip(MultiGzDecoder::new(input)))));
     }
