@@ -45,7 +45,7 @@ pub(super) fn pod(pod: &case::Pod) -> api::Pod {
         },
         spec: api::PodSpec {
             node_name: pod.node.clone().unwrap_or_default(),
-            priority: pod.priority,
+            priority: Some(pod.priority),
             preemption_policy: preemption_policy(pod).to_owned(),
             containers: containers(&pod.containers),
             init_containers: containers(&pod.init_containers),
@@ -74,6 +74,7 @@ fn containers(containers: &[case::Container]) -> Box<[api::Container]> {
         resources: requests(&container.requests),
         restart_policy: container.restart_policy.clone(),
         ports: container.ports.clone(),
+        ..Default::default()
     });
     objects.collect()
 }

@@ -24,8 +24,8 @@ pub(super) fn replay(case: &Case) -> Found {
 
 /// Compares both requests of a pod from a case of any suite. The pod's object is built here.
 pub(super) fn compare(found: &mut Found, place: &str, pod: &Pod) {
-    let spec = objects::pod(pod).spec;
-    let (plain, nominal) = (numbers(&pod_request(&spec)), numbers(&nominal_request(&spec)));
+    let object = objects::pod(pod);
+    let (plain, nominal) = (numbers(&pod_request(&object)), numbers(&nominal_request(&object)));
     let some = plain.into_iter().filter(|(_, amount)| *amount != 0).collect();
     found.compare_each(&format!("{place}.computedRequest"), &pod.computed_request, &some);
     let field = format!("{place}.computedNonZeroRequest");

@@ -14,15 +14,32 @@ fn with_node(item: &str) -> String {
 
 #[test]
 fn text_that_is_no_json() {
-    for text in
-        ["apiVersion: v1\nkind: List", "---\n{}", "NAME  STATUS\na  Ready", "Warning: x\n{}"]
-    {
+    for text in ["apiVersion: v1\nkind: List", "---\n{}", "NAME  STATUS\na  Ready"] {
         check(
             text,
             ":1: the file does not begin as JSON: write it with `kubectl get nodes,pods -A -o json`, because \
              neither YAML nor tables are read",
         );
     }
+    check(
+        "Warning: x\nNAME  STATUS",
+        ":2: the file does not begin as JSON: write it with `kubectl get nodes,pods -A -o json`, because \
+         neither YAML nor tables are read",
+    );
+    let resolve = "resolve it, and write the file again with `kubectl get nodes,pods -A -o json`";
+    let forbidden = "Error from server (Forbidden): pods is forbidden";
+    let message = format!("is an error of kubectl, {forbidden:?}: {resolve}");
+    check(&format!("{forbidden}\n{}", list(&[])), &format!(":1: {message}"));
+    check(&format!("{}\n\n{forbidden}\n", list(&[&node("a")])), &format!(":4: {message}"));
+    check("{} \n {} x", ":1: kind: is missing, expected a List of Nodes and Pods");
+    check(&format!("{}\n{} x", list(&[]), list(&[])), ":2: column 29: is not JSON: expected value");
+    check(
+        r#"{"kind":"Status","status":"Failure","message":"pods is \"forbidden\"","code":403}"#,
+        &format!(
+            ":1: kind: is \"Status\", an answer of the API server instead of a list, with the message \
+             \"pods is \\\"forbidden\\\"\": {resolve}"
+        ),
+    );
     check(
         "{\n  \"kind\": \"List\",\n  \"items\": [}\n",
         ":3: column 13: is not JSON: expected value",
@@ -39,7 +56,15 @@ fn text_that_is_no_json() {
 
 #[test]
 fn documents_that_are_no_list_of_nodes_and_pods() {
-    check("", ": has no Node: it must be the output of `kubectl get nodes,pods -A -o json`");
+    for empty in ["", " \n"] {
+        check(empty, ": is empty: write it with `kubectl get nodes,pods -A -o json`");
+    }
+    for (bytes, format) in
+        [(&b"\xfd7zXZ\0\0"[..], "xz"), (b"BZh91AY", "bzip2"), (b"PK\x03\x04", "zip")]
+    {
+        let why = read(bytes).unwrap_err();
+        assert!(why.starts_with(&format!(": is compressed with {format}, which is not")), "{why}");
+    }
     check("3", ":1: must be an object, the List of Nodes and Pods, not 3");
     check("{}", ":1: kind: is missing, expected a List of Nodes and Pods");
     check(

@@ -2,7 +2,7 @@
 
 use crate::{list, node, one, pod, read};
 use omega_core::limits::AMOUNT_MAX;
-use omega_core::{Amounts, JobKind, KindId, Precedence};
+use omega_core::{Amounts, JobKind, KindId, Precedence, Preemption};
 use omega_run::{RunOptions, run};
 use omega_schedulers::config::{Profiles, Registry};
 use omega_schedulers::disruption::{Keep, Share};
@@ -145,6 +145,133 @@ fn amounts_beyond_the_largest_are_capped() {
     assert_eq!(workload.notes, ["an amount above 2^50 is counted as 2^50: 1 pod"]);
 }
 
+/// The CPU request in thousandths of a core of a running pod with this spec and status.
+fn resized(spec: &str, status: &str) -> u64 {
+    let pod = pod("p", &format!(r#""nodeName":"a",{spec}"#));
+    let pod = pod.replace(r#""spec""#, &format!(r#""status":{{{status}}},"spec""#));
+    let workload = read(list(&[&node("a"), &pod])).unwrap();
+    workload.arrivals[0].job.groups[0].request.get(KindId::CPU)
+}
+
+#[test]
+fn of_a_pod_that_is_resized_the_largest_amounts_count() {
+    let cpu = |amount: &str| format!(r#"{{"requests":{{"cpu":"{amount}"}}}}"#);
+    let container = |name: &str, amount: &str, more: &str| {
+        format!(r#"{{"name":"{name}","resources":{}{more}}}"#, cpu(amount))
+    };
+    let spec = format!(r#""containers":[{},{}]"#, container("x", "1", ""), container("y", "1", ""));
+    let of_x = |amount: &str, more: &str| {
+        format!(r#""containerStatuses":[{}]"#, container("x", amount, more))
+    };
+    let pending = |reason: &str| {
+        format!(
+            r#","conditions":[{{"type":"Ready"}},{{"type":"PodResizePending","reason":"{reason}"}}]"#
+        )
+    };
+    assert_eq!(resized(&spec, ""), 2000);
+    // The specified amount of x is 1 core. The node still uses 3 cores for it, and has allocated 2.
+    let shrinks = of_x("3", r#","allocatedResources":{"cpu":"2"}"#);
+    assert_eq!(resized(&spec, &shrinks), 4000);
+    // The specified amount of x is 1 core, of which the node cannot give more than half.
+    assert_eq!(resized(&spec, &of_x("500m", "")), 2000);
+    assert_eq!(resized(&spec, &format!("{}{}", of_x("500m", ""), pending("Deferred"))), 2000);
+    assert_eq!(resized(&spec, &format!("{}{}", of_x("500m", ""), pending("Infeasible"))), 1500);
+    let sidecar = format!(
+        r#"{spec},"initContainers":[{}]"#,
+        container("s", "1", r#","restartPolicy":"Always""#)
+    );
+    let status = format!(r#""initContainerStatuses":[{}]"#, container("s", "4", ""));
+    assert_eq!(resized(&sidecar, &status), 6000);
+    // The status of the whole pod includes the overhead.
+    let whole = format!(r#"{spec},"resources":{},"overhead":{{"cpu":"1"}}"#, cpu("5"));
+    let status = format!(r#""resources":{},"allocatedResources":{{"cpu":"7"}}"#, cpu("8"));
+    assert_eq!(resized(&whole, &status), 8000);
+    assert_eq!(resized(&whole, &format!(r#""resources":{}"#, cpu("4"))), 6000);
+    assert_eq!(
+        resized(&whole, &format!(r#""resources":{}{}"#, cpu("4"), pending("Infeasible"))),
+        4000
+    );
+}
+
+/// The note on pods whose class is not in the file.
+const UNKNOWN_PRIORITY: &str = "the priority is taken as 0, because the file does not have the pod's PriorityClass: \
+                                get it with `kubectl get nodes,pods,priorityclasses -A -o json`: 1 pod";
+
+#[test]
+fn a_class_gives_the_priority_that_a_pod_does_not_have() {
+    let class = |name: &str, value: i32, more: &str| {
+        format!(
+            r#"{{"kind":"PriorityClass","metadata":{{"name":"{name}"}},"value":{value}{more}}}"#
+        )
+    };
+    let items = [
+        node("a"),
+        class("high", 70, r#","preemptionPolicy":"Never""#),
+        class("usual", 7, r#","globalDefault":true"#),
+        pod("a", r#""priorityClassName":"high""#),
+        pod("b", r#""priorityClassName":"high","priority":60"#),
+        pod("c", r#""priorityClassName":"system-node-critical""#),
+        pod("d", r#""priorityClassName":"system-cluster-critical","priority":null"#),
+        pod("e", r#""priorityClassName":"other""#),
+        pod("f", ""),
+        pod("g", r#""priorityClassName":"other","priority":0"#),
+    ];
+    let items: Vec<&str> = items.iter().map(String::as_str).collect();
+    let workload = read(list(&items)).unwrap();
+    let priorities =
+        workload.arrivals.iter().map(|a| (&*a.job.name, a.job.precedence.0, a.job.preemption));
+    assert_eq!(
+        priorities.collect::<Vec<_>>(),
+        [
+            ("default/c", 2_000_001_000, Preemption::LowerPrecedence),
+            ("default/d", 2_000_000_000, Preemption::LowerPrecedence),
+            ("default/a", 70, Preemption::Never),
+            ("default/b", 60, Preemption::LowerPrecedence),
+            ("default/f", 7, Preemption::LowerPrecedence),
+            ("default/e", 0, Preemption::LowerPrecedence),
+            ("default/g", 0, Preemption::LowerPrecedence),
+        ]
+    );
+    assert_eq!(workload.notes, [UNKNOWN_PRIORITY]);
+}
+
+#[test]
+fn pending_pods_are_in_the_order_of_the_queue() {
+    let pod = |name: &str, priority: i32, created: &str| {
+        owned(
+            &format!(r#""name":"{name}","creationTimestamp":"{created}""#),
+            &format!(r#""priority":{priority}"#),
+        )
+    };
+    let [old, new] = ["2020-01-01T00:00:00Z", "2024-01-01T00:00:00Z"];
+    let items = [
+        node("a"),
+        pod("new", 5, new),
+        pod("undated", 5, ""),
+        pod("old-1", 5, old),
+        pod("low", 4, old),
+        pod("old-2", 5, old),
+        pod("urgent", 6, new),
+    ];
+    let items: Vec<&str> = items.iter().map(String::as_str).collect();
+    let workload = read(list(&items)).unwrap();
+    let names: Vec<&str> =
+        workload.arrivals.iter().map(|a| &a.job.name["default/".len()..]).collect();
+    assert_eq!(names, ["urgent", "old-1", "old-2", "new", "undated", "low"]);
+}
+
+#[test]
+fn warnings_of_kubectl_and_null_lists_are_skipped() {
+    let text = format!(
+        "Warning: v1 Endpoints is deprecated\n\nWarning: x\n{}\n{}\nWarning: y\n{}\nWarning: z",
+        list(&[&node("a")]),
+        r#"{"kind":"PodList","items":null}"#,
+        list(&[&pod("p", "")]),
+    );
+    let workload = read(text).unwrap();
+    assert_eq!((workload.machines.len(), workload.arrivals.len()), (1, 1));
+}
+
 #[test]
 fn what_is_not_understood_is_noted_once_per_kind() {
     let odd = r#""volumes":[{"name":"v","persistentVolumeClaim":{"claimName":"c"}},
@@ -269,6 +396,7 @@ fn disruption_budgets_are_carried_over() {
         budget("shop", &format!(r#"{web},"maxUnavailable":"30%""#)),
         budget("shop", web),
         budget("shop", r#""selector":{},"minAvailable":1"#),
+        budget("shop", r#""selector":null,"minAvailable":1"#),
     ];
     let items: Vec<&str> = items.iter().map(String::as_str).collect();
     let workload = read(list(&items)).unwrap();
@@ -280,7 +408,11 @@ fn disruption_budgets_are_carried_over() {
     assert_eq!(found, expected);
     assert_eq!(
         workload.notes,
-        ["disruption budgets that protect no pod, because they have no selector or no bound: 2"]
+        [
+            "disruption budgets with an empty selector, for all pods of a namespace, are ignored, as \
+             kube-scheduler does when it preempts: 1",
+            "disruption budgets that protect no pod, because they have no selector or no bound: 2"
+        ]
     );
     // Labels that only identify pods are dropped, unless a disruption budget selects pods by them.
     let labels = &workload.arrivals[0].job.groups[0].labels;

@@ -58,7 +58,8 @@ pub struct InputArgs {
     #[arg(long, value_name = "N,cpu=CORES,...", requires = "trace")]
     #[serde(deserialize_with = "alike")]
     on: Option<Alike>,
-    /// Read a Kubernetes cluster from this file, the output of `kubectl get nodes,pods -A -o json`.
+    /// Read a Kubernetes cluster from this file, the output of `kubectl get nodes,pods -A -o json`. `-` is standard
+    /// input.
     #[arg(long, value_name = "FILE", group = "source")]
     cluster: Option<PathBuf>,
     /// Read machines from this table; docs/inputs.md describes the columns.

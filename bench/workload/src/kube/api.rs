@@ -114,10 +114,22 @@ objects! {
         "phase" phase: String,
         "startTime" started: String,
         "nominatedNodeName" nominated_node: String,
+        "containerStatuses" containers: Box<[ContainerStatus]>,
+        "initContainerStatuses" init_containers: Box<[ContainerStatus]>,
+        "resources" resources: Requirements,
+        "allocatedResources" allocated: Resources,
+        "conditions" resize: Resize,
+    }
+    /// The amounts of a running container, which differ from those in its specification while it is resized.
+    ContainerStatus {
+        "name" name: String,
+        "resources" resources: Requirements,
+        "allocatedResources" allocated: Resources,
     }
     PodSpec {
         "nodeName" node_name: String,
-        "priority" priority: i32,
+        "priority" priority: Option<i32>,
+        "priorityClassName" priority_class: String,
         "preemptionPolicy" preemption_policy: String,
         "schedulerName" scheduler_name: String,
         "restartPolicy" restart_policy: String,
@@ -136,6 +148,12 @@ objects! {
         "resourceClaims" claims: Vec<serde::de::IgnoredAny>,
         "schedulingGroup" scheduling_group: Option<SchedulingGroup>,
         "workloadRef" workload: Option<serde::de::IgnoredAny>,
+    }
+    PriorityClass {
+        "metadata" metadata: Metadata,
+        "value" value: i32,
+        "globalDefault" is_default: bool,
+        "preemptionPolicy" preemption_policy: String,
     }
     SchedulingGroup {
         "podGroupName" name: String,
@@ -164,6 +182,7 @@ objects! {
     Condition {
         "type" kind: String,
         "status" status: String,
+        "reason" reason: String,
         "message" message: String,
     }
     /// A volume of a pod, by its source.
@@ -295,6 +314,7 @@ objects! {
         "podController" controller: Owner,
     }
     Container {
+        "name" name: String,
         "image" image: String,
         "resources" resources: Requirements,
         "restartPolicy" restart_policy: String,
@@ -384,6 +404,21 @@ objects! {
     LabelSelector {
         "matchLabels" labels: Map<String>,
         "matchExpressions" expressions: Vec<Expression>,
+    }
+}
+
+/// The state of a resize in place, from the conditions of a pod. The other conditions are not kept.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Resize {
+    /// Whether the node can never give the specified amounts.
+    pub infeasible: bool,
+}
+
+impl<'de> Deserialize<'de> for Resize {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Resize, D::Error> {
+        let conditions: Vec<Condition> = Vec::deserialize(deserializer)?;
+        let pending = conditions.iter().find(|condition| condition.kind == "PodResizePending");
+        Ok(Resize { infeasible: pending.is_some_and(|pending| pending.reason == "Infeasible") })
     }
 }
 

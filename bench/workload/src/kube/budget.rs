@@ -8,7 +8,8 @@ use omega_cellstate::TaskSet;
 use omega_core::Text;
 use omega_schedulers::disruption::{DisruptionBudget, Keep, Share};
 
-/// The budgets of a file. A budget that selects no pod or has no bound is left out.
+/// The budgets of a file. A budget that selects no pod or has no bound is left out. As in kube-scheduler, a budget with
+/// an empty selector is left out, too, although it stops other evictions of all pods of its namespace.
 ///
 /// # Errors
 /// If a bound is neither a number nor a percentage up to 100, or a budget has two bounds; the API server rejects these,
@@ -18,7 +19,7 @@ pub(super) fn budgets(
     notes: &mut Notes,
 ) -> Result<Vec<DisruptionBudget>, Fault> {
     let mut budgets = Vec::new();
-    let mut idle = 0;
+    let (mut idle, mut whole) = (0, 0);
     for (place, object) in objects {
         let spec = &object.spec;
         let min = share(place, "spec.minAvailable", spec.min_available.as_ref())?;
@@ -38,8 +39,15 @@ pub(super) fn budgets(
                 let set = TaskSet { tenant: tenant.into(), tasks };
                 budgets.push(DisruptionBudget { set, keep });
             }
+            None if keep.is_some() && spec.selector.is_some() => whole += 1,
             None => idle += 1,
         }
+    }
+    if whole > 0 {
+        notes.sentence(format!(
+            "disruption budgets with an empty selector, for all pods of a namespace, are ignored, as \
+             kube-scheduler does when it preempts: {whole}"
+        ));
     }
     if idle > 0 {
         notes.sentence(format!(

@@ -6,14 +6,14 @@
 
 use super::api::{
     CsiNode, DisruptionBudget, Metadata, Namespace, Node, PersistentVolume, PersistentVolumeClaim,
-    Pod, StorageClass,
+    Pod, PriorityClass, StorageClass,
 };
 use crate::LoadError;
 use crate::text::compressed::{self, describe};
 use crate::text::json_path::json_path;
 use omega_core::misread::in_plain_words;
 use omega_core::text::{TextFlaw, check_name, check_value};
-use serde::Deserialize;
+use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Display;
@@ -30,6 +30,7 @@ pub struct Input {
     pub(super) classes: Vec<StorageClass>,
     pub(super) csi_nodes: Vec<CsiNode>,
     pub(super) budgets: Vec<(Place, DisruptionBudget)>,
+    pub(super) priorities: Vec<PriorityClass>,
     /// The kinds and names of storage objects.
     stored: BTreeSet<(&'static str, String)>,
     /// Number of objects of each kind that is not read.
@@ -106,9 +107,13 @@ impl Place {
     }
 }
 
-/// Reads the text of a file that may be compressed.
+/// Reads the text of a file that may be compressed; `-` is standard input.
 pub fn read_text(file: &Path) -> Result<String, Fault> {
-    let text = compressed::read_text(file).map_err(|error| Fault::file(describe(&error)))?;
+    let read = match file.to_str() {
+        Some("-") => compressed::read_stdin(),
+        _ => compressed::read_text(file),
+    };
+    let text = read.map_err(|error| Fault::file(describe(&error)))?;
     Ok(match text.strip_prefix('\u{feff}') {
         Some(rest) => rest.to_owned(),
         None => text,
@@ -117,21 +122,18 @@ pub fn read_text(file: &Path) -> Result<String, Fault> {
 
 /// The objects in a text.
 pub(super) fn parse(text: &str) -> Result<Input, Fault> {
+    if text.trim().is_empty() {
+        return Err(Fault::file(format!("is empty: write it with {COMMAND}")));
+    }
     let mut source = Source { text, offset: 0, line: 1 };
     let mut input = Input::default();
-    // A number is valid JSON, so it is rejected later, as a document of the wrong type.
-    let begins_json = |c: char| matches!(c, '{' | '[' | '"') || c.is_ascii_digit();
-    if text.trim_start().chars().next().is_some_and(|first| !begins_json(first)) {
-        return Err(Fault {
-            line: Some(1),
-            field: None,
-            message: "the file does not begin as JSON: write it with `kubectl get nodes,pods -A -o json`, \
-                      because neither YAML nor tables are read"
-                .to_owned(),
-        });
-    }
-    for document in serde_json::Deserializer::from_str(text).into_iter::<&RawValue>() {
-        let document = document.map_err(|error| not_json(&error))?;
+    let mut end = 0;
+    while let Some(start) = next_document(text, end)? {
+        let mut documents =
+            serde_json::Deserializer::from_str(&text[start..]).into_iter::<&RawValue>();
+        let Some(document) = documents.next() else { break };
+        let document = document.map_err(|error| not_json(&text[..start], &error))?;
+        end = start + documents.byte_offset();
         if document.get().starts_with('[') {
             let documents: Vec<&RawValue> = source.parse(document, "")?;
             for (i, document) in documents.into_iter().enumerate() {
@@ -144,13 +146,62 @@ pub(super) fn parse(text: &str) -> Result<Input, Fault> {
     Ok(input)
 }
 
+/// Beginnings of lines that kubectl writes in front of the output, or behind it, if the output has the standard error,
+/// too. Warnings are skipped.
+const WARNING: &str = "Warning: ";
+const ERRORS: [&str; 4] =
+    ["Error from server", "Error: ", "error: ", "Unable to connect to the server"];
+
+/// Position of the next document from `end` on; `None` at the end of the text.
+fn next_document(text: &str, end: usize) -> Result<Option<usize>, Fault> {
+    let mut rest = text[end..].trim_start();
+    while rest.starts_with(WARNING) {
+        rest = rest.split_once('\n').map_or("", |(_, rest)| rest).trim_start();
+    }
+    let start = text.len() - rest.len();
+    let fault =
+        |message: String| Fault { line: Some(1 + newlines(&text[..start])), field: None, message };
+    if ERRORS.iter().any(|error| rest.starts_with(error)) {
+        let line: String =
+            rest.lines().next().unwrap_or_default().chars().take(SHOWN_MAX).collect();
+        return Err(fault(format!(
+            "is an error of kubectl, {line:?}: resolve it, and write the file again with {COMMAND}"
+        )));
+    }
+    // A number is valid JSON, so it is rejected later, as a document of the wrong type.
+    let begins_json = |c: char| matches!(c, '{' | '[' | '"') || c.is_ascii_digit();
+    match rest.chars().next() {
+        None => Ok(None),
+        Some(first) if end == 0 && !begins_json(first) => Err(fault(format!(
+            "the file does not begin as JSON: write it with {COMMAND}, because neither YAML nor \
+             tables are read"
+        ))),
+        Some(_) => Ok(Some(start)),
+    }
+}
+
+/// The command that writes a file.
+const COMMAND: &str = "`kubectl get nodes,pods -A -o json`";
+
+/// Number of line ends in a text.
+fn newlines(text: &str) -> u64 {
+    text.bytes().filter(|byte| *byte == b'\n').count() as u64
+}
+
 /// A list of items, or an object with its kind.
 #[derive(Deserialize)]
 #[serde(expecting = "an object, the List of Nodes and Pods")]
 struct Document<'a> {
     kind: Option<String>,
-    #[serde(borrow)]
+    #[serde(borrow, default, deserialize_with = "items")]
     items: Option<Vec<&'a RawValue>>,
+    /// The reason in a `Status`, which the API server answers instead of a list.
+    message: Option<serde_json::Value>,
+}
+
+/// Deserializes the items of a list; `null` is an empty list, as in the API server.
+fn items<'de, D: Deserializer<'de>>(list: D) -> Result<Option<Vec<&'de RawValue>>, D::Error> {
+    Option::deserialize(list).map(|items| Some(items.unwrap_or_default()))
 }
 
 /// An item's kind.
@@ -161,7 +212,7 @@ struct Head {
 }
 
 /// The kinds of objects that are read; other kinds are counted.
-const KINDS: [&str; 8] = [
+const KINDS: [&str; 9] = [
     "Node",
     "Pod",
     "Namespace",
@@ -170,6 +221,7 @@ const KINDS: [&str; 8] = [
     "StorageClass",
     "CSINode",
     "PodDisruptionBudget",
+    "PriorityClass",
 ];
 
 /// Whether a document of this kind is a list: of objects of any kind (`List`), or of objects of one of [`KINDS`].
@@ -190,6 +242,14 @@ fn read_document<'a>(
         Err(place.fault("kind", message))
     };
     match (head.kind.as_deref(), head.items) {
+        (Some("Status"), _) => {
+            let why = head.message.unwrap_or_default();
+            let message = format!(
+                "is \"Status\", an answer of the API server instead of a list, with the message {why}: \
+                 resolve it, and write the file again with {COMMAND}"
+            );
+            Err(source.place(document, path).fault("kind", message))
+        }
         (None, _) => wrong("is missing", source.place(document, path)),
         (Some(kind), _) if KINDS.contains(&kind) => {
             read_object(source, input, document, kind, path)
@@ -266,6 +326,11 @@ fn read_object<'a>(
             let node: CsiNode = source.parse(object, path)?;
             named(&node.metadata)?;
             input.csi_nodes.push(node);
+        }
+        "PriorityClass" => {
+            let class: PriorityClass = source.parse(object, path)?;
+            named(&class.metadata)?;
+            input.priorities.push(class);
         }
         "PodDisruptionBudget" => {
             let budget: DisruptionBudget = source.parse(object, path)?;
@@ -347,11 +412,13 @@ impl<'a> Source<'a> {
     }
 }
 
-/// The error for a text that is not JSON.
-fn not_json(error: &serde_json::Error) -> Fault {
+/// The error for a text that is not JSON after the part `read`.
+fn not_json(read: &str, error: &serde_json::Error) -> Fault {
+    let in_line = read.rsplit('\n').next().map_or(0, str::len);
+    let column = error.column() + if error.line() == 1 { in_line } else { 0 };
     Fault {
-        line: Some(error.line() as u64),
-        field: Some(format!("column {}", error.column())),
+        line: Some(newlines(read) + error.line() as u64),
+        field: Some(format!("column {column}")),
         message: format!("is not JSON: {}", without_position(error)),
     }
 }

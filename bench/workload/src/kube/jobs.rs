@@ -187,7 +187,7 @@ fn key(pod: &Pod) -> JobKey<'_> {
             Some(owner) if owner.kind != "Node" => (&owner.kind, &owner.name),
             _ => ("", &pod.metadata.name),
         },
-        precedence: Precedence(pod.spec.priority),
+        precedence: Precedence(pod.spec.priority()),
         preemption: match pod.spec.preemption_policy.as_str() {
             "Never" => Preemption::Never,
             _ => Preemption::LowerPrecedence,

@@ -26,6 +26,15 @@ const COMMON: [(&str, &str, Unit); 4] = [
 const NOMINAL: [(&str, &str, Unit); 2] =
     [("cpu", "cpu (nominal)", Unit::Milli), ("memory", "memory (nominal)", Unit::Bytes)];
 
+/// Ending of the names of the kinds for scores.
+const NOMINAL_ENDING: &str = " (nominal)";
+
+/// Whether a kind exists only for scores. Such kinds are not shown to users.
+#[must_use]
+pub fn is_nominal(kind: &str) -> bool {
+    kind.ends_with(NOMINAL_ENDING)
+}
+
 /// The remark on an amount beyond [`AMOUNT_MAX`].
 const TOO_MUCH: &str = "an amount above 2^50 is counted as 2^50";
 

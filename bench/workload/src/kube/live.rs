@@ -3,7 +3,7 @@
 //! The kinds of a cell are fixed at its creation, from the nodes and pods at that time. If a pod requests any other
 //! resource, the request is not ignored: no machine is feasible for the pod.
 
-use super::api::{Namespace, Node, Pod, PodSpec, Resources};
+use super::api::{Namespace, Node, Pod, Resources};
 use super::input::Fault;
 use super::kinds::KindTable;
 use super::node::{self, Topology};
@@ -35,7 +35,7 @@ impl Converter {
         // Only the names of the requested resources matter here, not the amounts.
         let mut requests = Resources::default();
         for pod in pods.clone() {
-            raise(&mut requests, &pod_request(&pod.spec));
+            raise(&mut requests, &pod_request(pod));
         }
         let kinds = KindTable::choose(nodes.iter().map(node::capacity), [&requests])?.table;
         // Two nodes may share a hostname later, so no topology key denotes the machine itself.
@@ -97,7 +97,7 @@ impl Converter {
     /// Converts a pod to a job with one task. The job has the pod's preemption policy.
     #[must_use]
     pub fn job(&self, pod: &Pod, name: Text, scheduler: Text) -> Job {
-        let (request, nominal) = (pod_request(&pod.spec), nominal_request(&pod.spec));
+        let (request, nominal) = (pod_request(pod), nominal_request(pod));
         let (request, _) = self.kinds.request(&request, &nominal);
         let labels = pod.metadata.labels.iter().map(|(key, value)| (key.as_str(), value.as_str()));
         let terminating = pod.metadata.deleted.is_some().then_some((pod::TERMINATING, ""));
@@ -109,7 +109,7 @@ impl Converter {
         Job {
             tenant: pod::namespace(pod).into(),
             scheduler,
-            precedence: Precedence(pod.spec.priority),
+            precedence: Precedence(pod.spec.priority()),
             preemption: match pod.spec.preemption_policy.as_str() {
                 "Never" => Preemption::Never,
                 _ => Preemption::LowerPrecedence,
@@ -121,7 +121,8 @@ impl Converter {
 
     /// Returns the first property of a pod that is not supported and could cause a wrong placement.
     #[must_use]
-    pub fn obstacle(&self, spec: &PodSpec) -> Option<String> {
+    pub fn obstacle(&self, pod: &Pod) -> Option<String> {
+        let spec = &pod.spec;
         if let Some(volume) = spec.volumes.iter().find(|volume| pod::is_on_disk(volume)) {
             return Some(format!(
                 "spec.volumes: {:?} names a disk, which is not supported: use a claim to a volume \
@@ -140,7 +141,7 @@ impl Converter {
             return Some("spec.workloadRef: is not supported: use spec.schedulingGroup".into());
         }
         let known = |name: &str| self.kinds.knows(name);
-        let request = pod_request(spec);
+        let request = pod_request(pod);
         let missing =
             request.iter().find(|(name, amount)| *amount != Quantity::default() && !known(name));
         missing.map(|(name, _)| {

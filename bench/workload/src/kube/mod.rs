@@ -10,8 +10,8 @@
 //! All jobs arrive at the start. Unsupported properties of pods become notes with counts, so that a user can judge
 //! how well the result represents the cluster.
 //!
-//! In reading order: `input`, `api`, `quantity`, `kinds`, `node`, `avoid`, `pod`, `request`, `selector`, `rules`,
-//! `volumes`, `jobs`, `budget`, `notes`; for a cluster that is watched, `live` and `storage`.
+//! In reading order: `input`, `api`, `quantity`, `kinds`, `node`, `avoid`, `pod`, `priority`, `request`, `selector`,
+//! `rules`, `volumes`, `jobs`, `budget`, `notes`; for a cluster that is watched, `live` and `storage`.
 
 pub mod api;
 mod avoid;
@@ -24,6 +24,7 @@ pub mod map;
 pub mod node;
 mod notes;
 mod pod;
+mod priority;
 pub mod quantity;
 pub mod request;
 pub mod rules;
@@ -44,6 +45,7 @@ use self::selector::Namespaces;
 use crate::text::words::plural;
 use crate::{LoadError, Workload};
 use omega_core::{Machine, Policy};
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
@@ -57,7 +59,10 @@ use std::path::Path;
 pub fn load(file: &Path) -> Result<Workload, LoadError> {
     let read = || workload(input::parse(&input::read_text(file)?)?);
     let workload = read().map_err(|fault| fault.of(file))?;
-    let name = file.file_name().unwrap_or(file.as_os_str()).to_string_lossy();
+    let name = match file.to_str() {
+        Some("-") => "standard input".into(),
+        _ => file.file_name().unwrap_or(file.as_os_str()).to_string_lossy(),
+    };
     Ok(Workload { name: format!("Kubernetes cluster of {name}"), ..workload })
 }
 
@@ -71,7 +76,8 @@ struct LivePod<'a> {
 }
 
 /// Converts a file's objects into a workload.
-pub fn workload(input: Input) -> Result<Workload, Fault> {
+pub fn workload(mut input: Input) -> Result<Workload, Fault> {
+    priority::resolve(&mut input.pods, &input.priorities);
     let mut notes = Notes::default();
     for (kind, count) in &input.others {
         notes.sentence(format!("ignored items of kind {kind}, which omega does not read: {count}"));
@@ -141,8 +147,9 @@ fn positions(nodes: &[(Place, Node)]) -> Result<BTreeMap<&str, u32>, Fault> {
     Ok(positions)
 }
 
-/// The pods that become tasks. Running pods come first, the oldest at the front; the others follow in the order of the
-/// file. Jobs and tasks are numbered in this order, and of equally important victims the younger one is evicted.
+/// The pods that become tasks. Running pods come first, the oldest at the front. The others follow in the order of
+/// kube-scheduler's queue: by priority, then by age, then as in the file. Jobs and tasks are numbered in this order, and
+/// of equally important victims the younger one is evicted.
 fn live_pods<'a>(
     pods: &'a [(Place, Pod)],
     positions: &BTreeMap<&str, u32>,
@@ -166,7 +173,7 @@ fn live_pods<'a>(
                 continue;
             }
         };
-        let (request, nominal) = (pod_request(&pod.spec), nominal_request(&pod.spec));
+        let (request, nominal) = (pod_request(pod), nominal_request(pod));
         live.push(LivePod { pod, machine, request, nominal });
     }
     if pods.is_empty() {
@@ -177,9 +184,13 @@ fn live_pods<'a>(
     }
     live.sort_by_key(|live| {
         // Kubernetes writes all times in one format, so their alphabetical order is the order of time.
-        let started = Some(live.pod.status.started.as_str());
-        let started = started.filter(|started| live.machine.is_some() && !started.is_empty());
-        (started.is_none(), started)
+        let Pod { metadata, status, .. } = live.pod;
+        let (started, created) = (status.started.as_str(), metadata.created.as_str());
+        if live.machine.is_some() && !started.is_empty() {
+            (false, Reverse(0), false, started)
+        } else {
+            (true, Reverse(live.pod.spec.priority()), created.is_empty(), created)
+        }
     });
     Ok(live)
 }

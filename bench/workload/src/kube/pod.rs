@@ -99,6 +99,11 @@ pub(super) fn remarks(pod: &Pod, claims: Claims) -> Remarks {
             "the nomination to a node is ignored",
         ),
         (other_scheduler, "spec.schedulerName is ignored"),
+        (
+            spec.has_unknown_priority(),
+            "the priority is taken as 0, because the file does not have the pod's PriorityClass: get it with \
+             `kubectl get nodes,pods,priorityclasses -A -o json`",
+        ),
         (pod.metadata.deleted.is_some(), "being deleted, but counted until gone"),
         (owned_by("DaemonSet"), "no pod of a DaemonSet is added for a machine that joins later"),
     ];

@@ -118,6 +118,11 @@ impl Quantity {
     pub fn plus(self, other: Quantity) -> Quantity {
         Quantity(self.0.saturating_add(other.0))
     }
+
+    /// Returns the amount without the other one, at least 0.
+    pub fn less(self, other: Quantity) -> Quantity {
+        Quantity(self.0.saturating_sub(other.0).max(0))
+    }
 }
 
 /// Factor of a suffix; `None` if the text is not a suffix.

@@ -3,6 +3,9 @@
 //! As in kube-scheduler, only `status.disruptionsAllowed` counts. Each chosen victim lowers the budgets that apply to
 //! it, until the controller writes them again. So two preemptions do not use the same disruption. A deletion that may
 //! still turn out to be impossible only holds a disruption, until its outcome is known.
+//!
+//! A budget with an empty selector is for all pods of its namespace. As in kube-scheduler, preemption ignores it. The
+//! repair of overcommitted nodes, which Kubernetes does not have, respects it, like the eviction API.
 
 use omega_cellstate::TaskSet;
 use omega_core::Job;
@@ -23,6 +26,8 @@ pub struct Budgets(Arc<Mutex<Known>>);
 struct Known {
     listed: bool,
     budgets: BTreeMap<Key, Budget>,
+    /// Allowed disruptions of the budgets that are for all pods of their namespaces.
+    whole: BTreeMap<Key, u32>,
     /// Jobs of the pods for which a disruption is held, by the pod's uid.
     held: BTreeMap<String, Arc<Job>>,
 }
@@ -33,13 +38,39 @@ impl Known {
         let held = self.held.values().filter(|job| budget.tasks.includes(job, 0)).count();
         i64::from(budget.allowed) - i64::try_from(held).unwrap_or(i64::MAX)
     }
+
+    /// Whether each budget for all pods of a namespace allows one more disruption.
+    fn whole_allow(&self, namespace: &str) -> bool {
+        let held = self.held.values().filter(|job| &*job.tenant == namespace).count();
+        let mut of = self.whole.iter().filter(|((of, _), _)| of == namespace);
+        of.all(|(_, allowed)| usize::try_from(*allowed).is_ok_and(|allowed| held < allowed))
+    }
+
+    fn insert(&mut self, object: &DisruptionBudget) {
+        let (key, budget) = (key(object), budget(object));
+        if is_whole(object) {
+            self.whole.insert(key.clone(), budget.allowed);
+        } else {
+            self.whole.remove(&key);
+        }
+        self.budgets.insert(key, budget);
+    }
 }
 
 fn key(object: &DisruptionBudget) -> Key {
     (object.metadata.namespace.clone(), object.metadata.name.clone())
 }
 
-/// Converts a budget. A budget whose selector is not understood allows no disruption.
+/// Whether a budget is for all pods of its namespace. So is a budget whose selector is not understood; it allows no
+/// disruption.
+fn is_whole(object: &DisruptionBudget) -> bool {
+    match &object.spec.selector {
+        Some(selector) => selector.labels.is_empty() && selector.expressions.is_empty(),
+        None => object.metadata.unreadable.is_some(),
+    }
+}
+
+/// Converts a budget. A budget that could only be read in part allows no disruption.
 fn budget(object: &DisruptionBudget) -> Budget {
     let tasks = TaskSet {
         tenant: object.metadata.namespace.as_str().into(),
@@ -56,18 +87,25 @@ impl Budgets {
 
     /// Handles a list of all budgets.
     pub fn listed(&self, all: &[DisruptionBudget]) {
-        let budgets = all.iter().map(|object| (key(object), budget(object))).collect();
-        self.with(|known| (known.listed, known.budgets) = (true, budgets));
+        self.with(|known| {
+            known.listed = true;
+            known.budgets.clear();
+            known.whole.clear();
+            all.iter().for_each(|object| known.insert(object));
+        });
     }
 
     /// Handles a budget that is new or has changed.
     pub fn changed(&self, object: &DisruptionBudget) {
-        self.with(|known| known.budgets.insert(key(object), budget(object)));
+        self.with(|known| known.insert(object));
     }
 
     /// Handles the deletion of a budget.
     pub fn deleted(&self, object: &DisruptionBudget) {
-        self.with(|known| known.budgets.remove(&key(object)));
+        self.with(|known| {
+            known.budgets.remove(&key(object));
+            known.whole.remove(&key(object));
+        });
     }
 
     /// Whether the first list of budgets has arrived.
@@ -112,7 +150,9 @@ impl Budgets {
     /// Whether the budgets are known, and none of them forbids to delete this pod.
     #[must_use]
     pub fn allow(&self, victim: &Arc<Job>) -> bool {
-        self.are_listed() && self.violations(std::slice::from_ref(victim)) == 0
+        self.are_listed()
+            && self.violations(std::slice::from_ref(victim)) == 0
+            && self.with(|known| known.whole_allow(&victim.tenant))
     }
 
     /// Holds a disruption of each budget that applies to the pod with this uid, until it is released.
@@ -131,6 +171,8 @@ impl Budgets {
             let of_victim =
                 known.budgets.values_mut().filter(|budget| budget.tasks.includes(victim, 0));
             of_victim.for_each(|budget| budget.allowed = budget.allowed.saturating_sub(1));
+            let whole = known.whole.iter_mut().filter(|((of, _), _)| *of == *victim.tenant);
+            whole.for_each(|(_, allowed)| *allowed = allowed.saturating_sub(1));
         });
     }
 }

@@ -17,6 +17,7 @@ use super::{Adapter, Effect, PodName, State, scheduler_of};
 use omega_core::limits::GROUPS_PER_JOB_MAX;
 use omega_core::{Command, Job, JobId, MachineId, Outcome, SharedGroup, TaskId, TaskState, Text};
 use omega_workload::kube::api::{Pod, PodGroup};
+use omega_workload::words::plural;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The groups, with their pods and gangs.
@@ -216,7 +217,8 @@ impl Adapter {
         if ready.len() < missing {
             let there = ready.len() + placed;
             return quiet(format!(
-                "the pod's group has {there} pods: it needs at least {}",
+                "the pod's group has {}: it needs at least {}",
+                plural(there as u64, "pod"),
                 gang.min
             ));
         }

@@ -112,7 +112,7 @@ impl Adapter {
         let pods = pods.filter_map(|other| Some((other, self.pods.get(other)?)));
         let lower = pods.filter(|(_, other)| {
             other.pod.metadata.deleted.is_some()
-                && other.pod.spec.priority < entry.pod.spec.priority
+                && other.pod.spec.priority() < entry.pod.spec.priority()
         });
         lower.map(|(other, entry)| (other.clone(), entry.pod.metadata.uid.clone())).collect()
     }

@@ -123,7 +123,7 @@ impl Adapter {
             untried.filter_map(|(name, entry)| Some((name, entry, self.deletable(entry, over)?)));
         let choice = deletable.max_by_key(|(name, entry, _)| {
             let pod = &entry.pod;
-            (Reverse(pod.spec.priority), &pod.metadata.created, entry.job, *name)
+            (Reverse(pod.spec.priority()), &pod.metadata.created, entry.job, *name)
         });
         let chosen = choice.map(|(name, entry, job)| {
             let (pod, uid) = (name.clone(), entry.pod.metadata.uid.clone());

@@ -60,7 +60,7 @@ impl Adapter {
         if !pod.spec.gates.is_empty() {
             return Some(Hold::Quiet("spec.schedulingGates is not empty".into()));
         }
-        let obstacle = self.converter.obstacle(&pod.spec).map(Hold::Told);
+        let obstacle = self.converter.obstacle(pod).map(Hold::Told);
         obstacle.or_else(|| self.storage_obstacle(pod).map(Hold::Quiet))
     }
 

@@ -5,6 +5,7 @@ use crate::profiles::KubeProfile;
 use omega_core::{JobId, Kinds, Reason, Text};
 use omega_schedulers::volumes::{VolumeObstacle, VolumeReason};
 use omega_schedulers::{Explanation, Scheduler, Settings};
+use omega_workload::kube::kinds::is_nominal;
 use std::collections::BTreeMap;
 
 /// Schedulers that place no pods and only explain, one for each profile.
@@ -74,7 +75,7 @@ fn words(reason: Reason, kinds: &Kinds) -> Option<String> {
     let text = match reason {
         Reason::NoRoom(kind) => {
             let name = kinds.get(kind).map_or("resources", |kind| kind.name.as_str());
-            if name.ends_with(" (nominal)") {
+            if is_nominal(name) {
                 return None;
             }
             return Some(match name {

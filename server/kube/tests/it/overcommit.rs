@@ -190,6 +190,34 @@ fn running_pods_pods_with_a_budget_and_pods_without_a_controller_stay() {
 }
 
 #[test]
+fn a_budget_with_an_empty_selector_protects_all_pods_of_its_namespace() {
+    let mut pair = pair(true, &[replica("ours", 1000)]);
+    let budget = json!({"metadata": {"name": "db"}, "spec": {"selector": {}},
+        "status": {"disruptionsAllowed": 0}});
+    pair.server.call("POST", BUDGETS, &budget);
+    invade(&mut pair.server, "theirs", 4000);
+    pair.deliver();
+    assert_eq!(request(&mut pair, 0), None);
+    write_budget(&mut pair.server, 1);
+    pair.deliver();
+    assert_eq!(tick(&mut pair, 600_000), ["ours"]);
+}
+
+#[test]
+fn a_pod_that_is_resized_in_place_uses_more_of_its_node() {
+    let mut pair = pair(false, &[replica("grows", 1000)]);
+    let status = "/api/v1/namespaces/t/pods/grows/status";
+    let container = json!({"resources": {"requests": {"cpu": "3500m"}}});
+    pair.server.call("PATCH", status, &json!({"status": {"containerStatuses": [container]}}));
+    post(&mut pair.server, &replica("next", 1000));
+    pair.deliver();
+    assert!(pair.decide().is_empty());
+    pair.server.call("PATCH", status, &json!({"status": {"containerStatuses": []}}));
+    pair.deliver();
+    assert_eq!(pair.decide().len(), 1);
+}
+
+#[test]
 fn pods_that_would_return_to_their_node_stay() {
     let owned = |name: &str, kind: &str| {
         let mut pod = replica(name, 1000);
