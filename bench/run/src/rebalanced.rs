@@ -16,6 +16,7 @@ use omega_schedulers::rebalance::{
     Annealing, Ended, Fate, Hindrance, Objectives, Plan, Pursued, Pursuit, Rebalancer, Settings,
     Stuck, Term, Why,
 };
+use omega_workload::kube::kinds::is_nominal;
 use omega_workload::{RunTime, Workload};
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -213,7 +214,11 @@ fn ended(why: Ended) -> &'static str {
 
 /// The terms of the objective that the report shows.
 fn terms(plan: &Plan, kinds: &Kinds) -> Vec<TermLine> {
-    let both = plan.before.terms().zip(plan.after.terms());
+    let is_shown = |term: Term| match term {
+        Term::Load(kind) => kinds.get(kind).is_none_or(|kind| !is_nominal(&kind.name)),
+        _ => true,
+    };
+    let both = plan.before.terms().zip(plan.after.terms()).filter(|((term, _), _)| is_shown(*term));
     let lines = both.map(|((term, before), (_, after))| TermLine {
         term: term.name(kinds),
         weight: plan.objectives.weight(term),
@@ -276,7 +281,7 @@ fn facts(plan: &Plan, kinds: &Kinds) -> Vec<FactLine> {
         vec![line("machines in use".to_owned(), first.in_use as u64, last.in_use as u64)];
     for (id, kind) in kinds.iter() {
         let at = id.index();
-        if first.fullest[at] == 0 && last.fullest[at] == 0 {
+        if is_nominal(&kind.name) || (first.fullest[at] == 0 && last.fullest[at] == 0) {
             continue;
         }
         let above = format!("machines above {} {}", level(&plan.objectives, id), kind.name);

@@ -15,6 +15,7 @@ use omega_core::{CorePlace, Job, JobId, Kinds, TaskGroup, TaskState};
 use omega_schedulers::config::Profiles;
 use omega_schedulers::explain::{Miss, Obstacle, Remedy, describe};
 use omega_schedulers::{Profile, Scheduler, Settings, Worker};
+use omega_workload::kube::kinds::is_nominal;
 
 /// The jobs to explain after a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -197,9 +198,11 @@ fn group(
 fn request(group: &TaskGroup, kinds: &Kinds) -> String {
     let amount = |(kind, amount)| {
         let name = kinds.get(kind).map_or("units", |kind| kind.name.as_str());
-        format!("{} {name}", kinds.display(kind, amount))
+        // The kind of Kubernetes that counts tasks.
+        let name = if name == "pods" && amount == 1 { "pod" } else { name };
+        (!is_nominal(name)).then(|| format!("{} {name}", kinds.display(kind, amount)))
     };
-    let amounts = group.request.iter().map(amount);
+    let amounts = group.request.iter().filter_map(amount);
     let devices = group.devices.map(|devices| match devices.milli_each {
         1000 if devices.count == 1 => "1 whole device".to_owned(),
         1000 => format!("{} whole devices", devices.count),

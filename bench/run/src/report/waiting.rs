@@ -174,10 +174,15 @@ pub fn render_job(job: &WaitingJob) -> String {
     }
     if let Some(gang) = &job.gang {
         text.push_str(&format!(
-            "a gang of at least {} tasks: {} {} machines, and there is room for {} more\n",
-            gang.needs,
+            "a gang of at least {}: {} {} machines, and there is room for {} more\n",
+            plural(u64::from(gang.needs), "task"),
             gang.have,
-            if gang.holds { "hold" } else { "have" },
+            match (gang.holds, gang.have) {
+                (true, 1) => "holds",
+                (true, _) => "hold",
+                (false, 1) => "has",
+                (false, _) => "have",
+            },
             gang.room
         ));
     }

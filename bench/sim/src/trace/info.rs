@@ -6,6 +6,7 @@
 use super::load::{Load, Mean};
 use super::values::Values;
 use omega_core::{Amounts, JobKind, KindId, Kinds, Machine, TaskGroup, TaskRule, Text};
+use omega_workload::kube::kinds::is_nominal;
 use omega_workload::stream::{Event, Head, Stream};
 use omega_workload::{Arrival, LoadError, MachineChange};
 use serde::Serialize;
@@ -394,6 +395,9 @@ impl Collector {
         ];
         let mut load = Vec::new();
         for (kind, requests) in (0..).map(KindId).zip(&self.requests) {
+            if is_nominal(&kind_name(kind)) {
+                continue;
+            }
             let has_some = self.machines.info.capacity.contains_key(&kind_name(kind));
             if requests.largest() > 0 || (has_some && kind == KindId::CPU) {
                 let what = format!("{} per task", kind_name(kind));
@@ -407,7 +411,7 @@ impl Collector {
         }
         if self.others[0] > 0 {
             notes.push(format!(
-                "only the first {TENANTS_MAX} tenants are told apart: {} jobs are of others",
+                "only the first {TENANTS_MAX} tenants are told apart; jobs of others: {}",
                 self.others[0]
             ));
         }
@@ -463,7 +467,7 @@ impl Machines {
         self.info.count += 1;
         for (kind, named) in kinds.iter() {
             let amount = machine.capacity.get(kind);
-            if amount > 0 {
+            if amount > 0 && !is_nominal(&named.name) {
                 *self.info.capacity.entry(named.name.clone()).or_default() += amount;
             }
         }
@@ -514,7 +518,7 @@ impl Machines {
             count,
             has: kinds
                 .iter()
-                .filter(|(kind, _)| amounts.get(*kind) > 0)
+                .filter(|(kind, named)| amounts.get(*kind) > 0 && !is_nominal(&named.name))
                 .map(|(kind, named)| (named.name.clone(), kinds.display(kind, amounts.get(kind))))
                 .collect(),
         };

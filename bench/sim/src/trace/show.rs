@@ -1,7 +1,7 @@
 //! Statistics of a trace, as text.
 
 use super::info::{Info, LoadInfo, MachinesInfo, ValueUnit, ValuesInfo};
-use omega_core::{JobKind, KindId, Kinds};
+use omega_core::{JobKind, KindId, Kinds, Unit};
 use omega_workload::words::plural;
 use std::fmt::Write;
 
@@ -188,7 +188,11 @@ pub fn amount(value: f64, unit: ValueUnit, kinds: &Kinds) -> String {
     match unit {
         ValueUnit::Ms => time(value),
         ValueUnit::Count => number(value),
-        ValueUnit::Kind(kind) => kinds.display(KindId(kind), value.round() as u64),
+        // A mean of a few devices is seldom a whole number.
+        ValueUnit::Kind(kind) => match kinds.get(KindId(kind)).map(|kind| kind.unit) {
+            Some(Unit::Count) if value < 100.0 => number(value),
+            _ => kinds.display(KindId(kind), value.round() as u64),
+        },
     }
 }
 

@@ -47,6 +47,19 @@ fn a_small_trace_is_told_of_as_it_is() {
 }
 
 #[test]
+fn kinds_for_scores_are_hidden_and_a_mean_of_a_count_has_a_fraction() {
+    let file = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples/cluster.json");
+    let workload = omega_workload::kube::load(&file).unwrap();
+    let kinds = workload.kinds.clone();
+    let mut stream = omega_workload::stream::Held::new(workload, &file);
+    let text = show::info(&info::read(&mut stream).unwrap(), &kinds);
+    assert!(text.contains("nvidia.com/gpu") && !text.contains("nominal"), "{text}");
+    let row = text.lines().find(|line| line.starts_with("nvidia.com/gpu per task")).unwrap();
+    // Few of the tasks request a GPU.
+    assert!(row.contains("  0."), "{row}");
+}
+
+#[test]
 fn the_rate_of_arrivals_is_that_of_the_gaps() {
     let mut jobs = "name,count,cpu,memory,arrival_s,run_s\n".to_owned();
     let row = |i: u64| format!("j{i},1,1,1Gi,{},5\n", 360_000 + i * 36);

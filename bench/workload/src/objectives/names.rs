@@ -1,6 +1,7 @@
 //! Names of kinds and levels in objectives.
 
 use super::error::ObjectivesError;
+use crate::kube::kinds::is_nominal;
 use omega_core::{KindId, Kinds, TopologyLevel};
 
 /// A level by its name: a label key, or `machine`, which is the default.
@@ -17,7 +18,11 @@ pub(super) fn level_of(name: Option<&str>) -> TopologyLevel {
 /// If the cell has no kind of this name.
 pub fn kind(kinds: &Kinds, place: &str, name: &str) -> Result<KindId, ObjectivesError> {
     kinds.by_name(name).ok_or_else(|| {
-        let has: Vec<&str> = kinds.iter().map(|(_, kind)| kind.name.as_str()).collect();
+        let has: Vec<&str> = kinds
+            .iter()
+            .map(|(_, kind)| kind.name.as_str())
+            .filter(|kind| !is_nominal(kind))
+            .collect();
         ObjectivesError::NoKind {
             place: place.to_owned(),
             kind: name.to_owned(),
