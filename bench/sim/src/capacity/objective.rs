@@ -1,7 +1,7 @@
 //! Objectives of a run: bounds on waits, on placed jobs, and on usage of the cell.
 //!
-//! The waits of all arrived jobs count. A job that was never attempted, or never placed completely, has an infinite
-//! wait. Otherwise a cell that is much too small would look good.
+//! The waits of all arrived jobs count. A job that is still pending at the end has waited until then, and a job that was
+//! abandoned has an infinite wait. Otherwise a cell that is much too small would look good.
 
 use crate::scenario::{JobOutcome, Outcome};
 use omega_core::JobKind;
@@ -9,9 +9,9 @@ use omega_core::JobKind;
 /// Measured time of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Of {
-    /// Time from submission to the first attempt.
+    /// Time from submission to the placement of the last task, or to the end of the run.
     Wait,
-    /// Time from submission to the placement of the last task.
+    /// Time from submission to the placement of the last task; infinite if there is none.
     Placed,
 }
 
@@ -129,10 +129,12 @@ impl Objective {
         match *self {
             Objective::Times { of, kind, percent, .. } => {
                 let time = |job: JobOutcome| match of {
-                    Of::Wait => job.wait_s,
+                    Of::Wait => job.pending_s,
                     Of::Placed => job.placed_s,
                 };
-                let mut times: Vec<f64> = mine(kind).filter(|job| job.came).map(time).collect();
+                // Jobs that were there from the start count if they still wait.
+                let waited = |job: &JobOutcome| job.came || job.pending_s > 0.0;
+                let mut times: Vec<f64> = mine(kind).filter(waited).map(time).collect();
                 times.sort_unstable_by(f64::total_cmp);
                 let last = times.len().saturating_sub(1);
                 times.get(last * usize::from(percent) / 100).copied().unwrap_or(0.0)

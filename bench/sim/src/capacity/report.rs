@@ -3,6 +3,7 @@
 use super::{Found, Objective, Question};
 use crate::page::{Page, Section, Table};
 use crate::plot::{Axis, Line, Plot};
+use omega_workload::words::plural;
 use serde::Serialize;
 
 /// One simulated run of a search.
@@ -82,12 +83,15 @@ fn number(question: Question, number: u64) -> String {
 pub fn sentence(finding: &Finding, machines: usize) -> String {
     let say = |n| number(finding.question, n);
     let Answer { holds, fails, contradicts } = finding.answer;
+    let cell = plural(machines as u64, "machine");
+    let (carries, does) = if machines == 1 { ("carries", "does") } else { ("carry", "do") };
     let answer = match (finding.question, holds, fails) {
         (Question::Machines, Some(holds), Some(fails)) => {
             format!(
-                "{} machines are enough, {} are not; the workload has {machines}",
+                "{} machines are enough, {} {} not; the workload has {machines}",
                 say(holds),
-                say(fails)
+                say(fails),
+                if fails == 1 { "is" } else { "are" }
             )
         }
         (Question::Machines, Some(_), None) => {
@@ -98,22 +102,15 @@ pub fn sentence(finding: &Finding, machines: usize) -> String {
             format!("up to {most} machines, no number is enough; the workload has {machines}")
         }
         (Question::Load, Some(holds), Some(fails)) => {
-            format!(
-                "{machines} machines carry {} times the load, and not {} times",
-                say(holds),
-                say(fails)
-            )
+            format!("{cell} {carries} {} times the load, and not {} times", say(holds), say(fails))
         }
         (Question::Load, Some(holds), None) => {
-            format!(
-                "{machines} machines carry {} times the load, the largest load tried",
-                say(holds)
-            )
+            format!("{cell} {carries} {} times the load, the largest load tried", say(holds))
         }
         (Question::Load, None, _) => {
             let least = finding.probes.first().map_or_else(String::new, |probe| say(probe.number));
             format!(
-                "{machines} machines do not carry {least} times the load, the smallest load \
+                "{cell} {does} not carry {least} times the load, the smallest load \
                  tried"
             )
         }

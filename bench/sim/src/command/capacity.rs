@@ -12,6 +12,7 @@ use omega_core::JobKind;
 use omega_core::limits::MACHINES_MAX;
 use omega_workload::Workload;
 use omega_workload::input::InputArgs;
+use omega_workload::words::plural;
 use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -59,18 +60,24 @@ pub struct CapacityArgs {
 #[command(next_help_heading = "Objectives")]
 #[group(required = true, multiple = true)]
 struct ObjectiveArgs {
-    /// Half of the jobs wait at most this time until a scheduler first tries to place them.
+    /// Half of the jobs wait at most this time until all of their tasks are placed.
+    ///
+    /// A job that is still pending at the end of the simulation counts with its wait until then.
     ///
     /// Examples: 30s (for all jobs), batch=30s, service=2m.
     #[arg(long, value_name = "[KIND=]TIME", value_parser = of_kind::<Time>)]
     wait_p50: Vec<OfKind<Time>>,
-    /// Nine of ten jobs wait at most this time until a scheduler first tries to place them.
+    /// Nine of ten jobs wait at most this time until all of their tasks are placed.
     #[arg(long, value_name = "[KIND=]TIME", value_parser = of_kind::<Time>)]
     wait_p90: Vec<OfKind<Time>>,
-    /// 99 of 100 jobs wait at most this time until a scheduler first tries to place them.
+    /// 99 of 100 jobs wait at most this time until all of their tasks are placed.
     #[arg(long, value_name = "[KIND=]TIME", value_parser = of_kind::<Time>)]
     wait_p99: Vec<OfKind<Time>>,
     /// Half of the jobs have all of their tasks placed within this time of submission.
+    ///
+    /// A job that is still pending at the end of the simulation counts as never placed, however short its wait.
+    ///
+    /// Examples: 30s (for all jobs), batch=30s, service=2m.
     #[arg(long, value_name = "[KIND=]TIME", value_parser = of_kind::<Time>)]
     placed_p50: Vec<OfKind<Time>>,
     /// Nine of ten jobs have all of their tasks placed within this time of submission.
@@ -176,8 +183,9 @@ pub(super) fn run(args: &CapacityArgs) -> Result<ExitCode, SimError> {
     let mut report = report(args, &workload, &objectives);
     let is_table = matches!(args.output, OutputArg::Table);
     if is_table {
-        let (arch, seed, machines) = (name(&args.how.arch), args.how.seed, workload.machines.len());
-        writeln!(out, "{}: {machines} machines, {arch}, seed {seed}", workload.name)?;
+        let machines = plural(workload.machines.len() as u64, "machine");
+        let (arch, seed) = (name(&args.how.arch), args.how.seed);
+        writeln!(out, "{}: {machines}, {arch}, seed {seed}", workload.name)?;
         writeln!(out, "omega-sim {}", report.version)?;
         for objective in &report.objectives {
             writeln!(out, "must hold: {objective}")?;
@@ -248,8 +256,8 @@ fn notes(workload: &Workload) -> Vec<String> {
     let changes = workload.machine_events.len();
     if changes > 0 {
         notes.push(format!(
-            "{changes} changes of machines are left out, because the number of machines is \
-             searched for"
+            "changes of machines are left out, because the number of machines is searched for: \
+             {changes}"
         ));
     }
     notes

@@ -16,6 +16,9 @@ pub struct JobOutcome {
     pub wait_s: f64,
     /// Seconds from submission to the placement of the last task; infinite if a task is not placed.
     pub placed_s: f64,
+    /// Seconds for which a task of the job was pending: until the placement of the last task, or until the end of the
+    /// run if a task still is pending then. Infinite if the job was abandoned.
+    pub pending_s: f64,
 }
 
 impl Outcome {
@@ -33,8 +36,10 @@ impl Outcome {
         let never_if = |not: bool, seconds: f64| if not { f64::INFINITY } else { seconds };
         let is_in = |numbers: &[u32]| numbers.binary_search(&(number as u32)).is_ok();
         if is_in(&self.roll.found) {
-            let placed_s = never_if(is_in(&self.lacking), 0.0);
-            return Some(JobOutcome { kind, came: false, wait_s: 0.0, placed_s });
+            let lacks = is_in(&self.lacking);
+            let (placed_s, pending_s) =
+                if lacks { (f64::INFINITY, self.books.now_s) } else { (0.0, 0.0) };
+            return Some(JobOutcome { kind, came: false, wait_s: 0.0, placed_s, pending_s });
         }
         if job.submit_s > self.books.now_s {
             return None;
@@ -45,6 +50,10 @@ impl Outcome {
             came: book.attempts > 0 || book.unplaced > 0,
             wait_s: never_if(book.attempts == 0, book.wait_s),
             placed_s: never_if(book.unplaced > 0, book.placed_s),
+            pending_s: match book.unplaced {
+                0 => book.placed_s,
+                _ => never_if(book.abandoned, self.books.now_s - job.submit_s),
+            },
         })
     }
 }

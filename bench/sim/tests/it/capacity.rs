@@ -138,6 +138,28 @@ fn a_scheduler_that_thinks_a_second_carries_what_it_has_time_for() {
 }
 
 #[test]
+fn a_job_waits_until_it_is_placed_or_the_simulation_ends() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let most = |jobs: &str, objective: &str| {
+        let tables = tables(dir.path(), 8, jobs);
+        json(&tables, &["--find", "machines", "--wait-p90", objective])["findings"][0]["answer"]
+            .clone()
+    };
+    // Each of the ten jobs, one every second, fills a machine for 100 seconds. With n machines, every n-th job waits for
+    // the end of another, so the last jobs wait for 100 seconds, 200, ... Nine of ten wait at most the time of the
+    // second to last.
+    let jobs = (0..10).fold(String::new(), |mut text, i| {
+        let _ = writeln!(text, "job-{i},1,4,1Gi,{},100", i + 1);
+        text
+    });
+    assert_eq!(most(&jobs, "30s")["holds"], 9);
+    assert_eq!(most(&jobs, "150s")["holds"], 5);
+    // Ten jobs that are there from the start, and never end, fill ten machines. On fewer, some wait until the end.
+    let jobs = tenant_config(10).replace(",2,1Gi", ",4,1Gi");
+    assert_eq!(most(&jobs, "30s")["holds"], 10);
+}
+
+#[test]
 fn bad_arguments_are_told() {
     let dir = tempfile::tempdir().expect("a folder");
     let tables = tables(dir.path(), 2, &tenant_config(1));
