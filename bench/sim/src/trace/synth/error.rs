@@ -29,6 +29,17 @@ pub enum SynthError {
     /// The trace has no machines. Name machines for it.
     #[error("{0}: has no machines: give them with --on, such as --on 2000,cpu=64,memory=256Gi")]
     NoMachines(String),
+    /// The jobs of the trace have no real times. Keep its length, or use another trace.
+    #[error(
+        "{name}: all jobs arrive within {span_ms} ms, only to fill the machines, so there is no rate of arrivals for a \
+         longer trace: leave out --out-hours"
+    )]
+    NoTimes {
+        /// The trace.
+        name: String,
+        /// Its length in milliseconds.
+        span_ms: u64,
+    },
     /// The trace has no jobs. Use another trace.
     #[error("{0}: has no jobs, so no similar trace can be generated from it")]
     NoJobs(String),

@@ -147,8 +147,8 @@ impl Fit {
         if self.machine_events > 0 {
             let events = self.machine_events;
             notes.push(format!(
-                "{events} changes of machines are left out: the tables cannot \
-                 express them"
+                "changes of machines are left out, because the tables cannot \
+                 express them: {events}"
             ));
         }
         let (seen, kept) = (self.runs.seen(), self.runs.kept.len());

@@ -99,6 +99,9 @@ pub fn make(
     }
     let scale = write::Scale::new(options.load_permille, size, original_count);
     let span_ms = options.span_ms.unwrap_or(original.span_ms);
+    if span_ms > original.span_ms && original.jobs_per_hour > JOBS_PER_HOUR_MAX {
+        return Err(SynthError::NoTimes { name: original.name, span_ms: original.span_ms });
+    }
     // The time before the first job is the same share of the new span as of the original span.
     let first_ms = u128::from(original.first_ms) * u128::from(span_ms);
     let first_ms = (first_ms / u128::from(original.span_ms.max(1))) as u64;
@@ -134,6 +137,10 @@ pub fn make(
     let (machines_file, jobs_file) = (files.machines, files.jobs);
     Ok((Report { machines_file, jobs_file, original, made, fit, notes }, kinds))
 }
+
+/// Largest rate of arrivals that is continued beyond the end of an example. A trace with more jobs per hour, such as
+/// openb, has its jobs in order but without times, only to fill the cell.
+const JOBS_PER_HOUR_MAX: f64 = 1e6;
 
 /// The number of machines of the new trace.
 fn size(size: Size, original: usize, name: &str) -> Result<u64, SynthError> {

@@ -225,3 +225,18 @@ fn distances_to_the_real_traces_are_small() {
         check_real(&|| azure(&dir), 0.15);
     }
 }
+
+#[test]
+fn a_trace_without_times_is_not_made_longer() {
+    let mut jobs = "name,count,cpu,memory,arrival_s,run_s\n".to_owned();
+    jobs.extend((1..=500).map(|i| format!("j{i},1,0.1,1Gi,0.{i:03},60\n")));
+    let dir = folder(&[("m.csv", "name,cpu,memory,count\nm,8,32Gi,10\n"), ("j.csv", &jobs)]);
+    let make_for = |hours: Option<u64>| {
+        let span_ms = hours.map(|hours| hours * 3_600_000);
+        let out = dir.path().join(format!("{hours:?}"));
+        make(&|| tables(&dir), &SynthOptions { span_ms, out, ..options(dir.path()) })
+    };
+    assert!((400..600).contains(&make_for(None).unwrap().0.made.jobs.all));
+    let why = make_for(Some(2)).unwrap_err().to_string();
+    assert!(why.contains("all jobs arrive within 500 ms") && why.ends_with("--out-hours"), "{why}");
+}
