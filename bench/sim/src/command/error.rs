@@ -55,6 +55,13 @@ pub enum WhatIfError {
          version"
     )]
     OneVersion,
+    /// There is no such file. Give another one.
+    #[error(
+        "--from {}: does not exist: give the backup of a cell, or the directory of a stopped \
+         replica",
+        .0.display()
+    )]
+    NoCell(PathBuf),
     /// The cell cannot be read.
     #[error(transparent)]
     Cell(#[from] ReadCellError),

@@ -8,6 +8,7 @@ use crate::sheet::{Cell, Output, Sheet};
 use clap::{Args, ValueEnum};
 use omega_workload::input::InputArgs;
 use omega_workload::stream::{Event, Stream};
+use omega_workload::words::plural;
 use std::io::Write;
 use std::process::ExitCode;
 
@@ -175,10 +176,11 @@ impl CellSums {
 }
 
 fn tell(report: &Report, out: &mut impl Write) -> Result<(), SimError> {
-    let Report { workload, machines, seconds, .. } = report;
+    let Report { workload, seconds, .. } = report;
+    let machines = plural(report.machines as u64, "machine");
     let arch = name(&report.architecture);
     let (seed, version, hash) = (report.seed, &report.version, &report.state_hash);
-    writeln!(out, "{workload}: {machines} machines, {seconds:.0} s, {arch}, seed {seed}")?;
+    writeln!(out, "{workload}: {machines}, {seconds:.0} s, {arch}, seed {seed}")?;
     writeln!(out, "omega-sim {version}, state at the end {hash}")?;
     let sum = |of: fn(&SchedulerReport) -> u64| report.schedulers.iter().map(of).sum::<u64>();
     let (tasks, whole, jobs) =
@@ -187,7 +189,10 @@ fn tell(report: &Report, out: &mut impl Write) -> Result<(), SimError> {
     let start = report.jobs_at_start;
     writeln!(
         out,
-        "placed: {tasks} tasks, {rate:.2} in a second; {whole} of {jobs} jobs whole; before the clock ran: {start} jobs"
+        "placed: {}, {rate:.2} in a second; {whole} of {} whole; before the clock ran: {}",
+        plural(tasks, "task"),
+        plural(jobs, "job"),
+        plural(start as u64, "job"),
     )?;
     let (cpu, memory, locked) = (report.cpu_used, report.memory_used, report.cpu_locked);
     writeln!(out, "used: {:.1} % of cpu, {:.1} % of memory", cpu * 100.0, memory * 100.0)?;
@@ -200,14 +205,15 @@ fn tell(report: &Report, out: &mut impl Write) -> Result<(), SimError> {
         writeln!(out, "locked in offers: {:.1} % of cpu", locked * 100.0)?;
     }
     if report.lost > 0 {
-        writeln!(out, "lost with their machines, and to be placed again: {} tasks", report.lost)?;
+        let lost = plural(report.lost, "task");
+        writeln!(out, "lost with their machines, and to be placed again: {lost}")?;
     }
     write!(out, "\n{}", by_scheduler(&report.schedulers).print(Output::Table))?;
     if report.tenants.len() > 1 {
         write!(out, "\n{}", by_tenant(&report.tenants).print(Output::Table))?;
     }
     if let Some(more) = report.tenants.len().checked_sub(TENANTS_SHOWN).filter(|more| *more > 0) {
-        writeln!(out, "and {more} tenants with less")?;
+        writeln!(out, "and {} with less", plural(more as u64, "tenant"))?;
     }
     for note in &report.notes {
         writeln!(out, "note: {note}")?;

@@ -12,6 +12,7 @@ use crate::swf::simulate::simulate;
 use crate::swf::trace::Trace;
 use clap::builder::PossibleValue;
 use clap::{Args, ValueEnum};
+use omega_workload::words::plural;
 use std::num::NonZeroU64;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -230,14 +231,15 @@ pub(super) fn run(args: &SwfArgs) -> Result<ExitCode, SimError> {
 /// Prints the assumptions behind the results.
 fn tell(trace: &Trace) {
     let left_out = trace.left_out;
-    eprintln!("{} jobs on {} processors", trace.jobs.len(), trace.processors);
+    let jobs = plural(trace.jobs.len() as u64, "job");
+    eprintln!("{jobs} on {}", plural(trace.processors, "processor"));
     for (count, why) in [
-        (left_out.too_large, "request more processors than there are"),
-        (left_out.run_unknown, "never ran, or for an unknown time"),
-        (left_out.size_unknown, "have no known number of processors"),
+        (left_out.too_large, "because more processors are requested than there are"),
+        (left_out.run_unknown, "because the run time is missing or unknown"),
+        (left_out.size_unknown, "because the number of processors is unknown"),
     ] {
         if count > 0 {
-            eprintln!("note: {count} jobs {why}: left out");
+            eprintln!("note: left out, {why}: {}", plural(count, "job"));
         }
     }
     for note in &trace.notes {

@@ -59,6 +59,9 @@ fn read(args: &WhatIfArgs) -> Result<Cell, WhatIfError> {
     if !args.from.is_dir() && (args.at.is_some() || args.all) {
         return Err(WhatIfError::OneVersion);
     }
+    if !args.from.exists() {
+        return Err(WhatIfError::NoCell(args.from.clone()));
+    }
     let which = if args.all { Which::All } else { Which::Committed };
     let options = ReplayOptions { to: args.at.map(Version), which, ..ReplayOptions::default() };
     Ok(read_cell(&args.from, &options)?)

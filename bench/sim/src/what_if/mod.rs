@@ -181,7 +181,7 @@ impl Left {
                 None => "for ever".to_owned(),
             };
             notes.push(format!(
-                "{} tasks of batch jobs have no runtime estimate: {time} is assumed",
+                "{time} is assumed for tasks of batch jobs without a runtime estimate: {}",
                 self.guessed
             ));
         }

@@ -165,7 +165,7 @@ fn tasks_end_when_their_job_says_or_as_assumed() {
         [
             "2 running tasks have an unknown start time: their remaining times are spread evenly \
              over their run times",
-            "3 tasks of batch jobs have no runtime estimate: 10 s is assumed",
+            "10 s is assumed for tasks of batch jobs without a runtime estimate: 3",
         ]
     );
     let known = Job { runtime_estimate_ms: Some(5000), ..Job::batch("known", tasks(1)) };

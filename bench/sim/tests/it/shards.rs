@@ -175,5 +175,5 @@ fn the_kubernetes_example_has_a_sweep_and_the_arguments_of_a_shard() {
     let filled: Vec<String> = filled.collect();
     let output = omega_sim(&filled.iter().map(String::as_str).collect::<Vec<_>>());
     let said = text(&output.stdout);
-    assert!(said.ends_with("out: shard 5/64: 1 points, of which 0 were there already\n"), "{said}");
+    assert!(said.ends_with("out: shard 5/64: 1 point, of which already there: 0\n"), "{said}");
 }

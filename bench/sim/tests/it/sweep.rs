@@ -26,7 +26,7 @@ fn results(dir: &Path) -> String {
 #[test]
 fn every_combination_is_run_once_and_only_what_is_missing_again() {
     let dir = tempfile::tempdir().expect("a folder");
-    let there = |kept| format!("out/results.csv: 8 points, of which {kept} were there already\n");
+    let there = |kept| format!("out/results.csv: 8 points, of which already there: {kept}\n");
     assert_eq!(sweep(dir.path(), FILE), (there(0), String::new(), Some(0)));
     let first = results(dir.path());
     // The monolithic architecture has one row for its scheduler; an architecture with two batch schedulers and one
@@ -92,7 +92,7 @@ fn a_sweep_that_is_killed_goes_on_to_the_very_same_files() {
             continue;
         }
         let said = omega_sim(&["sweep", &file, "--out", &out_text]);
-        let there = format!("results.csv: 16 points, of which {there} were there already\n");
+        let there = format!("results.csv: 16 points, of which already there: {there}\n");
         assert!(text(&said.stdout).ends_with(&there), "{}{there}", text(&said.stdout));
         let names = |files: &BTreeMap<String, Vec<u8>>| files.keys().cloned().collect::<Vec<_>>();
         let again = files(&out);
@@ -146,6 +146,7 @@ fn a_bad_file_is_told_in_one_line() {
             "[sweep]\n[input]\ntrace = \"openb\"\ndata = \"d\"\non = \"5,cpu=1\"\n",
             "file.toml: [input]: --on is only for --trace azure and --trace swf",
         ),
+        ("[sweep]\nbatch = \"x\"\n", "file.toml:2: sweep.batch: "),
         ("[input]\n", "missing field `sweep`"),
         ("sweep\n", "file.toml:1: "),
     ];

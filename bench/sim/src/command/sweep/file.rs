@@ -3,6 +3,7 @@
 use crate::command::how::{CheckArg, GranularityArg, HowArgs, is_end, is_seconds, name};
 use crate::scenario::{ArchitectureKind, ScenarioSettings};
 use crate::sheet::{Cell, Kind};
+use omega_workload::file::FileError;
 use omega_workload::input::{InputArgs, InputError};
 use omega_workload::{LoadError, readable};
 use serde::{Deserialize, Serialize};
@@ -201,10 +202,15 @@ impl Point {
 pub(super) fn read(file: &Path) -> Result<(String, SweepFile), LoadError> {
     let fault = |message: String| LoadError::new(file, message);
     let text = readable::read_text(file).map_err(|why| fault(format!("cannot be read: {why}")))?;
-    let sweep: SweepFile = toml::from_str(&text).map_err(|why| {
-        let line = why.span().map(|span| 1 + text[..span.start].matches('\n').count() as u64);
-        LoadError { line, ..fault(why.message().replace('\n', " ")) }
-    })?;
+    let sweep: SweepFile =
+        omega_workload::file::parse(file, &text).map_err(|error| match error {
+            FileError::Content { line, field, why, .. } => {
+                let is_named = why.starts_with("unknown field");
+                let field = field.strip_suffix(": ").filter(|_| !is_named).map(str::to_owned);
+                LoadError { line: Some(line as u64), field, ..fault(why) }
+            }
+            other => fault(other.to_string()),
+        })?;
     if let Some(message) = sweep.input.lacks() {
         return Err(fault(format!("[input]: {message}")));
     }

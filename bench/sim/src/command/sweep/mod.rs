@@ -28,6 +28,7 @@ use file::{Point, SweepFile};
 use kept::{Done, Folder};
 use omega_workload::Workload;
 use omega_workload::input::{InputArgs, InputError};
+use omega_workload::words::plural;
 use progress::Progress;
 use rayon::prelude::*;
 use shard::Shard;
@@ -68,8 +69,9 @@ pub(super) fn run(args: &SweepArgs) -> Result<ExitCode, SimError> {
         let done = merge::collect(&args.merge, &text, &points)?;
         let folder = Folder::own(&args.out, &text, None)?;
         let results = write(&folder, &text, &done)?;
-        let (all, shards) = (done.len(), args.merge.len());
-        told(format!("{}: {all} points of {shards} folders", results.display()))?;
+        let all = plural(done.len() as u64, "point");
+        let shards = plural(args.merge.len() as u64, "folder");
+        told(format!("{}: {all} of {shards}", results.display()))?;
         return Ok(ExitCode::SUCCESS);
     }
     let folder = Folder::own(&args.out, &text, args.shard)?;
@@ -77,12 +79,12 @@ pub(super) fn run(args: &SweepArgs) -> Result<ExitCode, SimError> {
     let mine: Vec<(usize, Point)> =
         points.into_iter().enumerate().filter(|(number, _)| is_mine(number)).collect();
     let (done, there) = run_points(&folder, &sweep, &mine)?;
-    let all = done.len();
+    let all = plural(done.len() as u64, "point");
     let what = match args.shard {
         Some(shard) => format!("{}: shard {shard}", folder.dir().display()),
         None => write(&folder, &text, &done)?.display().to_string(),
     };
-    told(format!("{what}: {all} points, of which {there} were there already"))?;
+    told(format!("{what}: {all}, of which already there: {there}"))?;
     Ok(ExitCode::SUCCESS)
 }
 
