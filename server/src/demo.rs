@@ -10,6 +10,7 @@ use omega_core::{
     Amounts, Command, ConflictCheck, Job, JobId, KindId, Kinds, Machine, Outcome, Reason,
     Rejection, TaskGroup, TaskId,
 };
+use omega_workload::words::plural;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::io::{self, IsTerminal as _};
@@ -185,7 +186,8 @@ fn picture(cell: &SharedCell) -> String {
 
 fn line(text: &mut String, who: &str, attempt: &Attempt) {
     let accepted = attempt.claims - attempt.conflicts();
-    let _ = write!(text, "   {who}: {} claims, {accepted} accepted", attempt.claims);
+    let _ =
+        write!(text, "   {who}: {}, {accepted} accepted", plural(attempt.claims as u64, "claim"));
     for (reason, count) in &attempt.reasons {
         let _ = write!(text, ", {count} rejected: {reason}");
     }

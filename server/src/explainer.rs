@@ -75,7 +75,7 @@ pub(crate) fn summary(told: &WaitingJob) -> String {
     let count = group.reasons.first().map_or(0, |(_, count)| *count);
     match group.machines {
         0 => "the cell has no machines".to_owned(),
-        all => format!("{count} of {all} machines: {reason}"),
+        all => format!("{count} of {}: {reason}", plural(all as u64, "machine")),
     }
 }
 

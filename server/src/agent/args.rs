@@ -1,5 +1,6 @@
 //! Arguments of `omega agent`.
 
+use crate::ask::files::amount::machine_bytes;
 use crate::ask::files::pairs;
 use crate::connect::CellArgs;
 use crate::events::LogArgs;
@@ -51,8 +52,8 @@ pub(crate) struct AgentArgs {
     /// Range of the ports that the cell may give to tasks, or `none` for no ports [default: 20000-31999].
     #[arg(long, value_name = "FIRST-LAST")]
     pub(super) ports: Option<PortRange>,
-    /// Memory to offer, in GiB [default: all memory of this machine; 256 for each simulated machine].
-    #[arg(long, value_name = "GIB", value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
+    /// Memory to offer, such as 64GiB or 64GB [default: all memory of this machine; 256GiB for each simulated machine].
+    #[arg(long, value_name = "BYTES", value_parser = machine_bytes)]
     pub(super) memory: Option<u64>,
     /// Run time of batch tasks, as a multiple of the job's runtime estimate, or of one minute if the job has no
     /// estimate.

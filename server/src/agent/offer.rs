@@ -12,7 +12,7 @@ const PODMAN: &str = "omega.io/podman";
 pub(super) fn machine(args: &AgentArgs, found: &Found, kinds: &Kinds) -> Machine {
     let mut capacity = Amounts::zero();
     let cpu_millis = args.cpu.map_or(found.cpu_millis, |cores| cores * 1000);
-    let memory = args.memory.map_or(found.memory_bytes, |gib| gib << 30);
+    let memory = args.memory.unwrap_or(found.memory_bytes);
     let gpu_millis = u64::from(found.gpus) * 1000;
     if let Some(cpu) = kinds.cpu() {
         capacity.set(cpu, cpu_millis);
@@ -77,7 +77,7 @@ mod tests {
         assert_eq!(all.labels.get("zone").map(|zone| &**zone), Some("a"));
         assert_eq!(all.labels.get("omega.io/podman").map(|version| &**version), Some("5.4.2"));
         let named =
-            ["--name", "other", "--cpu", "3", "--memory", "1", "--label", "omega.io/podman=no"];
+            ["--name", "other", "--cpu", "3", "--memory", "1GiB", "--label", "omega.io/podman=no"];
         let less = offered(&named, &found);
         assert_eq!(less.labels.get("omega.io/podman").map(|version| &**version), Some("no"));
         assert_eq!(&*less.name, "other");

@@ -26,9 +26,9 @@ const RACK: u32 = 40;
 /// Number of zones.
 const ZONES: u32 = 3;
 
-/// Default cores and gibibytes of memory of a machine.
+/// Default cores and bytes of memory of a machine.
 const CPU: u64 = 64;
-const MEMORY_GIB: u64 = 256;
+const MEMORY_BYTES: u64 = 256 << 30;
 
 /// Runs the simulated machines until a signal ends the agent.
 pub(super) async fn run(args: &AgentArgs, count: u32) -> Result<(), AgentError> {
@@ -69,8 +69,8 @@ fn registered<T, E>(joined: Option<Result<Result<T, ApiError>, E>>) -> Option<Ap
 }
 
 fn machine(args: &AgentArgs, index: u32) -> Machine {
-    let (cpu, memory) = (args.cpu.unwrap_or(CPU), args.memory.unwrap_or(MEMORY_GIB));
-    let capacity = Amounts::new([cpu * 1000, memory << 30]);
+    let (cpu, memory) = (args.cpu.unwrap_or(CPU), args.memory.unwrap_or(MEMORY_BYTES));
+    let capacity = Amounts::new([cpu * 1000, memory]);
     let mut machine = Machine::new(format!("{}-{index}", args.prefix), capacity);
     machine.ports = args.ports.unwrap_or_default();
     machine.numa = args.numa.unwrap_or_default();

@@ -3,6 +3,7 @@
 use crate::ask::call::{Caller, Listed, Page};
 use crate::ask::events::{self, EventsShape};
 use crate::ask::files::amount::{Amount, AmountArgs};
+use crate::ask::files::lines::with_line;
 use crate::ask::files::machine_file::{self, MachineFile, MachinesFile};
 use crate::ask::files::moment;
 use crate::ask::files::pairs;
@@ -397,7 +398,11 @@ fn add(args: &AddArgs) -> Result<(), AskError> {
     let source = args.file.as_deref();
     let caller = args.ask.caller()?;
     // Everything is checked before anything is sent.
-    let machines = machine_file::machines(&files, &caller.kinds()?, source)?;
+    let at_line = |error| match source {
+        Some(file) => with_line(error, file),
+        None => error,
+    };
+    let machines = machine_file::machines(&files, &caller.kinds()?, source).map_err(at_line)?;
     let mut made = Vec::with_capacity(machines.len());
     for machine in machines {
         let request = proto::RegisterMachineRequest { machine: Some((&machine).into()) };

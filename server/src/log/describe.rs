@@ -1,6 +1,6 @@
 //! A command as one short line of text.
 
-use omega_core::{Command, MachineId, TaskReport};
+use omega_core::{Command, MachineId, TaskReport, Transaction};
 use omega_workload::words::plural;
 
 /// Text of a command: its action and objects.
@@ -58,16 +58,7 @@ pub(super) fn command(command: &Command) -> String {
         Command::SetPeaks(calendar) => format!("set peaks of {}", clean(&calendar.name)),
         Command::RemovePeaks { name } => format!("remove peaks of {}", clean(name)),
         Command::SetPolicy(_) => "set policy".to_owned(),
-        Command::Commit(txn) => {
-            let (claims, evictions) = (txn.claims.len(), txn.evictions.len());
-            let (releases, resizes) = (txn.releases.len(), txn.resizes.len());
-            let resizes = if resizes > 0 { format!(", {resizes} resizes") } else { String::new() };
-            format!(
-                "commit {} of scheduler {}: {claims} claims, {evictions} evictions, {releases} \
-                 releases{resizes}",
-                txn.id.number, txn.id.scheduler.0
-            )
-        }
+        Command::Commit(txn) => commit(txn),
         Command::Expire { now_ms } => format!("expire, the time is {now_ms} ms"),
         Command::HoldScheduler { name, holder, .. } => {
             format!("give the scheduler's name {} to process {holder}", clean(name))
@@ -75,6 +66,23 @@ pub(super) fn command(command: &Command) -> String {
         Command::EndHolder { holder } => format!("revoke all names of process {holder}"),
         _ => "a command that this program does not know".to_owned(),
     }
+}
+
+/// Describes a transaction by its numbers of items.
+fn commit(txn: &Transaction) -> String {
+    let count = |number: usize, thing| plural(number as u64, thing);
+    let resizes = match txn.resizes.len() {
+        0 => String::new(),
+        resizes => format!(", {}", count(resizes, "resize")),
+    };
+    format!(
+        "commit {} of scheduler {}: {}, {}, {}{resizes}",
+        txn.id.number,
+        txn.id.scheduler.0,
+        count(txn.claims.len(), "claim"),
+        count(txn.evictions.len(), "eviction"),
+        count(txn.releases.len(), "release"),
+    )
 }
 
 fn use_reported(machine: MachineId, tasks: usize) -> String {

@@ -129,7 +129,7 @@ fn report(problem: &Problem, before: &Costs, found: &Found, elapsed: Duration) -
     let seconds = elapsed.as_secs_f64();
     let _ = writeln!(
         text,
-        "\n{} processes move; {:.1} M changes tried in {seconds:.1} s",
+        "\nprocesses that move: {}; {:.1} M changes tried in {seconds:.1} s",
         moves.count(),
         found.steps as f64 / 1e6
     );

@@ -117,6 +117,25 @@ pub(crate) fn kind(kinds: &Kinds, place: String, name: &str) -> Result<KindId, A
     })
 }
 
+/// Smallest number of bytes of a machine that may be written without a unit.
+const MACHINE_BYTES_MIN: u64 = 1 << 20;
+
+/// Converts the bytes of a machine.
+pub(crate) fn of_machine(amount: &Amount) -> Result<u64, String> {
+    let bytes = amount.of(Unit::Bytes).map_err(|error| error.to_string())?;
+    if !amount.has_unit() && (1..MACHINE_BYTES_MIN).contains(&bytes) {
+        return Err(format!(
+            "{bytes} has no unit, so it is in bytes: write {bytes}GiB or {bytes}B"
+        ));
+    }
+    Ok(bytes)
+}
+
+/// Parses the bytes of a machine, such as `64GiB`.
+pub(crate) fn machine_bytes(text: &str) -> Result<u64, String> {
+    of_machine(&text.parse().map_err(|error: AmountError| error.to_string())?)
+}
+
 /// Parses the timeout of a call.
 pub(crate) fn timeout(text: &str) -> Result<Duration, String> {
     let time = duration(text)?;

@@ -4,7 +4,7 @@ use crate::ask::AskError;
 use crate::ask::files::amount::{self, Amount};
 use crate::ask::files::pairs;
 use omega_core::limits::{MACHINES_MAX, NUMA_NODES_MAX};
-use omega_core::{Kinds, Labels, Machine, NodeCores, Taint};
+use omega_core::{Kinds, Labels, Machine, NodeCores, Taint, Unit};
 use omega_workload::file::FileError;
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -120,6 +120,13 @@ fn one(described: &MachineFile, kinds: &Kinds, at: &At<'_>) -> Result<Machine, A
     let named =
         named.map(|(kind, amount)| (at.place(&format!("capacity.{kind}")), kind.clone(), amount));
     let capacity = amount::amounts(kinds, named, 0)?;
+    for (kind, amount) in &described.capacity {
+        let known = kinds.by_name(kind).and_then(|kind| kinds.get(kind));
+        if known.is_some_and(|kind| kind.unit == Unit::Bytes) {
+            let place = at.place(&format!("capacity.{kind}"));
+            amount::of_machine(amount).map_err(|why| AskError::Field { place, why })?;
+        }
+    }
     let mut machine = Machine::new(described.name.as_str(), capacity);
     if described.devices > 0 {
         let place = at.place("devices");

@@ -1,8 +1,9 @@
 //! The files and values that commands read.
 
-pub(super) mod amount;
+pub(crate) mod amount;
 pub(super) mod job_file;
 pub(super) mod job_flags;
+pub(super) mod lines;
 pub(super) mod machine_file;
 pub(super) mod moment;
 #[cfg(test)]

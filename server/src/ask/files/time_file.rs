@@ -1,11 +1,12 @@
 //! Times in job files.
 
-use serde::{Deserialize, Serialize, Serializer};
+use serde::de::{Error, Visitor};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use std::fmt;
 use std::time::Duration;
 
 /// A time, parsed like a flag.
-#[derive(Clone, Copy, Debug, Deserialize)]
-#[serde(try_from = "String")]
+#[derive(Clone, Copy, Debug)]
 pub(in crate::ask) struct TimeFile(Duration);
 
 impl TimeFile {
@@ -28,11 +29,37 @@ impl TimeFile {
     }
 }
 
-impl TryFrom<String> for TimeFile {
-    type Error = String;
+impl<'de> Deserialize<'de> for TimeFile {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<TimeFile, D::Error> {
+        deserializer.deserialize_any(TimeText)
+    }
+}
 
-    fn try_from(text: String) -> Result<TimeFile, String> {
-        crate::duration::duration(&text).map(TimeFile)
+/// Reads the text of a time. A number is an error, because its unit is not known.
+struct TimeText;
+
+impl Visitor<'_> for TimeText {
+    type Value = TimeFile;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a time such as \"30s\", \"5m\" or \"2h\"")
+    }
+
+    fn visit_str<E: Error>(self, text: &str) -> Result<TimeFile, E> {
+        crate::duration::duration(text).map(TimeFile).map_err(E::custom)
+    }
+
+    fn visit_u64<E: Error>(self, number: u64) -> Result<TimeFile, E> {
+        let why =
+            format!("{number} has no unit: write a time such as \"{number}s\" or \"{number}m\"");
+        Err(E::custom(why))
+    }
+
+    fn visit_i64<E: Error>(self, number: i64) -> Result<TimeFile, E> {
+        match u64::try_from(number) {
+            Ok(number) => self.visit_u64(number),
+            Err(_) => Err(E::custom(format!("{number} is negative: write a time such as \"30s\""))),
+        }
     }
 }
 

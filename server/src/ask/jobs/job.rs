@@ -2,8 +2,9 @@
 
 use crate::ask::call::Caller;
 use crate::ask::events::{self, HistoryArgs};
-use crate::ask::files::job_file::JobFile;
+use crate::ask::files::job_file::{JobFile, JobsFile};
 use crate::ask::files::job_flags::JobFlags;
+use crate::ask::files::lines::with_line;
 use crate::ask::jobs::apply::{self, ApplyArgs};
 use crate::ask::jobs::explain::{self, ExplainArgs};
 use crate::ask::jobs::list::{self, ListArgs};
@@ -396,12 +397,14 @@ struct SubmittedShape {
 
 fn submit(args: &SubmitArgs) -> Result<(), AskError> {
     let file = args.file.as_deref();
-    let described: Option<JobFile> = file.map(file::read).transpose()?;
+    let described: Option<JobFile> = file.map(JobsFile::read_one).transpose()?;
     file::reject_file_name(args.flags.name.as_deref())?;
     let caller = args.ask.caller()?;
     let kinds = caller.kinds()?;
     let job = match (&described, file) {
-        (Some(described), Some(file)) => described.job(&kinds, file)?,
+        (Some(described), Some(file)) => {
+            described.job(&kinds, file).map_err(|error| with_line(error, file))?
+        }
         _ => args.flags.job(&kinds)?,
     };
     let request = proto::SubmitJobRequest { job: Some((&job).into()) };

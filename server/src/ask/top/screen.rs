@@ -66,6 +66,7 @@ fn replicas(all: &[ReplicaShape]) -> String {
     let one = |one: &ReplicaShape| {
         let lag = match one.lag_entries {
             Some(0) | None => String::new(),
+            Some(1) => ", 1 entry behind".to_owned(),
             Some(behind) => format!(", {behind} entries behind"),
         };
         let role = match (one.leads, one.role) {

@@ -458,11 +458,11 @@ fn what_is_wrong_is_told_in_one_line_before_anything_is_sent() {
         ("job submit -f job.json", "job.json:2:"),
         (
             "job submit -f amount.toml",
-            "amount.toml: group[0].request.cpu: \"4GiB\" is not valid for this resource kind",
+            "amount.toml:4: group[0].request.cpu: \"4GiB\" is not valid for this resource kind",
         ),
         (
             "job submit -f kind.toml",
-            "no resource kind \"fpga\"; its kinds are: cpu, memory, disk, gpu",
+            "kind.toml:4: group[0].request.fpga: the cell has no resource kind \"fpga\"; its kinds are: cpu, memory, disk, gpu",
         ),
         ("job submit -f level.toml", "level.toml:4:"),
         ("job submit -f broken.toml", "broken.toml:1:"),

@@ -2,7 +2,7 @@
 //!
 //! - `commands.rs`: commands for a served cell; `quickstart.rs`: the commands of the quickstart
 //!   page.
-//! - `completion.rs`: names that shells complete.
+//! - `wrong_files.rs`: units, programs and numbers of jobs that are wrong; `completion.rs`: names that shells complete.
 //! - `apply.rs`: jobs in files, and services that are updated from one version to the next.
 //! - `contexts.rs`: cells by name, and how lists are sorted, filtered and printed.
 //! - `txn.rs`: transactions by hand, and recorded results of transactions.
@@ -44,3 +44,4 @@ pub(crate) mod supervisors;
 pub(crate) mod txn;
 pub(crate) mod update_faults;
 pub(crate) mod updates;
+pub(crate) mod wrong_files;

@@ -128,8 +128,12 @@ impl RunFile {
     /// Returns the program, with the names of the group's ports.
     ///
     /// # Errors
-    /// If the program's health check has no probe, or several probes.
+    /// If there is neither a program nor an image, or the health check has no probe, or several probes.
     pub(in crate::ask) fn run(&self, at: &str, ports: Vec<NamedPort>) -> Result<Run, AskError> {
+        if self.command.is_empty() && self.image.is_none() {
+            let why = "is missing: give a program such as \"/bin/sh\", or an image".to_owned();
+            return Err(AskError::Field { place: format!("{at}.command"), why });
+        }
         let optional = |text: &Option<String>| text.as_deref().map(Text::from);
         let variable = |(name, value): (&String, &String)| EnvVar {
             name: (&**name).into(),

@@ -68,7 +68,7 @@ impl Difference {
                 "added" => Some(format!("group {group} added")),
                 "removed" => Some(format!("group {group} removed")),
                 "replaced" => Some(format!("{group}: {}", fields.join(", "))),
-                "resized" => Some(format!("{group}: {from} to {to} tasks")),
+                "resized" => Some(format!("{group}: {from} to {}", plural(u64::from(*to), "task"))),
                 _ => None,
             }
         };

@@ -6,6 +6,7 @@ pub(in crate::ask) use difference::Difference;
 
 use crate::ask::call::Caller;
 use crate::ask::files::job_file::JobsFile;
+use crate::ask::files::lines::with_line;
 use crate::ask::jobs::named_job::{by_name, find, target};
 use crate::ask::jobs::wait::{Awaited, WaitArgs};
 use crate::ask::show::{self, clean_name};
@@ -61,7 +62,7 @@ pub(crate) fn run(args: &ApplyArgs) -> Result<(), AskError> {
     let file: JobsFile = JobsFile::read(&args.file)?;
     let caller = args.ask.caller()?;
     let kinds = caller.kinds()?;
-    let jobs = file.jobs(&kinds, &args.file)?;
+    let jobs = file.jobs(&kinds, &args.file).map_err(|error| with_line(error, &args.file))?;
     let mut shapes = Vec::new();
     for job in &jobs {
         let applied = apply(&caller, &kinds, job, args);
