@@ -32,7 +32,7 @@ fn text_that_is_no_json() {
     check(&format!("{forbidden}\n{}", list(&[])), &format!(":1: {message}"));
     check(&format!("{}\n\n{forbidden}\n", list(&[&node("a")])), &format!(":4: {message}"));
     check("{} \n {} x", ":1: kind: is missing, expected a List of Nodes and Pods");
-    check(&format!("{}\n{} x", list(&[]), list(&[])), ":2: column 29: is not JSON: expected value");
+    check(&format!("{}\n{} x", list(&[]), list(&[])), ":2: column 28: is not JSON: expected value");
     check(
         r#"{"kind":"Status","status":"Failure","message":"pods is \"forbidden\"","code":403}"#,
         &format!(

@@ -316,7 +316,7 @@ mod tests {
             no process owns the name service-0: its scheduler is not running, unless it runs \
             without a lease\n\
             the last rejection by the cell: gang incomplete\n\
-            a gang of at least 4 tasks: 1 have machines, and there is room for 2 more\n\n\
+            a gang of at least 4 tasks: 1 has machines, and there is room for 2 more\n\n\
             group main: 3 tasks, each 4 cpu; 0 of 1,201 machines could run one now\n\n\
             \x20 filter         removes\n  resources_fit    1,201\n\n\
             \x20 why not              machines\n  too little cpu left     1,201\n\n\

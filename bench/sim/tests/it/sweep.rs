@@ -140,7 +140,7 @@ fn a_bad_file_is_told_in_one_line() {
         ),
         (
             "[sweep]\n[input]\ntrace = \"azure\"\ndata = \"d\"\non = \"5\"\n",
-            "file.toml:5: \"\" must be KIND=AMOUNT, such as cpu=64 or memory=256Gi",
+            "file.toml:5: input.on: \"\" must be KIND=AMOUNT, such as cpu=64 or memory=256Gi",
         ),
         (
             "[sweep]\n[input]\ntrace = \"openb\"\ndata = \"d\"\non = \"5,cpu=1\"\n",

@@ -115,7 +115,10 @@ fn what_cannot_be_asked_is_told_in_one_line() {
             "--at and --all are only for the directory of a replica: a backup has a single version",
         ),
         (&["--from", "foreign", "--load", "2"], "foreign: is not a backup of a cell"),
-        (&["--from", "nowhere", "--load", "2"], "nowhere: cannot be read: entity not found"),
+        (
+            &["--from", "nowhere", "--load", "2"],
+            "--from nowhere: does not exist: give the backup of a cell, or the directory of a stopped replica",
+        ),
         (
             &["--from", "cell", "--profile", "p.toml"],
             "p.toml:2:8: profile[0].name: the run has no scheduler \"cron\"; its schedulers are: \

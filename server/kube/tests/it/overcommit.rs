@@ -207,7 +207,7 @@ fn a_budget_with_an_empty_selector_protects_all_pods_of_its_namespace() {
 fn a_pod_that_is_resized_in_place_uses_more_of_its_node() {
     let mut pair = pair(false, &[replica("grows", 1000)]);
     let status = "/api/v1/namespaces/t/pods/grows/status";
-    let container = json!({"resources": {"requests": {"cpu": "3500m"}}});
+    let container = json!({"name": "c", "resources": {"requests": {"cpu": "3500m"}}});
     pair.server.call("PATCH", status, &json!({"status": {"containerStatuses": [container]}}));
     post(&mut pair.server, &replica("next", 1000));
     pair.deliver();
