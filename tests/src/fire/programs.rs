@@ -124,7 +124,7 @@ impl World {
 
     /// Starts the agent, and waits until it offers the machine.
     fn agent(&self) -> Result<Running, String> {
-        let offer = [format!("--cpu={AT_ONCE}"), "--memory=1000".to_owned()];
+        let offer = [format!("--cpu={AT_ONCE}"), "--memory=1000GiB".to_owned()];
         let mut command = Command::new(&self.program);
         command.args(["agent", "--no-limits", "--name=box", "--heartbeat=1", "--cell"]);
         start(command.arg(all(&self.cell)).arg("--dir").arg(self.dir.path()).args(offer))

@@ -145,7 +145,7 @@ fn a_job_gets_neither_the_run_nor_the_log_of_a_lost_job_with_its_number() {
     ];
     let mut kept = Kept::with(&jobs.each_ref().map(|(file, text)| (*file, text.as_str())));
     let agent = |kept: &Kept| {
-        let flags = ["agent", "--no-limits", "--cpu=2", "--memory=1", "--name=one", "--dir=one"];
+        let flags = ["agent", "--no-limits", "--cpu=2", "--memory=1GiB", "--name=one", "--dir=one"];
         start(kept.dir.path(), &[&flags[..], &["--cell", &kept.address]].concat())
     };
     let logs = |kept: &Kept, job: &str| kept.say(&format!("task logs {job}/0"));

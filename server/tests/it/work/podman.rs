@@ -105,7 +105,14 @@ impl Podman {
 
     fn agent(&self, cell: &Cell) -> Process {
         let mut command = omega(cell.served.path());
-        command.args(["agent", "--no-limits", "--heartbeat=1", "--cpu=4", "--memory=1", "--cell"]);
+        command.args([
+            "agent",
+            "--no-limits",
+            "--heartbeat=1",
+            "--cpu=4",
+            "--memory=1GiB",
+            "--cell",
+        ]);
         command.args([&cell.served.address, "--name=box", "--dir=box"]);
         let mut child = self.configure(command.stdout(Stdio::piped())).spawn().unwrap();
         let mut line = String::new();

@@ -56,7 +56,7 @@ impl Cell {
 
     pub(crate) fn agent(&self, name: &str) -> Process {
         let address = &self.served.address;
-        let flags = ["agent", "--no-limits", "--heartbeat=1", "--cpu=4", "--memory=1", "--cell"];
+        let flags = ["agent", "--no-limits", "--heartbeat=1", "--cpu=4", "--memory=1GiB", "--cell"];
         start(self.served.path(), &[&flags[..], &[address, "--name", name, "--dir", name]].concat())
     }
 

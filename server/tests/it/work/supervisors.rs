@@ -25,7 +25,7 @@ fn install(program: &Path, folder: &Path) -> PathBuf {
 fn agent(cell: &Cell, folder: &Path) -> Process {
     let omega = install(Path::new(env!("CARGO_BIN_EXE_omega")), folder);
     let mut command = Command::new(omega);
-    command.args(["agent", "--no-limits", "--heartbeat=1", "--cpu=4", "--memory=1", "--cell"]);
+    command.args(["agent", "--no-limits", "--heartbeat=1", "--cpu=4", "--memory=1GiB", "--cell"]);
     command.args([&cell.served.address, "--name=box", "--dir=box"]).current_dir(folder);
     let errors = fs::File::create(folder.join("errors")).unwrap();
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(errors);

@@ -41,7 +41,7 @@ impl World {
     }
 
     pub(crate) fn agent(&self, name: &str) -> Process {
-        let flags = ["agent", "--no-limits", "--heartbeat=1", "--cpu=4", "--memory=1", "--cell"];
+        let flags = ["agent", "--no-limits", "--heartbeat=1", "--cpu=4", "--memory=1GiB", "--cell"];
         start(&self.folder, &[&flags[..], &[&self.cell, "--name", name, "--dir", name]].concat())
     }
 
