@@ -80,7 +80,11 @@ pub fn parse<T: DeserializeOwned>(file: &Path, text: &str) -> Result<T, FileErro
     let text = text.trim_start_matches('\u{feff}');
     let parsed = if text.trim_start().starts_with('{') { json(text) } else { toml(text) };
     parsed.map_err(|Fault { line, column, field, why }| {
-        let why = if is_yaml(text) { format!("{why}; {NO_YAML}") } else { why };
+        let why = match () {
+            () if is_yaml(text) => format!("{why}; {NO_YAML}"),
+            () if is_json_list(text) => NO_LIST.to_owned(),
+            () => why,
+        };
         let field = if field.is_empty() { field } else { field + ": " };
         FileError::Content { file: file.to_owned(), line, column, field, why }
     })
@@ -89,6 +93,16 @@ pub fn parse<T: DeserializeOwned>(file: &Path, text: &str) -> Result<T, FileErro
 /// Remedy for files in YAML, which is not supported.
 const NO_YAML: &str = "this looks like YAML: files of machines, jobs and rules must be TOML or \
      JSON";
+
+/// Remedy for files with a JSON list.
+const NO_LIST: &str = "a list is not an object: write the objects of a kind into one object, such as \
+     {\"job\": [...]} for several jobs";
+
+/// Whether a text looks like a list of objects in JSON.
+fn is_json_list(text: &str) -> bool {
+    let items = text.trim_start().strip_prefix('[');
+    items.is_some_and(|items| items.trim_start().starts_with(['{', ']']))
+}
 
 /// Whether the first line with content looks like YAML: `---`, `key:` or `key: value`.
 fn is_yaml(text: &str) -> bool {

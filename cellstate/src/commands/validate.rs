@@ -1,5 +1,6 @@
 //! Validation of commands before they change any state.
 
+use crate::cell::Cell;
 use crate::commands::bounds::at_most;
 use crate::commands::programs;
 use crate::commands::texts;
@@ -11,10 +12,29 @@ use omega_core::limits::{
     RULES_PER_GROUP_MAX, TASKS_PER_JOB_MAX, TENANT_WEIGHT_MAX, WEIGHT_MAX,
 };
 use omega_core::{
-    Amounts, CoreRequest, DAY_MS, DeviceRequest, Job, JobKind, KindId, Kinds, Labels, Machine,
-    MachineSelector, Peak, PeakCalendar, Policy, Rejection, Reservation, SharedGroup, TaskGroup,
-    TaskRule, TaskSelector, TenantConfig, Text, TopologyLevel, UpdateRules, bytes_at_most,
+    Amounts, Command, CoreRequest, DAY_MS, DeviceRequest, Job, JobKind, KindId, Kinds, Labels,
+    Machine, MachineSelector, Peak, PeakCalendar, Policy, Rejection, Reservation, SharedGroup,
+    TaskGroup, TaskRule, TaskSelector, TenantConfig, Text, TopologyLevel, UpdateRules,
+    bytes_at_most,
 };
+
+impl Cell {
+    /// Checks what depends only on the command and the resource kinds. The cell rejects a command that fails this check
+    /// in every state, so a server need not write such a command to its log.
+    ///
+    /// # Errors
+    /// As [`Cell::apply`].
+    pub fn check(&self, command: &Command) -> Result<(), Rejection> {
+        match command {
+            Command::SubmitJob(spec) | Command::UpdateJob { spec, .. } => {
+                job(spec, GroupCounts::AsSubmitted, self.kinds())
+            }
+            Command::RegisterMachine(described) => machine(described, self.kinds()),
+            Command::UpdateMachine { machine: described, .. } => machine(described, self.kinds()),
+            _ => Ok(()),
+        }
+    }
+}
 
 fn labels(what: &str, labels: &Labels) -> Result<(), Rejection> {
     at_most(&format!("labels of {what}"), labels.len(), LABELS_MAX)?;
@@ -537,4 +557,32 @@ fn cores_of(group: &TaskGroup, cores: CoreRequest, kinds: &Kinds) -> Result<(), 
         ));
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use omega_core::JobId;
+
+    /// A server may refuse a command by its check alone only if the cell would refuse it in the same way.
+    #[test]
+    fn what_the_check_refuses_the_cell_refuses_too() {
+        let job = |count| Job::batch("job", TaskGroup::new(count, Amounts::new([100])));
+        let nameless = || Machine::new("", Amounts::new([1000]));
+        let refused = [
+            Command::SubmitJob(job(0)),
+            Command::SubmitJob(Job::batch("a\u{7}", TaskGroup::new(1, Amounts::zero()))),
+            Command::UpdateJob { job: JobId(0), version: None, spec: job(0) },
+            Command::RegisterMachine(nameless()),
+            Command::UpdateMachine { id: omega_core::MachineId::first(0), machine: nameless() },
+        ];
+        let mut cell = Cell::new(Kinds::standard());
+        for command in refused {
+            let why = cell.check(&command).expect_err("it is not valid");
+            assert_eq!(cell.apply(command), Err(why));
+        }
+        let valid = Command::SubmitJob(job(2));
+        assert_eq!(cell.check(&valid), Ok(()));
+        assert!(cell.apply(valid).is_ok());
+    }
 }

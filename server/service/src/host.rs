@@ -259,7 +259,8 @@ impl Host {
         }
     }
 
-    /// Applies a command, with retries until there is a result.
+    /// Applies a command, with retries until there is a result. A command that the cell rejects in every state is not
+    /// written to the log.
     ///
     /// # Errors
     /// If the command was rejected, no leader accepts it in time, or its outcome is unknown.
@@ -277,6 +278,9 @@ impl Host {
         try_: Try,
         until: Instant,
     ) -> Result<Outcome, ApiError> {
+        self.read(|cell| {
+            cell.check(&command).map_err(|rejection| names::rejection(cell, &rejection))
+        })?;
         let ask = || self.begin(command.clone(), try_);
         match self.insist(ask, until).await? {
             Answer::Outcome(outcome) => self.settled(outcome).await,

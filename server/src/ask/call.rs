@@ -3,12 +3,12 @@
 //! Every call of the API may be repeated, so an unresponsive replica costs only a moment.
 
 use crate::ask::AskError;
-use omega_client::connect::Connections;
+use omega_client::connect::{Connection, Connections};
 use omega_client::{Address, ApiError, ErrorCode, before_another_try, convert, proto};
 use omega_core::Kinds;
 use parking_lot::Mutex;
 use std::io::{self, Write};
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use tokio::runtime::Runtime;
@@ -23,7 +23,10 @@ const PAUSE: Duration = Duration::from_millis(50);
 const TELL_AFTER: Duration = Duration::from_millis(500);
 
 /// Minimum timeout for one of several replicas. A slower replica counts as unreachable.
-const ATTEMPT_MIN: Duration = Duration::from_secs(1);
+const ATTEMPT_MIN: Duration = Duration::from_millis(300);
+
+/// Time without a reply after which the next replica is asked, too. The first reply counts.
+const NEXT_AFTER: Duration = Duration::from_millis(400);
 
 /// Largest page size. Servers return no larger pages.
 const PAGE_MAX: u32 = 1000;
@@ -54,6 +57,14 @@ pub(super) struct Listed<T> {
 
 /// One attempt of a call. It stores the reply for the caller, or returns the error.
 type Attempt<'a> = Pin<Box<dyn Future<Output = Result<(), Status>> + 'a>>;
+
+/// The end of an attempt.
+struct Attempted {
+    connection: Connection,
+    result: Result<(), ApiError>,
+    /// Whether another attempt, whose reply did not come, may have been carried out.
+    has_left_another: bool,
+}
 
 /// A function that begins an attempt of a call on a channel, with a timeout.
 type Attempts<'a> = dyn Fn(Channel, Duration) -> Attempt<'a> + 'a;
@@ -127,14 +138,11 @@ impl Caller {
         let (until, began) = (Instant::now() + self.timeout, Instant::now());
         let (mut may_be_done, mut tries) = (false, 0);
         loop {
-            let connection = self.connections.current();
             let patience = self.attempt().min(until.saturating_duration_since(Instant::now()));
-            let answer = attempt(connection.channel.clone(), patience);
-            let why = match tokio::time::timeout(patience, answer).await {
-                Ok(Ok(())) => return Ok(()),
-                Ok(Err(status)) => ApiError::from(status),
-                Err(_) => ApiError::new(ErrorCode::Late, "no answer came"),
-            };
+            let Attempted { connection, result, has_left_another } =
+                self.attempt_at_two(attempt, patience).await;
+            let Err(why) = result else { return Ok(()) };
+            may_be_done |= has_left_another;
             let others = tries + 1 < self.connections.count() as u32;
             let mut why = self.connections.explain(&connection, why, tries as usize).await;
             if why.code == ErrorCode::Tls && others {
@@ -169,6 +177,45 @@ impl Caller {
                 return Err(AskError::NoAnswer { cell, timeout, why });
             }
             tokio::time::sleep(pause).await;
+        }
+    }
+
+    /// Attempts a call at the present replica. If there is no reply for some time, attempts it at the next one, too,
+    /// and switches to that replica.
+    async fn attempt_at_two(&self, attempt: &Attempts<'_>, patience: Duration) -> Attempted {
+        let until = Instant::now() + patience;
+        let one = |connection: Connection, has_left_another| async move {
+            let left = until.saturating_duration_since(Instant::now());
+            let answer = attempt(connection.channel.clone(), left);
+            let result = match tokio::time::timeout(left, answer).await {
+                Ok(answered) => answered.map_err(ApiError::from),
+                Err(_) => Err(ApiError::new(ErrorCode::Late, "no answer came")),
+            };
+            Attempted { connection, result, has_left_another }
+        };
+        let connection = self.connections.current();
+        let mut first = pin!(one(connection.clone(), false));
+        if self.connections.count() < 2 {
+            return first.await;
+        }
+        tokio::select! {
+            attempted = &mut first => return attempted,
+            () = tokio::time::sleep(NEXT_AFTER) => {}
+        }
+        self.connections.leave(&connection);
+        let mut second = pin!(one(self.connections.current(), true));
+        let is_final = |attempted: &Attempted| {
+            attempted.result.as_ref().err().is_none_or(|why| !another_try_may_help(why))
+        };
+        tokio::select! {
+            attempted = &mut first => {
+                if is_final(&attempted) { attempted } else { second.await }
+            }
+            attempted = &mut second => {
+                if is_final(&attempted) { return attempted }
+                let other = first.await;
+                if is_final(&other) { other } else { attempted }
+            }
         }
     }
 
@@ -290,4 +337,45 @@ pub(super) fn another_try_may_help(error: &ApiError) -> bool {
     // A full disk is not retried, because an operator has to make space.
     let is_full = error.code == ErrorCode::DiskFull;
     (error.is_temporary() && !is_full) || matches!(error.code, OutcomeUnknown | Late)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Makes a call at two replicas, whose attempts have these results in order; `None` is a hung replica.
+    fn call(results: &[Option<Result<(), ErrorCode>>]) -> (Caller, Result<(), AskError>) {
+        let address = Address::plain(["127.0.0.1:1", "127.0.0.1:2"]);
+        let caller = Caller::new(&address, Duration::from_secs(3600)).expect("an address");
+        let results = Mutex::new(results.iter());
+        let attempt = |_: Channel, _: Duration| -> Attempt<'_> {
+            let result = *results.lock().next().expect("no other attempt");
+            Box::pin(async move {
+                match result {
+                    Some(result) => result.map_err(|code| ApiError::new(code, "refused").into()),
+                    None => std::future::pending().await,
+                }
+            })
+        };
+        let answered = caller.runtime.block_on(caller.until_answered(&attempt));
+        (caller, answered)
+    }
+
+    #[test]
+    fn a_hung_replica_does_not_delay_the_reply_of_another_one() {
+        let (caller, answered) = call(&[None, Some(Ok(()))]);
+        answered.expect("the second replica answers");
+        assert_eq!(caller.connections.current().address, "127.0.0.1:2");
+        let (caller, answered) = call(&[Some(Ok(()))]);
+        answered.expect("the first replica answers");
+        assert_eq!(caller.connections.current().address, "127.0.0.1:1");
+    }
+
+    /// The attempt at the hung replica may have removed the object.
+    #[test]
+    fn a_refusal_beside_a_hung_replica_counts_and_says_so() {
+        let (_, refused) = call(&[None, Some(Err(ErrorCode::UnknownJob))]);
+        let Err(AskError::Refused(why)) = refused else { panic!("{refused:?}") };
+        assert!(why.message.contains("may have been carried out"), "{}", why.message);
+    }
 }

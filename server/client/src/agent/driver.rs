@@ -5,7 +5,8 @@
 use super::directives::Incoming;
 use super::endings::Endings;
 use super::records::{Follows, Records, Reported, Told};
-use super::{AgentSettings, Found, LogPart, Order, PAUSE, RunId};
+use super::reports::{attach, incarnations, log_part, task_use, write};
+use super::{AgentSettings, Found, LogPart, Order, PAUSE};
 use crate::connect::{Connection, Connections, ORDERS_BYTES_MAX};
 use crate::convert;
 use crate::proto::agent_service_client::AgentServiceClient;
@@ -29,6 +30,11 @@ const PARTS: u32 = 10;
 /// an election needs no notice. `TELL_EVERY` is the time between two notices.
 const TELL_AFTER: Duration = Duration::from_secs(3);
 const TELL_EVERY: Duration = Duration::from_secs(30);
+
+/// Time limit for a replica's first reply to a new stream. It doubles with each replica that does not reply in time, up
+/// to `REPLY_MAX`, because replicas may be slow instead of hung.
+const REPLY_MIN: Duration = Duration::from_secs(1);
+const REPLY_MAX: Duration = Duration::from_secs(8);
 
 /// Maximum number of parts of logs in one message.
 const LOGS_MAX: usize = 4;
@@ -81,6 +87,8 @@ pub(super) struct Driver {
     uses: BTreeMap<(MachineId, TaskId), TaskUse>,
     /// Number of the part of the machines that sends the next heartbeats.
     part: u32,
+    /// Time limit for the first reply to the next stream.
+    reply_in: Duration,
     /// Time of the first failure since the last directives, and time of the last notice to operators.
     failing: Option<(Instant, Option<Instant>)>,
 }
@@ -115,6 +123,7 @@ impl Driver {
             loads: BTreeMap::new(),
             uses: BTreeMap::new(),
             part: 0,
+            reply_in: REPLY_MIN,
             failing: None,
         }
     }
@@ -169,6 +178,7 @@ impl Driver {
             None => None,
         };
         let is_hopeless = why.as_ref().is_some_and(|why| why.code == ErrorCode::Tls);
+        let follows = why.as_ref().is_some_and(|why| why.code == ErrorCode::NoLeader);
         if now - since < TELL_AFTER && !is_hopeless {
             return;
         }
@@ -179,7 +189,12 @@ impl Driver {
             machines = self.machines.len(),
             for_s = (now - since).as_secs(),
             %why,
-            "none of the given replicas leads the cell: name all replicas with --cell"
+            "{}",
+            if follows {
+                "none of the given replicas leads the cell: name all replicas with --cell"
+            } else {
+                "no leader of the cell answers"
+            }
         );
     }
 
@@ -212,11 +227,17 @@ impl Driver {
         let mut client = AgentServiceClient::new(connection.channel.clone())
             .max_decoding_message_size(ORDERS_BYTES_MAX);
         let (to, reports) = mpsc::channel(MESSAGES_MAX);
-        let mut orders = match client.attach(ReceiverStream::new(reports)).await {
-            Ok(opened) => Incoming::new(opened.into_inner()),
-            Err(status) => {
+        let opened = client.attach(ReceiverStream::new(reports));
+        let mut orders = match tokio::time::timeout(self.reply_in, opened).await {
+            Ok(Ok(opened)) => Incoming::new(opened.into_inner()),
+            Ok(Err(status)) => {
                 let why = self.connections.explain(connection, status.into(), 0).await;
                 return Ended::Stream(Some(why));
+            }
+            // A hung replica accepts connections, too.
+            Err(_) => {
+                self.reply_in = (self.reply_in * 2).min(REPLY_MAX);
+                return Ended::Stream(Some(ApiError::new(ErrorCode::Late, "no answer came")));
             }
         };
         let all: Vec<MachineId> = self.machines.iter().copied().collect();
@@ -239,7 +260,7 @@ impl Driver {
                         Ok(told) => told,
                         Err(why) => return Ended::Stream(why),
                     };
-                    self.failing = None;
+                    (self.failing, self.reply_in) = (None, REPLY_MIN);
                     waiting.extend(self.drain());
                     waiting.extend(self.hear(told));
                 }
@@ -404,18 +425,6 @@ impl Driver {
     }
 }
 
-fn task_use(machine: MachineId, used: &TaskUse) -> proto::TaskUse {
-    let TaskUse { task, cpu_us, memory_byte_seconds } = *used;
-    let (task, machine) = (Some(task.into()), Some(machine.into()));
-    proto::TaskUse { task, machine, cpu_us, memory_byte_seconds }
-}
-
-fn log_part(read: u64, part: Option<LogPart>) -> proto::LogPart {
-    let found = part.is_some();
-    let LogPart { from, bytes, end } = part.unwrap_or_default();
-    proto::LogPart { read, found, from, data: bytes, end }
-}
-
 /// Waits until a time, or forever if there is none.
 async fn until(due: Option<Instant>) {
     match due {
@@ -424,42 +433,9 @@ async fn until(due: Option<Instant>) {
     }
 }
 
-fn attach(ids: &[MachineId]) -> AgentReport {
-    AgentReport {
-        attach_slots: ids.iter().map(|id| id.slot).collect(),
-        attach_incarnations: incarnations(ids),
-        ..AgentReport::default()
-    }
-}
-
-/// The column of incarnations, which is empty if all are 0.
-fn incarnations(ids: &[MachineId]) -> Vec<u32> {
-    if ids.iter().all(|id| id.incarnation == 0) {
-        Vec::new()
-    } else {
-        ids.iter().map(|id| id.incarnation).collect()
-    }
-}
-
-fn write(reports: &[Reported], message: &mut AgentReport) {
-    let has_ends = reports.iter().any(|reported| reported.end.is_some());
-    for Reported { run, report, end } in reports {
-        let RunId { task, machine, placed_ms } = run;
-        message.task_placed_ms.push(*placed_ms);
-        message.task_jobs.push(task.job.0);
-        message.task_indices.push(task.index);
-        message.task_slots.push(machine.slot);
-        message.task_incarnations.push(machine.incarnation);
-        message.task_reports.push(proto::TaskReport::from(*report).into());
-        if has_ends {
-            message.task_ends.push(end.as_ref().map(Into::into).unwrap_or_default());
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use super::super::{Task, sample};
+    use super::super::{RunId, Task, sample};
     use super::*;
     use crate::Address;
     use omega_core::JobId;

@@ -41,12 +41,13 @@
 //! # }
 //! ```
 //!
-//! In reading order: this file, `records.rs`, `endings.rs`, `directives.rs`, `driver.rs`.
+//! In reading order: this file, `records.rs`, `endings.rs`, `directives.rs`, `reports.rs`, `driver.rs`.
 
 mod directives;
 mod driver;
 mod endings;
 mod records;
+mod reports;
 
 use crate::connect::{Address, Connections, MESSAGE_BYTES_MAX};
 use crate::convert;
