@@ -245,15 +245,15 @@ impl Runner {
             Order::Start(task) => self.start(task),
             Order::Stop { run, grace_ms } => {
                 let name = task_spec::name(run.task);
-                let waiting = self.waiting.remove(&name);
-                let Some(held) = self.tasks.get_mut(&name) else {
-                    if waiting.is_some() && grace_ms > 0 {
-                        // The task does not run: its start is delayed, because its supervisor was lost. So nothing has
-                        // to be stopped.
+                if self.waiting.remove(&name).is_some() {
+                    // This run has not started: it waits for the end of an earlier run, or because its supervisor was
+                    // lost. So nothing has to be stopped.
+                    if grace_ms > 0 {
                         self.agent.report(run, TaskReport::Finished);
                     }
                     return;
-                };
+                }
+                let Some(held) = self.tasks.get_mut(&name) else { return };
                 (held.is_stopping, held.is_reported) = (true, grace_ms > 0);
                 match grace_ms {
                     0 => self.driver.kill(&name),
@@ -288,7 +288,7 @@ impl Runner {
     /// Forgets the end of a run, unless a later run of the task has ended since.
     fn confirmed(&mut self, run: RunId) {
         let name = task_spec::name(run.task);
-        if self.ended.get(&name).is_none_or(|ended| *ended == run) {
+        if self.ended.get(&name).is_none_or(|ended| ended.may_be(&run)) {
             self.ended.remove(&name);
             self.driver.confirm_end(&name);
         }

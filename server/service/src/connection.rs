@@ -257,7 +257,9 @@ impl AsyncRead for Connection {
             }
             ready!(read)?;
             let read = &buf.filled()[before..];
-            return Poll::Ready(frames.as_mut().map_or(Ok(()), |frames| frames.read(read)));
+            return Poll::Ready(
+                frames.as_mut().map_or(Ok(()), |frames| frames.read(read, Instant::now())),
+            );
         }
         let handed = rest.len().min(buf.remaining());
         buf.put_slice(&rest[..handed]);

@@ -25,8 +25,12 @@ const TELL_AFTER: Duration = Duration::from_millis(500);
 /// Minimum timeout for one of several replicas. A slower replica counts as unreachable.
 const ATTEMPT_MIN: Duration = Duration::from_millis(300);
 
-/// Time without a reply after which the next replica is asked, too. The first reply counts.
+/// Time without a reply after which the next replica is asked, too.
 const NEXT_AFTER: Duration = Duration::from_millis(400);
+
+/// Time to wait for the other reply if one of two attempts has failed. The failure may be an effect of the other
+/// attempt, such as a version that this attempt has changed.
+const OTHER_WITHIN: Duration = Duration::from_secs(1);
 
 /// Largest page size. Servers return no larger pages.
 const PAGE_MAX: u32 = 1000;
@@ -62,8 +66,21 @@ type Attempt<'a> = Pin<Box<dyn Future<Output = Result<(), Status>> + 'a>>;
 struct Attempted {
     connection: Connection,
     result: Result<(), ApiError>,
-    /// Whether another attempt, whose reply did not come, may have been carried out.
-    has_left_another: bool,
+    /// Whether another attempt, which did not succeed, may have been carried out.
+    other_may_be_done: bool,
+}
+
+impl Attempted {
+    /// Whether a retry cannot change the result.
+    fn is_final(&self) -> bool {
+        self.result.as_ref().err().is_none_or(|why| !another_try_may_help(why))
+    }
+
+    /// Whether the attempt may have been carried out, although it did not succeed.
+    fn may_be_done(&self) -> bool {
+        let code = self.result.as_ref().err().map(|why| why.code);
+        matches!(code, Some(ErrorCode::OutcomeUnknown | ErrorCode::Late))
+    }
 }
 
 /// A function that begins an attempt of a call on a channel, with a timeout.
@@ -139,10 +156,10 @@ impl Caller {
         let (mut may_be_done, mut tries) = (false, 0);
         loop {
             let patience = self.attempt().min(until.saturating_duration_since(Instant::now()));
-            let Attempted { connection, result, has_left_another } =
+            let Attempted { connection, result, other_may_be_done } =
                 self.attempt_at_two(attempt, patience).await;
             let Err(why) = result else { return Ok(()) };
-            may_be_done |= has_left_another;
+            may_be_done |= other_may_be_done;
             let others = tries + 1 < self.connections.count() as u32;
             let mut why = self.connections.explain(&connection, why, tries as usize).await;
             if why.code == ErrorCode::Tls && others {
@@ -184,17 +201,17 @@ impl Caller {
     /// and switches to that replica.
     async fn attempt_at_two(&self, attempt: &Attempts<'_>, patience: Duration) -> Attempted {
         let until = Instant::now() + patience;
-        let one = |connection: Connection, has_left_another| async move {
+        let one = |connection: Connection| async move {
             let left = until.saturating_duration_since(Instant::now());
             let answer = attempt(connection.channel.clone(), left);
             let result = match tokio::time::timeout(left, answer).await {
                 Ok(answered) => answered.map_err(ApiError::from),
                 Err(_) => Err(ApiError::new(ErrorCode::Late, "no answer came")),
             };
-            Attempted { connection, result, has_left_another }
+            Attempted { connection, result, other_may_be_done: false }
         };
         let connection = self.connections.current();
-        let mut first = pin!(one(connection.clone(), false));
+        let mut first = pin!(one(connection.clone()));
         if self.connections.count() < 2 {
             return first.await;
         }
@@ -203,19 +220,10 @@ impl Caller {
             () = tokio::time::sleep(NEXT_AFTER) => {}
         }
         self.connections.leave(&connection);
-        let mut second = pin!(one(self.connections.current(), true));
-        let is_final = |attempted: &Attempted| {
-            attempted.result.as_ref().err().is_none_or(|why| !another_try_may_help(why))
-        };
+        let mut second = pin!(one(self.connections.current()));
         tokio::select! {
-            attempted = &mut first => {
-                if is_final(&attempted) { attempted } else { second.await }
-            }
-            attempted = &mut second => {
-                if is_final(&attempted) { return attempted }
-                let other = first.await;
-                if is_final(&other) { other } else { attempted }
-            }
+            attempted = &mut first => better_of(attempted, second).await,
+            attempted = &mut second => better_of(attempted, first).await,
         }
     }
 
@@ -301,6 +309,23 @@ impl Caller {
     }
 }
 
+/// Of two attempts, one of which has ended, returns the one that succeeds. If none succeeds in time, returns the one
+/// whose result no retry can change, or the one that has ended.
+async fn better_of(
+    ended: Attempted,
+    other: Pin<&mut impl Future<Output = Attempted>>,
+) -> Attempted {
+    if ended.result.is_ok() {
+        return ended;
+    }
+    let Ok(other) = tokio::time::timeout(OTHER_WITHIN, other).await else {
+        return Attempted { other_may_be_done: true, ..ended };
+    };
+    let is_better = other.result.is_ok() || (other.is_final() && !ended.is_final());
+    let (kept, left) = if is_better { (other, ended) } else { (ended, other) };
+    Attempted { other_may_be_done: left.may_be_done(), ..kept }
+}
+
 /// Returns a function that makes attempts of one call. A successful attempt stores the reply in `reply`.
 fn attempts<'a, Q: Clone, A, F>(
     request: &'a Q,
@@ -321,11 +346,11 @@ where
     }
 }
 
-/// Adds a remark to the error "unknown machine" or "unknown job": an earlier attempt without an answer may have removed
-/// the object.
+/// Adds a remark to errors that an earlier attempt without an answer may have caused: it may have removed or changed the
+/// object.
 fn after(mut why: ApiError, may_be_done: bool) -> ApiError {
-    let is_gone = matches!(why.code, ErrorCode::UnknownMachine | ErrorCode::UnknownJob);
-    if is_gone && may_be_done {
+    use ErrorCode::{OtherVersion, UnknownJob, UnknownMachine};
+    if matches!(why.code, UnknownMachine | UnknownJob | OtherVersion) && may_be_done {
         why.message += "; an earlier attempt, which got no answer, may have been carried out";
     }
     why
@@ -343,18 +368,20 @@ pub(super) fn another_try_may_help(error: &ApiError) -> bool {
 mod tests {
     use super::*;
 
-    /// Makes a call at two replicas, whose attempts have these results in order; `None` is a hung replica.
-    fn call(results: &[Option<Result<(), ErrorCode>>]) -> (Caller, Result<(), AskError>) {
+    /// Result of an attempt, and the time until then in milliseconds; `None` is a hung replica.
+    type Reply = Option<(u64, Result<(), ErrorCode>)>;
+
+    /// Makes a call at two replicas, whose attempts have these results in order.
+    fn call(results: &[Reply]) -> (Caller, Result<(), AskError>) {
         let address = Address::plain(["127.0.0.1:1", "127.0.0.1:2"]);
         let caller = Caller::new(&address, Duration::from_secs(3600)).expect("an address");
         let results = Mutex::new(results.iter());
         let attempt = |_: Channel, _: Duration| -> Attempt<'_> {
             let result = *results.lock().next().expect("no other attempt");
             Box::pin(async move {
-                match result {
-                    Some(result) => result.map_err(|code| ApiError::new(code, "refused").into()),
-                    None => std::future::pending().await,
-                }
+                let Some((after_ms, result)) = result else { return std::future::pending().await };
+                tokio::time::sleep(Duration::from_millis(after_ms)).await;
+                result.map_err(|code| ApiError::new(code, "refused").into())
             })
         };
         let answered = caller.runtime.block_on(caller.until_answered(&attempt));
@@ -363,19 +390,42 @@ mod tests {
 
     #[test]
     fn a_hung_replica_does_not_delay_the_reply_of_another_one() {
-        let (caller, answered) = call(&[None, Some(Ok(()))]);
+        let (caller, answered) = call(&[None, Some((0, Ok(())))]);
         answered.expect("the second replica answers");
         assert_eq!(caller.connections.current().address, "127.0.0.1:2");
-        let (caller, answered) = call(&[Some(Ok(()))]);
+        let (caller, answered) = call(&[Some((0, Ok(())))]);
         answered.expect("the first replica answers");
         assert_eq!(caller.connections.current().address, "127.0.0.1:1");
     }
 
-    /// The attempt at the hung replica may have removed the object.
+    /// The attempt at the hung replica may have changed the object, so that the other one is refused.
     #[test]
     fn a_refusal_beside_a_hung_replica_counts_and_says_so() {
-        let (_, refused) = call(&[None, Some(Err(ErrorCode::UnknownJob))]);
+        for code in [ErrorCode::UnknownJob, ErrorCode::OtherVersion] {
+            let (_, refused) = call(&[None, Some((0, Err(code)))]);
+            let Err(AskError::Refused(why)) = refused else { panic!("{refused:?}") };
+            assert!(why.message.contains("may have been carried out"), "{}", why.message);
+        }
+    }
+
+    #[test]
+    fn a_slow_success_counts_although_the_other_attempt_was_refused() {
+        let slow = NEXT_AFTER.as_millis() as u64 + 100;
+        let (_, answered) = call(&[Some((slow, Ok(()))), Some((0, Err(ErrorCode::OtherVersion)))]);
+        answered.expect("the first attempt changed the version");
+        let (_, answered) =
+            call(&[Some((slow, Err(ErrorCode::OtherVersion))), Some((200, Ok(())))]);
+        answered.expect("the second attempt changed the version");
+    }
+
+    /// Neither attempt can have had an effect, so the refusal of a third one has another cause.
+    #[test]
+    fn a_temporary_refusal_beside_another_one_leaves_nothing_in_doubt() {
+        let slow = NEXT_AFTER.as_millis() as u64 + 100;
+        let (first, second) = (Err(ErrorCode::NoLeader), Err(ErrorCode::Busy));
+        let third = Some((0, Err(ErrorCode::UnknownJob)));
+        let (_, refused) = call(&[Some((slow, first)), Some((0, second)), third]);
         let Err(AskError::Refused(why)) = refused else { panic!("{refused:?}") };
-        assert!(why.message.contains("may have been carried out"), "{}", why.message);
+        assert_eq!(why.message, "refused");
     }
 }

@@ -186,10 +186,11 @@ fn live_pods<'a>(
         // Kubernetes writes all times in one format, so their alphabetical order is the order of time.
         let Pod { metadata, status, .. } = live.pod;
         let (started, created) = (status.started.as_str(), metadata.created.as_str());
-        if live.machine.is_some() && !started.is_empty() {
-            (false, Reverse(0), false, started)
+        let is_pending = live.machine.is_none();
+        if !is_pending && !started.is_empty() {
+            (is_pending, Reverse(0), false, started)
         } else {
-            (true, Reverse(live.pod.spec.priority()), created.is_empty(), created)
+            (is_pending, Reverse(live.pod.spec.priority()), created.is_empty(), created)
         }
     });
     Ok(live)

@@ -178,7 +178,7 @@ impl Driver {
             None => None,
         };
         let is_hopeless = why.as_ref().is_some_and(|why| why.code == ErrorCode::Tls);
-        let follows = why.as_ref().is_some_and(|why| why.code == ErrorCode::NoLeader);
+        let notice = notice(why.as_ref().map(|why| why.code));
         if now - since < TELL_AFTER && !is_hopeless {
             return;
         }
@@ -189,12 +189,7 @@ impl Driver {
             machines = self.machines.len(),
             for_s = (now - since).as_secs(),
             %why,
-            "{}",
-            if follows {
-                "none of the given replicas leads the cell: name all replicas with --cell"
-            } else {
-                "no leader of the cell answers"
-            }
+            "{notice}"
         );
     }
 
@@ -425,6 +420,18 @@ impl Driver {
     }
 }
 
+/// The notice to operators about a stream that ends with this error.
+fn notice(code: Option<ErrorCode>) -> &'static str {
+    use ErrorCode::{Late, NoLeader, OutcomeUnknown, Unreachable};
+    match code {
+        Some(NoLeader) => {
+            "none of the given replicas leads the cell: name all replicas with --cell"
+        }
+        None | Some(Unreachable | Late | OutcomeUnknown) => "no leader of the cell answers",
+        Some(_) => "the cell refuses the agent",
+    }
+}
+
 /// Waits until a time, or forever if there is none.
 async fn until(due: Option<Instant>) {
     match due {
@@ -503,7 +510,7 @@ mod tests {
             assert!(driver.take(says_of(7, TaskReport::Started)).is_some());
             let stops = vec![(HERE, TASK)];
             driver.hear(Told { stops, starts: starts(8), ..Told::default() });
-            tokio::time::sleep(Duration::from_millis(2)).await;
+            driver.began -= Duration::from_secs(1);
             driver.kill_late();
             let mut ordered = || std::iter::from_fn(|| orders.try_recv().ok()).collect::<Vec<_>>();
             let first = task(7).run_id();

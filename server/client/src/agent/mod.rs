@@ -178,7 +178,8 @@ impl Task {
 }
 
 /// Id of a run: a task, its machine, and when the task was placed there. A task that was stopped may be placed on the
-/// same machine again, so a late report of its first run must not count for the second.
+/// same machine again, so a late report of its first run must not count for the second. The time is exact to a step of
+/// the cell's time, which is 100 ms in a served cell; two placements within one step have equal ids.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct RunId {
     /// Id of the task.
@@ -191,7 +192,8 @@ pub struct RunId {
 
 impl RunId {
     /// Whether both ids may belong to one run.
-    pub(crate) fn may_be(&self, other: &RunId) -> bool {
+    #[must_use]
+    pub fn may_be(&self, other: &RunId) -> bool {
         let is_known = self.placed_ms != 0 && other.placed_ms != 0;
         (self.task, self.machine) == (other.task, other.machine)
             && (self.placed_ms == other.placed_ms || !is_known)

@@ -155,7 +155,9 @@ impl Records {
             follows.orders.push(Order::Start(task));
             return;
         };
-        record.owner = Some(owner);
+        // An agent that found the task may not know the owner or the time of the placement.
+        (record.owner, record.run.placed_ms) =
+            (Some(owner), record.run.placed_ms.max(task.placed_ms));
         let Record { phase, run, request, .. } = record;
         let run = *run;
         let said = |report, end| Reported { run, report, end };

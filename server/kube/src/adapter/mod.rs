@@ -89,8 +89,8 @@ pub struct Adapter {
     scheduler: SchedulerId,
     /// Number of the adapter's last transaction.
     transactions: u64,
-    /// Deletions of victims that are requested again later.
-    postponed: Vec<preempt::Postponed>,
+    /// Deletions of victims that are requested again later, by the name of the victim.
+    postponed: BTreeMap<PodName, preempt::Postponed>,
     /// Nodes that accept no pods, because the node or the requests of a pod on it are not known.
     blind: Blind,
     /// Nodes that other schedulers have overcommitted.
@@ -132,7 +132,7 @@ impl Adapter {
             tells: false,
             scheduler,
             transactions,
-            postponed: Vec::new(),
+            postponed: BTreeMap::new(),
             blind: Blind::default(),
             overcommits: Overcommits::default(),
             selecting: BTreeSet::new(),

@@ -177,6 +177,7 @@ impl Adapter {
             scheduler: scheduler_of(&preemptor.pod).to_owned(),
             node: node.clone(),
         };
+        self.postponed.remove(victim);
         self.effects.push(Effect::Act(Action::Evict(eviction, 0)));
     }
 
@@ -194,6 +195,7 @@ impl Adapter {
         let delay_ms = match done {
             Done::Done => {
                 let Eviction { pod, by_uid, node, .. } = eviction;
+                self.postponed.remove(&pod);
                 self.effects.push(Effect::Tell(pod, Remark::Preempted { by_uid, node }));
                 return;
             }
@@ -205,15 +207,16 @@ impl Adapter {
             Done::Unknown => 1000,
         };
         if self.is_wanted(&eviction) {
-            self.postponed.push(Postponed { eviction, at_ms: now_ms.saturating_add(delay_ms) });
+            let at_ms = now_ms.saturating_add(delay_ms);
+            self.postponed.insert(eviction.pod.clone(), Postponed { eviction, at_ms });
         }
     }
 
     /// Requests the postponed deletions whose time has come. A deletion is dropped if no pod waits for it any more: the
     /// pod may have been bound elsewhere since, or may have been deleted.
     pub(super) fn evict_postponed(&mut self, now_ms: u64) {
-        let due: Vec<Postponed> =
-            self.postponed.extract_if(.., |postponed| postponed.at_ms <= now_ms).collect();
+        let due = self.postponed.extract_if(.., |_, postponed| postponed.at_ms <= now_ms);
+        let due: Vec<Postponed> = due.map(|(_, postponed)| postponed).collect();
         for Postponed { eviction, .. } in due {
             if self.is_wanted(&eviction) {
                 self.effects.push(Effect::Act(Action::Evict(eviction, 0)));

@@ -34,6 +34,8 @@ struct Known {
     machine: MachineId,
     /// Version of the cell when the directive was sent.
     since: Version,
+    /// Time of the placement in the last directive.
+    placed_ms: u64,
 }
 
 impl Routes {
@@ -62,7 +64,7 @@ impl Routes {
             for start in &starts {
                 self.leave(start.task, out);
                 self.know(start.task, *id, cell.version());
-                self.note_held(cell, start.task);
+                self.note_sent(cell, start.task);
             }
             let orders = out.of(stream);
             orders.whole.push(*id);
@@ -145,12 +147,13 @@ impl Routes {
         let Some(machine) = now else { return };
         if before != now {
             self.begin(cell, task, machine, out);
-        } else if matches!(state, Some(TaskState::Placed(_))) || self.is_resized(cell, task) {
+        } else if matches!(state, Some(TaskState::Placed(_))) || self.is_changed(cell, task) {
             // A placed task may already run at its agent without a record in the cell. The repeated directive makes the
-            // agent report the task again. If the task was resized, the directive has the new allocation.
+            // agent report the task again. If the task was resized, the directive has the new allocation. If the task
+            // left and returned, it has the new time of the placement.
             let stream = self.machines[&machine].stream;
             out.of(stream).starts.extend(start(cell, task));
-            self.note_held(cell, task);
+            self.note_sent(cell, task);
         }
     }
 
@@ -187,8 +190,8 @@ impl Routes {
             wanted.intersection(&attached.tasks).filter_map(|task| start(cell, *task)).collect();
         // These tasks may have left and returned. The repeated directive makes the agent report again that they run.
         for start in stayed {
-            if !start.is_running || self.is_resized(cell, start.task) {
-                self.note_held(cell, start.task);
+            if !start.is_running || self.is_changed(cell, start.task) {
+                self.note_sent(cell, start.task);
                 out.of(stream).starts.push(start);
             }
         }
@@ -203,16 +206,20 @@ impl Routes {
         let Some(start) = start(cell, task) else { return };
         out.of(attached.stream).starts.push(start);
         self.know(task, machine, cell.version());
-        self.note_held(cell, task);
+        self.note_sent(cell, task);
     }
 
-    /// Whether a task's allocation differs from the allocation sent to its agent.
-    fn is_resized(&self, cell: &Cell, task: TaskId) -> bool {
-        self.held.get(&task) != cell.task_held(task).as_ref()
+    /// Whether a task's allocation or time of placement differs from what was sent to its agent.
+    fn is_changed(&self, cell: &Cell, task: TaskId) -> bool {
+        let sent = self.tasks.get(&task).map(|known| known.placed_ms);
+        self.held.get(&task) != cell.task_held(task).as_ref() || sent != cell.task_placed_ms(task)
     }
 
-    /// Records the allocation that is sent to an agent.
-    fn note_held(&mut self, cell: &Cell, task: TaskId) {
+    /// Records the allocation and the time of the placement that are sent to an agent.
+    fn note_sent(&mut self, cell: &Cell, task: TaskId) {
+        if let Some(known) = self.tasks.get_mut(&task) {
+            known.placed_ms = cell.task_placed_ms(task).unwrap_or_default();
+        }
         match cell.task_held(task) {
             Some(held) => _ = self.held.insert(task, held),
             None => _ = self.held.remove(&task),
@@ -231,7 +238,7 @@ impl Routes {
     fn know(&mut self, task: TaskId, machine: MachineId, since: Version) {
         if let Some(attached) = self.machines.get_mut(&machine) {
             attached.tasks.insert(task);
-            self.tasks.insert(task, Known { machine, since });
+            self.tasks.insert(task, Known { machine, since, placed_ms: 0 });
         }
     }
 

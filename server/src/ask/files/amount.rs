@@ -131,9 +131,13 @@ pub(crate) fn of_machine(amount: &Amount) -> Result<u64, String> {
     Ok(bytes)
 }
 
-/// Parses the bytes of a machine, such as `64GiB`.
+/// Parses the memory of an agent's machine, such as `64GiB`.
 pub(crate) fn machine_bytes(text: &str) -> Result<u64, String> {
-    of_machine(&text.parse().map_err(|error: AmountError| error.to_string())?)
+    let bytes = of_machine(&text.parse().map_err(|error: AmountError| error.to_string())?)?;
+    if bytes < MACHINE_BYTES_MIN {
+        return Err(format!("{text} must be at least 1MiB, such as 16GiB"));
+    }
+    Ok(bytes)
 }
 
 /// Parses the timeout of a call.
@@ -155,6 +159,8 @@ mod tests {
         assert_eq!(duration("1.5s"), Ok(Duration::from_millis(1500)));
         assert_eq!(duration("2h"), Ok(Duration::from_secs(7200)));
         assert!(duration("30").is_err() && duration("s").is_err() && duration("1y").is_err());
+        assert!(machine_bytes("0").is_err() && machine_bytes("5B").is_err());
+        assert_eq!(machine_bytes("2GiB"), Ok(2 << 30));
         assert!(timeout("0s").is_err() && timeout("61s").is_err() && timeout("60s").is_ok());
     }
 }

@@ -4,8 +4,8 @@ use crate::ask::AskError;
 use std::path::Path;
 use toml::de::{DeTable, DeValue};
 
-/// Adds the line of the wrong field to an error that names only its path. If the file is not TOML, or is standard
-/// input, the error stays as it is.
+/// Adds the line of the wrong field to an error that names only its path. If the input is not a regular file in TOML, the
+/// error stays as it is.
 pub(in crate::ask) fn with_line(mut error: AskError, file: &Path) -> AskError {
     if let AskError::Amount { place, .. }
     | AskError::Field { place, .. }
@@ -13,7 +13,8 @@ pub(in crate::ask) fn with_line(mut error: AskError, file: &Path) -> AskError {
     {
         let file_name = file.display().to_string();
         let field = place.strip_prefix(&file_name).and_then(|rest| rest.strip_prefix(": "));
-        let text = field.and_then(|_| std::fs::read_to_string(file).ok());
+        let text = field.filter(|_| file.is_file());
+        let text = text.and_then(|_| std::fs::read_to_string(file).ok());
         if let (Some(field), Some(text)) = (field, text)
             && let Some(line) = line_of(&text, field)
         {

@@ -41,18 +41,16 @@ impl JobsFile {
     /// If the file cannot be read, or does not describe one job.
     pub(in crate::ask) fn read_one(file: &Path) -> Result<JobFile, AskError> {
         let JobsFile { mut job } = JobsFile::read(file)?;
-        match (job.pop(), job.len()) {
-            (Some(only), 0) => Ok(only),
-            (_, others) => {
-                let place = format!("{}: job", file.display());
-                let jobs = if others == 0 { 0 } else { others + 1 };
-                let why = format!(
-                    "has {jobs} jobs, and `omega job submit` submits one: run `omega job apply -f {}`",
-                    file.display()
-                );
-                Err(AskError::Field { place, why })
-            }
-        }
+        let why = match (job.pop(), job.len()) {
+            (Some(only), 0) => return Ok(only),
+            (None, _) => "has no job".to_owned(),
+            (Some(_), others) => format!(
+                "has {} jobs, and `omega job submit` submits one: run `omega job apply -f {}`",
+                others + 1,
+                file.display()
+            ),
+        };
+        Err(AskError::Field { place: format!("{}: job", file.display()), why })
     }
 
     /// The jobs that the file describes, for a cell with these kinds.
