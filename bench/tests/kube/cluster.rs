@@ -336,9 +336,9 @@ fn a_cluster_of_three_nodes() {
         jobs(&workload),
         [
             "n/o service p7 [1 -]",
-            "n/o#2 service p0 [-] [-]",
-            "n/o#3 batch p0 [2]",
+            "n/o#2 batch p0 [2]",
             "n/static service p0 [0]",
+            "n/o#3 service p0 [-] [-]",
             "n/o#4 batch p0 [-]",
             "default/alone service p0 [-]",
         ]
@@ -441,9 +441,9 @@ fn order(pods: &[(&str, &str, &str)]) -> Vec<String> {
 fn jobs_are_numbered_by_the_age_of_their_pods() {
     let [old, new] = ["2020-01-01T00:00:00Z", "2024-01-01T00:00:00Z"];
     let pods = [("waits", "", old), ("some", "a", ""), ("new", "a", new), ("old", "a", old)];
-    let expected = ["default/old", "default/new", "default/waits", "default/some"];
+    let expected = ["default/old", "default/new", "default/some", "default/waits"];
     assert_eq!(order(&pods), expected);
-    assert_eq!(order(&pods[..2]), ["default/waits", "default/some"], "as they stand in the file");
+    assert_eq!(order(&pods[..2]), ["default/some", "default/waits"], "bound pods come first");
 }
 
 #[test]

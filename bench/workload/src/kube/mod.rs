@@ -186,11 +186,10 @@ fn live_pods<'a>(
         // Kubernetes writes all times in one format, so their alphabetical order is the order of time.
         let Pod { metadata, status, .. } = live.pod;
         let (started, created) = (status.started.as_str(), metadata.created.as_str());
-        let is_pending = live.machine.is_none();
-        if !is_pending && !started.is_empty() {
-            (is_pending, Reverse(0), false, started)
-        } else {
-            (is_pending, Reverse(live.pod.spec.priority()), created.is_empty(), created)
+        match live.machine {
+            Some(_) if !started.is_empty() => (0, Reverse(0), false, started),
+            Some(_) => (1, Reverse(0), created.is_empty(), created),
+            None => (2, Reverse(live.pod.spec.priority()), created.is_empty(), created),
         }
     });
     Ok(live)
