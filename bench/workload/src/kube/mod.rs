@@ -147,8 +147,8 @@ fn positions(nodes: &[(Place, Node)]) -> Result<BTreeMap<&str, u32>, Fault> {
     Ok(positions)
 }
 
-/// The pods that become tasks. Running pods come first, the oldest at the front. The others follow in the order of
-/// kube-scheduler's queue: by priority, then by age, then as in the file. Jobs and tasks are numbered in this order, and
+/// The pods that become tasks. Running pods come first, the oldest at the front, and then bound pods that have not
+/// started. Pending pods follow in the order of kube-scheduler's queue: by priority, then by age, then as in the file. Jobs and tasks are numbered in this order, and
 /// of equally important victims the younger one is evicted.
 fn live_pods<'a>(
     pods: &'a [(Place, Pod)],
