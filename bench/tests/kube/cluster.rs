@@ -47,9 +47,9 @@ fn the_example_of_the_documentation() {
         jobs(&workload),
         [
             "kube-system/node-agent service p2000001000 [0] [1] [2] [3] [4] [5]",
+            "shop/web-6d4cf56db6 service p0 [0 1 2 4 -]",
             "shop/cache service p1000 [3 0 -]",
             "shop/gateway-5c8b7d9f4 service p1000 [1 4]",
-            "shop/web-6d4cf56db6 service p0 [0 1 2 4 -]",
             "ml/train batch p0 [5 -]",
             "ml/notebook service p0 [-]",
             "shop/report-29384220 batch p0 [-]",
@@ -66,7 +66,7 @@ fn the_example_of_the_documentation() {
     );
     // The request is the maximum: the init container needs more processor time than the container, which needs more
     // memory.
-    let web = &workload.arrivals[3].job.groups[0];
+    let web = &workload.arrivals[1].job.groups[0];
     assert_eq!(web.request, Amounts::new([2000, 2 << 30, 0, 1, 0, 2000, 2 << 30]));
     let largest = workload.machines.iter().map(|m| m.capacity.get(KindId::CPU)).max();
     assert!(largest < Some(workload.arrivals[5].job.groups[0].request.get(KindId::CPU)));
