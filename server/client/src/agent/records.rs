@@ -217,6 +217,21 @@ mod tests {
         Told { starts: vec![(task(index), is_running)], ..Told::default() }
     }
 
+    /// A run of an earlier agent process, which did not record the owner.
+    fn found(run: RunId, is_running: bool) -> Found {
+        Found {
+            run,
+            owner: None,
+            request: Amounts::default(),
+            devices: Vec::new(),
+            cores: Vec::new(),
+            ports: Vec::new(),
+            grace_ms: 0,
+            is_running,
+            kill_in_ms: None,
+        }
+    }
+
     #[test]
     fn a_new_stream_is_compared_with_what_runs() {
         let mut records = Records::default();
@@ -249,20 +264,9 @@ mod tests {
 
     #[test]
     fn a_found_task_that_does_not_run_yet_is_reported_once_it_runs() {
-        let found = |index, is_running| Found {
-            run: run(index),
-            owner: None,
-            request: Amounts::default(),
-            devices: Vec::new(),
-            cores: Vec::new(),
-            ports: Vec::new(),
-            grace_ms: 0,
-            is_running,
-            kill_in_ms: None,
-        };
         let mut records = Records::default();
-        records.found(&found(0, true));
-        records.found(&found(1, false));
+        records.found(&found(run(0), true));
+        records.found(&found(run(1), false));
         let follows = records.hear(whole(vec![(task(0), false), (task(1), false)]));
         assert_eq!(follows.reports, [said(0, TaskReport::Started)]);
         assert_eq!(follows.orders, [], "both were started before");
@@ -273,23 +277,12 @@ mod tests {
     #[test]
     fn a_found_task_of_an_earlier_placement_is_not_taken_for_the_new_one() {
         let placed = |placed_ms| Task { placed_ms, ..task(0) };
-        let found = |placed_ms| Found {
-            run: placed(placed_ms).run_id(),
-            owner: None,
-            request: Amounts::default(),
-            devices: Vec::new(),
-            cores: Vec::new(),
-            ports: Vec::new(),
-            grace_ms: 0,
-            is_running: true,
-            kill_in_ms: None,
-        };
         let (before, now) = (placed(7).run_id(), placed(8));
         // An agent or a server of an earlier version does not know the time.
         for (known, sent, is_another) in [(7, 8, true), (8, 8, false), (0, 8, false), (7, 0, false)]
         {
             let mut records = Records::default();
-            records.found(&found(known));
+            records.found(&found(placed(known).run_id(), true));
             let orders = records.hear(whole(vec![(placed(sent), true)])).orders;
             let stopped = Order::Stop { run: before, grace_ms: 0 };
             let expected = [stopped, Order::Start(now.clone())];
