@@ -25,7 +25,7 @@ const OF_KUBE_SCHEDULER: [(&str, &str, &[&str]); 9] = [
 
 /// Maximum number of reads of a sample until it must have its value. The program updates its metrics twice a second,
 /// and a second has at most some thousand reads.
-const READS_MAX: u32 = 100_000;
+pub(crate) const READS_MAX: u32 = 100_000;
 
 /// Names of the labels of a sample, without the bound of a histogram's bucket.
 fn labels(line: &str) -> Vec<&str> {
