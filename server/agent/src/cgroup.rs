@@ -1,16 +1,21 @@
-//! Control groups, version 2: a group for each task, below the group of the agent.
+//! Control groups, version 2: a group for each task, below the group of the agent or another group.
 //!
 //! ```text
-//!   ROOT/                       given to the agent (systemd: Delegate=yes)
-//!     agent/                    the agent's process: a group with controllers for its children must not have processes
+//!   ROOT/                       the agent's own group (systemd: Delegate=yes), or one that its operator names
+//!     agent/                    the agent's process, if ROOT was its group: a group with controllers for its children
+//!                               must not have processes
 //!     tasks/                    cgroup.subtree_control = +cpu +memory +pids +cpuset
 //!       JOB-TASK/               cpu.weight, cpu.max, memory.max, pids.max, cpuset.cpus
 //! ```
 
 use crate::spec::Limits;
-use std::fs;
+use rustix::fs::FlockOperation;
+use std::fs::{self, File};
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
+
+/// Folder of the root of all groups.
+const MOUNT: &str = "/sys/fs/cgroup";
 
 /// Controllers that limit the resources of tasks.
 const CONTROLLERS: [&str; 3] = ["cpu", "memory", "pids"];
@@ -53,6 +58,17 @@ pub enum CgroupError {
         /// Name of the controller.
         controller: &'static str,
     },
+    /// The group has processes, so it cannot have controllers for the groups of tasks.
+    #[error(
+        "other processes are in the control group {0}: give the agent a group of its own, as root with \
+         `--cgroup omega`, or as a systemd service with Delegate=yes"
+    )]
+    Busy(PathBuf),
+    /// Another agent uses the group.
+    #[error(
+        "another agent uses the control group {0}: give each agent of a machine its own --cgroup"
+    )]
+    InUse(PathBuf),
     /// The agent may not write a file or folder.
     #[error("{path}: {why}: start the agent as root, or as a systemd service with Delegate=yes")]
     Refused {
@@ -68,19 +84,52 @@ fn write(folder: &Path, file: &str, value: &str) -> Result<(), CgroupError> {
     fs::write(&path, value).map_err(|why| CgroupError::Refused { path, why })
 }
 
+fn make(path: PathBuf) -> Result<PathBuf, CgroupError> {
+    match fs::create_dir_all(&path) {
+        Ok(()) => Ok(path),
+        Err(why) => Err(CgroupError::Refused { path, why }),
+    }
+}
+
 /// The group of this process, according to `/proc/self/cgroup`.
 fn own(mount: &Path, table: &str) -> Option<PathBuf> {
     let path = table.lines().find_map(|line| line.strip_prefix("0::"))?;
     Some(mount.join(path.trim_start_matches('/')))
 }
 
+/// Controllers to enable in a group, in the form of `cgroup.subtree_control`.
+///
+/// # Errors
+/// The group lacks a controller that the limits of tasks need.
+fn controllers(folder: &Path) -> Result<String, CgroupError> {
+    let listed = fs::read_to_string(folder.join("cgroup.controllers"))
+        .map_err(|_| CgroupError::NotVersion2(folder.to_owned()))?;
+    let has = |controller: &str| listed.split_whitespace().any(|one| one == controller);
+    if let Some(controller) = CONTROLLERS.into_iter().find(|controller| !has(controller)) {
+        return Err(CgroupError::NoController { folder: folder.to_owned(), controller });
+    }
+    let optional = has(CPUSET).then_some(CPUSET);
+    let names = CONTROLLERS.into_iter().chain(optional).map(|name| format!("+{name}"));
+    Ok(names.collect::<Vec<_>>().join(" "))
+}
+
+/// Enables controllers for the groups below a group.
+fn enable(folder: &Path, controllers: &str) -> Result<(), CgroupError> {
+    match write(folder, "cgroup.subtree_control", controllers) {
+        Err(CgroupError::Refused { why, .. }) if why.kind() == io::ErrorKind::ResourceBusy => {
+            Err(CgroupError::Busy(folder.to_owned()))
+        }
+        enabled => enabled,
+    }
+}
+
 impl CgroupRoot {
     /// Prepares the group of this process for tasks. This process is moved into a group below it.
     ///
     /// # Errors
-    /// There are no control groups of version 2, or the agent may not change its group.
+    /// There are no control groups of version 2, or the agent may not change its group, or other processes are in it.
     pub fn of_this_process() -> Result<CgroupRoot, CgroupError> {
-        let mount = Path::new("/sys/fs/cgroup");
+        let mount = Path::new(MOUNT);
         let table = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
         let own = own(mount, &table).ok_or_else(|| CgroupError::NotVersion2(mount.to_owned()))?;
         // If the agent was restarted in its service, it may already be in the group below.
@@ -89,33 +138,55 @@ impl CgroupRoot {
         CgroupRoot::prepare(root)
     }
 
-    /// Prepares a group for tasks.
+    /// Prepares the group with this path below `/sys/fs/cgroup` for tasks, and creates it if it is missing. This process
+    /// remains in its group, so that systemd can restart it there while tasks run.
     ///
     /// # Errors
-    /// The folder is no control group of version 2, or the agent may not change the group.
+    /// There are no control groups of version 2, the agent may not change the group, or processes are in it.
+    pub fn at(path: &Path) -> Result<CgroupRoot, CgroupError> {
+        CgroupRoot::below(Path::new(MOUNT), path)
+    }
+
+    fn below(mount: &Path, path: &Path) -> Result<CgroupRoot, CgroupError> {
+        let controllers = controllers(mount)?;
+        let mut folder = mount.to_owned();
+        for part in path.components().filter(|part| matches!(part, Component::Normal(_))) {
+            enable(&folder, &controllers)?;
+            folder = make(folder.join(part))?;
+        }
+        CgroupRoot::with_tasks(&folder, &controllers)
+    }
+
+    /// Prepares a group for tasks. This process is moved into a group below it.
+    ///
+    /// # Errors
+    /// The folder is no control group of version 2, the agent may not change the group, or other processes are in it.
     pub fn prepare(root: &Path) -> Result<CgroupRoot, CgroupError> {
-        let listed = fs::read_to_string(root.join("cgroup.controllers"))
-            .map_err(|_| CgroupError::NotVersion2(root.to_owned()))?;
-        let has = |controller: &str| listed.split_whitespace().any(|one| one == controller);
-        if let Some(controller) = CONTROLLERS.into_iter().find(|controller| !has(controller)) {
-            return Err(CgroupError::NoController { folder: root.to_owned(), controller });
-        }
-        let make = |name: &str| {
-            let path = root.join(name);
-            fs::create_dir_all(&path)
-                .map(|()| path.clone())
-                .map_err(|why| CgroupError::Refused { path, why })
-        };
-        let (agent, tasks) = (make("agent")?, make("tasks")?);
+        let controllers = controllers(root)?;
+        let agent = make(root.join("agent"))?;
         write(&agent, "cgroup.procs", "0")?;
-        let mut enable: Vec<String> = CONTROLLERS.iter().map(|name| format!("+{name}")).collect();
-        if has(CPUSET) {
-            enable.push(format!("+{CPUSET}"));
-        }
-        for folder in [root, &tasks] {
-            write(folder, "cgroup.subtree_control", &enable.join(" "))?;
-        }
+        CgroupRoot::with_tasks(root, &controllers)
+    }
+
+    /// Prepares a group without processes for tasks.
+    fn with_tasks(root: &Path, controllers: &str) -> Result<CgroupRoot, CgroupError> {
+        enable(root, controllers)?;
+        let tasks = make(root.join("tasks"))?;
+        enable(&tasks, controllers)?;
         Ok(CgroupRoot { tasks })
+    }
+
+    /// Locks the group for this agent until the returned file is dropped.
+    ///
+    /// # Errors
+    /// Another agent has locked the group.
+    pub fn lock(&self) -> Result<File, CgroupError> {
+        let in_use = || CgroupError::InUse(self.tasks.clone());
+        let refused = |why| CgroupError::Refused { path: self.tasks.clone(), why };
+        let folder = File::open(&self.tasks).map_err(refused)?;
+        let locked = rustix::fs::flock(&folder, FlockOperation::NonBlockingLockExclusive);
+        locked.map_err(|_| in_use())?;
+        Ok(folder)
     }
 
     /// Creates the group of a task, with its limits.
@@ -123,9 +194,7 @@ impl CgroupRoot {
     /// # Errors
     /// The agent lacks the rights to create or change the group.
     pub fn make(&self, name: &str, limits: &Limits) -> Result<PathBuf, CgroupError> {
-        let folder = self.tasks.join(name);
-        fs::create_dir_all(&folder)
-            .map_err(|why| CgroupError::Refused { path: folder.clone(), why })?;
+        let folder = make(self.tasks.join(name))?;
         Cgroup::at(&folder).limit(limits)?;
         Ok(folder)
     }
@@ -253,6 +322,22 @@ mod tests {
         assert_eq!(content(&folder, "memory.max"), "max");
         group.kill();
         assert_eq!(content(&folder, "cgroup.kill"), "1");
+    }
+
+    #[test]
+    fn a_group_of_its_own_leaves_the_process_where_it_is() {
+        let mount = root("cpu io memory pids\n");
+        let prepared = CgroupRoot::below(mount.path(), Path::new("/omega/one")).expect("a group");
+        for folder in ["", "omega", "omega/one", "omega/one/tasks"] {
+            let controllers = content(&mount.path().join(folder), "cgroup.subtree_control");
+            assert_eq!(controllers, "+cpu +memory +pids", "{folder}");
+        }
+        assert!(!mount.path().join("omega/one/agent").exists());
+        let lock = prepared.lock().expect("no other agent uses it");
+        let why = prepared.lock().expect_err("it is locked").to_string();
+        assert!(why.contains("another agent uses the control group"), "{why}");
+        drop(lock);
+        prepared.lock().expect("it is free again");
     }
 
     #[test]

@@ -6,7 +6,7 @@ use crate::connect::CellArgs;
 use crate::events::LogArgs;
 use clap::Args;
 use omega_core::{NodeCores, PortRange};
-use std::path::PathBuf;
+use std::path::{Component, PathBuf};
 
 /// Heading of options in the help.
 const SIMULATION: &str = "Simulation";
@@ -18,7 +18,7 @@ const SIMULATION: &str = "Simulation";
 pub(crate) struct AgentArgs {
     /// Simulate this number of machines, which run no programs, instead of offering this machine.
     #[arg(long, help_heading = SIMULATION, value_name = "N",
-          value_parser = clap::value_parser!(u32).range(1..=1_000_000), conflicts_with_all = ["name", "dir", "labels", "no_limits", "log_bytes", "pids"])]
+          value_parser = clap::value_parser!(u32).range(1..=1_000_000), conflicts_with_all = ["name", "dir", "labels", "cgroup", "no_limits", "log_bytes", "pids"])]
     pub(super) simulate: Option<u32>,
     /// Name of this machine [default: its host name].
     #[arg(long, value_name = "NAME")]
@@ -29,6 +29,10 @@ pub(crate) struct AgentArgs {
     /// Label of this machine. May be repeated.
     #[arg(long = "label", value_name = "KEY=VALUE", value_parser = pairs::label)]
     pub(super) labels: Vec<(String, String)>,
+    /// Control group below which the agent creates those of its tasks, such as `omega`, created if missing
+    /// [default: the agent's own group, which must have no other processes].
+    #[arg(long, value_name = "GROUP", value_parser = group, conflicts_with = "no_limits")]
+    pub(super) cgroup: Option<PathBuf>,
     /// Run tasks without control groups: the cpu, memory and number of processes of tasks are not limited.
     #[arg(long)]
     pub(super) no_limits: bool,
@@ -72,6 +76,15 @@ pub(crate) struct AgentArgs {
     pub(super) cell: CellArgs,
     #[command(flatten, next_help_heading = "Cell and log")]
     pub(super) log: LogArgs,
+}
+
+fn group(text: &str) -> Result<PathBuf, String> {
+    let path = PathBuf::from(text);
+    let is_root = path.components().all(|part| part == Component::RootDir);
+    if is_root || path.components().any(|part| part == Component::ParentDir) {
+        return Err("must be a path below /sys/fs/cgroup, such as omega or /omega/one".to_owned());
+    }
+    Ok(path)
 }
 
 fn scale(text: &str) -> Result<f64, String> {
