@@ -4,6 +4,7 @@ use crate::ask::AskError;
 use crate::ask::files::amount::{self, AmountArgs};
 use crate::ask::files::moment::Moment;
 use crate::ask::files::pairs;
+use crate::ask::files::rules_file::implied;
 use clap::{ArgGroup, Args};
 use omega_core::{
     CoreRequest, EnvVar, Job, JobKind, Kinds, Labels, MachineSelector, NamedPort, Port, Precedence,
@@ -36,7 +37,8 @@ pub(in crate::ask) struct JobFlags {
     /// Place all exclusive cores of a task on one NUMA node.
     #[arg(long, help_heading = TASK, requires = "cores")]
     one_node: bool,
-    /// Submit a service, which has no planned end, instead of a batch job.
+    /// Submit a service, which has no planned end, instead of a batch job. Without --spread and --anti-affinity, its
+    /// tasks prefer machines with fewer of them.
     #[arg(long)]
     service: bool,
     /// Scheduler that places the job [default: the scheduler `default`].
@@ -174,6 +176,10 @@ impl JobFlags {
         };
         group.rules.tasks.extend(self.spread.iter().map(spread));
         group.rules.tasks.extend(self.anti_affinity.iter().map(apart));
+        let kind = if self.service { JobKind::Service } else { JobKind::Batch };
+        if group.rules.tasks.is_empty() {
+            group.rules.tasks.extend(implied::rule(kind, false));
+        }
         group.run = self.run().map(Arc::new);
         for PortFlag { name, number } in &self.ports {
             match number {
@@ -182,9 +188,7 @@ impl JobFlags {
             }
         }
         let mut job = Job::batch(self.name.as_deref().unwrap_or_default(), group);
-        if self.service {
-            job.kind = JobKind::Service;
-        }
+        job.kind = kind;
         if let Some(scheduler) = &self.scheduler {
             job.scheduler = scheduler.as_str().into();
         }

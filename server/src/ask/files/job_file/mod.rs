@@ -13,14 +13,14 @@ use crate::ask::files::machine_file::NumberOrText;
 use crate::ask::files::moment::Moment;
 use crate::ask::files::ports_file::{NamedOrList, PortsFile};
 use crate::ask::files::rules_file::{
-    PreferredFile, RuleFile, SelectorFile, TolerationFile, affinity,
+    PreferredFile, RuleFile, SelectorFile, TolerationFile, affinity, implied,
 };
 use crate::ask::files::run_file::{self, RunFile};
 use crate::ask::files::time_file::TimeFile;
 use omega_core::{
     Amounts, CorePlace, CoreRequest, DemandProfile, DeviceRequest, Job, JobKind, Kinds, Labels,
     NamedPort, OptionalResources, Payload, PlacementRules, Precedence, Preemption, Run,
-    SharedGroup, TaskGroup, TaskRule, TaskSelector, TopologyLevel, Unit,
+    SharedGroup, TaskGroup, TaskRule, Unit,
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -158,9 +158,9 @@ struct GroupFile {
     /// Tolerated taints.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     tolerations: Vec<TolerationFile>,
-    /// Rules that relate the tasks to other tasks.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    rules: Vec<RuleFile>,
+    /// Rules that relate the tasks to other tasks. In a service, a group without `rules` prefers machines with fewer of
+    /// its tasks; `rules = []` removes this preference.
+    rules: Option<Vec<RuleFile>>,
     /// Ports of each task: `{ http = "any", metrics = 9100 }`, or a list. With `any`, the cell chooses a free port of
     /// the machine's range.
     #[serde(default, skip_serializing_if = "PortsFile::is_empty")]
@@ -219,11 +219,6 @@ fn one() -> u32 {
     1
 }
 
-/// The rule that two tasks of a group may not share a machine.
-fn apart() -> TaskRule {
-    TaskRule::AntiAffinity { from: TaskSelector::SameGroup, level: TopologyLevel::Machine }
-}
-
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes references")]
 fn is_false(flag: &bool) -> bool {
     !flag
@@ -248,9 +243,14 @@ impl JobFile {
 
     /// The job. `place` is the job's place in the file, for errors.
     fn job_at(&self, kinds: &Kinds, file: &Path, place: &str) -> Result<Job, AskError> {
+        let kind = match self.kind {
+            KindFile::Service => JobKind::Service,
+            KindFile::Batch => JobKind::Batch,
+        };
         let groups = self.group.iter().enumerate().map(|(index, group)| {
             let at = |field: &str| format!("{place}: group[{index}].{field}");
-            Ok(SharedGroup::from(group.group(kinds, file, at)?))
+            let rules = group.task_rules(kind);
+            Ok(SharedGroup::from(group.group(kinds, file, rules, at)?))
         });
         Ok(Job {
             name: self.name.as_str().into(),
@@ -261,10 +261,7 @@ impl JobFile {
                 PreemptionFile::LowerPrecedence => Preemption::LowerPrecedence,
                 PreemptionFile::Never => Preemption::Never,
             },
-            kind: match self.kind {
-                KindFile::Service => JobKind::Service,
-                KindFile::Batch => JobKind::Batch,
-            },
+            kind,
             groups: groups.collect::<Result<_, AskError>>()?,
             gang_min: self.gang_min,
             gang_timeout_ms: self.gang_timeout.map(TimeFile::millis),
@@ -280,6 +277,7 @@ impl GroupFile {
         &self,
         kinds: &Kinds,
         file: &Path,
+        task_rules: Vec<TaskRule>,
         at: impl Fn(&str) -> String,
     ) -> Result<TaskGroup, AskError> {
         let (mut request, devices) = amounts_and_devices(
@@ -326,7 +324,7 @@ impl GroupFile {
                 machine: self.machine.as_deref().map(Into::into),
                 affinity: affinity(self.required.as_deref(), &self.preferred),
                 tolerations: self.tolerations.iter().map(Into::into).collect(),
-                tasks: self.task_rules(),
+                tasks: task_rules,
                 ports: ports.fixed,
             },
             volumes: texts(&self.volumes),
@@ -343,13 +341,13 @@ impl GroupFile {
         })
     }
 
-    /// The group's rules about other tasks. If the group has one task on each machine, they include a rule that keeps
-    /// its tasks apart.
-    fn task_rules(&self) -> Vec<TaskRule> {
-        let mut rules: Vec<TaskRule> = self.rules.iter().map(Into::into).collect();
-        if self.per_machine && !rules.contains(&apart()) {
-            rules.push(apart());
-        }
+    /// The group's rules about other tasks, with those that it has although the file does not contain them.
+    fn task_rules(&self, kind: JobKind) -> Vec<TaskRule> {
+        let given = self.rules.iter().flatten();
+        let mut rules: Vec<TaskRule> = given.map(Into::into).collect();
+        let is_implied = self.per_machine || self.rules.is_none();
+        let implied = implied::rule(kind, self.per_machine).filter(|_| is_implied);
+        rules.extend(implied.filter(|rule| !rules.contains(rule)));
         rules
     }
 
@@ -416,6 +414,7 @@ mod tests {
     use super::super::machine_file::MachinesFile;
     use super::super::txn_file::TransactionFile;
     use super::*;
+    use omega_core::{TaskSelector, TopologyLevel};
 
     const ALL: &str = r#"
         name = "web"

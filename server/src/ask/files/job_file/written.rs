@@ -1,14 +1,13 @@
 //! Conversion of a job to a file, which `omega job get -o toml` prints, and `omega job submit` reads without loss.
 
-use super::{
-    CoresFile, DevicesFile, GroupFile, JobFile, KindFile, PlaceFile, PreemptionFile, apart,
-};
+use super::{CoresFile, DevicesFile, GroupFile, JobFile, KindFile, PlaceFile, PreemptionFile};
 use crate::ask::AskError;
 use crate::ask::files::moment::Moment;
+use crate::ask::files::rules_file::{RuleFile, implied};
 use crate::ask::files::time_file::TimeFile;
 use omega_core::{
     Amounts, CorePlace, DeviceRequest, Job, JobKind, KindId, Kinds, OptionalResources, Preemption,
-    TaskGroup, Text, Unit,
+    TaskGroup, TaskRule, Text, Unit,
 };
 use omega_workload::amount::Amount;
 use std::collections::BTreeMap;
@@ -39,7 +38,7 @@ impl JobFile {
             deadline: job.deadline_ms.map(Moment::At),
             update: job.update.map(Into::into),
             group: groups
-                .map(|(index, group)| GroupFile::written(group, kinds, index))
+                .map(|(index, group)| GroupFile::written(group, job.kind, kinds, index))
                 .collect::<Result<_, _>>()?,
         })
     }
@@ -51,7 +50,12 @@ impl JobFile {
 }
 
 impl GroupFile {
-    fn written(group: &TaskGroup, kinds: &Kinds, index: usize) -> Result<GroupFile, AskError> {
+    fn written(
+        group: &TaskGroup,
+        kind: JobKind,
+        kinds: &Kinds,
+        index: usize,
+    ) -> Result<GroupFile, AskError> {
         let strings = |list: &[Text]| list.iter().map(ToString::to_string).collect();
         let payload = group.payload.as_bytes();
         let payload = std::str::from_utf8(payload).map_err(|_| AskError::Field {
@@ -108,15 +112,21 @@ impl GroupFile {
                 .map(|any| any.iter().map(Into::into).collect()),
             preferred: rules.affinity.preferred.iter().map(Into::into).collect(),
             tolerations: rules.tolerations.iter().map(Into::into).collect(),
-            rules: rules
-                .tasks
-                .iter()
-                .filter(|rule| !group.per_machine || **rule != apart())
-                .map(Into::into)
-                .collect(),
+            rules: task_rules(group, kind),
             ports: group.into(),
         })
     }
+}
+
+/// The rules of a group of a job of this kind; `None` if it has the same rules without `rules` in its file.
+fn task_rules(group: &TaskGroup, kind: JobKind) -> Option<Vec<RuleFile>> {
+    let implied = implied::rule(kind, group.per_machine);
+    let rules = &group.rules.tasks;
+    if rules.iter().eq(&implied) {
+        return None;
+    }
+    let is_written = |rule: &&TaskRule| !group.per_machine || implied.as_ref() != Some(*rule);
+    Some(rules.iter().filter(is_written).map(Into::into).collect())
 }
 
 impl From<DeviceRequest> for DevicesFile {
@@ -226,6 +236,33 @@ mod tests {
         let json = serde_json::to_string(&JobFile::written(&first, &kinds).unwrap()).unwrap();
         let file: JobFile = serde_json::from_str(&json).unwrap();
         assert_eq!(file.job(&kinds, Path::new("job.json")).unwrap(), first, "{json}");
+    }
+
+    #[test]
+    fn a_service_without_rules_prefers_machines_with_fewer_of_its_tasks() {
+        let kinds = Kinds::standard();
+        let rules = |first: &str, group: &str| {
+            let text = format!("name = 'web'\n{first}\n[[group]]\ncount = 2\n{group}\n");
+            let file: JobFile = toml::from_str(&text).expect("a job");
+            let job = file.job(&kinds, Path::new("job.toml")).expect("it is complete");
+            let written = JobFile::written(&job, &kinds).expect("text").to_toml();
+            let again: JobFile = toml::from_str(&written).expect("a job");
+            assert_eq!(again.job(&kinds, Path::new("job.toml")).expect("a job"), job, "{written}");
+            assert_eq!(written.contains("rules"), group.contains("rules"), "{written}");
+            job.groups[0].rules.tasks.clone()
+        };
+        let (service, batch) = ("kind = 'service'", "");
+        let spread = implied::rule(JobKind::Service, false);
+        assert!(matches!(&spread, Some(TaskRule::Spread(spread)) if spread.counts_itself));
+        assert_eq!(rules(service, "").first(), spread.as_ref());
+        assert_eq!(rules(service, "rules = []"), []);
+        assert_eq!(rules(batch, ""), []);
+        assert_eq!(
+            rules(service, "rules = [{ max_share = { level = 'rack', percent = 50 } }]").len(),
+            1
+        );
+        let apart = implied::rule(JobKind::Service, true);
+        assert_eq!(rules(service, "per_machine = true").first(), apart.as_ref());
     }
 
     #[test]

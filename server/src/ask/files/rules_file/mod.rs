@@ -1,5 +1,6 @@
 //! Placement rules in files, in a stable format. Each rule has the meaning of its counterpart in `omega-core`.
 
+pub(in crate::ask::files) mod implied;
 mod written;
 
 use crate::ask::files::pairs;
