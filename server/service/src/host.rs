@@ -482,7 +482,7 @@ impl Pending {
 #[must_use]
 pub(crate) fn unavailable(again: Again) -> ApiError {
     let code = match again {
-        Again::Leaderless | Again::Overwritten => ErrorCode::NoLeader,
+        Again::Leaderless | Again::LeaderlessAndFull | Again::Overwritten => ErrorCode::NoLeader,
         Again::Busy => ErrorCode::Busy,
         Again::Full => ErrorCode::DiskFull,
         Again::Stopped | Again::Removed => ErrorCode::Stopped,

@@ -351,13 +351,16 @@ impl Replica {
         };
         match (here, leader) {
             (Some(_), Some(_)) if self.has_silent_leader() => {
-                self.reply(sender, Answer::Again(Again::Leaderless));
+                self.reply(sender, Answer::Again(Again::LeaderlessAndFull));
             }
             (Some(id), Some(leader)) if !is_leader => {
                 self.requests.forward(id, leader, self.ticks);
                 self.output.messages.push((leader, PeerMessage::Ask { id, term: now, ask }));
             }
-            _ if !is_leader => self.reply(sender, Answer::Again(Again::Leaderless)),
+            _ if !is_leader => {
+                let again = if self.full { Again::LeaderlessAndFull } else { Again::Leaderless };
+                self.reply(sender, Answer::Again(again));
+            }
             _ if self.full => match ask {
                 // Leadership is transferred at once, because waiting requests may depend on entries for which there is
                 // no space.

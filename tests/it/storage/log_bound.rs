@@ -150,7 +150,7 @@ fn a_follower_whose_disk_is_full_gives_up_a_leader_that_is_silent() {
     }
     let id = replica.ask(time());
     let answers = replica.proceed().answers;
-    assert!(answers.contains(&(id, Answer::Again(Again::Leaderless))), "{answers:?}");
+    assert!(answers.contains(&(id, Answer::Again(Again::LeaderlessAndFull))), "{answers:?}");
 }
 
 fn is_vote(message: &PeerMessage) -> bool {
