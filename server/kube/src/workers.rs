@@ -167,10 +167,8 @@ fn work(mut scheduler: Scheduler, cell: &SharedCell, bell: &Bell, decided: &impl
                 drop(bell.changed.wait_timeout_while(guard, wait, |now| *now == rung));
             }
             Ok(_) => {}
-            Err(why) => {
-                tracing::error!(%why, "a worker stops");
-                return;
-            }
+            // The panic ends the process (`run::end_on_panic`). Without this worker, pods would wait without notice.
+            Err(why) => panic!("the cell rejects a worker: {why}"),
         }
     }
 }
