@@ -49,8 +49,8 @@ fn registry() -> Registry {
     Registry::built_in().reading_objectives(|_, _| Ok(Objectives::drain()))
 }
 
-/// Summarises in one line why a job is pending: the change that would help the first group without a machine, or else
-/// the reason that applies to most machines.
+/// Summarises in one line why a job is pending: for the first group without a machine, the reason that applies to most
+/// machines, and the change that would help.
 pub(crate) fn summary(told: &WaitingJob) -> String {
     if told.waiting == 0 {
         return "none of its tasks is pending".to_owned();
@@ -68,14 +68,15 @@ pub(crate) fn summary(told: &WaitingJob) -> String {
             "{machines} could run a task, but its scheduler has not tried this job yet"
         );
     };
-    if let Some(help) = group.remedies.first() {
-        return format!("what would help: {}", help.text);
-    }
     let reason = group.reasons.first().map_or("no machine may run it", |(reason, _)| reason);
     let count = group.reasons.first().map_or(0, |(_, count)| *count);
-    match group.machines {
+    let why = match group.machines {
         0 => "the cell has no machines".to_owned(),
         all => format!("{count} of {}: {reason}", plural(all as u64, "machine")),
+    };
+    match group.remedies.first() {
+        Some(help) => format!("{why}; what would help: {}", help.text),
+        None => why,
     }
 }
 
