@@ -9,6 +9,7 @@ use crate::ask::jobs::apply::{self, ApplyArgs};
 use crate::ask::jobs::explain::{self, ExplainArgs};
 use crate::ask::jobs::list::{self, ListArgs};
 use crate::ask::jobs::named_job::{by_name, find, target};
+use crate::ask::jobs::submission;
 use crate::ask::jobs::versions::{self, RollbackArgs};
 use crate::ask::jobs::wait::{Awaited, WaitArgs};
 use crate::ask::jobs::watch::{self, WatchArgs};
@@ -407,10 +408,7 @@ fn submit(args: &SubmitArgs) -> Result<(), AskError> {
         }
         _ => args.flags.job(&kinds)?,
     };
-    let request = proto::SubmitJobRequest { job: Some((&job).into()) };
-    let told = caller.call(&request, |channel, request| async move {
-        JobServiceClient::new(channel).submit_job(request).await
-    })?;
+    let told = submission::submit(&caller, &job)?;
     let (id, ended) = (JobId(told.id).to_string(), told.ended);
     let shape = SubmittedShape { name: job.name.to_string(), id, ended };
     show::print(args.ask.output, &shape, || {

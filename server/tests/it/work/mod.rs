@@ -20,6 +20,7 @@
 //! - `peaks.rs`: peak calendars by command, and a peak controller with a scheduler.
 //! - `cores.rs`, `resources.rs`: exclusive cores, and cluster resources.
 //! - `evicting.rs`: preemption in a full cell.
+//! - `services.rs`: the machines of a service's tasks.
 //! - `supervisors.rs`: the program that supervises tasks.
 
 pub(crate) mod agents;
@@ -39,6 +40,7 @@ pub(crate) mod ports;
 pub(crate) mod programs;
 pub(crate) mod quickstart;
 pub(crate) mod resources;
+pub(crate) mod services;
 pub(crate) mod standby;
 pub(crate) mod supervisors;
 pub(crate) mod txn;

@@ -227,6 +227,8 @@ fn output_is_read_through_the_cell() {
     assert!(["line 2\nline 3\nlast\n", "line 3\nlast\n"].contains(&text.as_str()), "{text}");
     until(|| cell.tasks("talker", "finished") == 1);
     assert!(cell.served.ok("task logs talker/0").ends_with("last\n"), "it is kept after the end");
+    let of_job = cell.served.ok("task logs talker -f --tail 1");
+    assert_eq!(of_job, "talker/0 | last\n", "the job has ended");
     let why = cell.served.fails(1, "task logs talker/7");
     assert!(why.contains("there is no task"), "{why}");
 }

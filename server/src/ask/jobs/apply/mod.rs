@@ -8,6 +8,7 @@ use crate::ask::call::Caller;
 use crate::ask::files::job_file::JobsFile;
 use crate::ask::files::lines::with_line;
 use crate::ask::jobs::named_job::{by_name, find, target};
+use crate::ask::jobs::submission;
 use crate::ask::jobs::wait::{Awaited, WaitArgs};
 use crate::ask::show::{self, clean_name};
 use crate::ask::{AskArgs, AskError};
@@ -125,10 +126,7 @@ fn known(caller: &Caller, name: &str) -> Result<Option<Known>, AskError> {
 }
 
 fn submit(caller: &Caller, job: &Job) -> Result<(), AskError> {
-    let request = proto::SubmitJobRequest { job: Some(job.into()) };
-    let told = caller.call(&request, |channel, request| async move {
-        JobServiceClient::new(channel).submit_job(request).await
-    })?;
+    let told = submission::submit(caller, job)?;
     if told.ended { Err(AskError::JobEnded { name: job.name.to_string() }) } else { Ok(()) }
 }
 

@@ -1,0 +1,180 @@
+//! Output of all tasks of a job, with each line after the name of its task.
+
+use super::{LOOK_EVERY, Shown, Source};
+use crate::ask::jobs::named_job;
+use crate::ask::show::clean_name;
+use crate::ask::task_state::State;
+use crate::ask::{AskError, task};
+use omega_client::proto::list_tasks_request::Of;
+use omega_client::proto::{ReadTaskLogResponse, TaskStatus};
+use std::collections::BTreeMap;
+use std::io::{self, Write};
+
+/// Maximum length of a line whose end has not arrived. A longer line is printed in pieces.
+const LINE_BYTES_MAX: usize = 64 << 10;
+
+/// Output of one task.
+struct Output {
+    /// The name of the task, as it stands before each line.
+    name: String,
+    from: Option<u64>,
+    /// End of the log at the first reply.
+    end: Option<u64>,
+    shown: Shown,
+    /// A line whose end has not arrived.
+    begun: Vec<u8>,
+    is_done: bool,
+    /// Whether the user was told that the log cannot be read.
+    has_failed: bool,
+}
+
+/// The logs of a job's tasks, and where they are printed.
+struct Logs<'a, W> {
+    source: &'a Source,
+    job: &'a str,
+    follow: bool,
+    out: W,
+}
+
+/// Prints the output of all tasks that have been placed; with `follow`, until all tasks of the job have ended.
+pub(super) fn run(source: &Source, job: &str, follow: bool) -> Result<(), AskError> {
+    let mut logs = Logs { source, job, follow, out: io::stdout().lock() };
+    let mut outputs = BTreeMap::new();
+    loop {
+        let of = named_job::by_name(job).map(Of::Job);
+        let tasks = task::list(&source.caller, of, None, None)?.items;
+        for task in tasks.iter().filter(|task| !State::Pending.is_of(task)) {
+            let index = task.task.unwrap_or_default().index;
+            outputs.entry(index).or_insert_with(|| Output::new(job, index, source.start()));
+        }
+        let mut has_news = false;
+        for (index, output) in &mut outputs {
+            // Standard output was closed, for example by `head`. This is not an error.
+            let Ok(is_new) = logs.print(*index, output) else { return Ok(()) };
+            has_news |= is_new;
+        }
+        let is_over = tasks.iter().all(has_ended) && outputs.values().all(|output| output.is_done);
+        if !follow || is_over {
+            return Ok(());
+        }
+        if !has_news {
+            std::thread::sleep(LOOK_EVERY);
+        }
+    }
+}
+
+fn has_ended(task: &TaskStatus) -> bool {
+    [State::Finished, State::Failed, State::Killed].iter().any(|state| state.is_of(task))
+}
+
+impl<W: Write> Logs<'_, W> {
+    /// Prints what a task has written: with `follow`, one part, so that each task has its turn; otherwise, all. Returns
+    /// whether there was output.
+    fn print(&mut self, index: u32, output: &mut Output) -> io::Result<bool> {
+        let mut is_new = false;
+        while !output.is_done {
+            let part = match self.source.read(self.job, index, output.from) {
+                Ok(part) => part,
+                Err(why) => {
+                    if !output.has_failed {
+                        // If standard error cannot be written, the output of the other tasks is printed nevertheless.
+                        drop(writeln!(io::stderr(), "omega: {}: {why}", output.name));
+                    }
+                    output.has_failed = true;
+                    output.is_done = !self.follow;
+                    break;
+                }
+            };
+            is_new |= !part.data.is_empty();
+            self.out.write_all(&output.take(part, self.follow))?;
+            self.out.flush()?;
+            if self.follow {
+                break;
+            }
+        }
+        Ok(is_new)
+    }
+}
+
+impl Output {
+    fn new(job: &str, index: u32, from: Option<u64>) -> Output {
+        Output {
+            name: format!("{}/{index}", clean_name(job)),
+            from,
+            end: None,
+            shown: Shown::of_stdout(),
+            begun: Vec::new(),
+            is_done: false,
+            has_failed: false,
+        }
+    }
+
+    /// Takes a part of the log. Returns the lines to print.
+    fn take(&mut self, part: ReadTaskLogResponse, follow: bool) -> Vec<u8> {
+        let is_empty = part.data.is_empty();
+        let next = part.from.saturating_add(part.data.len() as u64);
+        self.from = Some(next);
+        let end = *self.end.get_or_insert(part.end);
+        self.is_done = if follow { is_empty && !part.running } else { is_empty || next >= end };
+        self.begun.extend(self.shown.text(part.data));
+        let mut lines = Vec::new();
+        let whole = match self.begun.iter().rposition(|byte| *byte == b'\n') {
+            _ if self.is_done || self.begun.len() > LINE_BYTES_MAX => self.begun.len(),
+            Some(last) => last + 1,
+            None => 0,
+        };
+        let rest = self.begun.split_off(whole);
+        for line in self.begun.split_inclusive(|byte| *byte == b'\n') {
+            lines.extend(format!("{} | ", self.name).into_bytes());
+            lines.extend_from_slice(line);
+            if !line.ends_with(b"\n") {
+                lines.push(b'\n');
+            }
+        }
+        self.begun = rest;
+        lines
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_are_whole_and_have_the_name_of_their_task() {
+        let mut output = Output::new("web", 7, Some(0));
+        output.shown = Shown::Raw;
+        let mut from = 0;
+        let mut take = |text: &str, running: bool| {
+            let data = text.as_bytes().to_vec();
+            let part = ReadTaskLogResponse { from, end: 99, running, data };
+            from += text.len() as u64;
+            String::from_utf8(output.take(part, true)).expect("text")
+        };
+        assert_eq!(take("a\nb", true), "web/7 | a\n");
+        assert_eq!(take("", true), "");
+        assert_eq!(take("c\n\nd", true), "web/7 | bc\nweb/7 | \n");
+        assert_eq!(
+            take(&"x".repeat(LINE_BYTES_MAX), true).len(),
+            "web/7 | d\n".len() + LINE_BYTES_MAX
+        );
+        assert_eq!(take("end", true), "");
+        assert_eq!(take("", false), "web/7 | end\n");
+        assert!(output.is_done);
+    }
+
+    #[test]
+    fn without_follow_the_output_ends_where_it_ended_at_first() {
+        let mut output = Output::new("web", 0, Some(0));
+        let part = |from, data: &[u8]| ReadTaskLogResponse {
+            from,
+            end: from + 4,
+            running: true,
+            data: data.to_vec(),
+        };
+        assert_eq!(output.take(part(0, b"a\n"), false), b"web/0 | a\n");
+        assert!(!output.is_done);
+        assert_eq!(output.take(part(2, b"b\nc\n"), false), b"web/0 | b\nweb/0 | c\n");
+        assert!(output.is_done, "the end of the second reply is further, because the task writes");
+    }
+}

@@ -1,0 +1,121 @@
+//! `omega task logs`: output of a task, or of all tasks of a job, as their agents have stored it.
+
+mod job;
+mod shown;
+
+use crate::ask::call::Caller;
+use crate::ask::jobs::named_job;
+use crate::ask::resize::name;
+use crate::ask::{AskArgs, AskError};
+use clap::Args;
+use omega_client::proto;
+use omega_client::proto::task_service_client::TaskServiceClient;
+use shown::Shown;
+use std::io::{self, Write};
+use std::time::Duration;
+
+/// Interval at which `--follow` requests more output after an empty reply.
+const LOOK_EVERY: Duration = Duration::from_millis(500);
+
+/// The task or job, and the part of the output to print.
+#[derive(Debug, Args)]
+pub(crate) struct LogsArgs {
+    /// Task: the name of its job and its number, such as web/0. With the name of a job alone, the output of all its
+    /// tasks is printed, each line after the name of the task.
+    #[arg(value_name = "JOB[/INDEX]", value_parser = target)]
+    target: Target,
+    /// Print standard error instead of standard output.
+    #[arg(long)]
+    stderr: bool,
+    /// Go on printing output as it is written, until the task, or all tasks of the job, have ended.
+    #[arg(long, short)]
+    follow: bool,
+    /// Print only the last N lines of each task [default: all that the agent keeps].
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    tail: Option<u32>,
+    #[command(flatten)]
+    ask: AskArgs,
+}
+
+/// Tasks whose output is printed.
+#[derive(Clone, Debug)]
+enum Target {
+    Task(String, u32),
+    Job(String),
+}
+
+fn target(text: &str) -> Result<Target, String> {
+    match name(text) {
+        Ok((job, index)) => Ok(Target::Task(job, index)),
+        Err(_) if !text.is_empty() && !text.contains('/') => Ok(Target::Job(text.to_owned())),
+        Err(why) => Err(why),
+    }
+}
+
+/// Prints the log.
+pub(super) fn run(args: &LogsArgs) -> Result<(), AskError> {
+    let stream = if args.stderr { proto::LogStream::Stderr } else { proto::LogStream::Stdout };
+    let source = Source { caller: args.ask.caller()?, stream, tail: args.tail };
+    match &args.target {
+        Target::Task(job, index) => one(&source, job, *index, args.follow),
+        Target::Job(job) => job::run(&source, job, args.follow),
+    }
+}
+
+/// Prints the output of one task.
+fn one(source: &Source, job: &str, index: u32, follow: bool) -> Result<(), AskError> {
+    let mut out = io::stdout().lock();
+    let mut shown = Shown::of_stdout();
+    let mut from = source.start();
+    let mut end = None;
+    loop {
+        let part = source.read(job, index, from)?;
+        let is_empty = part.data.is_empty();
+        let next = part.from.saturating_add(part.data.len() as u64);
+        // Without --follow, output that is written after the first reply is not printed.
+        let end = *end.get_or_insert(part.end);
+        let printed = out.write_all(&shown.text(part.data)).and_then(|()| out.flush());
+        // Standard output was closed, for example by `head`. This is not an error.
+        let is_done = if follow { is_empty && !part.running } else { is_empty || next >= end };
+        if printed.is_err() || is_done {
+            return Ok(());
+        }
+        from = Some(next);
+        if is_empty {
+            std::thread::sleep(LOOK_EVERY);
+        }
+    }
+}
+
+/// The cell, and the part of the logs to read.
+struct Source {
+    caller: Caller,
+    stream: proto::LogStream,
+    tail: Option<u32>,
+}
+
+impl Source {
+    /// Position from which a log is read; `None` for its last lines.
+    fn start(&self) -> Option<u64> {
+        if self.tail.is_some() { None } else { Some(0) }
+    }
+
+    /// Reads the next part of a task's log.
+    fn read(
+        &self,
+        job: &str,
+        index: u32,
+        from: Option<u64>,
+    ) -> Result<proto::ReadTaskLogResponse, AskError> {
+        let request = proto::ReadTaskLogRequest {
+            job: named_job::by_name(job),
+            index,
+            stream: self.stream.into(),
+            from,
+            tail_lines: self.tail.unwrap_or_default(),
+        };
+        self.caller.call(&request, |channel, request| async move {
+            TaskServiceClient::new(channel).read_task_log(request).await
+        })
+    }
+}
