@@ -68,11 +68,12 @@ pub(crate) fn summary(told: &WaitingJob) -> String {
             "{machines} could run a task, but its scheduler has not tried this job yet"
         );
     };
-    let reason = group.reasons.first().map_or("no machine may run it", |(reason, _)| reason);
-    let count = group.reasons.first().map_or(0, |(_, count)| *count);
-    let why = match group.machines {
-        0 => "the cell has no machines".to_owned(),
-        all => format!("{count} of {}: {reason}", plural(all as u64, "machine")),
+    let why = match group.reasons.iter().max_by_key(|(_, count)| *count) {
+        _ if group.machines == 0 => "the cell has no machines".to_owned(),
+        Some((reason, count)) => {
+            format!("{count} of {}: {reason}", plural(group.machines as u64, "machine"))
+        }
+        None => "no machine may run it".to_owned(),
     };
     match group.remedies.first() {
         Some(help) => format!("{why}; what would help: {}", help.text),

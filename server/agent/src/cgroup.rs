@@ -2,8 +2,8 @@
 //!
 //! ```text
 //!   ROOT/                       the agent's own group (systemd: Delegate=yes), or one that its operator names
-//!     agent/                    the agent's process, if ROOT was its group: a group with controllers for its children
-//!                               must not have processes
+//!     agent/                    the agent's process, moved here if ROOT was its group, because a group whose children
+//!                               have controllers must have no processes
 //!     tasks/                    cgroup.subtree_control = +cpu +memory +pids +cpuset
 //!       JOB-TASK/               cpu.weight, cpu.max, memory.max, pids.max, cpuset.cpus
 //! ```
@@ -50,7 +50,7 @@ pub enum CgroupError {
     /// The group lacks a controller that the limits of tasks need.
     #[error(
         "{folder} has no controller {controller:?}: set Delegate=yes in the agent's systemd \
-         service"
+         service, or enable the controller in the kernel (cgroup_enable={controller})"
     )]
     NoController {
         /// Folder of the group.
@@ -60,8 +60,8 @@ pub enum CgroupError {
     },
     /// The group has processes, so it cannot have controllers for the groups of tasks.
     #[error(
-        "other processes are in the control group {0}: give the agent a group of its own, as root with \
-         `--cgroup omega`, or as a systemd service with Delegate=yes"
+        "other processes are in the control group {0}: as root, use `--cgroup omega`; in a \
+         systemd service, set Delegate=yes; in a container, use `--no-limits`"
     )]
     Busy(PathBuf),
     /// Another agent uses the group.
@@ -138,8 +138,8 @@ impl CgroupRoot {
         CgroupRoot::prepare(root)
     }
 
-    /// Prepares the group with this path below `/sys/fs/cgroup` for tasks, and creates it if it is missing. This process
-    /// remains in its group, so that systemd can restart it there while tasks run.
+    /// Prepares the group with this path below `/sys/fs/cgroup` for tasks, and creates it if it is missing. This
+    /// process remains in its group, so that systemd can restart it there while tasks run.
     ///
     /// # Errors
     /// There are no control groups of version 2, the agent may not change the group, or processes are in it.
@@ -160,7 +160,7 @@ impl CgroupRoot {
     /// Prepares a group for tasks. This process is moved into a group below it.
     ///
     /// # Errors
-    /// The folder is no control group of version 2, the agent may not change the group, or other processes are in it.
+    /// The folder is no control group of version 2, the agent may not change it, or other processes are in it.
     pub fn prepare(root: &Path) -> Result<CgroupRoot, CgroupError> {
         let controllers = controllers(root)?;
         let agent = make(root.join("agent"))?;

@@ -168,7 +168,7 @@ fn work(mut scheduler: Scheduler, cell: &SharedCell, bell: &Bell, decided: &impl
             }
             Ok(_) => {}
             // The panic ends the process (`run::end_on_panic`). Without this worker, pods would wait without notice.
-            Err(why) => panic!("the cell rejects a worker: {why}"),
+            Err(why) => panic!("a worker cannot use the cell: {why}"),
         }
     }
 }

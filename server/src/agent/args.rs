@@ -6,7 +6,7 @@ use crate::connect::CellArgs;
 use crate::events::LogArgs;
 use clap::Args;
 use omega_core::{NodeCores, PortRange};
-use std::path::{Component, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
 /// Heading of options in the help.
 const SIMULATION: &str = "Simulation";
@@ -29,7 +29,7 @@ pub(crate) struct AgentArgs {
     /// Label of this machine. May be repeated.
     #[arg(long = "label", value_name = "KEY=VALUE", value_parser = pairs::label)]
     pub(super) labels: Vec<(String, String)>,
-    /// Control group below which the agent creates those of its tasks, such as `omega`, created if missing
+    /// Control group, such as `omega`, in which the agent creates a group for each task. It is created if missing
     /// [default: the agent's own group, which must have no other processes].
     #[arg(long, value_name = "GROUP", value_parser = group, conflicts_with = "no_limits")]
     pub(super) cgroup: Option<PathBuf>,
@@ -78,16 +78,35 @@ pub(crate) struct AgentArgs {
     pub(super) log: LogArgs,
 }
 
+/// Reads the path of a control group below `/sys/fs/cgroup`.
 fn group(text: &str) -> Result<PathBuf, String> {
-    let path = PathBuf::from(text);
-    let is_root = path.components().all(|part| part == Component::RootDir);
-    if is_root || path.components().any(|part| part == Component::ParentDir) {
-        return Err("must be a path below /sys/fs/cgroup, such as omega or /omega/one".to_owned());
+    let path = Path::new(text);
+    let path = path.strip_prefix("/sys/fs/cgroup").unwrap_or(path);
+    let is_below = path.components().any(|part| matches!(part, Component::Normal(_)));
+    if !is_below || path.components().any(|part| part == Component::ParentDir) {
+        return Err("must be a path below /sys/fs/cgroup, such as omega or omega/one".to_owned());
     }
-    Ok(path)
+    Ok(path.to_owned())
 }
 
 fn scale(text: &str) -> Result<f64, String> {
     let wrong = || "must be a number from 0 to 1000000".to_owned();
     text.parse().ok().filter(|scale| (0.0..=1e6).contains(scale)).ok_or_else(wrong)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_control_group_is_below_the_root() {
+        for text in ["omega", "/omega", "/sys/fs/cgroup/omega", "./omega"] {
+            let path = group(text).expect("a group");
+            let names = path.components().filter(|part| matches!(part, Component::Normal(_)));
+            assert_eq!(names.collect::<PathBuf>(), Path::new("omega"), "{text}");
+        }
+        for text in ["", ".", "/", "/sys/fs/cgroup", "..", "omega/../.."] {
+            assert!(group(text).is_err(), "{text}");
+        }
+    }
 }

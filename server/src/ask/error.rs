@@ -95,6 +95,9 @@ pub(crate) enum AskError {
         /// Name of the job.
         name: String,
     },
+    /// The output of some tasks of a job cannot be read. Standard error names them.
+    #[error("the output of {0} cannot be read")]
+    NoOutput(String),
     /// The update of a batch job changes more than the numbers of tasks of its groups. Delete the job first.
     #[error(
         "job {name} is a batch job, so only the number of tasks in each group can be changed: run \
@@ -196,6 +199,7 @@ impl AskError {
             | AskError::Conflicts { .. }
             | AskError::HasTasks { .. }
             | AskError::JobEnded { .. }
+            | AskError::NoOutput(_)
             | AskError::BatchChange { .. }
             | AskError::NotDone { .. } => 1,
             _ => crate::BAD_INPUT,

@@ -32,6 +32,7 @@ pub(crate) mod run_end;
 pub(crate) mod shape;
 mod show;
 pub(crate) mod task;
+mod task_pages;
 mod task_state;
 pub(crate) mod top;
 pub(crate) mod txn;

@@ -2,7 +2,7 @@
 
 use crate::ask::call::{Caller, Page};
 use crate::ask::jobs::{list, named_job};
-use crate::ask::{AskError, lease, machine, quota, show, task};
+use crate::ask::{AskError, lease, machine, quota, show, task_pages};
 use omega_client::proto::list_tasks_request::Of;
 use omega_client::{Address, proto};
 use std::cell::RefCell;
@@ -168,7 +168,7 @@ impl Search<'_> {
         self.listed(prefix, "", |caller, page_size, page_token| {
             let of = named_job::by_name(job).map(Of::Job);
             let request = proto::ListTasksRequest { of, page_size, page_token, index: None };
-            let page = task::page(caller, &request)?;
+            let page = task_pages::page(caller, &request)?;
             let indexes = page.tasks.into_iter().filter_map(|told| told.task);
             let names = indexes.map(|task| format!("{job}/{}", task.index));
             Ok((names.collect(), page.next_page_token, page.version))

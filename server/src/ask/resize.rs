@@ -10,7 +10,7 @@ use crate::ask::jobs::named_job;
 use crate::ask::shape::{ByKind, by_kind, listed};
 use crate::ask::show;
 use crate::ask::txn::{self, WhyShape};
-use crate::ask::{AskArgs, AskError, task};
+use crate::ask::{AskArgs, AskError, task_pages};
 use clap::Args;
 use omega_client::convert::{self, Malformed};
 use omega_client::proto;
@@ -99,7 +99,7 @@ pub(in crate::ask) fn run(args: &ResizeArgs) -> Result<(), AskError> {
 /// tasks.
 fn held(caller: &Caller, id: TaskId) -> Result<Amounts, AskError> {
     let by_id = || Some(proto::JobRef { job: Some(proto::job_ref::Job::Id(id.job.0)) });
-    let listed = task::list(caller, by_id().map(Of::Job), id.index.checked_add(1), None)?;
+    let listed = task_pages::list(caller, by_id().map(Of::Job), id.index.checked_add(1), None)?;
     let told = listed.items.into_iter().nth(id.index as usize).unwrap_or_default();
     if !told.allocated.is_empty() {
         return Ok(convert::amounts(told.allocated));

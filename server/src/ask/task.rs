@@ -1,6 +1,6 @@
 //! `omega task`: the tasks of a job or of a machine. The command that resizes a task is in `resize.rs`.
 
-use crate::ask::call::{Caller, Listed, Page};
+use crate::ask::call::Caller;
 use crate::ask::events::{self, EventsShape};
 use crate::ask::files::moment::unix_ms;
 use crate::ask::jobs::named_job;
@@ -9,13 +9,13 @@ use crate::ask::resize;
 use crate::ask::resize::ResizeArgs;
 use crate::ask::shape::{ListShape, TaskShape, listed};
 use crate::ask::show::{self, Align, Format, and_more, columns, facts, fitted};
+use crate::ask::task_pages::{list, page};
 use crate::ask::task_state::State;
 use crate::ask::{AskArgs, AskError, logs, machine};
 use clap::{Args, Subcommand};
 use omega_client::convert::Malformed;
 use omega_client::proto;
 use omega_client::proto::list_tasks_request::Of;
-use omega_client::proto::task_service_client::TaskServiceClient;
 use omega_core::Kinds;
 use serde::Serialize;
 
@@ -31,9 +31,9 @@ pub(crate) enum TaskCommand {
     /// Show one task: its state, how its program last ended (exit code or signal), and its recent events.
     #[command(after_help = "Example:\n  omega task get web/0")]
     Get(GetArgs),
-    /// Print the standard output or standard error of a task, as its agent stored it.
+    /// Print the standard output or standard error of a task, or of all tasks of a job, as their agents stored it.
     #[command(
-        after_help = "Examples:\n  omega task logs web/0 -f\n  omega task logs web/0 --tail 20 --stderr"
+        after_help = "Examples:\n  omega task logs web/0 -f\n  omega task logs web/0 --tail 20 --stderr\n  omega task logs web -f"
     )]
     Logs(LogsArgs),
     /// Resize the allocation of a placed task, while it runs. Resource kinds that are not given keep their amounts.
@@ -148,36 +148,6 @@ fn one(kinds: &Kinds, shape: &OneShape) -> String {
 fn ports(task: &TaskShape) -> String {
     let ports = task.ports.iter().map(|(name, number)| format!("{name}={number}"));
     ports.collect::<Vec<_>>().join(" ")
-}
-
-/// The tasks of a job or a machine, of one state or of all.
-pub(super) fn list(
-    caller: &Caller,
-    of: Option<Of>,
-    limit: Option<u32>,
-    state: Option<State>,
-) -> Result<Listed<proto::TaskStatus>, AskError> {
-    caller.pages(limit, |caller, page_size, page_token| {
-        let of = of.clone();
-        let request = proto::ListTasksRequest { of, page_size, page_token, index: None };
-        let page = page(caller, &request)?;
-        let mut tasks = page.tasks;
-        tasks.retain(|task| state.is_none_or(|state| state.is_of(task)));
-        Ok::<Page<proto::TaskStatus>, _>((tasks, page.next_page_token, page.version))
-    })
-}
-
-/// Requests one page of tasks.
-///
-/// # Errors
-/// As [`Caller::call`].
-pub(super) fn page(
-    caller: &Caller,
-    request: &proto::ListTasksRequest,
-) -> Result<proto::ListTasksResponse, AskError> {
-    caller.call(request, |channel, request| async move {
-        TaskServiceClient::new(channel).list_tasks(request).await
-    })
 }
 
 /// Maximum number of tasks in a detail.

@@ -11,7 +11,6 @@ pub(crate) use error::DevError;
 use crate::output;
 use crate::signals::Signals;
 use clap::Args;
-use omega_workload::words::plural;
 use part::{LOOK, Part};
 use std::net::{SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
@@ -158,14 +157,11 @@ fn summary(args: &DevArgs, root: &Path, parts: &[Part]) -> String {
     let page = web_address(args, 1);
     let cell = client_address(args, 1);
     let machines = match args.machines {
-        0 => format!("no machines: add this one with `omega agent --cell {cell}`"),
-        machines => format!(
-            "{} simulated: tasks take room and time, but their programs do not run",
-            plural(machines.into(), "machine")
-        ),
+        0 => format!("none; to add this one: omega agent --no-limits --cell {cell}"),
+        machines => format!("{machines}, simulated: tasks take room and time, but no programs run"),
     };
     format!(
-        "the cell runs; press Ctrl-C to end it\n\n{text}\n{machines}\nweb page: \
+        "the cell runs; press Ctrl-C to end it\n\n{text}\nmachines: {machines}\nweb page: \
          http://{page}\nlogs of the processes: {root}/*.log"
     )
 }

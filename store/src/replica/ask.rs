@@ -84,9 +84,6 @@ pub enum Again {
          runs"
     )]
     Leaderless,
-    /// No leader is known, and the disk of this replica is full, so that it cannot become the leader. Make space on it.
-    #[error("no leader is known now, and the disk of this replica is full: make room on it")]
-    LeaderlessAndFull,
     /// The leader has as many requests as it can queue.
     #[error("the leader is busy, try again later")]
     Busy,
@@ -109,6 +106,9 @@ pub enum Again {
          try again later; if this persists, make room on the leader's disk"
     )]
     NoSnapshot,
+    /// No leader is known, and the disk of this replica is full, so that it cannot become the leader. Make space on it.
+    #[error("no leader is known now, and the disk of this replica is full: make room on it")]
+    LeaderlessAndFull,
 }
 
 /// Messages between replicas.

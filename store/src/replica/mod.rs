@@ -351,16 +351,13 @@ impl Replica {
         };
         match (here, leader) {
             (Some(_), Some(_)) if self.has_silent_leader() => {
-                self.reply(sender, Answer::Again(Again::LeaderlessAndFull));
+                self.reply(sender, Answer::Again(self.leaderless()));
             }
             (Some(id), Some(leader)) if !is_leader => {
                 self.requests.forward(id, leader, self.ticks);
                 self.output.messages.push((leader, PeerMessage::Ask { id, term: now, ask }));
             }
-            _ if !is_leader => {
-                let again = if self.full { Again::LeaderlessAndFull } else { Again::Leaderless };
-                self.reply(sender, Answer::Again(again));
-            }
+            _ if !is_leader => self.reply(sender, Answer::Again(self.leaderless())),
             _ if self.full => match ask {
                 // Leadership is transferred at once, because waiting requests may depend on entries for which there is
                 // no space.
@@ -378,6 +375,11 @@ impl Replica {
                 self.watch.asked();
             }
         }
+    }
+
+    /// The reply to a request for which no leader is known.
+    fn leaderless(&self) -> Again {
+        if self.full { Again::LeaderlessAndFull } else { Again::Leaderless }
     }
 
     /// Whether this replica has a full disk, and its leader has been silent for longer than an election takes. Such a
@@ -459,7 +461,7 @@ impl Replica {
         if before.is_leader && !(now.is_leader && now.term == before.term) {
             // Requests that were not proposed have not been done.
             for sender in self.requests.drop_waiting() {
-                self.reply(sender, Answer::Again(Again::Leaderless));
+                self.reply(sender, Answer::Again(self.leaderless()));
             }
             self.watch.gathered(false);
         }
@@ -579,8 +581,8 @@ impl Replica {
         let mut given_up: Vec<AskId> = late_ones.map(|(id, _)| id).collect();
         let late_ones = self.reads.extract_if(.., |_, began| *began <= late);
         given_up.extend(late_ones.map(|((_, id), _)| id));
-        let again = given_up.into_iter().map(|id| (id, Answer::Again(Again::Leaderless)));
-        self.output.answers.extend(again);
+        let again = Answer::Again(self.leaderless());
+        self.output.answers.extend(given_up.into_iter().map(|id| (id, again.clone())));
     }
 
     /// Replies to a sender.

@@ -198,7 +198,7 @@ fn probes_answer_and_metrics_are_those_of_the_page() {
         let missing = |metrics: &str| {
             names.iter().copied().find(|name| !metrics.contains(name.trim_end_matches("_total")))
         };
-        // A series begins with its first value, and the program counts a binding after the reply to its request.
+        // The page omits series without values, and the program counts a binding after the server has it.
         let mut metrics = page(&address, "/metrics");
         for _ in 0..READS_MAX {
             let Some(_) = missing(&metrics) else { break };

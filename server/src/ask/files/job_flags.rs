@@ -38,7 +38,7 @@ pub(in crate::ask) struct JobFlags {
     #[arg(long, help_heading = TASK, requires = "cores")]
     one_node: bool,
     /// Submit a service, which has no planned end, instead of a batch job. Without --spread and --anti-affinity, its
-    /// tasks prefer machines with fewer of them.
+    /// tasks prefer different machines.
     #[arg(long)]
     service: bool,
     /// Scheduler that places the job [default: the scheduler `default`].

@@ -15,7 +15,7 @@ use crate::ask::jobs::wait::{Awaited, WaitArgs};
 use crate::ask::jobs::watch::{self, WatchArgs};
 use crate::ask::shape::{ByKind, DoneShape, GroupShape, JobShape, RunShape, listed};
 use crate::ask::show::{self, Align, Format, clean_name, columns, facts};
-use crate::ask::{AskArgs, AskError, CallArgs, NameArgs, named, task};
+use crate::ask::{AskArgs, AskError, CallArgs, NameArgs, named, task, task_pages};
 use crate::output;
 use clap::builder::PossibleValue;
 use clap::{Args, Subcommand, ValueEnum};
@@ -244,7 +244,7 @@ fn with_machines(
     told: proto::JobStatus,
 ) -> Result<WhereShape, AskError> {
     let job = JobShape::new(kinds, told)?;
-    let tasks = task::list(caller, by_name(&job.name).map(Of::Job), None, None)?;
+    let tasks = task_pages::list(caller, by_name(&job.name).map(Of::Job), None, None)?;
     let machines = tasks.items.into_iter().map(|task| task.machine_name);
     let machines: BTreeSet<String> = machines.filter(|name| !name.is_empty()).collect();
     Ok(WhereShape {

@@ -21,14 +21,14 @@ pub(super) fn submit(caller: &Caller, job: &Job) -> Result<SubmitJobResponse, As
         // If standard error cannot be written, the job is submitted nevertheless.
         drop(writeln!(
             errors,
-            "omega: job {name} has tasks that request no resources, so any number of them fits on a \
-             machine"
+            "omega: job {name} has tasks without requests, so a machine may get any number of them: \
+             use --cpu and --memory, or `request` in a file"
         ));
     }
     Ok(told)
 }
 
-/// Whether nothing limits the number of the group's tasks on a machine but rules.
+/// Whether only rules limit the number of the group's tasks on a machine.
 fn is_free(group: &TaskGroup) -> bool {
     let is_zero = group.request.is_zero() && group.cluster_request.is_zero();
     is_zero && group.devices.is_none() && group.cores.is_none() && !group.per_machine

@@ -4,11 +4,14 @@ use super::{LOOK_EVERY, Shown, Source};
 use crate::ask::jobs::named_job;
 use crate::ask::show::clean_name;
 use crate::ask::task_state::State;
-use crate::ask::{AskError, task};
+use crate::ask::{AskError, task_pages};
+use omega_client::ErrorCode;
 use omega_client::proto::list_tasks_request::Of;
 use omega_client::proto::{ReadTaskLogResponse, TaskStatus};
-use std::collections::BTreeMap;
+use omega_workload::words::plural;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Write};
+use std::time::Instant;
 
 /// Maximum length of a line whose end has not arrived. A longer line is printed in pieces.
 const LINE_BYTES_MAX: usize = 64 << 10;
@@ -24,7 +27,7 @@ struct Output {
     /// A line whose end has not arrived.
     begun: Vec<u8>,
     is_done: bool,
-    /// Whether the user was told that the log cannot be read.
+    /// Whether the log could not be read at the last attempt.
     has_failed: bool,
 }
 
@@ -33,33 +36,36 @@ struct Logs<'a, W> {
     source: &'a Source,
     job: &'a str,
     follow: bool,
+    outputs: BTreeMap<u32, Output>,
     out: W,
+}
+
+/// Reason why no more output is printed.
+enum Stop {
+    /// Standard output was closed, for example by `head`. This is not an error.
+    Closed,
+    Error(AskError),
+}
+
+impl From<io::Error> for Stop {
+    fn from(_: io::Error) -> Stop {
+        Stop::Closed
+    }
+}
+
+impl From<AskError> for Stop {
+    fn from(why: AskError) -> Stop {
+        Stop::Error(why)
+    }
 }
 
 /// Prints the output of all tasks that have been placed; with `follow`, until all tasks of the job have ended.
 pub(super) fn run(source: &Source, job: &str, follow: bool) -> Result<(), AskError> {
-    let mut logs = Logs { source, job, follow, out: io::stdout().lock() };
-    let mut outputs = BTreeMap::new();
-    loop {
-        let of = named_job::by_name(job).map(Of::Job);
-        let tasks = task::list(&source.caller, of, None, None)?.items;
-        for task in tasks.iter().filter(|task| !State::Pending.is_of(task)) {
-            let index = task.task.unwrap_or_default().index;
-            outputs.entry(index).or_insert_with(|| Output::new(job, index, source.start()));
-        }
-        let mut has_news = false;
-        for (index, output) in &mut outputs {
-            // Standard output was closed, for example by `head`. This is not an error.
-            let Ok(is_new) = logs.print(*index, output) else { return Ok(()) };
-            has_news |= is_new;
-        }
-        let is_over = tasks.iter().all(has_ended) && outputs.values().all(|output| output.is_done);
-        if !follow || is_over {
-            return Ok(());
-        }
-        if !has_news {
-            std::thread::sleep(LOOK_EVERY);
-        }
+    let out = io::stdout().lock();
+    let mut logs = Logs { source, job, follow, outputs: BTreeMap::new(), out };
+    match logs.print() {
+        Err(Stop::Error(why)) => Err(why),
+        Ok(()) | Err(Stop::Closed) => Ok(()),
     }
 }
 
@@ -67,24 +73,66 @@ fn has_ended(task: &TaskStatus) -> bool {
     [State::Finished, State::Failed, State::Killed].iter().any(|state| state.is_of(task))
 }
 
+fn index(task: &TaskStatus) -> u32 {
+    task.task.unwrap_or_default().index
+}
+
 impl<W: Write> Logs<'_, W> {
+    fn print(&mut self) -> Result<(), Stop> {
+        loop {
+            let began = Instant::now();
+            let of = named_job::by_name(self.job).map(Of::Job);
+            let tasks = task_pages::list(&self.source.caller, of, None, None)?.items;
+            for task in tasks.iter().filter(|task| !State::Pending.is_of(task)) {
+                let (job, start) = (self.job, self.source.start());
+                let new = || Output::new(job, index(task), start);
+                self.outputs.entry(index(task)).or_insert_with(new);
+            }
+            let may_write: BTreeSet<u32> =
+                tasks.iter().filter(|task| !has_ended(task)).map(index).collect();
+            let mut busy = BTreeSet::new();
+            for index in self.outputs.keys().copied().collect::<Vec<_>>() {
+                if self.advance(index, may_write.contains(&index))? {
+                    busy.insert(index);
+                }
+            }
+            let is_over = may_write.is_empty() && self.outputs.values().all(|it| it.is_done);
+            if !self.follow || is_over {
+                return self.end();
+            }
+            // Tasks with much output are read again at once; the other tasks, and the list, once in each interval.
+            while !busy.is_empty() && began.elapsed() < LOOK_EVERY {
+                for index in std::mem::take(&mut busy) {
+                    if self.advance(index, true)? {
+                        busy.insert(index);
+                    }
+                }
+            }
+            std::thread::sleep(LOOK_EVERY.saturating_sub(began.elapsed()));
+        }
+    }
+
     /// Prints what a task has written: with `follow`, one part, so that each task has its turn; otherwise, all. Returns
     /// whether there was output.
-    fn print(&mut self, index: u32, output: &mut Output) -> io::Result<bool> {
+    fn advance(&mut self, index: u32, may_write: bool) -> Result<bool, Stop> {
+        let Some(output) = self.outputs.get_mut(&index) else { return Ok(false) };
         let mut is_new = false;
         while !output.is_done {
             let part = match self.source.read(self.job, index, output.from) {
                 Ok(part) => part,
-                Err(why) => {
+                // No agent has the log, or its agent is away.
+                Err(AskError::Refused(why)) if why.code == ErrorCode::UnknownTask => {
                     if !output.has_failed {
                         // If standard error cannot be written, the output of the other tasks is printed nevertheless.
                         drop(writeln!(io::stderr(), "omega: {}: {why}", output.name));
                     }
                     output.has_failed = true;
-                    output.is_done = !self.follow;
+                    output.is_done = !self.follow || !may_write;
                     break;
                 }
+                Err(why) => return Err(why.into()),
             };
+            output.has_failed = false;
             is_new |= !part.data.is_empty();
             self.out.write_all(&output.take(part, self.follow))?;
             self.out.flush()?;
@@ -93,6 +141,18 @@ impl<W: Write> Logs<'_, W> {
             }
         }
         Ok(is_new)
+    }
+
+    /// Tells what could not be printed.
+    fn end(&self) -> Result<(), Stop> {
+        if self.outputs.is_empty() {
+            let job = clean_name(self.job);
+            drop(writeln!(io::stderr(), "omega: no task of job {job} has been placed yet"));
+        }
+        match self.outputs.values().filter(|output| output.has_failed).count() {
+            0 => Ok(()),
+            failed => Err(Stop::Error(AskError::NoOutput(plural(failed as u64, "task")))),
+        }
     }
 }
 
@@ -118,11 +178,9 @@ impl Output {
         self.is_done = if follow { is_empty && !part.running } else { is_empty || next >= end };
         self.begun.extend(self.shown.text(part.data));
         let mut lines = Vec::new();
-        let whole = match self.begun.iter().rposition(|byte| *byte == b'\n') {
-            _ if self.is_done || self.begun.len() > LINE_BYTES_MAX => self.begun.len(),
-            Some(last) => last + 1,
-            None => 0,
-        };
+        let lines_end = self.begun.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
+        let is_cut = self.is_done || self.begun.len() - lines_end > LINE_BYTES_MAX;
+        let whole = if is_cut { self.begun.len() } else { lines_end };
         let rest = self.begun.split_off(whole);
         for line in self.begun.split_inclusive(|byte| *byte == b'\n') {
             lines.extend(format!("{} | ", self.name).into_bytes());
@@ -158,7 +216,9 @@ mod tests {
             take(&"x".repeat(LINE_BYTES_MAX), true).len(),
             "web/7 | d\n".len() + LINE_BYTES_MAX
         );
-        assert_eq!(take("end", true), "");
+        let many = "line\n".repeat(LINE_BYTES_MAX) + "be";
+        assert!(take(&many, true).ends_with("| line\n"));
+        assert_eq!(take("gun\nend", true), "web/7 | begun\n");
         assert_eq!(take("", false), "web/7 | end\n");
         assert!(output.is_done);
     }

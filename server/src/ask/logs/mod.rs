@@ -47,8 +47,9 @@ enum Target {
 fn target(text: &str) -> Result<Target, String> {
     match name(text) {
         Ok((job, index)) => Ok(Target::Task(job, index)),
-        Err(_) if !text.is_empty() && !text.contains('/') => Ok(Target::Job(text.to_owned())),
-        Err(why) => Err(why),
+        Err(why) if text.is_empty() => Err(why),
+        // Shells complete the name of a job with a slash.
+        Err(_) => Ok(Target::Job(text.strip_suffix('/').unwrap_or(text).to_owned())),
     }
 }
 

@@ -12,7 +12,7 @@ use tempfile::TempDir;
 pub(crate) struct Served {
     pub(crate) address: String,
     _server: Process,
-    pub(crate) dir: TempDir, // Dropped last, after the processes that use the folder.
+    dir: TempDir, // Dropped last, after the processes that use the folder.
 }
 
 impl Served {

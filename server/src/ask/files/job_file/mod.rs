@@ -341,7 +341,7 @@ impl GroupFile {
         })
     }
 
-    /// The group's rules about other tasks, with those that it has although the file does not contain them.
+    /// The rules about other tasks in the file, and the implied rule if there is one.
     fn task_rules(&self, kind: JobKind) -> Vec<TaskRule> {
         let given = self.rules.iter().flatten();
         let mut rules: Vec<TaskRule> = given.map(Into::into).collect();
