@@ -8,8 +8,9 @@ use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr as UnixAddr, UnixListener};
 use std::sync::Mutex;
 
-/// Ports below those that the system assigns to outgoing connections.
-const PORTS: std::ops::Range<u16> = 10_000..30_000;
+/// Ports below those that a cell gives to tasks (from 20,000 on), and below those that the system assigns to outgoing
+/// connections.
+const PORTS: std::ops::Range<u16> = 10_000..20_000;
 
 /// Claimed ports, which are released when this process ends. A claim is an abstract Unix socket named after the port,
 /// which only one process can bind at a time.

@@ -368,19 +368,40 @@ pub(super) fn another_try_may_help(error: &ApiError) -> bool {
 mod tests {
     use super::*;
 
-    /// Result of an attempt, and the time until then in milliseconds; `None` is a hung replica.
-    type Reply = Option<(u64, Result<(), ErrorCode>)>;
+    /// Result of an attempt, and its time; `None` is a hung replica.
+    type Reply = Option<(When, Result<(), ErrorCode>)>;
+
+    #[derive(Clone, Copy)]
+    enum When {
+        AtOnce,
+        InMs(u64),
+        /// So many milliseconds after the next attempt has begun.
+        MsAfterNext(u64),
+    }
 
     /// Makes a call at two replicas, whose attempts have these results in order.
     fn call(results: &[Reply]) -> (Caller, Result<(), AskError>) {
         let address = Address::plain(["127.0.0.1:1", "127.0.0.1:2"]);
         let caller = Caller::new(&address, Duration::from_secs(3600)).expect("an address");
-        let results = Mutex::new(results.iter());
+        let begun = tokio::sync::watch::Sender::new(0);
         let attempt = |_: Channel, _: Duration| -> Attempt<'_> {
-            let result = *results.lock().next().expect("no other attempt");
+            let number: usize = *begun.borrow();
+            begun.send_modify(|count| *count += 1);
+            let (mut others, next) = (begun.subscribe(), number + 1);
+            let result = *results.get(number).expect("no other attempt");
             Box::pin(async move {
-                let Some((after_ms, result)) = result else { return std::future::pending().await };
-                tokio::time::sleep(Duration::from_millis(after_ms)).await;
+                let Some((when, result)) = result else { return std::future::pending().await };
+                let after_ms = match when {
+                    When::AtOnce => None,
+                    When::InMs(after_ms) => Some(after_ms),
+                    When::MsAfterNext(after_ms) => {
+                        others.wait_for(|count| *count > next).await.expect("it is sent here");
+                        Some(after_ms)
+                    }
+                };
+                if let Some(after_ms) = after_ms {
+                    tokio::time::sleep(Duration::from_millis(after_ms)).await;
+                }
                 result.map_err(|code| ApiError::new(code, "refused").into())
             })
         };
@@ -390,10 +411,10 @@ mod tests {
 
     #[test]
     fn a_hung_replica_does_not_delay_the_reply_of_another_one() {
-        let (caller, answered) = call(&[None, Some((0, Ok(())))]);
+        let (caller, answered) = call(&[None, Some((When::AtOnce, Ok(())))]);
         answered.expect("the second replica answers");
         assert_eq!(caller.connections.current().address, "127.0.0.1:2");
-        let (caller, answered) = call(&[Some((0, Ok(())))]);
+        let (caller, answered) = call(&[Some((When::AtOnce, Ok(())))]);
         answered.expect("the first replica answers");
         assert_eq!(caller.connections.current().address, "127.0.0.1:1");
     }
@@ -402,7 +423,7 @@ mod tests {
     #[test]
     fn a_refusal_beside_a_hung_replica_counts_and_says_so() {
         for code in [ErrorCode::UnknownJob, ErrorCode::OtherVersion] {
-            let (_, refused) = call(&[None, Some((0, Err(code)))]);
+            let (_, refused) = call(&[None, Some((When::AtOnce, Err(code)))]);
             let Err(AskError::Refused(why)) = refused else { panic!("{refused:?}") };
             assert!(why.message.contains("may have been carried out"), "{}", why.message);
         }
@@ -410,21 +431,22 @@ mod tests {
 
     #[test]
     fn a_slow_success_counts_although_the_other_attempt_was_refused() {
-        let slow = NEXT_AFTER.as_millis() as u64 + 100;
-        let (_, answered) = call(&[Some((slow, Ok(()))), Some((0, Err(ErrorCode::OtherVersion)))]);
+        let slow = When::MsAfterNext(100);
+        let (_, answered) =
+            call(&[Some((slow, Ok(()))), Some((When::AtOnce, Err(ErrorCode::OtherVersion)))]);
         answered.expect("the first attempt changed the version");
         let (_, answered) =
-            call(&[Some((slow, Err(ErrorCode::OtherVersion))), Some((200, Ok(())))]);
+            call(&[Some((slow, Err(ErrorCode::OtherVersion))), Some((When::InMs(200), Ok(())))]);
         answered.expect("the second attempt changed the version");
     }
 
     /// Neither attempt can have had an effect, so the refusal of a third one has another cause.
     #[test]
     fn a_temporary_refusal_beside_another_one_leaves_nothing_in_doubt() {
-        let slow = NEXT_AFTER.as_millis() as u64 + 100;
+        let slow = When::MsAfterNext(100);
         let (first, second) = (Err(ErrorCode::NoLeader), Err(ErrorCode::Busy));
-        let third = Some((0, Err(ErrorCode::UnknownJob)));
-        let (_, refused) = call(&[Some((slow, first)), Some((0, second)), third]);
+        let third = Some((When::AtOnce, Err(ErrorCode::UnknownJob)));
+        let (_, refused) = call(&[Some((slow, first)), Some((When::AtOnce, second)), third]);
         let Err(AskError::Refused(why)) = refused else { panic!("{refused:?}") };
         assert_eq!(why.message, "refused");
     }

@@ -55,11 +55,19 @@ const NAMES: &str = "__names";
 /// Time for the names. A shell waits for them after each press of the key.
 const TIME_MAX: Duration = Duration::from_secs(1);
 
+/// Variable with another time, in milliseconds. It is for tests, whose computer may be busy.
+const TIME_VARIABLE: &str = "OMEGA_NAMES_MS";
+
+fn time_max() -> Duration {
+    let set = std::env::var(TIME_VARIABLE).ok().and_then(|text| text.parse::<u32>().ok());
+    set.map_or(TIME_MAX, |ms| Duration::from_millis(ms.into()))
+}
+
 /// Prints the names that may replace the word at the cursor, if the command line is that of the hidden command. If there
 /// are none, or no replica answers, nothing is printed: errors would appear in the middle of the line that the user
 /// types.
 pub(crate) fn names_of_line() -> Option<ExitCode> {
-    let until = Instant::now() + TIME_MAX;
+    let began = Instant::now();
     let mut args = std::env::args_os().skip(1).map(|word| word.to_string_lossy().into_owned());
     if args.next()? != NAMES {
         return None;
@@ -68,7 +76,7 @@ pub(crate) fn names_of_line() -> Option<ExitCode> {
     let count = args.next().and_then(|count| count.parse::<usize>().ok()).unwrap_or(0);
     let mut words: Vec<String> = args.collect();
     let after = words.split_off(count.min(words.len()));
-    let (sender, found) = mpsc::channel();
+    let (until, (sender, found)) = (began + time_max(), mpsc::channel());
     // The threads may take longer, for example to read a file or to resolve a name. They end with the process.
     std::thread::spawn(move || look_up(words, after, &sender));
     let lines: String = first(&found, until).iter().map(|name| format!("{name}\n")).collect();
@@ -115,7 +123,7 @@ fn look_up(words: Vec<String>, after: Vec<String>, sender: &Sender<Found>) {
         let (sender, prefix) = (sender.clone(), prefix.clone());
         std::thread::spawn(move || {
             let some = |names| drop(sender.send(Found::Some(names)));
-            if let Ok(names) = names::of_cell(&one, kind, &prefix, TIME_MAX, &some) {
+            if let Ok(names) = names::of_cell(&one, kind, &prefix, time_max(), &some) {
                 drop(sender.send(Found::All(names)));
             }
         });

@@ -2,7 +2,7 @@
 
 use omega_client::proto::job_service_client::JobServiceClient;
 use omega_client::{ApiError, ErrorCode, proto};
-use omega_core::{Amounts, Command, Job, JobId, Kinds, Outcome, TaskGroup};
+use omega_core::{Amounts, Job, Kinds, TaskGroup};
 use omega_service::{Entrance, Extras, Host, Whoami, serve_clients};
 use omega_store::directory::{Directory, EngineKind, Expected, Identity};
 use omega_store::log::ReplicaId;
@@ -12,6 +12,7 @@ use omega_store::replica::{
     Network, PeerMessage, ReplicatedCell, Running, Settings, Transport, found, start,
 };
 use omega_store::{CellId, Origin, RealDisk};
+use omega_tests::insist::submit;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
@@ -91,20 +92,6 @@ fn job(name: &str) -> Job {
     Job::batch(name, TaskGroup::new(2, Amounts::new([100])))
 }
 
-/// Submits a job and returns its id, even if the leader changes.
-fn submit(cell: &ReplicatedCell, name: &str) -> JobId {
-    loop {
-        if let Ok(Outcome::Job(id)) = cell.apply(Command::SubmitJob(job(name))) {
-            return id;
-        }
-        // After a change of leader the outcome is unknown, so the job may already exist.
-        cell.catch_up_with_all().unwrap();
-        if let Some(id) = cell.read(|cell| cell.job_by_name(name)) {
-            return id;
-        }
-    }
-}
-
 #[test]
 fn a_job_that_is_sent_again_through_a_follower_is_found_there() {
     let folder = tempfile::tempdir().unwrap();
@@ -121,7 +108,7 @@ fn a_job_that_is_sent_again_through_a_follower_is_found_there() {
             let leader = running.iter().position(leads)?;
             let follower = (leader + 1) % IDS.len();
             *behind.lock().unwrap() = Some(IDS[follower]);
-            let id = submit(&cells[leader], &name);
+            let id = submit(&cells[leader], job(&name));
             let is_behind = cells[follower].read(|cell| cell.job(id).is_none());
             is_behind.then_some((name, id, follower))
         })

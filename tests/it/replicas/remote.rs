@@ -227,7 +227,9 @@ fn a_transaction_that_cannot_be_judged_says_why() {
 
 #[test]
 fn a_view_goes_on_where_the_connection_broke() {
-    let served = Served::start();
+    let cell = SharedCell::new(Cell::new(Kinds::standard()));
+    // The second server listens on the port of the first one, which no other test may take meanwhile.
+    let served = Served::at(cell, omega_tests::ports::address());
     served.cell.apply(machine("a")).unwrap();
     let remote = served.remote();
     let (me, number) = remote.register("s".into()).unwrap();

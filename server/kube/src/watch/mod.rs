@@ -59,6 +59,9 @@ pub struct Resource {
 pub struct Settings {
     /// Time after which the server should end a watch.
     pub timeout: Duration,
+    /// Duration below which a watch without events counts as failed. Without such a bound, a server that ends each
+    /// watch would be asked without a pause.
+    pub short: Duration,
     /// Maximum number of objects in a page.
     pub page: usize,
     /// Maximum number of objects in a list.
@@ -71,6 +74,8 @@ impl Default for Settings {
     fn default() -> Settings {
         Settings {
             timeout: Duration::from_secs(300),
+            // As in Kubernetes' own clients.
+            short: Duration::from_secs(1),
             page: 1000,
             // More than three times the 150,000 pods with which Kubernetes is tested.
             objects: 500_000,

@@ -12,10 +12,6 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-/// Duration below which a watch without events counts as failed, as in Kubernetes' own clients. Otherwise, a server
-/// that ends each watch would be asked without a pause.
-const SHORT: Duration = Duration::from_secs(1);
-
 /// The annotation of the bookmark after the initial events.
 const INITIAL_END: &str = "k8s.io/initial-events-end";
 
@@ -124,7 +120,8 @@ impl<S> Keeper<'_, S> {
         if initial.0.is_some() {
             return Err(Failure::NoWatchList);
         }
-        if is_empty && began.elapsed() < SHORT { Err(Failure::Ended) } else { Ok(()) }
+        let has_failed = is_empty && began.elapsed() < self.settings.short;
+        if has_failed { Err(Failure::Ended) } else { Ok(()) }
     }
 
     /// Skips an event that is too long to be read. The mirror keeps the object's last form, unless the object was
@@ -285,7 +282,7 @@ mod tests {
         let mut keeper = Keeper {
             client: &client,
             resource: Resource { path: "/api/v1/nodes", fields: "" },
-            settings: Settings::default(),
+            settings: Settings { short: Duration::from_secs(300), ..Settings::default() },
             sink: Ignore,
             version: "7".into(),
             watch_list: true,

@@ -17,7 +17,7 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::task::{Context, Poll};
 use std::time::Duration;
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{mpsc, watch};
 
 /// Faults of the server. A count is the number of calls that the fault still affects.
@@ -62,6 +62,24 @@ struct Shared {
     changed: watch::Sender<u64>,
     /// Number of requests to close all watches.
     closed: watch::Sender<u64>,
+    /// Number of open connections at the server's address.
+    open: watch::Sender<usize>,
+}
+
+/// An open connection, which is counted until this value is dropped.
+struct Connected(watch::Sender<usize>);
+
+impl Connected {
+    fn count(open: &watch::Sender<usize>) -> Connected {
+        open.send_modify(|count| *count += 1);
+        Connected(open.clone())
+    }
+}
+
+impl Drop for Connected {
+    fn drop(&mut self) {
+        self.0.send_modify(|count| *count -= 1);
+    }
 }
 
 /// A double that listens on a port. Clones share it.
@@ -103,23 +121,48 @@ impl Server {
             calls: Mutex::default(),
             changed: watch::Sender::new(0),
             closed: watch::Sender::new(0),
+            open: watch::Sender::new(0),
         });
         let server = Server { shared, address };
-        let accepting = server.clone();
-        tokio::spawn(async move {
-            while let Ok((socket, _)) = listener.accept().await {
-                let server = accepting.clone();
-                tokio::spawn(async move {
-                    let answer = service_fn(move |request| {
-                        let server = server.clone();
-                        async move { server.answer(request).await.ok_or("the answer is lost") }
-                    });
-                    let _ =
-                        http1::Builder::new().serve_connection(TokioIo::new(socket), answer).await;
-                });
-            }
-        });
+        tokio::spawn(server.clone().accept(listener, server.shared.open.clone()));
         server
+    }
+
+    /// Accepts connections, and counts those that are open.
+    async fn accept(self, listener: TcpListener, open: watch::Sender<usize>) {
+        while let Ok((socket, _)) = listener.accept().await {
+            let (server, connected) = (self.clone(), Connected::count(&open));
+            tokio::spawn(async move {
+                let answer = service_fn(move |request| {
+                    let server = server.clone();
+                    async move { server.answer(request).await.ok_or("the answer is lost") }
+                });
+                let _ = http1::Builder::new().serve_connection(TokioIo::new(socket), answer).await;
+                drop(connected);
+            });
+        }
+    }
+
+    /// Listens at another address, too, for clients that [`Server::until_unused`] does not wait for. Returns it.
+    pub(crate) async fn second_url(&self) -> String {
+        let listener = TcpListener::bind((self.address.ip(), 0)).await.expect("a free port");
+        let address = listener.local_addr().expect("an address");
+        tokio::spawn(self.clone().accept(listener, watch::Sender::new(0)));
+        format!("http://{address}")
+    }
+
+    /// Waits until the last connection at the server's address is closed. Then no request of a killed program will be
+    /// carried out.
+    pub(crate) async fn until_unused(&self) {
+        // Connections are accepted in their order: when this one is answered, earlier ones are counted.
+        let last = TcpStream::connect(self.address).await.expect("the server listens");
+        last.writable().await.expect("it is connected");
+        let request = b"GET /version HTTP/1.1\r\nHost: double\r\nConnection: close\r\n\r\n";
+        assert_eq!(last.try_write(request).expect("it is connected"), request.len());
+        last.readable().await.expect("an answer");
+        drop(last);
+        let mut open = self.shared.open.subscribe();
+        open.wait_for(|count| *count == 0).await.expect("the server lives");
     }
 
     /// The server's address with the scheme.

@@ -71,7 +71,7 @@ impl Measured {
     async fn start(server: &Server) -> Measured {
         let mut command = Command::new(env!("CARGO_BIN_EXE_omega-kube"));
         command.args(["run", "--server", &server.url(), "--listen", "127.0.0.1:0"]);
-        command.args(["--request-timeout", "2", "--log-format", "json"]);
+        command.args(["--request-timeout", "60", "--log-format", "json"]);
         command.env("OMEGA_LOG", "info").stdin(Stdio::null()).stderr(Stdio::piped());
         let mut program = Program(command.spawn().expect("the program starts"));
         let log = BufReader::new(program.0.stderr.take().expect("it is piped"));

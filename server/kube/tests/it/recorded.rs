@@ -455,7 +455,9 @@ fn the_program_reads_what_kube_scheduler_reads_in_one_pass_each() {
     let groups = nth(&calls, 22);
     let (url, mut asked) = play(vec![(called(groups), answer(groups))]);
     let mut command = Command::new(env!("CARGO_BIN_EXE_omega-kube"));
-    command.args(["run", "--listen", "off", "--server", &url]).stdin(Stdio::null());
+    // A request that takes too long is sent again.
+    command.args(["run", "--listen", "off", "--server", &url, "--request-timeout", "300"]);
+    command.stdin(Stdio::null());
     let _program = Program(command.env("OMEGA_LOG", "warn").spawn().expect("it starts"));
     let mut ours = BTreeMap::new();
     let mut discovery = 0;

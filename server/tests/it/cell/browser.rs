@@ -72,7 +72,8 @@ fn a_browser_shows_the_cell() {
     for (path, part) in
         [("#/machines", ">a-1</a>"), ("#/jobs", ">wide</a>"), ("#/job/wide", "cpu 9")]
     {
-        check_after(500, path, &[part]);
+        // The next update of these pages is after two or three seconds.
+        check_after(1500, path, &[part]);
     }
 }
 

@@ -121,11 +121,11 @@ fn clocks_that_jump_expire_nothing() {
     let world = World::new();
     let cell = format!("127.0.0.1:{}", world.port);
     let web = format!("--web-listen=127.0.0.1:{}", world.web);
-    let serve = format!("serve --dir=cell --listen={cell} {web} --machine-timeout=8");
+    let serve = format!("serve --dir=cell --listen={cell} {web} --machine-timeout=20");
     let _server = world.start(0, &serve);
     let _agent = world.start(1, &format!("agent --cell {cell} --simulate 4 --heartbeat 1"));
-    let _active = world.start(2, &format!("scheduler --cell {cell} --lease=5s"));
-    let _standby = world.start(2, &format!("scheduler --cell {cell} --standby --lease=5s"));
+    let _active = world.start(2, &format!("scheduler --cell {cell} --lease=20s"));
+    let _standby = world.start(2, &format!("scheduler --cell {cell} --standby --lease=20s"));
     let long = world.submit("long", 100 * HOUR_MS);
     until(|| world.job(long).running == 2);
     let mut cell_ms = world.now_ms();

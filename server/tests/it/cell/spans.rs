@@ -114,6 +114,19 @@ impl Traced {
     }
 }
 
+/// Spans that a served cell exports. A server that ends drops spans that are not exported within two seconds, so on a
+/// busy computer, new cells are served until one has exported so many spans.
+fn exported(count: usize, serve: impl Fn(&Traced)) -> (Traced, Vec<Span>) {
+    let attempt = || {
+        let traced = Traced::new();
+        serve(&traced);
+        let spans = traced.spans();
+        (traced, spans)
+    };
+    let mut first = std::iter::repeat_with(attempt).take(9);
+    first.find(|(_, spans)| spans.len() >= count).unwrap_or_else(attempt)
+}
+
 /// Creates a machine, a job and a scheduler, if they are missing.
 fn made(dir: &Path, url: &str) {
     let cell = url.trim_start_matches("http://");
@@ -163,23 +176,23 @@ const STAGES: [&str; 7] =
 
 #[test]
 fn a_commit_is_told_of_in_the_trace_of_its_sender() {
-    let traced = Traced::new();
     let (trace, span) = ("0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331");
     let sampled = format!("00-{trace}-{span}-01");
     let not_sampled = format!("00-1{}-{span}-00", &trace[1..]);
-    let endpoint = format!("--otlp-endpoint={}", traced.url());
-    traced.serve(&[&endpoint, "--trace-fraction=0"], None, |traced, channel| {
-        traced.runtime.block_on(async {
-            let mut client = SchedulingServiceClient::new(channel);
-            assert_eq!(register(&mut client).await, 0);
-            for (index, parent) in [(0, None), (1, Some(&*sampled)), (2, Some(&*not_sampled))] {
-                let request = traced.claim((index.into(), index), parent);
-                let answer = client.commit(request).await.unwrap().into_inner();
-                assert_eq!(answer.conflicts, [], "{index}");
-            }
+    let (traced, spans) = exported(1 + STAGES.len(), |traced| {
+        let endpoint = format!("--otlp-endpoint={}", traced.url());
+        traced.serve(&[&endpoint, "--trace-fraction=0"], None, |traced, channel| {
+            traced.runtime.block_on(async {
+                let mut client = SchedulingServiceClient::new(channel);
+                assert_eq!(register(&mut client).await, 0);
+                for (index, parent) in [(0, None), (1, Some(&*sampled)), (2, Some(&*not_sampled))] {
+                    let request = traced.claim((index.into(), index), parent);
+                    let answer = client.commit(request).await.unwrap().into_inner();
+                    assert_eq!(answer.conflicts, [], "{index}");
+                }
+            });
         });
     });
-    let spans = traced.spans();
     let root = spans.iter().find(|one| one.name == "commit").unwrap();
     let hex = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
     assert_eq!(
@@ -204,22 +217,22 @@ fn a_commit_is_told_of_in_the_trace_of_its_sender() {
 
 #[test]
 fn commits_of_a_stream_are_drawn_one_by_one() {
-    let traced = Traced::new();
-    let url = traced.url();
-    traced.serve(&["--trace-fraction=1"], Some(&url), |traced, channel| {
-        traced.runtime.block_on(async {
-            let mut client = SchedulingServiceClient::new(channel);
-            let next = register(&mut client).await;
-            // The second transaction claims the room that the first one got.
-            let requests =
-                [(next, 0), (next + 1, 0)].map(|one| traced.claim(one, None).into_inner());
-            let stream = client.commit_stream(tokio_stream::iter(requests)).await.unwrap();
-            let mut answers = stream.into_inner();
-            assert!(answers.message().await.unwrap().is_some());
-            assert!(answers.message().await.unwrap().is_some());
+    let (_traced, spans) = exported(2 * (1 + STAGES.len()), |traced| {
+        let url = traced.url();
+        traced.serve(&["--trace-fraction=1"], Some(&url), |traced, channel| {
+            traced.runtime.block_on(async {
+                let mut client = SchedulingServiceClient::new(channel);
+                let next = register(&mut client).await;
+                // The second transaction claims the room that the first one got.
+                let requests =
+                    [(next, 0), (next + 1, 0)].map(|one| traced.claim(one, None).into_inner());
+                let stream = client.commit_stream(tokio_stream::iter(requests)).await.unwrap();
+                let mut answers = stream.into_inner();
+                assert!(answers.message().await.unwrap().is_some());
+                assert!(answers.message().await.unwrap().is_some());
+            });
         });
     });
-    let spans = traced.spans();
     let mut roots: Vec<&Span> = spans.iter().filter(|one| one.parent_span_id.is_empty()).collect();
     roots.sort_by_key(|root| number(root, "omega.transaction"));
     assert_eq!(roots.len(), 2, "{spans:?}");

@@ -203,9 +203,9 @@ fn is_of(holder: Option<&proto::Holder>, scheduler: &Scheduler) -> bool {
 #[test]
 fn a_standby_goes_on_where_a_killed_scheduler_was() {
     let world = World::start();
-    let mut active = world.scheduler(&["--workers=2", "--lease=2s"]);
+    let mut active = world.scheduler(&["--workers=2", "--lease=5s"]);
     active.says("places with 2 workers");
-    let mut standby = world.scheduler(&["--standby", "--lease=2s"]);
+    let mut standby = world.scheduler(&["--standby", "--lease=5s"]);
     standby.says("stands by");
     let holders = world.holders();
     for name in ["default", "default-0", "default-1"] {
@@ -226,9 +226,9 @@ fn a_standby_goes_on_where_a_killed_scheduler_was() {
 #[test]
 fn a_scheduler_that_was_stopped_and_wakes_is_fenced() {
     let world = World::start();
-    let mut active = world.scheduler(&["--lease=1s"]);
+    let mut active = world.scheduler(&["--lease=5s"]);
     active.says("places");
-    let mut standby = world.scheduler(&["--standby", "--lease=1s"]);
+    let mut standby = world.scheduler(&["--standby", "--lease=5s"]);
     standby.says("stands by");
     let mut jobs = world.submit("before", 10);
     world.all_are_placed_once(&jobs);
@@ -357,9 +357,9 @@ fn leases_outlive_the_leader() {
     let dir = three.dir.path().to_owned();
     let leader = three.leader(&runtime);
     add_machines(&runtime, &three.url(leader), MACHINES, CAPACITY);
-    let mut active = Scheduler::start(&dir, &cell, &["--lease=5s"]);
+    let mut active = Scheduler::start(&dir, &cell, &["--lease=15s"]);
     active.says("places");
-    let mut standby = Scheduler::start(&dir, &cell, &["--standby", "--lease=5s"]);
+    let mut standby = Scheduler::start(&dir, &cell, &["--standby", "--lease=15s"]);
     standby.says("stands by");
     for round in 0..3 {
         let leader = three.leader(&runtime);

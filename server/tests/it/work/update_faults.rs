@@ -5,7 +5,7 @@ use crate::cell::served::{Process, Three};
 use crate::work::agents::{start, until};
 use crate::work::commands::say_at;
 use crate::work::programs::is_anything_left;
-use crate::work::updates::{JOB, SERVER, python, request};
+use crate::work::updates::{JOB, Rounds, SERVER, python, request};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -36,7 +36,7 @@ impl World {
     /// Kills the scheduler, and starts another one, which waits for the end of the killed one's lease.
     pub(crate) fn restart_scheduler(&mut self) {
         self.scheduler = None;
-        let flags = ["scheduler", "--standby", "--lease=1s", "--cell", &self.cell];
+        let flags = ["scheduler", "--standby", "--lease=5s", "--cell", &self.cell];
         self.scheduler = Some(start(&self.folder, &flags));
     }
 
@@ -107,12 +107,13 @@ impl Load {
         let (folder, cell) = (world.folder.clone(), world.cell.clone());
         let (is_over, count) = (stop.clone(), asked.clone());
         let thread = std::thread::spawn(move || {
-            let mut failed = Vec::new();
+            let (mut failed, rounds) = (Vec::new(), Rounds::begin(&folder));
             while !is_over.load(Ordering::Relaxed) {
                 for task in running(&folder, &cell) {
                     failed.extend(request(&folder, &task).err());
                     count.fetch_add(1, Ordering::Relaxed);
                 }
+                rounds.count();
             }
             failed
         });

@@ -3,15 +3,16 @@
 use crate::work::agents::until;
 use crate::work::programs::Cell;
 use serde_json::Value;
+use std::fs::File;
 use std::io::{Read, Write};
 use std::net::TcpStream;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// A web server that answers with its version. After it is told to stop, it accepts requests for some time, as a load
-/// balancer needs.
+/// balancer needs, and until the load has looked up the running tasks again (see [`Rounds`]).
 pub(crate) const SERVER: &str = r#"
 import http.server, os, signal, sys, threading, time
 last = [time.monotonic()]
@@ -24,9 +25,17 @@ class Handler(http.server.BaseHTTPRequestHandler):
     def log_message(self, *args):
         pass
 server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+def rounds():
+    try:
+        return os.path.getsize(f"{sys.argv[2]}/rounds")
+    except FileNotFoundError:
+        return None
+def may_be_asked(first):
+    now = rounds()
+    return None not in (first, now) and now < first + 2
 def drain():
-    last[0] = time.monotonic()
-    while time.monotonic() - last[0] < 2:
+    first, last[0] = rounds(), time.monotonic()
+    while time.monotonic() - last[0] < 2 or may_be_asked(first):
         time.sleep(0.1)
     server.shutdown()
 signal.signal(signal.SIGTERM, lambda *_: threading.Thread(target=drain).start())
@@ -48,13 +57,37 @@ on_failure = "rollback"
 [[group]]
 count = 3
 request = { cpu = 0.5, memory = "32MiB" }
-grace = "30s"
+grace = "5m"
 
 [group.run]
 command = "PYTHON"
 args = ["FOLDER/server.py", "VERSION", "FOLDER"]
 health = { command = ["/bin/sh", "-c", "test -e FOLDER/port-$OMEGA_TASK_INDEX"], interval = "200ms", start_period = "1m" }
 "#;
+
+/// Rounds of requests to all running tasks, in a file that has one byte for each round. So servers accept requests
+/// until the round in which they were told to stop is over, however long a busy computer takes for it.
+pub(crate) struct Rounds(PathBuf);
+
+impl Rounds {
+    pub(crate) fn begin(folder: &Path) -> Rounds {
+        let file = folder.join("rounds");
+        std::fs::write(&file, "").unwrap();
+        Rounds(file)
+    }
+
+    pub(crate) fn count(&self) {
+        let mut file = File::options().append(true).open(&self.0).unwrap();
+        file.write_all(b".").unwrap();
+    }
+}
+
+impl Drop for Rounds {
+    fn drop(&mut self) {
+        // Without the file, servers wait for no more rounds.
+        let _ = std::fs::remove_file(&self.0);
+    }
+}
 
 /// The commands of a block of the page, without the prompts.
 fn commands_of_the_page(heading: &str) -> Vec<String> {
@@ -128,12 +161,13 @@ fn a_web_server_is_updated_under_load_without_a_failed_request() {
     let load = {
         let (cell, stop, asked) = (cell.clone(), stop.clone(), asked.clone());
         std::thread::spawn(move || {
-            let mut failed = Vec::new();
+            let (mut failed, rounds) = (Vec::new(), Rounds::begin(cell.served.path()));
             while !stop.load(Ordering::Relaxed) {
                 for task in running(&cell) {
                     failed.extend(request(cell.served.path(), &task).err());
                     asked.fetch_add(1, Ordering::Relaxed);
                 }
+                rounds.count();
             }
             failed
         })

@@ -49,6 +49,8 @@ pub(super) struct Cluster {
     made: Arc<Mutex<Vec<String>>>,
     /// Time in seconds that the controller of namespaces has to end the namespace.
     patience: u32,
+    /// The double; `None` if the server is real.
+    double: Option<Server>,
 }
 
 impl Cluster {
@@ -57,7 +59,7 @@ impl Cluster {
         let arguments = arguments.iter().map(|text| (*text).to_owned()).collect();
         let random = RandomState::new().hash_one(std::process::id());
         let name = format!("omega-kube-test-{random:016x}");
-        Cluster { client, arguments, name, made: Arc::default(), patience }
+        Cluster { client, arguments, name, made: Arc::default(), patience, double: None }
     }
 
     async fn call(&self, method: Method, path: &str, body: &Value) -> (u16, Value) {
@@ -238,6 +240,19 @@ impl Cluster {
         Program(command.spawn().expect("the program starts"))
     }
 
+    /// Waits until requests of killed programs are no longer carried out. A real server does not show this.
+    async fn settle(&self) {
+        if let Some(double) = &self.double {
+            double.until_unused().await;
+        }
+    }
+
+    /// Kills the only program.
+    pub(super) async fn kill(&self, program: Program) {
+        drop(program);
+        self.settle().await;
+    }
+
     /// Creates the namespace, and its service account if no controller creates it.
     async fn begin(&self) {
         let named = |name: &str| json!({"metadata": {"name": name}});
@@ -311,6 +326,7 @@ where
         task.abort();
         let _ = task.await;
     }
+    cluster.settle().await;
     cluster.clean().await;
     match ended {
         Ok(Ok(())) => {}
@@ -330,7 +346,9 @@ where
         let server = Server::start(double, SocketAddr::from((Ipv4Addr::LOCALHOST, 0))).await;
         let keys = || server.lock().objects.keys().cloned().collect::<Vec<_>>();
         let (before, url) = (keys(), server.url());
-        run(Cluster::new(Config::plain(&url), &["--server", &url], 1), behaviour).await;
+        let own = Config::plain(&server.second_url().await);
+        let cluster = Cluster::new(own, &["--server", &url], 1);
+        run(Cluster { double: Some(server.clone()), ..cluster }, behaviour).await;
         assert_eq!(keys(), before, "all objects of the test are deleted");
         assert!(server.lock().bound().values().all(|times| *times == 1), "bound twice");
     });

@@ -18,7 +18,7 @@ pub(super) async fn a_second_process_takes_over_the_lease(cluster: Cluster) {
             "--lease-namespace",
             name,
             "--lease-duration",
-            "5",
+            "10",
             "--identity",
             identity,
             "--request-timeout",
@@ -65,7 +65,7 @@ pub(super) async fn pods_are_not_bound_twice_after_a_restart(cluster: Cluster) {
     };
     let killed = cluster.start(&[]);
     let before = cluster.until(&cluster.pods(), |pods| !nodes(pods).is_empty()).await;
-    drop(killed);
+    cluster.kill(killed).await;
     let _program = cluster.start(&[]);
     let after = cluster.until(&cluster.pods(), |pods| nodes(pods).len() >= 8).await;
     let (before, after) = (nodes(&before), nodes(&after));
