@@ -68,10 +68,11 @@ struct Measured {
 }
 
 impl Measured {
-    async fn start(server: &Server) -> Measured {
+    /// Starts the program, with this time limit of a request in seconds.
+    async fn start(server: &Server, timeout: &str) -> Measured {
         let mut command = Command::new(env!("CARGO_BIN_EXE_omega-kube"));
         command.args(["run", "--server", &server.url(), "--listen", "127.0.0.1:0"]);
-        command.args(["--request-timeout", "60", "--log-format", "json"]);
+        command.args(["--request-timeout", timeout, "--log-format", "json"]);
         command.env("OMEGA_LOG", "info").stdin(Stdio::null()).stderr(Stdio::piped());
         let mut program = Program(command.spawn().expect("the program starts"));
         let log = BufReader::new(program.0.stderr.take().expect("it is piped"));
@@ -120,7 +121,7 @@ impl Measured {
 fn attempts_and_queues_are_counted_as_by_kube_scheduler() {
     block_on(async {
         let server = server(1).await;
-        let measured = Measured::start(&server).await;
+        let measured = Measured::start(&server, "60").await;
         let mut gated = pod("gated", 100);
         gated["spec"]["schedulingGates"] = json!([{"name": "x/y"}]);
         let mut foreign = pod("foreign", 100);
@@ -167,7 +168,8 @@ fn a_binding_that_fails_is_an_attempt_with_an_error() {
     block_on(async {
         let server = server(1).await;
         server.faults(|faults| faults.failing = 5);
-        let measured = Measured::start(&server).await;
+        // The pod is tried again when no late request can bind it any more.
+        let measured = Measured::start(&server, "10").await;
         create(&server, &pod("a", 500));
         server.until(|double| bound(double) == 1).await;
         measured
