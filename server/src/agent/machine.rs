@@ -28,8 +28,10 @@ pub(super) struct Ready {
     settings: RunnerSettings,
     /// Program of the supervisors, kept open while the agent runs.
     _program: Supervisor,
-    /// Locks of the folder and of the control group, kept while the agent runs.
-    _locks: (File, Option<File>),
+    /// Lock of the folder, kept while the agent runs.
+    _lock: File,
+    /// Lock of the control group, kept while the agent runs.
+    _group_lock: Option<File>,
 }
 
 /// Locks the folder, prepares control groups, and finds the resources of this machine.
@@ -47,7 +49,7 @@ pub(super) fn prepare(args: &AgentArgs) -> Result<Ready, AgentError> {
         Some(group) => Some(CgroupRoot::at(group)?),
         None => Some(CgroupRoot::of_this_process()?),
     };
-    let group_lock = cgroups.as_ref().map(CgroupRoot::lock).transpose()?;
+    let _group_lock = cgroups.as_ref().map(CgroupRoot::lock).transpose()?;
     let open_files = raise_open_files();
     let program = Supervisor::find();
     let supervisor = program.command();
@@ -63,8 +65,7 @@ pub(super) fn prepare(args: &AgentArgs) -> Result<Ready, AgentError> {
         are_limited: !args.no_limits,
         cores: found.nodes.clone(),
     };
-    let _locks = (lock, group_lock);
-    Ok(Ready { address, driver, found, settings, _program: program, _locks })
+    Ok(Ready { address, driver, found, settings, _program: program, _lock: lock, _group_lock })
 }
 
 /// Raises the number of files that this process may open, because each task takes one. Returns the previous limit,
@@ -86,7 +87,7 @@ pub(super) async fn run(args: &AgentArgs, ready: Ready) -> Result<(), AgentError
 }
 
 async fn work(args: &AgentArgs, ready: Ready) -> Result<(), AgentError> {
-    let Ready { address, driver, found, settings, _program, _locks } = ready;
+    let Ready { address, driver, found, settings, _program, _lock, _group_lock } = ready;
     let mut runner = Runner::connect(&address, Box::new(driver), settings).await?;
     let machine = offer::machine(args, &found, runner.kinds());
     let name = machine.name.to_string();

@@ -1,10 +1,11 @@
 //! Output of all tasks of a job, with each line after the name of its task.
 
-use super::{LOOK_EVERY, Shown, Source};
+use super::{LOOK_EVERY, Place, Shown, Source};
 use crate::ask::jobs::named_job;
 use crate::ask::show::clean_name;
 use crate::ask::task_state::State;
 use crate::ask::{AskError, task_pages};
+use clap::ValueEnum;
 use omega_client::ErrorCode;
 use omega_client::proto::list_tasks_request::Of;
 use omega_client::proto::{ReadTaskLogResponse, TaskStatus};
@@ -20,13 +21,10 @@ const LINE_BYTES_MAX: usize = 64 << 10;
 struct Output {
     /// The name of the task, as it stands before each line.
     name: String,
-    from: Option<u64>,
-    /// End of the log at the first reply.
-    end: Option<u64>,
+    place: Place,
     shown: Shown,
     /// A line whose end has not arrived.
     begun: Vec<u8>,
-    is_done: bool,
     /// Whether the log could not be read at the last attempt.
     has_failed: bool,
 }
@@ -70,7 +68,7 @@ pub(super) fn run(source: &Source, job: &str, follow: bool) -> Result<(), AskErr
 }
 
 fn has_ended(task: &TaskStatus) -> bool {
-    [State::Finished, State::Failed, State::Killed].iter().any(|state| state.is_of(task))
+    State::value_variants().iter().any(|state| state.is_end() && state.is_of(task))
 }
 
 fn index(task: &TaskStatus) -> u32 {
@@ -84,8 +82,8 @@ impl<W: Write> Logs<'_, W> {
             let of = named_job::by_name(self.job).map(Of::Job);
             let tasks = task_pages::list(&self.source.caller, of, None, None)?.items;
             for task in tasks.iter().filter(|task| !State::Pending.is_of(task)) {
-                let (job, start) = (self.job, self.source.start());
-                let new = || Output::new(job, index(task), start);
+                let (job, source) = (self.job, self.source);
+                let new = || Output::new(job, index(task), Place::start(source));
                 self.outputs.entry(index(task)).or_insert_with(new);
             }
             let may_write: BTreeSet<u32> =
@@ -96,7 +94,7 @@ impl<W: Write> Logs<'_, W> {
                     busy.insert(index);
                 }
             }
-            let is_over = may_write.is_empty() && self.outputs.values().all(|it| it.is_done);
+            let is_over = may_write.is_empty() && self.outputs.values().all(|it| it.place.is_done);
             if !self.follow || is_over {
                 return self.end();
             }
@@ -117,8 +115,8 @@ impl<W: Write> Logs<'_, W> {
     fn advance(&mut self, index: u32, may_write: bool) -> Result<bool, Stop> {
         let Some(output) = self.outputs.get_mut(&index) else { return Ok(false) };
         let mut is_new = false;
-        while !output.is_done {
-            let part = match self.source.read(self.job, index, output.from) {
+        while !output.place.is_done {
+            let part = match self.source.read(self.job, index, output.place.from) {
                 Ok(part) => part,
                 // No agent has the log, or its agent is away.
                 Err(AskError::Refused(why)) if why.code == ErrorCode::UnknownTask => {
@@ -127,7 +125,7 @@ impl<W: Write> Logs<'_, W> {
                         drop(writeln!(io::stderr(), "omega: {}: {why}", output.name));
                     }
                     output.has_failed = true;
-                    output.is_done = !self.follow || !may_write;
+                    output.place.is_done = !self.follow || !may_write;
                     break;
                 }
                 Err(why) => return Err(why.into()),
@@ -157,29 +155,23 @@ impl<W: Write> Logs<'_, W> {
 }
 
 impl Output {
-    fn new(job: &str, index: u32, from: Option<u64>) -> Output {
+    fn new(job: &str, index: u32, place: Place) -> Output {
         Output {
             name: format!("{}/{index}", clean_name(job)),
-            from,
-            end: None,
+            place,
             shown: Shown::of_stdout(),
             begun: Vec::new(),
-            is_done: false,
             has_failed: false,
         }
     }
 
     /// Takes a part of the log. Returns the lines to print.
     fn take(&mut self, part: ReadTaskLogResponse, follow: bool) -> Vec<u8> {
-        let is_empty = part.data.is_empty();
-        let next = part.from.saturating_add(part.data.len() as u64);
-        self.from = Some(next);
-        let end = *self.end.get_or_insert(part.end);
-        self.is_done = if follow { is_empty && !part.running } else { is_empty || next >= end };
-        self.begun.extend(self.shown.text(part.data));
+        let data = self.place.take(part, follow);
+        self.begun.extend(self.shown.text(data));
         let mut lines = Vec::new();
         let lines_end = self.begun.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
-        let is_cut = self.is_done || self.begun.len() - lines_end > LINE_BYTES_MAX;
+        let is_cut = self.place.is_done || self.begun.len() - lines_end > LINE_BYTES_MAX;
         let whole = if is_cut { self.begun.len() } else { lines_end };
         let rest = self.begun.split_off(whole);
         for line in self.begun.split_inclusive(|byte| *byte == b'\n') {
@@ -198,9 +190,11 @@ impl Output {
 mod tests {
     use super::*;
 
+    const START: Place = Place { from: Some(0), end: None, is_done: false };
+
     #[test]
     fn lines_are_whole_and_have_the_name_of_their_task() {
-        let mut output = Output::new("web", 7, Some(0));
+        let mut output = Output::new("web", 7, START);
         output.shown = Shown::Raw;
         let mut from = 0;
         let mut take = |text: &str, running: bool| {
@@ -220,12 +214,12 @@ mod tests {
         assert!(take(&many, true).ends_with("| line\n"));
         assert_eq!(take("gun\nend", true), "web/7 | begun\n");
         assert_eq!(take("", false), "web/7 | end\n");
-        assert!(output.is_done);
+        assert!(output.place.is_done);
     }
 
     #[test]
     fn without_follow_the_output_ends_where_it_ended_at_first() {
-        let mut output = Output::new("web", 0, Some(0));
+        let mut output = Output::new("web", 0, START);
         let part = |from, data: &[u8]| ReadTaskLogResponse {
             from,
             end: from + 4,
@@ -233,8 +227,11 @@ mod tests {
             data: data.to_vec(),
         };
         assert_eq!(output.take(part(0, b"a\n"), false), b"web/0 | a\n");
-        assert!(!output.is_done);
+        assert!(!output.place.is_done);
         assert_eq!(output.take(part(2, b"b\nc\n"), false), b"web/0 | b\nweb/0 | c\n");
-        assert!(output.is_done, "the end of the second reply is further, because the task writes");
+        assert!(
+            output.place.is_done,
+            "the end of the second reply is further, because the task writes"
+        );
     }
 }

@@ -67,24 +67,46 @@ pub(super) fn run(args: &LogsArgs) -> Result<(), AskError> {
 fn one(source: &Source, job: &str, index: u32, follow: bool) -> Result<(), AskError> {
     let mut out = io::stdout().lock();
     let mut shown = Shown::of_stdout();
-    let mut from = source.start();
-    let mut end = None;
-    loop {
-        let part = source.read(job, index, from)?;
-        let is_empty = part.data.is_empty();
-        let next = part.from.saturating_add(part.data.len() as u64);
-        // Without --follow, output that is written after the first reply is not printed.
-        let end = *end.get_or_insert(part.end);
-        let printed = out.write_all(&shown.text(part.data)).and_then(|()| out.flush());
-        // Standard output was closed, for example by `head`. This is not an error.
-        let is_done = if follow { is_empty && !part.running } else { is_empty || next >= end };
-        if printed.is_err() || is_done {
+    let mut place = Place::start(source);
+    while !place.is_done {
+        let data = place.take(source.read(job, index, place.from)?, follow);
+        let is_empty = data.is_empty();
+        if out.write_all(&shown.text(data)).and_then(|()| out.flush()).is_err() {
+            // Standard output was closed, for example by `head`. This is not an error.
             return Ok(());
         }
-        from = Some(next);
-        if is_empty {
+        if is_empty && !place.is_done {
             std::thread::sleep(LOOK_EVERY);
         }
+    }
+    Ok(())
+}
+
+/// A place in a task's log, up to which it was read.
+struct Place {
+    /// Position of the next part; `None` for the last lines.
+    from: Option<u64>,
+    /// End of the log at the first reply.
+    end: Option<u64>,
+    /// Whether all was read that is to be printed.
+    is_done: bool,
+}
+
+impl Place {
+    fn start(source: &Source) -> Place {
+        let from = if source.tail.is_some() { None } else { Some(0) };
+        Place { from, end: None, is_done: false }
+    }
+
+    /// Advances by a part of the log, and returns the part's bytes.
+    fn take(&mut self, part: proto::ReadTaskLogResponse, follow: bool) -> Vec<u8> {
+        let is_empty = part.data.is_empty();
+        let next = part.from.saturating_add(part.data.len() as u64);
+        self.from = Some(next);
+        // Without --follow, output that is written after the first reply is not printed.
+        let end = *self.end.get_or_insert(part.end);
+        self.is_done = if follow { is_empty && !part.running } else { is_empty || next >= end };
+        part.data
     }
 }
 
@@ -96,11 +118,6 @@ struct Source {
 }
 
 impl Source {
-    /// Position from which a log is read; `None` for its last lines.
-    fn start(&self) -> Option<u64> {
-        if self.tail.is_some() { None } else { Some(0) }
-    }
-
     /// Reads the next part of a task's log.
     fn read(
         &self,
