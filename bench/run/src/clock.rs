@@ -4,23 +4,23 @@ use omega_schedulers::{Clock, Nanos};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// The monotonic clock, counted from the creation of this value. The time that schedulers see can be advanced further,
-/// to skip time in which nothing happens.
+/// The monotonic clock, counted from the creation of this value. The time that schedulers see also includes the
+/// workload's time, so that their delays last as long in the workload as in a real cell.
 #[derive(Debug)]
 pub(crate) struct RunClock {
     start: Instant,
-    skipped_s: AtomicU64,
+    passed_ns: AtomicU64,
 }
 
 impl RunClock {
     pub(crate) fn start() -> RunClock {
-        RunClock { start: Instant::now(), skipped_s: AtomicU64::new(0) }
+        RunClock { start: Instant::now(), passed_ns: AtomicU64::new(0) }
     }
 
-    /// Advances the schedulers' time by a second.
-    pub(crate) fn skip_a_second(&self) {
+    /// Advances the schedulers' time.
+    pub(crate) fn pass(&self, time: Duration) {
         // Only this number is shared between threads, so no ordering is needed.
-        self.skipped_s.fetch_add(1, Ordering::Relaxed);
+        self.passed_ns.fetch_add(time.as_nanos() as Nanos, Ordering::Relaxed);
     }
 
     pub(crate) fn elapsed(&self) -> Duration {
@@ -34,8 +34,8 @@ impl RunClock {
 
 impl Clock for RunClock {
     fn now(&self) -> Nanos {
-        let skipped = self.skipped_s.load(Ordering::Relaxed) * 1_000_000_000;
-        self.elapsed().as_nanos() as Nanos + skipped
+        let passed = self.passed_ns.load(Ordering::Relaxed);
+        (self.elapsed().as_nanos() as Nanos).saturating_add(passed)
     }
 }
 

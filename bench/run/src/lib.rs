@@ -9,12 +9,12 @@
 //!
 //! The schedulers run freely and in parallel; only time and the tasks are simulated. The feeder advances the
 //! workload's clock, submits arriving jobs, and ends tasks after their run time. With [`Pace::Fastest`], the
-//! clock jumps from event to event. It waits only while it is too far ahead of the schedulers (see
-//! [`WINDOW_MAX`]), so that the order and the times of the workload are kept. Before it jumps over more than
-//! ten seconds, jobs that found no machine are tried again. With [`Pace::InTurns`], the clock waits for the
-//! schedulers before each event, and jobs that found no machine are tried again in each second. With
-//! [`Pace::Speed`], the clock follows the wall clock. The run ends at the last arrival, after the schedulers
-//! have tried all jobs.
+//! clock jumps from event to event. It waits only while it is too far ahead of the schedulers, so that the order
+//! and the times of the workload are kept: by many changes (see [`WINDOW_MAX`]), or by more than a fiftieth of the
+//! mean run time of tasks, at most half a minute. Before it goes on, jobs that found no machine are tried again if
+//! something was freed. With [`Pace::InTurns`], the clock waits for the schedulers before each event. With
+//! [`Pace::Speed`], the clock follows the wall clock. The run ends at the last arrival, after the schedulers have
+//! tried all jobs.
 
 mod cell;
 mod clients;

@@ -43,8 +43,8 @@ pub(crate) struct Meter {
     /// Time spent on decisions for the open transaction.
     open: Duration,
     told: Option<IdleState>,
-    /// The version that the worker last reported while its jobs waited for a later time.
-    synced: Version,
+    /// The cell's version and the queue's changes when the worker was last idle.
+    seen: Option<(Version, u64)>,
     /// Number of decisions since the last placement or the last change of the cell.
     unschedulable: u64,
 }
@@ -77,7 +77,7 @@ impl Meter {
             began: Instant::now(),
             open: Duration::ZERO,
             told: None,
-            synced: Version(0),
+            seen: None,
             unschedulable: 0,
         }
     }
@@ -86,7 +86,7 @@ impl Meter {
     /// Without the second condition, a plugin that rejects claims for some time would prevent the run's end.
     fn settled(&self, queue: &Queue) -> bool {
         queue.is_settled()
-            || self.unschedulable >= TRIES_UNSCHEDULABLE * queue.waiting().len() as u64
+            || self.unschedulable >= TRIES_UNSCHEDULABLE * queue.waiting_jobs() as u64
     }
 
     /// Records that a frontend has made a round since [`Observer::deciding`], and the number of tasks that it placed.
@@ -187,21 +187,23 @@ impl Observer for Meter {
     }
 
     fn idle(&mut self, version: Version, queue: &Queue) {
+        // The figures of a long queue cost time, so they are computed only after a change.
+        let seen = (version, queue.changes());
+        if self.seen == Some(seen) {
+            return self.flush();
+        }
+        self.seen = Some(seen);
         if self.told.is_some_and(|told| told.version != version) {
             self.unschedulable = 0;
         }
         let state = IdleState {
             version,
             unplaceable: queue.unplaceable_tasks(),
+            has_tried_all: queue.only_unplaceable(),
+            owes_retry: queue.owes_retry(),
             settled: self.settled(queue),
         };
-        if queue.only_unplaceable() {
-            self.tell(state);
-        } else if self.synced != version {
-            self.synced = version;
-            self.unsent.push(Message::Synced { worker: self.worker, version });
-        }
-        self.flush();
+        self.tell(state);
     }
 }
 

@@ -189,6 +189,84 @@ fn no_machine_stays_idle_until_the_next_arrival() {
     }
 }
 
+/// A batch job of one task that requests a core, and runs for this time.
+fn one_core(name: u64, at_ms: u64, run_ms: u64) -> Arrival {
+    let group = TaskGroup::new(1, Amounts::new([1000, 1 << 20]));
+    let job = Job { scheduler: "batch".into(), ..Job::batch(format!("j{name}"), group) };
+    Arrival { at_ms, job, placed: Vec::new(), run: RunTime::Same(run_ms) }
+}
+
+/// Machines of four cores each, and these jobs.
+fn four_cores(machines: u64, arrivals: Vec<Arrival>) -> Workload {
+    let machine = |i| Machine::new(format!("m{i}"), Amounts::new([4000, 8 << 30]));
+    let machines = (0..machines).map(machine).collect();
+    Workload { machines, machine_events: Vec::new(), arrivals, ..restless() }
+}
+
+/// All ways to run the workers without the wall clock, with one batch scheduler and with three.
+fn ways() -> impl Iterator<Item = RunOptions> {
+    let workers = [Workers::Threads, Workers::LockStep].into_iter();
+    let paced = workers.flat_map(|of| [Pace::Fastest, Pace::InTurns].map(|pace| (of, pace)));
+    paced.flat_map(|(workers, pace)| {
+        [1, 3].map(|batch_schedulers| RunOptions {
+            workers,
+            pace,
+            batch_schedulers,
+            ..RunOptions::default()
+        })
+    })
+}
+
+#[test]
+fn jobs_on_empty_machines_do_not_wait_for_the_next_arrival() {
+    let arrivals = vec![one_core(0, 0, 10_000), one_core(1, 1, 10_000), one_core(2, 3_600_000, 1)];
+    for options in ways() {
+        let report = run(four_cores(10, arrivals.clone()), &options, &mut |_| {}).unwrap();
+        let longest = report.tenants[0].wait_s_max.unwrap();
+        assert!(longest <= 0.1, "{:?}, {:?}: {longest}", options.workers, options.pace);
+    }
+}
+
+/// Number of tasks that a single queue would start by the last arrival, and their longest wait in seconds.
+fn first_come_first_served(cores: usize, arrivals: &[Arrival], run_ms: u64) -> (u64, f64) {
+    let last_ms = arrivals.last().unwrap().at_ms;
+    let mut free_at: Vec<u64> = vec![0; cores];
+    let (mut started, mut longest_ms) = (0, 0);
+    for arrival in arrivals {
+        let first = free_at.iter_mut().min().unwrap();
+        let at_ms = arrival.at_ms.max(*first);
+        *first = at_ms + run_ms;
+        if at_ms <= last_ms {
+            started += 1;
+            longest_ms = longest_ms.max(at_ms - arrival.at_ms);
+        }
+    }
+    (started, longest_ms as f64 / 1000.0)
+}
+
+#[test]
+fn a_loaded_cell_serves_waiting_jobs_before_younger_ones() {
+    const RUN_MS: u64 = 60_000;
+    let (mut at_ms, mut random) = (0, 7_u64);
+    let arrival = |name| {
+        random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        // On average, 40 cores get a job of a minute each 1.6 seconds: a load of 94 %.
+        at_ms += (random >> 33) % 3200;
+        one_core(name, at_ms, RUN_MS)
+    };
+    let arrivals: Vec<Arrival> = (0..2000).map(arrival).collect();
+    let (started, longest) = first_come_first_served(40, &arrivals, RUN_MS);
+    for options in ways() {
+        let report = run(four_cores(10, arrivals.clone()), &options, &mut |_| {}).unwrap();
+        let way = format!("{:?}, {:?}", options.workers, options.pace);
+        // The clock may be ahead of the workers by a fiftieth of the run time.
+        assert!(report.placements + 5 >= started, "{way}: {} of {started}", report.placements);
+        let waited = report.tenants[0].wait_s_max.unwrap();
+        let bound = f64::from(options.batch_schedulers) * (longest + 30.0);
+        assert!(waited <= bound, "{way}: {waited} of {longest}");
+    }
+}
+
 #[test]
 fn a_kind_that_machines_have_without_limit_or_not_at_all_is_not_reported() {
     let mut workload = restless();

@@ -57,11 +57,19 @@ impl Turn {
     }
 }
 
-/// Number of tasks of all jobs, by state.
+/// Numbers of tasks and jobs, which are kept because the queue may be long.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Totals {
     pub(super) pending: usize,
     pub(super) held: usize,
+    /// Number of tasks to try of rejected jobs.
+    pub(super) refused: usize,
+    /// Number of jobs with pending tasks.
+    pub(super) jobs: usize,
+    /// Number of rejected jobs that are retried at a certain time.
+    pub(super) timed: usize,
+    /// Number of changes of turns and tasks so far.
+    pub(super) changes: u64,
 }
 
 /// A job in the queue. There may be very many jobs, so the state of rejected jobs is kept elsewhere, and counts have
@@ -89,6 +97,13 @@ pub(super) struct Refused {
     pub(super) by: Refusers,
     /// Whether the rejecting plugin is an Admit plugin.
     pub(super) gated: bool,
+}
+
+impl Refused {
+    /// Whether the job is retried at a certain time, even without an event.
+    pub(super) fn is_timed(&self) -> bool {
+        self.by.at_latest().is_some()
+    }
 }
 
 impl Entry {
@@ -130,6 +145,22 @@ impl Entry {
         self.waiting > self.held
     }
 
+    /// Number of tasks to try, if the job is rejected.
+    #[inline]
+    fn refused_tasks(&self) -> usize {
+        if self.turn.is_of_refused() { (self.waiting - self.held) as usize } else { 0 }
+    }
+
+    /// Sets the turn, and updates the counts. Returns the turn before.
+    #[inline]
+    pub(super) fn set_turn(&mut self, turn: Turn, totals: &mut Totals) -> Turn {
+        totals.refused -= self.refused_tasks();
+        let before = std::mem::replace(&mut self.turn, turn);
+        totals.changes += 1;
+        totals.refused += self.refused_tasks();
+        before
+    }
+
     /// The mark of one of the job's tasks.
     #[inline]
     pub(super) fn mark_of(&self, task: TaskId) -> Option<TaskMark> {
@@ -142,6 +173,9 @@ impl Entry {
         let before = std::mem::replace(&mut self.tasks[index].mark, mark);
         let was = (before.is_pending(), before == TaskMark::Held);
         let is = (mark.is_pending(), mark == TaskMark::Held);
+        totals.refused -= self.refused_tasks();
+        totals.jobs -= usize::from(self.waiting > 0);
+        totals.changes += 1;
         for (count, total, was, is) in [
             (&mut self.waiting, &mut totals.pending, was.0, is.0),
             (&mut self.held, &mut totals.held, was.1, is.1),
@@ -149,5 +183,7 @@ impl Entry {
             *count = *count + u32::from(is) - u32::from(was);
             *total = *total + usize::from(is) - usize::from(was);
         }
+        totals.jobs += usize::from(self.waiting > 0);
+        totals.refused += self.refused_tasks();
     }
 }

@@ -129,7 +129,7 @@ impl Queue {
     /// Number of pending tasks of rejected jobs, except tasks that wait for a permit.
     #[must_use]
     pub fn unplaceable_tasks(&self) -> usize {
-        self.refused_ids().map(|id| (self.jobs[&id].waiting - self.jobs[&id].held) as usize).sum()
+        self.totals.refused
     }
 
     /// Whether every rejected job was tried after the last event that may help this job. If not, some job will be tried
@@ -140,10 +140,32 @@ impl Queue {
             Turn::Cooling(_, news) => !self.is_woken(self.refusers(*id), news),
             _ => true,
         };
-        let waits = |refused: &Refused| refused.by.at_latest().is_some();
         self.only_unplaceable()
+            && self.totals.timed == 0
             && self.cooling.iter().all(|(_, id)| tried(id))
-            && !self.refused.values().any(waits)
+    }
+
+    /// Whether some rejected job will be tried after its backoff, because an event after its rejection may help it.
+    #[must_use]
+    pub fn owes_retry(&self) -> bool {
+        let is_owed = |id| match self.jobs[id].turn {
+            Turn::Cooling(_, news) => self.heard.any_since(self.refusers(*id).events(), news),
+            _ => false,
+        };
+        self.cooling.iter().any(|(_, id)| is_owed(id))
+    }
+
+    /// Number of changes of the queue so far, except changes of jobs' descriptions. Until it increases, the queue's other
+    /// figures stay.
+    #[must_use]
+    pub fn changes(&self) -> u64 {
+        self.totals.changes
+    }
+
+    /// Number of jobs with pending tasks.
+    #[must_use]
+    pub fn waiting_jobs(&self) -> usize {
+        self.totals.jobs
     }
 
     /// Jobs that an Admit plugin rejects, ascending by id.
@@ -196,7 +218,9 @@ impl Queue {
 
     /// Clears the queue, before a full delta.
     pub fn clear(&mut self) {
+        let changes = self.totals.changes;
         *self = Queue::new(self.patience, self.order.take());
+        self.totals.changes = changes + 1;
     }
 
     /// Adds a job with all tasks pending, or updates the description of a known job.
@@ -216,6 +240,7 @@ impl Queue {
         }
         let entry = Entry::new(job);
         self.totals.pending += entry.waiting as usize;
+        self.totals.jobs += usize::from(entry.waiting > 0);
         self.jobs.insert(id, entry);
         self.wake(id);
     }
@@ -235,6 +260,7 @@ impl Queue {
         if let Some(entry) = self.jobs.remove(&id) {
             self.totals.pending -= entry.waiting as usize;
             self.totals.held -= entry.held as usize;
+            self.totals.jobs -= usize::from(entry.waiting > 0);
         }
     }
 
@@ -360,6 +386,7 @@ impl Queue {
             return Vec::new();
         }
         self.heard.note(events);
+        self.totals.changes += 1;
         let listening = self.sleeping.listening(events).into_iter();
         listening.map(|id| (id, self.refusers(id))).collect()
     }
@@ -377,8 +404,11 @@ impl Queue {
 
     /// Gates a job until one of these events.
     pub fn gate(&mut self, id: JobId, until: Events, now: Nanos) {
+        if !self.jobs.contains_key(&id) {
+            return;
+        }
+        self.note_refusal(id, Refused { by: Refusers::waiting_for(until), gated: true });
         let Some(entry) = self.jobs.get_mut(&id) else { return };
-        self.refused.insert(id, Refused { by: Refusers::waiting_for(until), gated: true });
         // The rejection cost no search, so there is a backoff only if the job would otherwise be retried by time alone.
         let turn = if until.meets(Events::TIME) {
             entry.failures += 1;
@@ -540,12 +570,14 @@ impl Queue {
             }
             Verdict::Refused { by, news } => {
                 entry.failures += 1;
-                self.refused.insert(id, Refused { by, gated: false });
                 let wait = self.patience.backoff(entry.failures - 1);
                 Turn::Cooling(bounded(by, now.saturating_add(wait)), news)
             }
         };
         let pending = entry.waiting > 0;
+        if let (Verdict::Refused { by, .. }, Turn::Cooling(..)) = (verdict, again) {
+            self.note_refusal(id, Refused { by, gated: false });
+        }
         self.set_turn(id, again);
         pending
     }
@@ -572,12 +604,19 @@ impl Queue {
         self.jobs.get(&id).map_or(0, |entry| entry.failures)
     }
 
+    fn note_refusal(&mut self, id: JobId, refused: Refused) {
+        self.totals.timed += usize::from(refused.is_timed());
+        let before = self.refused.insert(id, refused);
+        self.totals.timed -= usize::from(before.is_some_and(|before| before.is_timed()));
+    }
+
     fn set_turn(&mut self, id: JobId, turn: Turn) {
         if !self.refused.is_empty() && !turn.is_of_refused() {
-            self.refused.remove(&id);
+            let before = self.refused.remove(&id);
+            self.totals.timed -= usize::from(before.is_some_and(|before| before.is_timed()));
         }
         let Some(entry) = self.jobs.get_mut(&id) else { return };
-        match std::mem::replace(&mut entry.turn, turn) {
+        match entry.set_turn(turn, &mut self.totals) {
             Turn::None | Turn::Deciding => {}
             Turn::Active => self.active.remove(&entry.job, id),
             Turn::Waiting(until) => drop(self.waiting.remove(&(until, id))),

@@ -179,7 +179,8 @@ impl<'a> Front<'a> {
             return Did::Work;
         }
         let (version, unplaceable) = (round.version, round.waiting);
-        meter.tell(IdleState { version, unplaceable, settled: true });
+        let (has_tried_all, owes_retry, settled) = (true, false, true);
+        meter.tell(IdleState { version, unplaceable, has_tried_all, owes_retry, settled });
         Did::Nothing
     }
 

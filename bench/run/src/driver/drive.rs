@@ -35,7 +35,10 @@ pub(crate) trait Drive {
     /// time.
     fn wait(&mut self, messages: &Receiver<Message>) -> Option<Message>;
 
-    /// Advances the schedulers' time by a second.
+    /// Advances the schedulers' time with the workload's.
+    fn pass(&mut self, ms: u64);
+
+    /// Advances the schedulers' time by a second, and wakes them.
     fn skip_a_second(&mut self);
 
     /// Checks that the cell still works.
@@ -79,8 +82,12 @@ impl Drive for Threads<'_> {
         messages.recv_timeout(PATIENCE).ok()
     }
 
+    fn pass(&mut self, ms: u64) {
+        self.clock.pass(Duration::from_millis(ms));
+    }
+
     fn skip_a_second(&mut self) {
-        self.clock.skip_a_second();
+        self.clock.pass(Duration::from_secs(1));
         self.pool.wake();
     }
 
@@ -136,8 +143,12 @@ impl Drive for Stepped<'_> {
         messages.try_recv().ok()
     }
 
+    fn pass(&mut self, ms: u64) {
+        self.now = self.now.saturating_add(ms.saturating_mul(1_000_000));
+    }
+
     fn skip_a_second(&mut self) {
-        self.now += 1_000_000_000;
+        self.pass(1000);
     }
 
     fn check(&self) -> Result<(), RunError> {

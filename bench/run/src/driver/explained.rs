@@ -16,6 +16,7 @@ use omega_schedulers::config::Profiles;
 use omega_schedulers::explain::{Miss, Obstacle, Remedy, describe};
 use omega_schedulers::{Profile, Scheduler, Settings, Worker};
 use omega_workload::kube::kinds::is_nominal;
+use omega_workload::words::plural;
 
 /// The jobs to explain after a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -208,9 +209,12 @@ fn request(group: &TaskGroup, kinds: &Kinds) -> String {
         1000 => format!("{} whole devices", devices.count),
         milli => format!("{} of each of {} devices", f64::from(milli) / 1000.0, devices.count),
     });
-    let cores = group.cores.map(|cores| match cores.place {
-        CorePlace::AnyNodes => format!("{} exclusive cores", cores.count),
-        CorePlace::OneNode => format!("{} exclusive cores of one NUMA node", cores.count),
+    let cores = group.cores.map(|cores| {
+        let count = plural(cores.count.into(), "exclusive core");
+        match cores.place {
+            CorePlace::AnyNodes => count,
+            CorePlace::OneNode => format!("{count} of one NUMA node"),
+        }
     });
     let parts: Vec<String> = amounts.chain(devices).chain(cores).collect();
     if parts.is_empty() { "nothing".to_owned() } else { parts.join(", ") }

@@ -8,10 +8,8 @@ use omega_core::{MachineId, TaskId, Text, Version};
 pub(crate) enum Message {
     /// A worker's transaction was answered.
     Committed(Committed),
-    /// A worker has tried all its jobs as of a version of the cell.
+    /// A worker has no job to try at present.
     Idle { worker: usize, state: IdleState },
-    /// A worker has seen a version, and cannot try any of its pending jobs before a later time.
-    Synced { worker: usize, version: Version },
     /// Commands of the feeder were answered.
     Done(Done),
     /// Messages of one worker, in the order in which it sent them.
@@ -39,6 +37,11 @@ pub(crate) struct IdleState {
     pub(crate) version: Version,
     /// Number of the worker's tasks for which no machine is feasible.
     pub(crate) unplaceable: usize,
+    /// Whether the worker has tried all its jobs as of this version. Otherwise, some job waits for its next attempt,
+    /// for example after a conflict.
+    pub(crate) has_tried_all: bool,
+    /// Whether an event may help an unplaceable task that has not been tried since.
+    pub(crate) owes_retry: bool,
     /// Whether the worker has tried its unplaceable tasks again since resources last became free.
     pub(crate) settled: bool,
 }

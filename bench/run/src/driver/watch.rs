@@ -3,17 +3,42 @@
 use crate::driver::message::IdleState;
 use crate::driver::window::Window;
 use omega_core::Version;
+use omega_workload::{Arrival, RunTime};
+use std::collections::VecDeque;
 
-/// Length of a gap between the workload's events above which, with [`crate::Pace::Fastest`], waiting jobs are tried
-/// again before the gap. Before shorter gaps, this would make the feeder and the workers wait for each other too often.
-/// So a job may wait up to this much longer than with [`crate::Pace::InTurns`].
+/// Length of a gap between the workload's events above which, with [`crate::Pace::Fastest`], all waiting jobs are tried
+/// again before the gap.
 pub(crate) const GAP_MS: u64 = 10_000;
 
-/// Longest wait of a job between an event that may help it and its next attempt (`Patience::backoff_max`). The attempt
-/// is due by the schedulers' clock, which shows real time, while the workload's clock passes hours in an instant. So
-/// the feeder advances the schedulers' clock past this wait before the workload continues; otherwise a machine could
-/// stay idle until the next arrival.
+/// Longest wait of a job between an event that may help it and its next attempt (`Patience::backoff_max`). Before a
+/// longer gap between the workload's events, the feeder advances the schedulers' clock past this wait; otherwise a
+/// machine could stay idle until the next arrival.
 pub(crate) const RETRY_MS: u64 = 1000;
+
+/// Part of the mean run time of tasks by which the workload's clock may be ahead of the workers: while they are behind,
+/// what they could use is idle, and younger jobs arrive.
+const LEAD_PART: u64 = 50;
+
+/// Longest lead (see [`Watch::is_near`]).
+const LEAD_MAX_MS: u64 = 30_000;
+
+/// Time by which the workload's clock may be ahead of the workers.
+fn lead_ms(arrivals: &[Arrival]) -> u64 {
+    let (mut tasks, mut total_ms) = (0, 0);
+    for Arrival { job, run, .. } in arrivals {
+        let runs: (u64, u64) = match run {
+            RunTime::Forever => (0, 0),
+            RunTime::Same(ms) => (job.task_count(), job.task_count().saturating_mul(*ms)),
+            RunTime::Each(each) => {
+                let known = || each.iter().flatten();
+                (known().count() as u64, known().fold(0, |sum: u64, ms| sum.saturating_add(*ms)))
+            }
+        };
+        (tasks, total_ms) = (tasks + runs.0, runs.1.saturating_add(total_ms));
+    }
+    let mean_ms: Option<u64> = total_ms.checked_div(tasks);
+    mean_ms.map_or(LEAD_MAX_MS, |mean_ms| (mean_ms / LEAD_PART).min(LEAD_MAX_MS))
+}
 
 /// The progress of all workers. See the module documentation.
 pub(crate) struct Watch {
@@ -24,16 +49,33 @@ pub(crate) struct Watch {
     changed: Version,
     /// The workload's time at which all jobs had last been tried.
     tried_ms: u64,
+    /// Times of the workload at which tasks arrived, with the number of tasks that had arrived by then. Times before
+    /// the lead are forgotten.
+    arrived: VecDeque<(u64, u64)>,
+    /// Number of tasks that had arrived before the times in `arrived`.
+    arrived_before: u64,
+    lead_ms: u64,
+    /// The workload's time at which the workers were last woken while the feeder went on.
+    woken_ms: u64,
     /// Whether time was skipped since a worker last reported its state.
     has_skipped: bool,
 }
 
 impl Watch {
-    /// Creates a watch over this many workers, with a window of this size (see [`Window::new`]).
-    pub(crate) fn new(window: usize, workers: usize) -> Watch {
-        let idle = vec![IdleState::default(); workers];
-        let window = Window::new(window, workers);
-        Watch { window, idle, changed: Version(0), tried_ms: 0, has_skipped: false }
+    /// Creates a watch over this many workers, with a window of this size (see [`Window::new`]), for a workload with
+    /// these arrivals.
+    pub(crate) fn new(window: usize, workers: usize, arrivals: &[Arrival]) -> Watch {
+        Watch {
+            window: Window::new(window, workers),
+            idle: vec![IdleState::default(); workers],
+            changed: Version(0),
+            tried_ms: 0,
+            arrived: VecDeque::new(),
+            arrived_before: 0,
+            lead_ms: lead_ms(arrivals),
+            woken_ms: 0,
+            has_skipped: false,
+        }
     }
 
     /// The number of workers.
@@ -46,11 +88,13 @@ impl Watch {
         self.window.changed(tasks);
     }
 
-    /// Records the cell's version after changes, and the number of commands without an answer.
-    pub(crate) fn changed(&mut self, version: Version, on_the_way: usize) {
+    /// Records the cell's version after changes up to this time of the workload, and the number of commands without an
+    /// answer.
+    pub(crate) fn changed(&mut self, version: Version, at_ms: u64, on_the_way: usize) {
         self.changed = version;
-        if on_the_way == 0 {
-            self.window.applied(version);
+        match on_the_way {
+            0 => self.window.applied(version, at_ms),
+            _ => self.window.sent(at_ms),
         }
     }
 
@@ -81,6 +125,36 @@ impl Watch {
         self.tried_ms
     }
 
+    /// Records that this many tasks have arrived by this time of the workload.
+    pub(crate) fn arrived(&mut self, at_ms: u64, tasks: u64) {
+        if self.arrived.back().is_none_or(|(_, before)| *before < tasks) {
+            self.arrived.push_back((at_ms, tasks));
+        }
+    }
+
+    /// Whether an event at this time of the workload is not too far ahead of the workers: they have seen all changes
+    /// before the lead, and as many tasks were tried as had arrived before it. `tasks` have arrived, and `pending` of
+    /// these have no machine.
+    pub(crate) fn is_near(&mut self, at_ms: u64, tasks: u64, pending: usize) -> bool {
+        let from_ms = at_ms.saturating_sub(self.lead_ms);
+        while let Some((_, tasks)) = self.arrived.pop_front_if(|(at_ms, _)| *at_ms < from_ms) {
+            self.arrived_before = tasks;
+        }
+        let untried = pending.saturating_sub(self.unplaceable()) as u64;
+        tasks.saturating_sub(untried) >= self.arrived_before
+            && self.window.unseen_ms().is_none_or(|unseen_ms| unseen_ms >= from_ms)
+    }
+
+    /// Length of a gap between events before which jobs are retried that a change may help.
+    pub(crate) fn gap_ms(&self) -> u64 {
+        self.lead_ms.max(RETRY_MS)
+    }
+
+    /// Number of pending tasks that found no machine.
+    fn unplaceable(&self) -> usize {
+        self.idle.iter().map(|idle| idle.unplaceable).sum()
+    }
+
     /// Whether time may be skipped without waiting for a message. If so, records the skip, so that the workers can act
     /// before more time is skipped.
     pub(crate) fn may_skip(&mut self) -> bool {
@@ -89,7 +163,7 @@ impl Watch {
 
     /// Whether the clock may advance while this many tasks have no machine.
     pub(crate) fn may_go_on(&mut self, pending: usize) -> bool {
-        let unplaceable: usize = self.idle.iter().map(|idle| idle.unplaceable).sum();
+        let unplaceable = self.unplaceable();
         self.window.is_open(pending.saturating_sub(unplaceable))
     }
 
@@ -100,7 +174,17 @@ impl Watch {
 
     /// Whether every worker has tried all jobs as of the last change.
     pub(crate) fn have_caught_up(&self) -> bool {
+        self.have_nothing_to_try() && self.idle.iter().all(|idle| idle.has_tried_all)
+    }
+
+    /// Whether every worker had no job to try after the last change.
+    pub(crate) fn have_nothing_to_try(&self) -> bool {
         self.idle.iter().all(|idle| idle.version >= self.changed)
+    }
+
+    /// Whether some worker will retry a job because of a change after the job's last attempt.
+    pub(crate) fn owes_retry(&self) -> bool {
+        self.idle.iter().any(|idle| idle.owes_retry)
     }
 
     /// Whether no pending task would be placed if the run continued. Jobs that failed many times, whose retries come up
@@ -110,8 +194,14 @@ impl Watch {
     }
 
     /// Whether to wake the workers although the feeder continues. If so, records that they were woken.
-    pub(crate) fn is_worth_a_wake(&mut self) -> bool {
-        self.window.is_worth_a_wake()
+    pub(crate) fn is_worth_a_wake(&mut self, now_ms: u64) -> bool {
+        // Within the lead, workers see changes while the feeder goes on.
+        let is_late = now_ms >= self.woken_ms.saturating_add(self.lead_ms / 2);
+        let is_worth_it = self.window.is_worth_a_wake() || (is_late && self.window.owes_a_wake());
+        if is_late || is_worth_it {
+            self.woken_ms = now_ms;
+        }
+        is_worth_it
     }
 
     /// Whether there are changes for which the workers were not woken. If so, records that they were woken.

@@ -17,6 +17,17 @@ use std::collections::VecDeque;
 /// Number of changes since the last wake after which schedulers are woken although the feeder continues.
 const WAKE_EACH: u64 = 256;
 
+/// Changes of the feeder that are in the cell.
+#[derive(Debug)]
+struct Applied {
+    /// The cell's version after the changes.
+    version: Version,
+    /// Number of changes up to that version.
+    changes: u64,
+    /// The workload's time of the first of these changes.
+    at_ms: u64,
+}
+
 /// The window. See the module documentation.
 #[derive(Debug)]
 pub(crate) struct Window {
@@ -27,8 +38,10 @@ pub(crate) struct Window {
     seen: Vec<Version>,
     /// Number of tasks that have arrived or ended so far.
     changes: u64,
-    /// For each version that some worker has not seen yet, the number of changes up to that version.
-    applied: VecDeque<(Version, u64)>,
+    /// The changes that some worker has not seen yet.
+    applied: VecDeque<Applied>,
+    /// The workload's time of the first change for which the cell has no version yet.
+    unapplied_ms: Option<u64>,
     /// Number of changes that every worker has seen.
     seen_by_all: u64,
     woken_at: u64,
@@ -43,6 +56,7 @@ impl Window {
             seen: vec![Version(0); workers],
             changes: 0,
             applied: VecDeque::new(),
+            unapplied_ms: None,
             seen_by_all: 0,
             woken_at: 0,
             is_closed: false,
@@ -54,13 +68,32 @@ impl Window {
         self.changes += tasks;
     }
 
-    /// Records a version that includes all changes so far.
-    pub(crate) fn applied(&mut self, version: Version) {
-        if self.applied.back().is_none_or(|(last, _)| *last < version) {
-            self.applied.push_back((version, self.changes));
-        } else if let Some((_, changes)) = self.applied.back_mut() {
-            *changes = self.changes;
+    /// Records changes at this time of the workload, which have no version yet.
+    pub(crate) fn sent(&mut self, at_ms: u64) {
+        self.unapplied_ms.get_or_insert(at_ms);
+    }
+
+    /// Records a version that includes all changes so far, of which the last are from this time of the workload.
+    pub(crate) fn applied(&mut self, version: Version, at_ms: u64) {
+        let at_ms = self.unapplied_ms.take().unwrap_or(at_ms);
+        match self.applied.back_mut() {
+            Some(last) if last.version >= version => last.changes = self.changes,
+            _ => self.applied.push_back(Applied { version, changes: self.changes, at_ms }),
         }
+    }
+
+    /// Forgets the changes that every worker has seen.
+    fn forget(&mut self) {
+        let all = self.seen.iter().min().copied().unwrap_or_default();
+        while let Some(applied) = self.applied.pop_front_if(|applied| applied.version <= all) {
+            self.seen_by_all = applied.changes;
+        }
+    }
+
+    /// The workload's time of the first change that some worker has not seen.
+    pub(crate) fn unseen_ms(&mut self) -> Option<u64> {
+        self.forget();
+        self.applied.front().map(|applied| applied.at_ms).or(self.unapplied_ms)
     }
 
     /// Records the version that a worker has seen.
@@ -70,10 +103,7 @@ impl Window {
 
     /// Whether the feeder may continue with this many pending tasks.
     pub(crate) fn is_open(&mut self, waiting: usize) -> bool {
-        let all = self.seen.iter().min().copied().unwrap_or_default();
-        while let Some((_, changes)) = self.applied.pop_front_if(|(version, _)| *version <= all) {
-            self.seen_by_all = changes;
-        }
+        self.forget();
         let size = if self.is_closed { self.size.div_ceil(2) } else { self.size };
         let unseen = self.changes - self.seen_by_all;
         self.is_closed = waiting >= size || unseen >= 4 * size as u64;
@@ -99,15 +129,19 @@ mod tests {
     fn it_closes_over_what_not_every_worker_has_seen() {
         let mut window = Window::new(10, 2);
         window.changed(39);
-        window.applied(Version(1));
+        window.applied(Version(1), 5);
         assert!(window.is_open(9));
         window.changed(1);
-        window.applied(Version(2));
+        window.applied(Version(2), 7);
+        assert_eq!(window.unseen_ms(), Some(5));
         assert!(!window.is_open(0));
         window.seen(0, Version(2));
         assert!(!window.is_open(0), "the other worker is behind");
         window.seen(1, Version(1));
         assert!(window.is_open(0), "one change is unseen");
+        assert_eq!(window.unseen_ms(), Some(7));
+        window.seen(1, Version(2));
+        assert_eq!(window.unseen_ms(), None);
     }
 
     #[test]

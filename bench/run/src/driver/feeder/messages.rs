@@ -28,7 +28,6 @@ impl Feeder {
         match message {
             Message::Committed(committed) => self.note_commit(committed),
             Message::Idle { worker, state } => self.watch.idle(worker, state),
-            Message::Synced { worker, version } => self.watch.seen(worker, version),
             Message::Several(messages) => messages.into_iter().for_each(|one| self.note(one)),
             Message::Done(done) => {
                 self.lane.answered(done.purposes.len());

@@ -90,11 +90,12 @@ impl Feeder {
         }
         let ids = register(&cell, workload.machines)?;
         let tasks = workload.arrivals.iter().map(|arrival| arrival.job.task_count()).sum();
-        let agenda = Agenda::new(workload.arrivals, workload.machine_events);
         let window = (ids.len() * 2 / 5).clamp(1, WINDOW_MAX);
+        let watch = Watch::new(window, crew.len(), &workload.arrivals);
+        let agenda = Agenda::new(workload.arrivals, workload.machine_events);
         let mut feeder = Feeder {
             source: Source { name: workload.name, notes: workload.notes },
-            watch: Watch::new(window, crew.len()),
+            watch,
             crew,
             counts: Counts { tasks, ..Counts::default() },
             ledger: Ledger::default(),
@@ -194,8 +195,11 @@ impl Feeder {
             let next = self.agenda.next();
             match self.due(next, pace, clock).filter(|_| self.lane.on_the_way() < ON_THE_WAY_MAX) {
                 Some(at) => {
+                    if !pace.is_timed() {
+                        workers.pass(at.saturating_sub(self.agenda.now_ms()));
+                    }
                     self.advance(at, clock)?;
-                    if self.watch.is_worth_a_wake() {
+                    if self.watch.is_worth_a_wake(at) {
                         workers.wake();
                     }
                 }
@@ -224,8 +228,11 @@ impl Feeder {
         }
         let may = match pace {
             Pace::Fastest => {
-                let open = self.watch.may_go_on(self.counts.pending()) || self.caught_up();
-                open && (at <= now_ms + GAP_MS || !self.watch.has_unplaceable())
+                let (tasks, pending) = (self.counts.submitted, self.counts.pending());
+                let is_near =
+                    self.watch.may_go_on(pending) && self.watch.is_near(at, tasks, pending);
+                (is_near || self.have_nothing_to_try())
+                    && !self.owes_tries_before(at.saturating_sub(now_ms))
             }
             Pace::InTurns => self.caught_up() && at <= self.watch.tried_ms() + RETRY_MS,
             Pace::Speed(speed) => at <= (clock.seconds() * 1000.0 * speed) as u64,
@@ -240,7 +247,15 @@ impl Feeder {
 
     /// Returns whether the workers have nothing to do until they retry jobs whose attempts failed.
     fn waits_for_retries(&self) -> bool {
-        self.caught_up() && !self.watch.are_settled()
+        let is_done = !self.watch.owes_retry() && self.has_tried_all();
+        self.have_nothing_to_try() && !is_done
+    }
+
+    /// Whether jobs that found no machine must be tried again before a gap of this length between events.
+    fn owes_tries_before(&self, gap_ms: u64) -> bool {
+        let has_retried = || self.have_nothing_to_try() && !self.watch.owes_retry();
+        self.watch.has_unplaceable()
+            && (gap_ms > GAP_MS || (gap_ms > self.watch.gap_ms() && !has_retried()))
     }
 
     /// Counts the remaining messages of the workers, and takes the last sample.
@@ -284,7 +299,9 @@ impl Feeder {
 
     /// Records a version of the cell that includes all changes so far.
     fn note_version(&mut self) {
-        self.watch.changed(self.cell.read(Cell::version), self.lane.on_the_way());
+        let now_ms = self.agenda.now_ms();
+        self.watch.arrived(now_ms, self.counts.submitted);
+        self.watch.changed(self.cell.read(Cell::version), now_ms, self.lane.on_the_way());
     }
 
     fn finish(&mut self, tasks: Ending) -> Result<(), RunError> {
@@ -365,7 +382,16 @@ impl Feeder {
 
     /// Whether every worker has tried all jobs since the feeder's last change.
     fn caught_up(&self) -> bool {
-        self.messages.is_empty() && self.lane.on_the_way() == 0 && self.watch.have_caught_up()
+        self.has_all_answers() && self.watch.have_caught_up()
+    }
+
+    /// Whether every worker had no job to try after the feeder's last change.
+    fn have_nothing_to_try(&self) -> bool {
+        self.has_all_answers() && self.watch.have_nothing_to_try()
+    }
+
+    fn has_all_answers(&self) -> bool {
+        self.messages.is_empty() && self.lane.on_the_way() == 0
     }
 
     fn sample(&mut self, clock: &RunClock) {
