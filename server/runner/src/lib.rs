@@ -10,13 +10,13 @@
 //! [`Runner`]; `examples/own_driver.rs` is such an agent, in one file.
 //!
 //! In reading order: [`runner`](Runner), `task_spec.rs` (the description of a task for the driver), `environment.rs`,
-//! `core_pool.rs`, `losses.rs`, `note.rs`.
+//! `core_pool.rs`, `start_delays.rs`, `note.rs`.
 
 mod core_pool;
 mod environment;
-mod losses;
 mod note;
 mod runner;
+mod start_delays;
 mod task_spec;
 mod uses;
 

@@ -1,8 +1,8 @@
 //! Carries out the cell's directives on this machine, and reports the results.
 
 use crate::core_pool::CorePool;
-use crate::losses::Losses;
 use crate::note::Note;
+use crate::start_delays::StartDelays;
 use crate::task_spec::{self, owner};
 use crate::uses::Uses;
 use omega_agent::logs::{self, LogStream};
@@ -85,12 +85,12 @@ pub struct Runner {
     cores: CorePool,
     /// Tasks by their name in the driver.
     tasks: BTreeMap<String, Held>,
-    /// Tasks to start later: after their earlier run on this machine has ended, and after the delay that follows the
-    /// loss of their supervisor.
+    /// Tasks to start later: after their earlier run on this machine has ended, and after the delay that follows a
+    /// failure or loss.
     waiting: BTreeMap<String, Task>,
     /// Ended runs whose ends the cell has not confirmed, by the name of the task.
     ended: BTreeMap<String, RunId>,
-    losses: Losses,
+    delays: StartDelays,
     /// The last reported load.
     load: Amounts,
     uses: Uses,
@@ -153,7 +153,7 @@ impl Runner {
             tasks: BTreeMap::new(),
             waiting: BTreeMap::new(),
             ended: BTreeMap::new(),
-            losses: Losses::default(),
+            delays: StartDelays::default(),
             load: Amounts::zero(),
             uses: Uses::default(),
         };
@@ -308,7 +308,7 @@ impl Runner {
 
     fn start(&mut self, task: Task) {
         let name = task_spec::name(task.id);
-        if self.tasks.contains_key(&name) || self.losses.delays(&name, Instant::now()) {
+        if self.tasks.contains_key(&name) || self.delays.has(&name, Instant::now()) {
             self.waiting.insert(name, task);
             return;
         }
@@ -328,11 +328,9 @@ impl Runner {
                     DriverError::Refused(_) => TaskReport::Failed,
                     _ => TaskReport::Lost,
                 };
-                if report == TaskReport::Lost {
-                    self.losses.lost(&name, Instant::now());
-                }
+                let delay = self.delays.begin(&name, Instant::now());
                 let (shown, why) = (Note::of(&task).name(), why.to_string());
-                tracing::warn!(task = shown, why, "a task cannot be started");
+                tracing::warn!(task = shown, why, ?delay, "a task cannot be started");
                 let end = RunEnd { reason: EndReason::not_started(&why), restarts: 0 };
                 self.agent.report_end(task.run_id(), report, end);
             }
@@ -374,7 +372,7 @@ impl Runner {
     fn start_delayed(&mut self) {
         let now = Instant::now();
         let is_due = |name: &String, _: &mut Task| {
-            !self.tasks.contains_key(name) && !self.losses.delays(name, now)
+            !self.tasks.contains_key(name) && !self.delays.has(name, now)
         };
         let due: Vec<Task> = self.waiting.extract_if(.., is_due).map(|(_, task)| task).collect();
         for task in due {
@@ -409,18 +407,20 @@ impl Runner {
             exit if exit.is_success() && !stays_up => TaskReport::Finished,
             _ => TaskReport::Failed,
         };
-        if report == TaskReport::Lost {
-            let delay = self.losses.lost(name, Instant::now());
-            tracing::warn!(
-                task = note.name(),
-                ?delay,
-                "a task is lost because its supervisor was killed, or has failed; it starts here \
-                 again only after a delay"
-            );
-        } else if report == TaskReport::Finished {
+        if report == TaskReport::Finished {
             tracing::debug!(task = note.name(), %exit, "a task has ended");
         } else {
-            tracing::info!(task = note.name(), %exit, "a task has failed");
+            // A task that the cell places here again starts only after the delay.
+            let delay = self.delays.begin(name, Instant::now());
+            if report == TaskReport::Lost {
+                tracing::warn!(
+                    task = note.name(),
+                    ?delay,
+                    "a task is lost because its supervisor was killed, or has failed"
+                );
+            } else {
+                tracing::info!(task = note.name(), %exit, ?delay, "a task has failed");
+            }
         }
         if is_reported {
             let end = RunEnd { reason: reason(exit), restarts };
