@@ -5,7 +5,7 @@
 //!     agent/                    the agent's process, moved here if ROOT was its group, because a group whose children
 //!                               have controllers must have no processes
 //!     tasks/                    cgroup.subtree_control = +cpu +memory +pids +cpuset
-//!       JOB-TASK/               cpu.weight, cpu.max, memory.max, pids.max, cpuset.cpus
+//!       JOB-TASK/               cpu.weight, cpu.max, memory.max, memory.swap.max, pids.max, cpuset.cpus
 //! ```
 
 use crate::spec::Limits;
@@ -22,6 +22,12 @@ const CONTROLLERS: [&str; 3] = ["cpu", "memory", "pids"];
 
 /// The controller that exclusive cores need.
 const CPUSET: &str = "cpuset";
+
+/// File with the limit of the swap that a group uses in addition to its memory.
+const SWAP: &str = "memory.swap.max";
+
+/// File with the controllers that the groups below a group have.
+const SUBTREE: &str = "cgroup.subtree_control";
 
 /// The length of a period of `cpu.max`, in microseconds.
 const PERIOD_US: u64 = 100_000;
@@ -115,7 +121,7 @@ fn controllers(folder: &Path) -> Result<String, CgroupError> {
 
 /// Enables controllers for the groups below a group.
 fn enable(folder: &Path, controllers: &str) -> Result<(), CgroupError> {
-    match write(folder, "cgroup.subtree_control", controllers) {
+    match write(folder, SUBTREE, controllers) {
         Err(CgroupError::Refused { why, .. }) if why.kind() == io::ErrorKind::ResourceBusy => {
             Err(CgroupError::Busy(folder.to_owned()))
         }
@@ -165,7 +171,13 @@ impl CgroupRoot {
         let controllers = controllers(root)?;
         let agent = make(root.join("agent"))?;
         write(&agent, "cgroup.procs", "0")?;
-        CgroupRoot::with_tasks(root, &controllers)
+        let prepared = CgroupRoot::with_tasks(root, &controllers);
+        if prepared.is_err() {
+            // This process goes back, so that the group does not stay behind.
+            let _ = write(root, "cgroup.procs", "0");
+            let _ = fs::remove_dir(&agent);
+        }
+        prepared
     }
 
     /// Prepares a group without processes for tasks.
@@ -195,7 +207,10 @@ impl CgroupRoot {
     /// The agent lacks the rights to create or change the group.
     pub fn make(&self, name: &str, limits: &Limits) -> Result<PathBuf, CgroupError> {
         let folder = make(self.tasks.join(name))?;
-        Cgroup::at(&folder).limit(limits)?;
+        let group = Cgroup::at(&folder);
+        // An earlier run of the task may have left it.
+        group.clear();
+        group.limit(limits)?;
         Ok(folder)
     }
 }
@@ -219,6 +234,10 @@ impl Cgroup {
         let quota = if quota == 0 { 0 } else { quota.max(1000) };
         write(folder, "cpu.max", &format!("{} {PERIOD_US}", bound(&quota)))?;
         write(folder, "memory.max", &bound(memory_bytes))?;
+        // Without this, a task at its limit would fill the machine's swap. The file exists if the kernel counts swap.
+        if folder.join(SWAP).exists() {
+            write(folder, SWAP, if *memory_bytes == 0 { "max" } else { "0" })?;
+        }
         write(folder, "memory.oom.group", "1")?;
         write(folder, "pids.max", &bound(pids))?;
         if !cores.is_empty() {
@@ -233,14 +252,37 @@ impl Cgroup {
         let _ = fs::write(self.folder.join("cgroup.kill"), "1");
     }
 
-    /// Pids of the group's processes, including processes that are still exiting.
+    /// Pids of the processes in the group and the groups below it, including processes that are still exiting.
     pub(crate) fn pids(&self) -> Vec<i32> {
-        self.read("cgroup.procs").lines().filter_map(|pid| pid.trim().parse().ok()).collect()
+        let own = self.read("cgroup.procs");
+        let own = own.lines().filter_map(|pid| pid.trim().parse().ok());
+        own.chain(self.below().iter().flat_map(Cgroup::pids)).collect()
     }
 
-    /// Removes the group, which must be empty.
+    /// Removes the group and the groups below it, which must have no processes.
     pub(crate) fn remove(&self) {
+        self.below().iter().for_each(Cgroup::remove);
         let _ = fs::remove_dir(&self.folder);
+    }
+
+    /// Removes the groups below this group, which its processes may have created. While these groups have controllers,
+    /// the group cannot get processes.
+    pub(crate) fn clear(&self) {
+        self.below().iter().for_each(Cgroup::remove);
+        let enabled = self.read(SUBTREE);
+        if enabled.trim().is_empty() {
+            return;
+        }
+        let off: Vec<String> = enabled.split_whitespace().map(|name| format!("-{name}")).collect();
+        // If this fails, the next start of the program fails, and tells the reason.
+        let _ = fs::write(self.folder.join(SUBTREE), off.join(" "));
+    }
+
+    /// The groups directly below this group.
+    fn below(&self) -> Vec<Cgroup> {
+        let entries = fs::read_dir(&self.folder).into_iter().flatten().flatten();
+        let is_group = |entry: &fs::DirEntry| entry.file_type().is_ok_and(|kind| kind.is_dir());
+        entries.filter(is_group).map(|entry| Cgroup { folder: entry.path() }).collect()
     }
 
     /// Number of the group's processes that the kernel has killed because of the memory limit.
@@ -302,11 +344,15 @@ mod tests {
             pids: 100,
             ..Limits::default()
         };
-        let folder = prepared.make("web-0", &limits).unwrap();
+        let folder = root.path().join("tasks/web-0");
+        fs::create_dir(&folder).unwrap();
+        fs::write(folder.join(SWAP), "max").unwrap();
+        prepared.make("web-0", &limits).unwrap();
         let written = [
             ("cpu.weight", "150"),
             ("cpu.max", "150000 100000"),
             ("memory.max", "1073741824"),
+            (SWAP, "0"),
             ("memory.oom.group", "1"),
             ("pids.max", "100"),
             ("cpuset.cpus", "2,3"),
@@ -320,6 +366,7 @@ mod tests {
         group.limit(&Limits::default()).unwrap();
         assert_eq!(content(&folder, "cpu.max"), "max 100000");
         assert_eq!(content(&folder, "memory.max"), "max");
+        assert_eq!(content(&folder, SWAP), "max");
         group.kill();
         assert_eq!(content(&folder, "cgroup.kill"), "1");
     }
@@ -328,6 +375,8 @@ mod tests {
     fn a_group_of_its_own_leaves_the_process_where_it_is() {
         let mount = root("cpu io memory pids\n");
         let prepared = CgroupRoot::below(mount.path(), Path::new("/omega/one")).expect("a group");
+        let uncounted = prepared.make("db-0", &Limits::default()).expect("a group");
+        assert!(!uncounted.join(SWAP).exists(), "this kernel does not count swap");
         for folder in ["", "omega", "omega/one", "omega/one/tasks"] {
             let controllers = content(&mount.path().join(folder), "cgroup.subtree_control");
             assert_eq!(controllers, "+cpu +memory +pids", "{folder}");
@@ -338,6 +387,23 @@ mod tests {
         assert!(why.contains("another agent uses the control group"), "{why}");
         drop(lock);
         prepared.lock().expect("it is free again");
+    }
+
+    #[test]
+    fn groups_that_a_task_has_created_are_removed() {
+        let root = tempfile::tempdir().unwrap();
+        let group = Cgroup::at(root.path());
+        let deep = root.path().join("a/b");
+        fs::create_dir_all(&deep).unwrap();
+        fs::write(root.path().join("cgroup.procs"), "1\n2\n").unwrap();
+        fs::write(deep.join("cgroup.procs"), "3\n").unwrap();
+        assert_eq!(group.pids(), [1, 2, 3]);
+        // The files of a real group vanish with it.
+        fs::remove_file(deep.join("cgroup.procs")).unwrap();
+        fs::write(root.path().join(SUBTREE), "memory pids\n").unwrap();
+        group.clear();
+        assert_eq!(content(root.path(), SUBTREE), "-memory -pids");
+        assert!(!root.path().join("a").exists() && group.below().is_empty());
     }
 
     #[test]

@@ -76,6 +76,7 @@ fn name_by_parent(id: &str) -> io::Result<String> {
 pub(crate) fn become_run(folder: &Path, spec: &TaskSpec, container: &Container) -> io::Result<()> {
     let name = name_by_parent(&spec.id)?;
     write_environment(folder, spec)?;
+    limits::be_killed_before_the_agent();
     if !container.is_limited && !spec.limits.cores.is_empty() {
         limits::pin(&spec.limits.cores)?;
     }

@@ -76,6 +76,7 @@ fn become_program(
         fs::write(cgroup.join("cgroup.procs"), "0")?;
     }
     limits::set(spec)?;
+    limits::be_killed_before_the_agent();
     let user = spec.user.as_deref().map(users::find).transpose()?;
     let work = working_dir(folder, spec, user.as_ref())?;
     let home = user.as_ref().map_or_else(|| "/".to_owned(), |user| user.home.clone());

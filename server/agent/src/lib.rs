@@ -12,7 +12,7 @@
 //! the folder of the task.
 //!
 //! In reading order: [`driver`], [`spec`], `journal.rs`, [`process`], `running.rs`, `watch.rs`, `supervisor.rs`,
-//! `inbox.rs`, `output.rs`, `launch.rs`, `limits.rs`, [`container`], `tree.rs`, `strays.rs`, `probe.rs`, [`logs`], [`cgroup`], [`machine`].
+//! `inbox.rs`, `output.rs`, `launch.rs`, `limits.rs`, [`container`], `tree.rs`, `strays.rs`, `removal.rs`, `probe.rs`, [`logs`], [`cgroup`], [`machine`].
 
 pub mod cgroup;
 pub mod container;
@@ -28,6 +28,7 @@ pub mod machine;
 mod output;
 mod probe;
 pub mod process;
+mod removal;
 mod running;
 pub mod spec;
 mod strays;

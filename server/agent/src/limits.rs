@@ -20,6 +20,16 @@ pub(crate) fn set(spec: &TaskSpec) -> io::Result<()> {
     Ok(())
 }
 
+/// Makes the kernel kill this process before the agent and the supervisors if the machine has too little memory, because
+/// the operator may have protected these (`OOMScoreAdjust=`).
+pub(crate) fn be_killed_before_the_agent() {
+    const ADJUSTMENT: &str = "/proc/self/oom_score_adj";
+    if std::fs::read_to_string(ADJUSTMENT).is_ok_and(|value| value.starts_with('-')) {
+        // The value may be raised without any rights.
+        let _ = std::fs::write(ADJUSTMENT, "0");
+    }
+}
+
 /// Restricts the process, and so the program, to these cores.
 pub(crate) fn pin(cores: &[u32]) -> io::Result<()> {
     let mut set = rustix::thread::CpuSet::new();

@@ -13,6 +13,7 @@ use crate::container;
 use crate::driver::{Driver, DriverError, Event, FoundTask, TaskUsage, Usage};
 use crate::exit::Exit;
 use crate::journal::{self, Entry, JOURNAL, Journal, Status};
+use crate::removal;
 use crate::running::{Life, Running, handle};
 use crate::spec::{self, LOGS, TaskSpec};
 use crate::strays;
@@ -90,7 +91,7 @@ fn forget_other_owner(folder: &Path, owner: &str) -> Result<(), DriverError> {
     if earlier.is_some_and(|earlier| earlier.owner == owner) {
         return Ok(());
     }
-    match fs::remove_dir_all(folder) {
+    match removal::remove(folder) {
         Err(why) if why.kind() != io::ErrorKind::NotFound => Err(file_error(folder)(why)),
         _ => Ok(()),
     }
@@ -191,7 +192,7 @@ impl ProcessDriver {
             let Some(oldest) = self.ended.pop_front() else { return };
             if !self.tasks.contains_key(&oldest) {
                 // If this fails, a restarted agent tries again.
-                let _ = fs::remove_dir_all(self.settings.folder.join(oldest));
+                let _ = removal::remove(&self.settings.folder.join(oldest));
             }
         }
     }
@@ -248,7 +249,11 @@ impl ProcessDriver {
         if let Some(cgroup) = &running.spec.limits.cgroup {
             Cgroup::at(cgroup).remove();
         }
-        let _ = fs::remove_dir_all(running.folder.join(spec::WORK));
+        if let Err(why) = removal::remove(&running.folder.join(spec::WORK))
+            && why.kind() != io::ErrorKind::NotFound
+        {
+            tracing::warn!(task = id, %why, "the working directory of a task cannot be removed");
+        }
         // The task ended before any poll found it running. It was started, so its start is reported, too.
         if !running.is_started && !matches!(exit, Exit::NotStarted(_)) {
             self.events.push(Event::Started(id.clone()));

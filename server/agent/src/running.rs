@@ -20,6 +20,9 @@ use std::time::{Duration, Instant};
 /// Pause before `SIGKILL` is sent again to a supervisor that has not ended.
 const FORCE_AGAIN: Duration = Duration::from_secs(60);
 
+/// Time after which processes that remain are logged. Killed processes may take a moment to end.
+const REMAIN_FOR: Duration = Duration::from_secs(5);
+
 /// The state of a supervisor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Life {
@@ -48,6 +51,9 @@ pub(crate) struct Running {
     pub(crate) below: Below,
     /// Processes that could not be ended.
     pub(crate) remains: Vec<i32>,
+    pub(crate) remain_since: Option<Instant>,
+    /// Whether the agent has logged that processes remain.
+    pub(crate) is_warned: bool,
     /// Time at which the supervisor is killed, if the task was stopped.
     pub(crate) kill_at: Option<Instant>,
     pub(crate) is_started: bool,
@@ -84,6 +90,8 @@ impl Running {
             found: None,
             below: Below::default(),
             remains: Vec::new(),
+            remain_since: None,
+            is_warned: false,
             kill_at: None,
             is_started: false,
             restarts: 0,
@@ -160,7 +168,11 @@ impl Running {
 
     /// Records the processes that could not be ended.
     pub(crate) fn remain(&mut self, remains: Vec<i32>) {
-        if self.remains.is_empty() && !remains.is_empty() {
+        if remains.is_empty() {
+            self.remain_since = None;
+        } else if self.remain_since.get_or_insert_with(Instant::now).elapsed() >= REMAIN_FOR
+            && !std::mem::replace(&mut self.is_warned, true)
+        {
             tracing::warn!(
                 task = self.spec.id,
                 processes = ?remains,

@@ -361,6 +361,9 @@ impl Supervisor {
         }
         self.probe = None;
         tree::kill_all_below()?;
+        if let Some(cgroup) = &self.cgroup {
+            cgroup.clear();
+        }
         // No process of the task is left, so the pipes have all of the output.
         run.outputs.iter_mut().for_each(|output| while output.store() {});
         (self.status.running, self.status.ready, self.kill_at) = (false, false, None);
