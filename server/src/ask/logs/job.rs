@@ -1,6 +1,6 @@
 //! Output of all tasks of a job, with each line after the name of its task.
 
-use super::{LOOK_EVERY, Place, Shown, Source};
+use super::{LOOK_EVERY, Output, Source};
 use crate::ask::jobs::named_job;
 use crate::ask::show::clean_name;
 use crate::ask::task_state::State;
@@ -18,29 +18,31 @@ use std::time::Instant;
 const LINE_BYTES_MAX: usize = 64 << 10;
 
 /// Output of one task.
-struct Output {
-    /// The name of the task, as it stands before each line.
+struct TaskOutput {
     name: String,
-    place: Place,
-    shown: Shown,
-    /// A line whose end has not arrived.
-    begun: Vec<u8>,
+    streams: Vec<Lines>,
     /// Whether the log could not be read at the last attempt.
     has_failed: bool,
 }
 
-/// The logs of a job's tasks, and where they are printed.
-struct Logs<'a, W> {
+/// One stream of a task, in lines.
+struct Lines {
+    output: Output,
+    /// A line whose end has not arrived.
+    begun: Vec<u8>,
+}
+
+/// The logs of a job's tasks.
+struct Logs<'a> {
     source: &'a Source,
     job: &'a str,
     follow: bool,
-    outputs: BTreeMap<u32, Output>,
-    out: W,
+    tasks: BTreeMap<u32, TaskOutput>,
 }
 
 /// Reason why no more output is printed.
 enum Stop {
-    /// Standard output was closed, for example by `head`. This is not an error.
+    /// The stream was closed, for example by `head`. This is not an error.
     Closed,
     Error(AskError),
 }
@@ -59,8 +61,7 @@ impl From<AskError> for Stop {
 
 /// Prints the output of all tasks that have been placed; with `follow`, until all tasks of the job have ended.
 pub(super) fn run(source: &Source, job: &str, follow: bool) -> Result<(), AskError> {
-    let out = io::stdout().lock();
-    let mut logs = Logs { source, job, follow, outputs: BTreeMap::new(), out };
+    let mut logs = Logs { source, job, follow, tasks: BTreeMap::new() };
     match logs.print() {
         Err(Stop::Error(why)) => Err(why),
         Ok(()) | Err(Stop::Closed) => Ok(()),
@@ -75,7 +76,7 @@ fn index(task: &TaskStatus) -> u32 {
     task.task.unwrap_or_default().index
 }
 
-impl<W: Write> Logs<'_, W> {
+impl Logs<'_> {
     fn print(&mut self) -> Result<(), Stop> {
         loop {
             let began = Instant::now();
@@ -83,18 +84,18 @@ impl<W: Write> Logs<'_, W> {
             let tasks = task_pages::list(&self.source.caller, of, None, None)?.items;
             for task in tasks.iter().filter(|task| !State::Pending.is_of(task)) {
                 let (job, source) = (self.job, self.source);
-                let new = || Output::new(job, index(task), Place::start(source));
-                self.outputs.entry(index(task)).or_insert_with(new);
+                let new = || TaskOutput::new(job, index(task), source);
+                self.tasks.entry(index(task)).or_insert_with(new);
             }
             let may_write: BTreeSet<u32> =
                 tasks.iter().filter(|task| !has_ended(task)).map(index).collect();
             let mut busy = BTreeSet::new();
-            for index in self.outputs.keys().copied().collect::<Vec<_>>() {
+            for index in self.tasks.keys().copied().collect::<Vec<_>>() {
                 if self.advance(index, may_write.contains(&index))? {
                     busy.insert(index);
                 }
             }
-            let is_over = may_write.is_empty() && self.outputs.values().all(|it| it.place.is_done);
+            let is_over = may_write.is_empty() && self.tasks.values().all(TaskOutput::is_done);
             if !self.follow || is_over {
                 return self.end();
             }
@@ -110,32 +111,29 @@ impl<W: Write> Logs<'_, W> {
         }
     }
 
-    /// Prints what a task has written: with `follow`, one part, so that each task has its turn; otherwise, all. Returns
-    /// whether there was output.
+    /// Prints what a task has written: with `follow`, one part of each stream, so that each task has its turn;
+    /// otherwise, all. Returns whether there was output.
     fn advance(&mut self, index: u32, may_write: bool) -> Result<bool, Stop> {
-        let Some(output) = self.outputs.get_mut(&index) else { return Ok(false) };
+        let Some(task) = self.tasks.get_mut(&index) else { return Ok(false) };
         let mut is_new = false;
-        while !output.place.is_done {
-            let part = match self.source.read(self.job, index, output.place.from) {
-                Ok(part) => part,
-                // No agent has the log, or its agent is away.
-                Err(AskError::Refused(why)) if why.code == ErrorCode::UnknownTask => {
-                    if !output.has_failed {
-                        // If standard error cannot be written, the output of the other tasks is printed nevertheless.
-                        drop(writeln!(io::stderr(), "omega: {}: {why}", output.name));
+        for lines in &mut task.streams {
+            while !lines.output.is_done() {
+                let part = match self.source.read(self.job, index, &lines.output) {
+                    Ok(part) => part,
+                    // No agent has the log, or its agent is away.
+                    Err(AskError::Refused(why)) if why.code == ErrorCode::UnknownTask => {
+                        task.fail(&why.to_string(), !self.follow || !may_write);
+                        return Ok(is_new);
                     }
-                    output.has_failed = true;
-                    output.place.is_done = !self.follow || !may_write;
+                    Err(why) => return Err(why.into()),
+                };
+                task.has_failed = false;
+                is_new |= !part.data.is_empty();
+                let text = lines.take(part, &task.name, self.follow);
+                lines.output.stream.printed.print(&text)?;
+                if self.follow {
                     break;
                 }
-                Err(why) => return Err(why.into()),
-            };
-            output.has_failed = false;
-            is_new |= !part.data.is_empty();
-            self.out.write_all(&output.take(part, self.follow))?;
-            self.out.flush()?;
-            if self.follow {
-                break;
             }
         }
         Ok(is_new)
@@ -143,39 +141,55 @@ impl<W: Write> Logs<'_, W> {
 
     /// Tells what could not be printed.
     fn end(&self) -> Result<(), Stop> {
-        if self.outputs.is_empty() {
+        if self.tasks.is_empty() {
             let job = clean_name(self.job);
             drop(writeln!(io::stderr(), "omega: no task of job {job} has been placed yet"));
         }
-        match self.outputs.values().filter(|output| output.has_failed).count() {
+        match self.tasks.values().filter(|task| task.has_failed).count() {
             0 => Ok(()),
             failed => Err(Stop::Error(AskError::NoOutput(plural(failed as u64, "task")))),
         }
     }
 }
 
-impl Output {
-    fn new(job: &str, index: u32, place: Place) -> Output {
-        Output {
+impl TaskOutput {
+    fn new(job: &str, index: u32, source: &Source) -> TaskOutput {
+        let lines = |output| Lines { output, begun: Vec::new() };
+        TaskOutput {
             name: format!("{}/{index}", clean_name(job)),
-            place,
-            shown: Shown::of_stdout(),
-            begun: Vec::new(),
+            streams: source.outputs().into_iter().map(lines).collect(),
             has_failed: false,
         }
     }
 
-    /// Takes a part of the log. Returns the lines to print.
-    fn take(&mut self, part: ReadTaskLogResponse, follow: bool) -> Vec<u8> {
-        let data = self.place.take(part, follow);
-        self.begun.extend(self.shown.text(data));
+    fn is_done(&self) -> bool {
+        self.streams.iter().all(|lines| lines.output.is_done())
+    }
+
+    /// Records that the log cannot be read, and prints the reason once. `is_final` ends the output of the task.
+    fn fail(&mut self, why: &str, is_final: bool) {
+        if !self.has_failed {
+            // If standard error cannot be written, the output of the other tasks is printed nevertheless.
+            drop(writeln!(io::stderr(), "omega: {}: {why}", self.name));
+        }
+        self.has_failed = true;
+        for lines in &mut self.streams {
+            lines.output.place.is_done |= is_final;
+        }
+    }
+}
+
+impl Lines {
+    /// Takes a part of the log. Returns the lines to print, each after the name of the task.
+    fn take(&mut self, part: ReadTaskLogResponse, name: &str, follow: bool) -> Vec<u8> {
+        self.begun.extend(self.output.take(part, follow));
         let mut lines = Vec::new();
         let lines_end = self.begun.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
-        let is_cut = self.place.is_done || self.begun.len() - lines_end > LINE_BYTES_MAX;
+        let is_cut = self.output.is_done() || self.begun.len() - lines_end > LINE_BYTES_MAX;
         let whole = if is_cut { self.begun.len() } else { lines_end };
         let rest = self.begun.split_off(whole);
         for line in self.begun.split_inclusive(|byte| *byte == b'\n') {
-            lines.extend(format!("{} | ", self.name).into_bytes());
+            lines.extend(format!("{name} | ").into_bytes());
             lines.extend_from_slice(line);
             if !line.ends_with(b"\n") {
                 lines.push(b'\n');
@@ -188,20 +202,26 @@ impl Output {
 
 #[cfg(test)]
 mod tests {
+    use super::super::shown::{Printed, Shown};
+    use super::super::{Place, Stream};
     use super::*;
+    use omega_client::proto::LogStream;
 
-    const START: Place = Place { from: Some(0), end: None, is_done: false };
+    fn lines() -> Lines {
+        let stream = Stream { of: LogStream::Stdout, printed: Printed::Stdout };
+        let place = Place { from: Some(0), end: None, is_done: false };
+        Lines { output: Output { stream, place, shown: Shown::Raw }, begun: Vec::new() }
+    }
 
     #[test]
     fn lines_are_whole_and_have_the_name_of_their_task() {
-        let mut output = Output::new("web", 7, START);
-        output.shown = Shown::Raw;
+        let mut lines = lines();
         let mut from = 0;
         let mut take = |text: &str, running: bool| {
             let data = text.as_bytes().to_vec();
             let part = ReadTaskLogResponse { from, end: 99, running, data };
             from += text.len() as u64;
-            String::from_utf8(output.take(part, true)).expect("text")
+            String::from_utf8(lines.take(part, "web/7", true)).expect("text")
         };
         assert_eq!(take("a\nb", true), "web/7 | a\n");
         assert_eq!(take("", true), "");
@@ -214,23 +234,23 @@ mod tests {
         assert!(take(&many, true).ends_with("| line\n"));
         assert_eq!(take("gun\nend", true), "web/7 | begun\n");
         assert_eq!(take("", false), "web/7 | end\n");
-        assert!(output.place.is_done);
+        assert!(lines.output.is_done());
     }
 
     #[test]
     fn without_follow_the_output_ends_where_it_ended_at_first() {
-        let mut output = Output::new("web", 0, START);
+        let mut lines = lines();
+        let mut take = |part| lines.take(part, "web/0", false);
         let part = |from, data: &[u8]| ReadTaskLogResponse {
             from,
             end: from + 4,
             running: true,
             data: data.to_vec(),
         };
-        assert_eq!(output.take(part(0, b"a\n"), false), b"web/0 | a\n");
-        assert!(!output.place.is_done);
-        assert_eq!(output.take(part(2, b"b\nc\n"), false), b"web/0 | b\nweb/0 | c\n");
+        assert_eq!(take(part(0, b"a\n")), b"web/0 | a\n");
+        assert_eq!(take(part(2, b"b\nc\n")), b"web/0 | b\nweb/0 | c\n");
         assert!(
-            output.place.is_done,
+            lines.output.is_done(),
             "the end of the second reply is further, because the task writes"
         );
     }

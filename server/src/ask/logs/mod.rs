@@ -10,8 +10,7 @@ use crate::ask::{AskArgs, AskError};
 use clap::Args;
 use omega_client::proto;
 use omega_client::proto::task_service_client::TaskServiceClient;
-use shown::Shown;
-use std::io::{self, Write};
+use shown::{Printed, Shown};
 use std::time::Duration;
 
 /// Interval at which `--follow` requests more output after an empty reply.
@@ -24,13 +23,17 @@ pub(crate) struct LogsArgs {
     /// tasks is printed, each line after the name of the task.
     #[arg(value_name = "JOB[/INDEX]", value_parser = target)]
     target: Target,
-    /// Print standard error instead of standard output.
+    /// Print only the standard output of the tasks [default: standard output and standard error, each on the same
+    /// stream of this program].
     #[arg(long)]
+    stdout: bool,
+    /// Print only the standard error of the tasks, on standard output.
+    #[arg(long, conflicts_with = "stdout")]
     stderr: bool,
     /// Go on printing output as it is written, until the task, or all tasks of the job, have ended.
     #[arg(long, short)]
     follow: bool,
-    /// Print only the last N lines of each task [default: all that the agent keeps].
+    /// Print only the last N lines of each stream of each task [default: all that the agent keeps].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000))]
     tail: Option<u32>,
     #[command(flatten)]
@@ -53,10 +56,21 @@ fn target(text: &str) -> Result<Target, String> {
     }
 }
 
+impl LogsArgs {
+    fn streams(&self) -> Vec<Stream> {
+        use proto::LogStream::{Stderr, Stdout};
+        let stream = |of, printed| Stream { of, printed };
+        match (self.stdout, self.stderr) {
+            (true, _) => vec![stream(Stdout, Printed::Stdout)],
+            (_, true) => vec![stream(Stderr, Printed::Stdout)],
+            _ => vec![stream(Stdout, Printed::Stdout), stream(Stderr, Printed::Stderr)],
+        }
+    }
+}
+
 /// Prints the log.
 pub(super) fn run(args: &LogsArgs) -> Result<(), AskError> {
-    let stream = if args.stderr { proto::LogStream::Stderr } else { proto::LogStream::Stdout };
-    let source = Source { caller: args.ask.caller()?, stream, tail: args.tail };
+    let source = Source { caller: args.ask.caller()?, tail: args.tail, streams: args.streams() };
     match &args.target {
         Target::Task(job, index) => one(&source, job, *index, args.follow),
         Target::Job(job) => job::run(&source, job, args.follow),
@@ -65,21 +79,55 @@ pub(super) fn run(args: &LogsArgs) -> Result<(), AskError> {
 
 /// Prints the output of one task.
 fn one(source: &Source, job: &str, index: u32, follow: bool) -> Result<(), AskError> {
-    let mut out = io::stdout().lock();
-    let mut shown = Shown::of_stdout();
-    let mut place = Place::start(source);
-    while !place.is_done {
-        let data = place.take(source.read(job, index, place.from)?, follow);
-        let is_empty = data.is_empty();
-        if out.write_all(&shown.text(data)).and_then(|()| out.flush()).is_err() {
-            // Standard output was closed, for example by `head`. This is not an error.
-            return Ok(());
+    let mut outputs = source.outputs();
+    while !outputs.iter().all(Output::is_done) {
+        let mut is_new = false;
+        for output in &mut outputs {
+            while !output.is_done() {
+                let part = source.read(job, index, output)?;
+                is_new |= !part.data.is_empty();
+                let text = output.take(part, follow);
+                if output.stream.printed.print(&text).is_err() {
+                    // The stream was closed, for example by `head`. This is not an error.
+                    return Ok(());
+                }
+                // With --follow, the other stream has its turn.
+                if follow {
+                    break;
+                }
+            }
         }
-        if is_empty && !place.is_done {
+        if !is_new && !outputs.iter().all(Output::is_done) {
             std::thread::sleep(LOOK_EVERY);
         }
     }
     Ok(())
+}
+
+/// A stream of a task, and the stream of this program to which it is printed.
+#[derive(Clone, Copy)]
+struct Stream {
+    of: proto::LogStream,
+    printed: Printed,
+}
+
+/// One stream of a task, which was read up to a place.
+struct Output {
+    stream: Stream,
+    place: Place,
+    shown: Shown,
+}
+
+impl Output {
+    /// Takes a part of the log. Returns what is to be printed.
+    fn take(&mut self, part: proto::ReadTaskLogResponse, follow: bool) -> Vec<u8> {
+        let data = self.place.take(part, follow);
+        self.shown.text(data)
+    }
+
+    fn is_done(&self) -> bool {
+        self.place.is_done
+    }
 }
 
 /// A place in a task's log, up to which it was read.
@@ -93,11 +141,6 @@ struct Place {
 }
 
 impl Place {
-    fn start(source: &Source) -> Place {
-        let from = if source.tail.is_some() { None } else { Some(0) };
-        Place { from, end: None, is_done: false }
-    }
-
     /// Advances by a part of the log, and returns the part's bytes.
     fn take(&mut self, part: proto::ReadTaskLogResponse, follow: bool) -> Vec<u8> {
         let is_empty = part.data.is_empty();
@@ -113,23 +156,34 @@ impl Place {
 /// The cell, and the part of the logs to read.
 struct Source {
     caller: Caller,
-    stream: proto::LogStream,
     tail: Option<u32>,
+    streams: Vec<Stream>,
 }
 
 impl Source {
-    /// Reads the next part of a task's log.
+    /// The streams of a task, of which nothing was read.
+    fn outputs(&self) -> Vec<Output> {
+        let from = if self.tail.is_some() { None } else { Some(0) };
+        let output = |stream: &Stream| Output {
+            stream: *stream,
+            place: Place { from, end: None, is_done: false },
+            shown: Shown::on(stream.printed),
+        };
+        self.streams.iter().map(output).collect()
+    }
+
+    /// Reads the next part of a stream of a task.
     fn read(
         &self,
         job: &str,
         index: u32,
-        from: Option<u64>,
+        output: &Output,
     ) -> Result<proto::ReadTaskLogResponse, AskError> {
         let request = proto::ReadTaskLogRequest {
             job: named_job::by_name(job),
             index,
-            stream: self.stream.into(),
-            from,
+            stream: output.stream.of.into(),
+            from: output.place.from,
             tail_lines: self.tail.unwrap_or_default(),
         };
         self.caller.call(&request, |channel, request| async move {

@@ -1,7 +1,38 @@
 //! Forms in which log output is printed.
 
 use omega_core::text::is_hidden;
-use std::io::{self, IsTerminal};
+use std::io::{self, IsTerminal, Write};
+
+/// Stream of this program to which output is printed.
+#[derive(Clone, Copy)]
+pub(super) enum Printed {
+    Stdout,
+    Stderr,
+}
+
+impl Printed {
+    fn is_terminal(self) -> bool {
+        match self {
+            Printed::Stdout => io::stdout().is_terminal(),
+            Printed::Stderr => io::stderr().is_terminal(),
+        }
+    }
+
+    /// Prints bytes.
+    ///
+    /// # Errors
+    /// The stream was closed, for example by `head`.
+    pub(super) fn print(self, bytes: &[u8]) -> io::Result<()> {
+        match self {
+            Printed::Stdout => {
+                let mut out = io::stdout().lock();
+                out.write_all(bytes)?;
+                out.flush()
+            }
+            Printed::Stderr => io::stderr().write_all(bytes),
+        }
+    }
+}
 
 /// Form in which log output is printed: unchanged for a file or a pipe; for a terminal, with control characters
 /// replaced. `Safe` keeps the received bytes of an incomplete UTF-8 character.
@@ -11,9 +42,9 @@ pub(super) enum Shown {
 }
 
 impl Shown {
-    /// The form for standard output.
-    pub(super) fn of_stdout() -> Shown {
-        if io::stdout().is_terminal() { Shown::Safe(Vec::new()) } else { Shown::Raw }
+    /// The form for a stream of this program.
+    pub(super) fn on(printed: Printed) -> Shown {
+        if printed.is_terminal() { Shown::Safe(Vec::new()) } else { Shown::Raw }
     }
 
     pub(super) fn text(&mut self, bytes: Vec<u8>) -> Vec<u8> {

@@ -159,7 +159,7 @@ fn a_job_runs_in_containers() {
     let agent = podman.agent(&cell);
     cell.served.ok("job submit -f greeting.toml");
     until(|| cell.tasks("greeting", "finished") == 2);
-    let log = cell.served.ok("task logs greeting/1");
+    let log = cell.served.ok("task logs greeting/1 --stdout");
     assert_eq!(log, "greeting/1 a  'b' #c\n65534\nfrom the machine\n");
     let errors = cell.served.ok("task logs greeting/1 --stderr");
     assert!(errors.contains("/data/new"), "the mount is read-only: {errors}");

@@ -213,9 +213,11 @@ fn output_is_read_through_the_cell() {
     assert!(why.contains("there is no job"), "{why}");
     cell.served.ok("job submit -f talker.toml");
     until(|| cell.tasks("talker", "running") == 1);
-    until(|| cell.served.ok("task logs talker/0") == "line 1\nline 2\nline 3\n");
-    assert_eq!(cell.served.ok("task logs talker/0 --tail 1"), "line 3\n");
+    until(|| cell.served.ok("task logs talker/0 --stdout") == "line 1\nline 2\nline 3\n");
+    assert_eq!(cell.served.ok("task logs talker/0 --stdout --tail 1"), "line 3\n");
     until(|| cell.served.ok("task logs talker/0 --stderr") == "oops\n");
+    let both = cell.served.say("task logs talker/0 --tail 2");
+    assert_eq!((&*both.stdout, &*both.stderr), ("line 2\nline 3\n", "oops\n"));
     let mut follow = omega(cell.served.path());
     follow.args(["task", "logs", "talker/0", "-f", "--tail", "2"]);
     follow.env("OMEGA_CELL", &cell.served.address).stdout(std::process::Stdio::piped());
@@ -226,9 +228,11 @@ fn output_is_read_through_the_cell() {
     // A fast task may have written its last line before the command began to follow the output.
     assert!(["line 2\nline 3\nlast\n", "line 3\nlast\n"].contains(&text.as_str()), "{text}");
     until(|| cell.tasks("talker", "finished") == 1);
-    assert!(cell.served.ok("task logs talker/0").ends_with("last\n"), "it is kept after the end");
-    let of_job = cell.served.ok("task logs talker -f --tail 1");
-    assert_eq!(of_job, "talker/0 | last\n", "the job has ended");
+    let all = cell.served.say("task logs talker/0");
+    assert!(all.stdout.ends_with("last\n"), "it is kept after the end: {}", all.stdout);
+    let of_job = cell.served.say("task logs talker -f --tail 1");
+    let lines = ("talker/0 | last\n", "talker/0 | oops\n");
+    assert_eq!((&*of_job.stdout, &*of_job.stderr), lines, "the job has ended");
     let why = cell.served.fails(1, "task logs talker/7");
     assert!(why.contains("there is no task"), "{why}");
 }
@@ -348,6 +352,29 @@ fn a_task_that_kills_its_supervisor_is_delayed_and_leaves_nothing() {
     assert!(history.contains("supervisor lost"), "{history}");
     cell.served.ok("job kill rogue");
     until(|| !is_an_argument(cell.served.path()));
+}
+
+const HASTY: &str = r#"
+name = "hasty"
+kind = "service"
+[[group]]
+restarts = 2
+request = { cpu = 1 }
+[group.run]
+command = "/bin/sh"
+args = ["-c", "echo run >> FOLDER/runs; exit 1"]
+"#;
+
+#[test]
+fn a_program_that_fails_at_once_is_placed_again_but_delayed() {
+    let cell = Cell::new(&[("hasty.toml", HASTY)]);
+    let _agent = cell.agent("one");
+    let begin = Instant::now();
+    cell.served.ok("job submit -f hasty.toml");
+    until(|| cell.tasks("hasty", "failed") == 1);
+    assert!(begin.elapsed() >= Duration::from_secs(3), "delays of one and two seconds");
+    let runs = std::fs::read_to_string(cell.served.path().join("runs")).expect("it has run");
+    assert_eq!(runs.lines().count(), 3);
 }
 
 #[test]
