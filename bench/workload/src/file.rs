@@ -2,6 +2,7 @@
 //!
 //! Unknown fields are errors, which are reported with their place.
 
+use crate::foreign;
 use crate::text::json_path::json_path;
 use crate::text::readable;
 use omega_core::misread::in_plain_words;
@@ -80,19 +81,15 @@ pub fn parse<T: DeserializeOwned>(file: &Path, text: &str) -> Result<T, FileErro
     let text = text.trim_start_matches('\u{feff}');
     let parsed = if text.trim_start().starts_with('{') { json(text) } else { toml(text) };
     parsed.map_err(|Fault { line, column, field, why }| {
-        let why = match () {
-            () if is_yaml(text) => format!("{why}; {NO_YAML}"),
-            () if is_json_list(text) => NO_LIST.to_owned(),
-            () => why,
+        let why = match foreign::remedy(text) {
+            Some(remedy) => format!("{why}; {remedy}"),
+            None if is_json_list(text) => NO_LIST.to_owned(),
+            None => why,
         };
         let field = if field.is_empty() { field } else { field + ": " };
         FileError::Content { file: file.to_owned(), line, column, field, why }
     })
 }
-
-/// Remedy for files in YAML, which is not supported.
-const NO_YAML: &str = "this looks like YAML: files of machines, jobs and rules must be TOML or \
-     JSON";
 
 /// Remedy for files with a JSON list.
 const NO_LIST: &str = "a list is not an object: write the objects of a kind into one object, such as \
@@ -102,16 +99,6 @@ const NO_LIST: &str = "a list is not an object: write the objects of a kind into
 fn is_json_list(text: &str) -> bool {
     let items = text.trim_start().strip_prefix('[');
     items.is_some_and(|items| items.trim_start().starts_with(['{', ']']))
-}
-
-/// Whether the first line with content looks like YAML: `---`, `key:` or `key: value`.
-fn is_yaml(text: &str) -> bool {
-    let mut lines = text.lines().map(str::trim).filter(|l| !l.is_empty() && !l.starts_with('#'));
-    lines.next().is_some_and(|first| {
-        let key = first.split(':').next().unwrap_or_default();
-        let is_key = !key.contains(['=', '"', '\'', '{', '[']) && key.len() < first.len();
-        first == "---" || first.starts_with("- ") || is_key
-    })
 }
 
 /// The text of a file; `-` is standard input.
@@ -187,19 +174,4 @@ fn place(text: &str, byte: usize) -> (usize, usize) {
     let before = text.get(..byte).unwrap_or(text);
     let start = before.rfind('\n').map_or(0, |at| at + 1);
     (before.matches('\n').count() + 1, before[start..].chars().count() + 1)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn yaml_is_told_from_toml() {
-        for text in ["---\nname: a", "# a job\n\nname: web\ncount: 3", "job:\n  name: a", "- a"] {
-            assert!(is_yaml(text), "{text:?}");
-        }
-        for text in ["name = \"a:b\"", "[job]\nname = 1", "{\"a\": 1}", "\"a:b\" = 1", "", "name"] {
-            assert!(!is_yaml(text), "{text:?}");
-        }
-    }
 }

@@ -11,6 +11,7 @@ pub mod azure;
 pub mod command_line;
 pub mod csv;
 pub mod file;
+mod foreign;
 pub mod fragments;
 pub mod google2011;
 pub mod input;

@@ -75,6 +75,12 @@ pub struct Log {
     negative: u64,
     /// Number of lines with more fields than the format has.
     long: u64,
+    /// Number of lines that describe a part of the execution of a job whose own line came before.
+    parts: u64,
+    /// Number of jobs with a requested memory.
+    with_memory: u64,
+    /// Number of the last job.
+    last: Option<u64>,
     notes: Vec<String>,
 }
 
@@ -103,6 +109,9 @@ impl Log {
             header: Header::default(),
             negative: 0,
             long: 0,
+            parts: 0,
+            with_memory: 0,
+            last: None,
             notes: Vec::new(),
         })
     }
@@ -127,6 +136,16 @@ impl Log {
             let (lines, fields) = (plural(self.long, "line"), FIELDS.len());
             notes.push(format!("fields beyond the first {fields} are ignored: {lines}"));
         }
+        if self.parts > 0 {
+            let lines = plural(self.parts, "line");
+            notes.push(format!(
+                "parts of the execution of a job (status 2 to 4) are ignored: {lines}"
+            ));
+        }
+        if self.with_memory > 0 {
+            let jobs = plural(self.with_memory, "job");
+            notes.push(format!("requests of memory (field 10) are ignored: {jobs}"));
+        }
         notes
     }
 
@@ -145,7 +164,7 @@ impl Log {
                     self.read_header(&String::from_utf8_lossy(&text[1..]));
                     None
                 }
-                Some(_) => Some(self.read_job(text)?),
+                Some(_) => self.read_job(text)?,
             };
             self.line = bytes;
             if job.is_some() {
@@ -190,7 +209,8 @@ impl Log {
         }
     }
 
-    fn read_job(&mut self, text: &[u8]) -> Result<LoggedJob, LoadError> {
+    /// Reads a line of a job; `None` for a line of a part of its execution.
+    fn read_job(&mut self, text: &[u8]) -> Result<Option<LoggedJob>, LoadError> {
         let text = std::str::from_utf8(text)
             .map_err(|_| self.error(None, "the line is not UTF-8 text"))?;
         let count = text.split_ascii_whitespace().count();
@@ -208,6 +228,12 @@ impl Log {
             numbers[i] = number;
         }
         self.negative += u64::from(negative);
+        if self.is_part(numbers[0], numbers[10]) {
+            self.parts += 1;
+            return Ok(None);
+        }
+        self.last = numbers[0];
+        self.with_memory += u64::from(numbers[9].is_some_and(|memory| memory > 0));
         let whole = |i: usize| match numbers[i] {
             Some(milli) if milli % 1000 != 0 => {
                 Err(self.error(Some(FIELDS[i]), "is not a whole number"))
@@ -222,7 +248,7 @@ impl Log {
                  time of submission",
             )
         })?;
-        Ok(LoggedJob {
+        Ok(Some(LoggedJob {
             line: self.number,
             submit_ms,
             wait_ms: numbers[2],
@@ -230,7 +256,12 @@ impl Log {
             allocated,
             requested,
             requested_ms: numbers[8],
-        })
+        }))
+    }
+
+    /// Whether a line with this job number and status describes a part of the execution of the last job.
+    fn is_part(&self, job: Option<u64>, status: Option<u64>) -> bool {
+        job.is_some() && job == self.last && matches!(status, Some(2000 | 3000 | 4000))
     }
 
     fn error(&self, field: Option<&str>, message: impl Into<String>) -> LoadError {

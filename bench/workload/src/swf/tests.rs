@@ -134,3 +134,19 @@ fn a_file_that_is_cut_off_is_no_shorter_log() {
     let error = Log::open(&dir.path().join("none.swf")).err().unwrap().to_string();
     assert!(error.contains("none.swf: cannot be read: "), "{error}");
 }
+
+#[test]
+fn parts_of_the_execution_of_a_job_are_no_jobs() {
+    let log = "1 0 0 3600 4 -1 -1 4 7200 2097152 1 1 1 1 1 1 -1 -1\n\
+               1 0 0 1800 4 -1 -1 4 7200 -1 2 1 1 1 1 1 -1 -1\n\
+               1 0 1000 1800 4 -1 -1 4 7200 -1 3 1 1 1 1 1 -1 -1\n\
+               2 9000 0 1 1 -1 -1 1 1 -1 3 1 1 1 1 1 -1 -1\n";
+    let (jobs, log) = read(log.as_bytes()).1.expect("a log");
+    // The second job has only this line, so the line is the job.
+    assert_eq!(jobs.iter().map(|job| job.line).collect::<Vec<_>>(), [1, 4]);
+    let notes = [
+        "parts of the execution of a job (status 2 to 4) are ignored: 2 lines",
+        "requests of memory (field 10) are ignored: 1 job",
+    ];
+    assert_eq!(log.notes(), notes);
+}
