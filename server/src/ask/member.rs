@@ -16,7 +16,7 @@ pub(crate) enum MemberCommand {
     /// List the replicas and their leader.
     #[command(after_help = "Example:\n  omega member list")]
     List(AskArgs),
-    /// Add a replica without a vote; then start the replica with `omega serve --join`.
+    /// Add a replica without a vote, which was started with `omega serve --join`.
     ///
     /// When the new replica has caught up with the leader, give it a vote with `omega member promote`.
     #[command(after_help = "Example:\n  omega member add 4 db4.example:7601")]

@@ -5,27 +5,44 @@ use crate::ask::call::Caller;
 use crate::ask::show::clean_name;
 use omega_client::proto::job_service_client::JobServiceClient;
 use omega_client::proto::{SubmitJobRequest, SubmitJobResponse};
-use omega_core::{Job, TaskGroup};
+use omega_core::{Job, Kinds, TaskGroup};
 use std::io::{self, IsTerminal, Write};
 
-/// Submits a job. A user at a terminal is told if the job has tasks that request nothing, because this is seldom
-/// intended.
+/// Bytes of memory with which hardly any program can start.
+const LITTLE_MEMORY: u64 = 64 << 10;
+
+/// Submits a job. A user at a terminal is told if the job has tasks that request nothing, or hardly any memory, because
+/// this is seldom intended.
 pub(super) fn submit(caller: &Caller, job: &Job) -> Result<SubmitJobResponse, AskError> {
     let request = SubmitJobRequest { job: Some(job.into()) };
     let told = caller.call(&request, |channel, request| async move {
         JobServiceClient::new(channel).submit_job(request).await
     })?;
     let mut errors = io::stderr();
-    if !told.ended && errors.is_terminal() && job.groups.iter().any(|group| is_free(group)) {
-        let name = clean_name(&job.name);
+    if !told.ended
+        && errors.is_terminal()
+        && let Some(remark) = remark(job, &caller.kinds()?)
+    {
         // If standard error cannot be written, the job is submitted nevertheless.
-        drop(writeln!(
-            errors,
-            "omega: job {name} has tasks without requests, so a machine may get any number of them: \
-             use --cpu and --memory, or `request` in a file"
-        ));
+        drop(writeln!(errors, "omega: job {} has {remark}", clean_name(&job.name)));
     }
     Ok(told)
+}
+
+/// What is probably wrong with the requests of a job.
+fn remark(job: &Job, kinds: &Kinds) -> Option<String> {
+    if job.groups.iter().any(|group| is_free(group)) {
+        return Some(
+            "tasks without requests, so a machine may get any number of them: use --cpu and \
+             --memory, or `request` in a file"
+                .to_owned(),
+        );
+    }
+    let memory = kinds.by_name("memory")?;
+    let requests = job.groups.iter().map(|group| group.request.get(memory));
+    let little = requests.filter(|bytes| (1..LITTLE_MEMORY).contains(bytes)).min()?;
+    let shown = kinds.display(memory, little);
+    Some(format!("tasks that request {shown} of memory: give a unit, such as {little}MiB"))
 }
 
 /// Whether only rules limit the number of the group's tasks on a machine.
@@ -37,7 +54,18 @@ fn is_free(group: &TaskGroup) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use omega_core::{Amounts, CoreRequest};
+    use omega_core::{Amounts, CoreRequest, KindId};
+
+    #[test]
+    fn requests_that_are_probably_wrong_are_told() {
+        let job = |memory| {
+            let request = Amounts::new([500]).with(KindId::MEMORY, memory);
+            Job::batch("web", TaskGroup::new(1, request))
+        };
+        let remark = |memory| remark(&job(memory), &Kinds::standard()).unwrap_or_default();
+        assert_eq!(remark(64), "tasks that request 64 B of memory: give a unit, such as 64MiB");
+        assert_eq!((remark(0), remark(64 << 20)), (String::new(), String::new()));
+    }
 
     #[test]
     fn tasks_are_free_if_they_request_nothing() {

@@ -11,6 +11,11 @@ fn units_programs_and_numbers_of_jobs_are_checked() {
         ("program.toml", "name = \"j\"\n[[group]]\nrun = { args = [\"x\"] }\n"),
         ("kind.toml", "name = \"j\"\n[[group]]\nrequest.fpga = 1\n"),
         ("small.toml", "[[machine]]\nname = \"m\"\ncapacity = { memory = 64 }\n"),
+        ("web.hcl", "job \"web\" {\n  datacenters = [\"dc1\"]\n}\n"),
+        (
+            "skew.toml",
+            "name = \"j\"\n[[group]]\nrules = [{ spread = { level = \"rack\", skew_max = 0 } }]\n",
+        ),
         ("one.toml", "[[job]]\nname = \"one\"\ngroup = [{}]\n"),
     ]);
     let in_bytes = "64 has no unit, so it is in bytes: write 64GiB or 64B";
@@ -23,6 +28,8 @@ fn units_programs_and_numbers_of_jobs_are_checked() {
         ),
         ("job submit -f program.toml", "program.toml:3: group[0].run.command: is missing"),
         ("job submit -f kind.toml", "kind.toml:3: group[0].request.fpga: the cell has no resource"),
+        ("job submit -f web.hcl", "this looks like HCL: job files must be TOML or JSON"),
+        ("job submit -f skew.toml", "skew_max: must be a whole number from 1, not 0"),
         ("machine add -f small.toml", "small.toml:3: machine[0].capacity.memory: 64 has no unit"),
         ("machine add m --memory 64", in_bytes),
         ("agent --simulate 1 --memory 64", in_bytes),

@@ -95,7 +95,7 @@ impl PortsFile {
     /// The ports of the group.
     ///
     /// # Errors
-    /// If a number is a text other than `any`, or if a port that the cell chooses lacks a name, or has a protocol or an
+    /// If a number is a text other than `any`, or is given twice, or if a port that the cell chooses lacks a name, or has a protocol or an
     /// address.
     pub(in crate::ask) fn ports(
         &self,
@@ -108,7 +108,13 @@ impl PortsFile {
             let name = port.name.as_deref().map(Text::from);
             match (&port.number, name) {
                 (PortRef::Number(number), name) => {
-                    ports.fixed.push(port.fixed(*number));
+                    let fixed = port.fixed(*number);
+                    if ports.fixed.contains(&fixed) {
+                        return Err(wrong(format!(
+                            "{number} is already another port of the group"
+                        )));
+                    }
+                    ports.fixed.push(fixed);
                     ports.named.extend(name.map(|name| NamedPort { name, number: *number }));
                 }
                 (PortRef::Text(text), _) if text != ANY => {
@@ -241,6 +247,7 @@ mod tests {
         assert!(why("ports = [{ number = \"any\" }]").contains("needs a name"));
         let udp = "ports = [{ number = \"any\", name = \"a\", protocol = \"UDP\" }]";
         assert!(why(udp).contains("leave out address and protocol"));
+        assert!(why("ports = { a = 80, b = 80 }").contains("80 is already another port"));
         assert!(why("ports = { a = 65536 }").contains("a number from 1 to 65535"));
         assert!(why("ports = 80").contains("ports by name, such as"));
     }

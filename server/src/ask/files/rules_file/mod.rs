@@ -12,6 +12,7 @@ use omega_core::{
 use schemars::JsonSchema;
 use serde::de::Error;
 use serde::{Deserialize, Deserializer, Serialize};
+use std::num::NonZeroU32;
 
 /// Machines that meet every requirement. Without requirements, no machine is selected.
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
@@ -194,6 +195,7 @@ pub(in crate::ask) struct SpreadFile {
     #[schemars(with = "String")]
     level: LevelFile,
     /// Maximum difference in tasks between a domain and the domain with the fewest tasks.
+    #[serde(deserialize_with = "from_one")]
     skew_max: u32,
     /// Minimum number of domains. If there are fewer domains, the lowest number of tasks in a domain counts as 0.
     #[serde(default)]
@@ -210,6 +212,10 @@ pub(in crate::ask) struct SpreadFile {
     /// Whether to count only machines whose taints the group tolerates.
     #[serde(default)]
     honors_taints: bool,
+}
+
+fn from_one<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u32, D::Error> {
+    NonZeroU32::deserialize(deserializer).map(NonZeroU32::get)
 }
 
 fn yes() -> bool {
