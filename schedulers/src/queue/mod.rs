@@ -18,6 +18,7 @@
 
 pub mod dominant;
 mod entry;
+mod figures;
 mod patience;
 pub(crate) mod place_in_order;
 pub(crate) mod shares;
@@ -100,115 +101,6 @@ impl Queue {
             heard: Heard::default(),
             totals: Totals::default(),
         }
-    }
-
-    /// Number of tasks that are pending.
-    #[must_use]
-    pub fn pending_tasks(&self) -> usize {
-        self.totals.pending
-    }
-
-    /// Number of jobs that may be tried now.
-    #[must_use]
-    pub fn active_jobs(&self) -> usize {
-        self.active.len()
-    }
-
-    /// Number of tasks whose claims wait for a permit.
-    #[must_use]
-    pub fn held_tasks(&self) -> usize {
-        self.totals.held
-    }
-
-    /// Whether all pending tasks belong to rejected jobs.
-    #[must_use]
-    pub fn only_unplaceable(&self) -> bool {
-        self.active.is_empty() && self.waiting.is_empty() && self.totals.held == 0
-    }
-
-    /// Number of pending tasks of rejected jobs, except tasks that wait for a permit.
-    #[must_use]
-    pub fn unplaceable_tasks(&self) -> usize {
-        self.totals.refused
-    }
-
-    /// Whether every rejected job was tried after the last event that may help this job. If not, some job will be tried
-    /// after its backoff, even if nothing changes.
-    #[must_use]
-    pub fn is_settled(&self) -> bool {
-        let tried = |id| match self.jobs[id].turn {
-            Turn::Cooling(_, news) => !self.is_woken(self.refusers(*id), news),
-            _ => true,
-        };
-        self.only_unplaceable()
-            && self.totals.timed == 0
-            && self.cooling.iter().all(|(_, id)| tried(id))
-    }
-
-    /// Whether some rejected job will be tried after its backoff, because an event after its rejection may help it.
-    #[must_use]
-    pub fn owes_retry(&self) -> bool {
-        let is_owed = |id| match self.jobs[id].turn {
-            Turn::Cooling(_, news) => self.heard.any_since(self.refusers(*id).events(), news),
-            _ => false,
-        };
-        self.cooling.iter().any(|(_, id)| is_owed(id))
-    }
-
-    /// Number of changes of the queue so far, except changes of jobs' descriptions. Until it increases, the queue's other
-    /// figures stay.
-    #[must_use]
-    pub fn changes(&self) -> u64 {
-        self.totals.changes
-    }
-
-    /// Number of jobs with pending tasks.
-    #[must_use]
-    pub fn waiting_jobs(&self) -> usize {
-        self.totals.jobs
-    }
-
-    /// Jobs that an Admit plugin rejects, ascending by id.
-    #[must_use]
-    pub fn gated(&self) -> Vec<JobId> {
-        let gated = self.refused.iter().filter(|(_, refused)| refused.gated);
-        let mut ids: Vec<_> = gated.map(|(id, _)| *id).collect();
-        ids.sort_unstable();
-        ids
-    }
-
-    /// Whether some job waits for events.
-    #[must_use]
-    pub fn anyone_listens(&self) -> bool {
-        !(self.cooling.is_empty() && self.sleeping.is_empty())
-    }
-
-    /// Jobs in backoff or asleep, in no particular order.
-    fn refused_ids(&self) -> impl Iterator<Item = JobId> {
-        self.cooling.iter().map(|(_, id)| *id).chain(self.sleeping.ids())
-    }
-
-    /// All jobs with pending tasks and their numbers of pending tasks, ascending by id.
-    #[must_use]
-    pub fn waiting(&self) -> Vec<(JobId, usize)> {
-        let waiting = self.jobs.iter().filter(|(_, entry)| entry.waiting > 0);
-        let mut jobs: Vec<_> = waiting.map(|(id, e)| (*id, e.waiting as usize)).collect();
-        jobs.sort_unstable();
-        jobs
-    }
-
-    /// Rejected jobs with their numbers of pending tasks, ascending by id.
-    #[must_use]
-    pub fn unplaceable(&self) -> Vec<(JobId, usize)> {
-        let mut jobs: Vec<_> =
-            self.refused_ids().map(|id| (id, self.jobs[&id].waiting as usize)).collect();
-        jobs.sort_unstable();
-        jobs
-    }
-
-    /// Ids of all known jobs, in no particular order.
-    pub fn ids(&self) -> impl Iterator<Item = JobId> {
-        self.jobs.keys().copied()
     }
 
     /// Shares of tenants, if the order of the queue uses them.

@@ -75,12 +75,12 @@ mod tests {
     #[test]
     fn mount_points_are_found_in_the_table() {
         let table = b"22 1 8:1 / / rw,relatime - ext4 /dev/sda1 rw\n\
-            40 22 8:1 /srv /agent/tasks/7-0/work/a\\040b\\134 rw - ext4 /dev/sda1 rw\n\
-            41 22 8:1 /agent/tasks/7-0/work /mnt rw - ext4 /dev/sda1 rw\n\
+            40 22 8:1 /srv /agent/tasks/7-0/data/a\\040b\\134 rw - ext4 /dev/sda1 rw\n\
+            41 22 8:1 /agent/tasks/7-0/data /mnt rw - ext4 /dev/sda1 rw\n\
             42 22 0:9 / /agent/tasks/7-01 rw - tmpfs none rw\n\
-            43 40 0:9 / /agent/tasks/7-0/work rw - tmpfs none rw\n";
+            43 40 0:9 / /agent/tasks/7-0/data rw - tmpfs none rw\n";
         let found = mounts_below(Path::new("/agent/tasks/7-0"), table);
-        let expected = ["/agent/tasks/7-0/work/a b\\", "/agent/tasks/7-0/work"];
+        let expected = ["/agent/tasks/7-0/data/a b\\", "/agent/tasks/7-0/data"];
         assert_eq!(found, expected.map(PathBuf::from));
     }
 

@@ -196,7 +196,9 @@ fn a_disk_that_was_full_is_written_again() {
                 match cell.ask(Ask::Command(job(next))) {
                     Answer::Outcome(outcome) => known += usize::from(outcome.is_ok()),
                     // If all disks are full, no leader can be elected either.
-                    Answer::Again(Again::Full | Again::Leaderless) => break,
+                    Answer::Again(Again::Full | Again::Leaderless | Again::LeaderlessAndFull) => {
+                        break;
+                    }
                     // The request waits for space, and may be carried out later: a replica with a full disk follows its
                     // last leader even after this leader has stepped down.
                     Answer::Unknown if replicas.running.iter().any(leads) => {}

@@ -29,7 +29,7 @@ pub(super) fn submit(caller: &Caller, job: &Job) -> Result<SubmitJobResponse, As
     Ok(told)
 }
 
-/// What is probably wrong with the requests of a job.
+/// A probable mistake in the requests of a job.
 fn remark(job: &Job, kinds: &Kinds) -> Option<String> {
     if job.groups.iter().any(|group| is_free(group)) {
         return Some(
