@@ -48,6 +48,10 @@ pub const VERSIONS_PER_JOB: usize = 8;
 /// Maximum number of rules, ports or terms in one list of a task group.
 pub const RULES_PER_GROUP_MAX: usize = 64;
 
+/// Maximum number of different rules of a job about tasks of other jobs. The cell counts the tasks that each of these
+/// rules selects, when the job begins and ends, and at each placement.
+pub const RULES_ABOUT_OTHERS_MAX: usize = 64;
+
 /// Largest weight of a preference about other tasks, positive or negative.
 pub const WEIGHT_MAX: u32 = 100;
 

@@ -19,6 +19,18 @@ use omega_core::{
 use smallvec::SmallVec;
 use std::sync::Arc;
 
+/// Number of trackers for which the jobs are visited together: a bit of a number for each.
+const TRACKERS_AT_ONCE: usize = u64::BITS as usize;
+
+/// The trackers whose bits are set.
+fn chosen(
+    trackers: &[(TrackerId, TrackerKey)],
+    bits: u64,
+) -> SmallVec<[&(TrackerId, TrackerKey); 4]> {
+    let chosen = trackers.iter().enumerate().filter(|(position, _)| bits >> position & 1 == 1);
+    chosen.map(|(_, tracker)| tracker).collect()
+}
+
 impl Cell {
     pub(crate) fn submit_job(&mut self, mut job: Job) -> Result<Outcome, Rejection> {
         validate::job(&job, GroupCounts::AsSubmitted, &self.kinds)?;
@@ -74,41 +86,43 @@ impl Cell {
     }
 
     /// Counts the placed tasks in new trackers, because a rule also applies to tasks that were placed before the rule
-    /// existed. Also adds each tracker to the groups whose tasks it counts.
+    /// existed. Also adds each tracker to the groups whose tasks it counts. Each job is visited once for all trackers.
     pub(crate) fn adopt_trackers(&mut self, made: &[TrackerId]) {
+        let mut keys = Vec::new();
         for tracker in made {
             self.log.push(Change::Tracker(*tracker));
-            let Some(key) = self.facts.rules.key(*tracker).cloned() else { continue };
-            for id in self.jobs.candidates(&key.tracked) {
-                self.adopt_tracker(*tracker, id, |spec, group| {
-                    key.matches(member(id, spec, group))
-                });
+            keys.extend(self.facts.rules.key(*tracker).map(|key| (*tracker, key.clone())));
+        }
+        for some in keys.chunks(TRACKERS_AT_ONCE) {
+            for (id, bits) in self.jobs.counted_by(some) {
+                self.adopt_in_job(id, &chosen(some, bits));
             }
         }
     }
 
-    fn adopt_tracker(
-        &mut self,
-        tracker: TrackerId,
-        id: JobId,
-        matches: impl Fn(&Job, usize) -> bool,
-    ) {
+    fn adopt_in_job(&mut self, id: JobId, trackers: &[&(TrackerId, TrackerKey)]) {
         let Some(job) = self.jobs.get_mut(id) else { return };
+        let mut added: Vec<Vec<TrackerId>> = vec![Vec::new(); job.groups.len()];
         for (index, group) in job.groups.iter_mut().enumerate() {
-            if !matches(&job.spec, index) {
-                continue;
+            let member = member(id, &job.spec, index);
+            let matching = trackers.iter().filter(|(_, key)| key.matches(member));
+            for tracker in matching.map(|(tracker, _)| *tracker) {
+                let need = Arc::make_mut(&mut group.need);
+                let rules = need.rules.get_or_insert_with(|| Box::new(GroupRules::default()));
+                if let Err(at) = rules.matched.binary_search(&tracker) {
+                    rules.matched.insert(at, tracker);
+                    added[index].push(tracker);
+                }
             }
-            let need = Arc::make_mut(&mut group.need);
-            let rules = need.rules.get_or_insert_with(|| Box::new(GroupRules::default()));
-            if let Err(at) = rules.matched.binary_search(&tracker) {
-                rules.matched.insert(at, tracker);
-            } else {
-                continue;
-            }
-            let placed = job.tasks.iter().filter(|task| usize::from(task.group) == index);
-            for machine in placed.filter_map(|task| task.state.machine()) {
+        }
+        if added.iter().all(Vec::is_empty) {
+            return;
+        }
+        for task in &job.tasks {
+            let Some(machine) = task.state.machine() else { continue };
+            for tracker in &added[usize::from(task.group)] {
                 let one = Step { matched: 1, ..Step::default() };
-                self.facts.rules.add(tracker, machine.row(), one, &self.facts.sets);
+                self.facts.rules.add(*tracker, machine.row(), one, &self.facts.sets);
             }
         }
     }
@@ -387,31 +401,39 @@ impl Cell {
         self.counters.due.note(&job.spec, self.now_ms);
         let groups = std::mem::take(&mut job.groups);
         self.jobs.unlist_attributes(id);
-        for group in groups {
-            for (tracker, key) in self.facts.release(&group.need, Trackers::Make) {
-                self.log.push(Change::Tracker(tracker));
-                self.forget_tracker(tracker, &key);
-            }
-        }
+        let gone: Vec<_> = groups
+            .iter()
+            .flat_map(|group| self.facts.release(&group.need, Trackers::Make))
+            .collect();
+        self.forget_trackers(&gone);
         self.ended.push_back((id, None));
         self.note(|| Event::of_job(id, EventKind::Ended));
         self.log.push(Change::Job(id, owner));
     }
 
-    /// Removes a deleted tracker from the groups whose tasks it counted.
-    pub(crate) fn forget_tracker(&mut self, tracker: TrackerId, key: &TrackerKey) {
-        for id in self.jobs.candidates(&key.tracked) {
-            let Some(job) = self.jobs.get_mut(id) else { continue };
-            for group in &mut job.groups {
-                if group.need.rules.is_none() {
-                    continue;
-                }
-                let rules = &mut Arc::make_mut(&mut group.need).rules;
-                if let Some(rules) = rules {
-                    rules.matched.retain(|other| *other != tracker);
-                }
-                rules.take_if(|rules| rules.is_empty());
+    /// Removes deleted trackers from the groups whose tasks they counted. Each job is visited once for all trackers.
+    pub(crate) fn forget_trackers(&mut self, gone: &[(TrackerId, TrackerKey)]) {
+        self.log.extend(gone.iter().map(|(tracker, _)| Change::Tracker(*tracker)));
+        for some in gone.chunks(TRACKERS_AT_ONCE) {
+            for (id, bits) in self.jobs.counted_by(some) {
+                self.forget_in_job(id, &chosen(some, bits));
             }
+        }
+    }
+
+    fn forget_in_job(&mut self, id: JobId, gone: &[&(TrackerId, TrackerKey)]) {
+        let Some(job) = self.jobs.get_mut(id) else { return };
+        let is_gone = |tracker: &TrackerId| gone.iter().any(|(other, _)| other == tracker);
+        for group in &mut job.groups {
+            let matched = group.need.rules.as_ref().map(|rules| &rules.matched);
+            if !matched.is_some_and(|matched| matched.iter().any(is_gone)) {
+                continue;
+            }
+            let rules = &mut Arc::make_mut(&mut group.need).rules;
+            if let Some(rules) = rules {
+                rules.matched.retain(|tracker| !is_gone(tracker));
+            }
+            rules.take_if(|rules| rules.is_empty());
         }
     }
 

@@ -1,7 +1,7 @@
 //! Validation of commands before they change any state.
 
 use crate::cell::Cell;
-use crate::commands::bounds::at_most;
+use crate::commands::bounds::{at_most, rules_about_others};
 use crate::commands::programs;
 use crate::commands::texts;
 use omega_core::limits::{
@@ -9,7 +9,7 @@ use omega_core::limits::{
     EVICTION_SPAN_MS_MAX, GANG_TIMEOUT_MS_MAX, GRACE_MS_MAX, GROUPS_PER_JOB_MAX, HEALTH_MS_MAX,
     JOB_BYTES_MAX, LABELS_MAX, MACHINE_BYTES_MAX, OVERCOMMIT_PERCENT_MAX, PEAKS_BYTES_MAX,
     PEAKS_MAX, QUOTA_MAX, RESERVATION_TENANTS_MAX, RESERVATIONS_BYTES_MAX, RESERVED_VALUES_MAX,
-    RULES_PER_GROUP_MAX, TASKS_PER_JOB_MAX, TENANT_WEIGHT_MAX, WEIGHT_MAX,
+    RULES_ABOUT_OTHERS_MAX, RULES_PER_GROUP_MAX, TASKS_PER_JOB_MAX, TENANT_WEIGHT_MAX, WEIGHT_MAX,
 };
 use omega_core::{
     Amounts, Command, CoreRequest, DAY_MS, DeviceRequest, Job, JobKind, KindId, Kinds, Labels,
@@ -323,6 +323,10 @@ pub fn job(job: &Job, counts: GroupCounts, kinds: &Kinds) -> Result<(), Rejectio
         });
     }
     at_most("bytes of a job", bytes_at_most(job), JOB_BYTES_MAX)?;
+    if submitted {
+        let rules = rules_about_others(job);
+        at_most("rules of a job about tasks of other jobs", rules, RULES_ABOUT_OTHERS_MAX)?;
+    }
     if let Some(rules) = &job.update {
         update_rules(job, rules)?;
     }

@@ -195,10 +195,8 @@ impl Cell {
         };
         self.adopt_trackers(&made);
         for group in before {
-            for (tracker, key) in self.facts.release(&group.need, Trackers::Make) {
-                self.log.push(Change::Tracker(tracker));
-                self.forget_tracker(tracker, &key);
-            }
+            let gone = self.facts.release(&group.need, Trackers::Make);
+            self.forget_trackers(&gone);
         }
     }
 

@@ -7,7 +7,7 @@
 //! During a capture (see `image/capture.rs`), a page is copied before any of its jobs changes. All changes go through
 //! `get_mut`, `push` or `remove`, so while no capture runs, the price is one branch in each of these functions.
 
-use crate::rules::Tracked;
+use crate::rules::{Tracked, TrackerId, TrackerKey};
 use crate::state::attributes::{Attribute, ByAttribute};
 use crate::state::job_record::{JobImage, JobRecord, OwnerId, TaskRecord};
 use crate::state::map::FastMap;
@@ -199,16 +199,35 @@ impl Jobs {
 
 /// Jobs by attribute.
 impl Jobs {
-    /// The jobs that may have tasks which a rule counts, in ascending order. Every unfinished job with such tasks is
-    /// included.
-    pub fn candidates(&mut self, tracked: &Tracked) -> Vec<JobId> {
+    /// The jobs that may have tasks which some trackers count, in ascending order, each with the positions of these
+    /// trackers as bits. Every unfinished job with such tasks is included. At most 64 trackers may be given.
+    pub fn counted_by(&mut self, trackers: &[(TrackerId, TrackerKey)]) -> BTreeMap<JobId, u64> {
+        let is_anywhere =
+            |tracked: &Tracked| tracked.job().is_none() && tracked.attributes().is_empty();
+        let (mut anywhere, mut narrow) = (0, Vec::new());
+        for (position, (_, key)) in trackers.iter().enumerate() {
+            if is_anywhere(&key.tracked) {
+                anywhere |= 1 << position;
+            } else {
+                narrow.push((position, &key.tracked));
+            }
+        }
+        let all = if anywhere == 0 { Vec::new() } else { self.ids() };
+        let mut found: BTreeMap<JobId, u64> = all.into_iter().map(|id| (id, anywhere)).collect();
+        for (position, tracked) in narrow {
+            for id in self.candidates(tracked) {
+                *found.entry(id).or_default() |= 1 << position;
+            }
+        }
+        found
+    }
+
+    /// The jobs that may have tasks which a rule counts, in ascending order.
+    fn candidates(&mut self, tracked: &Tracked) -> Vec<JobId> {
         if let Some(job) = tracked.job() {
             return vec![job];
         }
         let attributes = tracked.attributes();
-        if attributes.is_empty() {
-            return self.ids();
-        }
         let index = self.by_attribute.take().unwrap_or_else(|| self.index_attributes());
         let index = self.by_attribute.insert(index);
         let rarest = index.rarest(attributes).unwrap_or_default();
