@@ -102,7 +102,11 @@ impl AuditLog {
         let mut line = line(at, event, &end.hash);
         let hash = hash_of(line.as_bytes());
         line.push('\n');
-        end.file.write_all(line.as_bytes())?;
+        if let Err(error) = end.file.write_all(line.as_bytes()) {
+            // A part of the line would look like a change of the log.
+            let _ = end.file.set_len(end.bytes);
+            return Err(error);
+        }
         end.bytes += line.len() as u64;
         end.hash = hash;
         Ok(())
@@ -110,13 +114,21 @@ impl AuditLog {
 
     fn rotate(&self, end: &mut End) -> io::Result<()> {
         end.file.sync_all()?;
-        for number in (0..FILES_MAX).rev() {
+        // The new file is opened first, because each attempt would otherwise lose the oldest file.
+        let mut next = self.path.as_os_str().to_owned();
+        next.push(".new");
+        let file = append(Path::new(&next))?;
+        file.set_len(0)?;
+        // Files beyond the first missing number stay, in case an earlier rotation failed halfway.
+        let missing = (0..FILES_MAX).find(|number| !rotated(&self.path, *number).exists());
+        for number in (0..missing.unwrap_or(FILES_MAX)).rev() {
             match std::fs::rename(rotated(&self.path, number), rotated(&self.path, number + 1)) {
                 Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
                 _ => {}
             }
         }
-        end.file = append(&self.path)?;
+        std::fs::rename(&next, &self.path)?;
+        end.file = file;
         end.bytes = 0;
         Ok(())
     }
@@ -346,6 +358,20 @@ mod tests {
         assert!((40..100).contains(&kept), "the oldest went: {kept}");
         std::fs::remove_file(rotated(&path, 4)).unwrap();
         assert!(verify(&path).is_err(), "a file is missing");
+    }
+
+    #[test]
+    fn a_failed_rotation_keeps_all_files() {
+        let (dir, path) = log_of(40, 1000);
+        let log = AuditLog::with_bound(&path, 1).unwrap();
+        std::fs::create_dir(dir.path().join("audit.log.new")).unwrap();
+        for second in 0..20 {
+            log.write(at(second), EVENT).expect_err("no file can be opened");
+        }
+        assert_eq!(verify(&path).unwrap(), 40);
+        std::fs::remove_dir(dir.path().join("audit.log.new")).unwrap();
+        log.write(at(20), EVENT).unwrap();
+        assert_eq!(verify(&path).unwrap(), 41);
     }
 
     #[test]

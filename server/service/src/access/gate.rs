@@ -11,6 +11,7 @@ use crate::overload::bodies::{self, Incoming, Messages, Outgoing};
 use crate::overload::held::{Held, Holder};
 use crate::overload::limits::Places;
 use crate::overload::turns::Need;
+use crate::overload::weight::Weight;
 use crate::service::{self, Arrived};
 use http::{Request, Response};
 use omega_client::{ApiError, ErrorCode};
@@ -79,7 +80,9 @@ impl<S> Gate<S> {
         };
         let held = Arc::new(Mutex::new(holder.nothing()));
         let counted = held.clone();
-        let mut request = request.map(|body| Body::new(Incoming::new(body, messages, counted)));
+        let weight = Weight::of(request.uri().path().trim_start_matches('/'));
+        let incoming = |body| Incoming::new(body, messages, counted, weight);
+        let mut request = request.map(|body| Body::new(incoming(body)));
         request.extensions_mut().insert(Arrived(now));
         request.extensions_mut().insert(deadlines);
         request.extensions_mut().insert(holder.clone());

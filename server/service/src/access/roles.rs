@@ -26,7 +26,7 @@ const OWNERS: Roles = SUBMITTER.and(APPLICATION);
 /// Every role on the listener for clients.
 const CLIENTS: Roles = LOOKERS.and(AGENT);
 
-/// Roles that may read the cell, each within its rights. An agent reads only its own machine.
+/// Roles that may read the cell, each within its rights.
 const LOOKERS: Roles = READER.and(SCHEDULER).and(OPERATOR).and(OWNERS);
 
 impl Roles {
@@ -165,7 +165,8 @@ pub const RULES: &[Rule] = &[
     rule("omega.v1.MachineService/DrainMachine", OPERATOR, Change),
     rule("omega.v1.MachineService/RemoveMachine", OPERATOR, Change),
     rule("omega.v1.MachineService/ReportLoad", AGENT.and(OPERATOR), Report),
-    rule("omega.v1.MachineService/GetMachine", LOOKERS, Look),
+    // An agent may read only its own machine: see `grants.rs`.
+    rule("omega.v1.MachineService/GetMachine", CLIENTS, Look),
     rule("omega.v1.MachineService/ListMachines", LOOKERS, Look),
     rule("omega.v1.MachineService/CreateReservation", OPERATOR, Change),
     rule("omega.v1.MachineService/DeleteReservation", OPERATOR, Change),

@@ -250,9 +250,19 @@ impl MachineService for Machines {
         request: Request<proto::GetMachineRequest>,
     ) -> Answered<proto::GetMachineResponse> {
         self.host.refresh(deadline(&request)).await?;
+        let caller = caller(&request)?;
+        let machine = request.into_inner().machine;
+        if let Some(proto::machine_ref::Machine::Name(name)) =
+            machine.as_ref().and_then(|named| named.machine.as_ref())
+        {
+            // Checked before the look-up, so that the answer does not depend on whether the machine exists.
+            grants::may_be_machine(&caller, name)?;
+        }
         let machine = self.host.read(|cell| {
-            let id = refs::machine(cell, request.into_inner().machine)?;
-            Ok::<_, ApiError>(cell.machine(id).map(|state| responses::machine(&state)))
+            let id = refs::machine(cell, machine)?;
+            let Some(state) = cell.machine(id) else { return Ok(None) };
+            grants::may_be_machine(&caller, &state.machine.name)?;
+            Ok::<_, ApiError>(Some(responses::machine(&state)))
         })?;
         Ok(Response::new(proto::GetMachineResponse { machine }))
     }

@@ -88,15 +88,20 @@ fn schedulers(
     summary: &Summary,
     scheduler_counters: &BTreeMap<SchedulerId, SchedulerCounters>,
 ) -> Vec<proto::SchedulerStatistics> {
-    let mut all: BTreeMap<Text, SchedulerCounters> = BTreeMap::new();
-    for name in summary.waiting.keys() {
-        all.insert(name.clone(), SchedulerCounters::default());
-    }
+    // Schedulers that have committed, or are registered, are never left out: jobs may name many others.
+    let mut known: BTreeMap<Text, SchedulerCounters> = BTreeMap::new();
     for (id, one) in scheduler_counters {
         let name = host.read(|cell| cell.scheduler_name(*id).cloned());
         let name = name.unwrap_or_else(|| id.to_string().as_str().into());
-        all.entry(scheduler_of(&name)).or_default().add(one);
+        known.entry(scheduler_of(&name)).or_default().add(one);
     }
+    let registered: Vec<Text> =
+        host.read(|cell| cell.schedulers().map(|state| scheduler_of(state.name)).collect());
+    for name in registered.into_iter().filter(|name| summary.waiting.contains_key(name)) {
+        known.entry(name).or_default();
+    }
+    let others = summary.waiting.keys().filter(|name| !known.contains_key(*name)).cloned();
+    let others: Vec<_> = others.map(|name| (name, SchedulerCounters::default())).collect();
     let one = |(name, one): (Text, SchedulerCounters)| {
         let waiting = summary.waiting.get(&name).cloned().unwrap_or_default();
         let oldest = waiting.oldest.as_ref();
@@ -123,7 +128,9 @@ fn schedulers(
         room.count(told);
         fits
     };
-    all.into_iter().map(one).take_while(fits).collect()
+    let mut told: Vec<_> = known.into_iter().chain(others).map(one).take_while(fits).collect();
+    told.sort_by(|a, b| a.name.cmp(&b.name));
+    told
 }
 
 /// The scheduler of a worker, whose name is the scheduler's name, a dash and a number.

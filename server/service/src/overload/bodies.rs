@@ -11,6 +11,7 @@ use crate::access::roles::Nature;
 use crate::overload::held::{Held, Holder};
 use crate::overload::limits::Place;
 use crate::overload::slots::InProgress;
+use crate::overload::weight::Weight;
 use http::Response;
 use http_body::{Body as _, Frame, SizeHint};
 use omega_client::{ApiError, ErrorCode};
@@ -31,6 +32,12 @@ const PART_BYTES: usize = 16 << 10;
 
 /// Bytes before each gRPC message: a compression flag, and the length.
 const HEADER_BYTES: usize = 5;
+
+/// Maximum size of a message in memory, estimated from its bytes.
+const MEMORY_MAX: usize = 64 << 20;
+
+/// Size in memory up to which the last part of a message is always accepted.
+const SMALL_BYTES: usize = 256 << 10;
 
 /// Number of messages in a call, and their time limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,29 +62,45 @@ pub(crate) struct Incoming {
 impl Incoming {
     /// Wraps a body, and counts its bytes in `held`. If the call has a single message, the gate releases the bytes
     /// after the call.
-    pub(crate) fn new(body: Body, messages: Messages, held: Arc<Mutex<Held>>) -> Incoming {
+    pub(crate) fn new(
+        body: Body,
+        messages: Messages,
+        held: Arc<Mutex<Held>>,
+        weight: Weight,
+    ) -> Incoming {
         let until = match messages {
             Messages::One(until) => Some(until),
             Messages::Many(_) => None,
         };
-        Incoming { body, messages, framing: Framing::default(), until, alarm: None, held }
+        Incoming { body, messages, framing: Framing::new(weight), until, alarm: None, held }
     }
 
-    /// Counts received bytes. Fails if the caller's share of memory is full.
+    /// Counts received bytes. Fails if the caller's share of memory is full, or if a message is too large in memory.
     fn came(&mut self, data: &Bytes) -> Result<(), ApiError> {
+        let before = self.framing.weight.bytes();
         self.framing.feed(data);
+        let in_memory = self.framing.weight.bytes().saturating_sub(before).max(data.len());
+        if self.framing.message_bytes() > MEMORY_MAX {
+            let say = format!(
+                "nothing was done: the request would take more than {MEMORY_MAX} bytes of memory: \
+                 divide it, or remove empty parts"
+            );
+            return Err(ApiError::new(ErrorCode::Malformed, say));
+        }
         let is_whole = !self.framing.is_within();
+        // The last part of a message is accepted if it is small, so that a small message that arrives in one part, such
+        // as a lease renewal, is never rejected.
+        let is_free = is_whole && in_memory <= SMALL_BYTES;
+        let is_accepted = is_free || self.held.lock().try_add(in_memory);
         if let Messages::Many(allowed) = self.messages {
             if is_whole {
                 self.until = None;
                 self.held.lock().clear();
-                return Ok(());
+            } else {
+                self.until.get_or_insert_with(|| Instant::now() + allowed);
             }
-            self.until.get_or_insert_with(|| Instant::now() + allowed);
         }
-        // The last part of a message is always accepted, so a small message that arrives in one part, such as a lease
-        // renewal, is never rejected.
-        if is_whole || self.held.lock().try_add(data.len()) { Ok(()) } else { Err(full()) }
+        if is_accepted { Ok(()) } else { Err(full()) }
     }
 
     fn poll_late(&mut self, cx: &mut Context<'_>) -> Poll<()> {
@@ -122,22 +145,36 @@ impl http_body::Body for Incoming {
     }
 }
 
-/// Boundaries of the messages in a body.
-#[derive(Debug, Default)]
+/// Boundaries of the messages in a body, and their sizes in memory.
+#[derive(Debug)]
 struct Framing {
     header: [u8; HEADER_BYTES],
     /// Number of header bytes received.
     header_bytes: usize,
     /// Number of message bytes that are missing.
     left: usize,
+    weight: Weight,
+    /// Bytes in memory of all messages before the present one.
+    earlier_bytes: usize,
 }
 
 impl Framing {
+    fn new(weight: Weight) -> Framing {
+        let header = [0; HEADER_BYTES];
+        Framing { header, header_bytes: 0, left: 0, weight, earlier_bytes: 0 }
+    }
+
+    /// Bytes in memory of the present message.
+    fn message_bytes(&self) -> usize {
+        self.weight.bytes().saturating_sub(self.earlier_bytes)
+    }
+
     fn feed(&mut self, mut data: &[u8]) {
         while !data.is_empty() {
             if self.left > 0 {
                 let taken = self.left.min(data.len());
                 self.left -= taken;
+                self.weight.feed(&data[..taken]);
                 data = &data[taken..];
                 continue;
             }
@@ -149,6 +186,8 @@ impl Framing {
             if self.header_bytes == HEADER_BYTES {
                 let [_, length @ ..] = self.header;
                 (self.left, self.header_bytes) = (u32::from_be_bytes(length) as usize, 0);
+                self.earlier_bytes = self.weight.bytes();
+                self.weight.begin(self.left);
             }
         }
     }
@@ -297,7 +336,7 @@ mod tests {
                 bytes.extend(std::iter::repeat_n(7, length as usize));
                 ends.push(bytes.len());
             }
-            let (mut framing, mut at) = (Framing::default(), 0);
+            let (mut framing, mut at) = (Framing::new(Weight::of("none")), 0);
             for cut in cuts {
                 let next = (at + cut).min(bytes.len());
                 framing.feed(&bytes[at..next]);

@@ -20,6 +20,10 @@ const PER_CALL: u64 = 4;
 /// Bytes written to the connection for which it may send one control frame more.
 const BYTES_PER_FRAME: u64 = 64;
 
+/// Bytes of a control frame's payload that count as a further frame. Control frames have fewer bytes; longer ones would
+/// make the connection use new buffers, which small frames of data between them keep in memory.
+const PAYLOAD_PER_FRAME: u64 = 64;
+
 /// Length of a frame's header.
 const HEADER: usize = 9;
 
@@ -75,18 +79,20 @@ impl Frames {
                 HEADERS => self.left = (self.left + PER_CALL).min(BURST),
                 CONTINUATION => {}
                 DATA if self.payload > 0 || flags & END_STREAM != 0 => {}
-                _ => self.take(now)?,
+                _ => {
+                    self.take(1 + self.payload.saturating_sub(1) as u64 / PAYLOAD_PER_FRAME, now)?
+                }
             }
         }
         Ok(())
     }
 
-    fn take(&mut self, now: Instant) -> io::Result<()> {
-        if self.left == 0 {
+    fn take(&mut self, frames: u64, now: Instant) -> io::Result<()> {
+        if self.left < frames {
             self.refill(now);
         }
         let used_up = || io::Error::new(io::ErrorKind::InvalidData, "too many control frames");
-        self.left = self.left.checked_sub(1).ok_or_else(used_up)?;
+        self.left = self.left.checked_sub(frames).ok_or_else(used_up)?;
         Ok(())
     }
 
@@ -95,7 +101,8 @@ impl Frames {
         let passed = now.saturating_duration_since(self.refilled).as_millis();
         let passed = u64::try_from(passed).unwrap_or(u64::MAX);
         let frames = passed.saturating_mul(PER_SECOND) / 1000;
-        self.left = frames.saturating_add(self.written / BYTES_PER_FRAME).min(BURST);
+        let more = frames.saturating_add(self.written / BYTES_PER_FRAME);
+        self.left = self.left.saturating_add(more).min(BURST);
         (self.refilled, self.written) = (now, 0);
     }
 }
@@ -129,7 +136,7 @@ mod tests {
                 HEADERS => (left + PER_CALL).min(BURST),
                 CONTINUATION => left,
                 DATA if *payload > 0 || *flags > 0 => left,
-                _ => left - 1,
+                _ => left - 1 - payload.saturating_sub(1) as u64 / PAYLOAD_PER_FRAME,
             };
             let left = frames.iter().fold(BURST, after);
             let bytes: Vec<u8> = frames
@@ -165,6 +172,9 @@ mod tests {
             caller.written(200);
             caller.read(&call.concat(), now).unwrap();
         }
+        let mut long = Frames::new(now);
+        let junk = frame(UNKNOWN, 0, 16 << 10);
+        assert_eq!((0..1000).take_while(|_| long.read(&junk, now).is_ok()).count(), 78);
         let mut slow = Frames::new(now);
         slow.left = 0;
         slow.refill(now + Duration::from_millis(100));

@@ -8,3 +8,4 @@ pub(crate) mod slots;
 pub(crate) mod slowdown;
 pub(crate) mod tenant_tasks;
 pub(crate) mod turns;
+pub(crate) mod weight;

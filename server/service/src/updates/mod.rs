@@ -68,10 +68,12 @@ struct Lead {
     began: Instant,
 }
 
-/// A job that is examined in each step, because it may not have reached its version.
+/// A job that was updated, or has tasks that must be replaced.
 #[derive(Debug, Default)]
 struct Open {
     progress: Progress,
+    /// Whether the job is not examined until the job or a machine changes.
+    is_idle: bool,
     /// Time before which the job is not examined.
     not_before: Option<Instant>,
 }
@@ -89,15 +91,14 @@ impl Lead {
         let now_ms = now.duration_since(self.began).as_millis() as u64;
         let mut commands = Vec::new();
         host.read(|cell| {
-            self.open.retain(|id, open| {
-                if open.not_before.is_some_and(|until| now < until) {
-                    return true;
+            for (id, open) in &mut self.open {
+                if open.is_idle || open.not_before.is_some_and(|until| now < until) {
+                    continue;
                 }
                 let next = plan::next(cell, *id, &mut open.progress, now_ms);
-                let is_open = !matches!(next, Next::Settled);
+                open.is_idle = matches!(next, Next::Settled | Next::Stopped);
                 commands.extend(command(*id, next).map(|command| (*id, command)));
-                is_open
-            });
+            }
         });
         let done = futures_util::stream::iter(commands).map(|(id, command)| async move {
             (id, host.apply(command, Instant::now() + COMMAND_MAX).await)
@@ -141,7 +142,14 @@ impl Lead {
         match changes {
             None => {
                 (self.per_machine, self.evacuated) = Default::default();
+                let known: BTreeSet<JobId> = self.open.keys().copied().collect();
+                self.open.retain(|id, _| cell.job(*id).is_some());
                 cell.jobs().for_each(|(id, job)| self.changed(cell, id, job));
+                for (id, open) in &mut self.open {
+                    if !known.contains(id) {
+                        open.progress = Progress::inherited();
+                    }
+                }
                 self.machines_changed(cell, None);
             }
             Some(changes) => {
@@ -156,7 +164,10 @@ impl Lead {
                 for id in jobs {
                     match cell.job(id) {
                         Some(job) => self.changed(cell, id, job),
-                        None => _ = self.per_machine.remove(&id),
+                        None => {
+                            self.per_machine.remove(&id);
+                            self.open.remove(&id);
+                        }
                     }
                 }
             }
@@ -172,15 +183,19 @@ impl Lead {
             _ = self.per_machine.remove(&id)
         }
         if has || !cell.job_versions(id).is_empty() {
-            self.open.entry(id).or_default();
+            self.reopen(id);
         }
+    }
+
+    fn reopen(&mut self, id: JobId) {
+        self.open.entry(id).or_default().is_idle = false;
     }
 
     /// Adds the jobs with one task on each machine, and the jobs with tasks on an evacuated machine, to the jobs that
     /// each step examines.
     fn machines_changed(&mut self, cell: &Cell, slot: Option<u32>) {
-        for id in &self.per_machine {
-            self.open.entry(*id).or_default();
+        for id in self.per_machine.clone() {
+            self.reopen(id);
         }
         let machines = match slot {
             Some(slot) => cell.machine_in(slot).into_iter().collect(),
@@ -192,7 +207,7 @@ impl Lead {
         for machine in machines.iter().filter(|state| drain_by(state.machine).is_some()) {
             self.evacuated.insert(machine.id);
             for task in machine.tasks {
-                self.open.entry(task.job).or_default();
+                self.reopen(task.job);
             }
         }
     }

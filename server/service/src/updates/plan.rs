@@ -11,6 +11,7 @@
 
 use omega_cellstate::{Cell, MachineStatus};
 use omega_client::agent::DRAIN_BY;
+use omega_core::limits::TRANSACTION_ITEMS_MAX;
 use omega_core::{
     GroupGrowth, Job, JobId, JobKind, Machine, MachineId, OnFailure, RollStep, SharedGroup, Taint,
     TaintEffect, TaskGroup, TaskState, UpdateRules,
@@ -18,12 +19,35 @@ use omega_core::{
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// Start times of the running tasks of a job, as observed by the controller.
+/// Age up to which a new leader regards an update whose tasks do not all run as incomplete. Later, the tasks may have
+/// failed after the update.
+const RECENT_MS: u64 = 600_000;
+
+/// The progress of a job, as observed by the controller.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Progress {
+    /// Start times of the running tasks.
     since_ms: BTreeMap<u32, u64>,
-    /// Version that is being rolled out.
-    rolling: Option<u32>,
+    /// The update to the latest version; `None` before the job is examined for the first time.
+    update: Option<Update>,
+    /// Earlier versions of which a task failed during the update. A job never goes back to one of them.
+    failed: BTreeSet<u32>,
+    /// Whether the job may have been updated under an earlier leader.
+    is_inherited: bool,
+}
+
+/// The update to a version.
+#[derive(Clone, Copy, Debug)]
+struct Update {
+    version: u32,
+    /// Index of the first task that was created after the controller saw the version.
+    first_task: u32,
+    /// Whether the version may have begun under an earlier leader.
+    is_inherited: bool,
+    /// Whether a task has failed during the update.
+    has_failed: bool,
+    /// Whether the job has reached the version once. Failures of tasks no longer concern the update then.
+    is_complete: bool,
 }
 
 /// The next step of a job.
@@ -33,7 +57,7 @@ pub(super) enum Next {
     Settled,
     /// The job must be examined again later, because tasks are starting or are not healthy yet.
     Wait,
-    /// A new task has failed: the update waits for an operator.
+    /// A new task has failed while tasks of earlier versions run: the update waits for an operator.
     Stopped,
     /// Tasks of the job are to be changed.
     Roll(RollStep),
@@ -41,7 +65,7 @@ pub(super) enum Next {
     Rollback {
         /// The version that failed.
         version: u32,
-        /// Description of the previous version.
+        /// Description of an earlier version.
         spec: Arc<Job>,
     },
 }
@@ -68,19 +92,25 @@ pub(super) fn next(cell: &Cell, id: JobId, progress: &mut Progress, now_ms: u64)
     }
     progress.see(&living, now_ms);
     let plan = Plan { cell, id, target, living, now_ms, rules: target.update.unwrap_or_default() };
+    let mut update = progress.update_to(&plan, version);
     let (step, state) = plan.step(progress, RollStep::of(version));
-    if state != State::Reached {
-        progress.rolling = Some(version);
+    if !update.is_complete && plan.has_failed(update) {
+        update.has_failed = true;
+        progress.update = Some(update);
+        if let Some(spec) = plan.version_to_restore(progress) {
+            return Next::Rollback { version, spec };
+        }
+        if plan.has_tasks_of_other_versions() {
+            return Next::Stopped;
+        }
+        // No task is left to replace, so there is nothing to stop.
+        update.is_complete = true;
     }
-    if progress.rolling == Some(version) && plan.has_failed(version) {
-        return plan.after_failure(version);
-    }
+    update.is_complete |= state == State::Reached;
+    progress.update = Some(update);
     match state {
         _ if !step.adds.is_empty() || !step.stops.is_empty() => Next::Roll(step),
-        State::Reached => {
-            progress.rolling = None;
-            Next::Settled
-        }
+        State::Reached => Next::Settled,
         State::Open => Next::Wait,
     }
 }
@@ -111,6 +141,31 @@ impl Progress {
             self.since_ms.entry(index).or_insert(now_ms);
         }
     }
+
+    /// Returns the update to the latest version, which begins if the controller sees the version for the first time.
+    fn update_to(&mut self, plan: &Plan<'_>, version: u32) -> Update {
+        if let Some(update) = self.update {
+            if update.version == version {
+                return update;
+            }
+            if update.has_failed {
+                self.failed.insert(update.version);
+            }
+        }
+        let listed = plan.cell.job_versions(plan.id);
+        self.failed.retain(|number| listed.iter().any(|one| one.number == *number));
+        let is_inherited = self.is_inherited && self.update.is_none();
+        let is_complete = version == 0 || is_inherited && plan.may_be_complete();
+        let first_task = plan.all_tasks();
+        let update = Update { version, first_task, is_inherited, has_failed: false, is_complete };
+        self.update = Some(update);
+        update
+    }
+
+    /// The progress of a job that a new leader finds.
+    pub(super) fn inherited() -> Progress {
+        Progress { is_inherited: true, ..Progress::default() }
+    }
 }
 
 /// The state on which a step of a job is decided.
@@ -138,6 +193,11 @@ impl Plan<'_> {
                 step.stops.push(task.index);
             }
         }
+        if step.stops.len() > TRANSACTION_ITEMS_MAX {
+            // The rest is ended, and tasks are added, in later steps.
+            step.stops.truncate(TRANSACTION_ITEMS_MAX);
+            step.adds.clear();
+        }
         // If the last task of a job were ended, the job would end too, so one task is kept.
         if step.adds.is_empty() && step.stops.len() >= self.living.len() {
             step.stops.truncate(self.living.len().saturating_sub(1));
@@ -155,11 +215,8 @@ impl Plan<'_> {
         let new: Vec<&Living> = self.living.iter().filter(is_new).collect();
         let old = self.living.iter().filter(of_group);
         let old: Vec<&Living> = old.filter(|task| !is_new(task)).collect();
-        let spent = self.spent(position);
-        let wanted = match &places {
-            Places::EachOf(fits) => fits.len() as u32,
-            Places::AnyBut(_) => group.count,
-        };
+        let spent = self.spent(position, progress);
+        let wanted = places.wanted(group);
         let healthy = new.iter().filter(|task| self.is_healthy(progress, task)).count() as u32;
         let stops = self.stops(wanted, healthy.min(wanted), &old);
         let surplus = (new.len() as u32).saturating_sub(wanted);
@@ -198,10 +255,21 @@ impl Plan<'_> {
     }
 
     /// Number of a group's tasks that have failed for good or finished, and are not replaced.
-    fn spent(&self, position: usize) -> u32 {
+    fn spent(&self, position: usize, progress: &Progress) -> u32 {
         let ended = |state: TaskState| matches!(state, TaskState::Failed | TaskState::Finished);
+        // A new group may have the position of a group of a forgotten version, and so the ended tasks of that group.
+        let update = progress.update.filter(|update| self.is_made_by(position, update.version));
+        let known = update.filter(|update| !update.is_inherited);
+        let first = known.map_or(0, |update| update.first_task);
         let tasks = self.cell.tasks(self.id).filter(|(_, state)| ended(*state));
+        let tasks = tasks.filter(|(id, _)| id.index >= first);
         tasks.filter(|(id, _)| self.cell.task_group(*id) == Some(position)).count() as u32
+    }
+
+    /// Whether the group at this position is new or changed in a version.
+    fn is_made_by(&self, position: usize, version: u32) -> bool {
+        let job = self.cell.job(self.id);
+        job.and_then(|job| job.groups.get(position)).is_some_and(|group| group.version == version)
     }
 
     fn is_healthy(&self, progress: &Progress, task: &Living) -> bool {
@@ -211,27 +279,60 @@ impl Plan<'_> {
         })
     }
 
-    /// Whether this version has a new or changed group of which a task has failed or ended.
-    fn has_failed(&self, version: u32) -> bool {
-        let Some(job) = self.cell.job(self.id) else { return false };
+    /// Number of the job's tasks, including those that have ended.
+    fn all_tasks(&self) -> u32 {
+        self.cell.tasks(self.id).count() as u32
+    }
+
+    /// Whether a task of this version has failed or ended during the update.
+    fn has_failed(&self, update: Update) -> bool {
+        let positions = self.positions();
         self.cell.tasks(self.id).any(|(id, state)| {
-            let group = self.cell.task_group(id).and_then(|group| job.groups.get(group));
-            let failures = self.cell.task_failures(id);
+            let Some(position) = self.cell.task_group(id) else { return false };
+            let is_new = id.index >= update.first_task && positions.contains(&position)
+                || update.is_inherited && self.is_made_by(position, update.version);
             let is_over = matches!(state, TaskState::Failed | TaskState::Finished);
-            version > 0
-                && group.is_some_and(|group| group.version == version)
-                && (failures > 0 || is_over)
+            is_new && (is_over || self.cell.task_failures(id) > 0)
         })
     }
 
-    fn after_failure(&self, version: u32) -> Next {
-        let before = self.cell.job_versions(self.id).iter().rev().nth(1);
-        match (self.rules.on_failure, before) {
-            (OnFailure::Rollback, Some(before)) => {
-                Next::Rollback { version, spec: before.spec.clone() }
-            }
-            _ => Next::Stopped,
-        }
+    /// Positions of the version's groups in the job.
+    fn positions(&self) -> BTreeSet<usize> {
+        let groups = self.target.groups.iter();
+        groups.filter_map(|group| self.cell.target_group(self.id, &group.name)).collect()
+    }
+
+    fn has_tasks_of_other_versions(&self) -> bool {
+        let positions = self.positions();
+        self.living.iter().any(|task| !positions.contains(&task.group))
+    }
+
+    /// Whether the update was complete before the controller saw it, as far as can be known.
+    fn may_be_complete(&self) -> bool {
+        let began_ms = self.cell.job_versions(self.id).last().map_or(0, |version| version.at_ms);
+        let is_recent = self.cell.now_ms().saturating_sub(began_ms) < RECENT_MS;
+        let all_run = self.target.groups.iter().all(|group| {
+            let position = self.cell.target_group(self.id, &group.name);
+            let runs = |task: &&Living| {
+                Some(task.group) == position && matches!(task.state, TaskState::Running(_))
+            };
+            let running = self.living.iter().filter(runs).count();
+            running >= self.places(group).wanted(group) as usize
+        });
+        !self.has_tasks_of_other_versions() && (all_run || !is_recent)
+    }
+
+    /// Description of the latest version that a job can go back to after a failure, if its rules say so.
+    fn version_to_restore(&self, progress: &Progress) -> Option<Arc<Job>> {
+        let versions = self.cell.job_versions(self.id);
+        let has_failed = |spec: &Job| {
+            let mut failed = versions.iter().filter(|one| progress.failed.contains(&one.number));
+            failed.any(|one| *one.spec == *spec)
+        };
+        let can_restore = |spec: &&Arc<Job>| **spec != *self.target && !has_failed(spec);
+        let earlier = versions.iter().rev().skip(1).map(|version| &version.spec);
+        let restored = earlier.filter(|_| self.rules.on_failure == OnFailure::Rollback);
+        restored.into_iter().find(can_restore).cloned()
     }
 
     /// The machines on which a group's tasks of the new version may stay.
@@ -261,6 +362,14 @@ enum Places {
 }
 
 impl Places {
+    /// Number of tasks that a group is to have.
+    fn wanted(&self, group: &TaskGroup) -> u32 {
+        match self {
+            Places::EachOf(fits) => fits.len() as u32,
+            Places::AnyBut(_) => group.count,
+        }
+    }
+
     fn may_stay(&self, task: &Living) -> bool {
         match (self, task.state.machine()) {
             (_, None) => true,

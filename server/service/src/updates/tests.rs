@@ -4,6 +4,7 @@
 use super::command;
 use super::plan::{Next, Progress, next};
 use omega_cellstate::Cell;
+use omega_core::limits::{TRANSACTION_ITEMS_MAX, VERSIONS_PER_JOB};
 use omega_core::{
     Amounts, Command, Job, JobId, Kinds, Machine, MachineId, OnFailure, Outcome, Run, Taint,
     TaintEffect, TaskGroup, TaskId, TaskReport, TaskRule, TaskSelector, TaskState, TopologyLevel,
@@ -134,6 +135,27 @@ impl World {
         panic!("it does not end: {:?}", self.cell.tasks(self.id).collect::<Vec<_>>());
     }
 
+    /// Fails a task that runs.
+    fn fail(&mut self) {
+        let running = self.tasks(|state| matches!(state, TaskState::Running(_)));
+        let task = *running.first().expect("a task runs");
+        let machine = self.cell.task(task).and_then(TaskState::machine).expect("it runs");
+        self.apply(Command::ReportTask { task, machine, report: TaskReport::Failed });
+    }
+
+    /// Replaces the controller by one without memory.
+    fn change_leader(&mut self) {
+        self.progress = Progress::inherited();
+    }
+
+    fn evacuate(&mut self, id: MachineId) {
+        let spec = self.cell.machine(id).expect("it is there").machine.clone();
+        let (key, effect) = (omega_client::agent::DRAIN_BY, TaintEffect::NoSchedule);
+        let taints = [Taint { key: key.into(), value: "99".into(), effect }];
+        let machine = Machine { taints: Box::new(taints), ..Machine::clone(&spec) };
+        self.apply(Command::UpdateMachine { id, machine });
+    }
+
     fn programs(&self) -> Vec<String> {
         let running = self.tasks(|state| matches!(state, TaskState::Running(_)));
         running.into_iter().map(|task| self.program(task)).collect()
@@ -181,6 +203,199 @@ fn a_failure_stops_the_update_or_takes_it_back() {
     }
 }
 
+/// A service whose failed tasks are placed again, and whose updates are rolled back after a failure.
+fn restored(count: u32, program: &str) -> Job {
+    let rules = UpdateRules { on_failure: OnFailure::Rollback, ..UpdateRules::default() };
+    let group = TaskGroup { restarts: 100, ..group(count, program) };
+    Job { update: Some(rules), ..Job::service("web", group) }
+}
+
+#[test]
+fn a_failure_after_the_update_restores_nothing() {
+    for changes_leader in [false, true] {
+        let mut world = World::new(restored(2, "one"));
+        world.settle();
+        world.update(|job| job.groups[0].run = Some(Arc::new(Run::new("two"))));
+        assert_eq!(world.settle(), Next::Settled);
+        if changes_leader {
+            // A new leader takes a failure soon after the update for one of the update.
+            world.apply(Command::Expire { now_ms: 3_600_000 });
+            world.change_leader();
+        }
+        world.fail();
+        assert_eq!(world.settle(), Next::Settled);
+        assert_eq!(world.programs(), ["two"; 2]);
+        assert_eq!(world.cell.job_version(world.id), Some(1));
+    }
+}
+
+#[test]
+fn a_new_leader_restores_a_version_after_a_failure_of_the_update() {
+    let mut world = World::new(restored(3, "one"));
+    world.settle();
+    world.bad = "two";
+    world.update(|job| job.groups[0].run = Some(Arc::new(Run::new("two"))));
+    assert!(matches!(world.control(), Next::Roll(_)));
+    world.place(0);
+    world.start();
+    world.change_leader();
+    assert!(matches!(world.control(), Next::Rollback { version: 1, .. }));
+    assert_eq!(world.settle(), Next::Settled);
+    assert_eq!(world.programs(), ["one"; 3]);
+}
+
+#[test]
+fn earlier_content_that_fails_now_is_not_rolled_out_again() {
+    for changes_leader in [false, true] {
+        let mut world = World::new(restored(3, "one"));
+        world.settle();
+        world.update(|job| job.groups[0].run = Some(Arc::new(Run::new("two"))));
+        world.settle();
+        world.bad = "one";
+        world.update(|job| job.groups[0].run = Some(Arc::new(Run::new("one"))));
+        if changes_leader {
+            world.change_leader();
+        }
+        assert_eq!(world.settle(), Next::Settled);
+        assert_eq!(world.programs(), ["two"; 3]);
+        assert_eq!(world.cell.job_version(world.id), Some(3));
+    }
+}
+
+#[test]
+fn an_update_that_moves_tasks_to_a_new_group_is_watched() {
+    let mut world = World::new(restored(5, "one"));
+    world.settle();
+    world.bad = "two";
+    world.update(|job| {
+        job.groups[0].count = 3;
+        job.groups.push(group(2, "two").named("canary").into());
+    });
+    assert_eq!(world.settle(), Next::Settled);
+    assert_eq!((world.programs(), world.living()), (vec!["one".to_owned(); 5], 5));
+    assert_eq!(world.cell.job_version(world.id), Some(2), "it was rolled back");
+}
+
+#[test]
+fn failures_before_an_update_do_not_concern_it() {
+    let mut world = World::new(restored(2, "p0"));
+    world.settle();
+    world.fail();
+    world.settle();
+    // The last of these versions gets the position of the first, which is forgotten.
+    for version in 1..=VERSIONS_PER_JOB + 1 {
+        world.update(|job| {
+            job.groups[0].run = Some(Arc::new(Run::new(format!("p{version}").as_str())))
+        });
+        assert_eq!(world.settle(), Next::Settled);
+        assert_eq!(world.programs(), vec![format!("p{version}"); 2]);
+    }
+}
+
+#[test]
+fn a_version_that_was_replaced_before_its_end_can_be_restored() {
+    let mut world = World::new(restored(2, "one"));
+    world.settle();
+    world.update(|job| job.groups[0].count = 3);
+    world.control();
+    world.bad = "two";
+    world.update(|job| job.groups[0].run = Some(Arc::new(Run::new("two"))));
+    assert_eq!(world.settle(), Next::Settled);
+    assert_eq!(world.programs(), ["one"; 3]);
+}
+
+#[test]
+fn a_version_that_failed_is_not_restored() {
+    let mut world = World::new(restored(3, "one"));
+    world.settle();
+    world.bad = "two";
+    world.update(|job| {
+        job.update = Some(UpdateRules::default());
+        job.groups[0].run = Some(Arc::new(Run::new("two")));
+    });
+    assert_eq!(world.settle(), Next::Stopped);
+    world.bad = "three";
+    world.update(|job| {
+        job.update = restored(3, "one").update;
+        job.groups[0].run = Some(Arc::new(Run::new("three")));
+    });
+    assert_eq!(world.settle(), Next::Settled);
+    assert_eq!(world.programs(), ["one"; 3]);
+}
+
+#[test]
+fn a_rollback_that_fails_is_the_last() {
+    let mut world = World::new(restored(3, "one"));
+    world.settle();
+    world.bad = "two";
+    world.update(|job| job.groups[0].run = Some(Arc::new(Run::new("two"))));
+    while !matches!(world.control(), Next::Rollback { .. }) {
+        world.place(0);
+        world.start();
+    }
+    // The earlier program fails now, too.
+    world.bad = "one";
+    world.control();
+    world.place(0);
+    world.start();
+    for round in 0..100 {
+        world.now_ms += 1000;
+        assert!(!matches!(world.control(), Next::Rollback { .. }), "round {round}");
+        world.place(round);
+        world.start();
+    }
+    assert_eq!(world.cell.job_version(world.id), Some(2));
+}
+
+#[test]
+fn a_job_that_has_failed_once_leaves_an_evacuated_machine() {
+    let mut world = World::new(Job { update: None, ..restored(2, "one") });
+    world.settle();
+    world.update(|job| job.groups[0].run = Some(Arc::new(Run::new("two"))));
+    world.settle();
+    world.fail();
+    world.settle();
+    let task = world.tasks(|state| !state.ended())[0];
+    let id = world.cell.task(task).and_then(TaskState::machine).expect("it runs");
+    world.evacuate(id);
+    assert_eq!(world.settle(), Next::Settled);
+    assert_eq!(world.cell.machine(id).map(|state| state.tasks.len()), Some(0));
+    assert_eq!(world.programs(), ["two"; 2]);
+}
+
+#[test]
+fn a_failure_stops_nothing_if_no_earlier_task_is_left() {
+    let rules = UpdateRules { max_unavailable: 1, max_surge: 0, ..UpdateRules::default() };
+    let mut world = World::new(Job { update: Some(rules), ..restored(1, "one") });
+    world.settle();
+    world.bad = "two";
+    world.update(|job| job.groups[0].run = Some(Arc::new(Run::new("two"))));
+    let failures = |world: &World| {
+        let tasks = world.cell.tasks(world.id);
+        tasks.map(|(id, _)| world.cell.task_failures(id)).sum::<u32>()
+    };
+    while failures(&world) == 0 {
+        world.now_ms += 1000;
+        world.control();
+        world.place(0);
+        world.start();
+    }
+    world.bad = "none";
+    assert_eq!(world.settle(), Next::Settled);
+    assert_eq!(world.programs(), ["two"]);
+}
+
+#[test]
+fn a_job_shrinks_by_more_tasks_than_a_step_may_end() {
+    let many = TRANSACTION_ITEMS_MAX as u32 + 500;
+    let mut world = World::new(Job::service("web", group(many, "one")));
+    world.update(|job| job.groups[0].count = 10);
+    for _ in 0..3 {
+        world.control();
+    }
+    assert_eq!(world.living(), 10);
+}
+
 #[test]
 fn a_new_task_is_healthy_only_after_its_time() {
     let rules = UpdateRules { min_healthy_ms: 60_000, ..UpdateRules::default() };
@@ -226,12 +441,7 @@ fn a_machine_is_evacuated_with_new_tasks_elsewhere_first() {
     world.settle();
     let task = world.tasks(|state| !state.ended())[0];
     let id = world.cell.task(task).and_then(TaskState::machine).expect("it runs");
-    let spec = world.cell.machine(id).expect("it is there").machine.clone();
-    let key = omega_client::agent::DRAIN_BY;
-    let effect = TaintEffect::NoSchedule;
-    let taints = [Taint { key: key.into(), value: "99".into(), effect }];
-    let machine = Machine { taints: Box::new(taints), ..Machine::clone(&spec) };
-    world.apply(Command::UpdateMachine { id, machine });
+    world.evacuate(id);
     for round in 0..100 {
         world.control();
         assert!(world.running() >= 3, "round {round}");
