@@ -4,12 +4,20 @@
 //!   ROOT/                       the agent's own group (systemd: Delegate=yes), or one that its operator names
 //!     agent/                    the agent's process, moved here if ROOT was its group, because a group whose children
 //!                               have controllers must have no processes
-//!     tasks/                    cgroup.subtree_control = +cpu +memory +pids +cpuset
-//!       JOB-TASK/               cpu.weight, cpu.max, memory.max, memory.swap.max, pids.max, cpuset.cpus
+//!     tasks/                    tasks without exclusive cores; cpuset.cpus has the cores that no task has exclusively
+//!       JOB-TASK/               cpu.weight, cpu.max, memory.max, memory.swap.max, pids.max
+//!     exclusive/                tasks with exclusive cores
+//!       JOB-TASK/               the same files, and cpuset.cpus
 //! ```
+//!
+//! Podman creates two groups below the group of a container's task: `runtime` for its own processes, and
+//! `libpod-payload-ID` for the container. Podman sets all limits of the latter but its cores, so that the memory of
+//! Podman's processes does not count.
 
-use crate::spec::Limits;
+use crate::machine::parse_cores;
+use crate::spec::{Limits, TaskSpec};
 use rustix::fs::FlockOperation;
+use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::io;
 use std::path::{Component, Path, PathBuf};
@@ -26,16 +34,26 @@ const CPUSET: &str = "cpuset";
 /// File with the limit of the swap that a group uses in addition to its memory.
 const SWAP: &str = "memory.swap.max";
 
+/// File with the cores that the processes of a group may use.
+const CORES: &str = "cpuset.cpus";
+
+/// File with the setting whether the kernel kills all processes of a group together.
+const OOM_GROUP: &str = "memory.oom.group";
+
 /// File with the controllers that the groups below a group have.
 const SUBTREE: &str = "cgroup.subtree_control";
+
+/// Start of the name of a group that Podman creates for a container.
+const PAYLOAD: &str = "libpod-payload-";
 
 /// The length of a period of `cpu.max`, in microseconds.
 const PERIOD_US: u64 = 100_000;
 
-/// The group below which the groups of tasks are created.
+/// The groups below which the groups of tasks are created.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CgroupRoot {
     tasks: PathBuf,
+    exclusive: PathBuf,
 }
 
 /// The group of one task.
@@ -183,9 +201,10 @@ impl CgroupRoot {
     /// Prepares a group without processes for tasks.
     fn with_tasks(root: &Path, controllers: &str) -> Result<CgroupRoot, CgroupError> {
         enable(root, controllers)?;
-        let tasks = make(root.join("tasks"))?;
+        let (tasks, exclusive) = (make(root.join("tasks"))?, make(root.join("exclusive"))?);
         enable(&tasks, controllers)?;
-        Ok(CgroupRoot { tasks })
+        enable(&exclusive, controllers)?;
+        Ok(CgroupRoot { tasks, exclusive })
     }
 
     /// Locks the group for this agent until the returned file is dropped.
@@ -201,16 +220,34 @@ impl CgroupRoot {
         Ok(folder)
     }
 
-    /// Creates the group of a task, with its limits.
+    /// Keeps all tasks without exclusive cores off these cores, except if no other core is left.
+    ///
+    /// # Errors
+    /// The agent lacks the rights to change the group.
+    pub fn keep_off(&self, cores: &BTreeSet<u32>) -> Result<(), CgroupError> {
+        let all = fs::read_to_string(self.exclusive.join("cpuset.cpus.effective"));
+        // Without this file, no task can have exclusive cores.
+        let Ok(all) = all else { return Ok(()) };
+        let others: Vec<u32> =
+            parse_cores(all.trim()).into_iter().filter(|core| !cores.contains(core)).collect();
+        let is_restricted = !cores.is_empty() && !others.is_empty();
+        // An empty line removes the restriction.
+        let list = if is_restricted { core_list(&others) } else { "\n".to_owned() };
+        write(&self.tasks, CORES, &list)
+    }
+
+    /// Creates the group of a task, with its limits. The limits of a container are set by Podman.
     ///
     /// # Errors
     /// The agent lacks the rights to create or change the group.
-    pub fn make(&self, name: &str, limits: &Limits) -> Result<PathBuf, CgroupError> {
-        let folder = make(self.tasks.join(name))?;
+    pub fn make(&self, spec: &TaskSpec) -> Result<PathBuf, CgroupError> {
+        let shares_cores = spec.limits.cores.is_empty();
+        let above = if shares_cores { &self.tasks } else { &self.exclusive };
+        let folder = make(above.join(&spec.id))?;
         let group = Cgroup::at(&folder);
         // An earlier run of the task may have left it.
         group.clear();
-        group.limit(limits)?;
+        group.limit(spec)?;
         Ok(folder)
     }
 }
@@ -220,15 +257,24 @@ impl Cgroup {
         Cgroup { folder: folder.to_owned() }
     }
 
-    /// Sets or changes the limits.
-    pub(crate) fn limit(&self, limits: &Limits) -> Result<(), CgroupError> {
-        let Limits { cpu_millis, memory_bytes, pids, cores, .. } = limits;
+    /// Sets or changes the limits of a task, except those that Podman sets.
+    pub(crate) fn limit(&self, spec: &TaskSpec) -> Result<(), CgroupError> {
+        let Limits { cpu_millis, cores, .. } = &spec.limits;
+        write(&self.folder, "cpu.weight", &weight(*cpu_millis).to_string())?;
+        if !cores.is_empty() {
+            write(&self.folder, CORES, &core_list(cores))?;
+        }
+        if spec.container.is_none() { self.bound(&spec.limits) } else { Ok(()) }
+    }
+
+    /// Sets or changes the limits of processor time, memory and processes.
+    fn bound(&self, limits: &Limits) -> Result<(), CgroupError> {
+        let Limits { cpu_millis, memory_bytes, pids, .. } = limits;
         let bound = |amount: &u64| match amount {
             0 => "max".to_owned(),
             amount => amount.to_string(),
         };
         let folder = &self.folder;
-        write(folder, "cpu.weight", &weight(*cpu_millis).to_string())?;
         let quota = cpu_millis.saturating_mul(PERIOD_US) / 1000;
         // The kernel's minimum is a millisecond, which is 1000 microseconds.
         let quota = if quota == 0 { 0 } else { quota.max(1000) };
@@ -238,13 +284,27 @@ impl Cgroup {
         if folder.join(SWAP).exists() {
             write(folder, SWAP, if *memory_bytes == 0 { "max" } else { "0" })?;
         }
-        write(folder, "memory.oom.group", "1")?;
-        write(folder, "pids.max", &bound(pids))?;
-        if !cores.is_empty() {
-            let list: Vec<String> = cores.iter().map(u32::to_string).collect();
-            write(folder, "cpuset.cpus", &list.join(","))?;
+        write(folder, OOM_GROUP, "1")?;
+        write(folder, "pids.max", &bound(pids))
+    }
+
+    /// Makes the kernel kill all processes of a container together if they exceed the limit of memory.
+    pub(crate) fn end_container_as_one(&self) {
+        for container in self.below().iter().filter(|group| group.has_prefix(PAYLOAD)) {
+            // Without this, the kernel kills one process, whose end may not end the container.
+            let _ = write(&container.folder, OOM_GROUP, "1");
         }
-        Ok(())
+    }
+
+    fn has_prefix(&self, prefix: &str) -> bool {
+        let name = self.folder.file_name().and_then(|name| name.to_str());
+        name.is_some_and(|name| name.starts_with(prefix))
+    }
+
+    /// Moves this process into the group.
+    pub(crate) fn enter(&self) -> io::Result<()> {
+        // 0 means the process that writes.
+        fs::write(self.folder.join("cgroup.procs"), "0")
     }
 
     /// Kills all processes of the group. If the group no longer exists, it has no processes.
@@ -305,6 +365,12 @@ impl Cgroup {
     }
 }
 
+/// A list of cores in the kernel's format.
+fn core_list(cores: &[u32]) -> String {
+    let list: Vec<String> = cores.iter().map(u32::to_string).collect();
+    list.join(",")
+}
+
 /// Returns the `cpu.weight` of a task for its requested processor time. One core gives 100, which is the default weight
 /// of a group.
 fn weight(cpu_millis: u64) -> u64 {
@@ -327,6 +393,10 @@ mod tests {
         root
     }
 
+    fn spec(id: &str, limits: Limits) -> TaskSpec {
+        TaskSpec { id: id.to_owned(), limits, ..TaskSpec::default() }
+    }
+
     fn content(folder: &Path, file: &str) -> String {
         fs::read_to_string(folder.join(file)).unwrap()
     }
@@ -344,16 +414,16 @@ mod tests {
             pids: 100,
             ..Limits::default()
         };
-        let folder = root.path().join("tasks/web-0");
+        let folder = root.path().join("exclusive/web-0");
         fs::create_dir(&folder).unwrap();
         fs::write(folder.join(SWAP), "max").unwrap();
-        prepared.make("web-0", &limits).unwrap();
+        assert_eq!(prepared.make(&spec("web-0", limits)).unwrap(), folder);
         let written = [
             ("cpu.weight", "150"),
             ("cpu.max", "150000 100000"),
             ("memory.max", "1073741824"),
             (SWAP, "0"),
-            ("memory.oom.group", "1"),
+            (OOM_GROUP, "1"),
             ("pids.max", "100"),
             ("cpuset.cpus", "2,3"),
         ];
@@ -361,9 +431,10 @@ mod tests {
             assert_eq!(content(&folder, file), value, "{file}");
         }
         let group = Cgroup::at(&folder);
-        group.limit(&Limits { cpu_millis: 1, ..Limits::default() }).unwrap();
+        let least = Limits { cpu_millis: 1, ..Limits::default() };
+        group.limit(&spec("web-0", least)).unwrap();
         assert_eq!(content(&folder, "cpu.max"), "1000 100000", "the least that the kernel takes");
-        group.limit(&Limits::default()).unwrap();
+        group.limit(&spec("web-0", Limits::default())).unwrap();
         assert_eq!(content(&folder, "cpu.max"), "max 100000");
         assert_eq!(content(&folder, "memory.max"), "max");
         assert_eq!(content(&folder, SWAP), "max");
@@ -372,10 +443,49 @@ mod tests {
     }
 
     #[test]
+    fn tasks_are_kept_off_the_cores_of_others() {
+        let root = root("cpuset cpu io memory pids\n");
+        let prepared = CgroupRoot::prepare(root.path()).unwrap();
+        let tasks = root.path().join("tasks");
+        prepared.keep_off(&BTreeSet::from([1])).expect("nothing is done without the controller");
+        assert!(!tasks.join(CORES).exists());
+        fs::write(root.path().join("exclusive/cpuset.cpus.effective"), "0-3,8\n").unwrap();
+        for (cores, others) in [(vec![1, 8], "0,2,3"), (vec![0, 1, 2, 3, 8], "\n"), (vec![], "\n")]
+        {
+            prepared.keep_off(&cores.iter().copied().collect()).unwrap();
+            assert_eq!(content(&tasks, CORES), others, "{cores:?}");
+        }
+    }
+
+    #[test]
+    fn the_group_of_a_container_has_the_limits_that_podman_does_not_set() {
+        let root = root("cpuset cpu io memory pids\n");
+        let prepared = CgroupRoot::prepare(root.path()).unwrap();
+        let limits = Limits {
+            cpu_millis: 500,
+            memory_bytes: 1 << 30,
+            cores: vec![3],
+            pids: 100,
+            ..Limits::default()
+        };
+        let container = Some(crate::spec::Container::default());
+        let folder = prepared.make(&TaskSpec { container, ..spec("db-0", limits) }).unwrap();
+        assert_eq!(folder, root.path().join("exclusive/db-0"));
+        assert_eq!((&*content(&folder, "cpu.weight"), &*content(&folder, CORES)), ("50", "3"));
+        assert!(!folder.join("memory.max").exists() && !folder.join("cpu.max").exists());
+        let payload = folder.join("libpod-payload-0123");
+        fs::create_dir(&payload).unwrap();
+        fs::create_dir(folder.join("runtime")).unwrap();
+        Cgroup::at(&folder).end_container_as_one();
+        assert_eq!(content(&payload, OOM_GROUP), "1");
+        assert!(!folder.join("runtime").join(OOM_GROUP).exists());
+    }
+
+    #[test]
     fn a_group_of_its_own_leaves_the_process_where_it_is() {
         let mount = root("cpu io memory pids\n");
         let prepared = CgroupRoot::below(mount.path(), Path::new("/omega/one")).expect("a group");
-        let uncounted = prepared.make("db-0", &Limits::default()).expect("a group");
+        let uncounted = prepared.make(&spec("db-0", Limits::default())).expect("a group");
         assert!(!uncounted.join(SWAP).exists(), "this kernel does not count swap");
         for folder in ["", "omega", "omega/one", "omega/one/tasks"] {
             let controllers = content(&mount.path().join(folder), "cgroup.subtree_control");

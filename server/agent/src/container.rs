@@ -5,12 +5,13 @@
 //! ```
 //!
 //! Podman has no daemon: all processes of a container are descendants of the task's supervisor. So logs, restarts,
-//! stops and kills work as for a program without a container. Podman itself limits the container, by a control group
-//! outside of the agent's.
+//! stops and kills work as for a program without a container. Podman limits the container, by a control group below the
+//! task's.
 //!
 //! A container has the name `omega-TASK-PID-START`, with the process of its supervisor, so that no two runs of a task
 //! share a container.
 
+use crate::cgroup::Cgroup;
 use crate::driver::DriverError;
 use crate::happened::Happened;
 use crate::inbox::Sender;
@@ -77,8 +78,10 @@ pub(crate) fn become_run(folder: &Path, spec: &TaskSpec, container: &Container) 
     let name = name_by_parent(&spec.id)?;
     write_environment(folder, spec)?;
     limits::be_killed_before_the_agent();
-    if !container.is_limited && !spec.limits.cores.is_empty() {
-        limits::pin(&spec.limits.cores)?;
+    match &spec.limits.cgroup {
+        Some(cgroup) => Cgroup::at(cgroup).enter()?,
+        None if !spec.limits.cores.is_empty() => limits::pin(&spec.limits.cores)?,
+        None => {}
     }
     let own = |resource| rustix::process::getrlimit(resource).maximum.unwrap_or(u64::MAX);
     let most = Most { files: own(Resource::Nofile), processes: own(Resource::Nproc) };
@@ -162,12 +165,10 @@ fn run_args(
         format!("--ulimit=nofile={files}:{files_max}"),
         format!("--ulimit=nproc={processes}:{processes}"),
     ];
-    if container.is_limited {
+    if spec.limits.cgroup.is_some() {
+        // The groups of Podman and of the container are created below the group of this process.
+        args.push("--cgroups=split".to_owned());
         args.extend(limit_args(&spec.limits));
-        let cores: Vec<String> = spec.limits.cores.iter().map(u32::to_string).collect();
-        if !cores.is_empty() {
-            args.push(format!("--cpuset-cpus={}", cores.join(",")));
-        }
         if spec.limits.pids > 0 {
             args.push(format!("--pids-limit={}", spec.limits.pids));
         }
@@ -309,21 +310,20 @@ mod tests {
 
     #[test]
     fn limits_are_those_of_the_task() {
-        let args = args_of(|spec, container| {
-            container.is_limited = true;
+        let args = args_of(|spec, _| {
+            spec.limits.cgroup = Some("/groups/7-0".into());
             spec.limits.cpu_millis = 1500;
             spec.limits.memory_bytes = 1 << 30;
-            spec.limits.cores = vec![2, 3];
             spec.limits.pids = 100;
             spec.limits.open_files = 1024;
         });
         has(&args, &["--cpus=1.500", "--cpu-shares=1536", "--memory=1073741824b"]);
-        has(&args, &["--memory-swap=1073741824b", "--cpuset-cpus=2,3", "--pids-limit=100"]);
+        has(&args, &["--memory-swap=1073741824b", "--cgroups=split", "--pids-limit=100"]);
         has(&args, &["--ulimit=nofile=1024:4096", "--ulimit=nproc=32768:32768"]);
         let args = args_of(|spec, _| spec.limits.cpu_millis = 1500);
-        assert!(!args.iter().any(|arg| arg.starts_with("--cpu")), "no limits: {args:?}");
-        let args = args_of(|spec, container| {
-            container.is_limited = true;
+        assert!(!args.iter().any(|arg| arg.starts_with("--c")), "no limits: {args:?}");
+        let args = args_of(|spec, _| {
+            spec.limits.cgroup = Some("/groups/7-0".into());
             spec.limits.cpu_millis = 1;
         });
         has(&args, &["--cpus=0.010", "--cpu-shares=2", "--ulimit=nofile=4096:4096"]);

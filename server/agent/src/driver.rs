@@ -5,6 +5,7 @@
 
 use crate::exit::Exit;
 use crate::spec::TaskSpec;
+use std::collections::BTreeSet;
 use std::fmt;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
@@ -24,7 +25,8 @@ pub trait Driver: Send + fmt::Debug {
     /// Starts a task. [`Event::Started`] follows once the task runs.
     ///
     /// # Errors
-    /// The task cannot be started, and counts as failed.
+    /// The task cannot be started. It counts as failed after [`DriverError::Refused`]; otherwise it is lost, and placed
+    /// again.
     fn start(&mut self, spec: &TaskSpec) -> Result<(), DriverError>;
 
     /// Stops a task, and kills it after its grace period. [`Event::Ended`] follows.
@@ -44,6 +46,10 @@ pub trait Driver: Send + fmt::Debug {
     /// The limits cannot be changed.
     fn resize(&mut self, task: &str, cpu_millis: u64, memory_bytes: u64)
     -> Result<(), DriverError>;
+
+    /// Keeps tasks without exclusive cores off these cores, which are all exclusive cores that tasks have. Drivers
+    /// without this method let tasks share them.
+    fn keep_off(&mut self, _cores: &BTreeSet<u32>) {}
 
     /// Returns the events since the last call.
     fn poll(&mut self) -> Vec<Event>;

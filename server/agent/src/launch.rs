@@ -3,6 +3,7 @@
 //! This process sets the limits, the session and the user. To set them between `fork` and `exec` would need unsafe
 //! code.
 
+use crate::cgroup::Cgroup;
 use crate::container;
 use crate::limits;
 use crate::spec::{self, FOLDER_VARIABLE, TaskSpec, WORK};
@@ -72,8 +73,7 @@ fn become_program(
 ) -> io::Result<()> {
     rustix::process::setsid()?;
     if let Some(cgroup) = &spec.limits.cgroup {
-        // 0 means the process that writes.
-        fs::write(cgroup.join("cgroup.procs"), "0")?;
+        Cgroup::at(cgroup).enter()?;
     }
     limits::set(spec)?;
     limits::be_killed_before_the_agent();

@@ -57,14 +57,14 @@ fn nodes(folder: &Path) -> Vec<Vec<u32>> {
         let number = name.to_str().and_then(|name| name.strip_prefix("node"));
         let Some(number) = number.and_then(|number| number.parse::<u32>().ok()) else { continue };
         let list = fs::read_to_string(entry.path().join("cpulist")).unwrap_or_default();
-        found.push((number, cores(list.trim())));
+        found.push((number, parse_cores(list.trim())));
     }
     found.sort();
     found.into_iter().map(|(_, cores)| cores).filter(|cores| !cores.is_empty()).collect()
 }
 
 /// Parses a list of cores in the kernel's format, such as `0-3,8,10-11`.
-fn cores(list: &str) -> Vec<u32> {
+pub(crate) fn parse_cores(list: &str) -> Vec<u32> {
     let mut cores = Vec::new();
     for part in list.split(',') {
         let (first, last) = part.split_once('-').unwrap_or((part, part));
@@ -104,8 +104,8 @@ mod tests {
 
     #[test]
     fn lists_of_cores_are_read() {
-        assert_eq!(cores("0-3,8,10-11"), [0, 1, 2, 3, 8, 10, 11]);
-        assert_eq!(cores(""), [0_u32; 0]);
+        assert_eq!(parse_cores("0-3,8,10-11"), [0, 1, 2, 3, 8, 10, 11]);
+        assert_eq!(parse_cores(""), [0_u32; 0]);
         assert_eq!(memory_total("MemFree: 1 kB\nMemTotal:  2048 kB\n"), 2 << 20);
     }
 

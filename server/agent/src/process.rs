@@ -21,7 +21,7 @@ use crate::tree::{Processes, Used};
 use crate::watch::{Watch, Watched};
 use rustix::fd::OwnedFd;
 use rustix::process::{Pid, PidfdFlags, Signal};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ffi::OsString;
 use std::fs;
 use std::io;
@@ -141,8 +141,8 @@ impl ProcessDriver {
             _ => {}
         }
         let mut spec = spec.clone();
-        if let Some(root) = self.settings.cgroups.as_ref().filter(|_| spec.container.is_none()) {
-            let group = root.make(&spec.id, &spec.limits);
+        if let Some(root) = &self.settings.cgroups {
+            let group = root.make(&spec);
             spec.limits.cgroup = Some(group.map_err(|why| DriverError::Machine(why.to_string()))?);
         }
         spec::write(&folder, &spec).map_err(file_error(&folder))?;
@@ -154,7 +154,12 @@ impl ProcessDriver {
             ));
         };
         let mut command = Command::new(program);
-        command.arg0("omega-supervisor").args(first).arg("supervise").arg(&folder).current_dir("/");
+        command
+            .arg0(strays::SUPERVISOR_NAME)
+            .args(first)
+            .arg("supervise")
+            .arg(&folder)
+            .current_dir("/");
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         let child = strays::spawn(&mut command).map_err(file_error(Path::new(program)))?;
         let pid = Pid::from_child(&child);
@@ -290,7 +295,9 @@ impl Driver for ProcessDriver {
             let folder = entry.path();
             let Ok(Some(spec)) = spec::read(&folder) else { continue };
             let watched = self.watch(&folder);
+            // A task may have removed the journal.
             let known = Journal::read(&folder).supervisor;
+            let known = known.or_else(|| strays::supervisor_of(&folder));
             let handle = known.and_then(handle);
             let known = known.filter(|_| handle.is_some());
             let running = Running { handle, found: known, ..Running::new(spec, folder) };
@@ -367,13 +374,18 @@ impl Driver for ProcessDriver {
         let limits = &mut running.spec.limits;
         (limits.cpu_millis, limits.memory_bytes) = (cpu_millis, memory_bytes);
         spec::write(&running.folder, &running.spec).map_err(file_error(&running.folder))?;
-        if running.spec.container.as_ref().is_some_and(|container| container.is_limited) {
-            let name = running.container(&running.journal());
-            return name.map_or(Ok(()), |name| container::resize(name, &running.spec.limits));
-        }
         let Some(cgroup) = &running.spec.limits.cgroup else { return Ok(()) };
-        let limited = Cgroup::at(cgroup).limit(&running.spec.limits);
-        limited.map_err(|why| DriverError::Machine(why.to_string()))
+        let limited = Cgroup::at(cgroup).limit(&running.spec);
+        limited.map_err(|why| DriverError::Machine(why.to_string()))?;
+        let name = running.container(&running.journal());
+        name.map_or(Ok(()), |name| container::resize(name, &running.spec.limits))
+    }
+
+    fn keep_off(&mut self, cores: &BTreeSet<u32>) {
+        let kept = self.settings.cgroups.as_ref().map_or(Ok(()), |root| root.keep_off(cores));
+        if let Err(why) = kept {
+            tracing::warn!(%why, ?cores, "tasks cannot be kept off the exclusive cores of others");
+        }
     }
 
     fn poll(&mut self) -> Vec<Event> {

@@ -48,14 +48,12 @@ pub struct Container {
     pub image: String,
     /// Files and folders of the machine that the container has.
     pub mounts: Vec<Mount>,
-    /// Whether the container has the limits of the task.
-    pub is_limited: bool,
 }
 
 /// Limits of a task.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Limits {
-    /// Control group of the task, if the agent uses control groups. Containers have a group of Podman's instead.
+    /// Control group of the task. Without one, the task has no limits on processor time, memory and processes.
     pub cgroup: Option<PathBuf>,
     /// Processor time in thousandths of a core; 0 means no limit.
     pub cpu_millis: u64,

@@ -30,6 +30,9 @@ use std::time::{Duration, Instant};
 /// Processes that still remain are then checked once per poll, because a poll must not take long.
 const CHECKED: Duration = Duration::from_millis(100);
 
+/// Name of a supervisor, as the first of its arguments.
+pub(crate) const SUPERVISOR_NAME: &str = "omega-supervisor";
+
 /// Supervisors that are children of this process. All drivers of the process share this set, so that no driver mistakes
 /// another driver's supervisor for a stray.
 static SUPERVISORS: Mutex<BTreeSet<i32>> = Mutex::new(BTreeSet::new());
@@ -184,6 +187,17 @@ fn living(all: &Processes, found: BTreeSet<i32>, reaped: &BTreeSet<i32>) -> Vec<
     let is_alive =
         |pid: &i32| !reaped.contains(pid) && all.get(*pid).is_some_and(|process| !process.is_over);
     all.with_descendants(found).into_iter().filter(is_alive).collect()
+}
+
+/// Finds the supervisor of the task with this folder by its arguments. Needed only if the task's journal was removed.
+pub(crate) fn supervisor_of(folder: &Path) -> Option<SupervisorProcess> {
+    let end = [b"\0supervise\0", folder.as_os_str().as_bytes(), b"\0"].concat();
+    let is_it = |pid: &i32| {
+        let args = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+        args.starts_with(SUPERVISOR_NAME.as_bytes()) && args.ends_with(&end)
+    };
+    let pid = Processes::read().iter().map(|(pid, _)| pid).find(is_it)?;
+    Some(SupervisorProcess { pid, start_ticks: tree::start_ticks(pid)? })
 }
 
 /// Returns the folder of the task that is named in the environment of a running process. A zombie has no environment.

@@ -215,7 +215,12 @@ impl Supervisor {
                     let _ = rustix::process::kill_process(pid, Signal::KILL);
                 }
             }
-            Happened::ContainerStarted(run) if self.is_present(run) => self.program_runs(),
+            Happened::ContainerStarted(run) if self.is_present(run) => {
+                if let Some(cgroup) = &self.cgroup {
+                    cgroup.end_container_as_one();
+                }
+                self.program_runs();
+            }
             Happened::Ready(run) if self.is_present(run) => {
                 self.status.ready = true;
                 self.tell();
@@ -372,7 +377,9 @@ impl Supervisor {
         if let Some(name) = &self.container {
             if status.exit_status() != Some(0) {
                 let ended = container::ended(name);
-                (killed, was_started) = (ended.is_out_of_memory, ended.was_started);
+                // With some versions of Podman, only the control group counts the kill.
+                killed |= ended.is_out_of_memory;
+                was_started = ended.was_started;
             }
             container::remove(name);
         }

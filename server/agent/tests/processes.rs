@@ -299,6 +299,22 @@ fn a_lock_that_a_task_holds_does_not_hide_the_end_of_its_supervisor() {
 }
 
 #[test]
+fn a_task_whose_journal_is_gone_is_killed() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut first = driver(folder.path());
+    first.start(&shell("lost", "echo up; while :; do sleep 0.05; done")).unwrap();
+    assert_eq!(next(&mut first), Event::Started("lost".to_owned()));
+    drop(first);
+    std::fs::remove_file(folder.path().join("lost/journal.jsonl")).unwrap();
+    let mut second = driver(folder.path());
+    assert_eq!(second.find().unwrap().len(), 1);
+    second.kill("lost");
+    let ended = all(&mut second, 2);
+    assert_eq!(ended[1], Event::Ended("lost".to_owned(), Exit::Stopped));
+    assert!(!is_anything_left(folder.path()));
+}
+
+#[test]
 fn a_task_that_stops_its_supervisor_is_killed() {
     // With a patience of zero, the driver kills the supervisor before the supervisor can end the task.
     for patience in [Duration::from_secs(60), Duration::ZERO] {

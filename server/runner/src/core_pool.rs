@@ -22,9 +22,20 @@ impl CorePool {
         }
     }
 
+    /// Whether this many cores of each node are free.
+    pub(crate) fn has(&self, counts: &[u32]) -> bool {
+        self.free(counts).is_some()
+    }
+
     /// Assigns this many free cores of each node to a task; `None` if a node has too few.
     pub(crate) fn take(&mut self, task: &str, counts: &[u32]) -> Option<Vec<u32>> {
-        let others: BTreeSet<u32> = self.taken.values().flatten().copied().collect();
+        let cores = self.free(counts)?;
+        self.found(task, cores.clone());
+        Some(cores)
+    }
+
+    fn free(&self, counts: &[u32]) -> Option<Vec<u32>> {
+        let others = self.taken();
         let mut cores = Vec::new();
         for (node, count) in counts.iter().enumerate().filter(|(_, count)| **count > 0) {
             let free = self.nodes.get(node)?.iter().filter(|core| !others.contains(core));
@@ -34,13 +45,22 @@ impl CorePool {
             }
             cores.extend(some);
         }
-        self.found(task, cores.clone());
         Some(cores)
     }
 
-    /// Frees the cores of a task.
-    pub(crate) fn give(&mut self, task: &str) {
-        self.taken.remove(task);
+    /// Tasks that have exclusive cores.
+    pub(crate) fn owners(&self) -> impl Iterator<Item = &str> {
+        self.taken.keys().map(String::as_str)
+    }
+
+    /// Frees the cores of a task. Returns whether it had any.
+    pub(crate) fn give(&mut self, task: &str) -> bool {
+        self.taken.remove(task).is_some()
+    }
+
+    /// All cores that tasks have.
+    pub(crate) fn taken(&self) -> BTreeSet<u32> {
+        self.taken.values().flatten().copied().collect()
     }
 }
 
@@ -53,9 +73,11 @@ mod tests {
         let mut pool = CorePool::new(vec![vec![0, 1, 2], vec![3, 4]]);
         assert_eq!(pool.take("a", &[2, 1]), Some(vec![0, 1, 3]));
         assert_eq!(pool.take("b", &[2]), None);
+        assert!(!pool.has(&[2]) && pool.has(&[1, 1]) && pool.owners().eq(["a"]));
         assert_eq!(pool.take("b", &[1, 1]), Some(vec![2, 4]));
         assert_eq!(pool.take("c", &[]), Some(Vec::new()));
-        pool.give("a");
+        assert_eq!(pool.taken(), BTreeSet::from([0, 1, 2, 3, 4]));
+        assert!(pool.give("a") && !pool.give("a"));
         assert_eq!(pool.take("c", &[1, 0, 0]), Some(vec![0]));
         assert_eq!(pool.take("d", &[0, 0, 1]), None, "there is no such node");
         let mut again = CorePool::new(vec![vec![0, 1]]);

@@ -32,8 +32,6 @@ pub struct RunnerSettings {
     pub agent: AgentSettings,
     /// Limits that apply to all tasks. The runner adds each task's cpu, memory and cores.
     pub limits: Limits,
-    /// Whether containers are limited in cpu, memory and number of processes.
-    pub are_limited: bool,
     /// Numbers of the machine's cores on each NUMA node, which tasks may get exclusively.
     pub cores: Vec<Vec<u32>>,
 }
@@ -223,6 +221,14 @@ impl Runner {
             };
             self.tasks.insert(id, held);
         }
+        self.driver.keep_off(&self.cores.taken());
+    }
+
+    /// Frees the exclusive cores of a task.
+    fn give_cores(&mut self, name: &str) {
+        if self.cores.give(name) {
+            self.driver.keep_off(&self.cores.taken());
+        }
     }
 
     /// Whether the driver runs a task, or a task is to be started later.
@@ -308,7 +314,7 @@ impl Runner {
 
     fn start(&mut self, task: Task) {
         let name = task_spec::name(task.id);
-        if self.tasks.contains_key(&name) || self.delays.has(&name, Instant::now()) {
+        if !self.can_start(&name, &task, Instant::now()) {
             self.waiting.insert(name, task);
             return;
         }
@@ -322,7 +328,7 @@ impl Runner {
                 self.tasks.insert(name, held);
             }
             Err(why) => {
-                self.cores.give(&name);
+                self.give_cores(&name);
                 // A fault of the machine is no fault of the task, which may run elsewhere.
                 let report = match why {
                     DriverError::Refused(_) => TaskReport::Failed,
@@ -337,15 +343,27 @@ impl Runner {
         }
     }
 
+    /// Whether no earlier run, delay, or ending task with exclusive cores keeps a task from its start.
+    fn can_start(&self, name: &str, task: &Task, now: Instant) -> bool {
+        let is_ending = |name: &str| {
+            self.tasks.get(name).is_some_and(|held| held.is_stopping || !held.is_reported)
+        };
+        let waits_for_cores = !self.cores.has(&task.cores) && self.cores.owners().any(is_ending);
+        !self.tasks.contains_key(name) && !self.delays.has(name, now) && !waits_for_cores
+    }
+
     /// Describes a task for the driver, and assigns its exclusive cores.
     fn spec(&mut self, task: &Task) -> Result<TaskSpec, String> {
         let cores = self.cores.take(&task_spec::name(task.id), &task.cores);
         let cores = cores.ok_or(
-            "the machine has fewer cores than the task was given: register the \
-                 machine with its real cores",
+            "too few of the machine's cores are free for the task: register the machine with its \
+             real cores",
         )?;
+        if !cores.is_empty() {
+            self.driver.keep_off(&self.cores.taken());
+        }
         let limits = Limits { cores, ..self.settings.limits.clone() };
-        task_spec::of(task, &self.kinds, limits, self.settings.are_limited).ok_or_else(|| {
+        task_spec::of(task, &self.kinds, limits).ok_or_else(|| {
             "the job has no program: give the job a `run`, or run tasks by an agent of your own \
              (docs/agents.md)"
                 .to_owned()
@@ -365,18 +383,19 @@ impl Runner {
                 Event::Ended(name, exit) => self.ended(&name, &exit),
             }
         }
-        self.start_delayed();
+        self.start_waiting();
     }
 
-    /// Starts the tasks whose delay is over.
-    fn start_delayed(&mut self) {
+    /// Starts the waiting tasks that can start now.
+    fn start_waiting(&mut self) {
         let now = Instant::now();
-        let is_due = |name: &String, _: &mut Task| {
-            !self.tasks.contains_key(name) && !self.delays.has(name, now)
-        };
-        let due: Vec<Task> = self.waiting.extract_if(.., is_due).map(|(_, task)| task).collect();
-        for task in due {
-            self.start(task);
+        let is_due = |(name, task): &(&String, &Task)| self.can_start(name, task, now);
+        let due: Vec<String> =
+            self.waiting.iter().filter(is_due).map(|(name, _)| name.clone()).collect();
+        for name in due {
+            if let Some(task) = self.waiting.remove(&name) {
+                self.start(task);
+            }
         }
     }
 
@@ -394,7 +413,7 @@ impl Runner {
     }
 
     fn ended(&mut self, name: &str, exit: &Exit) {
-        self.cores.give(name);
+        self.give_cores(name);
         let Some(held) = self.tasks.remove(name) else {
             // The task was found without a valid note.
             return self.driver.confirm_end(name);

@@ -24,10 +24,9 @@ pub(crate) fn cpu_and_memory(kinds: &Kinds, amounts: &Amounts) -> (u64, u64) {
 }
 
 /// Describes a task with these limits, which include its exclusive cores. `None` if the task has no program.
-pub(crate) fn of(task: &Task, kinds: &Kinds, limits: Limits, is_limited: bool) -> Option<TaskSpec> {
+pub(crate) fn of(task: &Task, kinds: &Kinds, limits: Limits) -> Option<TaskSpec> {
     let run = task.program.run.as_ref()?;
-    let container =
-        |image: &str| Container { image: image.to_owned(), mounts: run.mounts.clone(), is_limited };
+    let container = |image: &str| Container { image: image.to_owned(), mounts: run.mounts.clone() };
     let (cpu_millis, memory_bytes) = cpu_and_memory(kinds, &task.request);
     Some(TaskSpec {
         id: name(task.id),

@@ -62,7 +62,6 @@ pub(super) fn prepare(args: &AgentArgs) -> Result<Ready, AgentError> {
     let settings = RunnerSettings {
         agent: AgentSettings { heartbeat: Duration::from_secs(args.heartbeat) },
         limits,
-        are_limited: !args.no_limits,
         cores: found.nodes.clone(),
     };
     Ok(Ready { address, driver, found, settings, _program: program, _lock: lock, _group_lock })

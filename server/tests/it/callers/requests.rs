@@ -213,6 +213,19 @@ fn deadlines_are_kept_whatever_they_are() {
 }
 
 #[test]
+fn what_is_large_only_in_memory_is_not_decoded() {
+    let open = Open::start();
+    let before = open.described();
+    // Two bytes for each group.
+    let groups = vec![proto::TaskGroup::default(); 1_000_000];
+    let job = proto::Job { name: "many".to_owned(), groups, ..Default::default() };
+    let request = proto::SubmitJobRequest { job: Some(job) };
+    let said = open.send("JobService/SubmitJob", request.encode_to_vec(), &[]);
+    assert!(said.contains("MALFORMED"), "{said}");
+    assert_eq!(open.described(), before);
+}
+
+#[test]
 fn what_is_compressed_is_not_opened() {
     let open = Open::start();
     let before = open.described();

@@ -4,6 +4,7 @@
 use crate::cell::served::{Process, insist, ports, serve};
 use crate::kit::certificates::{Odd, authority, issue, odd, tls};
 use crate::kit::process::{folder, say, workspace_file};
+use crate::work::agents::start;
 use omega_client::connect::tls_endpoint;
 use omega_client::proto::cell_service_client::CellServiceClient;
 use omega_client::proto::job_service_client::JobServiceClient;
@@ -180,6 +181,28 @@ fn each_role_may_call_what_the_table_says() {
         std::fs::write(&file, &table).unwrap();
     }
     assert_eq!(table, std::fs::read_to_string(file).unwrap());
+}
+
+#[test]
+fn an_agent_needs_only_its_own_certificate() {
+    let guarded = Guarded::start();
+    let agent = |name: &str| {
+        let address = guarded.address();
+        let flags = ["--no-limits", "--cpu=1", "--memory=1GiB", "--cell", &address, "--name", name];
+        let tls = ["--tls-ca=certs/ca.pem", "--tls-cert=certs/agent-m0.pem"];
+        let key = ["--tls-key=certs/agent-m0.key", "--dir", name];
+        [&["agent"][..], &flags, &tls, &key].concat().into_iter().map(str::to_owned).collect()
+    };
+    let other: Vec<String> = agent("m1");
+    let other: Vec<&str> = other.iter().map(String::as_str).collect();
+    let said = say(guarded.path(), &other);
+    assert!(said.stderr.contains("may not manage the machine \"m1\""), "{said:?}");
+    for _ in 0..2 {
+        let own: Vec<String> = agent("m0");
+        let own: Vec<&str> = own.iter().map(String::as_str).collect();
+        // The program writes its line only after its machine is registered.
+        drop(start(guarded.path(), &own));
+    }
 }
 
 #[test]

@@ -1,6 +1,8 @@
 //! Commands that set and show the exclusive cores of machines, jobs and tasks, and requests that are rejected.
 
+use crate::work::agents::until;
 use crate::work::commands::Served;
+use crate::work::programs::Cell;
 use serde_json::json;
 
 #[test]
@@ -43,4 +45,22 @@ fn cores_are_given_by_files_and_flags() {
     assert!(cell.say("machine add n-2 --numa 8,x").stderr.contains("such as 16,16"));
     assert_eq!(cell.ok("machine add n-2 --numa 8,8"), "machine n-2 is in the cell\n");
     assert_eq!(cell.json("machine get n-2")["cores_left"], json!([8, 8]));
+}
+
+#[test]
+fn a_task_gets_the_cores_of_an_evicted_one() {
+    let cell = Cell::new(&[]);
+    let _agent = cell.agent("one");
+    let left = cell.served.json("machine get one")["cores_left"].clone();
+    let cores: u64 = left.as_array().unwrap().iter().map(|node| node.as_u64().unwrap()).sum();
+    cell.served.ok(&format!("job submit low --cores {cores} -- /bin/sleep 1000"));
+    until(|| cell.tasks("low", "running") == 1);
+    // The agent kills one task, and starts the other, by one message of the cell.
+    cell.served.ok(&format!("job submit high --precedence 9 --cores {cores} -- /bin/true"));
+    let evict = "evictions = [\"low/0\"]\n[[claim]]\ntask = \"high/0\"\nmachine = \"one\"\n";
+    std::fs::write(cell.served.path().join("evict.toml"), evict).unwrap();
+    cell.served.ok("txn commit -f evict.toml");
+    until(|| cell.tasks("high", "finished") == 1);
+    cell.served.ok("job kill low");
+    cell.nothing_is_left();
 }
