@@ -87,6 +87,11 @@ impl Adapter {
     fn found_pod(&mut self, binding: Binding, pod: Pod, now_ms: u64) -> Option<Action> {
         let unbound = pod.spec.node_name.is_empty();
         let open = pod.spec.gates.is_empty() && pod.metadata.deleted.is_none();
+        let known = self.pods.get(&binding.pod);
+        if known.is_none_or(|entry| entry.pod.metadata.uid != binding.uid) {
+            // The watch has already reported the end of this pod, so what was read is older.
+            return None;
+        }
         self.pod_changed(pod);
         if !unbound || !self.is_present(&binding) {
             return None;

@@ -330,9 +330,11 @@ impl Adapter {
         if places.is_empty() {
             return true;
         }
-        // If one pod's volume is gone, that pod would be decided again later, without the others. So the whole gang is
-        // dissolved.
-        if places.iter().any(|(name, _)| self.lacks_volume(name)) {
+        // If a pod's node or volume is gone, that pod would be decided again later, without the others. So the whole
+        // gang is dissolved.
+        let least = self.cell.read(|cell| cell.job(job).and_then(|job| job.gang_min)).unwrap_or(0);
+        let is_incomplete = places.len() < least as usize;
+        if is_incomplete || places.iter().any(|(name, _)| self.lacks_volume(name)) {
             self.dissolve(&group);
             self.settle_group(&group);
             return true;

@@ -203,8 +203,12 @@ impl Adapter {
             let binding = self.assume(name, node).and_then(|it| self.bind_with_claims(it));
             self.effects.extend(binding.map(|binding| Effect::Act(Action::Bind(binding, 0))));
         } else {
-            tracing::info!(pod = %name, %node, "another pod took the room of a nomination: the \
-                 nominated pod is decided again");
+            if reserved {
+                // Otherwise, the claims would keep volumes that this node alone may have.
+                self.storage.list.unreserve(task);
+            }
+            tracing::info!(pod = %name, %node, "a nominated pod no longer fits its node: it is \
+                 decided again");
             self.give_nomination_up(name);
         }
     }

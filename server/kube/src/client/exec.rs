@@ -79,6 +79,8 @@ impl Exec {
         command.args(self.args.iter().flatten());
         command.envs(self.env.iter().flatten().map(|variable| (&variable.name, &variable.value)));
         command.env("KUBERNETES_EXEC_INFO", request.to_string()).stdin(Stdio::null());
+        // If the caller stops waiting, the plugin ends too.
+        command.kill_on_drop(true);
         let fault = |message: String| ConfigError::Exec { command: self.command.clone(), message };
         let output = command.output().await.map_err(|why| fault(why.to_string()))?;
         if !output.status.success() {

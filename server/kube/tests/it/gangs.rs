@@ -113,6 +113,27 @@ fn a_gang_without_room_leaves_no_pod_on_a_node() {
 }
 
 #[test]
+fn a_gang_that_loses_a_node_before_it_is_bound_is_decided_again() {
+    let mut pair = Pair::new(3, 1);
+    group(&mut pair.server, "g", &gang(3));
+    for pod in ["a", "b", "c"] {
+        pair.create_with(pod, &member("g", 3000));
+    }
+    pair.deliver();
+    let (accepted, _) = pair.commit(0);
+    assert_eq!(accepted.len(), 3);
+    pair.server.delete_node("n0");
+    pair.deliver();
+    for claim in accepted {
+        assert_eq!(pair.adapter.decided(claim.task, claim.machine), None);
+    }
+    assert_eq!(settle(&mut pair), 0, "two of three pods have no room");
+    crate::pairs::add_node(&mut pair.server, 4);
+    pair.deliver();
+    assert_eq!(settle(&mut pair), 3);
+}
+
+#[test]
 fn of_two_gangs_with_room_for_one_one_is_whole() {
     for workers in [1, 2, 4] {
         let mut pair = Pair::new(6, workers);

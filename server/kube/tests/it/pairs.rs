@@ -13,7 +13,7 @@ use omega_kube::adapter::storage::{Stored, StoredKind};
 use omega_kube::adapter::{Adapter, Binding, Effect, PodName, Settings, State};
 use omega_kube::profiles::KubeProfile;
 use omega_kube::run::preempter::Preempter;
-use omega_kube::workers::{Collect, worker};
+use omega_kube::workers::{Accepted, Collect, worker};
 use omega_schedulers::Scheduler;
 use omega_workload::kube::api::{Node, Pod};
 use omega_workload::kube::live::Converter;
@@ -303,6 +303,13 @@ impl Pair {
 
     /// Steps one worker once.
     pub(crate) fn step(&mut self, worker: usize) -> (Vec<Binding>, bool) {
+        let (accepted, idle) = self.commit(worker);
+        let bindings = accepted.iter().filter_map(|a| self.adapter.decided(a.task, a.machine));
+        (bindings.collect(), idle)
+    }
+
+    /// Steps one worker once, and returns the accepted claims, which were not passed to the adapter.
+    pub(crate) fn commit(&mut self, worker: usize) -> (Vec<Accepted>, bool) {
         self.now += 20_000_000_000;
         let mut collect = Collect::default();
         let cell = self.adapter.cell().clone();
@@ -310,9 +317,7 @@ impl Pair {
         for job in &collect.unplaced {
             self.unplaced.extend(self.adapter.pod_of(*job).map(|pod| (pod.clone(), *job)));
         }
-        let bindings =
-            collect.accepted.iter().filter_map(|a| self.adapter.decided(a.task, a.machine));
-        (bindings.collect(), step.idle)
+        (collect.accepted, step.idle)
     }
 
     /// Steps all workers until they are idle.

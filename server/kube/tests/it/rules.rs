@@ -111,6 +111,23 @@ fn a_pod_created_again_under_its_name_is_another_pod() {
 }
 
 #[test]
+fn a_pod_that_is_read_late_does_not_come_back() {
+    let mut pair = Pair::new(1, 1);
+    pair.create("a", 3000);
+    pair.deliver();
+    let binding = pair.decide().pop().expect("a decision");
+    assert_eq!(pair.send(&binding), Answer::Bound);
+    let found = pair.get(&binding);
+    pair.delete("a");
+    pair.deliver();
+    assert_eq!(pair.adapter.found(binding, found, 0), None);
+    assert_eq!(pair.adapter.state(&name("a")), None);
+    pair.create("b", 3000);
+    pair.deliver();
+    assert_eq!(pair.decide().len(), 1, "the node is free");
+}
+
+#[test]
 fn pods_that_are_not_ours_or_not_understood_are_held_with_a_reason() {
     let mut pair = Pair::new(1, 1);
     pair.create_with("gated", r#"{"schedulerName":"omega","schedulingGates":[{"name":"x/y"}]}"#);
