@@ -281,6 +281,11 @@ impl InputArgs {
                  leave it out, or use --trace and --part to select a part of a trace",
             ));
         }
+        if self.trace.is_none() && (self.data.is_some() || !self.named.is_empty()) {
+            return Err(InputError::Arguments(
+                "--data and --file name the files of a trace: name the trace with --trace",
+            ));
+        }
         if self.on.is_some() && !matches!(self.trace, Some(Trace::Azure | Trace::Swf)) {
             return Err(InputError::Arguments("--on is only for --trace azure and --trace swf"));
         }

@@ -13,6 +13,7 @@ pub mod csv;
 pub mod file;
 mod foreign;
 pub mod fragments;
+mod gangs;
 pub mod google2011;
 pub mod input;
 pub mod kube;

@@ -139,7 +139,8 @@ impl Drive for Stepped<'_> {
             idle &= front.round(self.now).is_idle();
         }
         let wakes = round.until.map_or(IDLE_ROUND, |until| until.saturating_sub(self.now));
-        self.now += if idle { wakes.clamp(ROUND, IDLE_ROUND) } else { ROUND };
+        let step = if idle { wakes.clamp(ROUND, IDLE_ROUND) } else { ROUND };
+        self.now = self.now.saturating_add(step);
         messages.try_recv().ok()
     }
 

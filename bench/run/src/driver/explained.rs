@@ -41,7 +41,7 @@ pub(crate) fn report(ended: Ended, which: Which<'_>) -> WaitingReport {
         }
     };
     let jobs = names.into_iter().map(|name| job_of_run(&fed, &mut workers, name)).collect();
-    WaitingReport { jobs, pending: fed.counts.pending(), name: fed.name }
+    WaitingReport { jobs, pending: fed.counts.pending(), name: fed.name, notes: fed.notes }
 }
 
 fn job_of_run(fed: &Fed, workers: &mut [Worker<Meter>], name: String) -> WaitingJob {

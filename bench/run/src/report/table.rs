@@ -4,7 +4,7 @@
 //! why some tasks have no machine. The rest is on the page and in the JSON file.
 
 use super::number::{NOTHING, amount, count, duration, percent, percent_of, plural, wide};
-use super::text::{Align, WIDTH, clean, clip, columns, wrap};
+use super::text::{Align, WIDTH, clean, clip, columns, notes};
 use super::{RebalancingReport, RunReport, SchedulerReport, Unplaced, durable, tenants};
 
 /// Maximum number of reasons in the table. The page has more.
@@ -21,7 +21,7 @@ pub fn render(report: &RunReport) -> String {
         resources(report),
         durable::table(report),
         unplaced(report),
-        notes(report),
+        notes(&report.notes),
     ];
     let full: Vec<String> = sections.into_iter().filter(|section| !section.is_empty()).collect();
     full.join("\n")
@@ -206,20 +206,6 @@ fn unplaced(report: &RunReport) -> String {
         text.push_str(&format!("  {} for {more}\n", plural(tasks(rest), "task")));
     }
     text
-}
-
-/// Notes on parts of the input that were not converted.
-fn notes(report: &RunReport) -> String {
-    let indent = "  ";
-    let lines = report.notes.iter().flat_map(|note| {
-        let lines = wrap(&clean(note), WIDTH - indent.len() - 2);
-        lines.into_iter().enumerate().map(move |(index, line)| {
-            let bullet = if index == 0 { "- " } else { "  " };
-            format!("{indent}{bullet}{line}\n")
-        })
-    });
-    let text: String = lines.collect();
-    if text.is_empty() { text } else { format!("notes\n{text}") }
 }
 
 /// Converts fixed cells to owned ones.

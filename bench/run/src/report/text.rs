@@ -90,6 +90,20 @@ fn pad(text: &str, width: usize, align: Align) -> String {
     }
 }
 
+/// Notes on parts of the input that were not converted, under a heading; empty without notes.
+pub(super) fn notes(notes: &[String]) -> String {
+    let indent = "  ";
+    let lines = notes.iter().flat_map(|note| {
+        let lines = wrap(&clean(note), WIDTH - indent.len() - 2);
+        lines.into_iter().enumerate().map(move |(index, line)| {
+            let bullet = if index == 0 { "- " } else { "  " };
+            format!("{indent}{bullet}{line}\n")
+        })
+    });
+    let text: String = lines.collect();
+    if text.is_empty() { text } else { format!("notes\n{text}") }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

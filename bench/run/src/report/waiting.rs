@@ -3,7 +3,7 @@
 //! `docs/explain.md` describes the fields for readers of the file.
 
 use super::number::{plural, wide};
-use super::text::{Align, WIDTH, clean, clip, columns, wrap};
+use super::text::{Align, WIDTH, clean, clip, columns, notes, wrap};
 use serde::Serialize;
 use std::borrow::Cow;
 
@@ -16,6 +16,8 @@ pub struct WaitingReport {
     pub pending: usize,
     /// The explained jobs.
     pub jobs: Vec<WaitingJob>,
+    /// Notes on parts of the input that were not converted.
+    pub notes: Vec<String>,
 }
 
 /// A job, with the reasons if it is pending.
@@ -147,7 +149,8 @@ pub fn render(report: &WaitingReport) -> String {
         text.push('\n');
         text.push_str(&render_job(job));
     }
-    text
+    let notes = notes(&report.notes);
+    if notes.is_empty() { text } else { format!("{text}\n{notes}") }
 }
 
 /// Formats one job as text.
@@ -306,7 +309,8 @@ mod tests {
             unattended: true,
         };
         let ended = WaitingJob { job: "old".into(), ..WaitingJob::default() };
-        WaitingReport { name: "a cell".into(), pending: 3, jobs: vec![job, ended] }
+        let notes = vec!["gpu-7: skipped".into()];
+        WaitingReport { name: "a cell".into(), pending: 3, jobs: vec![job, ended], notes }
     }
 
     #[test]
@@ -324,7 +328,8 @@ mod tests {
             \x20 - m-7: 2 cpu short; 1.5 GiB memory short\n\
             \x20 - 1,200 machines, such as m-1: 2 cpu short; 1.5 GiB memory short\n\n\
             \x20 what would help\n  - 2 cpu more free on m-7\n\n\
-            old does not wait: it has ended\n";
+            old does not wait: it has ended\n\n\
+            notes\n\x20 - gpu-7: skipped\n";
         assert_eq!(render(&example()), expected);
     }
 

@@ -9,9 +9,10 @@ use crate::swf::figures::Figures;
 use crate::swf::ordered::{Backfill, Order, Ordered, Ties};
 use crate::swf::shipped::{Machines, Shipped};
 use crate::swf::simulate::simulate;
-use crate::swf::trace::Trace;
+use crate::swf::trace::{SimJob, Trace};
 use clap::builder::PossibleValue;
 use clap::{Args, ValueEnum};
+use omega_core::limits::TRANSACTION_ITEMS_MAX;
 use omega_workload::words::plural;
 use std::num::NonZeroU64;
 use std::path::PathBuf;
@@ -196,6 +197,13 @@ pub(super) fn run(args: &SwfArgs) -> Result<ExitCode, SimError> {
         return Err(SimError::Lacks(format!(
             "the log's machine has {all} processors, which cannot be divided into machines of \
              {cores} cores: --cores must divide that number"
+        )));
+    }
+    let is_too_wide = |job: &SimJob| job.processors > TRANSACTION_ITEMS_MAX as u64;
+    if args.policy == PolicyChoice::Omega && trace.jobs.iter().any(is_too_wide) {
+        return Err(SimError::Lacks(format!(
+            "the log has jobs with more than {TRANSACTION_ITEMS_MAX} processors, which the policy \
+             `omega` cannot start at once: use another --policy, or `omega run --trace swf`"
         )));
     }
     let mut sheet = Sheet::new(&COLUMNS);

@@ -142,12 +142,13 @@ impl Waits {
             return Waits::default();
         }
         waits.sort_unstable_by(f64::total_cmp);
-        let at = |share: f64| waits[((waits.len() - 1) as f64 * share) as usize];
+        // The smallest wait such that at least this percentage of the waits are not longer.
+        let at = |percent: usize| waits[(waits.len() * percent).div_ceil(100).max(1) - 1];
         Waits {
             mean_s: waits.iter().sum::<f64>() / waits.len() as f64,
-            p50_s: at(0.5),
-            p90_s: at(0.9),
-            p99_s: at(0.99),
+            p50_s: at(50),
+            p90_s: at(90),
+            p99_s: at(99),
         }
     }
 }

@@ -2,6 +2,7 @@
 
 use super::amounts::{AmountColumns, optional};
 use super::forms;
+use crate::gangs;
 use crate::text::decimal::Rounding;
 use crate::text::table::{Column, Row, Table};
 use crate::{Arrival, LoadError, RunTime};
@@ -122,7 +123,7 @@ pub(super) fn read_arrival(row: &Row<'_>, columns: &Columns) -> Result<Arrival, 
             kind,
             groups: [group.into()].into(),
             gang_min,
-            gang_timeout_ms: None,
+            gang_timeout_ms: gangs::timeout_ms(gang_min),
             runtime_estimate_ms: run_ms,
             deadline_ms: None,
             update: None,

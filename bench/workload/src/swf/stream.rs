@@ -1,14 +1,15 @@
 //! A log as a workload: the jobs of a batch queue, for schedulers that place tasks on machines.
 //!
 //! - **Jobs.** Each job is a gang with one task per processor; these start together or not at all. Its size is the
-//!   requested number of processors or, if that is unknown, the allocated one. Its run time is that of the log; its
-//!   requested maximum is the runtime estimate for schedulers. Memory is not requested, because few logs have it. Jobs
-//!   without processors or without a run time are left out and counted.
+//!   allocated number of processors or, if that is unknown, the requested one. Its run time is that of the log, but not
+//!   longer than requested; the requested time is the runtime estimate for schedulers. Memory is not requested, because
+//!   few logs have it. Jobs without processors or without a run time are left out and counted.
 //! - **Machines.** The processors of the header, distributed evenly over its nodes; or the user's machines.
 //! - **Time** is counted from a second before the first job. The format requires lines in the order of submission; a
 //!   stream has a window of them in memory ([`crate::stream`]).
 
 use super::{Header, Log, LoggedJob};
+use crate::gangs;
 use crate::stream::order::Order;
 use crate::stream::{Event, Head, JobEvent, JobsAt, Stream, Window};
 use crate::text::compressed::{plain_name, stored};
@@ -120,7 +121,7 @@ impl SwfStream {
                     "{processors} is too large: must be at most \
                      {TASKS_PER_JOB_MAX}"
                 );
-                return Err(fault("requested processors", message));
+                return Err(fault("processors", message));
             }
             if processors == 0 || job.run_ms.is_none() {
                 self.left_out += 1;
@@ -133,9 +134,9 @@ impl SwfStream {
     }
 }
 
-/// Requested processors of a job; 0 if unknown.
+/// Processors of a job; 0 if unknown.
 fn processors(job: &LoggedJob) -> u64 {
-    let known = [job.requested, job.allocated].into_iter().flatten();
+    let known = [job.allocated, job.requested].into_iter().flatten();
     known.into_iter().find(|processors| *processors > 0).unwrap_or(0)
 }
 
@@ -165,10 +166,13 @@ fn of_header(header: Header) -> Result<Vec<Machine>, String> {
 
 fn event(job: &LoggedJob, first_ms: u64) -> JobEvent {
     let count = processors(job) as u32;
+    // The batch system ended a job after its requested time.
+    let limit_ms = job.requested_ms.filter(|requested_ms| *requested_ms > 0);
+    let run_ms = job.run_ms.map(|run_ms| run_ms.min(limit_ms.unwrap_or(u64::MAX)));
     let arrival = Arrival {
         at_ms: job.submit_ms.saturating_sub(first_ms).saturating_add(BEFORE_MS),
         placed: Vec::new(),
-        run: job.run_ms.map_or(RunTime::Forever, RunTime::Same),
+        run: run_ms.map_or(RunTime::Forever, RunTime::Same),
         job: Job {
             name: format!("line-{}", job.line).into(),
             tenant: "default".into(),
@@ -178,7 +182,7 @@ fn event(job: &LoggedJob, first_ms: u64) -> JobEvent {
             kind: JobKind::Batch,
             groups: [TaskGroup::new(count, Amounts::new([1000])).into()].into(),
             gang_min: Some(count),
-            gang_timeout_ms: None,
+            gang_timeout_ms: gangs::timeout_ms(Some(count)),
             runtime_estimate_ms: job.requested_ms,
             deadline_ms: None,
             update: None,
@@ -214,7 +218,7 @@ mod tests {
     fn a_job_is_a_gang_of_processors() {
         let jobs = [
             [9, 500, 60, 4, -1, -1],
-            [8, 480, 5, 2, 3, 10],
+            [8, 480, 15, 2, 3, 10],
             [7, 600, -1, 1, 1, 5],
             [6, 700, 5, 0, -1, 5],
         ];
@@ -223,10 +227,10 @@ mod tests {
         let cores: Vec<u64> = workload.machines.iter().map(|m| m.capacity.as_slice()[0]).collect();
         assert_eq!(cores, [2000, 3000, 3000]);
         let [first, second] = &workload.arrivals[..] else { panic!("{:?}", workload.arrivals) };
-        assert_eq!((first.at_ms, &*first.job.name, first.job.gang_min), (1000, "line-4", Some(3)));
+        assert_eq!((first.at_ms, &*first.job.name, first.job.gang_min), (1000, "line-4", Some(2)));
         assert_eq!(
             (first.run.clone(), first.job.runtime_estimate_ms),
-            (RunTime::Same(5000), Some(10_000))
+            (RunTime::Same(10_000), Some(10_000))
         );
         assert_eq!((second.at_ms, second.job.task_count()), (21_000, 4));
         let note = "left out, because the log has no processors or no run time for them: 2 jobs";
@@ -243,8 +247,8 @@ mod tests {
                  --on, such as --on 200,cpu=64,memory=256Gi",
             ),
             (
-                format!("{HEADER}{}", line([1, 5, 60, 4, 1 << 21, -1])),
-                "a.swf:3: requested processors: 2097152 is too large: must be at most 1048576",
+                format!("{HEADER}{}", line([1, 5, 60, 1 << 21, 4, -1])),
+                "a.swf:3: processors: 2097152 is too large: must be at most 1048576",
             ),
             (
                 format!("{HEADER}{}", good.replace("60", "soon")),

@@ -22,10 +22,10 @@ const PUBLISHED: &str = ".gz";
 /// supports.
 const TEXT_BYTES_MAX: u64 = 4 << 30;
 
-/// Length up to which a text may be any number of times as long as its file. A longer text may be at most
-/// [`EXPANSION_MAX`] times as long, so that a damaged or hostile file of a few megabytes cannot fill the memory. Lists
-/// of a cluster compress to about a thirtieth.
-const TEXT_BYTES_FREE: u64 = 64 << 20;
+/// Length up to which a text may be any number of times as long as its file, because lists of equal pods compress to a
+/// thousandth. A longer text may be at most [`EXPANSION_MAX`] times as long, so that a damaged or hostile file of a few
+/// megabytes cannot fill the memory. Lists of real clusters compress to about a thirtieth.
+const TEXT_BYTES_FREE: u64 = 512 << 20;
 const EXPANSION_MAX: u64 = 128;
 
 const GZIP_MAGIC: [u8; 2] = [0x1f, 0x8b];
@@ -71,7 +71,7 @@ pub fn plain_name(name: &str) -> &str {
 /// If the file cannot be read, is damaged or too long, or is not UTF-8.
 pub fn read_text(file: &Path) -> io::Result<String> {
     let known = std::fs::metadata(file)?;
-    whole_text(open_input(file)?, known.is_file().then_some(known.len()))
+    whole_text(open_input(file)?, bytes_max(known.is_file().then_some(known.len())))
 }
 
 /// Reads the whole text of standard input, decompressed.
@@ -79,24 +79,23 @@ pub fn read_text(file: &Path) -> io::Result<String> {
 /// # Errors
 /// If standard input cannot be read, is damaged or too long, or is not UTF-8.
 pub(crate) fn read_stdin() -> io::Result<String> {
-    whole_text(decompress(BufReader::new(io::stdin()))?, None)
+    whole_text(decompress(BufReader::new(io::stdin()))?, bytes_max(None))
 }
 
-/// The whole text of an input. `stored` is the length of its file, if it has one.
-fn whole_text(input: Box<dyn BufRead>, stored: Option<u64>) -> io::Result<String> {
-    let max = stored.map_or(TEXT_BYTES_MAX, |stored| {
-        let expanded = stored.saturating_mul(EXPANSION_MAX);
-        expanded.clamp(TEXT_BYTES_FREE, TEXT_BYTES_MAX)
-    });
+/// Maximum length of the text of a file with this length; `None` is an input that is not a file.
+fn bytes_max(stored: Option<u64>) -> u64 {
+    let expanded = stored.map_or(TEXT_BYTES_MAX, |stored| stored.saturating_mul(EXPANSION_MAX));
+    expanded.clamp(TEXT_BYTES_FREE, TEXT_BYTES_MAX)
+}
+
+/// The whole text of an input of at most `max` bytes.
+fn whole_text(input: Box<dyn BufRead>, max: u64) -> io::Result<String> {
     let mut text = Vec::new();
     let read = input.take(max + 1).read_to_end(&mut text)?;
     if read as u64 > max {
-        return Err(invalid(match stored {
-            Some(stored) if max < TEXT_BYTES_MAX => format!(
-                "decompresses to more than {EXPANSION_MAX} times its {stored} bytes: it is damaged, or not such a file"
-            ),
-            _ => format!("is longer than {TEXT_BYTES_MAX} bytes"),
-        }));
+        return Err(invalid(format!(
+            "is longer than {max} bytes, the maximum for a file of its size: it may be damaged"
+        )));
     }
     // PowerShell's redirection (`>`) writes UTF-16.
     if text.starts_with(b"\xff\xfe") || text.starts_with(b"\xfe\xff") {
@@ -313,11 +312,16 @@ mod tests {
 
     #[test]
     fn a_small_file_does_not_become_a_huge_text() {
-        let dir = tempfile::tempdir().unwrap();
-        let file = dir.path().join("spaces.gz");
-        std::fs::write(&file, gzip(&" ".repeat(TEXT_BYTES_FREE as usize + 1))).unwrap();
-        let error = read_text(&file).unwrap_err().to_string();
-        assert!(error.starts_with("decompresses to more than 128 times its "), "{error}");
+        assert_eq!(bytes_max(Some(1000)), TEXT_BYTES_FREE);
+        assert_eq!(bytes_max(Some(8 << 20)), 128 * (8 << 20));
+        assert_eq!([bytes_max(Some(1 << 40)), bytes_max(None)], [TEXT_BYTES_MAX; 2]);
+        let whole = |max| {
+            let spaces = gzip(&" ".repeat(1 << 20));
+            whole_text(decompress(Cursor::new(spaces)).unwrap(), max)
+        };
+        assert_eq!(whole(1 << 20).unwrap().len(), 1 << 20);
+        let error = whole((1 << 20) - 1).unwrap_err().to_string();
+        assert!(error.starts_with("is longer than 1048575 bytes, "), "{error}");
     }
 
     #[test]
