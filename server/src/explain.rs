@@ -57,7 +57,8 @@ fn served(cell: &str, job: &str, args: &ExplainArgs) -> Result<(), Error> {
     let table = waiting::render_job(&told);
     let data = json.map(|file| {
         let (name, pending) = (cell.to_owned(), told.waiting);
-        (file, waiting::json(&waiting::WaitingReport { name, pending, jobs: vec![told] }))
+        let (jobs, notes) = (vec![told], Vec::new());
+        (file, waiting::json(&waiting::WaitingReport { name, pending, jobs, notes }))
     });
     output::show(&table, data.as_ref().map(|(file, text)| (*file, text.as_str())))?;
     Ok(())

@@ -94,7 +94,7 @@ impl Backfill {
 
     /// Returns `self` with another interval: the shortest time between two searches for a job's plan, in milliseconds
     /// of the cell's time. A search examines the whole cell. (Slurm's `bf_interval`.) The default of 10 seconds is also
-    /// the interval at which a server advances the time of its cell.
+    /// the longest interval at which a server advances the time of its cell.
     #[must_use]
     pub fn with_interval_ms(mut self, interval_ms: u64) -> Backfill {
         self.interval_ms = interval_ms;

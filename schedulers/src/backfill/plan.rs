@@ -125,7 +125,7 @@ struct Place {
     row: usize,
     /// Number of tasks of each group that fit at the time of the search.
     room: SmallVec<[u32; 2]>,
-    /// Groups that may run on the machine, one bit each. All groups from the 64th on share a bit.
+    /// Groups that may run on the machine, one bit each.
     groups: u64,
     /// Time since which `room` has had this value.
     since_ms: u64,
@@ -136,7 +136,8 @@ struct Place {
 impl<'a> Search<'a> {
     /// The plan with the earliest start; `None` if there is none within the limit.
     pub(super) fn earliest(&self, when: When) -> Option<Plan> {
-        if self.lack.tasks == 0 {
+        // A place has one bit for each group.
+        if self.lack.tasks == 0 || self.lack.groups.len() > u64::BITS as usize {
             return None;
         }
         let parts = self.parts();
@@ -244,8 +245,7 @@ impl<'a> Search<'a> {
                     continue;
                 }
                 let bits = words.iter().enumerate();
-                let groups =
-                    bits.fold(0, |all, (group, word)| all | (word >> lane & 1) << group.min(63));
+                let groups = bits.fold(0, |all, (group, word)| all | (word >> lane & 1) << group);
                 places.push(Place {
                     row,
                     room: SmallVec::from_elem(0, words.len()),
@@ -268,7 +268,7 @@ impl<'a> Search<'a> {
         };
         let of_group = |(group, part): (usize, &Part)| {
             let most = self.lack.groups[group].tasks;
-            if place.groups >> group.min(63) & 1 == 0 {
+            if place.groups >> group & 1 == 0 {
                 return 0;
             }
             match &place.timeline {
@@ -309,7 +309,8 @@ impl<'a> Search<'a> {
             let mut times = times.filter(|at_ms| *at_ms > after_ms);
             return times.find(|at_ms| self.room(place, *at_ms, parts) != place.room);
         }
-        let moments = times.flat_map(|at_ms| [at_ms.saturating_sub(self.lack.run_ms) + 1, at_ms]);
+        let moments = times
+            .flat_map(|at_ms| [at_ms.saturating_sub(self.lack.run_ms).saturating_add(1), at_ms]);
         moments.filter(|at_ms| *at_ms > after_ms).min()
     }
 

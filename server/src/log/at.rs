@@ -117,7 +117,8 @@ fn explain(args: &AtArgs, cell: Cell, job: &str, loaded: Profiles) -> Result<(),
     let explained = explain_cell(cell, &loaded, job);
     let explained = explained.map_err(|why| Error::Run { input: name.clone(), why })?;
     let jobs = vec![explained.ok_or_else(no_job)?];
-    Ok(output::print(&waiting::render(&WaitingReport { name, pending, jobs }))?)
+    let report = WaitingReport { name, pending, jobs, notes: Vec::new() };
+    Ok(output::print(&waiting::render(&report))?)
 }
 
 fn all(cell: &Cell) -> Shown {

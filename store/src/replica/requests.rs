@@ -25,9 +25,9 @@ impl Sender {
     }
 }
 
-/// Maximum number of senders that are remembered in a term. Each start of a replica counts as a new sender, but
-/// replicas restart so rarely that a term is expected to have fewer senders than this.
-const SENDERS_MAX: usize = 256;
+/// Number of the last starts of a replica that are remembered in a term. A message of an earlier start would have been
+/// under way during all these starts.
+const STARTS_MAX: usize = 32;
 
 /// The pending requests. See the module documentation.
 #[derive(Debug)]
@@ -37,9 +37,17 @@ pub(super) struct Requests {
     waiting: VecDeque<(Sender, Ask, u64)>,
     in_flight: VecDeque<Proposal>,
     forwarded: BTreeMap<AskId, (ReplicaId, u64)>,
-    /// The highest request number of each sender (a replica and its start) in this term.
-    seen: BTreeMap<(ReplicaId, u64), u64>,
+    /// The last starts of each replica in this term.
+    seen: BTreeMap<ReplicaId, VecDeque<Start>>,
     seen_in: Term,
+}
+
+/// A start of a replica.
+#[derive(Debug)]
+struct Start {
+    incarnation: u64,
+    /// The highest request number so far.
+    highest: u64,
 }
 
 /// An entry that this replica has proposed.
@@ -109,12 +117,16 @@ impl Requests {
             self.seen_in = term;
             self.seen.clear();
         }
-        let full = self.seen.len() >= SENDERS_MAX;
-        match self.seen.get_mut(&(replica, id.incarnation)) {
-            Some(highest) if id.number <= *highest => return false,
-            Some(highest) => *highest = id.number,
-            None if full => return false,
-            None => _ = self.seen.insert((replica, id.incarnation), id.number),
+        let starts = self.seen.entry(replica).or_default();
+        match starts.iter_mut().find(|start| start.incarnation == id.incarnation) {
+            Some(start) if id.number <= start.highest => return false,
+            Some(start) => start.highest = id.number,
+            None => {
+                if starts.len() >= STARTS_MAX {
+                    starts.pop_front();
+                }
+                starts.push_back(Start { incarnation: id.incarnation, highest: id.number });
+            }
         }
         true
     }
@@ -284,4 +296,24 @@ fn too_large(error: &EncodeError) -> Rejection {
     let EncodeError::TooLarge { bytes, max } = *error;
     let (given, max) = (bytes as u64, max as u64);
     Rejection::TooMany { what: "bytes of a command".into(), given, max }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_request_is_admitted_once_after_any_number_of_starts() {
+        let mut requests = Requests::new(0);
+        let mut admit = |replica: u64, incarnation: u64, number: u64, term: u64| {
+            requests.admit(ReplicaId(replica), AskId { incarnation, number }, Term(term))
+        };
+        for start in 0..1000 {
+            assert!(admit(1, start, 5, 1) && admit(2, start, 1, 1), "start {start}");
+            assert!(!admit(1, start, 5, 1) && !admit(1, start, 4, 1), "start {start}");
+            assert!(admit(1, start, 6, 1), "start {start}");
+        }
+        assert!(!admit(1, 1000 - STARTS_MAX as u64, 6, 1), "the oldest start that is remembered");
+        assert!(admit(1, 999, 1, 2), "another term");
+    }
 }

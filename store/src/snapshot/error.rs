@@ -151,11 +151,11 @@ pub enum LoadError {
         /// Position in the header.
         found: Position,
     },
-    /// The file is damaged. Restore it from a copy, or move it away and let the replica get a snapshot from its peers.
-    /// An older snapshot suffices only if the log still has the entries after it.
+    /// The file is damaged. Restore it from a copy, or replace the replica. An older snapshot suffices only if the log
+    /// still has the entries after it.
     #[error(
-        "{} is corrupt at byte {offset}: {damage}: restore it from a copy, or remove it so that \
-         the replica gets one from its peers",
+        "{} is corrupt at byte {offset}: {damage}: restore it from a copy, or remove this \
+         replica and add a new one with another id",
         path.display()
     )]
     Corrupt {

@@ -278,7 +278,7 @@ impl Core {
             }
             Ok(Answer::Killed) => {}
             Ok(Answer::Seen(version, task)) if !record.is_told => {
-                let Some(heard) = heard(&task) else { return };
+                let Some(heard) = heard(&task) else { return self.plan(name, now_ms + LOOK_MS) };
                 self.hear(name, version, heard);
             }
             Ok(Answer::Seen(..)) => {}

@@ -11,7 +11,7 @@ use crate::proto::{CommitRequest, CommitStreamResponse, commit_stream_response};
 use crate::{ApiError, ErrorCode, before_another_try};
 use crossbeam_channel::Sender;
 use omega_cellstate::HandleError;
-use omega_core::{Commit, SchedulerId, Transaction};
+use omega_core::{Commit, SchedulerId, Transaction, TransactionId};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -218,6 +218,9 @@ impl Line {
             self.wanted.fetch_max(commit.version.0, Ordering::Relaxed);
         }
         if let Some(first) = self.waiting.pop_front() {
+            if matches!(result, Err(HandleError::Unknown)) {
+                self.doubt(first.txn.id);
+            }
             // If this fails, the caller has stopped waiting.
             let _ = first.reply.send(result);
         }
@@ -256,22 +259,25 @@ impl Line {
     /// Fails the transactions that have waited too long.
     fn give_up_late(&mut self) {
         let now = Instant::now();
-        let doubts = &mut self.doubts;
-        self.waiting.retain(|waiting| {
-            let late = now >= waiting.until;
-            if late {
-                let known = if waiting.sent {
-                    let id = waiting.txn.id;
-                    let doubt = doubts.entry(id.scheduler).or_default();
-                    *doubt = id.number.max(*doubt);
-                    HandleError::Unknown
-                } else {
-                    HandleError::Unavailable
-                };
-                let _ = waiting.reply.send(Err(known));
-            }
-            !late
-        });
+        let is_late = |waiting: &Waiting| now >= waiting.until;
+        let all = std::mem::take(&mut self.waiting);
+        let (late, waiting): (VecDeque<Waiting>, _) = all.into_iter().partition(is_late);
+        self.waiting = waiting;
+        for waiting in late {
+            let known = if waiting.sent {
+                self.doubt(waiting.txn.id);
+                HandleError::Unknown
+            } else {
+                HandleError::Unavailable
+            };
+            let _ = waiting.reply.send(Err(known));
+        }
+    }
+
+    /// Records that the outcome of a transaction is unknown.
+    fn doubt(&mut self, id: TransactionId) {
+        let doubt = self.doubts.entry(id.scheduler).or_default();
+        *doubt = id.number.max(*doubt);
     }
 }
 
@@ -283,7 +289,7 @@ async fn next(answers: &mut Streaming<CommitStreamResponse>) -> Option<CommitStr
 mod tests {
     use super::*;
     use crate::Address;
-    use omega_core::{TransactionId, Version};
+    use omega_core::Version;
 
     fn waiting(scheduler: u32, number: u64, sent: bool) -> (Waiting, Answer) {
         let (reply, answer) = crossbeam_channel::bounded(1);
@@ -314,6 +320,18 @@ mod tests {
         let error = crate::proto::Error { code: name, ..Default::default() };
         let answer = Some(commit_stream_response::Answer::Error(error));
         CommitStreamResponse { number, answer }
+    }
+
+    #[test]
+    fn a_transaction_whose_reply_cannot_be_read_is_in_doubt() {
+        let runtime = runtime();
+        let (first, answer) = waiting(0, 4, true);
+        let mut line = line(&runtime, VecDeque::from([first]));
+        assert!(line.answer(CommitStreamResponse { number: 4, answer: None }));
+        assert!(matches!(answer.recv(), Ok(Err(HandleError::Unknown))));
+        assert!(
+            line.marked(waiting(0, 4, false).0).sent && !line.marked(waiting(0, 5, false).0).sent
+        );
     }
 
     #[test]
