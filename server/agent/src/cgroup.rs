@@ -11,8 +11,8 @@
 //! ```
 //!
 //! Podman creates two groups below the group of a container's task: `runtime` for its own processes, and
-//! `libpod-payload-ID` for the container. Podman sets all limits of the latter but its cores, so that the memory of
-//! Podman's processes does not count.
+//! `libpod-payload-ID` for the container. Podman sets the limits of `libpod-payload-ID`, except its cores. So the
+//! memory of Podman's own processes does not count towards the task's limit.
 
 use crate::machine::parse_cores;
 use crate::spec::{Limits, TaskSpec};

@@ -20,8 +20,8 @@ const PER_CALL: u64 = 4;
 /// Bytes written to the connection for which it may send one control frame more.
 const BYTES_PER_FRAME: u64 = 64;
 
-/// Bytes of a control frame's payload that count as a further frame. Control frames have fewer bytes; longer ones would
-/// make the connection use new buffers, which small frames of data between them keep in memory.
+/// Bytes of a control frame's payload that count as one frame. Usual control frames are shorter. Each long one fills a
+/// new read buffer of the connection, and small frames of data between them would keep these buffers in memory.
 const PAYLOAD_PER_FRAME: u64 = 64;
 
 /// Length of a frame's header.

@@ -7,9 +7,12 @@
 //!                                       └──────────────── states of tasks ◀───────────────┘
 //! ```
 //!
-//! The controller runs on the leader, beside the monitor of machines. It is a client of the cell like any other, and
-//! all its lasting state is in the cell. Each step names the version for which it was decided, so a step of a replaced
-//! leader changes nothing after an update. A new leader measures `min_healthy_ms` from the start of its leadership.
+//! The controller runs on the leader, beside the monitor of machines. It is a client of the cell like any other. Each
+//! step names the version for which it was decided, so a step of a replaced leader changes nothing after an update.
+//!
+//! The progress of an update is only in memory. A new leader measures `min_healthy_ms` from the start of its
+//! leadership, infers from the tasks and the age of a version whether its update was complete, and does not know which
+//! earlier versions have failed.
 
 mod evacuate;
 mod plan;
@@ -68,7 +71,7 @@ struct Lead {
     began: Instant,
 }
 
-/// A job that was updated, or has tasks that must be replaced.
+/// A job that was updated, or has tasks that must be replaced. It is kept until the job's record is removed.
 #[derive(Debug, Default)]
 struct Open {
     progress: Progress,
