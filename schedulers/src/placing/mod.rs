@@ -5,6 +5,7 @@ pub(crate) mod best_of;
 pub(crate) mod class;
 pub(crate) mod crowding;
 pub(crate) mod failures;
+pub(crate) mod outsized;
 pub mod place;
 pub(crate) mod rank;
 pub mod refusals;

@@ -37,6 +37,7 @@ use crate::framework::points::{Lack, MadeRoom, Queued, Refused};
 use crate::framework::profile::Profile;
 use crate::framework::waiting::Waiting;
 use crate::placing::crowding::is_of_a_place;
+use crate::placing::outsized;
 use crate::placing::refusals::Refusers;
 use crate::queue::{Nanos, Queue, Verdict};
 use course::Course;
@@ -280,6 +281,11 @@ impl Scheduler {
     fn decide_job(&mut self, queued: Queued<'_>, room: usize, now: Nanos) -> Decided {
         let Queued { id, job } = queued;
         let mut decided = Decided::new(id, self.queue.news());
+        if self.queue.failures(id) > 0 && self.is_outsized(queued) {
+            decided.asked = self.queue.waiting_count(id) as usize;
+            (decided.short, decided.by) = (true, outsized::refusers());
+            return decided;
+        }
         let mut tasks = std::mem::take(&mut self.tasks);
         let mut placed_tasks = Vec::new();
         let mut by_group: SmallVec<[(usize, usize); 4]> = SmallVec::new();
@@ -387,13 +393,32 @@ impl Scheduler {
         claimed.is_ok()
     }
 
+    /// Whether empty machines could hold no pending task of a job or, if it is a gang, fewer tasks than it lacks.
+    fn is_outsized(&mut self, Queued { id, job }: Queued<'_>) -> bool {
+        let lacks = if job.is_placed_at_once() { self.queue.gang_lacks(id) } else { None };
+        let mut wanted = u64::from(lacks.unwrap_or(1));
+        for (index, waiting) in self.queue.waiting_tasks(id) {
+            if wanted == 0 {
+                break;
+            }
+            let group = self.view.compile(id, job, index);
+            let most = wanted.min(waiting.into());
+            wanted -= outsized::held_at_most(&self.view, &self.profile.evaluator, group, most);
+        }
+        wanted > 0
+    }
+
     /// Returns the plugins that reject a job's tasks without a machine. At the job's first failure, these are all
     /// plugins that might reject the tasks. After further failures, a second search finds the exact plugins, because it
     /// then is worth its cost.
     fn refusers(&mut self, Queued { id, job }: Queued<'_>, group: GroupRef) -> Refusers {
+        let is_again = self.queue.failures(id) > 0;
+        if is_again && outsized::held_at_most(&self.view, &self.profile.evaluator, group, 1) == 0 {
+            return outsized::refusers();
+        }
         // In a gang of several groups, a different choice for one group may help another group.
         let entangled = job.is_placed_at_once() && job.groups.len() > 1;
-        let filters = if entangled || self.queue.failures(id) == 0 {
+        let filters = if entangled || !is_again {
             Refusers::suspects(&self.profile, &tasks(&self.view, group))
         } else {
             self.finder.refusers(&self.view, &self.profile, group)

@@ -8,8 +8,8 @@ use crate::cell::small;
 use crate::scheduling::placement_world::{random_group, random_machine, ruled_group};
 use omega_cellstate::{Cell, SharedCell};
 use omega_core::{
-    Amounts, Command, Job, JobId, KindId, Machine, Outcome, Precedence, Preemption, TaskReport,
-    TaskState,
+    Amounts, Command, Job, JobId, KindId, Machine, Outcome, Precedence, Preemption, TaskId,
+    TaskReport, TaskState,
 };
 use omega_schedulers::{
     Events, MachineFilter, MachineRef, Nanos, Observer, Patience, PerMachine, Profile, Scheduler,
@@ -211,4 +211,37 @@ fn nobody_sleeps_who_would_be_placed_if_everybody_were_woken() {
     }
     println!("{all} placed; decisions: {}, and {} if everybody is woken", ours.0, naive.0);
     assert!(all > 1000 && ours.0 < naive.0, "it saves decisions");
+}
+
+#[test]
+fn freed_room_does_not_wake_jobs_that_empty_machines_could_not_hold() {
+    let cell = small::cell(&[2, 2]);
+    let large = small::submit(&cell, small::job("large", 1, 3));
+    let gang = Job { gang_min: Some(5), ..small::job("wide", 5, 1) };
+    let wide = small::submit(&cell, gang);
+    let fits = small::submit(&cell, small::job("fits", 1, 2));
+    let mut scheduler = scheduler(&cell, 3, "ours");
+    let (mut tries, mut now) = (Tries::default(), 0);
+    let mut settle = |tries: &mut Tries| {
+        for _ in 0..3 {
+            now += 10;
+            run(&mut scheduler, &cell, now, tries);
+        }
+    };
+    settle(&mut tries);
+    let before = tries.0;
+    let task = TaskId { job: fits, index: 0 };
+    let machine = cell.read(|cell| cell.task(task)).and_then(TaskState::machine).unwrap();
+    cell.apply(Command::ReportTask { task, machine, report: TaskReport::Finished }).unwrap();
+    settle(&mut tries);
+    assert_eq!(tries.0, before, "no job is tried after the end of a task");
+
+    small::add_machine(&cell, Machine::new("more", small::amounts(3)));
+    settle(&mut tries);
+    assert_eq!([large, wide].map(|job| small::placed(&cell, job)), [1, 0]);
+    let machine = cell.read(|cell| cell.machine_by_name("m0")).unwrap();
+    let more = Machine::new("m0", small::amounts(3));
+    cell.apply(Command::UpdateMachine { id: machine, machine: more }).unwrap();
+    settle(&mut tries);
+    assert_eq!(small::placed(&cell, wide), 5, "the machines are large enough now");
 }
