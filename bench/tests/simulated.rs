@@ -21,7 +21,7 @@ use omega_run::report::RunReport;
 use omega_run::{Pace, RunOptions, run};
 use omega_schedulers::config::{Plugin, Point, Profiles, Registry};
 use omega_schedulers::{Admit, Claimed, Profile, Queued, Refused, Reserve, Settings, Waiting};
-use omega_sim::engine::DecisionTime;
+use omega_sim::engine::{DecisionTime, Retries};
 use omega_sim::scenario::{ArchitectureKind, Outcome, ScenarioSettings, simulate};
 use omega_store::directory::EngineKind;
 use omega_store::history::{self, ReplayOptions, Which};
@@ -222,6 +222,7 @@ fn simulated(workload: &Workload, (check, granularity): Judged) -> Outcome {
         near_best: 1,
         parts: 1,
         probes: 1,
+        retries: Retries::Unlimited,
         // The run lasts until the last job is placed, and ends before any later task end.
         end_s: Some((last_ms + MOMENT_MS / 4) as f64 / 1000.0),
         seed: 1,

@@ -4,7 +4,7 @@
 //! The test is a binary of its own, because its allocator counts all memory, so no other test may run in the process.
 
 use omega_core::{ConflictCheck, Granularity};
-use omega_sim::engine::DecisionTime;
+use omega_sim::engine::{DecisionTime, Retries};
 use omega_sim::scenario::{ArchitectureKind, ScenarioSettings, simulate_stream};
 use omega_sim::shipped::ShippedError;
 use omega_sim::trace::info;
@@ -57,6 +57,7 @@ fn settings() -> ScenarioSettings {
         check: ConflictCheck::ResourceFit,
         granularity: Granularity::Incremental,
         pickiness: 0.0,
+        retries: Retries::Unlimited,
         near_best: 1,
         parts: 1,
         probes: 1,

@@ -11,7 +11,7 @@ use crate::measure::{Options, SEED};
 use omega_core::{ConflictCheck, Granularity};
 use omega_schedulers::config::Profiles;
 use omega_sim::compat::{JobList, JobLists, ReferenceFile, run_point};
-use omega_sim::engine::DecisionTime;
+use omega_sim::engine::{DecisionTime, Retries};
 use omega_sim::scenario::{ArchitectureKind, Outcome, ScenarioSettings, simulate, simulate_stream};
 use omega_sim::shipped::ShippedError;
 use omega_workload::stream::Stream;
@@ -91,6 +91,7 @@ fn settings(batch: u32, seed: u64) -> ScenarioSettings {
         near_best: 1,
         parts: 1,
         probes: 1,
+        retries: Retries::Unlimited,
         end_s: None,
         seed,
         profiles: Profiles::default(),

@@ -102,6 +102,17 @@ impl Objective {
         }
     }
 
+    /// Whether the objective is about jobs of this kind.
+    #[must_use]
+    pub fn is_about(&self, jobs: JobKind) -> bool {
+        match *self {
+            Objective::Times { kind, .. } | Objective::Placed { kind, .. } => {
+                kind.is_none_or(|kind| kind == jobs)
+            }
+            Objective::Used { .. } => true,
+        }
+    }
+
     /// Whether the objective's value is a share rather than a time.
     #[must_use]
     pub fn is_share(&self) -> bool {
@@ -136,8 +147,9 @@ impl Objective {
                 let waited = |job: &JobOutcome| job.came || job.pending_s > 0.0;
                 let mut times: Vec<f64> = mine(kind).filter(waited).map(time).collect();
                 times.sort_unstable_by(f64::total_cmp);
-                let last = times.len().saturating_sub(1);
-                times.get(last * usize::from(percent) / 100).copied().unwrap_or(0.0)
+                // The least time that this percentage of the jobs does not exceed.
+                let rank = (times.len() * usize::from(percent)).div_ceil(100);
+                times.get(rank.saturating_sub(1)).copied().unwrap_or(0.0)
             }
             Objective::Placed { kind, .. } => {
                 let placed = mine(kind).filter(|job| job.placed_s.is_finite()).count();

@@ -3,14 +3,29 @@
 
 use omega_core::{Amounts, Machine, Overcommit, Taint, Text};
 use omega_workload::{Arrival, RunTime, Workload};
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 
 /// Largest delay of a copied job after its original, in milliseconds. It is long enough that schedulers treat the two
 /// jobs separately, and too short to change the daily curve.
 const SHIFT_MS: u64 = 300_000;
 
-/// Properties that machines of one sort share. Labels are excluded, because they only describe where a machine is.
-type Sort<'a> = (&'a Amounts, &'a Overcommit, &'a [Taint], u8);
+/// Properties that machines of one sort share.
+#[derive(PartialEq, Eq, Hash)]
+struct Sort<'a> {
+    capacity: &'a Amounts,
+    overcommit: &'a Overcommit,
+    taints: &'a [Taint],
+    devices: u8,
+    /// Values of the labels that jobs require. Other labels only describe where a machine is.
+    labels: Vec<Option<&'a Text>>,
+}
+
+/// Keys of the labels that jobs require.
+fn required_keys(arrivals: &[Arrival]) -> BTreeSet<&Text> {
+    let groups = arrivals.iter().flat_map(|arrival| &arrival.job.groups);
+    let selectors = groups.flat_map(|group| group.rules.affinity.required.iter().flatten());
+    selectors.flat_map(|selector| &selector.labels).map(|one| &one.key).collect()
+}
 
 /// Returns the workload with this number of machines, with the proportions of the sorts kept as nearly as possible.
 ///
@@ -28,7 +43,7 @@ pub fn machines_moved(workload: &Workload, count: usize) -> (Workload, Vec<Optio
     if count == all.len() || all.is_empty() {
         return (workload.clone(), (0..all.len() as u32).map(Some).collect());
     }
-    let sorts = sorts(all);
+    let sorts = sorts(all, &required_keys(&workload.arrivals));
     let mut kept: Vec<usize> = Vec::new();
     let mut copies: Vec<Machine> = Vec::new();
     for (members, wanted) in sorts.iter().zip(shares(&sorts, count, all.len())) {
@@ -64,11 +79,13 @@ pub(crate) fn moved(placed: &mut Vec<(u32, u32)>, place: &[Option<u32>]) {
 }
 
 /// Returns the positions of the machines of each sort, in order of first appearance.
-fn sorts(machines: &[Machine]) -> Vec<Vec<usize>> {
+fn sorts(machines: &[Machine], keys: &BTreeSet<&Text>) -> Vec<Vec<usize>> {
     let mut number: HashMap<Sort<'_>, usize> = HashMap::new();
     let mut sorts: Vec<Vec<usize>> = Vec::new();
     for (position, machine) in machines.iter().enumerate() {
-        let sort = (&machine.capacity, &machine.overcommit, &*machine.taints, machine.devices);
+        let Machine { capacity, overcommit, taints, devices, .. } = machine;
+        let labels = keys.iter().map(|key| machine.labels.get(key)).collect();
+        let sort = Sort { capacity, overcommit, taints, devices: *devices, labels };
         let at = *number.entry(sort).or_insert(sorts.len());
         if at == sorts.len() {
             sorts.push(Vec::new());

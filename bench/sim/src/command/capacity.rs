@@ -179,6 +179,7 @@ pub(super) fn run(args: &CapacityArgs) -> Result<ExitCode, SimError> {
     let workload = args.input.load(args.how.seed)?;
     let settings = args.how.settings(args.end.seconds());
     let objectives = args.objectives.list();
+    objectives.iter().try_for_each(|objective| check_jobs(&workload, objective))?;
     let mut out = std::io::stdout().lock();
     let mut report = report(args, &workload, &objectives);
     let is_table = matches!(args.output, OutputArg::Table);
@@ -231,6 +232,15 @@ pub(super) fn run(args: &CapacityArgs) -> Result<ExitCode, SimError> {
     }
     let answered = |finding: &Finding| finding.answer.holds.is_some();
     Ok(if report.findings.iter().all(answered) { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// Checks that a workload has jobs that an objective is about. Without jobs, every cell would meet the objective.
+fn check_jobs(workload: &Workload, objective: &Objective) -> Result<(), SimError> {
+    if workload.arrivals.iter().any(|arrival| objective.is_about(arrival.job.kind)) {
+        return Ok(());
+    }
+    let words = objective.words();
+    Err(SimError::Lacks(format!("the workload has no jobs for the objective \"{words}\"")))
 }
 
 fn questions(one: Option<Question>) -> Vec<Question> {

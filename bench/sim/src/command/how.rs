@@ -1,6 +1,6 @@
 //! Simulation flags that several commands share: architecture, schedulers, and the end of a run.
 
-use crate::engine::DecisionTime;
+use crate::engine::{DecisionTime, Retries};
 use crate::scenario::{ArchitectureKind, ScenarioSettings};
 use clap::{Args, ValueEnum};
 use omega_core::{ConflictCheck, Granularity};
@@ -56,6 +56,9 @@ pub struct HowArgs {
     /// Only for --arch sparrow: number of machines probed for each task.
     #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..=64))]
     pub(super) probes: u32,
+    /// Whether jobs without room are tried again as long as the run lasts.
+    #[arg(long, value_enum, default_value = "unlimited")]
+    pub(super) retries: RetriesArg,
     /// Seed of all random choices.
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub(super) seed: u64,
@@ -94,6 +97,26 @@ pub(super) enum GranularityArg {
     Incremental,
     /// No claim of the transaction is committed.
     AllOrNothing,
+}
+
+/// Number of attempts to place a job.
+#[derive(Clone, Copy, Debug, PartialEq, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum RetriesArg {
+    /// A job without room is tried again once a task has ended or a machine has changed, and every five minutes.
+    Unlimited,
+    /// As in the Omega paper's simulator: a job is tried each second, and given up after 1,000 attempts, or after 100
+    /// without any placement.
+    Limited,
+}
+
+impl From<RetriesArg> for Retries {
+    fn from(arg: RetriesArg) -> Retries {
+        match arg {
+            RetriesArg::Unlimited => Retries::Unlimited,
+            RetriesArg::Limited => Retries::Limited,
+        }
+    }
 }
 
 impl From<CheckArg> for ConflictCheck {
@@ -169,6 +192,7 @@ impl HowArgs {
             near_best: self.near_best,
             parts: self.parts,
             probes: self.probes,
+            retries: self.retries.into(),
             end_s,
             seed: self.seed,
             profiles: Profiles::default(),

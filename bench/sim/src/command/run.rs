@@ -67,6 +67,14 @@ pub(super) fn run(args: &RunArgs) -> Result<ExitCode, SimError> {
 /// Simulates each of several cells, and prints a row for each and for all.
 fn several(args: &RunArgs) -> Result<ExitCode, SimError> {
     let open = || Ok::<_, SimError>(args.input.open(args.how.seed)?);
+    let machines = open()?.head().machines.len();
+    if machines < args.cells as usize {
+        return Err(SimError::Lacks(format!(
+            "{} cannot be divided into {} cells: --cells must be at most the number of machines",
+            plural(machines as u64, "machine"),
+            args.cells
+        )));
+    }
     let end_s = match args.end.seconds() {
         Some(seconds) => seconds,
         None => last_arrival_s(&mut *open()?)?,

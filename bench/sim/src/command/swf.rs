@@ -12,7 +12,7 @@ use crate::swf::simulate::simulate;
 use crate::swf::trace::{SimJob, Trace};
 use clap::builder::PossibleValue;
 use clap::{Args, ValueEnum};
-use omega_core::limits::TRANSACTION_ITEMS_MAX;
+use omega_core::limits::{MACHINES_MAX, TRANSACTION_ITEMS_MAX};
 use omega_workload::words::plural;
 use std::num::NonZeroU64;
 use std::path::PathBuf;
@@ -197,6 +197,15 @@ pub(super) fn run(args: &SwfArgs) -> Result<ExitCode, SimError> {
         return Err(SimError::Lacks(format!(
             "the log's machine has {all} processors, which cannot be divided into machines of \
              {cores} cores: --cores must divide that number"
+        )));
+    }
+    let machines = trace.processors / args.cores;
+    if args.policy == PolicyChoice::Omega && machines > MACHINES_MAX as u64 {
+        return Err(SimError::Lacks(format!(
+            "the log's machine has {} processors, which are {machines} machines of {} cores, but \
+             the policy `omega` supports at most {MACHINES_MAX}: increase --cores, or use another \
+             --policy",
+            trace.processors, args.cores
         )));
     }
     let is_too_wide = |job: &SimJob| job.processors > TRANSACTION_ITEMS_MAX as u64;

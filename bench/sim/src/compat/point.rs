@@ -3,8 +3,8 @@
 use super::figure::{Figure, Got, jobs_of};
 use super::{Architecture, JobList, JobLists, Point};
 use crate::engine::{
-    Access, Granularity, Job, JobRecord, Judgement, Kind, OfferSettings, Plan, Records, Scheduler,
-    SchedulerRecord, SizedCell, SizedRun, Sizing, Survey, run_offers, run_queues,
+    Access, Granularity, Job, JobRecord, Judgement, Kind, OfferSettings, Plan, Records, Retries,
+    Scheduler, SchedulerRecord, SizedCell, SizedRun, Sizing, Survey, run_offers, run_queues,
 };
 use crate::reference::{CellPlacer, ReferenceCell, ReferenceJob, Request};
 use omega_core::ConflictCheck;
@@ -135,6 +135,7 @@ fn plan<'a>(point: &Point, load: &'a Load, schedulers: &'a [Scheduler]) -> Plan<
         changes: &[],
         end_s: point.end_s,
         survey: Survey::EverySecond,
+        retries: Retries::Limited,
     }
 }
 

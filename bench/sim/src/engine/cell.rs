@@ -88,6 +88,11 @@ pub trait Cell {
     /// Ends those tasks of a commit that are due to end now.
     fn end(&mut self, run: Taken) -> Ended;
 
+    /// Whether a job has rules about other tasks, so that placements may make machines feasible for it.
+    fn has_rules(&self, _job: usize) -> bool {
+        false
+    }
+
     /// Applies the machine change with this number. Returns the tasks that lost their machines. By default, nothing
     /// changes.
     fn change(&mut self, _number: usize) -> Vec<Lost> {

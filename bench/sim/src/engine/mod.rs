@@ -14,6 +14,7 @@
 //! come from seeded generators: equal inputs give equal runs.
 
 mod agenda;
+mod asleep;
 mod cell;
 mod offers;
 mod queueing;
@@ -104,6 +105,21 @@ pub struct Plan<'a> {
     /// Whether the use of the cell is sampled every second. Samples are events, so a run with samples has events until
     /// its end, even without jobs.
     pub survey: Survey,
+    /// When jobs that are not completely placed are tried again.
+    pub retries: Retries,
+}
+
+/// When a job that is not completely placed is tried again, after at least a second.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Retries {
+    /// If the job found no room: once a task has ended or a machine has changed, or after five minutes. After a conflict:
+    /// after a second. With two-level scheduling and sampling: after a second.
+    #[default]
+    Unlimited,
+    /// After a second.
+    EachSecond,
+    /// Each second, up to a number of attempts, as in the simulator of the Omega paper.
+    Limited,
 }
 
 /// Whether the use of the cell is sampled.
@@ -117,6 +133,8 @@ pub enum Survey {
 
 /// Delay after which an incompletely placed job is queued again.
 const RETRY_S: f64 = 1.0;
+/// Time after which a job that found no room is tried again even if no room was freed.
+const SLEEP_MAX_S: f64 = 300.0;
 /// Number of attempts after which a job without placements is abandoned.
 const ATTEMPTS_VAIN_MAX: u32 = 100;
 /// Number of attempts after which any incompletely placed job is abandoned.

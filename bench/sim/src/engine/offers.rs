@@ -228,7 +228,7 @@ impl<C: OfferCell> Run<'_, C> {
         let more = self.books.attempt(scheduler, at, attempt, seconds);
         if !more {
             self.books.jobs[at].placed_s = self.agenda.now_s() - about.submit_s;
-        } else if !self.books.give_up(scheduler, at) {
+        } else if !self.books.give_up(self.plan.retries, scheduler, at) {
             self.agenda.after(RETRY_S, Event::Again(job));
         }
         seconds

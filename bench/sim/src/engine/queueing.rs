@@ -2,15 +2,25 @@
 //! and partitions; they differ only in the schedulers' view of the cell.
 
 use super::agenda::Next;
-use super::{Access, Agenda, Cell, JobRecord, Plan, RETRY_S, Records};
-use std::collections::VecDeque;
+use super::asleep::{Asleep, Marks};
+use super::{Access, Agenda, Attempt, Cell, JobRecord, Plan, RETRY_S, Records};
+use super::{Retries, SLEEP_MAX_S};
+use std::collections::{BTreeSet, VecDeque};
 
 /// State of a scheduler.
 #[derive(Default)]
 struct SchedulerState {
     queue: VecDeque<u32>,
-    /// The job on which the scheduler is deciding, with the decision time in seconds.
-    deciding: Option<(u32, f64)>,
+    deciding: Option<Decision>,
+}
+
+/// A decision that a scheduler has begun.
+struct Decision {
+    job: u32,
+    /// Duration of the decision.
+    seconds: f64,
+    /// Marks of the cell at the beginning.
+    marks: Marks,
 }
 
 /// Event of the simulation.
@@ -18,8 +28,10 @@ struct SchedulerState {
 enum Event {
     /// A scheduler has decided.
     Decided(u32),
-    /// A job is queued again.
+    /// A job is queued again, or sleeps.
     Again(u32),
+    /// Time limit of a job's sleep, which began after this number of attempts.
+    Overslept(u32, u32),
     /// Tasks end.
     Ended(super::Taken),
 }
@@ -30,6 +42,7 @@ struct Run<'a, C> {
     cell: &'a mut C,
     agenda: Agenda<'a, Event>,
     desks: Vec<SchedulerState>,
+    asleep: Asleep,
     books: Records,
 }
 
@@ -41,6 +54,7 @@ pub fn run_queues<C: Cell>(plan: &Plan<'_>, access: Access, cell: &mut C) -> Rec
         cell,
         agenda: Agenda::new(plan),
         desks: plan.schedulers.iter().map(|_| SchedulerState::default()).collect(),
+        asleep: Asleep::default(),
         books: Records::new(plan.schedulers.len(), plan.jobs.iter().map(|job| job.tasks)),
     };
     while let Some(next) = run.agenda.next() {
@@ -53,7 +67,8 @@ pub fn run_queues<C: Cell>(plan: &Plan<'_>, access: Access, cell: &mut C) -> Rec
                 run.books.look(run.cell.used(), 0.0);
             }
             Next::Event(Event::Decided(scheduler)) => run.decided(scheduler),
-            Next::Event(Event::Again(job)) => run.enqueue(job),
+            Next::Event(Event::Again(job)) => run.again(job),
+            Next::Event(Event::Overslept(job, attempts)) => run.overslept(job, attempts),
             Next::Event(Event::Ended(taken)) => run.end(taken),
         }
     }
@@ -64,6 +79,10 @@ impl<C: Cell> Run<'_, C> {
     fn arrive(&mut self, job: u32) {
         let running = self.cell.arrive(job as usize);
         self.begin_run(running.run);
+        if running.tasks > 0 {
+            let woken = self.asleep.placed();
+            self.enqueue_all(woken);
+        }
         if self.books.arrive(job as usize, running.tasks) {
             self.enqueue(job);
         }
@@ -76,6 +95,16 @@ impl<C: Cell> Run<'_, C> {
                 self.enqueue(lost.job);
             }
         }
+        self.room_freed();
+    }
+
+    fn room_freed(&mut self) {
+        let woken = self.asleep.freed();
+        self.enqueue_all(woken);
+    }
+
+    fn enqueue_all(&mut self, jobs: BTreeSet<u32>) {
+        jobs.into_iter().for_each(|job| self.enqueue(job));
     }
 
     /// Schedules the end of the tasks that one commit started.
@@ -91,6 +120,9 @@ impl<C: Cell> Run<'_, C> {
         self.books.ended += u64::from(ended.tasks);
         if let Some(seconds) = ended.again_s {
             self.agenda.after(seconds, Event::Ended(run));
+        }
+        if ended.tasks > 0 {
+            self.room_freed();
         }
     }
 
@@ -114,7 +146,7 @@ impl<C: Cell> Run<'_, C> {
         let unplaced = self.books.jobs[at].unplaced;
         let desk = &mut self.desks[scheduler as usize];
         let seconds = self.plan.schedulers[scheduler as usize].decides(about.kind, unplaced);
-        desk.deciding = Some((job, seconds));
+        desk.deciding = Some(Decision { job, seconds, marks: self.asleep.marks() });
         if self.access == Access::Copy {
             self.cell.copy(scheduler as usize);
         }
@@ -133,7 +165,8 @@ impl<C: Cell> Run<'_, C> {
 
     fn decided(&mut self, scheduler: u32) {
         let desk = &mut self.desks[scheduler as usize];
-        let (job, seconds) = desk.deciding.take().expect("who has decided was deciding");
+        let decision = desk.deciding.take().expect("who has decided was deciding");
+        let Decision { job, seconds, marks } = decision;
         let (at, about) = (job as usize, &self.plan.jobs[job as usize]);
         let unplaced = self.books.jobs[at].unplaced;
         let attempt = self.cell.attempt(scheduler as usize, at, unplaced, self.access);
@@ -141,10 +174,40 @@ impl<C: Cell> Run<'_, C> {
         let more = self.books.attempt(scheduler as usize, at, attempt, seconds);
         if !more {
             self.books.jobs[at].placed_s = self.agenda.now_s() - about.submit_s;
-        } else if !self.books.give_up(scheduler as usize, at) {
-            self.agenda.after(RETRY_S, Event::Again(job));
+        } else if !self.books.give_up(self.plan.retries, scheduler as usize, at) {
+            self.retry(job, attempt, marks);
+        }
+        if attempt.taken > 0 {
+            let woken = self.asleep.placed();
+            self.enqueue_all(woken);
         }
         self.begin(scheduler);
+    }
+
+    /// Schedules the next attempt of a job that is not completely placed.
+    fn retry(&mut self, job: u32, attempt: Attempt, marks: Marks) {
+        // After a conflict, or if a transaction has no room for all tasks, there may be room for the rest.
+        if self.plan.retries == Retries::Unlimited && attempt.claimed == 0 {
+            self.asleep.tried(job, marks);
+        }
+        self.agenda.after(RETRY_S, Event::Again(job));
+    }
+
+    /// Queues a job, or lets it sleep if it found no room and nothing has changed since.
+    fn again(&mut self, job: u32) {
+        let at = job as usize;
+        if self.asleep.sleep(job, self.cell.has_rules(at)) {
+            let overslept = Event::Overslept(job, self.books.jobs[at].attempts);
+            self.agenda.after(SLEEP_MAX_S, overslept);
+        } else {
+            self.enqueue(job);
+        }
+    }
+
+    fn overslept(&mut self, job: u32, attempts: u32) {
+        if self.books.jobs[job as usize].attempts == attempts && self.asleep.wake(job) {
+            self.enqueue(job);
+        }
     }
 
     fn close(mut self) -> Records {

@@ -1,5 +1,7 @@
 //! Records of a run: of each scheduler, of each job, and of the cell's use.
 
+use super::Retries;
+
 /// Record of one scheduler.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct SchedulerRecord {
@@ -160,8 +162,11 @@ impl Records {
         }
     }
 
-    /// Abandons a job that had too many attempts. Returns whether the job is abandoned.
-    pub(crate) fn give_up(&mut self, scheduler: usize, job: usize) -> bool {
+    /// Abandons a job that had too many attempts, if these are limited. Returns whether the job is abandoned.
+    pub(crate) fn give_up(&mut self, retries: Retries, scheduler: usize, job: usize) -> bool {
+        if retries != Retries::Limited {
+            return false;
+        }
         let book = &mut self.jobs[job];
         let vain = book.attempts > super::ATTEMPTS_VAIN_MAX && book.unplaced == book.tasks;
         book.abandoned = vain || book.attempts > super::ATTEMPTS_MAX;

@@ -186,7 +186,7 @@ impl<C: SampledCell> Run<'_, C> {
             }
         }
         self.books.sampled(scheduler as usize, at, asked, seconds);
-        if asked == 0 && !self.books.give_up(scheduler as usize, at) {
+        if asked == 0 && !self.books.give_up(self.plan.retries, scheduler as usize, at) {
             self.agenda.after(RETRY_S, Event::Again(job));
         }
         self.begin(scheduler);

@@ -4,7 +4,7 @@
 use super::found::{Found, Group, figures};
 use super::setting::Setting;
 use crate::compat::{Architecture, JobList};
-use crate::engine::{Granularity, JobRecord, Kind};
+use crate::engine::{Granularity, JobRecord, Kind, Retries};
 use crate::scenario::{ArchitectureKind, Outcome, ScenarioSettings, simulate};
 use omega_core::limits::AMOUNT_MAX;
 use omega_core::{
@@ -107,6 +107,7 @@ pub(super) fn run(workload: &Workload, setting: &Setting, end_s: f64) -> Found {
         near_best: 1,
         parts: 1,
         probes: 1,
+        retries: Retries::Limited,
         end_s: Some(end_s),
         seed: 1,
         profiles: Profiles::default(),

@@ -8,7 +8,7 @@
 use super::runs::CellPair;
 use super::sections::{OBJECTIVE_S, check, line, table};
 use super::setting::USUAL;
-use crate::engine::DecisionTime;
+use crate::engine::{DecisionTime, Retries};
 use crate::page::{Check, Section, figure};
 use crate::plot::{Axis, Plot};
 use crate::scenario::{ArchitectureKind, ScenarioSettings, SchedulerReport, simulate};
@@ -91,6 +91,7 @@ fn of_week(workload: &Workload, (schedulers, job_s): (u32, f64)) -> Ran {
         near_best: 1,
         parts: 1,
         probes: 1,
+        retries: Retries::Limited,
         end_s: Some(WEEK_S),
         seed: 1,
         profiles: Profiles::default(),

@@ -11,8 +11,8 @@ pub use report::{Report, SchedulerReport, TenantReport, Waits};
 pub use settings::{ArchitectureKind, ScenarioSettings};
 
 use crate::engine::{
-    Judgement, OfferSettings, Plan, Records, SamplingSettings, Scheduler, Survey, run_offers,
-    run_queues, run_sampling,
+    Judgement, OfferSettings, Plan, Records, Retries, SamplingSettings, Scheduler, Survey,
+    run_offers, run_queues, run_sampling,
 };
 use crate::shipped::{
     Described, Feed, HeldJobs, PlacerSettings, ShippedCell, ShippedError, Start, StreamedJobs,
@@ -164,6 +164,11 @@ fn run<'a>(
         changes: &changes,
         end_s: settings.end_s(roll.last_ms),
         survey: Survey::EverySecond,
+        retries: match (settings.retries, settings.architecture) {
+            // An attempt uses one part of the cell, and there may be room in another one.
+            (Retries::Unlimited, ArchitectureKind::PartitionedSync) => Retries::EachSecond,
+            (retries, _) => retries,
+        },
     };
     let books = match settings.architecture {
         ArchitectureKind::TwoLevel => run_offers(&plan, OFFERS, &mut cell),

@@ -260,7 +260,8 @@ impl SchedulerReport {
             no_room: book.no_room,
             tasks_placed: book.claims_taken,
             abandoned: book.abandoned,
-            left_in_queue: book.left_in_queue,
+            left_in_queue: jobs.iter().filter(|job| job.unplaced > 0 && !job.abandoned).count()
+                as u64,
             wait: Waits::of(tried.map(|job| job.wait_s).collect()),
             placed: Waits::of(placed.map(|job| job.placed_s).collect()),
         }

@@ -1,6 +1,6 @@
 //! Settings: the architecture, its schedulers and their decision times, and conflict detection.
 
-use crate::engine::{Access, DecisionTime, Scheduler};
+use crate::engine::{Access, DecisionTime, Retries, Scheduler};
 use crate::shipped::{PlacerSettings, Rows, Taste};
 use omega_core::{ConflictCheck, Granularity};
 use omega_schedulers::Home;
@@ -69,6 +69,8 @@ pub struct ScenarioSettings {
     pub parts: u32,
     /// Number of machines probed for each task, for sampling.
     pub probes: u32,
+    /// When jobs that are not completely placed are tried again.
+    pub retries: Retries,
     /// Duration of the run in seconds; `None` means until the last arrival.
     pub end_s: Option<f64>,
     /// Seed of all generators.

@@ -39,6 +39,17 @@ pub enum ShippedError {
         /// The reason.
         why: Rejection,
     },
+    /// A gang has more tasks than a transaction can place. Make the gang smaller.
+    #[error(
+        "job {name:?} is a gang of {tasks} tasks, but the simulator places at most \
+         {TRANSACTION_ITEMS_MAX} at once: make the gang smaller, or use `omega run`"
+    )]
+    WideGang {
+        /// Name of the job.
+        name: String,
+        /// Number of tasks to place together.
+        tasks: u32,
+    },
     /// The cell rejects the policy of the input. Correct the policy.
     #[error("the policy of the input is invalid: {0}")]
     Policy(Rejection),
@@ -298,6 +309,9 @@ impl<'a> ShippedCell<'a> {
     fn submit(&mut self, number: usize) -> Result<Vec<(u32, u32)>, ShippedError> {
         let Arrival { job, run, placed, .. } = self.read(number)?;
         let name = job.name.clone();
+        if let Some(tasks) = job.gang_min.filter(|min| *min as usize > TRANSACTION_ITEMS_MAX) {
+            return Err(ShippedError::WideGang { name: name.to_string(), tasks });
+        }
         let id = match self.cell.apply(Command::SubmitJob(job)) {
             Ok(Outcome::Job(id)) => id,
             Ok(_) => unreachable!("submitting a job gives a job"),
@@ -482,6 +496,11 @@ impl Cell for ShippedCell<'_> {
         let run = self.begin(scheduler, job, &taken);
         self.forget_placed(scheduler, job);
         Attempt { claimed: claimed as u32, taken: taken.len() as u32, run }
+    }
+
+    fn has_rules(&self, job: usize) -> bool {
+        let groups = self.known(job).map(|known| known.job.groups.iter());
+        groups.into_iter().flatten().any(|group| !group.rules.tasks.is_empty())
     }
 
     fn end(&mut self, run: Taken) -> Ended {

@@ -1,7 +1,7 @@
 //! Tests with cells of a few machines, whose futures are known.
 
 use super::*;
-use crate::engine::DecisionTime;
+use crate::engine::{DecisionTime, Retries};
 use crate::scenario::{ArchitectureKind, ScenarioSettings, simulate_from};
 use omega_core::{
     Amounts, Command, ConflictCheck, Granularity, Kinds, Machine, MachineId, Outcome, TaskId,
@@ -53,6 +53,7 @@ fn settings(end_s: f64) -> ScenarioSettings {
         check: ConflictCheck::ResourceFit,
         granularity: Granularity::Incremental,
         pickiness: 0.0,
+        retries: Retries::Unlimited,
         near_best: 1,
         parts: 1,
         probes: 2,

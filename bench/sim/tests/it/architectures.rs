@@ -2,7 +2,7 @@
 
 use crate::support::{data, omega_sim, text};
 use omega_core::{ConflictCheck, Granularity};
-use omega_sim::engine::DecisionTime;
+use omega_sim::engine::{DecisionTime, Retries};
 use omega_sim::scenario::{
     ArchitectureKind, Outcome, Report, ScenarioSettings, Waits, simulate, simulate_stream,
 };
@@ -22,6 +22,7 @@ fn settings(architecture: ArchitectureKind) -> ScenarioSettings {
         check: ConflictCheck::ResourceFit,
         granularity: Granularity::Incremental,
         pickiness: 0.0,
+        retries: Retries::Unlimited,
         near_best: 1,
         parts: 4,
         probes: 2,

@@ -4,7 +4,7 @@
 use omega_core::{
     Amounts, ConflictCheck, Granularity, Job, KindId, Kinds, Machine, TaskGroup, TaskState,
 };
-use omega_sim::engine::DecisionTime;
+use omega_sim::engine::{DecisionTime, Retries};
 use omega_sim::scenario::{ArchitectureKind, Outcome, ScenarioSettings, simulate};
 use omega_workload::synth::{SynthOptions, synthesize};
 use omega_workload::{Arrival, MachineChange, MachineEvent, RunTime, Workload};
@@ -21,6 +21,7 @@ fn settings(architecture: ArchitectureKind, end_s: f64) -> ScenarioSettings {
         check: ConflictCheck::ResourceFit,
         granularity: Granularity::Incremental,
         pickiness: 0.0,
+        retries: Retries::Unlimited,
         near_best: 1,
         parts: 2,
         probes: 2,

@@ -2,8 +2,8 @@
 
 use crate::support::{Case, FINE, SLOW, judgements};
 use omega_sim::engine::{
-    Access, Attempt, Cell, DecisionTime, Ended, Judgement, OfferSettings, Records, Running, Survey,
-    Taken, run_offers, run_queues,
+    Access, Attempt, Cell, DecisionTime, Ended, Judgement, OfferSettings, Records, Retries,
+    Running, Survey, Taken, run_offers, run_queues,
 };
 use omega_sim::reference::{JavaRandom, ReferenceCell, Request};
 
@@ -66,6 +66,7 @@ fn crowd(seed: i64) -> Case {
         scheduler.batch = DecisionTime { job_s: 1.5, task_s: 0.25 };
     }
     (case.end_s, case.survey) = (900.0, Survey::EverySecond);
+    case.retries = [Retries::Limited, Retries::Unlimited][seed as usize % 2];
     case
 }
 

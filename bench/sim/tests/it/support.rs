@@ -1,7 +1,7 @@
 //! Fixtures of the tests: small cells, plans that own their data, the command as a process, and the real data.
 
 use omega_core::{ConflictCheck, Granularity};
-use omega_sim::engine::{DecisionTime, Job, Judgement, Kind, Plan, Scheduler, Survey};
+use omega_sim::engine::{DecisionTime, Job, Judgement, Kind, Plan, Retries, Scheduler, Survey};
 use omega_sim::reference::{CellPlacer, ReferenceCell, ReferenceJob, Request};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -15,6 +15,7 @@ pub(crate) struct Case {
     pub(crate) schedulers: Vec<Scheduler>,
     pub(crate) end_s: f64,
     pub(crate) survey: Survey,
+    pub(crate) retries: Retries,
 }
 
 /// A scheduler whose decision takes a second for a job, and another second for each task.
@@ -39,6 +40,7 @@ impl Case {
             schedulers: vec![SLOW],
             end_s: f64::MAX,
             survey: Survey::Never,
+            retries: Retries::Limited,
         }
     }
 
@@ -51,6 +53,7 @@ impl Case {
             changes: &[],
             end_s: self.end_s,
             survey: self.survey,
+            retries: self.retries,
         }
     }
 

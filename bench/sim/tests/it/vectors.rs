@@ -2,7 +2,7 @@
 
 use crate::support::{COARSE, Case, FINE, SLOW};
 use omega_core::Granularity;
-use omega_sim::engine::{Access, Cell, Judgement, Records, SizedCell, Sizing, run_queues};
+use omega_sim::engine::{Access, Cell, Judgement, Records, Retries, SizedCell, Sizing, run_queues};
 use omega_sim::reference::Request;
 
 fn run(case: &Case, machines: u32, access: Access) -> Records {
@@ -79,6 +79,28 @@ fn a_job_that_finds_no_room_is_given_up_after_a_hundred_attempts_and_one() {
     let (mine, job) = (books.schedulers[0], books.jobs[0]);
     assert_eq!((mine.no_room, mine.abandoned, mine.useful_s + mine.wasted_s), (101, 1, 0.0));
     assert!(job.abandoned && job.unplaced == 1 && job.attempts == 101);
+}
+
+#[test]
+fn a_job_that_finds_no_room_is_tried_again_once_room_is_freed() {
+    // The first job fills the only machine from second 11 to second 611. The second one finds no room from second 11 to
+    // second 13, and is tried once more.
+    let mut case = Case::new([(0.0, 10, 600.0), (1.0, 1, 5.0)]);
+    case.retries = Retries::Unlimited;
+    let books = run(&case, 1, Access::Copy);
+    let job = books.jobs[1];
+    assert_eq!((job.attempts, job.placed_s, job.abandoned), (2, 612.0, false));
+    case.retries = Retries::Limited;
+    assert!(run(&case, 1, Access::Copy).jobs[1].abandoned);
+}
+
+#[test]
+fn a_job_without_room_is_tried_now_and_then() {
+    let mut case = Case::new([(0.0, 1, 1.0)]);
+    case.tasks[0].request.cpu = 11.0;
+    (case.retries, case.end_s) = (Retries::Unlimited, 3000.0);
+    let job = run(&case, 3, Access::Copy).jobs[0];
+    assert_eq!((job.attempts, job.unplaced, job.abandoned), (10, 1, false));
 }
 
 #[test]

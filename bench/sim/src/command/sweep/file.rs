@@ -1,6 +1,8 @@
 //! File of a sweep: an input, and the values of each setting. The points of the sweep are the combinations of values.
 
-use crate::command::how::{CheckArg, GranularityArg, HowArgs, is_end, is_seconds, name};
+use crate::command::how::{
+    CheckArg, GranularityArg, HowArgs, RetriesArg, is_end, is_seconds, name,
+};
 use crate::scenario::{ArchitectureKind, ScenarioSettings};
 use crate::sheet::{Cell, Kind};
 use omega_workload::file::FileError;
@@ -86,7 +88,7 @@ macro_rules! chosen {
     };
 }
 
-chosen!(ArchitectureKind, CheckArg, GranularityArg);
+chosen!(ArchitectureKind, CheckArg, GranularityArg, RetriesArg);
 
 /// Declares each setting once: its list in a file, its default, and its value in a point.
 macro_rules! swept {
@@ -153,6 +155,7 @@ swept! {
     near_best: u32 = 1,
     parts: u32 = 8,
     probes: u32 = 2,
+    retries: RetriesArg = RetriesArg::Unlimited,
     seed: u64 = 1,
 }
 
