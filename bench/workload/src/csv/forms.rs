@@ -149,10 +149,12 @@ fn effect(word: &str) -> Option<TaintEffect> {
 
 /// Parses one condition on a machine's labels.
 pub(super) fn requirement(text: &str) -> Result<Requirement, String> {
-    const FORMS: [(&str, Operator); 6] = [
+    const FORMS: [(&str, Operator); 8] = [
         (" notin ", Operator::NotIn),
         (" in ", Operator::In),
         ("!=", Operator::NotIn),
+        (">=", Operator::Gt),
+        ("<=", Operator::Lt),
         ("=", Operator::In),
         (">", Operator::Gt),
         ("<", Operator::Lt),
@@ -171,16 +173,19 @@ pub(super) fn requirement(text: &str) -> Result<Requirement, String> {
     let (sign, operator) =
         *FORMS.iter().find(|(sign, _)| text.contains(sign)).ok_or_else(no_requirement)?;
     let (key, rest) = text.split_once(sign).ok_or_else(no_requirement)?;
+    let number = || {
+        let no_number = || format!("{text:?} must compare with a whole number, such as KEY>5");
+        required_value(text, rest)?.parse::<i64>().map_err(|_| no_number())
+    };
     let values: Vec<Text> = match sign {
         " in " | " notin " => {
             rest.split('|').map(|value| required_value(text, value)).collect::<Result<_, _>>()?
         }
+        ">" | "<" => vec![number()?.to_string().into()],
+        ">=" => vec![number()?.saturating_sub(1).to_string().into()],
+        "<=" => vec![number()?.saturating_add(1).to_string().into()],
         _ => vec![required_value(text, rest)?],
     };
-    let compares = matches!(operator, Operator::Gt | Operator::Lt);
-    if compares && values.iter().any(|value| value.parse::<i64>().is_err()) {
-        return Err(format!("{text:?} must compare with a whole number, such as KEY>5"));
-    }
     Ok(Requirement { key: name(key.trim())?, operator, values })
 }
 

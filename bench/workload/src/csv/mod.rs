@@ -26,7 +26,7 @@
 //! | `cpu`, `memory` | request of each task, as above | required |
 //! | `disk`, `gpu` | request of each task, as in the first table | nothing |
 //! | `gpu_share` | requested part of each device, in thousandths | 1000 |
-//! | `arrival_s` | arrival time of the job, in seconds | 0 |
+//! | `arrival_s` | arrival time of the job, in seconds from the start, or since 1970 if the first is 1,000,000,000 or later | 0 |
 //! | `run_s` | run time of each task, in seconds | forever |
 //! | `kind` | `service` or `batch`; also the scheduler that places it | batch if it has a `run_s` |
 //! | `precedence` | an integer; a job may preempt jobs with lower precedence | 0 |
@@ -110,7 +110,8 @@ pub fn open_all(tables: &Tables<'_>, window: Window) -> Result<CsvStream, LoadEr
     let name = jobs.file_stem().unwrap_or_default().to_string_lossy().into_owned();
     let jobs_at = JobsAt { file: jobs.to_path_buf(), column: "name" };
     let head = Head::new(name, kinds, machines, jobs_at);
-    Ok(CsvStream { head, table: job_table, columns, placements, order: Order::new(window) })
+    let (order, origin) = (Order::new(window), Origin::Unknown);
+    Ok(CsvStream { head, table: job_table, columns, placements, order, origin })
 }
 
 fn open_placements(file: &Path, machines: &[Machine]) -> Result<Placements, LoadError> {
@@ -130,6 +131,40 @@ pub struct CsvStream {
     columns: jobs::Columns,
     placements: Option<Placements>,
     order: Order<JobEvent>,
+    origin: Origin,
+}
+
+/// First arrival from which arrivals are considered to be in seconds since 1970: 9 September 2001.
+const SINCE_1970_MS: u64 = 1_000_000_000_000;
+
+/// Start of the times of the jobs.
+#[derive(Clone, Copy, Debug)]
+enum Origin {
+    /// No job was read yet.
+    Unknown,
+    /// Times are counted from zero.
+    Zero,
+    /// Times are in seconds since 1970, and are counted from this one, the first.
+    First(u64),
+}
+
+impl Origin {
+    /// Returns a job's arrival, counted from the origin. The first job decides the origin.
+    fn arrival(&mut self, at_ms: u64) -> u64 {
+        if let Origin::Unknown = self {
+            *self = if at_ms < SINCE_1970_MS { Origin::Zero } else { Origin::First(at_ms) };
+        }
+        match self {
+            Origin::First(first_ms) => at_ms.saturating_sub(*first_ms),
+            Origin::Zero | Origin::Unknown => at_ms,
+        }
+    }
+
+    fn notes(self) -> Vec<String> {
+        let Origin::First(first_ms) = self else { return Vec::new() };
+        let first_s = first_ms as f64 / 1000.0;
+        vec![format!("arrivals are seconds since 1970, and are counted from the first, {first_s}")]
+    }
 }
 
 impl Stream for CsvStream {
@@ -151,11 +186,14 @@ impl Stream for CsvStream {
             let pushed = self.order.push(job.arrival.at_ms, job);
             pushed.map_err(|message| row.error_in("arrival_s", message))?;
         }
-        Ok(self.order.pop().map(Event::Job))
+        Ok(self.order.pop().map(|mut job| {
+            job.arrival.at_ms = self.origin.arrival(job.arrival.at_ms);
+            Event::Job(job)
+        }))
     }
 
     fn notes(&self) -> Vec<String> {
-        Vec::new()
+        self.origin.notes()
     }
 }
 

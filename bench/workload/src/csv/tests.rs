@@ -1,11 +1,11 @@
 //! Tests of the CSV reader through its public API.
 
-use super::{Tables, load, open_all};
+use super::{Tables, forms, load, open_all};
 use crate::stream::{Window, whole};
 use crate::testing::{folder, message};
 use crate::{LoadError, RunTime, Workload};
 use omega_core::{
-    Amounts, DeviceRequest, JobKind, KindId, Operator, Precedence, Protocol, TaskRule,
+    Amounts, DeviceRequest, JobKind, KindId, Operator, Precedence, Protocol, Requirement, TaskRule,
     TopologyLevel, WhenUnsatisfiable,
 };
 
@@ -310,6 +310,36 @@ fn read_tables(machines: &str, jobs: &str, placements: &str) -> Result<Workload,
         Ok(workload) => Ok(workload),
         error => Err(message(dir.path(), error)),
     }
+}
+
+#[test]
+fn requirements_compare_with_bounds_that_are_included_or_not() {
+    let requirement = |text: &str| {
+        let Requirement { key, operator, values } = forms::requirement(text).unwrap();
+        (key.to_string(), operator, values[0].to_string())
+    };
+    let gen_5 = |operator, value: &str| ("gen".to_owned(), operator, value.to_owned());
+    assert_eq!(requirement("gen>5"), gen_5(Operator::Gt, "5"));
+    assert_eq!(requirement("gen>=5"), gen_5(Operator::Gt, "4"));
+    assert_eq!(requirement("gen < 5"), gen_5(Operator::Lt, "5"));
+    assert_eq!(requirement("gen <= 5"), gen_5(Operator::Lt, "6"));
+    let error = forms::requirement("gen>=new").unwrap_err();
+    assert_eq!(error, "\"gen>=new\" must compare with a whole number, such as KEY>5");
+}
+
+#[test]
+fn arrivals_in_seconds_since_1970_are_counted_from_the_first() {
+    let read = |times: [&str; 2]| {
+        let rows = times.map(|time| format!("j{time},1,1,1Gi,{time}\n")).concat();
+        let jobs = format!("name,count,cpu,memory,arrival_s\n{rows}");
+        let workload = read(MACHINES, &jobs).1.unwrap();
+        let at_ms: Vec<u64> = workload.arrivals.iter().map(|arrival| arrival.at_ms).collect();
+        (at_ms, workload.notes)
+    };
+    let note = "arrivals are seconds since 1970, and are counted from the first, 1700000000.5";
+    assert_eq!(read(["1700000060", "1700000000.5"]), (vec![0, 59_500], vec![note.to_owned()]));
+    assert_eq!(read(["1700000000", "5"]), (vec![5000, 1_700_000_000_000], vec![]));
+    assert_eq!(read(["999999999", "999999999"]).0, [999_999_999_000; 2]);
 }
 
 #[test]
