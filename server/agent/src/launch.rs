@@ -81,7 +81,7 @@ fn become_program(
     let work = working_dir(folder, spec, user.as_ref())?;
     let home = user.as_ref().map_or_else(|| "/".to_owned(), |user| user.home.clone());
     let mut program = Command::new(command);
-    program.args(args).current_dir(work).env_clear().env("PATH", PATH).env("HOME", home);
+    program.args(args).env_clear().env("PATH", PATH).env("HOME", home);
     program.envs(spec.env.iter().map(|(name, value)| (name, value)));
     program.env(FOLDER_VARIABLE, folder).stdin(Stdio::null());
     if let Some(user) = &user {
@@ -95,6 +95,10 @@ fn become_program(
     // comes after the change of the user, which would clear the setting.
     rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?;
     rustix::thread::set_no_new_privs(true)?;
+    // The directory is entered with the rights of the task's user, who may have no access to it.
+    std::env::set_current_dir(&work).map_err(|why| {
+        io::Error::new(why.kind(), format!("working directory {}: {why}", work.display()))
+    })?;
     let why = program.exec();
     Err(io::Error::new(why.kind(), format!("{command}: {why}")))
 }

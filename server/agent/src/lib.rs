@@ -31,6 +31,7 @@ pub mod process;
 mod removal;
 mod running;
 pub mod spec;
+mod start_pipe;
 mod strays;
 mod supervisor;
 mod tree;

@@ -12,6 +12,13 @@ use std::time::{Duration, Instant};
 /// Bytes of a response that are read, enough for its first line.
 const ANSWER_BYTES: usize = 64;
 
+/// Bytes that are read at once.
+const PART_BYTES: usize = 4 << 10;
+
+/// Limits on the rest of a response, which is read after its first line.
+const BODY_BYTES: usize = 1 << 20;
+const BODY_TIME: Duration = Duration::from_millis(100);
+
 /// Checks a run while it is alive, or until the check has failed too often.
 pub(crate) fn watch(check: HealthCheck, run: u32, events: Sender, alive: Weak<()>) {
     std::thread::spawn(move || {
@@ -34,13 +41,23 @@ pub(crate) fn watch(check: HealthCheck, run: u32, events: Sender, alive: Weak<()
             }
             // Before the program is ready, checks are more frequent, so that readiness is noticed soon.
             let pause = if is_ready { interval } else { interval.min(Duration::from_millis(200)) };
-            std::thread::sleep(if succeeded || is_ready || began.elapsed() < start {
-                pause
-            } else {
-                interval
-            });
+            let pause =
+                if succeeded || is_ready || began.elapsed() < start { pause } else { interval };
+            sleep_while(&alive, pause);
         }
     });
+}
+
+/// Sleeps, but not much longer than a run is alive.
+fn sleep_while(alive: &Weak<()>, time: Duration) {
+    let until = Instant::now() + time;
+    while alive.strong_count() > 0 {
+        let left = until.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return;
+        }
+        std::thread::sleep(left.min(Duration::from_secs(1)));
+    }
 }
 
 fn millis(ms: u32) -> Duration {
@@ -75,6 +92,19 @@ fn address(port: u16) -> SocketAddr {
     (Ipv4Addr::LOCALHOST, port).into()
 }
 
+/// Reads the next bytes before a time. Returns no bytes at the end of the stream.
+fn read_until(stream: &mut TcpStream, until: Instant) -> io::Result<Vec<u8>> {
+    let left = until.saturating_duration_since(Instant::now());
+    if left.is_zero() {
+        return Err(io::ErrorKind::TimedOut.into());
+    }
+    stream.set_read_timeout(Some(left))?;
+    let mut bytes = vec![0; PART_BYTES];
+    let count = stream.read(&mut bytes)?;
+    bytes.truncate(count);
+    Ok(bytes)
+}
+
 /// The status code of the response to a GET request.
 fn status(port: u16, path: &str, timeout: Duration) -> io::Result<u16> {
     let until = Instant::now() + timeout;
@@ -85,21 +115,24 @@ fn status(port: u16, path: &str, timeout: Duration) -> io::Result<u16> {
     stream.write_all(request.as_bytes())?;
     let mut answer = Vec::new();
     while answer.len() < ANSWER_BYTES && !answer.contains(&b'\n') {
-        let left = until.saturating_duration_since(Instant::now());
-        if left.is_zero() {
-            return Err(io::ErrorKind::TimedOut.into());
-        }
-        stream.set_read_timeout(Some(left))?;
-        let mut bytes = [0; ANSWER_BYTES];
-        match stream.read(&mut bytes)? {
-            0 => break,
-            count => answer.extend(&bytes[..count]),
+        match read_until(&mut stream, until)? {
+            part if part.is_empty() => break,
+            part => answer.extend(part),
         }
     }
     let line = String::from_utf8_lossy(&answer);
     let mut words = line.split_ascii_whitespace();
     let is_http = words.next().is_some_and(|word| word.starts_with("HTTP/"));
     let status = words.next().and_then(|word| word.parse().ok()).filter(|_| is_http);
+    // If the connection were closed with unread bytes, the server would get an error.
+    let mut left = BODY_BYTES;
+    let until = until.min(Instant::now() + BODY_TIME);
+    while let Ok(part) = read_until(&mut stream, until) {
+        left = left.saturating_sub(part.len());
+        if part.is_empty() || left == 0 {
+            break;
+        }
+    }
     status.ok_or_else(|| io::Error::other("the answer to the health check is not HTTP"))
 }
 

@@ -13,7 +13,7 @@ use crate::container;
 use crate::driver::{Driver, DriverError, Event, FoundTask, TaskUsage, Usage};
 use crate::exit::Exit;
 use crate::journal::{self, Entry, JOURNAL, Journal, Status};
-use crate::removal;
+use crate::removal::{self, Trash};
 use crate::running::{Life, Running, handle};
 use crate::spec::{self, LOGS, TaskSpec};
 use crate::strays;
@@ -33,11 +33,20 @@ use std::time::{Duration, Instant};
 /// Maximum number of ended tasks whose logs are kept.
 const ENDED_MAX: usize = 200;
 
+/// Room that is left on the file system of the tasks if possible: a part of the file system, or a number of bytes if
+/// this is less. With less room, the oldest logs of ended tasks are removed.
+const ROOM_PART: u64 = 50;
+const ROOM_BYTES_MAX: u64 = 256 << 20;
+
 /// Limits on the recordings of the tasks' processes, because each recording reads all processes of the machine. Between
 /// the starts of two recordings pass at least `RECORD_EVERY` and at least `RECORD_SHARE` times the duration of the
 /// first.
 const RECORD_EVERY: Duration = Duration::from_millis(90);
 const RECORD_SHARE: u32 = 50;
+
+/// Name of the folder of removed folders. A task's folder cannot have this name, because an id does not begin with a
+/// dot.
+const TRASH: &str = ".trash";
 
 /// Settings of the driver.
 #[derive(Clone, Debug)]
@@ -58,6 +67,8 @@ pub struct ProcessSettings {
 #[derive(Debug)]
 pub struct ProcessDriver {
     settings: ProcessSettings,
+    /// Folders that are being removed.
+    trash: Trash,
     tasks: BTreeMap<String, Running>,
     events: Vec<Event>,
     /// Ended tasks whose logs are kept, the oldest first.
@@ -85,16 +96,27 @@ fn check_id(id: &str) -> Result<(), DriverError> {
 }
 
 /// Removes the folder of an earlier task with the same id and another owner, who alone may read its log.
-fn forget_other_owner(folder: &Path, owner: &str) -> Result<(), DriverError> {
+fn forget_other_owner(trash: &mut Trash, folder: &Path, owner: &str) -> Result<(), DriverError> {
     // An unreadable specification names no owner.
     let earlier = spec::read(folder).ok().flatten();
     if earlier.is_some_and(|earlier| earlier.owner == owner) {
         return Ok(());
     }
-    match removal::remove(folder) {
+    match trash.put(folder) {
         Err(why) if why.kind() != io::ErrorKind::NotFound => Err(file_error(folder)(why)),
         _ => Ok(()),
     }
+}
+
+/// Whether the file system of a folder has little room. If this cannot be read, it has room.
+fn is_nearly_full(folder: &Path) -> bool {
+    rustix::fs::statvfs(folder).is_ok_and(|file_system| {
+        let wanted = file_system.f_blocks / ROOM_PART;
+        let bytes_max = ROOM_BYTES_MAX / file_system.f_frsize.max(1);
+        // Some file systems have no bound on the number of files.
+        let lacks_files = file_system.f_files > 0 && file_system.f_favail == 0;
+        file_system.f_bavail < wanted.min(bytes_max) || lacks_files
+    })
 }
 
 fn file_error(path: &Path) -> impl Fn(io::Error) -> DriverError {
@@ -114,8 +136,11 @@ impl ProcessDriver {
     pub fn new(settings: ProcessSettings) -> Result<ProcessDriver, DriverError> {
         fs::create_dir_all(&settings.folder).map_err(file_error(&settings.folder))?;
         strays::adopt_orphans().map_err(file_error(&settings.folder))?;
+        let trash = settings.folder.join(TRASH);
+        let trash = Trash::open(trash.clone()).map_err(file_error(&trash))?;
         Ok(ProcessDriver {
             settings,
+            trash,
             tasks: BTreeMap::new(),
             events: Vec::new(),
             ended: VecDeque::new(),
@@ -130,7 +155,7 @@ impl ProcessDriver {
     fn launch(&mut self, spec: &TaskSpec) -> Result<Running, DriverError> {
         check_id(&spec.id)?;
         let folder = self.settings.folder.join(&spec.id);
-        forget_other_owner(&folder, &spec.owner)?;
+        forget_other_owner(&mut self.trash, &folder, &spec.owner)?;
         fs::create_dir_all(&folder).map_err(file_error(&folder))?;
         // The journal of an earlier run of this task is removed. Its log is continued.
         let journal = folder.join(JOURNAL);
@@ -194,17 +219,32 @@ impl ProcessDriver {
         self.ended.retain(|ended| *ended != id);
         self.ended.push_back(id);
         while self.ended.len() > ENDED_MAX {
-            let Some(oldest) = self.ended.pop_front() else { return };
-            if !self.tasks.contains_key(&oldest) {
-                // If this fails, a restarted agent tries again.
-                let _ = removal::remove(&self.settings.folder.join(oldest));
+            self.remove_oldest();
+        }
+    }
+
+    /// Removes the folder of the task that ended first. Returns whether there was one.
+    fn remove_oldest(&mut self) -> bool {
+        let Some(oldest) = self.ended.pop_front() else { return false };
+        if !self.tasks.contains_key(&oldest) {
+            // If this fails, a restarted agent tries again.
+            let _ = removal::remove(&self.settings.folder.join(oldest));
+        }
+        true
+    }
+
+    /// Removes folders of ended tasks, the oldest first, until the file system has room.
+    fn make_room(&mut self) {
+        while is_nearly_full(&self.settings.folder) && !self.trash.is_busy() {
+            if !self.remove_oldest() {
+                return;
             }
         }
     }
 
     /// Sends a signal to a supervisor, which must end the task within `time`.
     fn signal(&mut self, task: &str, signal: Signal, time: Duration) {
-        let running = self.tasks.get_mut(task).filter(|running| running.handle.is_some());
+        let running = self.tasks.get_mut(task).filter(|running| running.has_supervisor());
         let Some(running) = running else { return };
         let at = Instant::now() + time;
         running.kill_at = Some(running.kill_at.map_or(at, |earlier| earlier.min(at)));
@@ -254,7 +294,7 @@ impl ProcessDriver {
         if let Some(cgroup) = &running.spec.limits.cgroup {
             Cgroup::at(cgroup).remove();
         }
-        if let Err(why) = removal::remove(&running.folder.join(spec::WORK))
+        if let Err(why) = self.trash.put(&running.folder.join(spec::WORK))
             && why.kind() != io::ErrorKind::NotFound
         {
             tracing::warn!(task = id, %why, "the working directory of a task cannot be removed");
@@ -335,6 +375,7 @@ impl Driver for ProcessDriver {
             return Err(DriverError::Refused(format!("task {} is already running", spec.id)));
         }
         self.ended.retain(|ended| *ended != spec.id);
+        self.make_room();
         let running = self.launch(spec)?;
         self.tasks.insert(spec.id.clone(), running);
         Ok(())
@@ -423,6 +464,7 @@ impl Driver for ProcessDriver {
     fn usage(&mut self) -> Usage {
         let passed = self.measured.elapsed().as_micros().max(1) as u64;
         self.measured = Instant::now();
+        self.make_room();
         let needs_processes = self.tasks.values().any(Running::is_measured_by_processes);
         let all = if needs_processes { Processes::read() } else { Processes::default() };
         let mut tasks = std::mem::take(&mut self.last_used);

@@ -99,10 +99,27 @@ impl Running {
         }
     }
 
-    pub(crate) fn signal(&self, signal: Signal) {
-        if let Some(handle) = &self.handle {
+    /// Whether the task had a supervisor when this agent started or found it.
+    pub(crate) fn has_supervisor(&self) -> bool {
+        self.child.is_some() || self.found.is_some()
+    }
+
+    /// Sends a signal to the supervisor.
+    pub(crate) fn signal(&mut self, signal: Signal) {
+        // Opening the handle may have failed before, because too many files were open.
+        if self.handle.is_none() && self.life == Life::Alive {
+            self.handle = match self.child {
+                Some(pid) => rustix::process::pidfd_open(pid, PidfdFlags::empty()).ok(),
+                None => self.found.and_then(handle),
+            };
+        }
+        match &self.handle {
             // If the supervisor has ended, the next poll reports it.
-            let _ = rustix::process::pidfd_send_signal(handle, signal);
+            Some(handle) => _ = rustix::process::pidfd_send_signal(handle, signal),
+            None => tracing::warn!(
+                task = self.spec.id,
+                "the supervisor of a task cannot be signalled: too many files may be open"
+            ),
         }
     }
 
@@ -191,11 +208,10 @@ impl Running {
         }
     }
 
-    /// Whether the task runs, or ran before its program was restarted. Without a health check and a container, a
-    /// restart proves that the task ran. Otherwise, the program may never have been ready.
+    /// Whether the task runs, or ran before its program was restarted. With a health check, the program may never have
+    /// been ready before.
     pub(crate) fn has_run(&self, status: &Status) -> bool {
-        let is_ready_at_once = self.spec.health.is_none() && self.spec.container.is_none();
-        status.ready || (status.restarts > 0 && is_ready_at_once)
+        status.ready || (status.has_started && status.restarts > 0 && self.spec.health.is_none())
     }
 
     /// The event for restarts that were not reported yet, if any.

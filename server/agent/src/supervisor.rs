@@ -15,12 +15,13 @@ use crate::logs::{self, LogStream};
 use crate::output::Output;
 use crate::probe;
 use crate::spec::{self, LOGS, TaskSpec};
+use crate::start_pipe::StartPipe;
 use crate::tree;
 use rustix::fs::FlockOperation;
 use rustix::process::{Pid, Signal, WaitOptions, WaitStatus};
 use std::ffi::OsString;
 use std::fs::File;
-use std::io::{self, PipeReader, Read};
+use std::io;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -37,16 +38,12 @@ const DELAY_MAX: Duration = Duration::from_secs(300);
 /// Time after which an entry of the journal that could not be written is written again.
 const TELL_AGAIN: Duration = Duration::from_secs(1);
 
-/// Maximum number of bytes of the reason why a program was not started.
-const REASON_BYTES: u64 = 1 << 10;
-
 /// A run of the program.
 struct Run {
     pid: Pid,
     began: Instant,
     outputs: [Output; 2],
-    /// Pipe from which the reason can be read if the program was not started.
-    not_started: PipeReader,
+    start: StartPipe,
     /// Dropped when the run ends. The threads of the run then end, too.
     alive: Arc<()>,
     /// Number of the task's processes that the kernel had killed because of the memory limit before this run began.
@@ -148,8 +145,9 @@ impl Supervisor {
     fn supervise(&mut self) -> io::Result<Exit> {
         loop {
             let next = [self.kill_at, self.restart_at, self.tell_at].into_iter().flatten().min();
-            let outputs = self.run.iter().flat_map(|run| &run.outputs);
-            self.inbox.wait(next, outputs.filter_map(Output::pipe))?;
+            let outputs = self.run.iter().flat_map(|run| &run.outputs).filter_map(Output::pipe);
+            let starts = self.run.iter().filter_map(|run| run.start.pipe());
+            self.inbox.wait(next, outputs.chain(starts))?;
             while let Some(event) = self.inbox.take() {
                 if let Some(exit) = self.follow(event)? {
                     return Ok(exit);
@@ -164,10 +162,20 @@ impl Supervisor {
     /// Does what is due, and stores some output.
     fn pass_time(&mut self) -> io::Result<()> {
         self.due()?;
+        self.note_start();
         for output in self.run.iter_mut().flat_map(|run| &mut run.outputs) {
             output.store();
         }
         Ok(())
+    }
+
+    /// Notes whether the program has just started. A container reports its start later, by an event.
+    fn note_start(&mut self) {
+        let Some(run) = &mut self.run else { return };
+        let has_closed = run.start.has_just_closed();
+        if has_closed && run.start.reason().is_none() && self.container.is_none() {
+            self.program_runs();
+        }
     }
 
     /// Kills or restarts the program if it is time to do so.
@@ -272,7 +280,8 @@ impl Supervisor {
         if self.container.is_some() {
             container::forget_start(&self.folder)?;
         }
-        let (not_started, reason) = io::pipe()?;
+        let (start, reason) = io::pipe()?;
+        let start = StartPipe::new(start)?;
         let mut stage = self.stage("launch");
         stage.stdin(reason).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = stage.spawn()?;
@@ -286,7 +295,7 @@ impl Supervisor {
         let err = child.stderr.take().ok_or_else(missing)?.into();
         let outputs = [self.output(LogStream::Stdout, out)?, self.output(LogStream::Stderr, err)?];
         let (pid, began, alive) = (Pid::from_child(&child), Instant::now(), Arc::default());
-        self.run = Some(Run { pid, began, outputs, not_started, alive, out_of_memory });
+        self.run = Some(Run { pid, began, outputs, start, alive, out_of_memory });
         self.is_unhealthy = false;
         self.kill_at = None;
         (self.status.running, self.status.ready) = (true, false);
@@ -297,15 +306,14 @@ impl Supervisor {
                 let (restarts, events) = (self.status.restarts, self.events.clone());
                 container::await_start(&self.folder, restarts, events, alive);
             }
-            self.tell();
-            return Ok(());
         }
-        self.program_runs();
+        self.tell();
         Ok(())
     }
 
     /// Begins the health check of the program, which has just started. Without a check, the task is ready.
     fn program_runs(&mut self) {
+        self.status.has_started = true;
         match (self.spec.health.clone(), &self.run) {
             (Some(check), Some(run)) => {
                 let alive = Arc::downgrade(&run.alive);
@@ -360,6 +368,7 @@ impl Supervisor {
     /// Ends a run, so that none of its processes is left. Returns the end of the task, unless the program will be
     /// restarted.
     fn ended(&mut self, status: WaitStatus) -> io::Result<Option<Exit>> {
+        self.note_start();
         let Some(mut run) = self.run.take() else { return Ok(None) };
         if let Some(cgroup) = &self.cgroup {
             cgroup.kill();
@@ -387,9 +396,9 @@ impl Supervisor {
             _ if self.status.ending => Exit::Stopped,
             _ if killed => Exit::OutOfMemory,
             _ if self.is_unhealthy => Exit::Unhealthy,
-            Some(code) if !was_started => not_started(code, run.not_started)
+            Some(code) if !was_started => not_started(code, &run.start)
                 .unwrap_or_else(|| Exit::NotStarted(container::why_not_started(&self.folder))),
-            Some(code) => not_started(code, run.not_started).unwrap_or(Exit::Code(code)),
+            Some(code) => not_started(code, &run.start).unwrap_or(Exit::Code(code)),
             None => Exit::Signal(status.terminating_signal().unwrap_or_default()),
         };
         let is_done = exit.is_success() && !self.spec.stays_up;
@@ -410,11 +419,7 @@ impl Supervisor {
 
 /// Returns the reason why the last stage could not become the program. `None` if `code` is not [`CANNOT_START`], or if
 /// the stage has written no reason.
-fn not_started(code: i32, from: PipeReader) -> Option<Exit> {
-    if code != i32::from(CANNOT_START) {
-        return None;
-    }
-    let mut why = String::new();
-    from.take(REASON_BYTES).read_to_string(&mut why).ok()?;
-    (!why.is_empty()).then_some(Exit::NotStarted(why))
+fn not_started(code: i32, start: &StartPipe) -> Option<Exit> {
+    let reason = || start.reason().map(Exit::NotStarted);
+    (code == i32::from(CANNOT_START)).then(reason).flatten()
 }

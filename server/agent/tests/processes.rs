@@ -9,6 +9,7 @@ use omega_core::{HealthCheck, Probe, RestartPolicy};
 use rustix::fs::FlockOperation;
 use rustix::process::{Pid, Signal};
 use std::fs::File;
+use std::io::Write;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -63,9 +64,11 @@ fn run(spec: &TaskSpec) -> (Exit, String) {
     let Some(Event::Ended(_, exit)) = events.pop() else { unreachable!("the loop ends with it") };
     let mut restarts = &events[..];
     match events.split_first() {
-        Some((first, others)) if *first == Event::Started(spec.id.clone()) => restarts = others,
-        // Without `Started`, the program could not be started. There may be a `Started` even then, if a poll runs
-        // before the supervisor fails to start the program.
+        Some((first, others)) if *first == Event::Started(spec.id.clone()) => {
+            assert!(!matches!(exit, Exit::NotStarted(_)), "{events:?}");
+            restarts = others;
+        }
+        // Without `Started`, the program could not be started.
         _ => assert!(matches!(exit, Exit::NotStarted(_)), "{events:?}"),
     }
     assert!(restarts.iter().all(|event| matches!(event, Event::Restarted(..))), "{events:?}");
@@ -152,6 +155,9 @@ fn signals_and_missing_programs_are_told_apart() {
     let missing = TaskSpec { command: "/no/such/program".to_owned(), ..shell("c", "") };
     let why = "/no/such/program: No such file or directory (os error 2)";
     assert_eq!(run(&missing).0, Exit::NotStarted(why.to_owned()));
+    let restart = RestartPolicy { attempts: 2, delay_ms: 1 };
+    let again = TaskSpec { restart, ..missing };
+    assert_eq!(run(&again).0, Exit::NotStarted(why.to_owned()));
     assert_eq!(run(&shell("d", "exit 127")).0, Exit::Code(127));
     let folder = tempfile::tempdir().unwrap();
     let refused = driver(folder.path()).start(&shell("../up", "true")).unwrap_err();
@@ -388,6 +394,51 @@ fn the_folders_of_the_latest_confirmed_tasks_are_kept() {
     inside.confirm_end("../t4");
     let journal = std::fs::read_to_string(folder.path().join("t4/journal.jsonl")).unwrap();
     assert_eq!(journal.matches("confirmed").count(), 1, "an id is no path");
+}
+
+#[test]
+fn the_logs_of_ended_tasks_leave_room_on_a_full_disk() {
+    let folder = tempfile::tempdir().unwrap();
+    let size = Some(c"size=400k");
+    let flags = rustix::mount::MountFlags::empty();
+    if rustix::mount::mount("none", folder.path(), "tmpfs", flags, size).is_err() {
+        eprintln!("skipped: nothing can be mounted here");
+        return;
+    }
+    let _mounted = Mounted(folder.path());
+    let fill_up = || {
+        let mut more = File::options().append(true).create(true).open(folder.path().join("more"));
+        while more.as_mut().is_ok_and(|file| file.write_all(&[0; 4096]).is_ok()) {}
+    };
+    let mut driver = driver(folder.path());
+    let mut fill = shell("fill", "head -c 300000 /dev/zero");
+    fill.limits.log_bytes = 1 << 20;
+    driver.start(&fill).unwrap();
+    all(&mut driver, 2);
+    driver.confirm_end("fill");
+    driver.usage();
+    assert!(folder.path().join("fill").exists(), "there still is room");
+    fill_up();
+    let start = |driver: &mut ProcessDriver, name: &str| {
+        driver.start(&shell(name, "true")).unwrap();
+        all(driver, 2);
+        driver.confirm_end(name);
+    };
+    start(&mut driver, "next");
+    assert!(!folder.path().join("fill").exists() && folder.path().join("next").exists());
+    // Without a further start, room is made when the use is measured.
+    fill_up();
+    driver.usage();
+    assert!(!folder.path().join("next").exists());
+}
+
+/// A mounted folder, which is unmounted at the end.
+struct Mounted<'a>(&'a Path);
+
+impl Drop for Mounted<'_> {
+    fn drop(&mut self) {
+        let _ = rustix::mount::unmount(self.0, rustix::mount::UnmountFlags::DETACH);
+    }
 }
 
 #[test]
