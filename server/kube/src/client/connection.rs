@@ -8,12 +8,21 @@ use http_body_util::Full;
 use hyper::client::conn::http1::{SendRequest, handshake};
 use hyper_util::rt::TokioIo;
 use rustls::pki_types::ServerName;
+use socket2::{SockRef, TcpKeepalive};
+use std::io;
+use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
 /// The sending side of a connection.
 pub(super) type Sender = SendRequest<Full<Bytes>>;
+
+/// Time without traffic after which a connection is probed, time between probes, and number of probes without an
+/// answer after which the connection fails.
+const PROBE_AFTER: Duration = Duration::from_secs(15);
+const PROBE_EVERY: Duration = Duration::from_secs(5);
+const PROBES: u32 = 3;
 
 /// The server's address, split into its parts.
 pub(super) struct Endpoint {
@@ -58,11 +67,21 @@ impl Endpoint {
         let fault = |why| CallError::Connect(format!("{}:{}", self.host, self.port), why);
         let tcp = TcpStream::connect((self.host.as_str(), self.port)).await.map_err(fault)?;
         tcp.set_nodelay(true).map_err(fault)?;
+        keep_alive(&tcp).map_err(fault)?;
         match tls {
             None => open(tcp).await,
             Some(tls) => open(tls.connect(self.name.clone(), tcp).await.map_err(fault)?).await,
         }
     }
+}
+
+/// Makes a connection fail if its peer does not answer any more. Watches would otherwise wait on such a connection.
+fn keep_alive(tcp: &TcpStream) -> io::Result<()> {
+    let probes = TcpKeepalive::new().with_time(PROBE_AFTER).with_interval(PROBE_EVERY);
+    let socket = SockRef::from(tcp);
+    socket.set_tcp_keepalive(&probes.with_retries(PROBES))?;
+    // A limit for data without acknowledgement, during which no probes are sent.
+    socket.set_tcp_user_timeout(Some(PROBE_AFTER + PROBE_EVERY * PROBES))
 }
 
 async fn open<S>(socket: S) -> Result<Sender, CallError>

@@ -184,7 +184,17 @@ impl Client {
             *self.0.session.lock().await = None;
             self.call_once(call).await
         };
-        tokio::time::timeout(limit, both).await.map_err(|_| CallError::Timeout(limit))?
+        let answer = tokio::time::timeout(limit, both).await;
+        answer.map_err(|_| {
+            self.drop_idle();
+            CallError::Timeout(limit)
+        })?
+    }
+
+    /// Closes the idle connections, so that the next calls use new ones. After a call without an answer, the others
+    /// may be broken, too.
+    pub fn drop_idle(&self) {
+        self.0.idle.lock().unwrap_or_else(PoisonError::into_inner).clear();
     }
 
     async fn call_once(&self, call: &Call) -> Result<Response, CallError> {
@@ -211,7 +221,10 @@ impl Client {
     pub async fn stream(&self, call: &Call, longest: Duration) -> Result<Stream, CallError> {
         let limit = self.0.timeout;
         let sent = tokio::time::timeout(limit, self.send(call)).await;
-        let (response, sender) = sent.map_err(|_| CallError::Timeout(limit))??;
+        let (response, sender) = sent.map_err(|_| {
+            self.drop_idle();
+            CallError::Timeout(limit)
+        })??;
         let status = response.status().as_u16();
         if status == 401 {
             *self.0.session.lock().await = None;
@@ -255,7 +268,7 @@ impl Client {
                 let new = Arc::new(Session::new(&self.0.config).await?);
                 if renews {
                     // Idle connections may still use the old certificate.
-                    self.0.idle.lock().unwrap_or_else(PoisonError::into_inner).clear();
+                    self.drop_idle();
                 }
                 *session = Some(Arc::clone(&new));
                 Ok(new)

@@ -45,7 +45,10 @@ struct Seen {
 /// The result of an attempt to acquire or renew the lease.
 enum Attempt {
     /// This process acquired the lease from another process that had not released it.
-    TakenOver,
+    TakenOver {
+        /// Time for which the other process may still send requests.
+        writes_for: Duration,
+    },
     /// This process has the lease.
     Held,
     /// Another process has the lease, or the attempt failed.
@@ -87,10 +90,10 @@ impl Election {
                     self.open(sent);
                     return;
                 }
-                Ok(Attempt::TakenOver) => {
+                Ok(Attempt::TakenOver { writes_for }) => {
                     // The old leader may have sent a request shortly before its time was over, and the request may
                     // still arrive.
-                    let wait_until = Instant::now() + self.client.timeout();
+                    let wait_until = Instant::now() + writes_for + self.client.timeout();
                     if self.renew_until(wait_until).await {
                         return;
                     }
@@ -134,11 +137,15 @@ impl Election {
     pub async fn keep(&mut self) {
         // The answer to the last write may have come late, so the time of this call does not count. Otherwise, the
         // fence could close and open again, and the requests in between would be lost.
+        let mut pause = self.candidate.interval();
         while self.renewed.elapsed() < self.candidate.deadline() {
-            tokio::time::sleep(self.candidate.interval()).await;
+            tokio::time::sleep(pause).await;
+            pause = self.candidate.interval();
             let sent = Instant::now();
             let left = self.candidate.deadline().saturating_sub(self.renewed.elapsed());
-            match tokio::time::timeout(left, self.attempt()).await {
+            // There is time for a second attempt, on a new connection.
+            let limit = left.min(self.candidate.deadline() / 2);
+            match tokio::time::timeout(limit, self.attempt()).await {
                 Ok(Ok(Attempt::Held)) => self.open(sent),
                 Ok(Ok(_)) => {
                     if self.is_held_by_another() {
@@ -146,7 +153,11 @@ impl Election {
                     }
                 }
                 Ok(Err(why)) => tracing::warn!(%why, "the lease was not renewed"),
-                Err(_) => break,
+                Err(_) => {
+                    tracing::warn!(?limit, "the lease was not renewed in time");
+                    self.client.drop_idle();
+                    pause = Duration::ZERO;
+                }
             }
         }
         self.fence.close();
@@ -198,12 +209,20 @@ impl Election {
     }
 
     async fn create(&mut self) -> Result<Attempt, CallError> {
+        // If the lease of another process was deleted, that process may write until its deadline.
+        let holder = self.seen.as_ref().map_or("", |seen| text(&seen.record, "holderIdentity"));
+        let is_free = holder.is_empty() || holder == self.candidate.identity;
         let Candidate { namespace, name, .. } = &self.candidate;
         let lease = json!({"apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
             "metadata": {"namespace": namespace, "name": name},
             "spec": self.spec(&time::micros(SystemTime::now()), 0)});
         let answer = self.client.call(&Call::json(Method::POST, self.path(), &lease)).await?;
-        Ok(if answer.status == 201 { self.ours(&answer.body) } else { Attempt::Not })
+        if answer.status != 201 {
+            return Ok(Attempt::Not);
+        }
+        let _ = self.ours(&answer.body);
+        let writes_for = self.candidate.deadline();
+        Ok(if is_free { Attempt::Held } else { Attempt::TakenOver { writes_for } })
     }
 
     fn ours(&mut self, body: &[u8]) -> Attempt {
@@ -237,7 +256,11 @@ impl Election {
             return Ok(Attempt::Not);
         }
         let _ = self.ours(&answer.body);
-        Ok(if ours || holder.is_empty() { Attempt::Held } else { Attempt::TakenOver })
+        if ours || holder.is_empty() {
+            return Ok(Attempt::Held);
+        }
+        // The other process has not renewed the lease, so its deadline is over.
+        Ok(Attempt::TakenOver { writes_for: Duration::ZERO })
     }
 }
 
@@ -247,33 +270,54 @@ mod tests {
     use crate::client::config::Config;
     use std::io::{Read, Write};
     use std::net::TcpListener;
+    use std::thread::JoinHandle;
 
-    #[test]
-    fn a_lease_is_kept_from_the_time_at_which_its_last_write_was_sent() {
+    /// Starts a server that gives these answers, each on a connection of its own. Returns its listener after the last
+    /// answer.
+    fn serve(answers: Vec<(&'static str, String)>) -> (String, JoinHandle<TcpListener>) {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
-        // The lease is read, and then created.
         let server = std::thread::spawn(move || {
-            for status in ["404 Not Found", "201 Created"] {
+            for (status, body) in answers {
                 let (mut stream, _) = listener.accept().unwrap();
                 // The client sends little, and writes it at once.
                 let mut request = [0; 4096];
                 assert!(stream.read(&mut request).unwrap() > 0, "the client has closed");
-                let head = format!("HTTP/1.1 {status}\r\nConnection: close\r\nContent-Length: 2");
-                stream.write_all(format!("{head}\r\n\r\n{{}}").as_bytes()).unwrap();
+                let length = body.len();
+                let head = format!("HTTP/1.1 {status}\r\nConnection: close");
+                let answer = format!("{head}\r\nContent-Length: {length}\r\n\r\n{body}");
+                stream.write_all(answer.as_bytes()).unwrap();
             }
             listener
         });
-        let client = Client::new(Config::plain(&url), Duration::from_secs(300)).unwrap();
+        (url, server)
+    }
+
+    fn election(url: &str, fence: &Fence) -> Election {
+        let client = Client::new(Config::plain(url), Duration::from_secs(300)).unwrap();
         let name = String::from;
         let (namespace, lease, identity) = (name("n"), name("l"), name("us"));
-        let duration = Duration::from_secs(15);
+        let duration = Duration::from_secs(3);
         let candidate = Candidate { namespace, name: lease, identity, duration };
-        let deadline = candidate.deadline();
-        let fence = Fence::closed();
-        let mut election = Election::new(client, candidate, fence.clone());
+        Election::new(client, candidate, fence.clone())
+    }
+
+    fn block_on(future: impl Future<Output = ()>) {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-        runtime.block_on(async {
+        runtime.block_on(future);
+    }
+
+    const EMPTY: &str = "{}";
+
+    #[test]
+    fn a_lease_is_kept_from_the_time_at_which_its_last_write_was_sent() {
+        // The lease is read, and then created.
+        let answers = [("404 Not Found", EMPTY), ("201 Created", EMPTY)];
+        let (url, server) = serve(answers.map(|(status, body)| (status, body.to_owned())).into());
+        let fence = Fence::closed();
+        let mut election = election(&url, &fence);
+        let deadline = election.candidate.deadline();
+        block_on(async {
             election.win().await;
             assert!(fence.is_open());
             let listener = server.join().unwrap();
@@ -284,5 +328,48 @@ mod tests {
             listener.set_nonblocking(true).unwrap();
             assert!(listener.accept().is_err(), "the lease was renewed after the fence had closed");
         });
+    }
+
+    #[test]
+    fn a_deleted_lease_of_another_process_is_taken_over() {
+        let other = json!({"spec": {"holderIdentity": "other", "leaseDurationSeconds": 15}});
+        let answers = vec![
+            ("200 OK", other.to_string()),
+            ("404 Not Found", EMPTY.to_owned()),
+            ("201 Created", EMPTY.to_owned()),
+        ];
+        let (url, server) = serve(answers);
+        let mut election = election(&url, &Fence::closed());
+        block_on(async {
+            assert!(matches!(election.attempt().await, Ok(Attempt::Not)));
+            let Ok(Attempt::TakenOver { writes_for }) = election.attempt().await else {
+                panic!("it is not taken over");
+            };
+            assert_eq!(writes_for, election.candidate.deadline());
+        });
+        server.join().unwrap();
+    }
+
+    #[test]
+    fn a_connection_without_answers_does_not_cost_the_lease() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        let fence = Fence::closed();
+        let mut election = election(&url, &fence);
+        // The first connection gets no answer; the others show that another process has the lease.
+        std::thread::spawn(move || {
+            let (_silent, _) = listener.accept().unwrap();
+            while let Ok((mut stream, _)) = listener.accept() {
+                let mut request = [0; 4096];
+                let _ = stream.read(&mut request);
+                let other = json!({"spec": {"holderIdentity": "other"}}).to_string();
+                let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n", other.len());
+                let _ = stream.write_all(format!("{head}{other}").as_bytes());
+            }
+        });
+        // As if the lease were valid for long, so that the test does not depend on times.
+        election.open(Instant::now() + Duration::from_secs(600));
+        block_on(election.keep());
+        assert!(election.is_held_by_another() && !fence.is_open());
     }
 }
