@@ -120,7 +120,10 @@ fn may_become(job: &Job, spec: &Job) -> Result<(), Rejection> {
             .into(),
         ))
     };
-    if job.kind == JobKind::Batch || spec.kind == JobKind::Batch {
+    if job.kind != spec.kind {
+        return bad("cannot change its kind");
+    }
+    if job.kind == JobKind::Batch {
         return bad("is a batch job, which cannot be updated");
     }
     if job.gang_min.is_some() || spec.gang_min.is_some() {

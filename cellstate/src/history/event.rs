@@ -115,9 +115,10 @@ impl EventKind {
         }
     }
 
-    /// Whether this is an event that every task normally has.
+    /// Whether this event is frequent. Frequent events have a ring of their own, so that they do not displace the others.
     pub(super) fn is_ordinary(&self) -> bool {
-        matches!(self, EventKind::Placed { .. } | EventKind::Started | EventKind::Finished)
+        use EventKind::{Finished, Placed, Restarted, Started};
+        matches!(self, Placed { .. } | Started | Restarted | Finished)
     }
 }
 

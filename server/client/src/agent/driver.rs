@@ -43,6 +43,9 @@ const LOGS_MAX: usize = 4;
 /// dropped.
 const USES_MAX: usize = 100_000;
 
+/// Maximum number of restarts that wait to be reported. While no replica is reachable, further ones are dropped.
+const RESTARTED_MAX: usize = 100_000;
+
 /// Maximum number of messages that wait to be written to a stream.
 const MESSAGES_MAX: usize = 4;
 
@@ -342,7 +345,7 @@ impl Driver {
                 if self.compared.contains(&run.machine) {
                     return Some(reported);
                 }
-                if report == TaskReport::Restarted {
+                if report == TaskReport::Restarted && self.restarted.len() < RESTARTED_MAX {
                     self.restarted.push(reported);
                 }
             }
@@ -379,6 +382,7 @@ impl Driver {
         // Without a right to report about a machine, an agent would lose its stream.
         self.uses.retain(|(machine, _), _| !told.detached.contains(machine));
         self.loads.retain(|machine, _| !told.detached.contains(machine));
+        self.restarted.retain(|one| !told.detached.contains(&one.run.machine));
         self.compared.extend(&told.whole);
         told.detached.iter().for_each(|machine| _ = self.compared.remove(machine));
         let Follows { orders, reports } = self.records.hear(told);

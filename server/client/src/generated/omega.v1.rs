@@ -3377,7 +3377,7 @@ pub struct ReadTaskLogRequest {
     pub index: u32,
     #[prost(enumeration = "LogStream", tag = "3")]
     pub stream: i32,
-    /// position of the first byte in all output that the task ever wrote
+    /// position of the first byte in all output that the task ever wrote on its machine
     #[prost(uint64, optional, tag = "4")]
     pub from: ::core::option::Option<u64>,
     /// without `from`: number of last lines to return; 0: none
@@ -3398,6 +3398,9 @@ pub struct ReadTaskLogResponse {
     /// the task has not ended, so there may be more
     #[prost(bool, tag = "4")]
     pub running: bool,
+    /// The machine that has the log, if known. Each machine has a log of its own, so after a change, read from 0.
+    #[prost(message, optional, tag = "5")]
+    pub machine: ::core::option::Option<MachineId>,
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct ListTasksRequest {

@@ -271,15 +271,27 @@ fn owner(name: &str, bounds: Bounds) -> Option<Owner> {
     (!owner.tenants.is_empty()).then_some(owner)
 }
 
+/// Maximum number of workers of a scheduler, because the cell keeps a record of each name.
+const WORKERS_MAX: u16 = 64;
+
 /// Whether a name belongs to a worker of this scheduler: it is the scheduler's name, a dash and a number.
 pub(crate) fn is_worker_of(name: &str, scheduler: &str) -> bool {
     let number = name.strip_prefix(scheduler).and_then(|rest| rest.strip_prefix('-'));
-    number.is_some_and(|number| !number.is_empty() && number.bytes().all(|b| b.is_ascii_digit()))
+    let parsed = number.and_then(|number| number.parse::<u16>().ok());
+    // A number has one form only, without zeros or a sign before it.
+    parsed.is_some_and(|parsed| parsed < WORKERS_MAX && number == Some(&*parsed.to_string()))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_scheduler_has_a_bounded_number_of_worker_names() {
+        let is_worker = |name| is_worker_of(name, "a");
+        assert!(["a-0", "a-1", "a-63"].into_iter().all(is_worker));
+        assert!(!["a", "a-", "a-64", "a-100", "a-01", "a-+1", "b-1"].into_iter().any(is_worker));
+    }
 
     fn check(uri: &str, expected: &str) {
         let said = match read(uri, "c") {

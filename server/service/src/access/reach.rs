@@ -7,7 +7,7 @@ use crate::access::identity::{Caller, Owner, Role};
 use crate::access::roles::denied;
 use omega_cellstate::Cell;
 use omega_client::ApiError;
-use omega_core::{Job, JobId};
+use omega_core::{Job, JobId, TaskRule, TaskSelector, Tenants};
 
 impl Caller {
     /// Whether the caller sees only some of the jobs.
@@ -98,6 +98,45 @@ pub(crate) fn may_submit(caller: &Caller, job: &Job) -> Result<(), ApiError> {
     }
 }
 
+/// Checks that the rules of a job keep tasks of other tenants from no machine. Such rules would let a tenant take
+/// machines without a request that counts.
+///
+/// # Errors
+/// If the caller is a submitter or an application, and a rule that also restricts the selected tasks selects tasks of a
+/// tenant that is not one of the caller's.
+pub(crate) fn may_restrict(caller: &Caller, job: &Job) -> Result<(), ApiError> {
+    if caller.owner().is_none() {
+        return Ok(());
+    }
+    let rules = job.groups.iter().flat_map(|group| &group.rules.tasks);
+    let is_foreign = |tasks: &TaskSelector| match tasks {
+        TaskSelector::Labels { tenants: Tenants::Any, .. } => true,
+        TaskSelector::Labels { tenants: Tenants::Named(names), .. } => {
+            names.iter().any(|name| !caller.sees_tenant(name))
+        }
+        TaskSelector::Labels { tenants: Tenants::Own, .. }
+        | TaskSelector::SameGroup
+        | TaskSelector::SameJob => false,
+    };
+    for rule in rules {
+        let (kind, tasks) = match rule {
+            TaskRule::AntiAffinity { from, .. } => ("anti-affinity", from),
+            TaskRule::MaxColocated { of, .. } => ("max_colocated", of),
+            TaskRule::RuntimeAffinity(near) => ("runtime affinity", &near.tasks),
+            _ => continue,
+        };
+        if is_foreign(tasks) {
+            return Err(denied(format!(
+                "{caller} may not do this: job {:?} has a rule ({kind}) about tasks of other \
+                 tenants, which would keep these tasks off machines, or on them: select only own \
+                 tenants",
+                &*job.name
+            )));
+        }
+    }
+    Ok(())
+}
+
 /// Checks that the caller may watch the jobs with a name prefix. Jobs that the caller may not see are omitted.
 ///
 /// # Errors
@@ -140,6 +179,38 @@ mod tests {
 
     fn caller(uri: &str) -> Caller {
         Caller { name: uri.into(), role: identity::read(uri, "c").unwrap() }
+    }
+
+    #[test]
+    fn a_submitter_restricts_only_tasks_of_its_own_tenants() {
+        use omega_core::{LabelSelector, Near, TopologyLevel};
+        let caller = caller("omega://c/submitter/x?tenant=a&tenant=b");
+        let select = |tenants| TaskSelector::Labels { tenants, labels: LabelSelector::default() };
+        let named =
+            |names: &[&str]| Tenants::Named(names.iter().map(|name| (*name).into()).collect());
+        let may = |rule: &TaskRule| {
+            let mut group = TaskGroup::new(1, Amounts::new([1]));
+            group.rules.tasks = vec![rule.clone()];
+            may_restrict(&caller, &Job::batch("j", group)).is_ok()
+        };
+        let tenants = [Tenants::Own, named(&["a", "b"]), named(&["a", "c"]), Tenants::Any];
+        let level = || TopologyLevel::Machine;
+        let rules: [fn(TaskSelector, TopologyLevel) -> TaskRule; 3] = [
+            |from, level| TaskRule::AntiAffinity { from, level },
+            |of, level| TaskRule::MaxColocated { of, level, count: 1 },
+            |tasks, level| TaskRule::RuntimeAffinity(Near { tasks, level }),
+        ];
+        for rule in rules {
+            let may = tenants.clone().map(|tenants| may(&rule(select(tenants), level())));
+            assert_eq!(
+                may,
+                [true, true, false, false],
+                "{:?}",
+                rule(TaskSelector::SameJob, level())
+            );
+        }
+        let near = Near { tasks: select(Tenants::Any), level: level() };
+        assert!(may(&TaskRule::Affinity(vec![near])), "it restricts only the job itself");
     }
 
     proptest! {

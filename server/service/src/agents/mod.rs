@@ -22,6 +22,7 @@ mod log_reads;
 mod marks;
 pub mod monitor;
 mod orders;
+mod pace;
 pub(crate) mod reports;
 mod routes;
 
@@ -40,6 +41,7 @@ use monitor::MonitorSettings;
 use omega_client::proto::agent_service_server::AgentService;
 use omega_client::{ApiError, ErrorCode, proto};
 use orders::StreamId;
+use pace::Paces;
 use reports::Report;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -76,6 +78,7 @@ pub struct Agents {
     unread: Accounts,
     /// Counter from which each new stream takes its number.
     next: Arc<AtomicU64>,
+    paces: Arc<Paces>,
 }
 
 impl Agents {
@@ -85,7 +88,7 @@ impl Agents {
         let (events, inbox) = mpsc::channel(EVENTS_MAX);
         tokio::spawn(Hub::new(host.clone(), settings).run(inbox));
         let unread = Accounts::new(UNREAD_EACH, UNREAD);
-        Agents { host, events, unread, next: Arc::default() }
+        Agents { host, events, unread, next: Arc::default(), paces: Arc::default() }
     }
 
     /// Reads a task's log.
@@ -136,7 +139,7 @@ impl AgentService for Agents {
         let connected = Connected { to, is_operator, holder, _alive: alive };
         self.events.send(Event::Open { stream: id, connected }).await.map_err(|_| stopped())?;
         let (host, events) = (self.host.clone(), self.events.clone());
-        let stream = Stream { id, caller, host, events };
+        let stream = Stream { id, caller, host, events, paces: self.paces.clone() };
         tokio::spawn(stream.run(request.into_inner(), over));
         Ok(Response::new(ReceiverStream::new(orders).flat_map(messages).boxed()))
     }
@@ -148,6 +151,7 @@ struct Stream {
     caller: Arc<Caller>,
     host: Host,
     events: mpsc::Sender<Event>,
+    paces: Arc<Paces>,
 }
 
 impl Stream {
@@ -179,6 +183,11 @@ impl Stream {
                 self.tell(Event::Heartbeats { stream, attach, alive }).await?;
             }
             if !commands.is_empty() {
+                if self.caller.role != Role::Operator {
+                    let (caller, count) = (&self.caller.name, commands.len());
+                    let at = self.paces.next(caller, count, Instant::now());
+                    tokio::time::sleep_until(at).await;
+                }
                 let confirmed = reports::apply(&self.host, commands).await?;
                 self.tell(Event::Confirmed(confirmed)).await?;
             }

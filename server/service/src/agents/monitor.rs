@@ -10,12 +10,13 @@
 //! ```
 //!
 //! A machine is silent if it has sent no heartbeat for a timeout. A mass loss means that more than a third of the
-//! machines are silent. During a mass loss, silent machines are only tainted. Otherwise, they are taken.
+//! machines, and at least two or all, are silent. During a mass loss, silent machines are only tainted. Otherwise, they
+//! are taken. If a machine becomes silent and one more would be a mass loss, it is taken somewhat later, because the
+//! heartbeats of the others may be due.
 //!
 //! A network failure looks like the death of many machines at once. It would be worse to start the tasks of these
 //! machines elsewhere than to wait: the remaining machines would be overloaded, and every task would run twice once the
-//! network is back. So machines are tainted at a bounded rate, and while more than a third of them are silent, no task
-//! is reported lost.
+//! network is back. So machines are tainted at a bounded rate, and during a mass loss, no task is reported lost.
 //!
 //! Invariant: `silent` is the number of monitored machines without a heartbeat for a timeout, as of the last step.
 
@@ -43,6 +44,9 @@ impl Default for MonitorSettings {
 /// Limit on silent machines: if more than one in this many monitored machines is silent, the monitor assumes a network
 /// failure.
 const SILENT_PART: usize = 3;
+
+/// Interval of heartbeats.
+const HEARTBEAT_MS: u64 = 10_000;
 
 /// Maximum number of machines whose taint is removed in one step. Each removal is one command, and all commands of a
 /// step should take less than a second.
@@ -94,6 +98,8 @@ pub struct Monitor {
     watched: Vec<Option<Watched>>,
     count: usize,
     silent: usize,
+    /// Whether every silent machine has been silent for longer than the interval of heartbeats.
+    is_long_silent: bool,
     /// Time at which this replica became leader. No machine is tainted until a full timeout later.
     began_ms: u64,
     /// Remaining budget of taints, in thousandths of a machine. `reckoned_ms` is the time at which it was computed.
@@ -110,6 +116,7 @@ impl Monitor {
             watched: Vec::new(),
             count: 0,
             silent: 0,
+            is_long_silent: false,
             began_ms: now_ms,
             allowance_milli: 0,
             reckoned_ms: now_ms,
@@ -169,6 +176,11 @@ impl Monitor {
                 .is_none_or(|heartbeat_ms| now_ms.saturating_sub(heartbeat_ms) >= timeout)
         };
         self.silent = self.watched.iter().flatten().filter(|known| is_silent(known)).count();
+        let long_ms = timeout + HEARTBEAT_MS;
+        let mut silent = self.watched.iter().flatten().filter(|known| is_silent(known));
+        self.is_long_silent = silent.all(|known| {
+            known.heartbeat_ms.is_none_or(|at_ms| now_ms.saturating_sub(at_ms) >= long_ms)
+        });
         let leave_tasks = self.is_mass_loss();
         let may_mark = now_ms.saturating_sub(self.began_ms) >= timeout;
         let mut returns = 0;
@@ -216,7 +228,9 @@ impl Monitor {
     /// Whether too many machines were silent at the last step, so that no tasks are reported lost.
     #[must_use]
     pub fn is_mass_loss(&self) -> bool {
-        self.silent * SILENT_PART > self.count
+        // A single silent machine among several has probably failed itself.
+        let is_single = self.silent == 1 && self.count > 1 && self.is_long_silent;
+        self.silent * SILENT_PART > self.count && !is_single
     }
 
     /// Number of monitored machines, and number of those that were silent at the last step.
@@ -275,6 +289,20 @@ mod tests {
         assert_eq!(run(&mut monitor, 40..42, &[0, 1, 2]), [Step::Take(id(3))]);
         assert_eq!(run(&mut monitor, 42..60, &[0, 1, 2]), [], "once");
         assert_eq!(run(&mut monitor, 60..62, &[0, 1, 2, 3]), [Step::Return(id(3))]);
+    }
+
+    #[test]
+    fn one_of_two_machines_is_no_mass_loss() {
+        let mut two = monitor(2);
+        assert_eq!(run(&mut two, 0..49, &[0]), [Step::Taint(id(1))]);
+        assert_eq!(run(&mut two, 49..52, &[0]), [Step::Take(id(1))]);
+        // The last heartbeats of both came at different times.
+        let mut all = monitor(2);
+        let mut said = run(&mut all, 0..9, &[0]);
+        said.extend(run(&mut all, 9..80, &[]));
+        assert_eq!(said, [Step::Taint(id(1)), Step::Taint(id(0))]);
+        // If there is only one machine, its tasks have no other place.
+        assert_eq!(run(&mut monitor(1), 0..80, &[]), [Step::Taint(id(0))]);
     }
 
     #[test]

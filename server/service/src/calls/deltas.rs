@@ -197,6 +197,10 @@ impl DeltaStream {
             Some(shared) => {
                 (self.since, self.lineage, self.now_ms) =
                     (shared.to, shared.lineage, shared.now_ms);
+                // The changes since then follow at once.
+                if *self.versions.borrow() > shared.to {
+                    self.versions.mark_changed();
+                }
                 shared
             }
             None => {

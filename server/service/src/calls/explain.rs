@@ -11,9 +11,11 @@ use omega_client::{ApiError, ErrorCode, proto};
 use omega_core::{
     Commit, Job, JobId, Kinds, SchedulerId, TaskState, Text, Transaction, TransactionError, Version,
 };
+use parking_lot::Mutex;
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::sync::Semaphore;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, timeout_at};
 
 /// Maximum number of concurrent explanations. Each may use a processor for a second in a large cell; the other
@@ -96,11 +98,46 @@ impl CellHandle for Onlooker {
 pub(crate) struct Explanations {
     explainer: Option<Arc<dyn Explainer>>,
     places: Arc<Semaphore>,
+    /// Callers with a slot.
+    callers: Arc<Mutex<HashSet<Arc<str>>>>,
+}
+
+/// A slot, and its caller.
+struct Slot {
+    _place: OwnedSemaphorePermit,
+    /// `None` for the web page, whose explanations are cached.
+    caller: Option<Arc<str>>,
+    callers: Arc<Mutex<HashSet<Arc<str>>>>,
+}
+
+impl Drop for Slot {
+    fn drop(&mut self) {
+        if let Some(caller) = &self.caller {
+            self.callers.lock().remove(caller);
+        }
+    }
 }
 
 impl Explanations {
     pub(crate) fn new(explainer: Option<Arc<dyn Explainer>>) -> Explanations {
-        Explanations { explainer, places: Arc::new(Semaphore::new(EXPLAINED_MAX)) }
+        let (places, callers) = (Arc::new(Semaphore::new(EXPLAINED_MAX)), Arc::default());
+        Explanations { explainer, places, callers }
+    }
+
+    /// Takes a slot. A caller has at most one, so that a single caller leaves slots to others.
+    fn slot(&self, caller: Option<&Arc<str>>) -> Result<Slot, ApiError> {
+        let full = || {
+            let say = "nothing was done: this replica already explains the maximum number of \
+                 jobs, or another one for this caller: try again";
+            ApiError::new(ErrorCode::Limit, say).retry_after(PAUSE)
+        };
+        let mut callers = self.callers.lock();
+        if caller.is_some_and(|caller| callers.contains(caller)) {
+            return Err(full());
+        }
+        let place = self.places.clone().try_acquire_owned().map_err(|_| full())?;
+        callers.extend(caller.cloned());
+        Ok(Slot { _place: place, caller: caller.cloned(), callers: self.callers.clone() })
     }
 
     /// Returns an explanation as text.
@@ -113,7 +150,7 @@ impl Explanations {
         request: proto::ExplainJobRequest,
         until: Instant,
     ) -> Result<Words, ApiError> {
-        let told = self.explain(host, request, until).await?;
+        let told = self.explain(host, None, request, until).await?;
         Ok(self.explainer.as_ref().map(|explainer| explainer.words(told)).unwrap_or_default())
     }
 
@@ -124,6 +161,7 @@ impl Explanations {
     pub(crate) async fn explain(
         &self,
         host: &Host,
+        caller: Option<&Arc<str>>,
         request: proto::ExplainJobRequest,
         until: Instant,
     ) -> Result<proto::ExplainJobResponse, ApiError> {
@@ -133,16 +171,12 @@ impl Explanations {
             let say = format!("profile: must be at most {PROFILE_BYTES_MAX} bytes");
             return Err(ApiError::new(ErrorCode::Malformed, say));
         }
-        let place = self.places.clone().try_acquire_owned().map_err(|_| {
-            let say = "nothing was done: this replica already explains the maximum number of \
-                 jobs: try again";
-            ApiError::new(ErrorCode::Limit, say).retry_after(PAUSE)
-        })?;
+        let slot = self.slot(caller)?;
         let question = question(host, request)?;
         let onlooker = Onlooker(host.clone());
         let explained = tokio::task::spawn_blocking(move || {
             // The slot is kept until the work is done, even if the caller is gone.
-            let _place = place;
+            let _slot = slot;
             explainer.explain(&onlooker, &question)
         });
         let late = |_| {
@@ -178,4 +212,22 @@ fn question(host: &Host, request: proto::ExplainJobRequest) -> Result<Question, 
         }
         Ok(Question { id, job, waiting, kinds: cell.kinds().clone(), profile })
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_caller_has_one_slot() {
+        let explanations = Explanations::new(None);
+        let [one, other, third] = ["one", "other", "third"].map(Arc::from);
+        let slot = explanations.slot(Some(&one)).expect("a slot");
+        assert!(explanations.slot(Some(&one)).is_err());
+        let _others = explanations.slot(Some(&other)).expect("a slot");
+        assert!(explanations.slot(Some(&third)).is_err(), "all slots are taken");
+        drop(slot);
+        assert!(explanations.slot(Some(&one)).is_ok());
+        assert!(explanations.slot(None).is_ok());
+    }
 }

@@ -17,7 +17,7 @@ use futures_util::stream::BoxStream;
 use omega_cellstate::Cell;
 use omega_client::proto::job_service_server::JobService;
 use omega_client::{ApiError, ErrorCode, proto};
-use omega_core::{Command, Job, JobId, Outcome, TaskState, Text};
+use omega_core::{Command, Job, JobId, Outcome, SharedGroup, TaskState, Text};
 use std::sync::Arc;
 use tokio::time::Instant;
 use tonic::{Request, Response, Status};
@@ -77,6 +77,7 @@ impl JobService for Jobs {
         let missing = || ApiError::new(ErrorCode::Malformed, "job is missing");
         let job = described(given.ok_or_else(missing)?)?;
         reach::may_submit(&caller, &job)?;
+        reach::may_restrict(&caller, &job)?;
         let (id, ended) = self.submit(&job, until).await?;
         Ok(Response::new(proto::SubmitJobResponse { id: id.0, ended }))
     }
@@ -99,7 +100,9 @@ impl JobService for Jobs {
                 [only] if request.group.is_empty() => only.name.clone(),
                 _ => named,
             };
-            let has = job.groups.iter().find(|known| known.name == group).map(|known| known.count);
+            let known = job.groups.iter().find(|known| known.name == group);
+            may_resize(cell, (id, job), known)?;
+            let has = known.map(|known| known.count);
             let more = request.count.saturating_sub(has.unwrap_or(request.count));
             let more = (more > 0).then(|| (job.tenant.clone(), u64::from(more)));
             Ok::<_, ApiError>((id, group, more))
@@ -155,6 +158,7 @@ impl JobService for Jobs {
         let missing = || ApiError::new(ErrorCode::Malformed, "job is missing");
         let spec = described(job.ok_or_else(missing)?)?;
         reach::may_submit(&caller, &spec)?;
+        reach::may_restrict(&caller, &spec)?;
         self.host.refresh(until).await?;
         let named = proto::job_ref::Job::Name(spec.name.to_string());
         let named = Some(proto::JobRef { job: Some(named) });
@@ -255,7 +259,8 @@ impl JobService for Jobs {
         let caller = caller(&request)?;
         self.host.refresh(until).await?;
         self.host.read(|cell| refs::job(cell, request.get_ref().job.clone(), &caller))?;
-        let told = self.explanations.explain(&self.host, request.into_inner(), until).await?;
+        let (name, request) = (Some(&caller.name), request.into_inner());
+        let told = self.explanations.explain(&self.host, name, request, until).await?;
         Ok(Response::new(told))
     }
 
@@ -283,6 +288,28 @@ impl JobService for Jobs {
         self.host.refresh(deadline(&request)).await?;
         let prefix = request.into_inner().name_prefix;
         Ok(Response::new(JobsWatch::of_prefix(self.host.clone(), caller, prefix).jobs().boxed()))
+    }
+}
+
+/// Checks that a group may be resized: its job has tasks, and the number of its tasks is not that of the machines.
+fn may_resize(
+    cell: &Cell,
+    (id, job): (JobId, &Job),
+    group: Option<&SharedGroup>,
+) -> Result<(), ApiError> {
+    if cell.tasks(id).all(|(_, state)| state.ended()) {
+        let why = format!("job {} has ended, so it cannot be resized", job.name);
+        return Err(ApiError::new(ErrorCode::UnknownJob, why));
+    }
+    match group.filter(|group| group.per_machine) {
+        Some(group) => {
+            let why = format!(
+                "group {} of job {} has one task on each machine, so it cannot be resized",
+                group.name, job.name
+            );
+            Err(ApiError::new(ErrorCode::BadJob, why))
+        }
+        None => Ok(()),
     }
 }
 

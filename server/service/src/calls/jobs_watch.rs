@@ -84,6 +84,18 @@ struct Cursor {
 struct Step {
     place: Place,
     told: Option<Told>,
+    /// Whether everything up to the cell's version was read.
+    is_current: bool,
+}
+
+impl Step {
+    fn new(cell: &Cell, place: Place, told: Option<Told>) -> Step {
+        let is_current = match place {
+            Place::Changes { since, told } => !told.is_open && since == cell.version(),
+            Place::All { .. } | Place::Over => false,
+        };
+        Step { place, told, is_current }
+    }
 }
 
 /// A message.
@@ -142,12 +154,11 @@ impl JobsWatch {
             }
             self.versions.mark_unchanged();
             let step = self.host.read(|cell| self.step(cell));
-            let Step { place, told } = match step? {
+            let Step { place, told, is_current } = match step? {
                 Ok(step) => step,
                 Err(error) => return self.end(error),
             };
-            self.place = place;
-            self.is_idle = matches!(place, Place::Changes { told, .. } if !told.is_open);
+            (self.place, self.is_idle) = (place, is_current);
             if let Some(told) = told {
                 if told.ended {
                     (self.place, self.is_idle) = (Place::Over, false);
@@ -211,13 +222,13 @@ impl JobsWatch {
         let response =
             WatchJobsResponse { version: began.0, whole: is_first, jobs: page.jobs(), more };
         let ended = !more && began == cell.version() && self.has_ended(cell);
-        Step { place, told: is_told.then_some(Told { response, ended }) }
+        Step::new(cell, place, is_told.then_some(Told { response, ended }))
     }
 
     /// Reads changes after a version. If the change log does not reach back that far, starts again with all jobs.
     fn changes(&self, cell: &Cell, since: Version, told: Changes) -> Step {
         let Some(changed) = cell.changed_since(since) else {
-            return Step { place: Place::start(cell), told: None };
+            return Step::new(cell, Place::start(cell), None);
         };
         let mut page = Page::new(&self.caller);
         let mut told = told;
@@ -248,7 +259,7 @@ impl JobsWatch {
         };
         let response =
             WatchJobsResponse { version: version.0, whole: false, jobs: page.jobs(), more };
-        Step { place, told: is_told.then_some(Told { response, ended }) }
+        Step::new(cell, place, is_told.then_some(Told { response, ended }))
     }
 
     fn has_ended(&self, cell: &Cell) -> bool {
@@ -340,5 +351,53 @@ impl Page<'_> {
             job.tasks.sort_by_key(|task| task.task.map(|id| id.index));
         }
         jobs
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use omega_cellstate::SharedCell;
+    use omega_core::{Amounts, Command, Kinds, Outcome, TaskGroup};
+    use std::pin::pin;
+
+    fn submit(cell: &SharedCell, name: &str) -> JobId {
+        let job = Job::batch(name, TaskGroup::new(1, Amounts::new([1])));
+        match cell.apply(Command::SubmitJob(job)).expect("it is accepted") {
+            Outcome::Job(id) => id,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// Kills a job, and publishes the new version to watches.
+    async fn kill(host: &Host, job: JobId) {
+        let by = tokio::time::Instant::now() + Duration::from_secs(60);
+        host.apply(Command::KillJob { job }, by).await.expect("it is accepted");
+    }
+
+    #[tokio::test]
+    async fn an_end_before_the_first_message_completes_a_watch() {
+        let cell = SharedCell::new(Cell::new(Kinds::standard()));
+        let host = Host::memory(cell.clone());
+        let job = submit(&cell, "one");
+        let watch = JobsWatch::of_one(host.clone(), Arc::new(Caller::local()), job);
+        kill(&host, job).await;
+        let mut messages = pin!(watch.tasks());
+        while !messages.next().await.expect("a message").expect("no error").ended {}
+        assert!(messages.next().await.is_none());
+    }
+
+    #[tokio::test]
+    async fn changes_during_the_first_state_follow_it() {
+        let cell = SharedCell::new(Cell::new(Kinds::standard()));
+        let host = Host::memory(cell.clone());
+        (0..=LOOK_MAX).for_each(|number| _ = submit(&cell, &format!("j{number}")));
+        let watch = JobsWatch::of_prefix(host.clone(), Arc::new(Caller::local()), "j".to_owned());
+        let mut messages = pin!(watch.jobs());
+        let first = messages.next().await.expect("a message").expect("no error");
+        assert!(first.whole && first.more);
+        kill(&host, JobId(0)).await;
+        let version = cell.read(Cell::version).0;
+        while messages.next().await.expect("a message").expect("no error").version < version {}
     }
 }

@@ -120,19 +120,22 @@ impl TaskService for Tasks {
             };
             Ok((read, state, machines))
         })?;
-        let last = machines.first().copied().into_iter().collect();
+        let machine = machines.first().copied();
+        let last = machine.into_iter().collect();
         let from = LogSource { machines: last, operators: machines.is_empty() };
         let asked = self.agents.read_log(from, read.clone()).await;
-        let part = match asked {
-            // The task may have left its last machine before it wrote anything there.
+        let (part, machine) = match asked {
+            // The task may have left its last machine before it wrote anything there. Any of its machines answers.
             Err(_) if state.machine().is_none() && !machines.is_empty() => {
-                self.agents.read_log(LogSource { machines, operators: true }, read).await?
+                let source = LogSource { machines, operators: true };
+                (self.agents.read_log(source, read).await?, None)
             }
-            asked => asked?,
+            asked => (asked?, machine),
         };
         let running = !state.ended();
         let proto::LogPart { from, data, end, .. } = part;
-        Ok(Response::new(proto::ReadTaskLogResponse { from, data, end, running }))
+        let machine = machine.map(Into::into);
+        Ok(Response::new(proto::ReadTaskLogResponse { from, data, end, running, machine }))
     }
 
     async fn list_tasks(

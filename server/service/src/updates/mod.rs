@@ -37,6 +37,9 @@ const STEP: Duration = Duration::from_millis(200);
 /// Time after which a job is examined again if the cell has rejected its step, for example because of a request limit.
 const REFUSED_FOR: Duration = Duration::from_secs(5);
 
+/// Pause after an examination of a job, as a multiple of its duration. A job with many tasks takes long.
+const PAUSE: u32 = 20;
+
 /// Maximum number of jobs that are changed concurrently.
 const AT_ONCE: usize = 64;
 
@@ -94,15 +97,23 @@ impl Lead {
         let now_ms = now.duration_since(self.began).as_millis() as u64;
         let mut commands = Vec::new();
         host.read(|cell| {
-            for (id, open) in &mut self.open {
-                if open.is_idle || open.not_before.is_some_and(|until| now < until) {
-                    continue;
-                }
-                let next = plan::next(cell, *id, &mut open.progress, now_ms);
-                open.is_idle = matches!(next, Next::Settled | Next::Stopped);
-                commands.extend(command(*id, next).map(|command| (*id, command)));
-            }
+            // The change log does not name jobs that were forgotten.
+            self.open.retain(|id, _| cell.job(*id).is_some());
+            self.per_machine.retain(|id| cell.job(*id).is_some());
         });
+        for (id, open) in &mut self.open {
+            if open.is_idle || open.not_before.is_some_and(|until| now < until) {
+                continue;
+            }
+            // Between two jobs, the lock is released, so that other calls are not delayed.
+            let (next, took) = host.read(|cell| {
+                let began = Instant::now();
+                (plan::next(cell, *id, &mut open.progress, now_ms), began.elapsed())
+            });
+            open.not_before = Some(Instant::now() + took * PAUSE);
+            open.is_idle = matches!(next, Next::Settled | Next::Stopped);
+            commands.extend(command(*id, next).map(|command| (*id, command)));
+        }
         let done = futures_util::stream::iter(commands).map(|(id, command)| async move {
             (id, host.apply(command, Instant::now() + COMMAND_MAX).await)
         });

@@ -13,10 +13,10 @@ use omega_cellstate::{Cell, MachineStatus};
 use omega_client::agent::DRAIN_BY;
 use omega_core::limits::TRANSACTION_ITEMS_MAX;
 use omega_core::{
-    GroupGrowth, Job, JobId, JobKind, Machine, MachineId, OnFailure, RollStep, SharedGroup, Taint,
-    TaintEffect, TaskGroup, TaskState, UpdateRules,
+    GroupGrowth, Job, JobId, JobKind, Machine, MachineId, OnFailure, RollStep, Taint, TaintEffect,
+    TaskGroup, TaskState, Text, UpdateRules,
 };
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
 /// Age up to which a new leader regards an update whose tasks do not all run as incomplete. Later, the tasks may have
@@ -91,7 +91,7 @@ pub(super) fn next(cell: &Cell, id: JobId, progress: &mut Progress, now_ms: u64)
         return Next::Settled;
     }
     progress.see(&living, now_ms);
-    let plan = Plan { cell, id, target, living, now_ms, rules: target.update.unwrap_or_default() };
+    let plan = Plan::new((cell, id), target, living, now_ms);
     let mut update = progress.update_to(&plan, version);
     let (step, state) = plan.step(progress, RollStep::of(version));
     if !update.is_complete && plan.has_failed(update) {
@@ -120,6 +120,11 @@ pub(super) fn next(cell: &Cell, id: JobId, progress: &mut Progress, now_ms: u64)
 enum State {
     Reached,
     Open,
+}
+
+/// Whether a task has failed for good, or finished.
+fn is_over(state: TaskState) -> bool {
+    matches!(state, TaskState::Failed | TaskState::Finished)
 }
 
 /// Those tasks of a job that have not ended.
@@ -174,11 +179,43 @@ struct Plan<'c> {
     id: JobId,
     target: &'c Arc<Job>,
     living: Vec<Living>,
+    /// Living tasks by the name of their group.
+    by_name: HashMap<&'c Text, Vec<Living>>,
+    /// Failed and finished tasks by the position of their group.
+    over: HashMap<usize, Vec<u32>>,
+    /// Machines with living tasks.
+    on: BTreeSet<MachineId>,
     now_ms: u64,
     rules: UpdateRules,
 }
 
-impl Plan<'_> {
+impl<'c> Plan<'c> {
+    /// Creates the plan of a job with these living tasks. Tasks are divided by group once, because a job may have many
+    /// groups.
+    fn new(
+        (cell, id): (&'c Cell, JobId),
+        target: &'c Arc<Job>,
+        living: Vec<Living>,
+        now_ms: u64,
+    ) -> Plan<'c> {
+        let groups = cell.job(id).map_or(&[][..], |job| &job.groups);
+        let mut by_name: HashMap<&Text, Vec<Living>> = HashMap::new();
+        for task in &living {
+            if let Some(group) = groups.get(task.group) {
+                by_name.entry(&group.name).or_default().push(*task);
+            }
+        }
+        let mut over: HashMap<usize, Vec<u32>> = HashMap::new();
+        for (task, _) in cell.tasks(id).filter(|(_, state)| is_over(*state)) {
+            if let Some(position) = cell.task_group(task) {
+                over.entry(position).or_default().push(task.index);
+            }
+        }
+        let on = living.iter().filter_map(|task| task.state.machine()).collect();
+        let rules = target.update.unwrap_or_default();
+        Plan { cell, id, target, living, by_name, over, on, now_ms, rules }
+    }
+
     fn step(&self, progress: &Progress, mut step: RollStep) -> (RollStep, State) {
         let mut state = State::Reached;
         for group in &self.target.groups {
@@ -186,13 +223,11 @@ impl Plan<'_> {
                 state = State::Open;
             }
         }
-        for task in &self.living {
-            let name = self.cell.job(self.id).and_then(|job| job.groups.get(task.group));
-            let is_wanted = |group: &SharedGroup| name.is_some_and(|of| of.name == group.name);
-            if !self.target.groups.iter().any(is_wanted) {
-                step.stops.push(task.index);
-            }
-        }
+        let wanted: HashSet<&Text> = self.target.groups.iter().map(|group| &group.name).collect();
+        let unwanted = self.by_name.iter().filter(|(name, _)| !wanted.contains(*name));
+        let unwanted: BTreeSet<u32> =
+            unwanted.flat_map(|(_, tasks)| tasks).map(|task| task.index).collect();
+        step.stops.extend(unwanted);
         if step.stops.len() > TRANSACTION_ITEMS_MAX {
             // The rest is ended, and tasks are added, in later steps.
             step.stops.truncate(TRANSACTION_ITEMS_MAX);
@@ -211,10 +246,8 @@ impl Plan<'_> {
         };
         let places = self.places(group);
         let is_new = |task: &&Living| task.group == position && places.may_stay(task);
-        let of_group = |task: &&Living| self.is_named(task.group, group);
-        let new: Vec<&Living> = self.living.iter().filter(is_new).collect();
-        let old = self.living.iter().filter(of_group);
-        let old: Vec<&Living> = old.filter(|task| !is_new(task)).collect();
+        let of_group = self.by_name.get(&group.name).into_iter().flatten();
+        let (new, old): (Vec<&Living>, Vec<&Living>) = of_group.partition(is_new);
         let spent = self.spent(position, progress);
         let wanted = places.wanted(group);
         let healthy = new.iter().filter(|task| self.is_healthy(progress, task)).count() as u32;
@@ -225,7 +258,7 @@ impl Plan<'_> {
         step.stops.extend(newest(&new, surplus));
         let missing = wanted.saturating_sub(new.len() as u32 + spent);
         let total = (new.len() + old.len()) as u32 - ended;
-        let room = (wanted + self.rules.max_surge).saturating_sub(total);
+        let room = wanted.saturating_add(self.rules.max_surge).saturating_sub(total);
         // If there are no old tasks, all new ones are added at once, because none is replaced.
         let adds = if old.is_empty() { missing } else { missing.min(room) };
         if adds > 0 {
@@ -249,21 +282,14 @@ impl Plan<'_> {
         idle.chain(running.into_iter().take(spare)).collect()
     }
 
-    fn is_named(&self, position: usize, group: &TaskGroup) -> bool {
-        let job = self.cell.job(self.id);
-        job.and_then(|job| job.groups.get(position)).is_some_and(|of| of.name == group.name)
-    }
-
     /// Number of a group's tasks that have failed for good or finished, and are not replaced.
     fn spent(&self, position: usize, progress: &Progress) -> u32 {
-        let ended = |state: TaskState| matches!(state, TaskState::Failed | TaskState::Finished);
         // A new group may have the position of a group of a forgotten version, and so the ended tasks of that group.
         let update = progress.update.filter(|update| self.is_made_by(position, update.version));
         let known = update.filter(|update| !update.is_inherited);
         let first = known.map_or(0, |update| update.first_task);
-        let tasks = self.cell.tasks(self.id).filter(|(_, state)| ended(*state));
-        let tasks = tasks.filter(|(id, _)| id.index >= first);
-        tasks.filter(|(id, _)| self.cell.task_group(*id) == Some(position)).count() as u32
+        let over = self.over.get(&position).into_iter().flatten();
+        over.filter(|index| **index >= first).count() as u32
     }
 
     /// Whether the group at this position is new or changed in a version.
@@ -291,8 +317,7 @@ impl Plan<'_> {
             let Some(position) = self.cell.task_group(id) else { return false };
             let is_new = id.index >= update.first_task && positions.contains(&position)
                 || update.is_inherited && self.is_made_by(position, update.version);
-            let is_over = matches!(state, TaskState::Failed | TaskState::Finished);
-            is_new && (is_over || self.cell.task_failures(id) > 0)
+            is_new && (is_over(state) || self.cell.task_failures(id) > 0)
         })
     }
 
@@ -337,13 +362,12 @@ impl Plan<'_> {
 
     /// The machines on which a group's tasks of the new version may stay.
     fn places(&self, group: &TaskGroup) -> Places {
-        let on: BTreeSet<MachineId> =
-            self.living.iter().filter_map(|task| task.state.machine()).collect();
+        let on = &self.on;
         if !group.per_machine {
             let evacuated = |id: &MachineId| {
                 self.cell.machine(*id).is_some_and(|state| drain_by(state.machine).is_some())
             };
-            return Places::AnyBut(on.into_iter().filter(evacuated).collect());
+            return Places::AnyBut(on.iter().copied().filter(evacuated).collect());
         }
         let fits = self.cell.machines().filter(|state| {
             let is_open = state.status == MachineStatus::Schedulable || on.contains(&state.id);

@@ -182,10 +182,12 @@ impl TaskOutput {
 impl Lines {
     /// Takes a part of the log. Returns the lines to print, each after the name of the task.
     fn take(&mut self, part: ReadTaskLogResponse, name: &str, follow: bool) -> Vec<u8> {
+        let has_moved = self.output.has_moved(&part);
         self.begun.extend(self.output.take(part, follow));
         let mut lines = Vec::new();
         let lines_end = self.begun.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
-        let is_cut = self.output.is_done() || self.begun.len() - lines_end > LINE_BYTES_MAX;
+        let is_cut =
+            has_moved || self.output.is_done() || self.begun.len() - lines_end > LINE_BYTES_MAX;
         let whole = if is_cut { self.begun.len() } else { lines_end };
         let rest = self.begun.split_off(whole);
         for line in self.begun.split_inclusive(|byte| *byte == b'\n') {
@@ -209,7 +211,7 @@ mod tests {
 
     fn lines() -> Lines {
         let stream = Stream { of: LogStream::Stdout, printed: Printed::Stdout };
-        let place = Place { from: Some(0), end: None, is_done: false };
+        let place = Place { from: Some(0), end: None, machine: None, is_done: false };
         Lines { output: Output { stream, place, shown: Shown::Raw }, begun: Vec::new() }
     }
 
@@ -219,7 +221,7 @@ mod tests {
         let mut from = 0;
         let mut take = |text: &str, running: bool| {
             let data = text.as_bytes().to_vec();
-            let part = ReadTaskLogResponse { from, end: 99, running, data };
+            let part = ReadTaskLogResponse { from, end: 99, running, data, machine: None };
             from += text.len() as u64;
             String::from_utf8(lines.take(part, "web/7", true)).expect("text")
         };
@@ -246,6 +248,7 @@ mod tests {
             end: from + 4,
             running: true,
             data: data.to_vec(),
+            machine: None,
         };
         assert_eq!(take(part(0, b"a\n")), b"web/0 | a\n");
         assert_eq!(take(part(2, b"b\nc\n")), b"web/0 | b\nweb/0 | c\n");
@@ -253,5 +256,21 @@ mod tests {
             lines.output.is_done(),
             "the end of the second reply is further, because the task writes"
         );
+    }
+
+    #[test]
+    fn a_log_on_another_machine_is_read_from_its_beginning() {
+        let mut lines = lines();
+        let part = |slot, from, data: &[u8]| ReadTaskLogResponse {
+            from,
+            end: 4,
+            running: true,
+            data: data.to_vec(),
+            machine: Some(omega_client::proto::MachineId { slot, incarnation: 0 }),
+        };
+        assert_eq!(lines.take(part(1, 0, b"a\nb"), "web/0", true), b"web/0 | a\n");
+        assert_eq!(lines.take(part(2, 3, b"\n"), "web/0", true), b"web/0 | b\n");
+        assert_eq!(lines.output.place.from, Some(0));
+        assert_eq!(lines.take(part(2, 0, b"c\nd\n"), "web/0", true), b"web/0 | c\nweb/0 | d\n");
     }
 }

@@ -128,6 +128,11 @@ impl Output {
     fn is_done(&self) -> bool {
         self.place.is_done
     }
+
+    /// Whether a part is of another machine's log than the part before.
+    fn has_moved(&self, part: &proto::ReadTaskLogResponse) -> bool {
+        self.place.has_moved(part)
+    }
 }
 
 /// A place in a task's log, up to which it was read.
@@ -136,13 +141,26 @@ struct Place {
     from: Option<u64>,
     /// End of the log at the first reply.
     end: Option<u64>,
+    /// Machine of the last part.
+    machine: Option<proto::MachineId>,
     /// Whether all was read that is to be printed.
     is_done: bool,
 }
 
 impl Place {
-    /// Advances by a part of the log, and returns the part's bytes.
+    fn has_moved(&self, part: &proto::ReadTaskLogResponse) -> bool {
+        self.machine.zip(part.machine).is_some_and(|(before, now)| before != now)
+    }
+
+    /// Advances by a part of the log, and returns the part's bytes. A part of another machine's log is left out, because
+    /// that log is read from its beginning.
     fn take(&mut self, part: proto::ReadTaskLogResponse, follow: bool) -> Vec<u8> {
+        let has_moved = self.has_moved(&part);
+        self.machine = part.machine.or(self.machine);
+        if has_moved {
+            (self.from, self.end) = (Some(0), None);
+            return Vec::new();
+        }
         let is_empty = part.data.is_empty();
         let next = part.from.saturating_add(part.data.len() as u64);
         self.from = Some(next);
@@ -166,7 +184,7 @@ impl Source {
         let from = if self.tail.is_some() { None } else { Some(0) };
         let output = |stream: &Stream| Output {
             stream: *stream,
-            place: Place { from, end: None, is_done: false },
+            place: Place { from, end: None, machine: None, is_done: false },
             shown: Shown::on(stream.printed),
         };
         self.streams.iter().map(output).collect()
