@@ -68,6 +68,10 @@ class Deltas:
         while not self._ended.is_set():
             request = self._method.request(since=self._since, lineage=self._lineage, **self._interest)
             address, self._stream = self._client.stream(self._method, request)
+            if self._ended.is_set():
+                # `close` may have cancelled only the stream before this one.
+                self._stream.cancel()
+                return
             try:
                 whole = None
                 for piece in self._stream:

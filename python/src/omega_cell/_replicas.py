@@ -8,8 +8,15 @@ from pathlib import Path
 
 import grpc
 
-# Deltas and lists come in messages of at most 4 MiB.
-OPTIONS = [("grpc.max_receive_message_length", 8 << 20), ("grpc.enable_retries", 0)]
+OPTIONS = [
+    # Deltas and lists come in messages of at most 4 MiB.
+    ("grpc.max_receive_message_length", 8 << 20),
+    ("grpc.enable_retries", 0),
+    # Without pings, a stream would wait forever for a replica whose machine has lost its power or its network.
+    ("grpc.keepalive_time_ms", 2000),
+    ("grpc.keepalive_timeout_ms", 2000),
+    ("grpc.http2.max_pings_without_data", 0),
+]
 
 # Timeout of one attempt; then another replica is tried. The server accepts timeouts up to 60 s.
 TRY_S = 5.0

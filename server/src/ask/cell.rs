@@ -78,7 +78,10 @@ fn table(kinds: &Kinds, cell: &CellShape) -> String {
                 (false, "voter") => format!("r{}", member.replica),
                 (false, role) => format!("r{} ({role})", member.replica),
             };
-            all.iter().map(one).collect::<Vec<_>>().join(", ")
+            let all = all.iter().map(one).collect::<Vec<_>>().join(", ");
+            let none =
+                if cell.leader.is_none() { "; none leads, so nothing can change" } else { "" };
+            all + none
         }
     };
     let head = facts(&[

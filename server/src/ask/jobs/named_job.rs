@@ -12,6 +12,10 @@ pub(in crate::ask) fn by_name(name: &str) -> Option<proto::JobRef> {
     Some(proto::JobRef { job: Some(proto::job_ref::Job::Name(name.to_owned())) })
 }
 
+pub(in crate::ask) fn by_id(id: u64) -> Option<proto::JobRef> {
+    Some(proto::JobRef { job: Some(proto::job_ref::Job::Id(id)) })
+}
+
 /// Finds a job by name.
 pub(in crate::ask) fn find(
     caller: &Caller,

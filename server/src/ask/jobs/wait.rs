@@ -79,7 +79,13 @@ impl WaitArgs {
                 ));
             }
             if let Some(limit) = limit.filter(|limit| began.elapsed() >= *limit) {
-                return failed(format!("it was not done within {limit:?}: {}", progress(&told)));
+                let (now, name) = (progress(&told), job.name);
+                let hint = if told.pending == 0 {
+                    String::new()
+                } else {
+                    format!(": run `omega job explain {name}` to see why tasks are pending")
+                };
+                return failed(format!("it was not done within {limit:?}: {now}{hint}"));
             }
             caller.runtime().block_on(async { tokio::time::sleep(LOOK).await });
             let before = std::mem::replace(&mut told, find(caller, by_name(job.name))?);
@@ -127,8 +133,11 @@ fn failure(caller: &Caller, job: &Job, told: &proto::JobStatus) -> Option<String
     let is_over = told.pending + told.placed + told.running == 0;
     if job.kind == JobKind::Batch {
         let fails = is_over && told.failed + told.killed > 0;
-        return fails
-            .then(|| format!("{} of its tasks failed, {} were killed", told.failed, told.killed));
+        return fails.then(|| {
+            let latest = failed_task(caller, &job.name, 0).filter(|_| told.failed > 0);
+            let latest = latest.map(|task| format!("; latest failure: {task}")).unwrap_or_default();
+            format!("{} of its tasks failed, {} were killed{latest}", told.failed, told.killed)
+        });
     }
     if told.version > 0 && told.new_failures > 0 {
         return Some(failed_version(caller, job, told.version));

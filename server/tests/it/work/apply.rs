@@ -80,3 +80,43 @@ fn an_updated_job_shows_a_group_once() {
     assert_eq!((groups.len(), &groups[0]["version"]), (1, &1.into()), "{groups:?}");
     assert!(cell.ok("job get web").contains("\nmain       2  2 cpu\n"));
 }
+
+#[test]
+fn an_ended_service_is_started_again() {
+    let other = TWO.replace("CPU", "2");
+    let cell = Served::new(&[("two.toml", &TWO.replace("CPU", "1")), ("other.toml", &other)]);
+    cell.ok("job apply -f two.toml");
+    cell.ok("job kill good");
+    cell.ok("job kill web");
+    let web = "job web had ended, and is started again: 2 tasks\n";
+    // A batch job that has ended is not run again.
+    let planned = web.replace("is started", "would be started");
+    let unchanged = "job good is unchanged\n";
+    assert_eq!(cell.ok("job apply --dry-run -f two.toml"), format!("{unchanged}{planned}"));
+    assert_eq!(cell.ok("job apply -f two.toml"), format!("{unchanged}{web}"));
+    assert_eq!(cell.ok("job apply -f two.toml"), format!("{unchanged}job web is unchanged\n"));
+    cell.ok("job kill web");
+    let good = "[[job]]\nname = \"good\"\ngroup = [{ count = 1, request = { cpu = 1 } }]\n";
+    let (_, changed) = other.split_once("\n\n").unwrap();
+    std::fs::write(cell.path().join("changed.toml"), format!("{good}{changed}")).unwrap();
+    assert_eq!(cell.ok("job apply -f changed.toml"), format!("{unchanged}{web}"));
+}
+
+#[test]
+fn a_dry_run_refuses_what_the_cell_would_refuse() {
+    let update = "[[job]]\nname = \"b\"\nupdate = { max_surge = 1 }\ngroup = [{ count = 1 }]\n";
+    let twice = "[[job]]\nname = \"t\"\ngroup = [{ count = 1 }, { count = 1 }]\n";
+    let batch = TWO.replace("CPU", "1").replace("\nkind = \"service\"", "");
+    let cell = Served::new(&[
+        ("two.toml", &TWO.replace("CPU", "1")),
+        ("update.toml", update),
+        ("twice.toml", twice),
+        ("batch.toml", &batch),
+    ]);
+    cell.ok("job apply -f two.toml");
+    for file in ["update.toml", "twice.toml", "batch.toml"] {
+        let planned = cell.fails(1, &format!("job apply --dry-run -f {file}"));
+        assert_eq!(planned, cell.fails(1, &format!("job apply -f {file}")), "{file}");
+    }
+    assert!(cell.fails(1, "job apply --dry-run -f batch.toml").contains("cannot change its kind"));
+}

@@ -7,16 +7,17 @@ pub(in crate::ask) use difference::Difference;
 use crate::ask::call::Caller;
 use crate::ask::files::job_file::JobsFile;
 use crate::ask::files::lines::with_line;
-use crate::ask::jobs::named_job::{by_name, find, target};
+use crate::ask::jobs::named_job::{by_id, by_name, find, target};
 use crate::ask::jobs::submission;
 use crate::ask::jobs::wait::{Awaited, WaitArgs};
 use crate::ask::show::{self, clean_name};
 use crate::ask::{AskArgs, AskError};
 use clap::Args;
 use difference::GroupChange;
+use omega_cellstate::Cell;
 use omega_client::proto::job_service_client::JobServiceClient;
 use omega_client::{ErrorCode, proto};
-use omega_core::{Job, JobKind, Kinds};
+use omega_core::{Command, Job, JobKind, Kinds, Outcome, Rejection};
 use omega_workload::words::plural;
 use serde::Serialize;
 use std::path::PathBuf;
@@ -41,7 +42,7 @@ pub(crate) struct ApplyArgs {
 #[derive(Debug, Serialize)]
 struct AppliedShape {
     name: String,
-    /// `created`, `updated`, `resized` or `unchanged`.
+    /// `created`, `updated`, `resized`, `restarted` or `unchanged`.
     action: &'static str,
     /// Whether this was only a dry run.
     dry_run: bool,
@@ -53,9 +54,17 @@ struct AppliedShape {
 
 /// A job of the cell.
 struct Known {
+    id: u64,
     target: Job,
     version: u32,
     has_ended: bool,
+}
+
+impl Known {
+    /// Whether a service has ended that is to be described by `job`.
+    fn is_ended_service(&self, job: &Job) -> bool {
+        self.has_ended && [self.target.kind, job.kind] == [JobKind::Service; 2]
+    }
 }
 
 /// Runs the command.
@@ -83,6 +92,11 @@ fn apply(
     args: &ApplyArgs,
 ) -> Result<AppliedShape, AskError> {
     let known = known(caller, &job.name)?;
+    let restarts = known.as_ref().is_some_and(|known| known.is_ended_service(job));
+    if args.dry_run || restarts {
+        let target = known.as_ref().map(|known| &known.target);
+        check(kinds, target.filter(|_| !restarts), job)?;
+    }
     let difference = Difference::of(kinds, known.as_ref().map(|known| &known.target), job);
     let shape = |action, version, difference| {
         let (name, dry_run) = (job.name.to_string(), args.dry_run);
@@ -94,6 +108,13 @@ fn apply(
         }
         return shape("created", 0, difference);
     };
+    if restarts {
+        if !args.dry_run {
+            delete(caller, known.id)?;
+            submit(caller, job)?;
+        }
+        return shape("restarted", 0, difference);
+    }
     if known.target == *job {
         return shape("unchanged", known.version, difference);
     }
@@ -114,6 +135,25 @@ fn apply(
     shape("updated", version, difference)
 }
 
+/// Checks that a cell accepts a job, or the change of a job to it. Quotas and names are not checked.
+fn check(kinds: &Kinds, known: Option<&Job>, job: &Job) -> Result<(), AskError> {
+    let is_service =
+        known.is_some_and(|known| known.kind == JobKind::Service) || job.kind == JobKind::Service;
+    let refused = |why: &Rejection| AskError::Refused(why.into());
+    let mut cell = Cell::new(kinds.clone());
+    let mut submitted = |job: &Job| cell.apply(Command::SubmitJob(job.clone()));
+    match known.map(&mut submitted) {
+        // A batch job is only resized.
+        Some(Ok(Outcome::Job(id))) if is_service => {
+            let update = Command::UpdateJob { job: id, version: Some(0), spec: job.clone() };
+            cell.apply(update).map_err(|why| refused(&why))?;
+        }
+        Some(_) => {}
+        None => _ = submitted(job).map_err(|why| refused(&why))?,
+    }
+    Ok(())
+}
+
 /// The job with this name; `None` if the cell has none.
 fn known(caller: &Caller, name: &str) -> Result<Option<Known>, AskError> {
     let told = match find(caller, by_name(name)) {
@@ -121,13 +161,21 @@ fn known(caller: &Caller, name: &str) -> Result<Option<Known>, AskError> {
         told => told?,
     };
     let has_ended = told.pending + told.placed + told.running == 0;
-    let (target, version) = (target(&told)?, told.version);
-    Ok(Some(Known { target, version, has_ended }))
+    let (id, target, version) = (told.id, target(&told)?, told.version);
+    Ok(Some(Known { id, target, version, has_ended }))
 }
 
 fn submit(caller: &Caller, job: &Job) -> Result<(), AskError> {
     let told = submission::submit(caller, job)?;
     if told.ended { Err(AskError::JobEnded { name: job.name.to_string() }) } else { Ok(()) }
+}
+
+fn delete(caller: &Caller, id: u64) -> Result<(), AskError> {
+    let request = proto::DeleteJobRequest { job: by_id(id) };
+    let told = caller.call(&request, |channel, request| async move {
+        JobServiceClient::new(channel).delete_job(request).await
+    });
+    told.map(drop)
 }
 
 fn resize(caller: &Caller, job: &Job, change: &GroupChange) -> Result<(), AskError> {
@@ -166,6 +214,12 @@ fn lines(shape: &AppliedShape) -> String {
         "created" => format!("job {name} {is} created: {}\n", plural(tasks.into(), "task")),
         "updated" => format!("job {name} {is} updated to version {}\n", shape.version),
         "resized" => format!("job {name} {is} resized\n"),
+        "restarted" => {
+            format!(
+                "job {name} had ended, and {is} started again: {}\n",
+                plural(tasks.into(), "task")
+            )
+        }
         _ => format!("job {name} is unchanged\n"),
     };
     if matches!(shape.action, "updated" | "resized") {
