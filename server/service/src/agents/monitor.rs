@@ -382,7 +382,9 @@ mod tests {
                 }
                 let silent: BTreeSet<usize> =
                     (0..last.len()).filter(|m| now - last[*m] >= TIMEOUT_MS).collect();
-                let is_mass = silent.len() * 3 > last.len();
+                let is_long = silent.iter().all(|m| now - last[*m] >= TIMEOUT_MS + HEARTBEAT_MS);
+                let is_single = silent.len() == 1 && last.len() > 1 && is_long;
+                let is_mass = silent.len() * 3 > last.len() && !is_single;
                 for step in monitor.step(now) {
                     let row = step.machine().row();
                     let known = &mut told[row];
