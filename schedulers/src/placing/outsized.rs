@@ -1,7 +1,7 @@
 //! Tasks that the machines could not hold even if they had no other tasks.
 //!
-//! Freed room does not help such tasks, so their jobs sleep until a machine is added or changed. Without this rule, each
-//! end of a task would cause a search for each of them.
+//! Freed room does not help such tasks, so their jobs sleep until a machine is added or changed. Without this rule,
+//! each end of a task would cause a search for each of them.
 
 use crate::framework::evaluator::Evaluator;
 use crate::framework::events::Events;

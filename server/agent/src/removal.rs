@@ -284,7 +284,7 @@ mod tests {
         for level in 0..depth {
             rustix::fs::mkdirat(&within, "d", Mode::RWXU).expect("a folder");
             if level % 100 == 0 {
-                let flags = OFlags::CREATE | OFlags::WRONLY;
+                let flags = OFlags::CREATE | OFlags::RDWR;
                 rustix::fs::openat(&within, ".removed-7", flags, Mode::RWXU).expect("a file");
             }
             within = open(&within, "d").expect("a folder");
