@@ -90,12 +90,13 @@ impl<C: Cell> Run<'_, C> {
 
     /// Applies a change of machines; jobs that lost tasks are queued again.
     fn change(&mut self, number: u32) {
-        for lost in self.cell.change(number as usize) {
+        let all_lost = self.cell.change(number as usize);
+        self.room_freed();
+        for lost in all_lost {
             if self.books.lose(lost) {
                 self.enqueue(lost.job);
             }
         }
-        self.room_freed();
     }
 
     fn room_freed(&mut self) {

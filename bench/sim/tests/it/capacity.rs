@@ -132,9 +132,12 @@ fn a_scheduler_that_thinks_a_second_carries_what_it_has_time_for() {
     };
     let load = find("batch=20s", "load")["holds"].as_u64().expect("an answer");
     assert!((1500..2400).contains(&load), "{load}");
-    // More machines do not reduce the wait for the batch scheduler, and no job waits for the service scheduler.
+    // More machines do not reduce the wait for the batch scheduler.
     assert_eq!(find("20s", "machines")["holds"], 1);
-    assert_eq!(find("service=0s", "load")["holds"], 10_000);
+    // Without jobs, every load would meet the objective.
+    let (_, why, code) = capacity(&tables, &["--wait-p90", "service=0s"]);
+    assert!(why.contains("the workload has no jobs for the objective"), "{why}");
+    assert_eq!(code, Some(2));
 }
 
 #[test]

@@ -35,7 +35,7 @@ fn every_combination_is_run_once_and_only_what_is_missing_again() {
     let fields = |line: &str| line.split(',').count();
     let columns = first.lines().next().map(fields);
     assert!(first.lines().all(|line| Some(fields(line)) == columns), "{first}");
-    let begins = "omega,2,1,0.1,0.005,10,0.005,fit,incremental,0,1,8,2,2,service-1,";
+    let begins = "omega,2,1,0.1,0.005,10,0.005,fit,incremental,0,1,8,2,unlimited,2,service-1,";
     assert!(first.lines().any(|line| line.starts_with(begins)), "{first}");
     // The file of one point is missing, and that of another is incomplete.
     std::fs::remove_file(dir.path().join("out/point-00003.json")).expect("it was there");

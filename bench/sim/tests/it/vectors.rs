@@ -83,13 +83,13 @@ fn a_job_that_finds_no_room_is_given_up_after_a_hundred_attempts_and_one() {
 
 #[test]
 fn a_job_that_finds_no_room_is_tried_again_once_room_is_freed() {
-    // The first job fills the only machine from second 11 to second 611. The second one finds no room from second 11 to
-    // second 13, and is tried once more.
+    // The first job fills the only machine from second 11 to second 611. The second one finds no room in second 13 and,
+    // after five minutes of sleep, in second 316. It is tried for the third time once the first one ends.
     let mut case = Case::new([(0.0, 10, 600.0), (1.0, 1, 5.0)]);
     case.retries = Retries::Unlimited;
     let books = run(&case, 1, Access::Copy);
     let job = books.jobs[1];
-    assert_eq!((job.attempts, job.placed_s, job.abandoned), (2, 612.0, false));
+    assert_eq!((job.attempts, job.placed_s, job.abandoned), (3, 612.0, false));
     case.retries = Retries::Limited;
     assert!(run(&case, 1, Access::Copy).jobs[1].abandoned);
 }

@@ -330,7 +330,7 @@ fn requirements_compare_with_bounds_that_are_included_or_not() {
 #[test]
 fn arrivals_in_seconds_since_1970_are_counted_from_the_first() {
     let read = |times: [&str; 2]| {
-        let rows = times.map(|time| format!("j{time},1,1,1Gi,{time}\n")).concat();
+        let rows = format!("a,1,1,1Gi,{}\nb,1,1,1Gi,{}\n", times[0], times[1]);
         let jobs = format!("name,count,cpu,memory,arrival_s\n{rows}");
         let workload = read(MACHINES, &jobs).1.unwrap();
         let at_ms: Vec<u64> = workload.arrivals.iter().map(|arrival| arrival.at_ms).collect();
