@@ -33,8 +33,8 @@ use std::time::{Duration, Instant};
 /// Maximum number of ended tasks whose logs are kept.
 const ENDED_MAX: usize = 200;
 
-/// Room that is left on the file system of the tasks if possible: a part of the file system, or a number of bytes if
-/// this is less. With less room, the oldest logs of ended tasks are removed.
+/// Least free room on the file system of the tasks: one part in `ROOM_PART` of the file system, but not more than
+/// `ROOM_BYTES_MAX`. With less room, the oldest logs of ended tasks are removed.
 const ROOM_PART: u64 = 50;
 const ROOM_BYTES_MAX: u64 = 256 << 20;
 

@@ -98,12 +98,12 @@ pub(crate) fn may_submit(caller: &Caller, job: &Job) -> Result<(), ApiError> {
     }
 }
 
-/// Checks that the rules of a job keep tasks of other tenants from no machine. Such rules would let a tenant take
-/// machines without a request that counts.
+/// Checks that no rule of a job restricts where tasks of other tenants may run. By such a rule, a tenant could occupy
+/// machines without claiming resources.
 ///
 /// # Errors
-/// If the caller is a submitter or an application, and a rule that also restricts the selected tasks selects tasks of a
-/// tenant that is not one of the caller's.
+/// If the caller is a submitter or an application, and an anti-affinity, `max_colocated` or runtime affinity of the job
+/// selects tasks of a tenant that is not one of the caller's.
 pub(crate) fn may_restrict(caller: &Caller, job: &Job) -> Result<(), ApiError> {
     if caller.owner().is_none() {
         return Ok(());

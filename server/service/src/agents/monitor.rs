@@ -11,8 +11,8 @@
 //!
 //! A machine is silent if it has sent no heartbeat for a timeout. A mass loss means that more than a third of the
 //! machines, and at least two or all, are silent. During a mass loss, silent machines are only tainted. Otherwise, they
-//! are taken. If a machine becomes silent and one more would be a mass loss, it is taken somewhat later, because the
-//! heartbeats of the others may be due.
+//! are taken. If one of two machines becomes silent, it is taken only after a further interval of heartbeats, because
+//! the other one may have failed too, and its heartbeat may not be due yet.
 //!
 //! A network failure looks like the death of many machines at once. It would be worse to start the tasks of these
 //! machines elsewhere than to wait: the remaining machines would be overloaded, and every task would run twice once the

@@ -10,7 +10,7 @@ use tokio::time::Instant;
 /// Number of commands of a caller per second.
 const PER_SECOND: u32 = 5000;
 
-/// Time whose commands a caller may send at once.
+/// Longest pause after which a caller may send the commands that the rate would have allowed meanwhile.
 const SAVED_UP: Duration = Duration::from_secs(4);
 
 /// Number of callers above which those are forgotten whose commands are within the rate.

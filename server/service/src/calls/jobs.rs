@@ -291,7 +291,7 @@ impl JobService for Jobs {
     }
 }
 
-/// Checks that a group may be resized: its job has tasks, and the number of its tasks is not that of the machines.
+/// Checks that a group may be resized: its job has not ended, and the group does not have one task on each machine.
 fn may_resize(
     cell: &Cell,
     (id, job): (JobId, &Job),
