@@ -28,6 +28,7 @@ use crate::judge::Grant;
 use crate::policy::{Placement, Policies, PolicySet};
 use crate::rules::{Domain, TrackerId};
 use crate::state::changes::ChangeLog;
+use crate::state::ended_jobs::EndedJobs;
 use crate::state::held::Values;
 use crate::state::job_record::{JobRecord, OwnerId};
 use crate::state::jobs::Jobs;
@@ -40,7 +41,6 @@ use omega_core::{
     Command, DeviceSet, Hold, JobId, Kinds, MachineId, Outcome, Policy, Rejection, TaskId,
     TaskState, Version,
 };
-use std::collections::VecDeque;
 
 /// A logged change of anything except a machine's amounts. The log stores no values: a delta reads the present ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -98,7 +98,7 @@ pub struct Cell {
     pub(crate) policies: Policies,
     pub(crate) schedulers: Vec<Registered>,
     /// Ended jobs, oldest first, each with the time at which the cell recorded the end.
-    pub(crate) ended: VecDeque<(JobId, Option<u64>)>,
+    pub(crate) ended: EndedJobs,
     pub(crate) counters: Counters,
     /// The version of the snapshot that the cell was restored from, at which tracker numbering began. Cells with equal
     /// history and lineage have equal tracker numbers.
@@ -131,7 +131,7 @@ impl Cell {
             tenants: Tenants::new(count),
             policies: Policies::default(),
             schedulers: Vec::new(),
-            ended: VecDeque::new(),
+            ended: EndedJobs::default(),
             counters: Counters::default(),
             log: ChangeLog::new(Version(0), changes, count),
             lineage: Version(0),
@@ -167,6 +167,9 @@ impl Cell {
             Command::DeleteJob { job } => self.delete_job(job),
             Command::UpdateJob { job, version, spec } => self.update_job(job, version, spec),
             Command::RollJob { job, step } => self.roll_job(job, &step),
+            Command::AddTaint { id, taint } => self.add_taint(id, taint),
+            Command::RemoveTaint { id, key } => self.remove_taint(id, &key),
+            Command::EndUpdate { job, version, result } => self.end_update(job, version, result),
             Command::ReportTask { task, machine, report } => {
                 self.report_task((task, machine), report, None)
             }

@@ -39,7 +39,7 @@ impl Cell {
             job.cores.iter().for_each(|cores| hash.task_cores(&cores));
             job.ports.iter().for_each(|(index, ports)| hash.task_ports(index, ports));
         }
-        hash.ended(&self.ended);
+        hash.ended(self.ended.iter());
         self.tenants
             .iter()
             .for_each(|tenant| hash.tenant(&tenant.terms.name, tenant.terms.limit.as_ref()));

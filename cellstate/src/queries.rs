@@ -202,6 +202,12 @@ impl Cell {
         self.jobs.task(id).map(|(_, task)| usize::from(task.group))
     }
 
+    /// The cell's time at which a job was submitted, in milliseconds.
+    #[must_use]
+    pub fn job_submitted_ms(&self, job: JobId) -> Option<u64> {
+        self.jobs.get(job).map(|record| record.submitted_ms)
+    }
+
     /// The states of a job's tasks, in order.
     pub fn tasks(&self, job: JobId) -> impl Iterator<Item = (TaskId, TaskState)> + '_ {
         self.tasks_from(job, 0)

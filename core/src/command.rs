@@ -9,9 +9,9 @@ use crate::ids::{HolderId, JobId, MachineId, SchedulerId, TaskId, Version};
 use crate::job::Job;
 use crate::job::run_end::RunEnd;
 use crate::job::task_use::TaskUse;
-use crate::job::update::RollStep;
+use crate::job::update::{RollStep, UpdateResult};
 use crate::limits::{LEASE_MS_MAX, LEASE_MS_MIN};
-use crate::machine::{Machine, Overcommit};
+use crate::machine::{Machine, Overcommit, Taint};
 use crate::peaks::PeakCalendar;
 use crate::reservation::Reservation;
 use crate::tenant::TenantConfig;
@@ -217,6 +217,33 @@ pub enum Command {
         machine: MachineId,
         /// Resources that its tasks have used since its previous report. The tasks may have ended.
         used: Vec<TaskUse>,
+    },
+    /// Records the result of the update to a job's newest version. If the version has a result, the command has no
+    /// effect.
+    EndUpdate {
+        /// Id of the job.
+        job: JobId,
+        /// Number of the version. If the job has another version, the command is rejected.
+        version: u32,
+        /// Result of the update.
+        result: UpdateResult,
+    },
+    /// Adds a taint to a machine, in place of those with the same key. If the machine has exactly this taint, the
+    /// command has no effect.
+    ///
+    /// Unlike [`Command::UpdateMachine`], the command keeps all else, so it does not undo a concurrent change.
+    AddTaint {
+        /// Id of the machine.
+        id: MachineId,
+        /// The taint.
+        taint: Taint,
+    },
+    /// Removes the taints of a machine that have this key. If the machine has none, the command has no effect.
+    RemoveTaint {
+        /// Id of the machine.
+        id: MachineId,
+        /// Key of the taints.
+        key: Text,
     },
 }
 

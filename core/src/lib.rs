@@ -60,7 +60,7 @@ pub use job::run::{EnvVar, HealthCheck, Mount, NamedPort, Payload, Probe, Restar
 pub use job::run_end::{EndReason, RunEnd};
 pub use job::shared_group::{Groups, SharedGroup};
 pub use job::task_use::TaskUse;
-pub use job::update::{GroupGrowth, OnFailure, RollStep, UpdateRules};
+pub use job::update::{GroupGrowth, OnFailure, RollStep, UpdateResult, UpdateRules};
 pub use job::{Job, JobKind, Preemption, TaskState};
 pub use machine::{
     DeviceSet, Image, Labels, Machine, Overcommit, Taint, TaintEffect, Toleration,

@@ -73,6 +73,11 @@ pub const TRANSACTION_ITEMS_MAX: usize = 10_000;
 /// Number of results of transactions that the cell keeps for each scheduler, to answer retries.
 pub const ANSWERS_PER_SCHEDULER: usize = 1024;
 
+/// Maximum number of conflicts in the results that the cell keeps for each scheduler. Beyond it, the results of the
+/// oldest transactions are forgotten. Most transactions have few conflicts, so this only bounds the memory of a
+/// scheduler whose claims are nearly all rejected.
+pub const CONFLICTS_PER_SCHEDULER: usize = 32_768;
+
 /// Number of transaction numbers that are skipped when a scheduler's name gets a new owner.
 ///
 /// An owner keeps all its transactions in flight in memory, so they are fewer than the skipped numbers. Even so, a name

@@ -21,7 +21,7 @@ pub(crate) struct CellArgs {
     )]
     cell: Vec<String>,
     /// Use the cell of this context (see `omega context`) [default: the current context].
-    #[arg(long, value_name = "NAME", conflicts_with = "cell")]
+    #[arg(long, value_name = "NAME")]
     context: Option<String>,
     /// Certificate of the authority that issued the replicas' certificates, if the cell uses TLS. The three --tls
     /// options must be given together [default: the files of the context].
@@ -84,7 +84,12 @@ impl CellArgs {
     /// If the context is unknown, or its files cannot be read.
     pub(crate) fn address(&self) -> Result<Address, ContextError> {
         let flags = [&self.tls_ca, &self.tls_cert, &self.tls_key];
-        if self.cell.is_empty()
+        let has_cell = !self.cell.is_empty();
+        if has_cell && self.context.is_some() && !self.is_of_environment() {
+            return Err(ContextError::TwoCells);
+        }
+        // A context that is named takes precedence over the environment.
+        if (self.context.is_some() || !has_cell)
             && let Some((name, context)) = context::chosen(self.context.as_deref())?
         {
             let [ca, cert, key] = Self::files(&name, &context)?;
@@ -99,6 +104,11 @@ impl CellArgs {
         let cell = if self.cell.is_empty() { vec![DEFAULT.to_owned()] } else { self.cell.clone() };
         let [ca, cert, key] = flags.map(Option::as_ref);
         Ok(Address { tls: tls(ca, cert, key), ..Address::plain(cell) })
+    }
+
+    /// Whether the addresses equal those of the environment, and so may be from there.
+    fn is_of_environment(&self) -> bool {
+        std::env::var("OMEGA_CELL").is_ok_and(|text| text.split(',').eq(&self.cell))
     }
 
     /// Checks that a context has valid addresses, and that its files can be read.

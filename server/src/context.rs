@@ -63,6 +63,9 @@ pub(crate) enum ContextError {
         /// Underlying error.
         why: io::Error,
     },
+    /// The flags name a cell twice. Give one of them.
+    #[error("--cell and --context cannot be given together: give the one that names the cell")]
+    TwoCells,
     /// There is no context of this name. Name an existing one.
     #[error("{}: there is no context {name:?}: run `omega context list` to see the existing \
          ones", file.display())]

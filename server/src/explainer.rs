@@ -32,8 +32,8 @@ impl Explainer for ByScheduler {
         };
         let Question { id, job, waiting, kinds, .. } = question;
         let asked = AskedJob { id: *id, job, waiting: waiting.clone() };
-        let told =
-            explain_at(cell, kinds, &profiles, asked).map_err(|why| wrong(why.to_string()))?;
+        let told = explain_at(cell, kinds, &profiles, asked, &|| question.is_needed())
+            .map_err(|why| wrong(why.to_string()))?;
         Ok(to_message(told))
     }
 

@@ -216,7 +216,7 @@ pub(crate) enum Error {
     Input(#[from] InputError),
     #[error(
         "there is no job {job:?} in {input}: leave out the name to explain one job for each reason \
-         why tasks are pending"
+         why tasks are pending{}", of_served_cell(.job, .input)
     )]
     NoJob { job: String, input: String },
     #[error("{input}: {why}")]
@@ -231,6 +231,15 @@ pub(crate) enum Error {
     Rebalance(#[from] crate::rebalance::RebalanceError),
     #[error(transparent)]
     Served(Box<crate::served::Error>),
+}
+
+/// The command for a job of a served cell, if no input was given; empty in a build without this command.
+fn of_served_cell(job: &str, input: &str) -> String {
+    if cfg!(feature = "serve") && input.starts_with("synthetic") {
+        format!("; for a served cell: `omega job explain {}`", omega_core::text::shown(job))
+    } else {
+        String::new()
+    }
 }
 
 impl From<crate::served::Error> for Error {

@@ -19,6 +19,9 @@ mod unserved;
 /// can be configured not to restart the server.
 const EXPOSED: u8 = 78;
 
+/// Exit code of a fault that may pass, such as an address that is in use.
+const FAILED: u8 = 1;
+
 /// The exit code of a server whose disk failed. It is `EX_IOERR` of `sysexits.h`, and a supervisor starts the server
 /// again.
 const DISK_FAILED: u8 = 74;
@@ -203,6 +206,9 @@ impl Error {
             Error::Audit(error) => error.exit_code(),
             Error::Serve(error) if error.is_exposed() => EXPOSED,
             Error::Serve(error) if error.is_of_disk() => DISK_FAILED,
+            Error::Serve(error) if error.may_pass() => FAILED,
+            Error::Scheduler(error) if error.may_pass() => FAILED,
+            Error::Agent(error) if error.may_pass() => FAILED,
             Error::Scheduler(error) if error.is_exposed() => EXPOSED,
             Error::Scheduler(error) if error.is_replaced() => REPLACED,
             _ => crate::BAD_INPUT,

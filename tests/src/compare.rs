@@ -149,9 +149,9 @@ pub fn compare(cell: &Cell, reference: &Reference) -> Result<(), String> {
         equal("job by name", &cell.job_by_name(&job.name), &Some(*id))?;
     }
     for (id, _) in &ours {
-        let kept: Vec<_> = cell.job_versions(*id).iter().collect();
-        let kept: Vec<_> =
-            kept.iter().map(|one| (one.number, one.at_ms, one.spec.clone())).collect();
+        let submitted_ms = reference.jobs()[id].submitted_ms;
+        equal("time of a submission", &cell.job_submitted_ms(*id), &Some(submitted_ms))?;
+        let kept = cell.job_versions(*id).to_vec();
         let all = &reference.jobs()[id].versions;
         let latest = all[all.len().saturating_sub(VERSIONS_PER_JOB)..].to_vec();
         equal("versions of a job", &kept, &latest)?;

@@ -138,13 +138,15 @@ impl Cell {
     /// The cached results of a scheduler's transactions, at most [`omega_core::limits::ANSWERS_PER_SCHEDULER`], in no
     /// particular order.
     pub fn answers(&self, id: SchedulerId) -> impl Iterator<Item = &Answer> {
-        self.schedulers.get(id.0 as usize).into_iter().flat_map(|one| one.answers.iter())
+        let all = self.schedulers.get(id.0 as usize).into_iter();
+        all.flat_map(|one| one.answers.iter()).filter(|answer| !answer.is_forgotten())
     }
 
     /// The cached result of one transaction of a scheduler.
     #[must_use]
     pub fn answer(&self, id: SchedulerId, number: u64) -> Option<&Answer> {
-        self.schedulers.get(id.0 as usize)?.answers.get(number)
+        let answer = self.schedulers.get(id.0 as usize)?.answers.get(number);
+        answer.filter(|answer| !answer.is_forgotten())
     }
 
     /// The owner of a scheduler's name, if any.

@@ -67,6 +67,7 @@ impl Cell {
         self.jobs.push(JobRecord {
             spec: job,
             versions: Vec::new(),
+            submitted_ms: self.now_ms,
             owner,
             tenant,
             groups,
@@ -259,7 +260,7 @@ impl Cell {
         if let Some(capture) = &mut self.capture {
             capture.before_deletion(&self.ended);
         }
-        self.ended.retain(|(ended, _)| *ended != id);
+        self.ended.delete(id);
         self.jobs.remove(id);
         Ok(Outcome::Done(self.version))
     }
@@ -406,7 +407,7 @@ impl Cell {
             .flat_map(|group| self.facts.release(&group.need, Trackers::Make))
             .collect();
         self.forget_trackers(&gone);
-        self.ended.push_back((id, None));
+        self.ended.push(id);
         self.note(|| Event::of_job(id, EventKind::Ended));
         self.log.push(Change::Job(id, owner));
     }
@@ -441,12 +442,9 @@ impl Cell {
         let before = self.now_ms;
         self.now_ms = self.now_ms.max(now_ms);
         let now = self.now_ms;
-        for (_, noticed) in self.ended.iter_mut().rev().take_while(|(_, at)| at.is_none()) {
-            *noticed = Some(now);
-        }
+        self.ended.notice(now);
         let keep = self.policy.ttl_after_finished_ms;
-        let over = |noticed: Option<u64>| noticed.is_some_and(|at| at.saturating_add(keep) <= now);
-        let forgotten = self.ended.iter().take_while(|(_, noticed)| over(*noticed)).count();
+        let forgotten = self.ended.over(|noticed| noticed.saturating_add(keep) <= now);
         let overdue = self.overdue_gangs();
         let refilled = self.refill_evictions();
         let changing = self.policies.changing_between(before, now);
@@ -464,7 +462,7 @@ impl Cell {
         if let Some(capture) = &mut self.capture {
             capture.before_forgetting(&self.ended, forgotten);
         }
-        for (id, _) in self.ended.drain(..forgotten) {
+        for id in self.ended.forget(forgotten) {
             self.jobs.remove(id);
         }
         Outcome::Done(self.version)

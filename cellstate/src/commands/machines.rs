@@ -9,7 +9,9 @@ use crate::state::devices::Devices;
 use crate::state::load::{LoadReport, claimed};
 use crate::state::machines::claimable;
 use omega_core::limits::MACHINES_MAX;
-use omega_core::{Amounts, Machine, MachineId, Outcome, Policy, Rejection, TaskId, TaskState};
+use omega_core::{
+    Amounts, Machine, MachineId, Outcome, Policy, Rejection, Taint, TaskId, TaskState,
+};
 use std::sync::Arc;
 
 impl Cell {
@@ -73,6 +75,32 @@ impl Cell {
         self.log.push(Change::Machine(id.slot));
         self.touch(id.row());
         Ok(Outcome::Done(version))
+    }
+
+    pub(crate) fn add_taint(&mut self, id: MachineId, taint: Taint) -> Result<Outcome, Rejection> {
+        let key = taint.key.clone();
+        self.set_taints(id, &key, Some(taint))
+    }
+
+    pub(crate) fn remove_taint(&mut self, id: MachineId, key: &str) -> Result<Outcome, Rejection> {
+        self.set_taints(id, key, None)
+    }
+
+    /// Replaces the taints with a key.
+    fn set_taints(
+        &mut self,
+        id: MachineId,
+        key: &str,
+        taint: Option<Taint>,
+    ) -> Result<Outcome, Rejection> {
+        let old = self.known_machine(id)?;
+        let (present, others): (Vec<&Taint>, Vec<&Taint>) =
+            old.taints.iter().partition(|known| *known.key == *key);
+        if present.iter().copied().eq(&taint) {
+            return Ok(Outcome::Done(self.version));
+        }
+        let taints = others.into_iter().cloned().chain(taint).collect();
+        self.update_machine(id, Machine { taints, ..Machine::clone(&old) })
     }
 
     pub(crate) fn drain_machine(

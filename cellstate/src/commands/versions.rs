@@ -20,6 +20,7 @@ use crate::state::job_record::{GroupRecord, JobRecord, JobVersion, TaskRecord};
 use omega_core::limits::{TASKS_PER_JOB_MAX, TRANSACTION_ITEMS_MAX, VERSIONS_PER_JOB};
 use omega_core::{
     Job, JobId, JobKind, Outcome, Rejection, RollStep, SharedGroup, TaskGroup, TaskId, Text,
+    UpdateResult,
 };
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -79,8 +80,8 @@ impl JobRecord {
     /// Records the present description as the first version, because the groups will differ from it.
     fn begin_versions(&mut self) {
         if self.versions.is_empty() {
-            let spec = self.spec.clone();
-            self.versions.push(JobVersion { number: 0, at_ms: 0, spec });
+            let (spec, result) = (self.spec.clone(), Some(UpdateResult::Complete));
+            self.versions.push(JobVersion { number: 0, at_ms: 0, first_task: 0, result, spec });
         }
     }
 
@@ -89,13 +90,16 @@ impl JobRecord {
         let Some(latest) = self.versions.last() else {
             return self.spec.groups.iter().all(|group| group.version == 0);
         };
-        let ascends =
-            |pair: &[JobVersion]| pair[0].number < pair[1].number && pair[0].at_ms <= pair[1].at_ms;
+        let ascends = |pair: &[JobVersion]| {
+            let [one, next] = pair else { return true };
+            one.number < next.number && one.at_ms <= next.at_ms && one.first_task <= next.first_task
+        };
         let is_known = |group: &SharedGroup| self.target_group(&group.name).is_some();
         self.versions.len() <= VERSIONS_PER_JOB
             && self.resized
             && self.versions.windows(2).all(ascends)
             && latest.at_ms <= now_ms
+            && latest.first_task as usize <= self.tasks.len()
             && self.versions.iter().all(|version| may_become(&self.spec, &version.spec).is_ok())
             && latest.spec.groups.iter().all(is_known)
             && self.spec.groups.iter().all(|group| group.version <= latest.number)
@@ -168,7 +172,9 @@ impl Cell {
         self.jobs.unlist_attributes(id);
         if let Some(job) = self.jobs.get_mut(id) {
             job.begin_versions();
-            job.versions.push(JobVersion { number, at_ms: self.now_ms, spec: Arc::new(spec) });
+            let (at_ms, first_task) = (self.now_ms, job.tasks.len() as u32);
+            let spec = Arc::new(spec);
+            job.versions.push(JobVersion { number, at_ms, first_task, result: None, spec });
             let over = job.versions.len().saturating_sub(VERSIONS_PER_JOB);
             job.versions.drain(..over);
             job.resized = true;
@@ -241,6 +247,28 @@ impl Cell {
         changed.into_iter().for_each(|index| self.recompile(id, index));
         self.log.push(Change::Job(id, owner));
         Ok(Outcome::Done(version))
+    }
+
+    pub(crate) fn end_update(
+        &mut self,
+        id: JobId,
+        version: u32,
+        result: UpdateResult,
+    ) -> Result<Outcome, Rejection> {
+        let Some(job) = self.jobs.get(id).filter(|job| job.alive > 0) else {
+            return Err(Rejection::UnknownJob(id));
+        };
+        check_version(job, Some(version))?;
+        if job.versions.last().is_none_or(|latest| latest.result.is_some()) {
+            return Ok(Outcome::Done(self.version));
+        }
+        let (owner, begun) = (job.owner, self.begin());
+        if let Some(latest) = self.jobs.get_mut(id).and_then(|job| job.versions.last_mut()) {
+            latest.result = Some(result);
+        }
+        self.note(|| Event::of_job(id, EventKind::UpdateEnded { version, result }));
+        self.log.push(Change::Job(id, owner));
+        Ok(Outcome::Done(begun))
     }
 
     /// Checks the request limits for a step of an update: the tasks that it adds, minus the tasks that it ends.

@@ -106,9 +106,14 @@ impl Review<'_> {
         self.steps.iter().filter_map(removed).collect()
     }
 
-    /// The amounts of a removed task, if they differed from the request of its group.
-    pub fn amounts_before(&self, task: TaskId) -> Option<&Values> {
-        let of_task = self.had.iter().filter(|(had, _)| *had == task);
-        of_task.into_iter().find_map(|(_, had)| had.amounts.as_ref())
+    /// For each removed task whose amounts differed from the request of its group, these amounts.
+    pub fn amounts_before(&self) -> FastMap<TaskId, &Values> {
+        let mut amounts = FastMap::default();
+        for (task, had) in self.had {
+            if let Some(had) = &had.amounts {
+                amounts.entry(*task).or_insert(had);
+            }
+        }
+        amounts
     }
 }

@@ -1,6 +1,8 @@
 //! Events of jobs, tasks and machines.
 
-use omega_core::{EndReason, JobId, MachineId, RunEnd, SchedulerId, TaskId, TaskReport, Text};
+use omega_core::{
+    EndReason, JobId, MachineId, RunEnd, SchedulerId, TaskId, TaskReport, Text, UpdateResult,
+};
 
 /// An event of a job, task or machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -43,6 +45,13 @@ pub enum EventKind {
     NewVersion {
         /// Number of the version.
         number: u32,
+    },
+    /// The update to a version has a result.
+    UpdateEnded {
+        /// Number of the version.
+        version: u32,
+        /// Result of the update.
+        result: UpdateResult,
     },
     /// The job was killed, or the task was killed because its group shrank.
     Killed,

@@ -15,11 +15,10 @@
 use super::Image;
 use crate::index::facts::Facts;
 use crate::judge::MachineStatus;
+use crate::state::ended_jobs::EndedJobs;
 use crate::state::job_record::JobImage;
 use crate::state::machines::Machines;
 use crate::state::registered::Registered;
-use omega_core::JobId;
-use std::collections::VecDeque;
 
 /// A running capture, with everything that was copied so far. Only the jobs are elsewhere, in `Jobs`.
 #[derive(Clone, Debug)]
@@ -34,15 +33,17 @@ pub struct Capture {
     pub(super) ended: EndedCopy,
 }
 
-/// Progress of copying the list of ended jobs.
+/// Progress of copying the list of ended jobs, in positions of the list when the capture began.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct EndedCopy {
     /// Length of the list when the capture began.
     pub(super) total: usize,
-    /// Number of jobs in the list whose end time was already recorded when the capture began. The end times of the
-    /// others were recorded later.
+    /// Number of positions whose end time was already recorded when the capture began. The end times of the others
+    /// were recorded later.
     pub(super) noticed: usize,
-    /// Number of jobs in the list that were forgotten since the capture began.
+    /// Number of positions that are copied. Those of deleted jobs are skipped.
+    pub(super) copied: usize,
+    /// Number of positions that were forgotten since the capture began.
     pub(super) dropped: usize,
 }
 
@@ -78,36 +79,34 @@ impl Capture {
     }
 
     /// Copies up to `count` more ended jobs. Returns `false` if no job was left.
-    pub(super) fn save_ended(
-        &mut self,
-        ended: &VecDeque<(JobId, Option<u64>)>,
-        count: usize,
-    ) -> bool {
-        let EndedCopy { total, noticed, dropped } = self.ended;
-        let copied = self.image.ended.len();
+    pub(super) fn save_ended(&mut self, ended: &EndedJobs, count: usize) -> bool {
+        let EndedCopy { total, noticed, copied, dropped } = self.ended;
         let count = count.min(total - copied);
         if count == 0 {
             return false;
         }
-        let next = ended.range(copied - dropped..).take(count);
-        self.image.ended.extend((copied..).zip(next).map(|(number, (id, at))| {
+        let end = copied + count;
+        let next = ended.entries_from(copied - dropped).map(|(at, job)| (at + dropped, job));
+        let next = next.take_while(|(position, _)| *position < end);
+        self.image.ended.extend(next.map(|(position, (id, at))| {
             // Times recorded after the capture began are left out.
-            (*id, at.filter(|_| number < noticed))
+            (*id, at.filter(|_| position < noticed))
         }));
+        self.ended.copied = end;
         true
     }
 
     /// Copies the oldest `count` ended jobs, which will be forgotten next.
-    pub fn before_forgetting(&mut self, ended: &VecDeque<(JobId, Option<u64>)>, count: usize) {
-        let copied = self.image.ended.len();
-        if copied < self.ended.total {
-            self.save_ended(ended, count.saturating_sub(copied - self.ended.dropped));
+    pub fn before_forgetting(&mut self, ended: &EndedJobs, count: usize) {
+        let EndedCopy { total, copied, dropped, .. } = self.ended;
+        if copied < total {
+            self.save_ended(ended, count.saturating_sub(copied - dropped));
             self.ended.dropped += count;
         }
     }
 
     /// Copies all ended jobs before one of them is deleted. Deletions are rare, because only people request them.
-    pub fn before_deletion(&mut self, ended: &VecDeque<(JobId, Option<u64>)>) {
+    pub fn before_deletion(&mut self, ended: &EndedJobs) {
         while self.save_ended(ended, ENDED_PIECE) {}
     }
 

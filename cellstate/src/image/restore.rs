@@ -15,14 +15,15 @@ use crate::rules::GroupRules;
 use crate::state::answers::{self, Answers};
 use crate::state::changes::ChangeLog;
 use crate::state::cores::TaskCores;
+use crate::state::ended_jobs::EndedJobs;
 use crate::state::held::{Held, values_of};
 use crate::state::job_record::{GroupRecord, JobImage, JobRecord, TaskRecord};
 use crate::state::jobs::Jobs;
 use crate::state::machines::claimable;
 use crate::state::registered::Registered;
 use omega_core::limits::{
-    ANSWERS_PER_SCHEDULER, CHANGES_MAX, JOBS_MAX, LEASE_MS_MAX, LEASE_MS_MIN, MACHINES_MAX,
-    SCHEDULERS_MAX, TRANSACTION_ITEMS_MAX,
+    ANSWERS_PER_SCHEDULER, CHANGES_MAX, CONFLICTS_PER_SCHEDULER, JOBS_MAX, LEASE_MS_MAX,
+    LEASE_MS_MIN, MACHINES_MAX, SCHEDULERS_MAX, TRANSACTION_ITEMS_MAX,
 };
 use omega_core::{
     Amounts, Conflict, Job, JobId, Kinds, MachineId, NodeCores, SchedulerId, TaskId, TenantConfig,
@@ -183,7 +184,9 @@ impl Cell {
     }
 
     fn restore_job(&mut self, image: JobImage) -> Result<(), ImageError> {
-        let JobImage { id, mut spec, versions, resized, hold, held, cores, ports, tasks } = image;
+        let JobImage { id, mut spec, versions, resized, hold, held, cores, ports, .. } = image;
+        // No hash covers the time of a submission, so a wrong one is corrected.
+        let (submitted_ms, tasks) = (image.submitted_ms.min(self.now_ms), image.tasks);
         let counts = if resized { GroupCounts::Resized } else { GroupCounts::AsSubmitted };
         validate::job(&spec, counts, &self.kinds)?;
         if !tasks_match(&spec, resized, &tasks) {
@@ -212,6 +215,7 @@ impl Cell {
         let mut job = JobRecord {
             spec,
             versions,
+            submitted_ms,
             owner,
             tenant,
             groups,
@@ -346,7 +350,7 @@ impl Cell {
         if let Some(id) = over.find(|id| !listed.contains_key(id)) {
             return Err(ImageError::Ended(id));
         }
-        self.ended = ended.into();
+        self.ended = EndedJobs::from(ended);
         Ok(())
     }
 
@@ -445,7 +449,8 @@ fn restore_answers(list: Vec<answers::Answer>, version: Version) -> Option<Answe
     for answer in list {
         let place = answers::index(answer.number);
         let good = answer.number < u64::MAX
-            && answer.version <= version.0
+            && (answer.version <= version.0 || answer.is_forgotten())
+            && (!answer.is_forgotten() || answer.conflicts.is_empty())
             && before.is_none_or(|before| before < place)
             && are_conflicts(&answer.conflicts);
         if !good {
@@ -454,7 +459,7 @@ fn restore_answers(list: Vec<answers::Answer>, version: Version) -> Option<Answe
         before = Some(place);
         answers.put(answer);
     }
-    Some(answers)
+    (answers.conflicts() <= CONFLICTS_PER_SCHEDULER).then_some(answers)
 }
 
 /// Whether these conflicts can be the result of a commit.

@@ -17,7 +17,7 @@ impl Cell {
             row.machine = machine.clone();
         }
         image.loads.extend(self.machines.loads());
-        image.ended.extend(&self.ended);
+        image.ended.extend(self.ended.iter());
         for (into, scheduler) in image.schedulers.iter_mut().zip(&self.schedulers) {
             into.answers.extend(scheduler.answers.iter().cloned());
         }
@@ -32,8 +32,8 @@ impl Cell {
     pub fn begin_capture(&mut self) {
         let image = self.small_parts();
         let has_answers = vec![false; image.schedulers.len()];
-        let noticed = self.ended.partition_point(|(_, at)| at.is_some());
-        let ended = EndedCopy { total: self.ended.len(), noticed, dropped: 0 };
+        let (total, noticed) = (self.ended.positions(), self.ended.noticed());
+        let ended = EndedCopy { total, noticed, copied: 0, dropped: 0 };
         self.jobs.begin_saving();
         let (next_row, next_scheduler) = (0, 0);
         let capture = Capture { image, next_row, next_scheduler, has_answers, ended };

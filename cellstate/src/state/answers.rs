@@ -4,11 +4,14 @@
 //! transaction again. If the first copy was committed, the scheduler gets the result of that commit. The cache is part
 //! of the replicated state, so it survives a change of leader.
 //!
+//! The memory of the cache is bounded: if the cached results have too many conflicts, those of the oldest transactions
+//! are forgotten. Retries of these transactions are rejected like those of transactions that are older than the cache.
+//!
 //! When another process takes over the scheduler's name, transaction numbers skip ahead to a new *floor* (see
 //! `commands/holders.rs`). Cached results are still returned, and new transactions with numbers below the floor are
 //! rejected.
 
-use omega_core::limits::{ANSWERS_PER_SCHEDULER, NUMBERS_AHEAD_MAX};
+use omega_core::limits::{ANSWERS_PER_SCHEDULER, CONFLICTS_PER_SCHEDULER, NUMBERS_AHEAD_MAX};
 use omega_core::{
     Claim, Commit, Conflict, ConflictCheck, Granularity, Resize, Take, TaskId, Transaction,
     TransactionError, TransactionId,
@@ -26,16 +29,28 @@ pub struct Answer {
     pub number: u64,
     /// Digest of the transaction. A different transaction with this number has another digest.
     pub digest: u64,
-    /// The version that a view should sync to after this result.
+    /// The version that a view should sync to after this result; without a meaning if the result was forgotten.
     pub version: u64,
     /// The rejected items.
     pub conflicts: Box<[Conflict]>,
+}
+
+impl Answer {
+    /// Version of a result that was forgotten. No cell reaches it.
+    const FORGOTTEN: u64 = u64::MAX;
+
+    /// Whether the result was forgotten, because the cache had too many conflicts.
+    pub fn is_forgotten(&self) -> bool {
+        self.version == Answer::FORGOTTEN
+    }
 }
 
 /// The latest results of one scheduler, in a ring indexed by transaction number.
 #[derive(Clone, Debug, Default, Hash)]
 pub struct Answers {
     ring: Vec<Option<Answer>>,
+    /// Number of conflicts in the ring.
+    conflicts: usize,
     /// One above the highest number that was used or skipped.
     pub next: u64,
     /// New transactions below this number are rejected, because they come from a former owner of the scheduler's name.
@@ -74,6 +89,9 @@ impl Answers {
         }
         match self.at(number) {
             Some(_) if crate::planted!(RetryJudgedAgain) => Ok(None),
+            Some(answer) if answer.number == number && answer.is_forgotten() => {
+                Err(TransactionError::AnswerExpired(txn.id))
+            }
             Some(answer) if answer.number == number && answer.digest == digest.0 => {
                 Ok(Some(Commit {
                     version: omega_core::Version(answer.version),
@@ -87,10 +105,29 @@ impl Answers {
         }
     }
 
-    /// Stores a result.
+    /// Stores a result. If the cache then has too many conflicts, the results of the oldest transactions are forgotten.
     pub fn insert(&mut self, number: u64, Digest(digest): Digest, commit: &Commit) {
         let conflicts = commit.conflicts.as_slice().into();
         self.put(Answer { number, digest, version: commit.version.0, conflicts });
+        if self.conflicts > CONFLICTS_PER_SCHEDULER {
+            self.forget_oldest(number);
+        }
+    }
+
+    /// Forgets results, those of the lowest numbers first and never that of `newest`, until the others have few enough
+    /// conflicts.
+    fn forget_oldest(&mut self, newest: u64) {
+        let others = self.ring.iter_mut().flatten();
+        let others = others.filter(|one| one.number != newest && !one.conflicts.is_empty());
+        let mut others: Vec<&mut Answer> = others.collect();
+        others.sort_unstable_by_key(|answer| answer.number);
+        for answer in others {
+            if self.conflicts <= CONFLICTS_PER_SCHEDULER {
+                return;
+            }
+            answer.version = Answer::FORGOTTEN;
+            self.conflicts -= std::mem::take(&mut answer.conflicts).len();
+        }
     }
 
     /// Stores a result at its position in the ring.
@@ -100,7 +137,14 @@ impl Answers {
             self.ring.resize_with(index + 1, || None);
         }
         self.next = self.next.max(answer.number + 1);
-        self.ring[index] = Some(answer);
+        self.conflicts += answer.conflicts.len();
+        let replaced = self.ring[index].replace(answer);
+        self.conflicts -= replaced.map_or(0, |answer| answer.conflicts.len());
+    }
+
+    /// Number of conflicts of the cached results.
+    pub fn conflicts(&self) -> usize {
+        self.conflicts
     }
 
     /// The result of the transaction with this number.

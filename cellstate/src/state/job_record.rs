@@ -5,7 +5,7 @@ use crate::policy::ports::TaskPorts;
 use crate::state::cores::TaskCores;
 use crate::state::held::{Held, Values};
 use crate::state::machines::Part;
-use omega_core::{Amounts, DeviceSet, Job, JobId, NodeCores, TaskState};
+use omega_core::{Amounts, DeviceSet, Job, JobId, NodeCores, TaskState, UpdateResult};
 use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;
 use std::hash::{Hash, Hasher};
@@ -19,6 +19,8 @@ pub struct JobRecord {
     pub spec: Arc<Job>,
     /// The latest versions of the job, oldest first; empty if it was never updated.
     pub versions: Vec<JobVersion>,
+    /// The cell's time at which the job was submitted.
+    pub submitted_ms: u64,
     /// The number that stands for the name of the job's scheduler. Deltas select jobs by it.
     pub owner: OwnerId,
     pub tenant: u32,
@@ -146,6 +148,11 @@ pub struct JobVersion {
     pub number: u32,
     /// The cell's time at which the version began; 0 for the job as submitted.
     pub at_ms: u64,
+    /// Number of the job's tasks when the version began, including ended ones. Tasks that were added since have this
+    /// index or a higher one.
+    pub first_task: u32,
+    /// Result of the update to the version; `None` if the update has no result yet, or was replaced by another.
+    pub result: Option<UpdateResult>,
     /// Description of the job. Its groups have the counts that this version asks for.
     pub spec: Arc<Job>,
 }
@@ -168,6 +175,8 @@ pub struct JobImage {
     pub spec: Arc<Job>,
     /// The latest versions of the job, oldest first; empty if it was never updated.
     pub versions: Vec<JobVersion>,
+    /// The cell's time at which the job was submitted. Like [`TaskRecord::placed_ms`], it is not hashed.
+    pub submitted_ms: u64,
     /// Whether a group was ever resized. If so, tasks are not numbered group by group.
     pub resized: bool,
     /// State of the job's waiting gang; `None` if the job has no waiting gang.
@@ -185,10 +194,21 @@ pub struct JobImage {
 impl JobImage {
     pub(crate) fn of(id: JobId, job: &JobRecord) -> JobImage {
         let tasks = SmallVec::from_slice(&job.tasks);
-        let JobRecord { spec, versions, resized, hold, held, cores, ports, .. } = job;
+        let JobRecord { spec, versions, submitted_ms, resized, hold, held, cores, ports, .. } = job;
         let (spec, versions) = (spec.clone(), versions.clone());
         let (held, cores) = (held.iter().collect(), cores.iter().collect());
         let ports = ports.iter().map(|(index, ports)| (index, ports.to_vec())).collect();
-        JobImage { id, spec, versions, resized: *resized, hold: *hold, held, cores, ports, tasks }
+        JobImage {
+            id,
+            spec,
+            versions,
+            submitted_ms: *submitted_ms,
+            resized: *resized,
+            hold: *hold,
+            held,
+            cores,
+            ports,
+            tasks,
+        }
     }
 }

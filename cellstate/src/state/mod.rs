@@ -7,6 +7,7 @@ pub mod changes;
 pub mod cores;
 pub mod demand_profiles;
 pub mod devices;
+pub mod ended_jobs;
 pub mod held;
 pub mod job_record;
 pub mod jobs;

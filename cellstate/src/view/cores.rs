@@ -88,12 +88,6 @@ impl Cores {
 }
 
 impl View {
-    /// Whether some machine has exclusive cores, or once had some.
-    #[must_use]
-    pub fn any_cores(&self) -> bool {
-        !self.rows.cores().is_empty()
-    }
-
     /// The free exclusive cores of a row; `None` if its machine has no exclusive cores.
     #[must_use]
     pub fn cores(&self, row: usize) -> Option<&CoresLeft> {

@@ -222,12 +222,6 @@ impl View {
         self
     }
 
-    /// Whether the view keeps placements.
-    #[must_use]
-    pub fn keeps_placements(&self) -> bool {
-        self.indexes.placements().is_some()
-    }
-
     /// The tasks on the machine in a row by importance: higher precedence first, and with equal precedence the older
     /// task first. Empty if the view does not keep placements.
     #[must_use]

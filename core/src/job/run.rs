@@ -90,8 +90,8 @@ pub struct NamedPort {
 pub struct RestartPolicy {
     /// Maximum number of restarts in a row. A run of at least ten minutes resets the count.
     pub attempts: u32,
-    /// Delay before the first restart in a row, in milliseconds. Each further restart doubles the delay, up to five
-    /// minutes.
+    /// Delay before the first restart in a row, in milliseconds; agents wait at least 100 ms. Each further restart
+    /// doubles the delay, up to five minutes.
     pub delay_ms: u32,
 }
 

@@ -42,6 +42,16 @@ pub enum OnFailure {
     Rollback,
 }
 
+/// Result of the update to a version of a job.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum UpdateResult {
+    /// All tasks of the job were of the version, and healthy.
+    Complete,
+    /// A task of the version failed before the update was complete.
+    Failed,
+}
+
 /// A step of an update: tasks that a job gains and loses at once. A step never ends a job.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RollStep {

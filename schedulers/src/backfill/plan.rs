@@ -131,6 +131,43 @@ struct Place {
     since_ms: u64,
     /// Free resources over time; created at the first change.
     timeline: Option<Timeline>,
+    /// The times at which `room` may change, created with the timeline.
+    moments: Moments,
+}
+
+/// Times in ascending order, with a position that moves forward. So a search examines each time once.
+#[derive(Debug, Default)]
+struct Moments {
+    times: Vec<u64>,
+    /// Number of the times that are past.
+    past: usize,
+}
+
+impl Moments {
+    /// These times and, if a run time is given, the times at which a task begins that ends just after one of them.
+    fn new(mut times: Vec<u64>, run_ms: Option<u64>) -> Moments {
+        if let Some(run_ms) = run_ms {
+            let begins = |at_ms: &u64| at_ms.saturating_sub(run_ms).saturating_add(1);
+            let begins: Vec<u64> = times.iter().map(begins).collect();
+            times.extend(begins);
+            // Both halves ascend, which makes a stable sort fast.
+            times.sort();
+            times.dedup();
+        }
+        Moments { times, past: 0 }
+    }
+
+    /// Moves past a time, which is not before that of an earlier call. Returns the number of times passed.
+    fn pass(&mut self, at_ms: u64) -> usize {
+        let passed = self.rest().iter().take_while(|time| **time <= at_ms).count();
+        self.past += passed;
+        passed
+    }
+
+    /// The times that are not past.
+    fn rest(&self) -> &[u64] {
+        &self.times[self.past..]
+    }
 }
 
 impl<'a> Search<'a> {
@@ -252,6 +289,7 @@ impl<'a> Search<'a> {
                     groups,
                     since_ms: 0,
                     timeline: None,
+                    moments: Moments::default(),
                 });
             }
         }
@@ -282,13 +320,21 @@ impl<'a> Search<'a> {
     /// Reads the present state of a machine.
     fn begin(&self, place: &mut Place, parts: &[Part]) {
         if self.holds.contains_key(&place.row) {
-            place.timeline = Some(Timeline::of(self.view, place.row, self.on(place.row)));
+            self.look_ahead(place);
         }
         place.room = self.room(place, self.view.now_ms(), parts);
     }
 
+    /// Computes the free resources of a machine over time.
+    fn look_ahead(&self, place: &mut Place) {
+        let timeline = Timeline::of(self.view, place.row, self.on(place.row));
+        let run_ms = self.holds.contains_key(&place.row).then_some(self.lack.run_ms);
+        place.moments = Moments::new(timeline.times().collect(), run_ms);
+        place.timeline = Some(timeline);
+    }
+
     /// Time of the first change of a machine's room.
-    fn first_change(&self, place: &Place, parts: &[Part]) -> Option<u64> {
+    fn first_change(&self, place: &mut Place, parts: &[Part]) -> Option<u64> {
         let now_ms = self.view.now_ms();
         if place.timeline.is_some() {
             return self.next_change(place, now_ms, parts);
@@ -303,21 +349,20 @@ impl<'a> Search<'a> {
     /// Room changes when a task leaves, or when a plan begins or ends. On a machine with plans, each of these changes
     /// also counts one expected run time of the job earlier, because a task that begins after that point still runs
     /// when the room changes.
-    fn next_change(&self, place: &Place, after_ms: u64, parts: &[Part]) -> Option<u64> {
-        let times = place.timeline.as_ref()?.times();
-        if !self.holds.contains_key(&place.row) {
-            let mut times = times.filter(|at_ms| *at_ms > after_ms);
-            return times.find(|at_ms| self.room(place, *at_ms, parts) != place.room);
+    fn next_change(&self, place: &mut Place, after_ms: u64, parts: &[Part]) -> Option<u64> {
+        place.moments.pass(after_ms);
+        let place = &*place;
+        let mut rest = place.moments.rest().iter().copied();
+        if self.holds.contains_key(&place.row) {
+            return rest.next();
         }
-        let moments = times
-            .flat_map(|at_ms| [at_ms.saturating_sub(self.lack.run_ms).saturating_add(1), at_ms]);
-        moments.filter(|at_ms| *at_ms > after_ms).min()
+        rest.find(|at_ms| self.room(place, *at_ms, parts) != place.room)
     }
 
     /// Advances a machine's state to a time. Returns the time of its next change.
     fn go_on(&self, place: &mut Place, at_ms: u64, parts: &[Part]) -> Option<u64> {
         if place.timeline.is_none() {
-            place.timeline = Some(Timeline::of(self.view, place.row, self.on(place.row)));
+            self.look_ahead(place);
         }
         let room = self.room(place, at_ms, parts);
         if room != place.room {
@@ -371,5 +416,29 @@ impl<'a> Search<'a> {
             }
         }
         (left == 0).then_some(slots)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Moments;
+
+    #[test]
+    fn a_search_passes_each_moment_once() {
+        let times: Vec<u64> = (0..200).map(|number| number * number % 7 + 10 * number).collect();
+        for run_ms in [None, Some(1), Some(35), Some(5000), Some(u64::MAX)] {
+            let begins = |at_ms: u64| run_ms.map(|run| at_ms.saturating_sub(run).saturating_add(1));
+            let naive: Vec<u64> =
+                times.iter().flat_map(|at_ms| [Some(*at_ms), begins(*at_ms)]).flatten().collect();
+            let mut moments = Moments::new(times.clone(), run_ms);
+            let (mut at_ms, mut passed) = (0, moments.pass(0));
+            while let Some(next) = moments.rest().first().copied() {
+                assert_eq!(naive.iter().copied().filter(|one| *one > at_ms).min(), Some(next));
+                at_ms = next;
+                passed += moments.pass(at_ms);
+            }
+            assert!(naive.iter().all(|one| *one <= at_ms), "{run_ms:?}");
+            assert!(passed <= naive.len(), "{run_ms:?}: {passed} steps");
+        }
     }
 }

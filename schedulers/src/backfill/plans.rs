@@ -47,6 +47,7 @@ pub struct BackfillFigures {
 /// A job without room.
 #[derive(Debug)]
 struct Lacking {
+    /// Description by which the job is in order.
     job: Arc<Job>,
     /// Start time of the job's first plan.
     promised_ms: Option<u64>,
@@ -200,6 +201,18 @@ impl Plans {
         self.jobs.insert(id, Lacking { job: job.clone(), promised_ms: None, tried });
     }
 
+    /// Replaces the description of a job, which may change its place in the order.
+    pub(crate) fn update(&mut self, id: JobId, job: &Arc<Job>) {
+        let Some(known) = self.jobs.get(&id).filter(|known| known.job != *job) else { return };
+        if let (Some(old), Some(new)) = (self.place(id, &known.job), self.place(id, job)) {
+            self.waiting.remove(&old);
+            self.waiting.insert(new);
+        }
+        if let Some(known) = self.jobs.get_mut(&id) {
+            known.job = job.clone();
+        }
+    }
+
     /// Removes a job that no longer lacks room, or has ended. `placed_ms` is the time at which the job got the last of
     /// its machines; `None` if it did not get all of them.
     pub(crate) fn leaves(&mut self, id: JobId, placed_ms: Option<u64>) {
@@ -300,11 +313,12 @@ impl Plans {
         let mut before = std::mem::take(&mut self.planned);
         let mut renewed = Renewed::default();
         let mut changed = std::mem::take(&mut self.passed);
-        let ids: Vec<JobId> = head.iter().map(|(id, _)| *id).collect();
-        for (position, (id, lack)) in head.into_iter().enumerate() {
+        let mut later: BTreeSet<JobId> = head.iter().map(|(id, _)| *id).collect();
+        for (id, lack) in head {
+            later.remove(&id);
             let known = before.iter().position(|planned| planned.id == id);
             let old = known.map(|at| before.remove(at));
-            let stays = |one: &&Planned| ids[position..].contains(&one.id);
+            let stays = |one: &&Planned| later.contains(&one.id);
             let after = before.iter().filter(stays).filter_map(|one| one.plan.as_ref());
             let after: Vec<&Plan> = after.collect();
             let old_plan = old.as_ref().and_then(|old| old.plan.clone());

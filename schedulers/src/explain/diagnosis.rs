@@ -57,13 +57,29 @@ struct Near {
 /// scheduling loop.
 #[must_use]
 pub fn diagnose(view: &View, profile: &Profile, group: GroupRef) -> Diagnosis {
+    diagnose_while(view, profile, group, &|| true).unwrap_or_default()
+}
+
+/// Explains like [`diagnose`], and calls `goes_on` before each machine. Once it returns false, the work ends, and the
+/// result is `None`.
+#[must_use]
+pub fn diagnose_while(
+    view: &View,
+    profile: &Profile,
+    group: GroupRef,
+    goes_on: &dyn Fn() -> bool,
+) -> Option<Diagnosis> {
     let tasks = tasks(view, group);
     let filters: Vec<&dyn Filter> =
         profile.evaluator.filters().filter(|f| f.applies(&tasks)).collect();
     let rows = (0..view.rows()).filter(|row| view.machine(*row).is_some());
-    let mut diagnosis = Diagnosis { removed: removed(&tasks, &filters), ..Diagnosis::default() };
+    let removed = removed(&tasks, &filters, goes_on)?;
+    let mut diagnosis = Diagnosis { removed, ..Diagnosis::default() };
     let mut misses = Vec::new();
     for row in rows {
+        if !goes_on() {
+            return None;
+        }
         diagnosis.machines += 1;
         let obstacles = obstacles(&tasks, group, &filters, row);
         if obstacles.is_empty() {
@@ -77,13 +93,21 @@ pub fn diagnose(view: &View, profile: &Profile, group: GroupRef) -> Diagnosis {
     misses.sort_by_key(|miss| (miss.distance, miss.row));
     diagnosis.remedies = remedies(&tasks, &misses);
     diagnosis.nearest = nearest(view, misses);
-    diagnosis
+    Some(diagnosis)
 }
 
 /// Returns, for each filter, the number of machines that it rejects among those that the filters before it accept.
-fn removed(tasks: &Tasks<'_>, filters: &[&dyn Filter]) -> Vec<(&'static str, usize)> {
+/// `None` if the work is to end.
+fn removed(
+    tasks: &Tasks<'_>,
+    filters: &[&dyn Filter],
+    goes_on: &dyn Fn() -> bool,
+) -> Option<Vec<(&'static str, usize)>> {
     let mut removed: Vec<_> = filters.iter().map(|filter| (filter.name(), 0)).collect();
     for index in 0..tasks.view.blocks() {
+        if !goes_on() {
+            return None;
+        }
         let block = tasks.view.block(index);
         let is_there = |lane: &usize| block.machine(*lane).is_some();
         let lanes = (0..BLOCK).take_while(|lane| block.first_row() + lane < tasks.view.rows());
@@ -97,7 +121,7 @@ fn removed(tasks: &Tasks<'_>, filters: &[&dyn Filter]) -> Vec<(&'static str, usi
             word = left;
         }
     }
-    removed
+    Some(removed)
 }
 
 /// Returns the nearest misses, where machines with equal obstacles are one miss.

@@ -10,7 +10,7 @@ mod obstacle;
 mod remedy;
 mod text;
 
-pub use diagnosis::{Diagnosis, Miss, diagnose};
+pub use diagnosis::{Diagnosis, Miss, diagnose, diagnose_while};
 pub use obstacle::{Obstacle, obstacles};
 pub use remedy::{Remedy, Shortage};
 pub use text::{describe, describe_obstacle, describe_remedy};
@@ -42,11 +42,26 @@ pub struct Explanation {
 /// The function checks every machine. This is fast enough for reports, but too slow for the scheduling loop.
 #[must_use]
 pub fn explain(view: &View, profile: &Profile, group: GroupRef) -> Explanation {
+    explain_while(view, profile, group, &|| true).unwrap_or_default()
+}
+
+/// Counts machines like [`explain`], and calls `goes_on` before each machine. Once it returns false, the work ends, and
+/// the result is `None`.
+#[must_use]
+pub fn explain_while(
+    view: &View,
+    profile: &Profile,
+    group: GroupRef,
+    goes_on: &dyn Fn() -> bool,
+) -> Option<Explanation> {
     let mut explanation = Explanation::default();
     let tasks = tasks(view, group);
     let filters: Vec<_> =
         profile.evaluator.filters().filter(|filter| filter.applies(&tasks)).collect();
     for row in (0..view.rows()).filter(|row| view.machine(*row).is_some()) {
+        if !goes_on() {
+            return None;
+        }
         explanation.machines += 1;
         match view.judge(row, group) {
             Ok(_) => {}
@@ -73,7 +88,7 @@ pub fn explain(view: &View, profile: &Profile, group: GroupRef) -> Explanation {
     }
     explanation.refused.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
     explanation.filtered.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
-    explanation
+    Some(explanation)
 }
 
 /// Returns the reason why the cell would reject the tasks on every machine; `None` if there is no such reason.

@@ -52,12 +52,6 @@ impl Evaluator {
         self.relative.iter().map(|(score, weight)| (&**score, *weight))
     }
 
-    /// Whether the result of any filter depends on one of these inputs.
-    #[must_use]
-    pub fn filters_read(&self, facts: Reads) -> bool {
-        self.filters.iter().any(|filter| filter.reads().includes(facts))
-    }
-
     /// Enables the columns of the view that the filters and scores read.
     pub(crate) fn keep(&self, view: &mut View) {
         self.filters.iter().for_each(|filter| filter.keep(view));

@@ -81,7 +81,13 @@ impl Placer {
         placed > 0
     }
 
-    fn depends_on_others(&self, view: &View, profile: &Profile, group: GroupRef) -> bool {
+    /// Whether each task of a group needs a search of its own, because plugins read tasks on other machines.
+    pub(crate) fn depends_on_others(
+        &self,
+        view: &View,
+        profile: &Profile,
+        group: GroupRef,
+    ) -> bool {
         profile.evaluator.active(&tasks(view, group)).reads_other_machines()
     }
 

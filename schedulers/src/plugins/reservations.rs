@@ -52,7 +52,9 @@ impl Filter for Reservations {
 pub(crate) fn why_reserved(tasks: &Tasks<'_>, row: usize) -> Option<String> {
     let of = tasks.view.reservation_on(row, tasks.job)?;
     let tenants: Vec<&str> = of.tenants.iter().map(|tenant| &**tenant).collect();
-    let whom = format!("reserved for {} ({})", tenants.join(", "), of.name);
+    // A caller of the server may see a reservation without the names of its tenants.
+    let whom = if tenants.is_empty() { "other tenants".to_owned() } else { tenants.join(", ") };
+    let whom = format!("reserved for {whom} ({})", of.name);
     Some(match (tasks.view.now_ms() < of.from_ms, tasks.job.runtime_estimate_ms) {
         (false, _) => whom,
         (true, Some(_)) => format!("{whom} from a time before the expected end of the task"),

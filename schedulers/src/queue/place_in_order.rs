@@ -1,7 +1,7 @@
 //! A job in the order of a plugin.
 
 use crate::framework::points::{Order, Queued};
-use omega_core::{Job, JobId};
+use omega_core::{Job, JobId, Text};
 use std::cmp::Ordering;
 use std::sync::Arc;
 
@@ -16,6 +16,10 @@ pub(crate) struct Place {
 impl Place {
     pub(crate) fn new(order: &Arc<dyn Order>, job: &Arc<Job>, id: JobId) -> Place {
         Place { order: order.clone(), id, job: job.clone() }
+    }
+
+    pub(crate) fn tenant(&self) -> &Text {
+        &self.job.tenant
     }
 
     fn queued(&self) -> Queued<'_> {

@@ -28,7 +28,7 @@ impl Scheduler {
         self.renew_plans(&backfill, now);
     }
 
-    /// Drops the plans of jobs that have all their machines, or have ended.
+    /// Drops the plans of jobs that have all their machines, or have ended, and updates the descriptions of others.
     fn drop_placed(&self, backfill: &Backfill) {
         let delta = self.view.delta();
         let changed: Vec<JobId> = {
@@ -44,7 +44,11 @@ impl Scheduler {
             changed
         };
         for id in changed {
-            let is_known = self.queue.job(id).is_some();
+            let job = self.queue.job(id);
+            let is_known = job.is_some();
+            if let Some(job) = job {
+                backfill.change(|plans| plans.update(id, job));
+            }
             if !is_known || self.queue.is_placed(id) {
                 let placed_ms = is_known.then(|| self.view.now_ms());
                 backfill.change(|plans| plans.leaves(id, placed_ms));

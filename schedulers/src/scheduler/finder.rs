@@ -78,6 +78,16 @@ impl Finder {
         self.placer.place(view, how, (group, tasks), &mut self.rng)
     }
 
+    /// Maximum number of a group's tasks that one search places.
+    pub(super) fn tasks_of_a_search(
+        &self,
+        view: &View,
+        profile: &Profile,
+        group: GroupRef,
+    ) -> usize {
+        if self.placer.depends_on_others(view, profile, group) { 1 } else { usize::MAX }
+    }
+
     /// Whether there is room for a task on any machine.
     pub(super) fn has_room(
         &mut self,

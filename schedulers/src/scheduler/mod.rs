@@ -162,30 +162,68 @@ impl Scheduler {
     /// Counts the reasons for which machines reject the tasks of a job's group.
     #[must_use]
     pub fn explain(&mut self, job: JobId, group: usize) -> Option<crate::explain::Explanation> {
+        self.explain_while(job, group, &|| true)
+    }
+
+    /// Counts reasons like [`Scheduler::explain`], until `goes_on` returns false.
+    #[must_use]
+    pub fn explain_while(
+        &mut self,
+        job: JobId,
+        group: usize,
+        goes_on: &dyn Fn() -> bool,
+    ) -> Option<crate::explain::Explanation> {
         let spec = self.queue.job(job).filter(|job| group < job.groups.len())?.clone();
         let group = self.view.compile(job, &spec, group);
-        Some(crate::explain::explain(&self.view, &self.profile, group))
+        crate::explain::explain_while(&self.view, &self.profile, group, goes_on)
     }
 
     /// Obstacles that keep the tasks of a group of a job from being placed now, and remedies.
     #[must_use]
     pub fn diagnose(&mut self, job: JobId, group: usize) -> Option<crate::explain::Diagnosis> {
+        self.diagnose_while(job, group, &|| true)
+    }
+
+    /// Obstacles and remedies like those of [`Scheduler::diagnose`], unless `goes_on` returns false.
+    #[must_use]
+    pub fn diagnose_while(
+        &mut self,
+        job: JobId,
+        group: usize,
+        goes_on: &dyn Fn() -> bool,
+    ) -> Option<crate::explain::Diagnosis> {
         let spec = self.queue.job(job).filter(|job| group < job.groups.len())?.clone();
         let group = self.view.compile(job, &spec, group);
-        Some(crate::explain::diagnose(&self.view, &self.profile, group))
+        crate::explain::diagnose_while(&self.view, &self.profile, group, goes_on)
     }
 
     /// Returns the number of a job's pending tasks that would fit together now. For this, the tasks are placed on the
     /// view and removed again.
     pub fn room_for(&mut self, id: JobId) -> usize {
+        self.room_for_while(id, &|| true)
+    }
+
+    /// Counts tasks like [`Scheduler::room_for`], until `goes_on` returns false.
+    pub fn room_for_while(&mut self, id: JobId, goes_on: &dyn Fn() -> bool) -> usize {
         let Some(job) = self.queue.job(id).cloned() else { return 0 };
         let mut tasks = Vec::new();
         let mut taken = Vec::new();
         let mut placed = 0;
         for index in 0..job.groups.len() {
+            if !goes_on() {
+                break;
+            }
             self.queue.take(id, index, TRANSACTION_ITEMS_MAX - placed, &mut tasks);
             let group = self.view.compile(id, &job, index);
-            placed += self.finder.try_to_place(&mut self.view, &self.profile, group, &tasks);
+            // Tasks with a search of their own are placed one by one in any case.
+            let at_once = self.finder.tasks_of_a_search(&self.view, &self.profile, group);
+            for part in tasks.chunks(at_once).take_while(|_| goes_on()) {
+                let found = self.finder.try_to_place(&mut self.view, &self.profile, group, part);
+                placed += found;
+                if found < part.len() {
+                    break;
+                }
+            }
             taken.append(&mut tasks);
         }
         self.view.drop_claims(placed);

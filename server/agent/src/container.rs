@@ -49,6 +49,9 @@ const PROCESSES_MAX: u64 = 32_768;
 /// Limit on open files if the agent has none.
 const FILES_MAX: u64 = 1 << 20;
 
+/// Argument of a `conmon` that runs a command in a container. The `conmon` of the container itself does not have it.
+const EXEC_ARGUMENT: &[u8] = b"--exec-process-spec";
+
 /// Bytes of the log in which the reason of Podman is looked for.
 const REASON_BYTES: usize = 4096;
 
@@ -93,6 +96,29 @@ pub(crate) fn become_exec(folder: &Path, id: &str, words: &[String]) -> io::Resu
     let name = name_by_parent(id)?;
     let args = ["exec".to_owned(), name].into_iter().chain(words.iter().cloned());
     become_podman(folder, args.map(OsString::from).collect())
+}
+
+/// Whether these are the arguments of a `conmon` that runs a command in a container.
+fn runs_a_command(args: &[u8]) -> bool {
+    let mut args = args.split(|byte| *byte == 0);
+    let is_conmon = args.next().is_some_and(|name| name.ends_with(b"conmon"));
+    is_conmon && args.any(|arg| arg == EXEC_ARGUMENT)
+}
+
+/// Kills the commands of health checks that run in the container of this supervisor. Returns whether there were any.
+///
+/// Podman runs a command below a `conmon` in a session of its own, which becomes a child of the supervisor. So the
+/// command continues when `podman exec` is killed. The `conmon` cleans up and ends when the command has ended.
+pub(crate) fn end_checks() -> bool {
+    let own = rustix::process::getpid().as_raw_nonzero().get();
+    let args = |pid: i32| fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+    let mut all = tree::descendants(own);
+    all.retain(|pid| runs_a_command(&args(*pid)));
+    for conmon in &all {
+        let last = if tree::kill_below(*conmon) { Signal::CONT } else { Signal::KILL };
+        tree::signal(*conmon, last);
+    }
+    !all.is_empty()
 }
 
 fn become_podman(folder: &Path, args: Vec<OsString>) -> io::Result<()> {
@@ -342,6 +368,15 @@ mod tests {
         has(&args, &["--user=--privileged", "--workdir=/srv", r#"--entrypoint=["serve me"]"#]);
         has(&args, &["--mount=type=bind,source=/srv/web,target=/www,readonly"]);
         assert_eq!(args[args.len() - 2..], ["localhost/web:1", "--privileged"]);
+    }
+
+    #[test]
+    fn a_command_in_a_container_is_told_from_the_container() {
+        let runs = |args: &str| runs_a_command(args.replace(' ', "\0").as_bytes());
+        assert!(runs("/usr/bin/conmon --api-version 1 -n web -e --exec-process-spec /run/spec "));
+        assert!(!runs("/usr/bin/conmon --api-version 1 -n web --full-attach "));
+        assert!(!runs("podman exec web /bin/check --exec-process-spec "));
+        assert!(!runs(""), "a zombie has no arguments");
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! Outcomes of tasks.
 
+use omega_core::text::shown;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
@@ -31,6 +32,7 @@ impl Exit {
     }
 }
 
+/// Writes one line of text. A reason may contain any text of the job, so its hidden characters are replaced.
 impl fmt::Display for Exit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -39,8 +41,21 @@ impl fmt::Display for Exit {
             Exit::OutOfMemory => f.write_str("out of memory"),
             Exit::Unhealthy => f.write_str("unhealthy"),
             Exit::Stopped => f.write_str("stopped"),
-            Exit::NotStarted(why) => write!(f, "not started: {why}"),
+            Exit::NotStarted(why) => write!(f, "not started: {}", shown(why)),
             Exit::Lost => f.write_str("supervisor lost"),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_reason_cannot_forge_lines_of_a_log() {
+        let why = "a\u{1b}[2K\nINFO all is well\u{202e}: No such file".to_owned();
+        let text = Exit::NotStarted(why).to_string();
+        assert!(!text.contains(omega_core::text::is_hidden), "{text:?}");
+        assert!(text.starts_with("not started: a") && text.ends_with("No such file"), "{text:?}");
     }
 }

@@ -19,6 +19,7 @@ use crate::spec::{self, LOGS, TaskSpec};
 use crate::strays;
 use crate::tree::{Processes, Used};
 use crate::watch::{Watch, Watched};
+use omega_core::text::shown;
 use rustix::fd::OwnedFd;
 use rustix::process::{Pid, PidfdFlags, Signal};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -297,7 +298,9 @@ impl ProcessDriver {
         if let Err(why) = self.trash.put(&running.folder.join(spec::WORK))
             && why.kind() != io::ErrorKind::NotFound
         {
-            tracing::warn!(task = id, %why, "the working directory of a task cannot be removed");
+            // The task may have mounted a file system at a path of any name.
+            let why = shown(&why.to_string());
+            tracing::warn!(task = id, why, "the working directory of a task cannot be removed");
         }
         // The task ended before any poll found it running. It was started, so its start is reported, too.
         if !running.is_started && !matches!(exit, Exit::NotStarted(_)) {

@@ -28,7 +28,8 @@ pub struct TaskSpec {
     pub limits: Limits,
     /// Grace period: the time from the stop until the task is killed, in milliseconds.
     pub grace_ms: u32,
-    /// Restarts of the program on this machine.
+    /// Restarts of the program on this machine. The delay before the first one is at least 100 ms, even if a shorter one
+    /// is given.
     pub restart: RestartPolicy,
     /// Whether the program should run without end, so that its end is a failure even if it exits with 0.
     pub stays_up: bool,

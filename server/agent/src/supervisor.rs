@@ -17,6 +17,7 @@ use crate::probe;
 use crate::spec::{self, LOGS, TaskSpec};
 use crate::start_pipe::StartPipe;
 use crate::tree;
+use omega_core::RestartPolicy;
 use rustix::fs::FlockOperation;
 use rustix::process::{Pid, Signal, WaitOptions, WaitStatus};
 use std::ffi::OsString;
@@ -31,6 +32,10 @@ use std::time::{Duration, Instant};
 
 /// Duration of a run that resets the number of restarts in a row to 0.
 const LONG_RUN: Duration = Duration::from_secs(600);
+
+/// The shortest delay before the first restart in a row, even if the job gives none. Otherwise, a program that fails at
+/// once would be started again without end, outside the limits of its task.
+const DELAY_MIN: Duration = Duration::from_millis(100);
 
 /// The longest delay before a restart.
 const DELAY_MAX: Duration = Duration::from_secs(300);
@@ -72,6 +77,8 @@ struct Supervisor {
     /// Time at which the status is written again, because it could not be written.
     tell_at: Option<Instant>,
     probe: Option<(Pid, mpsc::Sender<bool>)>,
+    /// Whether the last command of the health check took too long, so that its processes may be left in the container.
+    was_probe_late: bool,
 }
 
 /// Runs a task to its end. After an error, the journal has no end of the task, so the task counts as lost.
@@ -114,6 +121,7 @@ pub(crate) fn run(folder: &Path) -> io::Result<()> {
         restart_at: None,
         tell_at: None,
         probe: None,
+        was_probe_late: false,
     };
     supervisor.start()?;
     let exit = supervisor.supervise()?;
@@ -213,16 +221,8 @@ impl Supervisor {
                 }
                 self.kill();
             }
-            Happened::Probe(answer) => {
-                let pid = self.stage("probe").spawn();
-                self.probe = pid.ok().map(|child| (Pid::from_child(&child), answer));
-            }
-            Happened::ProbeIsLate => {
-                if let Some((pid, _)) = self.probe.take() {
-                    let _ = rustix::process::kill_process_group(pid, Signal::KILL);
-                    let _ = rustix::process::kill_process(pid, Signal::KILL);
-                }
-            }
+            Happened::Probe(answer) => self.begin_probe(answer),
+            Happened::ProbeIsLate => self.end_probe(),
             Happened::ContainerStarted(run) if self.is_present(run) => {
                 if let Some(cgroup) = &self.cgroup {
                     cgroup.end_container_as_one();
@@ -324,6 +324,29 @@ impl Supervisor {
         self.tell();
     }
 
+    /// Starts the command of the health check. While processes of a command that took too long are left, the check
+    /// fails without a command. Otherwise, each check could leave more processes.
+    fn begin_probe(&mut self, answer: mpsc::Sender<bool>) {
+        self.was_probe_late = self.was_probe_late && container::end_checks();
+        if !self.was_probe_late {
+            let pid = self.stage("probe").spawn();
+            self.probe = pid.ok().map(|child| (Pid::from_child(&child), answer));
+        }
+        // If `answer` is dropped, the check has failed.
+    }
+
+    /// Kills the command of the health check, which takes too long.
+    fn end_probe(&mut self) {
+        let Some((pid, _)) = self.probe.take() else { return };
+        tree::kill_below(pid.as_raw_nonzero().get());
+        let _ = rustix::process::kill_process_group(pid, Signal::KILL);
+        let _ = rustix::process::kill_process(pid, Signal::KILL);
+        self.was_probe_late = self.container.is_some();
+        if self.was_probe_late {
+            container::end_checks();
+        }
+    }
+
     /// The output of the program from a pipe.
     fn output(&self, stream: LogStream, pipe: OwnedFd) -> io::Result<Output> {
         let folder = self.folder.join(LOGS);
@@ -373,7 +396,7 @@ impl Supervisor {
         if let Some(cgroup) = &self.cgroup {
             cgroup.kill();
         }
-        self.probe = None;
+        (self.probe, self.was_probe_late) = (None, false);
         tree::kill_all_below()?;
         if let Some(cgroup) = &self.cgroup {
             cgroup.clear();
@@ -409,12 +432,16 @@ impl Supervisor {
             return Ok(Some(exit));
         }
         self.status.last = Some(exit);
-        let delay = Duration::from_millis(self.spec.restart.delay_ms.into());
-        let delay = delay.saturating_mul(1 << self.row.min(20)).min(DELAY_MAX);
-        self.restart_at = Some(Instant::now() + delay);
+        self.restart_at = Some(Instant::now() + delay(self.spec.restart, self.row));
         self.tell();
         Ok(None)
     }
+}
+
+/// The delay before a restart, which follows this number of restarts in a row.
+fn delay(policy: RestartPolicy, row: u32) -> Duration {
+    let first = Duration::from_millis(policy.delay_ms.into()).max(DELAY_MIN);
+    first.saturating_mul(1 << row.min(20)).min(DELAY_MAX)
 }
 
 /// Returns the reason why the last stage could not become the program. `None` if `code` is not [`CANNOT_START`], or if
@@ -422,4 +449,21 @@ impl Supervisor {
 fn not_started(code: i32, start: &StartPipe) -> Option<Exit> {
     let reason = || start.reason().map(Exit::NotStarted);
     (code == i32::from(CANNOT_START)).then(reason).flatten()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_program_without_a_delay_is_not_started_again_at_once() {
+        let delay_ms = |given, row| {
+            delay(RestartPolicy { attempts: u32::MAX, delay_ms: given }, row).as_millis()
+        };
+        assert_eq!([0, 1, 2, 3].map(|row| delay_ms(0, row)), [100, 200, 400, 800]);
+        assert_eq!([0, 1, 2, 3].map(|row| delay_ms(1500, row)), [1500, 3000, 6000, 12_000]);
+        for given in [0, 1, 1500, u32::MAX] {
+            assert_eq!(delay_ms(given, 1000), DELAY_MAX.as_millis(), "{given}");
+        }
+    }
 }

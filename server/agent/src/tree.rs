@@ -178,6 +178,15 @@ pub(crate) fn signal(pid: i32, signal: Signal) {
     }
 }
 
+/// Stops a process, so that it starts no others, and kills its descendants. Returns whether there were any.
+pub(crate) fn kill_below(of: i32) -> bool {
+    signal(of, Signal::STOP);
+    let below = descendants(of);
+    below.iter().for_each(|pid| signal(*pid, Signal::STOP));
+    below.iter().for_each(|pid| signal(*pid, Signal::KILL));
+    !below.is_empty()
+}
+
 /// Kills all descendants of this process, and waits until it has no child. No other code may wait for children at the
 /// same time.
 pub(crate) fn kill_all_below() -> io::Result<()> {

@@ -162,6 +162,10 @@ impl Connections {
         }
         let ApiError { code: ErrorCode::Unreachable, message, .. } = &error else { return error };
         let why = message.strip_prefix(NO_CONNECTION).unwrap_or_default();
+        if why.starts_with(" to ") {
+            // The error was explained before.
+            return error;
+        }
         ApiError::new(ErrorCode::Unreachable, format!("{NO_CONNECTION} to {address}{why}"))
     }
 

@@ -3,6 +3,7 @@
 
 use omega_agent::FoundTask;
 use omega_client::agent::{Found, Owner, RunId, Task};
+use omega_core::text::shown;
 use omega_core::{Amounts, MachineId, TaskId};
 use serde::{Deserialize, Serialize};
 
@@ -49,11 +50,12 @@ impl Note {
         RunId { task: self.task, machine: self.machine, placed_ms: self.placed_ms }
     }
 
-    /// Name of the task, such as `web/0`; the task's ids if the note has no job name.
+    /// Name of the task for people, such as `web/0`; the task's ids if the note has no job name. A task that runs as the
+    /// agent's user can change its note.
     pub(crate) fn name(&self) -> String {
         match &*self.job {
             "" => self.task.to_string(),
-            job => format!("{job}/{}", self.task.index),
+            job => format!("{}/{}", shown(job), self.task.index),
         }
     }
 
@@ -88,5 +90,27 @@ impl Note {
             // Only the supervisor measures the remaining grace period. The full period is an upper bound.
             kill_in_ms: found.is_ending.then_some(grace_ms),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_is_printable() {
+        let note = |job: &str| Note {
+            task: TaskId { job: omega_core::JobId(7), index: 2 },
+            job: job.to_owned(),
+            tenant: None,
+            machine: MachineId::default(),
+            placed_ms: 0,
+            request: Amounts::default(),
+            devices: Vec::new(),
+            cores: Vec::new(),
+            ports: Vec::new(),
+        };
+        assert_eq!(note("web").name(), "web/2");
+        assert_eq!(note("web\u{1b}[2K\n").name(), "web\u{fffd}[2K\u{fffd}/2");
     }
 }

@@ -9,6 +9,7 @@ use omega_agent::logs::{self, LogStream};
 use omega_agent::{Driver, DriverError, Event, Exit, FoundTask, Limits, TaskSpec};
 use omega_client::agent::{Agent, AgentSettings, LogPart, LogRead, Order, RunId, Task};
 use omega_client::{Address, ApiError};
+use omega_core::text::shown;
 use omega_core::{Amounts, EndReason, Kinds, Machine, MachineId, RunEnd, TaskReport};
 use std::collections::BTreeMap;
 use std::io;
@@ -24,6 +25,10 @@ const LOOK_EVERY: Duration = Duration::from_millis(100);
 /// Steps to which reported loads are rounded, so that small changes do not cause log entries.
 const CPU_STEP: u64 = 50;
 const MEMORY_STEP: u64 = 16 << 20;
+
+/// Number of a task's restarts that are logged for operators. Further ones are logged for developers, because a program
+/// may fail again and again.
+const RESTARTS_SHOWN: u32 = 3;
 
 /// Settings of a runner.
 #[derive(Clone, Debug, Default)]
@@ -283,7 +288,8 @@ impl Runner {
                 }
                 if let Err(why) = self.driver.resize(&name, cpu, memory) {
                     let name = self.tasks.get(&name).map(|held| held.note.name());
-                    tracing::warn!(task = name, %why, "the limits of a task could not be changed");
+                    let why = shown(&why.to_string());
+                    tracing::warn!(task = name, why, "the limits of a task could not be changed");
                 }
             }
             Order::ReadLog(read) => self.agent.log(&read, self.log(&read)),
@@ -335,8 +341,9 @@ impl Runner {
                     _ => TaskReport::Lost,
                 };
                 let delay = self.delays.begin(&name, Instant::now());
-                let (shown, why) = (Note::of(&task).name(), why.to_string());
-                tracing::warn!(task = shown, why, ?delay, "a task cannot be started");
+                // The reason may contain any text of the job.
+                let (name, why) = (Note::of(&task).name(), shown(&why.to_string()));
+                tracing::warn!(task = name, why, ?delay, "a task cannot be started");
                 let end = RunEnd { reason: EndReason::not_started(&why), restarts: 0 };
                 self.agent.report_end(task.run_id(), report, end);
             }
@@ -404,7 +411,12 @@ impl Runner {
         let Some(held) = self.tasks.get_mut(name) else { return };
         held.restarts = restarts;
         let Held { note, is_reported, .. } = held;
-        tracing::info!(task = note.name(), %exit, restarts, "a program was started again");
+        let name = note.name();
+        if restarts <= RESTARTS_SHOWN {
+            tracing::info!(task = name, %exit, restarts, "a program was started again");
+        } else {
+            tracing::debug!(task = name, %exit, restarts, "a program was started again");
+        }
         if *is_reported {
             // `restarts` already includes this restart.
             let end = RunEnd { reason: reason(exit), restarts: restarts.saturating_sub(1) };

@@ -7,6 +7,7 @@ use crate::calls::names;
 use crate::leases::Leases;
 use crate::observe::metrics::Metrics;
 use crate::observe::observer::Observer;
+use crate::overload::under_way::UnderWay;
 use crate::peers::{Peers, PeersHeard};
 use omega_cellstate::{Cell, Image, SharedCell};
 use omega_client::{ApiError, ErrorCode};
@@ -55,6 +56,7 @@ pub struct Host {
     leases: Leases,
     observer: Arc<Observer>,
     peers_heard: PeersHeard,
+    tasks_under_way: UnderWay,
     /// Connections to peers, for a replica with a network.
     peers: Option<Peers>,
 }
@@ -70,6 +72,9 @@ struct Replica {
     cell: ReplicatedCell,
     running: Arc<Running>,
 }
+
+/// Time limit for a connection to the new address of a replica.
+const DIAL_MAX: Duration = Duration::from_secs(2);
 
 impl Host {
     /// A cell in memory only.
@@ -99,8 +104,9 @@ impl Host {
 
     fn of(cell: HostedCell, versions: watch::Receiver<Version>, observer: Arc<Observer>) -> Host {
         let (metrics, leases) = (Metrics::default(), Leases::default());
-        let peers_heard = PeersHeard::default();
-        Host { cell, versions, metrics, leases, observer, peers_heard, peers: None }
+        let (peers_heard, tasks_under_way) = (PeersHeard::default(), UnderWay::default());
+        let peers = None;
+        Host { cell, versions, metrics, leases, observer, peers_heard, tasks_under_way, peers }
     }
 
     /// Returns the host with connections to the other replicas. The host then rejects new members for which `peers` has
@@ -179,6 +185,11 @@ impl Host {
     #[must_use]
     pub fn leases(&self) -> &Leases {
         &self.leases
+    }
+
+    /// Tasks that were accepted and may not be in the state yet.
+    pub(crate) fn tasks_under_way(&self) -> &UnderWay {
+        &self.tasks_under_way
     }
 
     /// State kept for statistics.
@@ -327,6 +338,7 @@ impl Host {
     ) -> Result<Membership, ApiError> {
         let replica = self.need_replica()?;
         self.check_reachable(change)?;
+        self.check_moved(change).await?;
         let give_up = until.min(Instant::now() + QUORUM_WAIT);
         loop {
             let changed =
@@ -366,6 +378,31 @@ impl Host {
                 );
                 return Err(ApiError::new(ErrorCode::BadChange, why));
             }
+        }
+        Ok(())
+    }
+
+    /// Checks that something listens at the new address of a known replica. A wrong address would silently take the
+    /// replica away, and with two of them, the cell would have no leader any more.
+    async fn check_moved(&self, change: &MembershipChange) -> Result<(), ApiError> {
+        let Some(peers) = &self.peers else { return Ok(()) };
+        for step in &change.steps {
+            let MemberStep::Locate { id, address } = step else { continue };
+            let is_new = change.steps.contains(&MemberStep::AddLearner(*id));
+            if is_new || !peers.know(*id) || !address.contains(':') {
+                continue;
+            }
+            let connect = tokio::net::TcpStream::connect(address);
+            let why = match tokio::time::timeout(DIAL_MAX, connect).await {
+                Ok(Ok(_)) => continue,
+                Ok(Err(why)) => why.to_string(),
+                Err(_) => "no answer came".to_owned(),
+            };
+            let why = format!(
+                "replica {id} cannot be reached at {address} ({why}): start it there before, or \
+                 correct the address"
+            );
+            return Err(ApiError::new(ErrorCode::BadChange, why));
         }
         Ok(())
     }

@@ -188,7 +188,7 @@ pub async fn serve_clients(
     let places = Places::new(limits);
     let gate = Gate { audit, limits, places: places.clone() };
     let services = client_services(&host, me, extras, gate)?;
-    let controller = tokio::spawn(updates::run(host.clone()));
+    let controller = tokio::spawn(updates::run(host.clone(), limits.tenant_tasks));
     let following = tokio::spawn(follow(host));
     let incoming = incoming(listener, door, Caller::local(), (limits, Some(places)));
     let served = services.serve_with_incoming_shutdown(incoming, end).await;

@@ -3,10 +3,23 @@
 use crate::context::ContextError;
 use omega_agent::DriverError;
 use omega_agent::cgroup::CgroupError;
-use omega_client::ApiError;
+use omega_client::{ApiError, ErrorCode};
 use omega_runner::RunnerError;
 use std::io;
 use std::path::PathBuf;
+
+impl AgentError {
+    /// Whether the agent may start later without a correction: the cell did not answer, or another agent has the
+    /// machine.
+    pub(crate) fn may_pass(&self) -> bool {
+        match self {
+            AgentError::Cell(error) | AgentError::Runner(RunnerError::Cell(error)) => {
+                error.is_temporary() || error.code == ErrorCode::NameTaken
+            }
+            _ => false,
+        }
+    }
+}
 
 /// Error that ends an agent, or keeps it from starting. One line for the user.
 #[derive(Debug, thiserror::Error)]

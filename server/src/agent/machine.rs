@@ -9,12 +9,15 @@ use omega_agent::cgroup::CgroupRoot;
 use omega_agent::machine::{self, Found};
 use omega_agent::{Limits, ProcessDriver, ProcessSettings};
 use omega_client::Address;
-use omega_client::agent::AgentSettings;
+use omega_client::agent::{AGENT, AgentSettings};
+use omega_core::Labels;
 use omega_runner::{Runner, RunnerSettings};
 use rustix::fs::FlockOperation;
 use rustix::process::{Resource, Rlimit};
 use std::fs::{self, File};
+use std::hash::{BuildHasher, RandomState};
 use std::io::{self, Write};
+use std::path::Path;
 use std::time::Duration;
 
 /// Time that a supervisor has to end its task, after the grace period if there is one.
@@ -25,6 +28,8 @@ pub(super) struct Ready {
     address: Address,
     driver: ProcessDriver,
     found: Found,
+    /// Id of this agent, which the folder keeps.
+    id: String,
     settings: RunnerSettings,
     /// Program of the supervisors, kept open while the agent runs.
     _program: Supervisor,
@@ -49,6 +54,7 @@ pub(super) fn prepare(args: &AgentArgs) -> Result<Ready, AgentError> {
         Some(group) => Some(CgroupRoot::at(group)?),
         None => Some(CgroupRoot::of_this_process()?),
     };
+    let id = read_id(&dir).map_err(refused)?;
     let _group_lock = cgroups.as_ref().map(CgroupRoot::lock).transpose()?;
     let open_files = raise_open_files();
     let program = Supervisor::find();
@@ -64,7 +70,30 @@ pub(super) fn prepare(args: &AgentArgs) -> Result<Ready, AgentError> {
         limits,
         cores: found.nodes.clone(),
     };
-    Ok(Ready { address, driver, found, settings, _program: program, _lock: lock, _group_lock })
+    Ok(Ready { address, driver, found, id, settings, _program: program, _lock: lock, _group_lock })
+}
+
+/// Reads the id of the agent of a folder, or creates one. Two agents with different folders have different ids, so the
+/// cell can tell a restarted agent from another with the same name.
+fn read_id(dir: &Path) -> io::Result<String> {
+    let path = dir.join("agent.id");
+    let is_id =
+        |text: &String| text.len() == 16 && text.bytes().all(|byte| byte.is_ascii_hexdigit());
+    match fs::read_to_string(&path) {
+        Ok(id) if is_id(&id) => return Ok(id),
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        // The file is missing, or was not written completely.
+        _ => {}
+    }
+    // `RandomState` gets random keys from the operating system, so its hashes are random numbers.
+    let id = format!("{:016x}", RandomState::new().hash_one(std::process::id()));
+    let new = dir.join("agent.id.new");
+    let mut file = File::create(&new)?;
+    file.write_all(id.as_bytes())?;
+    file.sync_all()?;
+    fs::rename(&new, &path)?;
+    File::open(dir)?.sync_all()?;
+    Ok(id)
 }
 
 /// Raises the number of files that this process may open, because each task takes one. Returns the previous limit,
@@ -86,9 +115,11 @@ pub(super) async fn run(args: &AgentArgs, ready: Ready) -> Result<(), AgentError
 }
 
 async fn work(args: &AgentArgs, ready: Ready) -> Result<(), AgentError> {
-    let Ready { address, driver, found, settings, _program, _lock, _group_lock } = ready;
+    let Ready { address, driver, found, id, settings, _program, _lock, _group_lock } = ready;
     let mut runner = Runner::connect(&address, Box::new(driver), settings).await?;
-    let machine = offer::machine(args, &found, runner.kinds());
+    let mut machine = offer::machine(args, &found, runner.kinds());
+    let labels = machine.labels.iter().map(|(key, value)| (&**key, &**value));
+    machine.labels = Labels::new(labels.chain([(AGENT, &*id)]));
     let name = machine.name.to_string();
     let id = runner.register(machine).await?;
     // If standard output is closed, this is not an error.

@@ -4,6 +4,7 @@
 
 use crate::ask::AskError;
 use omega_client::connect::{Connection, Connections};
+use omega_client::proto::cell_service_client::CellServiceClient;
 use omega_client::{Address, ApiError, ErrorCode, before_another_try, convert, proto};
 use omega_core::Kinds;
 use parking_lot::Mutex;
@@ -24,6 +25,9 @@ const TELL_AFTER: Duration = Duration::from_millis(500);
 
 /// Minimum timeout for one of several replicas. A slower replica counts as unreachable.
 const ATTEMPT_MIN: Duration = Duration::from_millis(300);
+
+/// Time limit for the description of a cell. A replica looks for a leader for a second before it answers without one.
+const DESCRIBED_WITHIN: Duration = Duration::from_millis(1500);
 
 /// Time without a reply after which the next replica is asked, too.
 const NEXT_AFTER: Duration = Duration::from_millis(400);
@@ -190,11 +194,33 @@ impl Caller {
                 self.tell_once(&why);
             }
             if Instant::now() + pause >= until {
-                let (cell, timeout, why) = (self.cell.clone(), self.timeout, Box::new(why));
-                return Err(AskError::NoAnswer { cell, timeout, why });
+                let (cell, timeout) = (self.cell.clone(), self.timeout);
+                if self.has_no_leader().await {
+                    return Err(AskError::NoLeader { cell, timeout, code: why.code });
+                }
+                return Err(AskError::NoAnswer { cell, timeout, why: Box::new(why) });
             }
             tokio::time::sleep(pause).await;
         }
+    }
+
+    /// Whether a replica answers that it knows no leader, and none answers that it knows one.
+    async fn has_no_leader(&self) -> bool {
+        let mut is_known = false;
+        for _ in 0..self.connections.count() {
+            let connection = self.connections.current();
+            let mut client = CellServiceClient::new(connection.channel.clone());
+            let answer = client.describe_cell(proto::DescribeCellRequest {});
+            if let Ok(Ok(told)) = tokio::time::timeout(DESCRIBED_WITHIN, answer).await {
+                let leader = told.into_inner().members.map(|members| members.leader);
+                if leader.is_some_and(|leader| leader > 0) {
+                    return false;
+                }
+                is_known |= leader.is_some();
+            }
+            self.connections.leave(&connection);
+        }
+        is_known
     }
 
     /// Attempts a call at the present replica. If there is no reply for some time, attempts it at the next one, too,
@@ -294,7 +320,6 @@ impl Caller {
     /// # Errors
     /// As [`Caller::call`].
     pub(super) fn describe(&self) -> Result<proto::DescribeCellResponse, AskError> {
-        use proto::cell_service_client::CellServiceClient;
         self.call(&proto::DescribeCellRequest {}, |channel, request| async move {
             CellServiceClient::new(channel).describe_cell(request).await
         })

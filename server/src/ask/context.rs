@@ -112,7 +112,11 @@ pub(crate) fn run(command: &ContextCommand) -> Result<(), AskError> {
                 return Err(unknown(&args.name).into());
             }
             all.current = Some(args.name.clone());
-            format!("context {} is the current one", show::clean_name(&args.name))
+            let mut done = format!("context {} is the current one", show::clean_name(&args.name));
+            if std::env::var_os("OMEGA_CELL").is_some() {
+                done += "\nwarning: OMEGA_CELL is set, and takes precedence over it";
+            }
+            done
         }
         ContextCommand::Remove(args) => {
             all.contexts.remove(&args.name).ok_or_else(|| unknown(&args.name))?;

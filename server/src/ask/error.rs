@@ -2,8 +2,8 @@
 
 use crate::context::ContextError;
 use crate::output::OutputError;
-use omega_client::ApiError;
 use omega_client::convert::Malformed;
+use omega_client::{ApiError, ErrorCode};
 use omega_run::report::text::clean;
 use omega_store::backup::BackupError;
 use omega_workload::amount::AmountError;
@@ -42,6 +42,14 @@ pub(crate) enum AskError {
         /// The kind that was given.
         kind: String,
         /// Valid values.
+        has: String,
+    },
+    /// The cell has no such tenant. Name one that it has.
+    #[error("the cell has no tenant {tenant:?}; its tenants are: {}", clean(has))]
+    NoTenant {
+        /// The tenant that was given.
+        tenant: String,
+        /// Tenants of the cell.
         has: String,
     },
     /// A variable of the environment is invalid. Correct it.
@@ -154,6 +162,19 @@ pub(crate) enum AskError {
         /// Error of the last attempt.
         why: Box<ApiError>,
     },
+    /// The cell has no leader. Start replicas until a majority runs.
+    #[error(
+        "the cell at {cell} has no leader, so it did not answer within {timeout:?}: start enough \
+         replicas for a majority; `omega cell` lists them [{code}]"
+    )]
+    NoLeader {
+        /// Addresses of the cell.
+        cell: String,
+        /// Time spent trying.
+        timeout: Duration,
+        /// Code of the last attempt's error.
+        code: ErrorCode,
+    },
     /// No replica can be reached, so nothing was sent. Start the cell, or give another address.
     #[error(
         "{}: start the cell (`omega serve`, or `omega dev` to try one out), or give its address \
@@ -194,6 +215,7 @@ impl AskError {
             AskError::OfJob { why, .. } => why.exit_code(),
             AskError::Refused(_)
             | AskError::NoAnswer { .. }
+            | AskError::NoLeader { .. }
             | AskError::NoCell(_)
             | AskError::Answer(_)
             | AskError::Conflicts { .. }

@@ -75,11 +75,14 @@ impl EventShape {
         }
     }
 
-    /// The text of the event. For `submitted`, it is the number of tasks.
+    /// The text of the event. For `submitted`, it is the number of tasks, and for events of updates the version.
     fn text(&self) -> Option<String> {
         let text = self.text.clone()?;
-        let tasks = text.parse().ok().filter(|_| self.event == "submitted");
-        Some(tasks.map_or(text, |tasks| plural(tasks, "task")))
+        Some(match self.event.as_str() {
+            "submitted" => text.parse().map_or(text, |tasks| plural(tasks, "task")),
+            "new_version" | "update_complete" | "update_failed" => format!("version {text}"),
+            _ => text,
+        })
     }
 
     /// Details of the event in one line.

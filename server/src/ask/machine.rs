@@ -6,7 +6,7 @@ use crate::ask::files::amount::{Amount, AmountArgs};
 use crate::ask::files::lines::with_line;
 use crate::ask::files::machine_file::{self, MachineFile, MachinesFile};
 use crate::ask::files::moment;
-use crate::ask::files::pairs;
+use crate::ask::files::pairs::{self, Condition};
 use crate::ask::shape::{DoneShape, ListShape, MachineShape, MadeShape};
 use crate::ask::show::{self, Align, Format, and_more, columns, facts, fitted};
 use crate::ask::{AskArgs, AskError, NameArgs, named, task};
@@ -14,7 +14,7 @@ use clap::{Args, Subcommand, ValueEnum};
 use omega_client::proto;
 use omega_client::proto::list_tasks_request::Of;
 use omega_client::proto::machine_service_client::MachineServiceClient;
-use omega_core::{Kinds, MachineId, NodeCores, PortRange, Requirement, Taint};
+use omega_core::{Kinds, MachineId, NodeCores, PortRange, Taint};
 use omega_workload::file;
 use omega_workload::words::plural;
 use serde::Serialize;
@@ -112,9 +112,10 @@ pub(crate) struct ListArgs {
 /// Selection of machines. The default selects all.
 #[derive(Debug, Default, Args)]
 pub(super) struct Selected {
-    /// Only machines with this label. May be repeated: a machine must have all the labels.
-    #[arg(long = "label", short = 'l', value_name = "KEY=VALUE", value_parser = pairs::label)]
-    labels: Vec<(String, String)>,
+    /// Only machines with this label; KEY!=VALUE for machines without it. May be repeated: a machine must meet all
+    /// conditions.
+    #[arg(long = "label", short = 'l', value_name = "KEY=VALUE", value_parser = pairs::condition)]
+    labels: Vec<Condition>,
     /// Only machines in this state [default: all].
     #[arg(long, value_name = "STATE")]
     state: Option<MachineState>,
@@ -221,8 +222,7 @@ pub(super) fn machines(
     limit: Option<u32>,
 ) -> Result<Listed<MachineShape>, AskError> {
     let labels = selected.labels.iter();
-    let labels =
-        labels.map(|(key, value)| (&Requirement::equals(key.as_str(), value.as_str())).into());
+    let labels = labels.map(|condition| (&condition.requirement()).into());
     let labels: Vec<proto::Requirement> = labels.collect();
     let mut listed = caller.pages(limit, |caller, page_size, page_token| {
         let request = proto::ListMachinesRequest { labels: labels.clone(), page_size, page_token };

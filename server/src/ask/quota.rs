@@ -11,6 +11,9 @@ use omega_client::{convert, proto};
 use omega_core::Kinds;
 use omega_core::limits::{QUOTA_MAX, TENANT_WEIGHT_MAX};
 
+/// Maximum number of tenants that an error names.
+const NAMED_MAX: usize = 10;
+
 /// Operations on quotas.
 #[derive(Debug, Subcommand)]
 pub(crate) enum QuotaCommand {
@@ -27,8 +30,8 @@ pub(crate) enum QuotaCommand {
     /// Set a tenant's guarantee, parent, weight and maximum number of tasks per machine.
     ///
     /// The options --cpu, --memory, --disk, --gpu and --amount give the guarantee: the resources that the tenant can
-    /// reclaim from others. Settings that are not given return to their defaults: no guarantee, no parent, weight 1,
-    /// any number of tasks per machine.
+    /// reclaim from others; kinds that are not given have none then. Settings that are not given stay as they are: by
+    /// default, no guarantee, no parent, weight 1, any number of tasks per machine.
     #[command(after_help = "Example:\n  omega quota guarantee team-a --parent research --cpu 60 \
         --weight 3")]
     Guarantee(Box<GuaranteeArgs>),
@@ -73,15 +76,18 @@ pub(crate) struct GuaranteeArgs {
     /// Name of the tenant.
     #[arg(value_name = "TENANT")]
     tenant: String,
-    /// Parent tenant. Its limits apply to all tenants below it together [default: none].
+    /// Parent tenant. Its limits apply to all tenants below it together.
     #[arg(long, value_name = "TENANT")]
     parent: Option<String>,
+    /// Give the tenant no parent.
+    #[arg(long, conflicts_with = "parent")]
+    no_parent: bool,
     /// Weight of the tenant's share of the resources, relative to tenants with the same parent.
-    #[arg(long, value_name = "N", default_value_t = 1,
+    #[arg(long, value_name = "N",
         value_parser = clap::value_parser!(u32).range(1..=i64::from(TENANT_WEIGHT_MAX)))]
-    weight: u32,
-    /// Maximum number of the tenant's own tasks on one machine [default: no limit].
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    weight: Option<u32>,
+    /// Maximum number of the tenant's own tasks on one machine; 0 for any number.
+    #[arg(long, value_name = "N")]
     tasks_per_machine: Option<u32>,
     #[command(flatten)]
     amounts: AmountArgs,
@@ -106,7 +112,10 @@ pub(crate) fn run(command: &QuotaCommand) -> Result<(), AskError> {
         QuotaCommand::Set(args) => set_some(args),
         QuotaCommand::Guarantee(args) => guarantee(args),
         QuotaCommand::Admit(args) => admit(args),
-        QuotaCommand::Clear(args) => set(&args.ask, &args.tenant, None),
+        QuotaCommand::Clear(args) => {
+            known(&args.ask.caller()?, &args.tenant)?;
+            set(&args.ask, &args.tenant, None)
+        }
     }
 }
 
@@ -133,6 +142,27 @@ pub(super) fn page(
     caller.call(request, |channel, request| async move {
         TenantServiceClient::new(channel).list_tenants(request).await
     })
+}
+
+/// All tenants of the cell that the user may see.
+fn tenants(caller: &Caller) -> Result<Vec<proto::TenantStatus>, AskError> {
+    let listed = caller.pages(None, |caller, page_size, page_token| {
+        let page = page(caller, &proto::ListTenantsRequest { page_size, page_token })?;
+        Ok::<Page<proto::TenantStatus>, _>((page.tenants, page.next_page_token, page.version))
+    })?;
+    Ok(listed.items)
+}
+
+/// Checks that the cell has a tenant. A command that only removes a setting would otherwise add a misspelt tenant.
+fn known(caller: &Caller, tenant: &str) -> Result<(), AskError> {
+    let all = tenants(caller)?;
+    if all.iter().any(|known| known.name == tenant) {
+        return Ok(());
+    }
+    let names: Vec<&str> = all.iter().take(NAMED_MAX).map(|known| known.name.as_str()).collect();
+    let more = if all.len() > NAMED_MAX { ", ..." } else { "" };
+    let has = format!("{}{more}", names.join(", "));
+    Err(AskError::NoTenant { tenant: tenant.to_owned(), has })
 }
 
 fn table(kinds: &Kinds, tenants: &[TenantShape]) -> String {
@@ -188,15 +218,27 @@ fn set_some(args: &SetArgs) -> Result<(), AskError> {
 
 fn guarantee(args: &GuaranteeArgs) -> Result<(), AskError> {
     let caller = args.ask.caller()?;
-    let guaranteed = amount::amounts(&caller.kinds()?, args.amounts.named(), 0)?;
-    let tenant_config = proto::TenantConfig {
-        parent: args.parent.clone().unwrap_or_default(),
-        guaranteed: convert::values(&guaranteed),
-        weight: args.weight,
-        tasks_per_machine_max: args.tasks_per_machine,
-    };
-    let request =
-        proto::SetTenantRequest { tenant: args.tenant.clone(), config: Some(tenant_config) };
+    let only_removes = args.parent.is_none()
+        && args.weight.is_none()
+        && args.tasks_per_machine.unwrap_or_default() == 0
+        && args.amounts.named().is_empty();
+    if only_removes {
+        known(&caller, &args.tenant)?;
+    }
+    let present = tenants(&caller)?.into_iter().find(|told| told.name == args.tenant);
+    let mut config = present.and_then(|told| told.config).unwrap_or_default();
+    if args.parent.is_some() || args.no_parent {
+        config.parent = args.parent.clone().unwrap_or_default();
+    }
+    let named = args.amounts.named();
+    if !named.is_empty() {
+        config.guaranteed = convert::values(&amount::amounts(&caller.kinds()?, named, 0)?);
+    }
+    config.weight = args.weight.unwrap_or(config.weight.max(1));
+    if let Some(max) = args.tasks_per_machine {
+        config.tasks_per_machine_max = Some(max).filter(|max| *max > 0);
+    }
+    let request = proto::SetTenantRequest { tenant: args.tenant.clone(), config: Some(config) };
     let told = caller.call(&request, |channel, request| async move {
         TenantServiceClient::new(channel).set_tenant(request).await
     })?;
@@ -209,6 +251,7 @@ fn admit(args: &SetArgs) -> Result<(), AskError> {
     let named = args.amounts.named();
     let caller = args.ask.caller()?;
     let (limit, done) = if named.is_empty() {
+        known(&caller, &args.tenant)?;
         (None, "may request any amount")
     } else {
         let limit = amount::amounts(&caller.kinds()?, named, QUOTA_MAX)?;

@@ -108,10 +108,12 @@ pub(in crate::ask) struct JobShape {
     pub(in crate::ask) tasks: TasksShape,
     /// Number of failures of the job's tasks after which the tasks were placed again.
     pub(in crate::ask) failures: u32,
-    /// Time since the job was submitted, as the replica observed it: at most the replica's uptime.
+    /// Time since the job was submitted.
     pub(in crate::ask) age_ms: u64,
     /// Version of the job; 0 if it was never updated.
     pub(in crate::ask) version: u32,
+    /// Result of the update to this version: `complete` or `failed`; `null` if it has none yet.
+    pub(in crate::ask) update: Option<&'static str>,
     /// Number of tasks of older versions that have not ended.
     pub(in crate::ask) outdated: u32,
     /// Groups of the job's tasks, including groups of older versions.
@@ -346,6 +348,7 @@ fn by_name(
 
 impl JobShape {
     pub(in crate::ask) fn new(kinds: &Kinds, told: proto::JobStatus) -> Result<JobShape, AskError> {
+        let update = update_result(told.update());
         let job = Job::try_from(told.job.ok_or(Malformed::Missing("job"))?)?;
         let target = told.target.map(Job::try_from).transpose()?;
         let is_current = |group: &TaskGroup| target.as_ref().is_none_or(|job| has(job, group));
@@ -387,10 +390,20 @@ impl JobShape {
             },
             failures: told.failures,
             version: told.version,
+            update,
             outdated: told.outdated,
             age_ms: told.age_ms,
             groups: shown.map(|shown| group(shown)).collect(),
         })
+    }
+}
+
+/// The name of the result of an update.
+pub(in crate::ask) fn update_result(result: proto::UpdateResult) -> Option<&'static str> {
+    match result {
+        proto::UpdateResult::Unspecified => None,
+        proto::UpdateResult::Complete => Some("complete"),
+        proto::UpdateResult::Failed => Some("failed"),
     }
 }
 

@@ -1,13 +1,32 @@
 //! A command as one short line of text.
 
-use omega_core::{Command, MachineId, TaskReport, Transaction};
+use omega_core::{Command, JobId, MachineId, RollStep, TaskReport, Transaction, UpdateResult};
 use omega_workload::words::plural;
+
+fn rolled(job: JobId, step: &RollStep) -> String {
+    let more: u64 = step.adds.iter().map(|add| u64::from(add.count)).sum();
+    let (more, ends) = (plural(more, "task"), plural(step.stops.len() as u64, "task"));
+    format!("roll job {job} at version {}: {more} more, {ends} to end", step.version)
+}
+
+fn ended(result: UpdateResult) -> &'static str {
+    match result {
+        UpdateResult::Complete => "complete",
+        UpdateResult::Failed => "failed",
+    }
+}
 
 /// Text of a command: its action and objects.
 pub(super) fn command(command: &Command) -> String {
     match command {
         Command::RegisterScheduler { name } => format!("register scheduler {}", clean(name)),
         Command::RegisterMachine(machine) => format!("register machine {}", clean(&machine.name)),
+        Command::AddTaint { id, taint } => {
+            format!("add taint {} to machine {id}", clean(&taint.key))
+        }
+        Command::RemoveTaint { id, key } => {
+            format!("remove taint {} from machine {id}", clean(key))
+        }
         Command::UpdateMachine { id, .. } => format!("update machine {id}"),
         Command::DrainMachine { id, draining: true } => format!("drain machine {id}"),
         Command::DrainMachine { id, draining: false } => format!("resume machine {id}"),
@@ -22,10 +41,9 @@ pub(super) fn command(command: &Command) -> String {
         Command::KillJob { job } => format!("kill job {job}"),
         Command::DeleteJob { job } => format!("delete job {job}"),
         Command::UpdateJob { job, .. } => format!("update job {job}"),
-        Command::RollJob { job, step } => {
-            let more: u64 = step.adds.iter().map(|add| u64::from(add.count)).sum();
-            let (more, ends) = (plural(more, "task"), plural(step.stops.len() as u64, "task"));
-            format!("roll job {job} at version {}: {more} more, {ends} to end", step.version)
+        Command::RollJob { job, step } => rolled(*job, step),
+        Command::EndUpdate { job, version, result } => {
+            format!("update of job {job} to version {version} {}", ended(*result))
         }
         Command::ReportTask { task, machine, report } => {
             format!("task {task} {} on machine {machine}", reported(*report))

@@ -65,6 +65,11 @@ impl SchedulerError {
         matches!(self, SchedulerError::Exposed(_))
     }
 
+    /// Whether the process may start later without a correction, because an address is in use or not there yet.
+    pub(crate) fn may_pass(&self) -> bool {
+        matches!(self, SchedulerError::Listen { .. })
+    }
+
     /// Whether the process ended because another process owns its name.
     pub(crate) fn is_replaced(&self) -> bool {
         matches!(self, SchedulerError::Held(_) | SchedulerError::Lost(_))

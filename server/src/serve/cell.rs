@@ -50,6 +50,17 @@ pub(crate) enum CellError {
     },
 }
 
+impl CellError {
+    /// Whether another process uses the folder, and may end.
+    pub(crate) fn may_pass(&self) -> bool {
+        matches!(
+            self,
+            CellError::Create(CreateDirectoryError::Locked(_))
+                | CellError::Open(OpenDirectoryError::Locked(_))
+        )
+    }
+}
+
 /// A cell that can be served.
 #[derive(Debug)]
 pub(crate) struct Opened {

@@ -105,6 +105,16 @@ pub(crate) enum ServeError {
 }
 
 impl ServeError {
+    /// Whether the server may start later without a correction, because an address or a folder is in use or not there
+    /// yet.
+    pub(crate) fn may_pass(&self) -> bool {
+        match self {
+            ServeError::Listen { .. } => true,
+            ServeError::Cell(error) => error.may_pass(),
+            _ => false,
+        }
+    }
+
     /// Whether a disk failed, so that the server can be started again once the disk works.
     pub(crate) fn is_of_disk(&self) -> bool {
         matches!(self, ServeError::Stopped { remedy: Remedy::StartAgain, .. })

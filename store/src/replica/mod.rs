@@ -217,7 +217,7 @@ impl Replica {
         drop(state);
         if tells {
             self.told_ms = now_ms;
-            self.requests.push_time(now_ms, self.ticks);
+            self.requests.push_time(now_ms);
         }
     }
 

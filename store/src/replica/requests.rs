@@ -35,6 +35,9 @@ pub(super) struct Requests {
     incarnation: u64,
     next: u64,
     waiting: VecDeque<(Sender, Ask, u64)>,
+    /// Time in milliseconds that the next commands are to set first. It does not count as a waiting request, so a
+    /// leader that cannot propose has at most one.
+    time_ms: Option<u64>,
     in_flight: VecDeque<Proposal>,
     forwarded: BTreeMap<AskId, (ReplicaId, u64)>,
     /// The last starts of each replica in this term.
@@ -83,6 +86,7 @@ impl Requests {
             incarnation,
             next: 1,
             waiting: VecDeque::new(),
+            time_ms: None,
             in_flight: VecDeque::new(),
             forwarded: BTreeMap::new(),
             seen: BTreeMap::new(),
@@ -135,10 +139,9 @@ impl Requests {
         self.waiting.push_back((sender, ask, now));
     }
 
-    /// Adds a command that sets the cell's time, in front of all waiting requests. No caller waits for its reply.
-    pub(super) fn push_time(&mut self, now_ms: u64, now: u64) {
-        let sender = Sender::Here(self.next_id());
-        self.waiting.push_front((sender, Ask::Command(Command::Expire { now_ms }), now));
+    /// Sets the time that the next gathered commands set first, in place of an earlier one.
+    pub(super) fn push_time(&mut self, now_ms: u64) {
+        self.time_ms = Some(now_ms);
     }
 
     pub(super) fn forward(&mut self, id: AskId, leader: ReplicaId, now: u64) {
@@ -172,7 +175,8 @@ impl Requests {
         }
     }
 
-    /// Encodes waiting commands into one entry, as many as fit. Commands that need no commit are answered instead.
+    /// Encodes waiting commands into one entry, as many as fit, after the time that they are to set first, if any.
+    /// Commands that need no commit are answered instead.
     pub(super) fn gather(
         &mut self,
         cell: &mut Cell,
@@ -182,6 +186,12 @@ impl Requests {
         let mut data = Vec::new();
         codec::begin_entry(head, &mut data);
         let mut commands = Vec::new();
+        if let Some(now_ms) = self.time_ms.take() {
+            let command = Command::Expire { now_ms };
+            codec::push_command(&command, &mut data).expect("it has few bytes");
+            // No caller waits for the reply.
+            commands.push((Sender::Here(self.next_id()), command));
+        }
         while data.len() < BATCH_BYTES {
             let is_command = |ask: &Ask| matches!(ask, Ask::Command(_) | Ask::Retry(_));
             let next = self.waiting.pop_front_if(|(_, ask, _)| is_command(ask));
@@ -269,6 +279,7 @@ impl Requests {
 
     /// Drops requests that were not proposed. Returns their senders.
     pub(super) fn drop_waiting(&mut self) -> Vec<Sender> {
+        self.time_ms = None;
         self.waiting.drain(..).map(|(sender, _, _)| sender).collect()
     }
 
@@ -301,6 +312,34 @@ fn too_large(error: &EncodeError) -> Rejection {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::log::LogIndex;
+    use omega_core::{JobId, Kinds};
+
+    #[test]
+    fn requests_are_given_up_while_the_time_passes() {
+        let mut requests = Requests::new(0);
+        let kill = |number: u64| Ask::Command(Command::KillJob { job: JobId(number) });
+        let mut ids = Vec::new();
+        for tick in 1..=3 {
+            let id = requests.next_id();
+            requests.push(Sender::Here(id), kill(tick), tick);
+            requests.push_time(tick * 100);
+            ids.push(id);
+        }
+        assert_eq!(requests.waiting(), 3);
+        let busy = |id: AskId| (id, Answer::Again(Again::Busy));
+        assert_eq!(requests.give_up(2), [busy(ids[0]), busy(ids[1])]);
+        let head = Head { applied: LogIndex(0), fingerprint: 0 };
+        let mut cell = Cell::new(Kinds::standard());
+        let gathered = requests.gather(&mut cell, head, &mut Vec::new()).expect("a command");
+        let commands: Vec<Command> = gathered.commands.into_iter().map(|(_, one)| one).collect();
+        let expected = [Command::Expire { now_ms: 300 }, Command::KillJob { job: JobId(3) }];
+        assert_eq!(commands, expected, "the time is set once, and first");
+        assert_eq!(codec::decode_entry(&gathered.data).expect("an entry"), commands);
+        requests.push_time(400);
+        assert_eq!((requests.waiting(), requests.drop_waiting()), (0, Vec::new()));
+        assert!(requests.gather(&mut cell, head, &mut Vec::new()).is_none(), "nothing waits");
+    }
 
     #[test]
     fn each_request_is_admitted_once_after_any_number_of_starts() {

@@ -159,8 +159,8 @@ impl Snapshots {
     /// Checks all of the newest snapshot, and returns it; `None` if there is none.
     ///
     /// # Errors
-    /// The snapshot is damaged. An older one can replace it only if the log still has the entries after the older one;
-    /// in this case call [`Snapshots::newest_before`].
+    /// The snapshot is damaged. A replica then refuses to start, because the log may lack entries that only this
+    /// snapshot includes. [`Snapshots::newest_before`] finds an older snapshot, whose state is complete but older.
     pub fn newest(&self) -> Result<Option<Found>, LoadError> {
         self.found(self.list()?.last().copied())
     }

@@ -32,8 +32,10 @@ pub(super) fn write(image: &Image, body: &mut BodyWriter<'_, '_>) -> Result<(), 
         body.part(&(slot, used, claimed, at_ms))?;
     }
     image.vacant.iter().try_for_each(|slot| body.part(slot))?;
-    for JobImage { id, spec, versions, resized, hold, held, cores, ports, tasks } in &image.jobs {
-        body.part(&(id, spec, resized, hold, held.len() as u32, tasks.len() as u32))?;
+    for JobImage { id, spec, versions, submitted_ms, resized, hold, held, cores, ports, tasks } in
+        &image.jobs
+    {
+        body.part(&(id, spec, submitted_ms, resized, hold, held.len() as u32, tasks.len() as u32))?;
         tasks.iter().try_for_each(|task| body.part(task))?;
         held.iter().try_for_each(|held| body.part(held))?;
         body.part(&(cores.len() as u32))?;
@@ -101,7 +103,8 @@ fn read_load(body: &mut Body<'_>) -> Result<(u32, LoadReport), LoadError> {
 }
 
 fn read_job(body: &mut Body<'_>) -> Result<JobImage, LoadError> {
-    let (id, spec, resized, hold, held, tasks): (_, _, _, _, u32, u32) = body.part()?;
+    let (id, spec, submitted_ms, resized, hold, held, tasks): (_, _, _, _, _, u32, u32) =
+        body.part()?;
     let tasks = (0..tasks).map(|_| body.part()).collect::<Result<_, _>>()?;
     let held = list(u64::from(held), body, Body::part)?;
     let cores: u32 = body.part()?;
@@ -110,7 +113,7 @@ fn read_job(body: &mut Body<'_>) -> Result<JobImage, LoadError> {
     let ports = list(u64::from(ports), body, Body::part)?;
     let versions: u32 = body.part()?;
     let versions = list(u64::from(versions), body, Body::part)?;
-    Ok(JobImage { id, spec, versions, resized, hold, held, cores, ports, tasks })
+    Ok(JobImage { id, spec, versions, submitted_ms, resized, hold, held, cores, ports, tasks })
 }
 
 fn read_tenant(body: &mut Body<'_>) -> Result<TenantImage, LoadError> {

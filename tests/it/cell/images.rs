@@ -118,6 +118,7 @@ fn about_a_job(dice: &mut Dice, number: u64, cell: &Cell) -> Command {
             machine: MachineId::first(0),
             report: *dice.pick(&[TaskReport::Started, TaskReport::Failed, TaskReport::Finished]),
         },
+        5 if dice.chance(10) => Command::DeleteJob { job },
         _ => Command::Commit(Transaction::new(
             TransactionId { scheduler: SchedulerId(0), number },
             cell.version(),

@@ -1,7 +1,7 @@
 //! Edge cases that scripts cannot express: hashes, bounds, and extreme numbers.
 
 use omega_cellstate::{Cell, SharedCell, View};
-use omega_core::limits::{LEASE_MS_MIN, NUMBERS_AHEAD_MAX};
+use omega_core::limits::{LEASE_MS_MIN, NUMBERS_AHEAD_MAX, TRANSACTION_ITEMS_MAX};
 use omega_core::{
     Amounts, Claim, Command, Commit, HolderId, Image, Job, JobId, KindId, Kinds, LabelSelector,
     Labels, Machine, MachineId, MachineSelector, Near, Outcome, Port, Preferred, Rejection,
@@ -9,6 +9,7 @@ use omega_core::{
     TaskSelector, Tenants, Text, Toleration, TolerationOperator, TopologyLevel, Transaction,
     TransactionError, TransactionId, Version,
 };
+use omega_tests::reference::Reference;
 
 fn task(job: u64, index: u32) -> TaskId {
     TaskId { job: JobId(job), index }
@@ -195,6 +196,43 @@ fn a_retry_gets_the_first_answer_until_it_is_forgotten() {
     assert_eq!(cell.commit(&first).as_ref(), Ok(&answer));
     commit(&mut cell, &transaction(1024, &[(task(9, 0), MachineId::first(0))]));
     assert_eq!(cell.commit(&first), Err(TransactionError::AnswerExpired(first.id)));
+}
+
+#[test]
+fn results_with_many_conflicts_are_forgotten_early() {
+    let commands = [machine("a", 4), Command::RegisterScheduler { name: "s".into() }];
+    let mut cell = Cell::new(Kinds::standard());
+    let mut reference = Reference::new(Kinds::standard());
+    for command in commands {
+        cell.apply(command.clone()).unwrap();
+        reference.apply(command).unwrap();
+    }
+    let claims: Vec<_> = (0..TRANSACTION_ITEMS_MAX as u32)
+        .map(|index| (task(9, index), MachineId::first(0)))
+        .collect();
+    // A new owner of the name skips numbers.
+    let skipped = omega_core::limits::NUMBERS_SKIPPED;
+    let numbers = [0, 1, 2, skipped + 3, skipped + 4, skipped + 5];
+    let transactions = numbers.map(|number| transaction(number, &claims));
+    for (at, txn) in transactions.iter().enumerate() {
+        if at == 3 {
+            let holder = HolderId(1);
+            let hold = Command::HoldScheduler { name: "s".into(), holder, lease_ms: LEASE_MS_MIN };
+            assert_eq!(cell.apply(hold.clone()), reference.apply(hold));
+        }
+        let answer = cell.commit(txn);
+        assert_eq!(answer, reference.commit(txn));
+        assert_eq!(answer.unwrap().conflicts.len(), claims.len());
+        // Of the results, three have few enough conflicts.
+        for (earlier, txn) in transactions[..=at].iter().enumerate() {
+            let again = cell.commit(txn);
+            assert_eq!(again, reference.commit(txn));
+            let expired = Err(TransactionError::AnswerExpired(txn.id));
+            assert_eq!(again == expired, earlier + 3 <= at, "{earlier} of {at}");
+        }
+        let restored = Cell::from_image(cell.image()).unwrap();
+        assert_eq!(restored.state_hash(), cell.state_hash());
+    }
 }
 
 #[test]

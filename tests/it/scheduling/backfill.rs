@@ -5,8 +5,8 @@ use crate::cell::small::{
 };
 use omega_cellstate::{Cell, Departure, SharedCell, View};
 use omega_core::{
-    Amounts, Command, Job, JobId, KindId, Machine, Precedence, TaskGroup, TaskId, TaskReport,
-    TaskState,
+    Amounts, Command, Job, JobId, JobKind, KindId, Machine, Precedence, RollStep, TaskGroup,
+    TaskId, TaskReport, TaskState,
 };
 use omega_schedulers::explain::describe_obstacle;
 use omega_schedulers::{
@@ -190,6 +190,46 @@ fn a_plan_ends_with_its_job_and_what_it_kept_is_free() {
     run(&mut scheduler, &cell, 3 * LONG);
     assert_eq!(placed(&cell, long), 1);
     assert_eq!(scheduler.planned(), []);
+}
+
+/// An update adds a group at a position that the job did not have when it got its plan.
+#[test]
+fn a_planned_job_that_is_updated_gets_a_plan_for_its_new_group() {
+    let cell = cell(&[4]);
+    let mut scheduler = scheduler(&cell, 1);
+    let web = runs(Job { kind: JobKind::Service, ..job("web", 3, 2) }, 1000);
+    let id = submit(&cell, web.clone());
+    run(&mut scheduler, &cell, 0);
+    tell_time(&cell, 1);
+    run(&mut scheduler, &cell, LONG);
+    assert_eq!((placed(&cell, id), scheduler.planned()), (2, vec![(id, 1000)]));
+
+    let more = TaskGroup::new(1, Amounts::new([4000])).named("more");
+    let spec = web.with_group(more);
+    cell.apply(Command::UpdateJob { job: id, version: None, spec }).unwrap();
+    let step = RollStep::of(1).with_tasks("more", 1);
+    cell.apply(Command::RollJob { job: id, step }).unwrap();
+    run(&mut scheduler, &cell, 2 * LONG);
+    assert_eq!(scheduler.planned(), [], "the pending tasks of both groups need six cores");
+
+    let tasks: Vec<_> = cell.read(|cell| cell.tasks(id).collect());
+    let waits = |(_, state): &&(TaskId, TaskState)| *state == TaskState::Pending;
+    let old = tasks.iter().find(waits).expect("a task of the first group is pending").0;
+    let step = RollStep::of(1).with_stop(old);
+    cell.apply(Command::RollJob { job: id, step }).unwrap();
+    run(&mut scheduler, &cell, 3 * LONG);
+    assert_eq!(scheduler.planned(), [(id, 1000)]);
+    // Two cores become free, but the new group's task needs all four of them from its planned start on.
+    let running = tasks.iter().find(|(_, state)| state.machine().is_some()).expect("it runs").0;
+    report(&cell, running, TaskReport::Finished);
+    let long = submit(&cell, runs(job("long", 1, 1), 5000));
+    run(&mut scheduler, &cell, 4 * LONG);
+    assert_eq!((placed(&cell, long), scheduler.planned()), (0, vec![(id, 1000)]));
+    tell_time(&cell, 1000);
+    finish(&cell, id);
+    run(&mut scheduler, &cell, 5 * LONG);
+    assert_eq!([id, long].map(|id| placed(&cell, id)), [1, 0]);
+    assert_eq!(scheduler.planned(), [(long, 2000)]);
 }
 
 #[test]

@@ -9,7 +9,9 @@ use omega_core::{
     Command, CoreRequest, DeviceRequest, Job, KindId, Machine, Taint, TaskGroup, Toleration,
     TolerationOperator,
 };
-use omega_schedulers::explain::{Obstacle, Remedy, Shortage, describe_remedy};
+use omega_schedulers::explain::{
+    Obstacle, Remedy, Shortage, describe_remedy, diagnose_while, explain_while,
+};
 use omega_schedulers::plugin::tasks;
 use omega_schedulers::{
     Diagnosis, MachineFilter, MachineRef, PerMachine, Profile, Scheduler, Settings, Tasks,
@@ -256,6 +258,23 @@ proptest! {
 }
 
 #[test]
+fn the_work_on_an_explanation_ends_at_any_machine() {
+    let mut world = world(1, 200);
+    let group = hard_group(&mut world);
+    let (group, profile) = (world.submit(group), Profile::first_fit());
+    for machines in [0, 1, 100] {
+        let calls = std::cell::Cell::new(0);
+        let goes_on = || calls.replace(calls.get() + 1) < machines;
+        assert_eq!(explain_while(&world.view, &profile, group, &goes_on), None);
+        assert_eq!(calls.replace(0), machines + 1);
+        assert_eq!(diagnose_while(&world.view, &profile, group, &goes_on), None);
+        assert_eq!(calls.get(), machines + 1);
+    }
+    let explained = explain_while(&world.view, &profile, group, &|| true);
+    assert_eq!(explained, Some(explain(&world.view, &profile, group)));
+}
+
+#[test]
 fn the_room_for_a_gang_is_tried_and_given_back() {
     let cell = small::cell(&[2, 2]);
     let mut job = Job::batch("gang", TaskGroup::new(7, omega_core::Amounts::new([1000])));
@@ -265,6 +284,7 @@ fn the_room_for_a_gang_is_tried_and_given_back() {
     let mut scheduler = Scheduler::new(&cell, Profile::batch(), settings).unwrap();
     scheduler.step(&cell, 0, &mut Unobserved).unwrap();
     for _ in 0..2 {
+        assert_eq!(scheduler.room_for_while(id, &|| false), 0);
         assert_eq!(scheduler.room_for(id), 4);
         assert_eq!(scheduler.view().open_claims(), 0);
         assert_eq!(scheduler.queue().waiting(), [(id, 7)]);

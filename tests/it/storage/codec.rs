@@ -10,8 +10,8 @@ use omega_core::{
     Preemption, Preferred, Probe, Protocol, Requirement, Reservation, Resize, RestartPolicy,
     RollStep, Run, RunEnd, SchedulerId, SequenceNumber, Spread, Taint, TaintEffect, Take,
     TaskGroup, TaskId, TaskReport, TaskRule, TaskSelector, TaskUse, Tenants, Text, Toleration,
-    TolerationOperator, TopologyLevel, Transaction, TransactionId, UpdateRules, Version,
-    WhenUnsatisfiable,
+    TolerationOperator, TopologyLevel, Transaction, TransactionId, UpdateResult, UpdateRules,
+    Version, WhenUnsatisfiable,
 };
 use omega_store::CodecError;
 use omega_store::codec::{VERSION, decode, encode};
@@ -230,6 +230,8 @@ fn every_command() -> Vec<(&'static str, Command)> {
             Command::RegisterMachine(Machine::new("n2", Amounts::new([4_000, 8 << 30])))
         }),
         ("update machine", Command::UpdateMachine { id, machine: machine() }),
+        ("add taint", Command::AddTaint { id, taint: machine().taints[0].clone() }),
+        ("remove taint", Command::RemoveTaint { id, key: "key".into() }),
         ("drain machine", Command::DrainMachine { id, draining: true }),
         ("remove machine", Command::RemoveMachine { id }),
         ("report load", Command::ReportLoad { id, load: Amounts::new([1, 2, 3, 4, 5, 6]) }),
@@ -277,7 +279,7 @@ fn run_with_named_port() -> Run {
 }
 
 /// Commands that delete and update jobs.
-fn about_updates() -> [(&'static str, Command); 4] {
+fn about_updates() -> [(&'static str, Command); 6] {
     let id = JobId(300);
     let rules = UpdateRules { min_healthy_ms: 10_000, ..UpdateRules::default() };
     let group = TaskGroup {
@@ -289,12 +291,15 @@ fn about_updates() -> [(&'static str, Command); 4] {
     };
     let update = Some(UpdateRules { on_failure: OnFailure::Rollback, ..rules });
     let spec = Job { update, ..Job::batch("web", group) };
+    let end = |result| Command::EndUpdate { job: id, version: 300, result };
     let step = RollStep { stops: vec![70_000, 2], ..RollStep::of(7).with_tasks("web", 300) };
     [
         ("delete job", Command::DeleteJob { job: id }),
         ("update job", Command::UpdateJob { job: id, version: Some(300), spec: spec.clone() }),
         ("update job, any version", Command::UpdateJob { job: id, version: None, spec }),
         ("roll job", Command::RollJob { job: id, step }),
+        ("update complete", end(UpdateResult::Complete)),
+        ("update failed", end(UpdateResult::Failed)),
     ]
 }
 

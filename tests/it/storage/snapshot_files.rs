@@ -115,12 +115,13 @@ fn chunks_that_are_swapped_lost_or_repeated_are_noticed() {
     assert!(matches!(found, SnapshotDamage::ChunkLength { number: 1, found: 0, .. }), "{found}");
 }
 
-/// An image without the fields that the state hash leaves out: the times and claims in load reports, and the placement
-/// times of tasks.
+/// An image without the fields that the state hash leaves out: the times and claims in load reports, the submission
+/// times of jobs, and the placement times of tasks.
 fn hashed(mut image: Image) -> Image {
     for (_, report) in &mut image.loads {
         (report.at_ms, report.claimed) = (0, Amounts::zero());
     }
+    image.jobs.iter_mut().for_each(|job| job.submitted_ms = 0);
     image.jobs.iter_mut().flat_map(|job| &mut job.tasks).for_each(|task| task.placed_ms = 0);
     image
 }

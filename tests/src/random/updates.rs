@@ -1,14 +1,14 @@
-//! Random deletions and updates of jobs.
+//! Random deletions and updates of jobs, and changes of taints.
 
 use super::{Dice, Generator};
 use crate::reference::{Reference, ReferenceJob};
 use omega_core::{
-    Amounts, Command, Job, JobId, JobKind, KindId, OnFailure, RollStep, TaskGroup, TaskRule,
-    TaskSelector, Text, TopologyLevel, UpdateRules,
+    Amounts, Command, Job, JobId, JobKind, KindId, MachineId, OnFailure, RollStep, Taint,
+    TaintEffect, TaskGroup, TaskRule, TaskSelector, Text, TopologyLevel, UpdateResult, UpdateRules,
 };
 
 impl Generator {
-    /// Creates a history in which jobs are deleted and updated.
+    /// Creates a history in which jobs are deleted and updated, and single taints change.
     #[must_use]
     pub fn with_updates(self, seed: u64) -> Generator {
         Generator { updates: Some(Dice::new(seed ^ 0x0DA7E)), ..self }
@@ -20,6 +20,8 @@ impl Generator {
             0..2 => Some(Command::DeleteJob { job: some_job(dice, reference) }),
             2..7 => update_job(dice, reference),
             7..14 => roll_job(dice, reference),
+            14..16 => end_update(dice, reference),
+            16..18 => Some(change_taint(dice, reference)),
             _ => None,
         }
     }
@@ -58,7 +60,7 @@ fn update_job(dice: &mut Dice, reference: &Reference) -> Option<Command> {
     let (id, job) = some_service(dice, reference)?;
     let version = some_version(dice, job);
     let earlier = dice.chance(25) && !job.versions.is_empty();
-    let spec = if earlier { dice.pick(&job.versions).2.clone() } else { job.target().clone() };
+    let spec = if earlier { dice.pick(&job.versions).spec.clone() } else { job.target().clone() };
     let mut spec = Job::clone(&spec);
     for _ in 0..1 + dice.below(2) {
         change(dice, &mut spec);
@@ -133,4 +135,29 @@ fn roll_job(dice: &mut Dice, reference: &Reference) -> Option<Command> {
         step.stops.push(dice.below(job.tasks.len() + beyond) as u32);
     }
     Some(Command::RollJob { job: id, step })
+}
+
+fn end_update(dice: &mut Dice, reference: &Reference) -> Option<Command> {
+    let (id, job) = some_service(dice, reference)?;
+    let version = some_version(dice, job).unwrap_or(job.version());
+    let result = *dice.pick(&[UpdateResult::Complete, UpdateResult::Failed]);
+    Some(Command::EndUpdate { job: id, version, result })
+}
+
+/// Adds or removes a taint of a machine; occasionally of an unknown one.
+fn change_taint(dice: &mut Dice, reference: &Reference) -> Command {
+    let rows = reference.rows().len();
+    let is_unknown = rows == 0 || dice.chance(5);
+    let id = if is_unknown {
+        MachineId { slot: 10_000, incarnation: 0 }
+    } else {
+        reference.machine_id(dice.below(rows))
+    };
+    let key = Text::from(*dice.pick(&["old", "special"]));
+    if dice.chance(50) {
+        return Command::RemoveTaint { id, key };
+    }
+    let value = Text::from(*dice.pick(&["", "yes"]));
+    let effect = *dice.pick(&[TaintEffect::NoSchedule, TaintEffect::NoExecute]);
+    Command::AddTaint { id, taint: Taint { key, value, effect } }
 }

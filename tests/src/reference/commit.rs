@@ -2,8 +2,10 @@
 
 use super::held::taken;
 use super::judge::Member;
-use super::{Reference, ReferenceJob};
-use omega_core::limits::{ANSWERS_PER_SCHEDULER, NUMBERS_AHEAD_MAX, TRANSACTION_ITEMS_MAX};
+use super::{Answers, Reference, ReferenceJob};
+use omega_core::limits::{
+    ANSWERS_PER_SCHEDULER, CONFLICTS_PER_SCHEDULER, NUMBERS_AHEAD_MAX, TRANSACTION_ITEMS_MAX,
+};
 use omega_core::{
     Claim, Commit, Conflict, ConflictCheck, Granularity, Item, Precedence, Reason, TaskId,
     TaskState, Transaction, TransactionError,
@@ -61,6 +63,20 @@ impl Reference {
         scheduler.answers.retain(|other, _| place(*other) != place(txn.id.number));
         scheduler.answers.insert(txn.id.number, Arc::new((txn.clone(), commit.clone())));
         scheduler.next = scheduler.next.max(txn.id.number + 1);
+        let within = |numbers: &BTreeSet<u64>, answers: &Answers| {
+            let kept = answers.iter().filter(|(number, _)| !numbers.contains(number));
+            let conflicts: usize = kept.map(|(_, answer)| answer.1.conflicts.len()).sum();
+            conflicts <= CONFLICTS_PER_SCHEDULER
+        };
+        // Results of the oldest transactions are forgotten until the others have few enough conflicts.
+        for (number, answer) in &scheduler.answers {
+            if within(&scheduler.forgotten, &scheduler.answers) {
+                break;
+            }
+            if *number != txn.id.number && !answer.1.conflicts.is_empty() {
+                scheduler.forgotten.insert(*number);
+            }
+        }
         Ok(commit)
     }
 
@@ -86,6 +102,9 @@ impl Reference {
             return Err(TransactionError::AnswerExpired(txn.id));
         }
         match scheduler.answers.get(&txn.id.number) {
+            Some(_) if scheduler.forgotten.contains(&txn.id.number) => {
+                Err(TransactionError::AnswerExpired(txn.id))
+            }
             Some(known) if known.0 == *txn => Ok(Some(known.1.clone())),
             Some(_) => Err(TransactionError::IdReused(txn.id)),
             None if left_behind => Err(TransactionError::Fenced(txn.id)),

@@ -2,7 +2,7 @@
 
 use super::{Reference, Scheduler, validate};
 use omega_core::{HolderId, Outcome, Rejection, SchedulerId, Text};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Number of transaction numbers that are skipped when a name changes owners.
 const SKIPPED: u64 = 4_294_967_296;
@@ -77,7 +77,15 @@ impl Reference {
 
     fn add_scheduler(&mut self, name: Text) {
         let answers = BTreeMap::new();
-        self.schedulers.push(Scheduler { name, holder: None, answers, next: 0, left_behind: 0 });
+        let (forgotten, holder) = (BTreeSet::new(), None);
+        self.schedulers.push(Scheduler {
+            name,
+            holder,
+            answers,
+            forgotten,
+            next: 0,
+            left_behind: 0,
+        });
     }
 
     fn registered(&self, index: usize) -> Outcome {

@@ -70,7 +70,13 @@ impl Reference {
         }
         self.jobs.insert(
             id,
-            ReferenceJob { spec: Arc::new(job), versions: Vec::new(), tasks, hold: None },
+            ReferenceJob {
+                spec: Arc::new(job),
+                versions: Vec::new(),
+                submitted_ms: self.now_ms,
+                tasks,
+                hold: None,
+            },
         );
         self.done();
         Ok(Outcome::Job(id))
@@ -103,8 +109,8 @@ impl Reference {
         self.admit(&job.spec.tenant, [(asks, u64::from(count.saturating_sub(old)))])?;
         let job = self.jobs.get_mut(&id).ok_or(Rejection::UnknownJob(id))?;
         Arc::make_mut(&mut job.spec).groups[group].count = now;
-        if let Some((.., target)) = job.versions.last_mut() {
-            let groups = &mut Arc::make_mut(target).groups;
+        if let Some(version) = job.versions.last_mut() {
+            let groups = &mut Arc::make_mut(&mut version.spec).groups;
             groups.iter_mut().filter(|group| group.name == *name).for_each(|g| g.count = count);
         }
         job.tasks.extend((old..count).map(|_| ReferenceTask::pending(group)));

@@ -3,8 +3,8 @@
 use super::{Host, Reference, Row, TwinLoad, validate};
 use omega_core::limits::{AMOUNT_MAX, DEVICE_MILLI};
 use omega_core::{
-    Amounts, KindId, Machine, MachineId, NodeCores, Outcome, Policy, Rejection, TaskGroup, TaskId,
-    TaskState, TopologyLevel,
+    Amounts, KindId, Machine, MachineId, NodeCores, Outcome, Policy, Rejection, Taint, TaskGroup,
+    TaskId, TaskState, Text, TopologyLevel,
 };
 use std::borrow::Borrow;
 use std::collections::BTreeSet;
@@ -53,6 +53,23 @@ impl Reference {
         }
         self.raise(&BTreeSet::from([id.row()]));
         Ok(self.done())
+    }
+
+    pub(super) fn set_taint(
+        &mut self,
+        id: MachineId,
+        key: &Text,
+        taint: Option<Taint>,
+    ) -> Result<Outcome, Rejection> {
+        let mut machine = Machine::clone(&self.known(id)?.spec);
+        let mut taints = machine.taints.to_vec();
+        let present: Vec<Taint> = taints.extract_if(.., |known| known.key == *key).collect();
+        if present == Vec::from_iter(taint.clone()) {
+            return Ok(Outcome::Done(self.version));
+        }
+        taints.extend(taint);
+        machine.taints = taints.into();
+        self.update_machine(id, machine)
     }
 
     pub(super) fn drain_machine(

@@ -30,6 +30,7 @@ mod versions;
 mod wishes;
 
 pub use machines::claimed_together;
+use omega_cellstate::JobVersion;
 use omega_core::{
     Amounts, Command, Commit, DeviceSet, HolderId, Job, JobId, KindId, Kinds, Machine, MachineId,
     NodeCores, Outcome, PeakCalendar, Policy, Rejection, Reservation, SchedulerId, SequenceNumber,
@@ -76,8 +77,10 @@ pub struct TwinLoad {
 pub struct ReferenceJob {
     /// Description of the job, with the groups of its tasks.
     pub spec: Arc<Job>,
-    /// All versions of the job, with number and time; empty while the job has the groups with which it was submitted.
-    pub versions: Vec<(u32, u64, Arc<Job>)>,
+    /// All versions of the job; empty while the job has the groups with which it was submitted.
+    pub versions: Vec<JobVersion>,
+    /// Time of the submission.
+    pub submitted_ms: u64,
     /// Tasks of the job, by number.
     pub tasks: Vec<ReferenceTask>,
     /// State of the job's gang while it waits for more tasks.
@@ -114,12 +117,17 @@ pub struct ReferenceTask {
     pub holds: Option<Amounts>,
 }
 
+/// Past transactions of a scheduler with their results, by number.
+type Answers = BTreeMap<u64, Arc<(Transaction, Commit)>>;
+
 /// A scheduler and its past transactions.
 #[derive(Clone, Debug)]
 struct Scheduler {
     name: Text,
     holder: Option<HolderId>,
-    answers: BTreeMap<u64, Arc<(Transaction, Commit)>>,
+    answers: Answers,
+    /// Numbers of transactions whose results are forgotten, because all results had too many conflicts.
+    forgotten: BTreeSet<u64>,
     next: u64,
     /// Lowest valid transaction number of the scheduler. When another process takes over the scheduler's name, all
     /// numbers below become invalid.
@@ -212,6 +220,9 @@ impl Reference {
             Command::DeleteJob { job } => self.delete_job(job),
             Command::UpdateJob { job, version, spec } => self.update_job(job, version, spec),
             Command::RollJob { job, step } => self.roll_job(job, &step),
+            Command::AddTaint { id, taint } => self.set_taint(id, &taint.key.clone(), Some(taint)),
+            Command::RemoveTaint { id, key } => self.set_taint(id, &key, None),
+            Command::EndUpdate { job, version, result } => self.end_update(job, version, result),
             Command::ReportTask { task, machine, report } => {
                 self.report_task(task, machine, report)
             }

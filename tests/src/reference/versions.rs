@@ -2,10 +2,11 @@
 
 use super::validate;
 use super::{Reference, ReferenceJob, ReferenceTask};
+use omega_cellstate::JobVersion;
 use omega_core::limits::{TASKS_PER_JOB_MAX, TRANSACTION_ITEMS_MAX, VERSIONS_PER_JOB};
 use omega_core::{
     Job, JobId, JobKind, Outcome, Rejection, RollStep, SharedGroup, TaskGroup, TaskId, TaskState,
-    Text,
+    Text, UpdateResult,
 };
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -14,13 +15,13 @@ impl ReferenceJob {
     /// Number of the job's version.
     #[must_use]
     pub fn version(&self) -> u32 {
-        self.versions.last().map_or(0, |(number, ..)| *number)
+        self.versions.last().map_or(0, |version| version.number)
     }
 
     /// Description to which the job's tasks are being updated.
     #[must_use]
     pub fn target(&self) -> &Arc<Job> {
-        self.versions.last().map_or(&self.spec, |(_, _, spec)| spec)
+        self.versions.last().map_or(&self.spec, |version| &version.spec)
     }
 
     /// Position of the group whose content equals that of a group of the target.
@@ -31,7 +32,8 @@ impl ReferenceJob {
 
     fn begin_versions(&mut self) {
         if self.versions.is_empty() {
-            self.versions.push((0, 0, self.spec.clone()));
+            let (spec, result) = (self.spec.clone(), Some(UpdateResult::Complete));
+            self.versions.push(JobVersion { number: 0, at_ms: 0, first_task: 0, result, spec });
         }
     }
 
@@ -92,7 +94,9 @@ impl Reference {
         validate::composed_job(&composed, &self.kinds)?;
         let job = self.living_job_mut(id)?;
         job.begin_versions();
-        job.versions.push((number, now_ms, Arc::new(spec)));
+        let (at_ms, first_task) = (now_ms, job.tasks.len() as u32);
+        let spec = Arc::new(spec);
+        job.versions.push(JobVersion { number, at_ms, first_task, result: None, spec });
         job.spec = Arc::new(composed);
         Ok(self.done())
     }
@@ -142,6 +146,21 @@ impl Reference {
             left.extend(job.tasks[index].leave(TaskState::Killed));
         }
         self.raise(&left);
+        Ok(self.done())
+    }
+
+    pub(super) fn end_update(
+        &mut self,
+        id: JobId,
+        version: u32,
+        result: UpdateResult,
+    ) -> Result<Outcome, Rejection> {
+        let job = self.living_job(id, Some(version))?;
+        if job.versions.last().is_none_or(|latest| latest.result.is_some()) {
+            return Ok(Outcome::Done(self.version));
+        }
+        let versions = &mut self.living_job_mut(id)?.versions;
+        versions.last_mut().into_iter().for_each(|latest| latest.result = Some(result));
         Ok(self.done())
     }
 

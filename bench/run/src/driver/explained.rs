@@ -10,6 +10,7 @@ use crate::outcome::unplaced;
 use crate::report::waiting::{
     Help, Lack, NearMiss, WaitingGang, WaitingGroup, WaitingJob, WaitingReport,
 };
+use crate::stop::Stop;
 use omega_cellstate::{Cell, CellHandle, View};
 use omega_core::{CorePlace, Job, JobId, Kinds, TaskGroup, TaskState};
 use omega_schedulers::config::Profiles;
@@ -30,13 +31,13 @@ pub enum Which<'a> {
 /// Number of jobs that are explained if no job is named: one for each of the most frequent reasons.
 const JOBS_MAX: usize = 5;
 
-/// Explains jobs of a run that has ended.
-pub(crate) fn report(ended: Ended, which: Which<'_>) -> WaitingReport {
+/// Explains jobs of a run that has ended. If `stop` was requested, fewer reasons are found.
+pub(crate) fn report(ended: Ended, which: Which<'_>, stop: &Stop) -> WaitingReport {
     let Ended { fed, mut workers, .. } = ended;
     let names: Vec<String> = match which {
         Which::Job(name) => vec![name.to_owned()],
         Which::EachReason => {
-            let reasons = unplaced(&fed, &mut workers);
+            let reasons = unplaced(&fed, &mut workers, stop);
             reasons.into_iter().map(|reason| reason.example).take(JOBS_MAX).collect()
         }
     };
@@ -73,7 +74,7 @@ pub fn explain_cell(
     let kinds = cell.kinds().clone();
     let cell = RunCell::memory(cell);
     let asked = AskedJob { id, job: &job, waiting: waiting(&cell, (id, &job)) };
-    explain_at(&cell, &kinds, profiles, asked).map(Some)
+    explain_at(&cell, &kinds, profiles, asked, &|| true).map(Some)
 }
 
 /// A job of a cell that is only reachable through a handle.
@@ -88,7 +89,8 @@ pub struct AskedJob<'a> {
 }
 
 /// Explains why a job is pending in the cell behind a handle. A scheduler is made with the profile for the job's
-/// scheduler, or with a built-in profile. It registers as `explain`, reads the cell and places no task.
+/// scheduler, or with a built-in profile. It registers as `explain`, reads the cell and places no task. `goes_on` is
+/// called before each machine; once it returns false, the work ends, and the result is incomplete.
 ///
 /// # Errors
 /// If the profile names something that the cell does not have, or the cell does not answer.
@@ -97,6 +99,7 @@ pub fn explain_at(
     kinds: &Kinds,
     profiles: &Profiles,
     asked: AskedJob<'_>,
+    goes_on: &dyn Fn() -> bool,
 ) -> Result<WaitingJob, RunError> {
     let takes = asked.job.scheduler.to_string();
     let profile = match profiles.get(&takes) {
@@ -111,7 +114,7 @@ pub fn explain_at(
     let failed = |why| RunError::Scheduler { name: shown.clone(), why };
     let mut scheduler = Scheduler::new(cell, profile, settings).map_err(failed)?;
     scheduler.look(cell, 0).map_err(failed)?;
-    Ok(WaitingJob { scheduler: takes, ..waiting_job(&mut scheduler, &asked) })
+    Ok(WaitingJob { scheduler: takes, ..waiting_job(&mut scheduler, &asked, goes_on) })
 }
 
 /// Explains a pending job, with the help of its scheduler if there is one.
@@ -124,23 +127,28 @@ fn job(cell: &RunCell, scheduler: Option<&mut Scheduler>, name: String) -> Waiti
         return WaitingJob { job: name, tasks: spec.task_count(), ..WaitingJob::default() };
     };
     let waiting = waiting(cell, (id, &spec));
-    waiting_job(scheduler, &AskedJob { id, job: &spec, waiting })
+    waiting_job(scheduler, &AskedJob { id, job: &spec, waiting }, &|| true)
 }
 
 /// Explains a pending job as its scheduler sees it.
-fn waiting_job(scheduler: &mut Scheduler, asked: &AskedJob<'_>) -> WaitingJob {
+fn waiting_job(
+    scheduler: &mut Scheduler,
+    asked: &AskedJob<'_>,
+    goes_on: &dyn Fn() -> bool,
+) -> WaitingJob {
     let AskedJob { id, job, waiting } = asked;
     let mut explained = WaitingJob {
         job: job.name.to_string(),
         tasks: job.task_count(),
         scheduler: scheduler.settings().name.to_string(),
-        gang: gang(scheduler, (*id, job)),
+        gang: gang(scheduler, (*id, job), goes_on),
         ..WaitingJob::default()
     };
     for (index, (waiting, group)) in waiting.iter().zip(&job.groups).enumerate() {
-        if *waiting > 0 {
+        if *waiting > 0 && goes_on() {
             explained.waiting += waiting;
-            explained.groups.extend(self::group(scheduler, (*id, index), group, *waiting));
+            let told = self::group(scheduler, (*id, index), group, *waiting, goes_on);
+            explained.groups.extend(told);
         }
     }
     explained
@@ -159,14 +167,18 @@ fn waiting(cell: &RunCell, (id, job): (JobId, &Job)) -> Vec<usize> {
     waiting
 }
 
-fn gang(scheduler: &mut Scheduler, (id, job): (JobId, &Job)) -> Option<WaitingGang> {
+fn gang(
+    scheduler: &mut Scheduler,
+    (id, job): (JobId, &Job),
+    goes_on: &dyn Fn() -> bool,
+) -> Option<WaitingGang> {
     let needs = job.gang_min?;
     let have = scheduler.queue().placed_tasks(id);
     // The gang is incomplete. Either its placed tasks keep their machines until the other tasks are placed, or it has
     // run and lost some tasks. In both cases, `needs` minus `have` tasks are missing.
     let holds =
         job.gang_timeout_ms.is_some() && have > 0 && !scheduler.queue().gang_suffices(id, 0);
-    Some(WaitingGang { needs, have, room: scheduler.room_for(id), holds })
+    Some(WaitingGang { needs, have, room: scheduler.room_for_while(id, goes_on), holds })
 }
 
 fn group(
@@ -174,9 +186,10 @@ fn group(
     (id, index): (JobId, usize),
     group: &TaskGroup,
     waiting: usize,
+    goes_on: &dyn Fn() -> bool,
 ) -> Option<WaitingGroup> {
-    let explanation = scheduler.explain(id, index)?;
-    let diagnosis = scheduler.diagnose(id, index)?;
+    let explanation = scheduler.explain_while(id, index, goes_on)?;
+    let diagnosis = scheduler.diagnose_while(id, index, goes_on)?;
     let view = scheduler.view();
     let named = Named::new(group, view);
     let own = explanation.refused.into_iter().map(|(r, n)| (named.reason(r), n));

@@ -36,13 +36,14 @@ impl Cell {
         let all = review.scope == Scope::All;
         let machine_before = review.machines_before();
         let (mut left, mut reclaimed) = (self.evictions_left(), 0);
-        let mut claimants = None;
+        let mut known = None;
         let mut reclaims = |task: TaskId, slot: u32| {
             if !self.tenants.may_guarantee() {
                 return false;
             }
-            let claimants = claimants.get_or_insert_with(|| self.claimants(review));
-            let held = review.amounts_before(task);
+            let read = || (self.claimants(review), review.amounts_before());
+            let (claimants, amounts) = known.get_or_insert_with(read);
+            let held = amounts.get(&task).copied();
             claimants.get(&slot).is_some_and(|here| self.may_reclaim(here, task, held))
         };
         let taken = |(_, i): &(&TaskId, u32)| review.is_taken(Item::Eviction(*i));

@@ -15,6 +15,8 @@
 //! Invariant: a node is in its parent's `waiting`, with its present share, if and only if a job is pending in the node
 //! or below it.
 //!
+//! Until the cell reports a tenant, all shares are equal, and all jobs are in the top node, in one common order.
+//!
 //! So the next job is found by following the first node of each level. A claim moves only its tenant's node and the
 //! ancestors of this node. The number of nodes in both operations does not depend on the number of tenants with
 //! pending jobs.
@@ -75,6 +77,9 @@ struct Node {
     /// Whether the list of nodes with claims since the last sync includes the node.
     has_claims: bool,
     share: Share,
+    /// Number of the tenant's pending jobs.
+    pending: usize,
+    /// The tenant's pending jobs or, in the top node, those of all tenants until the cell reports one.
     jobs: BTreeSet<Place>,
     /// Child nodes with pending jobs in their subtree.
     waiting: BTreeSet<(Share, Text, NodeId)>,
@@ -91,6 +96,7 @@ impl Node {
             claimed: Sums::default(),
             has_claims: false,
             share: Share::default(),
+            pending: 0,
             jobs: BTreeSet::new(),
             waiting: BTreeSet::new(),
         }
@@ -129,11 +135,6 @@ impl Shares {
 
     /// The job with the next turn.
     pub(crate) fn first(&self) -> Option<JobId> {
-        if !self.told {
-            // The cell reported no tenant, so all shares are equal, and all jobs are in one common order.
-            let firsts = self.nodes.iter().filter_map(|node| node.jobs.first());
-            return firsts.min().map(|job| job.id);
-        }
         let mut node = &self.nodes[TOP];
         loop {
             match node.jobs.first() {
@@ -145,20 +146,30 @@ impl Shares {
 
     /// Adds a job that is not in the queue.
     pub(crate) fn insert(&mut self, job: &Arc<Job>, id: JobId) {
-        let node = self.node(&job.tenant);
+        let tenant = self.node(&job.tenant);
         let place = Place::new(&self.order, job, id);
+        if self.put(if self.told { tenant } else { TOP }, place) {
+            let pending = &mut self.nodes[tenant].pending;
+            *pending += 1;
+            self.tenants += usize::from(*pending == 1);
+            self.jobs += 1;
+        }
+    }
+
+    /// Adds a job to a node. Returns whether the job was not there.
+    fn put(&mut self, node: NodeId, place: Place) -> bool {
         let waited = self.nodes[node].waits();
-        let jobs = &mut self.nodes[node].jobs;
-        self.tenants += usize::from(jobs.is_empty());
-        self.jobs += usize::from(jobs.insert(place));
+        let is_new = self.nodes[node].jobs.insert(place);
         if !waited {
             self.join(node);
         }
+        is_new
     }
 
     /// Removes a job, if it is in the queue.
     pub(crate) fn remove(&mut self, job: &Arc<Job>, id: JobId) {
-        let Some(&node) = self.by_name.get(&job.tenant) else { return };
+        let Some(&tenant) = self.by_name.get(&job.tenant) else { return };
+        let node = if self.told { tenant } else { TOP };
         let jobs = &mut self.nodes[node].jobs;
         // Mostly, the job is removed because it has the next turn.
         if jobs.first().is_some_and(|first| first.id == id) {
@@ -167,7 +178,9 @@ impl Shares {
             return;
         }
         self.jobs -= 1;
-        self.tenants -= usize::from(jobs.is_empty());
+        let pending = &mut self.nodes[tenant].pending;
+        *pending -= 1;
+        self.tenants -= usize::from(*pending == 0);
         if !self.nodes[node].waits() {
             self.leave(node);
         }
@@ -211,7 +224,6 @@ impl Shares {
         let claimed = std::mem::take(&mut self.claimed);
         claimed.iter().for_each(|node| self.nodes[*node].claimed.clear());
         if full {
-            self.told = false;
             for node in 1..self.nodes.len() {
                 self.nodes[node].used.clear();
                 self.nodes[node].terms = None;
@@ -234,7 +246,28 @@ impl Shares {
                 self.reckon(node);
             }
         }
-        self.told |= !tenants.is_empty();
+        self.regroup(!tenants.is_empty() || self.told && !full);
+    }
+
+    /// Records whether the cell has reported a tenant, and moves the jobs to the nodes where they belong then.
+    fn regroup(&mut self, told: bool) {
+        if told == self.told {
+            return;
+        }
+        self.told = told;
+        if told {
+            for place in std::mem::take(&mut self.nodes[TOP].jobs) {
+                let node = self.node(place.tenant());
+                self.put(node, place);
+            }
+        } else {
+            let mut jobs = BTreeSet::new();
+            for node in &mut self.nodes {
+                node.waiting.clear();
+                jobs.append(&mut node.jobs);
+            }
+            self.nodes[TOP].jobs = jobs;
+        }
     }
 
     /// Applies the configuration of tenants whose terms changed. The caller then updates their shares.

@@ -38,6 +38,8 @@ enum Event {
         used: u64,
     },
     ToldAll,
+    /// The cell reports that it has no tenants.
+    ToldNone,
 }
 
 fn events() -> impl Strategy<Value = Vec<Event>> {
@@ -53,6 +55,7 @@ fn events() -> impl Strategy<Value = Vec<Event>> {
             Event::Told { tenant, parent, weight, used }
         }),
         1 => Just(Event::ToldAll),
+        1 => Just(Event::ToldNone),
     ];
     prop::collection::vec(event, 0..80)
 }
@@ -72,6 +75,8 @@ struct Naive {
     jobs: BTreeMap<u64, (usize, i32)>,
     /// The terms of the last report. The cell shares unchanged terms between its deltas.
     terms: BTreeMap<usize, Arc<TenantTerms>>,
+    /// Whether the cell has reported tenants. Otherwise all jobs are in one order.
+    told: bool,
 }
 
 impl Naive {
@@ -91,6 +96,9 @@ impl Naive {
 
     fn first(&self) -> Option<u64> {
         let place = |tenant: usize| -> Vec<(u64, usize)> {
+            if !self.told {
+                return Vec::new();
+            }
             let share = |tenant: usize| {
                 let said = self.tenants.get(&tenant).cloned().unwrap_or_default();
                 // 6 is a multiple of all weights, which are 1, 2 and 3, so the quotient is exact.
@@ -104,6 +112,7 @@ impl Naive {
     }
 
     fn delta(&mut self, tenants: impl Iterator<Item = usize>) -> Vec<TenantDelta> {
+        self.told = true;
         let delta = |tenant: usize| {
             let said = &self.tenants[&tenant];
             let parent = said.parent.map(name);
@@ -136,7 +145,6 @@ proptest! {
         let mut shares = Shares::new(Arc::new(FairShare));
         shares.totals = Totals::new([WHOLE]);
         let mut naive = Naive::default();
-        // All tenants are reported first, because turns ignore tenants until the cell reports one.
         let all = (0..6).map(|tenant| (tenant, Said { weight: 1, ..Said::default() }));
         naive.tenants = all.collect();
         shares.tell(true, &naive.delta(0..6));
@@ -185,6 +193,12 @@ proptest! {
                     // Merged deltas report a tenant twice.
                     shares.tell(said_full(&naive), &naive.delta((0..6).chain(0..2)));
                 }
+                Event::ToldNone => {
+                    let none = Said { weight: 1, ..Said::default() };
+                    naive.tenants.values_mut().for_each(|said| *said = none.clone());
+                    naive.told = false;
+                    shares.tell(true, &[]);
+                }
             }
             prop_assert_eq!(shares.first(), naive.first().map(JobId));
             prop_assert_eq!(shares.len(), naive.jobs.len());
@@ -197,4 +211,26 @@ proptest! {
 /// Whether a report of all tenants comes as a full delta. True for even numbers of jobs, so that both cases occur.
 fn said_full(naive: &Naive) -> bool {
     naive.jobs.len().is_multiple_of(2)
+}
+
+#[test]
+fn jobs_of_many_tenants_are_in_one_order_until_one_is_reported() {
+    const TENANTS: usize = 50;
+    let mut shares = Shares::new(Arc::new(FairShare));
+    shares.totals = Totals::new([WHOLE]);
+    (0..TENANTS).for_each(|one| shares.insert(&job(one, 0), JobId(one as u64)));
+    assert_eq!((shares.nodes[TOP].jobs.len(), shares.tenants()), (TENANTS, TENANTS));
+    assert_eq!(shares.first(), Some(JobId(0)));
+    let mut naive = Naive::default();
+    let used = |one: usize| Said { weight: 1, used: (TENANTS - one) as u64, ..Said::default() };
+    naive.tenants = (0..TENANTS).map(|one| (one, used(one))).collect();
+    shares.tell(false, &naive.delta(0..TENANTS));
+    assert_eq!(shares.first(), Some(JobId(TENANTS as u64 - 1)), "it uses the least");
+    shares.tell(true, &[]);
+    for one in 0..TENANTS {
+        assert_eq!(shares.first(), Some(JobId(one as u64)));
+        shares.remove(&job(one, 0), JobId(one as u64));
+        assert_eq!((shares.len(), shares.tenants()), (TENANTS - one - 1, TENANTS - one - 1));
+    }
+    assert_eq!(shares.first(), None);
 }

@@ -4,16 +4,18 @@
 
 use super::directives::Incoming;
 use super::endings::Endings;
+use super::outgoing::Outgoing;
 use super::records::{Follows, Records, Reported, Told};
-use super::reports::{attach, incarnations, log_part, task_use, write};
+use super::reports::{attach, incarnations, task_use, write};
 use super::{AgentSettings, Found, LogPart, Order, PAUSE};
 use crate::connect::{Connection, Connections, ORDERS_BYTES_MAX};
 use crate::convert;
 use crate::proto::agent_service_client::AgentServiceClient;
 use crate::proto::{self, AgentReport};
 use crate::{ApiError, ErrorCode};
+use omega_core::text::shown;
 use omega_core::{Amounts, MachineId, TaskId, TaskReport, TaskUse};
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, MissedTickBehavior};
@@ -36,9 +38,6 @@ const TELL_EVERY: Duration = Duration::from_secs(30);
 const REPLY_MIN: Duration = Duration::from_secs(1);
 const REPLY_MAX: Duration = Duration::from_secs(8);
 
-/// Maximum number of parts of logs in one message.
-const LOGS_MAX: usize = 4;
-
 /// Maximum number of tasks whose use waits to be reported. While no replica is reachable, the use of further tasks is
 /// dropped.
 const USES_MAX: usize = 100_000;
@@ -48,10 +47,6 @@ const RESTARTED_MAX: usize = 100_000;
 
 /// Maximum number of messages that wait to be written to a stream.
 const MESSAGES_MAX: usize = 4;
-
-/// Number of queued messages at which heartbeats are skipped, because the server is too slow. Heartbeats resume when
-/// the queue is shorter.
-const BEHIND: usize = 64;
 
 /// A message from the agent to the driver.
 #[derive(Debug)]
@@ -82,8 +77,8 @@ pub(super) struct Driver {
     endings: Endings,
     /// Zero point of the times in `endings`.
     began: Instant,
-    /// Parts of logs that were read and are not sent yet.
-    logs: Vec<proto::LogPart>,
+    /// Messages of the present stream that are not sent yet.
+    outgoing: Outgoing,
     /// Load reports that are not sent yet.
     loads: BTreeMap<MachineId, Amounts>,
     /// Use that is not reported yet.
@@ -122,7 +117,7 @@ impl Driver {
             records: Records::default(),
             endings: Endings::default(),
             began: Instant::now(),
-            logs: Vec::new(),
+            outgoing: Outgoing::default(),
             loads: BTreeMap::new(),
             uses: BTreeMap::new(),
             part: 0,
@@ -186,7 +181,8 @@ impl Driver {
             return;
         }
         self.failing = Some((since, Some(now)));
-        let why = why.map_or("the stream broke".to_owned(), |why| why.message);
+        // The server may be another program.
+        let why = why.map_or("the stream broke".to_owned(), |why| shown(&why.message));
         tracing::warn!(
             replica = %connection.address,
             machines = self.machines.len(),
@@ -239,19 +235,19 @@ impl Driver {
             }
         };
         let all: Vec<MachineId> = self.machines.iter().copied().collect();
-        let mut waiting: VecDeque<AgentReport> = all.chunks(COLUMN_MAX).map(attach).collect();
+        self.outgoing = Outgoing::new(all.chunks(COLUMN_MAX).map(attach));
         let mut heartbeats = tokio::time::interval(self.settings.heartbeat / PARTS);
         heartbeats.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             let due = self.due();
             tokio::select! {
-                room = to.reserve(), if !waiting.is_empty() || !self.uses.is_empty() => {
+                room = to.reserve(), if !self.outgoing.is_empty() || !self.uses.is_empty() => {
                     let Ok(room) = room else { return Ended::Stream(None) };
-                    room.send(waiting.pop_front().unwrap_or_else(|| self.next_uses()));
+                    room.send(self.outgoing.take_next().unwrap_or_else(|| self.next_uses()));
                 }
                 said = self.said.recv() => {
                     let Some(said) = said else { return Ended::Agent };
-                    waiting.extend(self.gather(said));
+                    self.gather(said);
                 }
                 told = orders.next() => {
                     let told = match told {
@@ -259,33 +255,30 @@ impl Driver {
                         Err(why) => return Ended::Stream(why),
                     };
                     (self.failing, self.reply_in) = (None, REPLY_MIN);
-                    waiting.extend(self.drain());
-                    waiting.extend(self.hear(told));
+                    self.drain();
+                    let reports = self.hear(told);
+                    self.outgoing.add_reports(reports);
                 }
                 () = self.orders.closed() => return Ended::Agent,
                 () = until(due) => {
-                    waiting.extend(self.drain());
+                    self.drain();
                     self.kill_late();
                 }
-                _ = heartbeats.tick() => if waiting.len() < BEHIND {
-                    waiting.extend(self.heartbeats());
-                },
+                _ = heartbeats.tick() => self.add_heartbeats(),
             }
         }
     }
 
     /// Handles all queued messages of the agent. This comes before directives are followed: the end of a run must not be
     /// taken for the end of a later run, which a directive starts.
-    fn drain(&mut self) -> Vec<AgentReport> {
-        let mut reports = Vec::new();
+    fn drain(&mut self) {
         while let Ok(said) = self.said.try_recv() {
-            reports.extend(self.gather(said));
+            self.gather(said);
         }
-        reports
     }
 
-    /// Records a message from the agent, and further messages that are queued. Returns the reports for the server.
-    fn gather(&mut self, first: Said) -> Vec<AgentReport> {
+    /// Records a message from the agent, and further messages that are queued. Queues the report for the server.
+    fn gather(&mut self, first: Said) {
         let mut next = Some(first);
         let (mut attached, mut reports) = (Vec::new(), Vec::new());
         let mut count = 0;
@@ -295,21 +288,17 @@ impl Driver {
             }
             reports.extend(self.take(said));
             count += 1;
-            // A message to the server contains few parts of logs, because such a part is large.
-            next = if count < COLUMN_MAX && self.logs.len() < LOGS_MAX {
-                self.said.try_recv().ok()
-            } else {
-                None
-            };
+            next = if count < COLUMN_MAX { self.said.try_recv().ok() } else { None };
         }
         let mut report = attach(&attached);
         for (machine, used) in std::mem::take(&mut self.loads) {
             let used = convert::values(&used);
             report.loads.push(proto::MachineLoad { machine: Some(machine.into()), used });
         }
-        report.logs = std::mem::take(&mut self.logs);
         write(&reports, &mut report);
-        vec![report]
+        if report != AgentReport::default() {
+            self.outgoing.add_reports([report]);
+        }
     }
 
     /// Handles a message of the agent. Returns the report for the cell, if any.
@@ -322,7 +311,7 @@ impl Driver {
                 self.endings.found(found, now_ms);
             }
             Said::Attach(machine) => _ = self.machines.insert(machine),
-            Said::Log(read, part) => self.logs.push(log_part(read, part)),
+            Said::Log(read, part) => self.outgoing.answer_read(read, part),
             Said::Load(machine, used) => _ = self.loads.insert(machine, used),
             Said::Use(machine, used) => {
                 used.into_iter().for_each(|used| self.add_use(machine, used));
@@ -377,7 +366,8 @@ impl Driver {
     }
 
     /// Handles directives of the cell. Returns the reports that follow from them.
-    fn hear(&mut self, told: Told) -> Vec<AgentReport> {
+    fn hear(&mut self, mut told: Told) -> Vec<AgentReport> {
+        told.reads.retain(|read| self.outgoing.begin_read(read.read));
         told.detached.iter().for_each(|machine| _ = self.machines.remove(machine));
         // Without a right to report about a machine, an agent would lose its stream.
         self.uses.retain(|(machine, _), _| !told.detached.contains(machine));
@@ -409,8 +399,11 @@ impl Driver {
         reports.chunks(COLUMN_MAX).map(message).collect()
     }
 
-    /// The heartbeats of the next part of the machines.
-    fn heartbeats(&mut self) -> Vec<AgentReport> {
+    /// Queues the heartbeats of the next part of the machines, unless the server is too slow.
+    fn add_heartbeats(&mut self) {
+        if self.outgoing.is_behind() {
+            return;
+        }
         let part = self.part;
         self.part = (part + 1) % PARTS;
         let mine = self.machines.iter().filter(|id| id.slot % PARTS == part);
@@ -420,7 +413,7 @@ impl Driver {
             alive_incarnations: incarnations(ids),
             ..AgentReport::default()
         };
-        mine.chunks(COLUMN_MAX).map(message).collect()
+        self.outgoing.add_heartbeats(mine.chunks(COLUMN_MAX).map(message));
     }
 }
 
@@ -446,7 +439,7 @@ async fn until(due: Option<Instant>) {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{RunId, Task, sample};
+    use super::super::{RunId, Task, sample, sample_read};
     use super::*;
     use crate::Address;
     use omega_core::JobId;
@@ -551,6 +544,15 @@ mod tests {
         let next = Order::Start(Task { placed_ms: 8, ..sample(0, HERE) });
         let orders: Vec<_> = std::iter::from_fn(|| orders.try_recv().ok()).collect();
         assert_eq!((ordered, orders), (1, vec![Order::EndConfirmed(first), next]));
+    }
+
+    /// A server may send any number of requests to read logs, and the agent may be slow.
+    #[tokio::test]
+    async fn few_of_many_requests_to_read_logs_reach_the_agent() {
+        let (mut driver, mut orders) = driver();
+        driver.hear(Told { reads: (0..1000).map(sample_read).collect(), ..Told::default() });
+        let ordered = std::iter::from_fn(|| orders.try_recv().ok()).count();
+        assert!((1..=16).contains(&ordered), "{ordered}");
     }
 
     /// While no replica is reachable, use is summed up. A detached machine's use is dropped.

@@ -41,24 +41,26 @@
 //! # }
 //! ```
 //!
-//! In reading order: this file, `records.rs`, `endings.rs`, `directives.rs`, `reports.rs`, `driver.rs`.
+//! In reading order: this file, `registration.rs`, `records.rs`, `endings.rs`, `directives.rs`, `reports.rs`,
+//! `outgoing.rs`, `driver.rs`.
 
 mod directives;
 mod driver;
 mod endings;
+mod outgoing;
 mod records;
+mod registration;
 mod reports;
 
-use crate::connect::{Address, Connections, MESSAGE_BYTES_MAX};
+use crate::connect::{Address, Connections};
 use crate::convert;
+use crate::proto;
 use crate::proto::cell_service_client::CellServiceClient;
-use crate::proto::machine_service_client::MachineServiceClient;
-use crate::proto::{self, machine_ref};
 use crate::{ApiError, ErrorCode, before_another_try};
 use driver::{Driver, Said};
 use omega_core::{
     Amounts, JobKind, Kinds, Labels, Machine, MachineId, NamedPort, Payload, Port, Run, RunEnd,
-    Taint, TaskId, TaskReport, TaskUse, Text,
+    TaskId, TaskReport, TaskUse, Text,
 };
 use records::Reported;
 use std::sync::Arc;
@@ -68,7 +70,7 @@ use tokio::time::Instant;
 use tonic::transport::Channel;
 
 /// Label of machines that have an agent. A new leader expects heartbeats from each of these machines, even before the
-/// first one arrives.
+/// first one arrives. Its value is the id of the agent, or `true` if the agent has none.
 pub const AGENT: &str = "omega.io/agent";
 
 /// Taint key of machines whose agents send no heartbeats.
@@ -340,11 +342,14 @@ impl Agent {
     /// Registers a machine under its name, with the label [`AGENT`], and manages it from then on. If the cell already
     /// has the machine, its tasks are kept. Its taints are kept, too, because operators and the cell set them.
     ///
+    /// If the description has the label [`AGENT`], its value is the agent's id. A machine of an agent with another id
+    /// is refused while it is reachable.
+    ///
     /// # Errors
-    /// The cell rejects the machine, or no replica answers for half a minute.
+    /// The cell rejects the machine, another agent has it, or no replica answers for half a minute.
     pub async fn register(&self, machine: Machine) -> Result<MachineId, ApiError> {
         // The call is repeated, because registering a machine twice does no harm.
-        let id = self.repeat(|channel| register(channel, machine.clone())).await?;
+        let id = self.repeat(|channel| registration::register(channel, machine.clone())).await?;
         self.say(Said::Capacity(id, room(&machine)));
         self.speak_for(id);
         Ok(id)
@@ -454,33 +459,6 @@ fn may_pass(error: &ApiError) -> bool {
     error.is_temporary() || matches!(error.code, ErrorCode::OutcomeUnknown | ErrorCode::Late)
 }
 
-async fn register(channel: Channel, mut machine: Machine) -> Result<MachineId, ApiError> {
-    let mut client =
-        MachineServiceClient::new(channel).max_decoding_message_size(MESSAGE_BYTES_MAX);
-    let labels = machine.labels.iter().map(|(key, value)| (key.clone(), value.clone()));
-    machine.labels = Labels::new(labels.chain([(AGENT.into(), "true".into())]));
-    let name = machine_ref::Machine::Name(machine.name.to_string());
-    let named = proto::MachineRef { machine: Some(name) };
-    match client.get_machine(proto::GetMachineRequest { machine: Some(named) }).await {
-        Ok(answer) => {
-            let known = answer.into_inner().machine.and_then(|known| known.machine);
-            let taints = known.map(|known| known.taints).unwrap_or_default();
-            let taints = taints.into_iter().map(Taint::try_from).collect::<Result<Vec<_>, _>>()?;
-            if !taints.is_empty() {
-                machine.taints = taints.into();
-            }
-        }
-        Err(status) => match ApiError::from(status) {
-            error if error.code == ErrorCode::UnknownMachine => {}
-            error => return Err(error),
-        },
-    }
-    let request = proto::RegisterMachineRequest { machine: Some((&machine).into()) };
-    let answer = client.register_machine(request).await?.into_inner();
-    let missing = || ApiError::new(ErrorCode::Internal, "the answer has no id");
-    Ok(answer.id.ok_or_else(missing)?.into())
-}
-
 /// A task for tests, which requests nothing.
 #[cfg(test)]
 fn sample(index: u32, machine: MachineId) -> Task {
@@ -500,4 +478,11 @@ fn sample(index: u32, machine: MachineId) -> Task {
         grace_ms: 0,
         program: Default::default(),
     }
+}
+
+/// A request for tests, with this number.
+#[cfg(test)]
+fn sample_read(read: u64) -> LogRead {
+    let (task, owner) = (TaskId::default(), Owner::default());
+    LogRead { read, task, owner, is_stderr: false, from: None, tail_lines: 1, bytes_max: 1 }
 }

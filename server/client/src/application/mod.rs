@@ -250,3 +250,24 @@ impl fmt::Debug for Container {
 fn prefix(name: &Text) -> String {
     format!("{name}.")
 }
+
+#[cfg(test)]
+mod tests {
+    use super::{Change, Event, Events};
+    use omega_core::Version;
+    use std::sync::mpsc::sync_channel;
+    use std::time::Duration;
+
+    #[test]
+    fn the_next_event_within_a_time_is_none_without_events_and_after_the_end() {
+        let (to, receiver) = sync_channel(1);
+        let mut events = Events { receiver };
+        assert_eq!(events.next_within(Duration::ZERO), None, "there is no event yet");
+        let change = Change::Running("m".into());
+        let event = Event { version: Version(1), container: "c".into(), change };
+        to.send(event.clone()).expect("there is a reader");
+        assert_eq!(events.next_within(Duration::ZERO), Some(event));
+        drop(to);
+        assert_eq!(events.next_within(Duration::from_secs(3600)), None, "the stream has ended");
+    }
+}

@@ -2979,6 +2979,8 @@ pub struct JobVersion {
     pub at_ms: u64,
     #[prost(message, optional, tag = "3")]
     pub job: ::core::option::Option<Job>,
+    #[prost(enumeration = "UpdateResult", tag = "4")]
+    pub result: i32,
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct GetJobRequest {
@@ -3012,7 +3014,7 @@ pub struct JobStatus {
     /// set if the job's tasks wait on their machines for the rest of the gang
     #[prost(message, optional, tag = "9")]
     pub gang_wait: ::core::option::Option<GangWait>,
-    /// time since submission, as this replica observed it: at most the replica's uptime
+    /// time since submission
     #[prost(uint64, tag = "10")]
     pub age_ms: u64,
     /// failures of its tasks after which they were placed again
@@ -3031,6 +3033,9 @@ pub struct JobStatus {
     /// failures of tasks that came with this version
     #[prost(uint32, tag = "15")]
     pub new_failures: u32,
+    /// result of the update to this version
+    #[prost(enumeration = "UpdateResult", tag = "16")]
+    pub update: i32,
 }
 /// An incomplete gang, which keeps its places until the gang timeout.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
@@ -3998,6 +4003,39 @@ pub struct ExplainedRemedy {
     /// description of the change in words
     #[prost(string, tag = "5")]
     pub text: ::prost::alloc::string::String,
+}
+/// The result of the update to a version of a job.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ::prost::Enumeration)]
+#[repr(i32)]
+pub enum UpdateResult {
+    /// none: the update is under way or was replaced, or there was none
+    Unspecified = 0,
+    /// all tasks were of the version, and healthy
+    Complete = 1,
+    /// a task of the version failed before the update was complete
+    Failed = 2,
+}
+impl UpdateResult {
+    /// String value of the enum field names used in the ProtoBuf definition.
+    ///
+    /// The values are not transformed in any way and thus are considered stable
+    /// (if the ProtoBuf definition does not change) and safe for programmatic use.
+    pub fn as_str_name(&self) -> &'static str {
+        match self {
+            Self::Unspecified => "UPDATE_RESULT_UNSPECIFIED",
+            Self::Complete => "UPDATE_RESULT_COMPLETE",
+            Self::Failed => "UPDATE_RESULT_FAILED",
+        }
+    }
+    /// Creates an enum from field names used in the ProtoBuf definition.
+    pub fn from_str_name(value: &str) -> ::core::option::Option<Self> {
+        match value {
+            "UPDATE_RESULT_UNSPECIFIED" => Some(Self::Unspecified),
+            "UPDATE_RESULT_COMPLETE" => Some(Self::Complete),
+            "UPDATE_RESULT_FAILED" => Some(Self::Failed),
+            _ => None,
+        }
+    }
 }
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ::prost::Enumeration)]
 #[repr(i32)]

@@ -113,7 +113,6 @@ impl AuditLog {
     }
 
     fn rotate(&self, end: &mut End) -> io::Result<()> {
-        end.file.sync_all()?;
         // The new file is opened first, because each attempt would otherwise lose the oldest file.
         let mut next = self.path.as_os_str().to_owned();
         next.push(".new");
@@ -128,8 +127,14 @@ impl AuditLog {
             }
         }
         std::fs::rename(&next, &self.path)?;
-        end.file = file;
+        let full = std::mem::replace(&mut end.file, file);
         end.bytes = 0;
+        // Calls wait for the lock, so another thread waits for the disk.
+        std::thread::spawn(move || {
+            if let Err(error) = full.sync_all() {
+                tracing::error!(%error, "a full file of the audit log may not be on the disk");
+            }
+        });
         Ok(())
     }
 }

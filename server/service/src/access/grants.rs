@@ -13,7 +13,7 @@ use omega_client::ApiError;
 use omega_client::agent::AGENT;
 use omega_core::limits::KINDS_MAX;
 use omega_core::{
-    HolderId, JobId, KindId, Labels, Machine, MachineId, SchedulerId, TaskId, Transaction,
+    HolderId, JobId, KindId, Labels, Machine, MachineId, SchedulerId, TaskId, Text, Transaction,
 };
 use std::sync::Arc;
 use tokio::time::Instant;
@@ -84,7 +84,7 @@ pub(crate) fn described(
         "its devices"
     } else if nodes.any(|node| machine.numa.of(node) > known.numa.of(node)) {
         "the cores of its NUMA nodes"
-    } else if machine.labels != known.labels && machine.labels != with_agent(&known.labels) {
+    } else if given(&machine.labels) != given(&known.labels) {
         "its labels"
     } else {
         return Ok(Machine { taints: known.taints.clone(), ..machine });
@@ -96,10 +96,9 @@ pub(crate) fn described(
     )))
 }
 
-/// Labels with the agent label added.
-fn with_agent(labels: &Labels) -> Labels {
-    let labels = labels.iter().map(|(key, value)| (key.clone(), value.clone()));
-    Labels::new(labels.chain([(AGENT.into(), "true".into())]))
+/// Labels that an operator gave to a machine: all but the label of its agent.
+fn given(labels: &Labels) -> Vec<(&Text, &Text)> {
+    labels.iter().filter(|(key, _)| ***key != *AGENT).collect()
 }
 
 /// Checks whether the caller may manage a machine.
@@ -324,7 +323,7 @@ mod tests {
         less.capacity = Amounts::new([3000, 8 << 30]);
         less.devices = 1;
         less.numa = NodeCores::new(&[2]).unwrap();
-        less.labels = with_agent(&known.labels);
+        less.labels = Labels::new([("zone", "a"), (AGENT, "1f")]);
         assert_eq!(described(&agent, &known, less.clone()).as_ref(), Ok(&less));
         let untainted = Machine { taints: Box::default(), ..less.clone() };
         assert_eq!(described(&agent, &known, untainted).as_ref(), Ok(&less), "taints stay");

@@ -3,20 +3,20 @@
 //! is ended, and commands run concurrently.
 
 use super::connected::Connected;
-use super::log_reads::{LogReads, LogSource};
-use super::marks::{apply_plan, has_taint};
+use super::log_reads::{Answer, LogReads, LogSource};
+use super::marks::apply_plan;
 use super::monitor::{Monitor, MonitorSettings, Step};
 use super::orders::{Outbox, StreamId};
 use super::routes::Routes;
 use crate::host::{Host, unix_ms};
 use omega_cellstate::{Cell, Changed};
-use omega_client::agent::AGENT;
+use omega_client::agent::{AGENT, is_unreachable};
 use omega_client::{ApiError, proto};
 use omega_core::{Command, Machine, MachineId, TaskId, Version};
 use omega_store::log::Term;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, MissedTickBehavior};
 
@@ -47,7 +47,7 @@ pub(crate) enum Event {
     /// Reported ends of tasks that the cell has recorded or rejected.
     Confirmed(Vec<Confirmed>),
     /// A caller requests a task's log.
-    ReadLog { from: LogSource, read: proto::ReadLog, answer: oneshot::Sender<proto::LogPart> },
+    ReadLog { from: LogSource, read: proto::ReadLog, answer: Answer },
     /// An agent's replies to log requests.
     Logs { stream: StreamId, parts: Vec<proto::LogPart> },
     /// The agent disconnected, or sent an invalid message.
@@ -161,6 +161,7 @@ impl Hub {
                 }
             }),
             Event::ReadLog { from, read, answer } => {
+                lead.reads.pass_time(now);
                 lead.read_log(&from, read, answer, &mut out);
             }
             Event::Logs { stream, parts } => {
@@ -261,14 +262,18 @@ impl Lead {
         &mut self,
         from: &LogSource,
         read: proto::ReadLog,
-        answer: oneshot::Sender<proto::LogPart>,
+        answer: Answer,
         out: &mut Outbox,
     ) {
         let of_machines = from.machines.iter().filter_map(|id| self.routes.stream_of(*id));
         let mut asked: BTreeSet<StreamId> = of_machines.collect();
         if from.operators {
             let operators = self.streams.iter().filter(|(_, connected)| connected.is_operator);
-            asked.extend(operators.map(|(stream, _)| *stream));
+            let operators: BTreeSet<StreamId> = operators.map(|(stream, _)| *stream).collect();
+            // A busy agent does not keep others from answering.
+            let is_free = |stream: &&StreamId| !self.reads.is_busy(stream);
+            let free: BTreeSet<StreamId> = operators.iter().filter(is_free).copied().collect();
+            asked.extend(if free.is_empty() { operators } else { free });
         }
         let Some(number) = self.reads.begin(asked.clone(), answer) else { return };
         for stream in asked {
@@ -319,7 +324,7 @@ impl Lead {
 /// Starts to monitor a machine that an agent now manages. Attaching it counts as a heartbeat.
 fn attached(cell: &Cell, monitor: &mut Monitor, id: MachineId, now_ms: u64) {
     if let Some(state) = cell.machine(id) {
-        monitor.watch(id, has_taint(state.machine), now_ms);
+        monitor.watch(id, is_unreachable(state.machine), now_ms);
         monitor.heartbeat(id, now_ms);
     }
 }
@@ -331,7 +336,7 @@ fn note_failed(monitor: &mut Monitor, cell: &Cell, failed: Vec<Step>, now_ms: u6
     for step in failed {
         monitor.failed(step);
         if let Some(state) = cell.machine(step.machine()) {
-            monitor.watch(state.id, has_taint(state.machine), now_ms);
+            monitor.watch(state.id, is_unreachable(state.machine), now_ms);
         }
     }
 }
@@ -349,9 +354,9 @@ fn note_all(
         let state = cell.machine_in(slot);
         monitor.row_is_of(slot, state.as_ref().map(|state| state.id.incarnation));
         let has_agent =
-            |machine: &Machine| machine.labels.get(AGENT).is_some() || has_taint(machine);
+            |machine: &Machine| machine.labels.get(AGENT).is_some() || is_unreachable(machine);
         if let Some(state) = state.filter(|state| has_agent(state.machine)) {
-            monitor.watch(state.id, has_taint(state.machine), now_ms);
+            monitor.watch(state.id, is_unreachable(state.machine), now_ms);
         }
     }
 }
@@ -373,6 +378,7 @@ mod tests {
     use crate::agents::marks::taint;
     use crate::overload::held::Accounts;
     use omega_core::{Amounts, Kinds, Outcome};
+    use tokio::sync::oneshot;
 
     #[test]
     fn a_log_is_asked_only_of_agents_that_may_have_it() {

@@ -1,13 +1,27 @@
-//! Log requests in progress: the agents that were asked, and the waiting callers. A plain data structure.
+//! Log requests in progress: the agents that were asked, and the waiting callers. A plain data structure, which reads
+//! no clock.
+//!
+//! An agent reads a requested log even if the caller has stopped waiting. So a request counts for its agents until they
+//! have replied. Otherwise, callers that wait only for a moment could give an agent any amount of work.
 
 use super::orders::StreamId;
-use omega_client::proto;
+use omega_client::{ApiError, ErrorCode, proto};
 use omega_core::MachineId;
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 use tokio::sync::oneshot;
 
 /// Maximum number of concurrent requests. Further requests are rejected.
 const READS_MAX: usize = 1000;
+
+/// Maximum number of requests to which a stream has not replied. Further requests to the stream are rejected.
+const UNANSWERED_MAX: usize = 8;
+
+/// Time after which an agent that has not replied is no longer expected to reply. Callers do not wait longer.
+const REPLY_MS: u64 = 3000;
+
+/// Delay before a rejected caller tries again: about the time of a few replies.
+const PAUSE: Duration = Duration::from_millis(100);
 
 /// The agents that may have a task's log. The log of another agent might be forged.
 #[derive(Debug)]
@@ -19,11 +33,17 @@ pub(crate) struct LogSource {
     pub(crate) operators: bool,
 }
 
+/// The sender of a reply, or of the reason for which a request is rejected.
+pub(super) type Answer = oneshot::Sender<Result<proto::LogPart, ApiError>>;
+
 /// A request, with the agents that have not yet replied.
 #[derive(Debug)]
 struct Read {
     asked: BTreeSet<StreamId>,
-    answer: oneshot::Sender<proto::LogPart>,
+    /// The waiting caller; `None` if it got a reply.
+    answer: Option<Answer>,
+    /// Time after which no reply is expected.
+    until_ms: u64,
 }
 
 /// The requests in progress. See the module documentation.
@@ -31,23 +51,58 @@ struct Read {
 pub(super) struct LogReads {
     reads: BTreeMap<u64, Read>,
     next: u64,
+    /// Number of requests to which each stream has not replied.
+    unanswered: BTreeMap<StreamId, usize>,
+    now_ms: u64,
 }
 
 impl LogReads {
-    /// Adds a request to some agents, and returns the request's number. Returns `None` if there is no agent, or if
-    /// there are too many requests.
-    pub(super) fn begin(
-        &mut self,
-        asked: BTreeSet<StreamId>,
-        answer: oneshot::Sender<proto::LogPart>,
-    ) -> Option<u64> {
-        self.reads.retain(|_, read| !read.answer.is_closed());
-        if asked.is_empty() || self.reads.len() >= READS_MAX {
+    /// Sets the time, and forgets the requests to which no reply is expected any more.
+    pub(super) fn pass_time(&mut self, now_ms: u64) {
+        self.now_ms = now_ms;
+        // The requests are in the order of their times.
+        while let Some(first) = self.reads.first_entry()
+            && first.get().until_ms <= now_ms
+        {
+            let asked = first.remove().asked;
+            asked.into_iter().for_each(|stream| self.release(stream));
+        }
+    }
+
+    /// Adds a request to some agents, and returns the request's number. If there is no agent, or if there are too many
+    /// requests, the caller gets an error.
+    pub(super) fn begin(&mut self, asked: BTreeSet<StreamId>, answer: Answer) -> Option<u64> {
+        if let Err(refused) = self.check(&asked) {
+            // The caller may have stopped waiting.
+            let _ = answer.send(Err(refused));
             return None;
         }
+        for stream in &asked {
+            *self.unanswered.entry(*stream).or_default() += 1;
+        }
         self.next += 1;
-        self.reads.insert(self.next, Read { asked, answer });
+        let until_ms = self.now_ms.saturating_add(REPLY_MS);
+        self.reads.insert(self.next, Read { asked, answer: Some(answer), until_ms });
         Some(self.next)
+    }
+
+    /// Checks whether a request may be sent to these agents now.
+    fn check(&self, asked: &BTreeSet<StreamId>) -> Result<(), ApiError> {
+        if asked.is_empty() {
+            let say = "no attached agent has a log of the task";
+            return Err(ApiError::new(ErrorCode::UnknownTask, say));
+        }
+        if self.reads.len() >= READS_MAX || asked.iter().any(|stream| self.is_busy(stream)) {
+            let say = "nothing was done: the agent of the task already reads the maximum number of \
+                 logs: try again";
+            return Err(ApiError::new(ErrorCode::Limit, say).retry_after(PAUSE));
+        }
+        Ok(())
+    }
+
+    /// Whether an agent has the maximum number of unanswered requests.
+    pub(super) fn is_busy(&self, stream: &StreamId) -> bool {
+        self.unanswered.get(stream).is_some_and(|count| *count >= UNANSWERED_MAX)
     }
 
     /// Handles an agent's reply. The caller gets the first reply that contains the log, or the last reply if no agent
@@ -55,12 +110,29 @@ impl LogReads {
     pub(super) fn answered(&mut self, stream: StreamId, part: proto::LogPart) {
         let number = part.read;
         let Some(read) = self.reads.get_mut(&number) else { return };
-        if !read.asked.remove(&stream) || !(part.found || read.asked.is_empty()) {
+        if !read.asked.remove(&stream) {
             return;
         }
-        if let Some(read) = self.reads.remove(&number) {
+        let is_last = read.asked.is_empty();
+        if (part.found || is_last)
+            && let Some(answer) = read.answer.take()
+        {
             // The caller may have stopped waiting.
-            let _ = read.answer.send(part);
+            let _ = answer.send(Ok(part));
+        }
+        if is_last {
+            self.reads.remove(&number);
+        }
+        self.release(stream);
+    }
+
+    /// Counts a reply of a stream, or that none is expected any more.
+    fn release(&mut self, stream: StreamId) {
+        if let Some(count) = self.unanswered.get_mut(&stream) {
+            *count -= 1;
+            if *count == 0 {
+                self.unanswered.remove(&stream);
+            }
         }
     }
 }
@@ -85,8 +157,9 @@ mod tests {
         reads.answered(one, part(number, true));
         assert!(answer.try_recv().is_err(), "it has answered already");
         reads.answered(two, part(number, true));
-        assert!(answer.try_recv().unwrap().found);
+        assert!(answer.try_recv().unwrap().unwrap().found);
         reads.answered(two, part(number, true));
+        assert!(reads.reads.is_empty() && reads.unanswered.is_empty());
     }
 
     #[test]
@@ -95,17 +168,60 @@ mod tests {
         let (to, mut answer) = oneshot::channel();
         let number = reads.begin([StreamId(1)].into(), to).unwrap();
         reads.answered(StreamId(1), part(number, false));
-        assert!(!answer.try_recv().unwrap().found);
-        let (to, _answer) = oneshot::channel();
+        assert!(!answer.try_recv().unwrap().unwrap().found);
+        let (to, mut answer) = oneshot::channel();
         assert_eq!(reads.begin(BTreeSet::new(), to), None);
+        let refused = answer.try_recv().unwrap().unwrap_err();
+        assert_eq!(refused.code, ErrorCode::UnknownTask);
+    }
+
+    /// Begins a request of a caller that stops waiting at once.
+    fn begin(reads: &mut LogReads, asked: &[u64]) -> Result<u64, ErrorCode> {
+        let (to, mut answer) = oneshot::channel();
+        let asked = asked.iter().copied().map(StreamId).collect();
+        let number = reads.begin(asked, to);
+        number.ok_or_else(|| answer.try_recv().unwrap().unwrap_err().code)
     }
 
     #[test]
-    fn reads_that_nobody_waits_for_are_forgotten() {
+    fn callers_that_do_not_wait_give_an_agent_little_work() {
         let mut reads = LogReads::default();
-        for _ in 0..3 * READS_MAX {
-            let (to, _) = oneshot::channel();
-            assert!(reads.begin([StreamId(1)].into(), to).is_some());
-        }
+        reads.pass_time(1000);
+        let begun: Vec<_> = (0..1000).map(|_| begin(&mut reads, &[1])).collect();
+        let numbers: Vec<u64> = begun.iter().flatten().copied().collect();
+        assert_eq!(numbers.len(), UNANSWERED_MAX);
+        assert!(begun[UNANSWERED_MAX..].iter().all(|one| *one == Err(ErrorCode::Limit)));
+        let number = begin(&mut reads, &[2]).expect("another agent has no work");
+        assert_eq!(begin(&mut reads, &[1, 2]), Err(ErrorCode::Limit));
+        reads.answered(StreamId(2), part(number, true));
+        reads.answered(StreamId(1), part(numbers[3], true));
+        reads.answered(StreamId(1), part(numbers[3], true));
+        assert!(begin(&mut reads, &[1, 2]).is_ok(), "it has answered one request");
+        assert_eq!(begin(&mut reads, &[1]), Err(ErrorCode::Limit));
+        // The first agent that has the log does not release the others.
+        let number = begin(&mut reads, &[2, 3]).unwrap();
+        reads.answered(StreamId(3), part(number, true));
+        assert_eq!(reads.unanswered, [(StreamId(1), UNANSWERED_MAX), (StreamId(2), 2)].into());
+    }
+
+    #[test]
+    fn an_agent_that_does_not_answer_is_asked_again_later() {
+        let mut reads = LogReads::default();
+        reads.pass_time(1000);
+        let numbers: Vec<u64> =
+            (0..UNANSWERED_MAX).map(|_| begin(&mut reads, &[1]).unwrap()).collect();
+        reads.pass_time(1000 + REPLY_MS - 1);
+        assert_eq!(begin(&mut reads, &[1]), Err(ErrorCode::Limit));
+        reads.pass_time(1000 + REPLY_MS);
+        assert!(reads.reads.is_empty() && reads.unanswered.is_empty());
+        reads.answered(StreamId(1), part(numbers[0], true));
+        assert!(begin(&mut reads, &[1]).is_ok());
+    }
+
+    #[test]
+    fn the_number_of_requests_is_bounded() {
+        let mut reads = LogReads::default();
+        let begun = (0..2 * READS_MAX as u64).map(|stream| begin(&mut reads, &[stream]));
+        assert_eq!(begun.filter(Result::is_ok).count(), READS_MAX);
     }
 }

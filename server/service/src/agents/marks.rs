@@ -8,10 +8,9 @@ use crate::host::Host;
 use futures_util::StreamExt;
 use futures_util::future::join_all;
 use omega_cellstate::Cell;
-use omega_client::agent::{UNREACHABLE, is_unreachable};
+use omega_client::agent::UNREACHABLE;
 use omega_client::{ApiError, ErrorCode};
-use omega_core::{Command, Machine, MachineId, Taint, TaintEffect, TaskId, TaskReport};
-use std::sync::Arc;
+use omega_core::{Command, MachineId, Taint, TaintEffect, TaskId, TaskReport};
 use std::time::Duration;
 use tokio::time::Instant;
 
@@ -24,11 +23,6 @@ const AT_ONCE: usize = 64;
 /// The taint of a machine whose agent sends no heartbeats (unreachable).
 pub(crate) fn taint() -> Taint {
     Taint { key: UNREACHABLE.into(), value: "".into(), effect: TaintEffect::NoExecute }
-}
-
-/// Whether a machine has the taint.
-pub(crate) fn has_taint(machine: &Machine) -> bool {
-    is_unreachable(machine)
 }
 
 /// Applies all steps, and returns those that failed.
@@ -49,35 +43,19 @@ pub(crate) async fn apply_plan(host: Host, steps: Vec<Step>) -> Vec<Step> {
 
 async fn apply_plan_one(host: &Host, step: Step) -> Result<(), ApiError> {
     match step {
-        Step::Taint(id) => change_taint(host, id, with_taint).await,
-        Step::Return(id) => change_taint(host, id, without_taint).await,
+        Step::Taint(id) => change(host, Command::AddTaint { id, taint: taint() }).await,
+        Step::Return(id) => {
+            change(host, Command::RemoveTaint { id, key: UNREACHABLE.into() }).await
+        }
         Step::Take(id) => {
-            change_taint(host, id, with_taint).await?;
+            change(host, Command::AddTaint { id, taint: taint() }).await?;
             take(host, id).await
         }
     }
 }
 
-/// The machine with the taint added; `None` if the machine already has it.
-fn with_taint(machine: &Machine) -> Option<Machine> {
-    let taints = machine.taints.iter().cloned().chain([taint()]).collect();
-    (!has_taint(machine)).then(|| Machine { taints, ..machine.clone() })
-}
-
-/// The machine with the taint removed; `None` if the machine does not have it.
-fn without_taint(machine: &Machine) -> Option<Machine> {
-    let others = machine.taints.iter().filter(|taint| *taint.key != *UNREACHABLE);
-    has_taint(machine).then(|| Machine { taints: others.cloned().collect(), ..machine.clone() })
-}
-
-async fn change_taint(
-    host: &Host,
-    id: MachineId,
-    change: impl Fn(&Machine) -> Option<Machine>,
-) -> Result<(), ApiError> {
-    let machine: Option<Arc<Machine>> = host.read(|cell| Some(cell.machine(id)?.machine.clone()));
-    let Some(machine) = machine.and_then(|machine| change(&machine)) else { return Ok(()) };
-    noted(host.apply(Command::UpdateMachine { id, machine }, Instant::now() + COMMAND_MAX).await)
+async fn change(host: &Host, command: Command) -> Result<(), ApiError> {
+    noted(host.apply(command, Instant::now() + COMMAND_MAX).await)
 }
 
 /// Reports the tasks of a machine as lost, except those that tolerate the taint. The taint keeps new tasks off the

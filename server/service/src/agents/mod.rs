@@ -112,7 +112,8 @@ impl Agents {
             ApiError::new(ErrorCode::UnknownTask, say)
         };
         match tokio::time::timeout(READ_MAX, answered).await {
-            Ok(Ok(part)) if part.found => Ok(part),
+            Ok(Ok(Ok(part))) if part.found => Ok(part),
+            Ok(Ok(Err(refused))) => Err(refused),
             Ok(_) | Err(_) => Err(silent()),
         }
     }

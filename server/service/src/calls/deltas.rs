@@ -82,14 +82,17 @@ impl Rest {
     }
 }
 
-/// Removes jobs, tasks and tenants that the caller may not see. The machines' free amounts, and the counts for rules
-/// about other tasks, remain: explanations of placements need them.
+/// Removes jobs, tasks and tenants that the caller may not see, and the names of such tenants from reservations. The
+/// machines' free amounts, and the counts for rules about other tasks, remain: explanations of placements need them.
 fn keep_seen(cell: &Cell, caller: &Caller, delta: &mut Delta) {
     // The owner of a job that the cell has forgotten is unknown, so the job's id is sent to all.
     delta.jobs.retain(|job| cell.job(job.id).is_none_or(|known| caller.sees(known)));
     delta.retain_tasks(|task| caller.sees_id(cell, task.id.job));
     delta.tenants.retain(|tenant| caller.sees_tenant(&tenant.terms.name));
     delta.policies.tasks_per_machine.counts.retain(|(_, told)| caller.sees_tenant(&told.tenant));
+    for reservation in delta.policies.reservations.all.iter_mut().flatten() {
+        reservation.tenants.retain(|tenant| caller.sees_tenant(tenant));
+    }
 }
 
 impl DeltaStream {

@@ -2,8 +2,10 @@
 //!
 //! An explanation needs a scheduler, and this crate contains none. So the program that starts a server passes an
 //! [`Explainer`]; without one, the call is rejected. An explanation reads the cell through deltas, like a scheduler, on
-//! its own thread. It costs a full delta and processor time, so only a few run at a time.
+//! its own thread. It costs a full delta and processor time, so only a few run at a time, and each ends when its caller
+//! is gone.
 
+use crate::access::identity::{Caller, Role};
 use crate::calls::refs;
 use crate::host::Host;
 use omega_cellstate::{CellHandle, Delta, HandleError, Interest};
@@ -14,6 +16,7 @@ use omega_core::{
 use parking_lot::Mutex;
 use std::collections::HashSet;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, timeout_at};
@@ -22,11 +25,15 @@ use tokio::time::{Instant, timeout_at};
 /// processors serve commits.
 const EXPLAINED_MAX: usize = 2;
 
+/// Number of further explanations for operators, who need them most while other callers use up their slots.
+const RESERVED: usize = 1;
+
 /// Retry delay for a caller who found no free slot: about the time of one explanation.
 const PAUSE: Duration = Duration::from_millis(500);
 
-/// Maximum bytes of a profile. The largest sensible profile has some kilobytes.
-const PROFILE_BYTES_MAX: usize = 1 << 20;
+/// Maximum bytes of a profile. The largest sensible profile has some kilobytes, and each of its filters is called for
+/// each group and machine.
+const PROFILE_BYTES_MAX: usize = 64 << 10;
 
 /// A pending job, and the question asked about it.
 #[derive(Clone, Debug)]
@@ -41,11 +48,32 @@ pub struct Question {
     pub kinds: Kinds,
     /// The text of a profile file; if empty, the built-in profile of the job's scheduler.
     pub profile: String,
+    /// Whether the caller is gone, or its deadline has passed.
+    is_dropped: Arc<AtomicBool>,
+}
+
+impl Question {
+    /// Whether the answer is still needed. Once it is not, an explainer ends early, with any result.
+    #[must_use]
+    pub fn is_needed(&self) -> bool {
+        // No other memory depends on the flag.
+        !self.is_dropped.load(Ordering::Relaxed)
+    }
+}
+
+/// Ends the work on a question when it is dropped: after the answer, at the deadline, or when the caller is gone.
+struct Asker(Arc<AtomicBool>);
+
+impl Drop for Asker {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
 }
 
 /// Explains why a job is pending.
 pub trait Explainer: Send + Sync + std::fmt::Debug {
-    /// Explains a job from the machines of `cell`. Called on a thread that may block, by a few callers at once.
+    /// Explains a job from the machines of `cell`. Called on a thread that may block, by a few callers at once. The
+    /// work ends soon after [`Question::is_needed`] returns false.
     ///
     /// # Errors
     /// If the profile is invalid, or does not match the cell.
@@ -70,7 +98,23 @@ pub struct Words {
 
 /// A read-only handle of a cell.
 #[derive(Debug)]
-pub struct Onlooker(Host);
+pub struct Onlooker {
+    host: Host,
+    /// A caller that sees only some tenants, and the asked job's tenant with all tenants above it.
+    bounded: Option<(Arc<Caller>, Vec<Text>)>,
+}
+
+impl Onlooker {
+    /// Removes the names of tenants that the caller does not see from reservations for others. The names that decide
+    /// whether a reservation is for the job remain.
+    fn keep_seen(&self, delta: &mut Delta) {
+        let Some((caller, line)) = &self.bounded else { return };
+        for reservation in delta.policies.reservations.all.iter_mut().flatten() {
+            let is_kept = |tenant: &Text| caller.sees_tenant(tenant) || line.contains(tenant);
+            reservation.tenants.retain(is_kept);
+        }
+    }
+}
 
 impl CellHandle for Onlooker {
     /// Registers nothing, because the handle never commits. The returned id is not used.
@@ -84,7 +128,8 @@ impl CellHandle for Onlooker {
         interest: &Interest,
         delta: &mut Delta,
     ) -> Result<(), HandleError> {
-        self.0.read(|cell| cell.delta_since(since, interest, delta));
+        self.host.read(|cell| cell.delta_since(since, interest, delta));
+        self.keep_seen(delta);
         Ok(())
     }
 
@@ -98,6 +143,8 @@ impl CellHandle for Onlooker {
 pub(crate) struct Explanations {
     explainer: Option<Arc<dyn Explainer>>,
     places: Arc<Semaphore>,
+    /// Slots for operators, if all other slots are taken.
+    reserved: Arc<Semaphore>,
     /// Callers with a slot.
     callers: Arc<Mutex<HashSet<Arc<str>>>>,
 }
@@ -120,24 +167,31 @@ impl Drop for Slot {
 
 impl Explanations {
     pub(crate) fn new(explainer: Option<Arc<dyn Explainer>>) -> Explanations {
-        let (places, callers) = (Arc::new(Semaphore::new(EXPLAINED_MAX)), Arc::default());
-        Explanations { explainer, places, callers }
+        let [places, reserved] =
+            [EXPLAINED_MAX, RESERVED].map(|count| Arc::new(Semaphore::new(count)));
+        Explanations { explainer, places, reserved, callers: Arc::default() }
     }
 
     /// Takes a slot. A caller has at most one, so that a single caller leaves slots to others.
-    fn slot(&self, caller: Option<&Arc<str>>) -> Result<Slot, ApiError> {
+    fn slot(&self, caller: Option<&Caller>) -> Result<Slot, ApiError> {
         let full = || {
             let say = "nothing was done: this replica already explains the maximum number of \
                  jobs, or another one for this caller: try again";
             ApiError::new(ErrorCode::Limit, say).retry_after(PAUSE)
         };
+        let name = caller.map(|caller| &caller.name);
         let mut callers = self.callers.lock();
-        if caller.is_some_and(|caller| callers.contains(caller)) {
+        if name.is_some_and(|name| callers.contains(name)) {
             return Err(full());
         }
-        let place = self.places.clone().try_acquire_owned().map_err(|_| full())?;
-        callers.extend(caller.cloned());
-        Ok(Slot { _place: place, caller: caller.cloned(), callers: self.callers.clone() })
+        let is_operator = caller.is_none_or(|caller| caller.role == Role::Operator);
+        let place = match self.places.clone().try_acquire_owned() {
+            Err(_) if is_operator => self.reserved.clone().try_acquire_owned(),
+            place => place,
+        };
+        let place = place.map_err(|_| full())?;
+        callers.extend(name.cloned());
+        Ok(Slot { _place: place, caller: name.cloned(), callers: self.callers.clone() })
     }
 
     /// Returns an explanation as text.
@@ -154,14 +208,15 @@ impl Explanations {
         Ok(self.explainer.as_ref().map(|explainer| explainer.words(told)).unwrap_or_default())
     }
 
-    /// Explains a job with this replica's state.
+    /// Explains a job with this replica's state. If the returned future is dropped, the work ends. Without a caller,
+    /// the explanation is for the web page, which only callers with access to the whole cell may open.
     ///
     /// # Errors
     /// If the job does not exist, no slot is free, or the time limit passes.
     pub(crate) async fn explain(
         &self,
         host: &Host,
-        caller: Option<&Arc<str>>,
+        caller: Option<&Arc<Caller>>,
         request: proto::ExplainJobRequest,
         until: Instant,
     ) -> Result<proto::ExplainJobResponse, ApiError> {
@@ -171,11 +226,14 @@ impl Explanations {
             let say = format!("profile: must be at most {PROFILE_BYTES_MAX} bytes");
             return Err(ApiError::new(ErrorCode::Malformed, say));
         }
-        let slot = self.slot(caller)?;
+        let slot = self.slot(caller.map(|caller| &**caller))?;
         let question = question(host, request)?;
-        let onlooker = Onlooker(host.clone());
+        let _asker = Asker(question.is_dropped.clone());
+        let bounded = caller.filter(|caller| caller.is_bounded()).cloned();
+        let bounded = bounded.map(|caller| (caller, line(host, &question.job.tenant)));
+        let onlooker = Onlooker { host: host.clone(), bounded };
         let explained = tokio::task::spawn_blocking(move || {
-            // The slot is kept until the work is done, even if the caller is gone.
+            // The slot is kept until the work has ended, even if the caller is gone.
             let _slot = slot;
             explainer.explain(&onlooker, &question)
         });
@@ -210,18 +268,38 @@ fn question(host: &Host, request: proto::ExplainJobRequest) -> Result<Question, 
                 waiting[index] += 1;
             }
         }
-        Ok(Question { id, job, waiting, kinds: cell.kinds().clone(), profile })
+        let kinds = cell.kinds().clone();
+        Ok(Question { id, job, waiting, kinds, profile, is_dropped: Arc::default() })
+    })
+}
+
+/// A tenant, and all tenants above it.
+fn line(host: &Host, tenant: &Text) -> Vec<Text> {
+    host.read(|cell| {
+        let parent = |tenant: &Text| cell.tenant_config(tenant)?.parent.clone();
+        std::iter::successors(Some(tenant.clone()), parent).collect()
     })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use omega_cellstate::{Cell, SharedCell};
+    use omega_core::{Amounts, Command, MachineSelector, Reservation, TaskGroup, TenantConfig};
+    use tokio::sync::mpsc::{self, UnboundedSender};
+
+    fn caller(name: &str, role: Role) -> Arc<Caller> {
+        Arc::new(Caller { name: name.into(), role })
+    }
+
+    fn reader(name: &str) -> Arc<Caller> {
+        caller(name, Role::Reader(vec!["shop".into()]))
+    }
 
     #[test]
     fn a_caller_has_one_slot() {
         let explanations = Explanations::new(None);
-        let [one, other, third] = ["one", "other", "third"].map(Arc::from);
+        let [one, other, third] = ["one", "other", "third"].map(reader);
         let slot = explanations.slot(Some(&one)).expect("a slot");
         assert!(explanations.slot(Some(&one)).is_err());
         let _others = explanations.slot(Some(&other)).expect("a slot");
@@ -229,5 +307,115 @@ mod tests {
         drop(slot);
         assert!(explanations.slot(Some(&one)).is_ok());
         assert!(explanations.slot(None).is_ok());
+    }
+
+    #[test]
+    fn operators_have_a_slot_of_their_own() {
+        let explanations = Explanations::new(None);
+        let [one, other] = ["one", "other"].map(reader);
+        let [ann, bob] = ["ann", "bob"].map(|name| caller(name, Role::Operator));
+        let _slots = [&one, &other].map(|caller| explanations.slot(Some(caller)).expect("a slot"));
+        let slot = explanations.slot(Some(&ann)).expect("the reserved slot");
+        assert!(explanations.slot(Some(&bob)).is_err(), "all slots are taken");
+        drop(slot);
+        assert!(explanations.slot(Some(&reader("third"))).is_err());
+        assert!(explanations.slot(Some(&bob)).is_ok());
+    }
+
+    /// Explainer that works until its answer is no longer needed, and reports its start and its end.
+    #[derive(Debug)]
+    struct Endless(UnboundedSender<&'static str>);
+
+    impl Explainer for Endless {
+        fn explain(
+            &self,
+            _: &Onlooker,
+            question: &Question,
+        ) -> Result<proto::ExplainJobResponse, ApiError> {
+            self.0.send("begin").expect("the test listens");
+            while question.is_needed() {
+                std::thread::yield_now();
+            }
+            self.0.send("end").expect("the test listens");
+            Ok(proto::ExplainJobResponse::default())
+        }
+
+        fn words(&self, _: proto::ExplainJobResponse) -> Words {
+            Words::default()
+        }
+    }
+
+    /// A cell with a job of the tenant `shop`.
+    fn cell() -> SharedCell {
+        let cell = SharedCell::new(Cell::new(Kinds::standard()));
+        let mut job = Job::batch("j", TaskGroup::new(1, Amounts::new([1])));
+        job.tenant = "shop".into();
+        cell.apply(Command::SubmitJob(job)).unwrap();
+        cell
+    }
+
+    fn request() -> proto::ExplainJobRequest {
+        let job = Some(proto::job_ref::Job::Name("j".to_owned()));
+        proto::ExplainJobRequest { job: Some(proto::JobRef { job }), ..Default::default() }
+    }
+
+    #[tokio::test]
+    async fn the_work_ends_when_the_caller_is_gone_or_its_deadline_passes() {
+        let (reports, mut heard) = mpsc::unbounded_channel();
+        let explanations = Explanations::new(Some(Arc::new(Endless(reports))));
+        let (host, [one, other]) = (Host::memory(cell()), ["one", "other"].map(reader));
+        let hour = Instant::now() + Duration::from_secs(3600);
+        tokio::select! {
+            _ = explanations.explain(&host, Some(&one), request(), hour) => panic!("it has no end"),
+            begun = heard.recv() => assert_eq!(begun, Some("begin")),
+        }
+        assert_eq!(heard.recv().await, Some("end"), "the caller is gone");
+        let now = Instant::now();
+        let late = explanations.explain(&host, Some(&other), request(), now).await.unwrap_err();
+        assert_eq!(late.code, ErrorCode::Late);
+        assert_eq!(heard.recv().await, Some("begin"));
+        assert_eq!(heard.recv().await, Some("end"));
+    }
+
+    #[tokio::test]
+    async fn a_large_profile_is_rejected() {
+        let (reports, _heard) = mpsc::unbounded_channel();
+        let explanations = Explanations::new(Some(Arc::new(Endless(reports))));
+        let profile = "#".repeat((64 << 10) + 1);
+        let asked = proto::ExplainJobRequest { profile, ..request() };
+        let (host, one) = (Host::memory(cell()), reader("one"));
+        let refused = explanations.explain(&host, Some(&one), asked, Instant::now()).await;
+        let refused = refused.unwrap_err();
+        assert_eq!(refused.code, ErrorCode::Malformed);
+    }
+
+    #[test]
+    fn reservations_for_others_name_only_visible_tenants() {
+        let cell = cell();
+        let host = Host::memory(cell.clone());
+        let below = TenantConfig { parent: Some("trade".into()), ..TenantConfig::default() };
+        cell.apply(Command::SetTenant { tenant: "shop".into(), tenant_config: below }).unwrap();
+        for (name, tenants) in [("a", ["bank", "trade"]), ("b", ["bank", "film"])] {
+            let reserved = Reservation {
+                name: name.into(),
+                machines: MachineSelector::label("rack", "a"),
+                tenants: tenants.map(Text::from).into(),
+                from_ms: 0,
+                until_ms: 1 << 40,
+            };
+            cell.apply(Command::Reserve(reserved)).unwrap();
+        }
+        let line = line(&host, &"shop".into());
+        assert_eq!(line, ["shop", "trade"].map(Text::from));
+        let bounded = Some((reader("one"), line));
+        let names = |bounded| {
+            let onlooker = Onlooker { host: host.clone(), bounded };
+            let mut delta = Delta::default();
+            onlooker.sync(Version(0), &Interest::default(), &mut delta).expect("a delta");
+            let all = delta.policies.reservations.all.unwrap_or_default();
+            all.iter().map(|one| one.tenants.join(" ")).collect::<Vec<_>>()
+        };
+        assert_eq!(names(bounded), ["trade", ""]);
+        assert_eq!(names(None), ["bank trade", "bank film"]);
     }
 }

@@ -10,7 +10,7 @@ use crate::calls::responses;
 use crate::service::{Room, page_size};
 use omega_cellstate::{Cell, Event, EventKind};
 use omega_client::{ApiError, ErrorCode, proto};
-use omega_core::{EndReason, JobId, RunEnd, SchedulerId, TaskId, TaskState};
+use omega_core::{EndReason, JobId, RunEnd, SchedulerId, TaskId, TaskState, UpdateResult};
 
 /// Lists events.
 ///
@@ -77,6 +77,7 @@ pub(crate) fn message(cell: &Cell, event: &Event, caller: &Caller) -> proto::Eve
     };
     match &event.kind {
         EventKind::NewVersion { number } => told.text = format!("{number}"),
+        EventKind::UpdateEnded { version, .. } => told.text = format!("{version}"),
         EventKind::Submitted { tasks } => told.text = format!("{tasks}"),
         EventKind::Resized { group, from, to } => {
             let job = event.job.and_then(|job| cell.job(job));
@@ -106,6 +107,8 @@ fn kind(kind: &EventKind) -> &'static str {
         EventKind::Submitted { .. } => "submitted",
         EventKind::Resized { .. } => "resized",
         EventKind::NewVersion { .. } => "new_version",
+        EventKind::UpdateEnded { result: UpdateResult::Complete, .. } => "update_complete",
+        EventKind::UpdateEnded { result: UpdateResult::Failed, .. } => "update_failed",
         EventKind::Killed => "killed",
         EventKind::Ended => "ended",
         EventKind::Placed { .. } => "placed",

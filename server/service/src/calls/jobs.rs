@@ -5,19 +5,20 @@ use crate::access::grants::caller;
 use crate::access::reach;
 use crate::calls::explain::{Explainer, Explanations};
 use crate::calls::history;
+use crate::calls::jobs_page::JobsPage;
 use crate::calls::jobs_watch::JobsWatch;
 use crate::calls::refs;
 use crate::calls::responses;
 use crate::host::{Host, done, unknown};
 use crate::observe::statistics;
 use crate::overload::tenant_tasks::TenantTasks;
-use crate::service::{Answered, Room, deadline, page_start, page_token};
+use crate::service::{Answered, deadline};
 use futures_util::StreamExt;
 use futures_util::stream::BoxStream;
 use omega_cellstate::Cell;
 use omega_client::proto::job_service_server::JobService;
 use omega_client::{ApiError, ErrorCode, proto};
-use omega_core::{Command, Job, JobId, Outcome, SharedGroup, TaskState, Text};
+use omega_core::{Command, Job, JobId, Outcome, SharedGroup, Text};
 use std::sync::Arc;
 use tokio::time::Instant;
 use tonic::{Request, Response, Status};
@@ -57,7 +58,17 @@ impl Jobs {
                     let same = cell.job_target(id).is_some_and(|known| **known == *job);
                     same.then(|| (id, cell.tasks(id).all(|(_, state)| state.ended())))
                 });
-                same.ok_or(error)
+                same.ok_or_else(|| match error.code {
+                    ErrorCode::NameTaken => ApiError {
+                        message: format!(
+                            "job {:?} already exists: choose another name, update the job with \
+                             `omega job apply`, or free its name with `omega job delete`",
+                            job.name
+                        ),
+                        ..error
+                    },
+                    _ => error,
+                })
             }
             Err(error) => Err(error),
         }
@@ -197,10 +208,9 @@ impl JobService for Jobs {
             let id = refs::job(cell, request.into_inner().job, &caller)?;
             let sees = cell.job(id).is_some_and(|job| caller.sees_programs(job));
             let response = if sees { responses::job_with_programs } else { responses::job };
-            Ok::<_, ApiError>((id, response(cell, id)))
+            let age_ms = statistics::age_ms(&self.host, cell, id);
+            Ok::<_, ApiError>(proto::JobStatus { age_ms, ..response(cell, id) })
         })?;
-        let (id, mut job) = job;
-        job.age_ms = statistics::age(&self.host, id).as_millis() as u64;
         Ok(Response::new(proto::GetJobResponse { job: Some(job) }))
     }
 
@@ -211,33 +221,7 @@ impl JobService for Jobs {
         let caller = caller(&request)?;
         self.host.refresh(deadline(&request)).await?;
         let request = request.into_inner();
-        let start = page_start(&request.page_token)?;
-        let mut room = Room::of_page(request.page_size);
-        let wanted = |cell: &Cell, id: JobId, job: &Job| {
-            (request.tenant.is_empty() || *job.tenant == *request.tenant)
-                && (request.scheduler.is_empty() || *job.scheduler == *request.scheduler)
-                && caller.sees(job)
-                && (request.ended || cell.tasks(id).any(|(_, state)| !state.ended()))
-                && (!request.waiting
-                    || cell.tasks(id).any(|(_, state)| state == TaskState::Pending))
-        };
-        let answer = self.host.read(|cell| {
-            let mut answer =
-                proto::ListJobsResponse { version: cell.version().0, ..Default::default() };
-            for (id, job) in cell.jobs_from(JobId(start)) {
-                if !wanted(cell, id, job) {
-                    continue;
-                }
-                if room.is_full() {
-                    answer.next_page_token = page_token(id.0);
-                    break;
-                }
-                let age_ms = statistics::age(&self.host, id).as_millis() as u64;
-                let job = proto::JobStatus { age_ms, ..responses::job(cell, id) };
-                answer.jobs.push(room.take(job));
-            }
-            answer
-        });
+        let answer = JobsPage::of(&self.host, &caller, &request).await?;
         Ok(Response::new(answer))
     }
 
@@ -259,8 +243,8 @@ impl JobService for Jobs {
         let caller = caller(&request)?;
         self.host.refresh(until).await?;
         self.host.read(|cell| refs::job(cell, request.get_ref().job.clone(), &caller))?;
-        let (name, request) = (Some(&caller.name), request.into_inner());
-        let told = self.explanations.explain(&self.host, name, request, until).await?;
+        let (caller, request) = (Some(&caller), request.into_inner());
+        let told = self.explanations.explain(&self.host, caller, request, until).await?;
         Ok(Response::new(told))
     }
 
@@ -298,7 +282,10 @@ fn may_resize(
     group: Option<&SharedGroup>,
 ) -> Result<(), ApiError> {
     if cell.tasks(id).all(|(_, state)| state.ended()) {
-        let why = format!("job {} has ended, so it cannot be resized", job.name);
+        let why = format!(
+            "job {} has ended, so it cannot be resized: start it again with `omega job apply`",
+            job.name
+        );
         return Err(ApiError::new(ErrorCode::UnknownJob, why));
     }
     match group.filter(|group| group.per_machine) {

@@ -76,14 +76,12 @@ fn named(machine: Option<&proto::MachineRef>) -> String {
     }
 }
 
-/// Sets the time by which tasks have to leave a machine, or removes it if `leave_by` is `None`. Returns the changed
-/// machine, or `None` if nothing changes.
-fn evacuated(machine: &Machine, leave_by: Option<u64>) -> Option<Machine> {
-    let (key, effect) = (DRAIN_BY.into(), TaintEffect::NoSchedule);
-    let taint = leave_by.map(|ms| Taint { key, value: ms.to_string().into(), effect });
-    let others = machine.taints.iter().filter(|taint| &*taint.key != DRAIN_BY);
-    let taints: Box<[Taint]> = others.cloned().chain(taint).collect();
-    (taints != machine.taints).then(|| Machine { taints, ..machine.clone() })
+/// A reservation without the names of tenants that the caller does not see. Without these, the reservation still shows
+/// why machines are closed.
+fn seen_by(caller: &Caller, reservation: &Reservation) -> proto::Reservation {
+    let mut seen = proto::Reservation::from(reservation);
+    seen.tenants.retain(|tenant| caller.sees_tenant(tenant));
+    seen
 }
 
 #[tonic::async_trait]
@@ -146,9 +144,10 @@ impl MachineService for Machines {
         &self,
         request: Request<proto::ListReservationsRequest>,
     ) -> Answered<proto::ListReservationsResponse> {
+        let caller = caller(&request)?;
         self.host.refresh(deadline(&request)).await?;
         let answer = self.host.read(|cell| proto::ListReservationsResponse {
-            reservations: cell.reservations().map(Into::into).collect(),
+            reservations: cell.reservations().map(|one| seen_by(&caller, one)).collect(),
             now_ms: cell.now_ms(),
             version: cell.version().0,
         });
@@ -209,10 +208,16 @@ impl MachineService for Machines {
         let command = Command::DrainMachine { id, draining: !request.resume };
         let mut version = done(self.host.apply(command, until).await?)?;
         let leave_by = (!request.resume && request.leave_by_ms > 0).then_some(request.leave_by_ms);
-        let machine = self.host.read(|cell| Some(cell.machine(id)?.machine.clone()));
-        if let Some(machine) = machine.and_then(|machine| evacuated(&machine, leave_by)) {
-            let command = Command::UpdateMachine { id, machine };
-            version = done(self.host.apply(command, until).await?)?;
+        let has_taint = |cell: &Cell| {
+            let taints = cell.machine(id).map_or(&[][..], |state| &state.machine.taints);
+            taints.iter().any(|taint| *taint.key == *DRAIN_BY)
+        };
+        let (key, effect) = (DRAIN_BY.into(), TaintEffect::NoSchedule);
+        if let Some(ms) = leave_by {
+            let taint = Taint { key, value: ms.to_string().into(), effect };
+            version = done(self.host.apply(Command::AddTaint { id, taint }, until).await?)?;
+        } else if self.host.read(has_taint) {
+            version = done(self.host.apply(Command::RemoveTaint { id, key }, until).await?)?;
         }
         Ok(Response::new(proto::DrainMachineResponse { version: version.0 }))
     }
@@ -292,5 +297,33 @@ impl MachineService for Machines {
             answer
         });
         Ok(Response::new(answer))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::access::identity;
+
+    #[test]
+    fn a_reservation_names_only_visible_tenants() {
+        let reservation = Reservation {
+            name: "demo".into(),
+            machines: MachineSelector::label("rack", "a"),
+            tenants: vec!["bank".into(), "shop".into()],
+            from_ms: 1,
+            until_ms: 2,
+        };
+        let tenants = |uri: &str| {
+            let role = identity::read(uri, "c").unwrap();
+            let seen = seen_by(&Caller { name: uri.into(), role }, &reservation);
+            assert_eq!((&*seen.name, seen.from_ms, seen.until_ms), ("demo", 1, 2));
+            seen.tenants
+        };
+        assert_eq!(tenants("omega://c/operator/x"), ["bank", "shop"]);
+        assert_eq!(tenants("omega://c/reader/x"), ["bank", "shop"]);
+        assert_eq!(tenants("omega://c/reader/x?tenant=bank"), ["bank"]);
+        assert_eq!(tenants("omega://c/submitter/x?tenant=shop"), ["shop"]);
+        assert!(tenants("omega://c/application/x?tenant=film").is_empty());
     }
 }

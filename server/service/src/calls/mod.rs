@@ -8,6 +8,7 @@ pub(crate) mod deltas;
 pub(crate) mod explain;
 pub(crate) mod history;
 pub(crate) mod jobs;
+pub(crate) mod jobs_page;
 pub(crate) mod jobs_watch;
 pub(crate) mod machines;
 pub(crate) mod names;

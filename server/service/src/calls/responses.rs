@@ -1,9 +1,9 @@
 //! Messages that describe a job, a machine or a task, for all calls.
 
 use crate::leases::{self, Held, Listed};
-use omega_cellstate::{Cell, MachineState, MachineStatus};
+use omega_cellstate::{Cell, JobVersion, MachineState, MachineStatus};
 use omega_client::{convert, proto};
-use omega_core::{Amounts, Job, JobId, MachineId, TaskGroup, TaskId, TaskState};
+use omega_core::{Amounts, Job, JobId, MachineId, TaskGroup, TaskId, TaskState, UpdateResult};
 use omega_store::membership::Membership;
 
 /// Message with a job, its programs and its progress, for callers who may see programs.
@@ -25,13 +25,23 @@ pub(crate) fn versions(cell: &Cell, id: JobId, with_programs: bool) -> Vec<proto
     };
     let kept = cell.job_versions(id);
     let first = cell.job(id).filter(|_| kept.is_empty());
-    let first = first.map(|job| proto::JobVersion { number: 0, at_ms: 0, job: Some(shown(job)) });
+    let first = first.map(|job| proto::JobVersion { job: Some(shown(job)), ..Default::default() });
     let kept = kept.iter().map(|version| proto::JobVersion {
         number: version.number,
         at_ms: version.at_ms,
         job: Some(shown(&version.spec)),
+        result: result(version).into(),
     });
     first.into_iter().chain(kept).collect()
+}
+
+/// The result of the update to a version; none for the submitted description.
+fn result(version: &JobVersion) -> proto::UpdateResult {
+    match version.result {
+        Some(UpdateResult::Complete) if version.number > 0 => proto::UpdateResult::Complete,
+        Some(UpdateResult::Failed) => proto::UpdateResult::Failed,
+        _ => proto::UpdateResult::Unspecified,
+    }
 }
 
 /// Adds to a message the progress of a job's update to its latest version.
@@ -41,6 +51,7 @@ fn add_progress(cell: &Cell, id: JobId, told: &mut proto::JobStatus) {
     if told.version == 0 {
         return;
     }
+    told.update = cell.job_versions(id).last().map_or(0, |version| result(version).into());
     let current: Vec<Option<usize>> =
         target.groups.iter().map(|group| cell.target_group(id, &group.name)).collect();
     for (task, state) in cell.tasks(id) {

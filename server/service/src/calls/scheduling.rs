@@ -2,6 +2,7 @@
 
 use crate::access::audit::about;
 use crate::access::grants::{self, caller};
+use crate::access::identity::Caller;
 use crate::access::reach::may_see_all;
 use crate::calls::commit_log::{self, SlowCommit, SlowCommits};
 use crate::calls::commits::{Judge, commit_of, read, transaction};
@@ -128,10 +129,11 @@ impl SchedulingService for Scheduling {
         &self,
         request: Request<proto::ListSchedulersRequest>,
     ) -> Answered<proto::ListSchedulersResponse> {
-        let until = deadline(&request);
+        let (until, caller) = (deadline(&request), caller(&request)?);
         self.host.refresh(until).await?;
         let all = self.host.leases().list(&self.host)?;
-        let schedulers = all.into_iter().map(responses::scheduler).collect();
+        let schedulers = all.into_iter().map(responses::scheduler);
+        let schedulers = schedulers.map(|one| seen_by(&caller, one)).collect();
         Ok(Response::new(proto::ListSchedulersResponse { schedulers }))
     }
 
@@ -243,9 +245,40 @@ impl Scheduling {
     }
 }
 
+/// A scheduler without its process, if the caller sees only some tenants: the text has a host and a process id.
+fn seen_by(caller: &Caller, mut scheduler: proto::SchedulerStatus) -> proto::SchedulerStatus {
+    if let Some(holder) = scheduler.holder.as_mut().filter(|_| caller.is_bounded()) {
+        holder.process.clear();
+    }
+    scheduler
+}
+
 fn given_holder(holder: u64) -> Result<HolderId, ApiError> {
     match holder {
         0 => Err(ApiError::new(ErrorCode::Malformed, "holder is missing")),
         holder => Ok(HolderId(holder)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::access::identity;
+
+    #[test]
+    fn callers_of_some_tenants_do_not_see_processes() {
+        let process = |uri: &str| {
+            let role = identity::read(uri, "c").unwrap();
+            let holder = proto::Holder { process: "host1:17".to_owned(), ..Default::default() };
+            let status = proto::SchedulerStatus { holder: Some(holder), ..Default::default() };
+            let seen = seen_by(&Caller { name: uri.into(), role }, status);
+            seen.holder.expect("the scheduler has an owner").process
+        };
+        for uri in ["omega://c/operator/x", "omega://c/reader/x", "omega://c/scheduler/x"] {
+            assert_eq!(process(uri), "host1:17", "{uri}");
+        }
+        for role in ["reader", "submitter", "application"] {
+            assert_eq!(process(&format!("omega://c/{role}/x?tenant=a")), "", "{role}");
+        }
     }
 }

@@ -126,7 +126,11 @@ impl TaskService for Tasks {
         let asked = self.agents.read_log(from, read.clone()).await;
         let (part, machine) = match asked {
             // The task may have left its last machine before it wrote anything there. Any of its machines answers.
-            Err(_) if state.machine().is_none() && !machines.is_empty() => {
+            Err(error)
+                if error.code != ErrorCode::Limit
+                    && state.machine().is_none()
+                    && !machines.is_empty() =>
+            {
                 let source = LogSource { machines, operators: true };
                 (self.agents.read_log(source, read).await?, None)
             }
@@ -145,12 +149,12 @@ impl TaskService for Tasks {
         let caller = caller(&request)?;
         self.host.refresh(deadline(&request)).await?;
         let request = request.into_inner();
-        let start = page_start(&request.page_token)? as usize;
+        let start = page_start(&request.page_token)?;
         let mut room = Room::of_page(request.page_size);
         let answer = self.host.read(|cell| {
             use proto::list_tasks_request::Of;
             let mut machine = None;
-            let all: Vec<(TaskId, TaskState)> = match request.of {
+            let rest: Box<dyn Iterator<Item = (TaskId, TaskState)>> = match request.of {
                 None => {
                     let say = "neither a job nor a machine is given: name the one whose tasks to \
                          list";
@@ -159,10 +163,14 @@ impl TaskService for Tasks {
                 Some(Of::Job(job)) => {
                     let id = refs::job(cell, Some(job), &caller)?;
                     match request.index {
-                        None => cell.tasks(id).collect(),
+                        None => {
+                            let first = u32::try_from(start).unwrap_or(u32::MAX);
+                            Box::new(cell.tasks_from(id, first))
+                        }
                         Some(index) => {
                             let task = TaskId { job: id, index };
-                            vec![(task, names::known_task(cell, task)?)]
+                            let only = (task, names::known_task(cell, task)?);
+                            Box::new(std::iter::once(only).skip(start as usize))
                         }
                     }
                 }
@@ -172,27 +180,24 @@ impl TaskService for Tasks {
                     let mut tasks = cell.machine(id).map_or(Vec::new(), |m| m.tasks.to_vec());
                     tasks.retain(|task| caller.sees_id(cell, task.job));
                     tasks.sort_unstable();
-                    tasks.into_iter().filter_map(|id| Some((id, cell.task(id)?))).collect()
+                    let tasks = tasks.into_iter().filter_map(|id| Some((id, cell.task(id)?)));
+                    Box::new(tasks.skip(start as usize))
                 }
             };
-            let rest = all.get(start..).unwrap_or_default();
-            let notes = match (rest.first(), machine) {
+            let mut rest = rest.peekable();
+            let notes = match (rest.peek(), machine) {
                 (_, Some(machine)) => TaskNotes::of(cell.machine_events(machine)),
                 (Some((first, _)), None) => TaskNotes::of(cell.job_events(first.job)),
                 (None, None) => TaskNotes::default(),
             };
-            let mut tasks = Vec::new();
-            for (id, state) in rest {
+            let (mut tasks, mut next_page_token) = (Vec::new(), String::new());
+            for task in rest {
                 if room.is_full() {
+                    next_page_token = page_token(start + tasks.len() as u64);
                     break;
                 }
-                tasks.push(room.take(history::task(cell, (*id, *state), &notes, &caller)));
+                tasks.push(room.take(history::task(cell, task, &notes, &caller)));
             }
-            let next_page_token = if tasks.len() < rest.len() {
-                page_token((start + tasks.len()) as u64)
-            } else {
-                String::new()
-            };
             let version = cell.version().0;
             Ok(proto::ListTasksResponse { tasks, next_page_token, version })
         })?;

@@ -3,13 +3,14 @@
 //! Clients compute rates from counters, so a server keeps no history. Whatever the number of requests, the cell is read
 //! at most once a second.
 
-use crate::host::Host;
+use crate::host::{Host, unix_ms};
 use crate::observe::counters::SchedulerCounters;
 use crate::observe::summary::{Seen, Summary};
 use crate::peers::Whoami;
 use crate::service::Room;
+use omega_cellstate::Cell;
 use omega_client::proto;
-use omega_core::{SchedulerId, Text};
+use omega_core::{JobId, SchedulerId, Text};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -46,9 +47,12 @@ pub(crate) async fn summary(host: &Host) -> Arc<Summary> {
     summary
 }
 
-/// Time since a job was submitted, as recorded by this replica.
-pub(crate) fn age(host: &Host, job: omega_core::JobId) -> Duration {
-    host.observer().submit_index.age(job, Instant::now())
+/// Milliseconds since a job was submitted. A job that was submitted before this replica started has its age by the
+/// cell's time.
+pub(crate) fn age_ms(host: &Host, cell: &Cell, job: JobId) -> u64 {
+    let observed = host.observer().submit_index.age(job, Instant::now());
+    let in_cell = || unix_ms().saturating_sub(cell.job_submitted_ms(job).unwrap_or_else(unix_ms));
+    observed.map_or_else(in_cell, |age| age.as_millis() as u64)
 }
 
 /// All statistics.
@@ -105,6 +109,7 @@ fn schedulers(
     let one = |(name, one): (Text, SchedulerCounters)| {
         let waiting = summary.waiting.get(&name).cloned().unwrap_or_default();
         let oldest = waiting.oldest.as_ref();
+        let oldest_wait_ms = oldest.map(|(id, _)| host.read(|cell| age_ms(host, cell, *id)));
         let count = |(reason, items): (&&str, &u64)| proto::ConflictCount {
             reason: (*reason).to_owned(),
             items: *items,
@@ -117,7 +122,7 @@ fn schedulers(
             conflicts: one.conflicts.iter().map(count).collect(),
             pending_tasks: waiting.tasks,
             pending_jobs: waiting.jobs,
-            oldest_wait_ms: oldest.map_or(0, |(id, _)| age(host, *id).as_millis() as u64),
+            oldest_wait_ms: oldest_wait_ms.unwrap_or_default(),
             oldest_job: oldest.map(|(_, name)| name.to_string()).unwrap_or_default(),
             name: name.to_string(),
         }

@@ -1,7 +1,8 @@
-//! Submission times of jobs, as this replica observed them.
+//! Submission times of jobs, as this replica observed them. They are more exact than those in the cell, whose time
+//! advances in steps, but start with the replica.
 //!
-//! The cell keeps no submission times, but numbers jobs in order. So it is enough to record the next number from time
-//! to time, without an entry for each job.
+//! The cell numbers jobs in order. So it is enough to record the next number from time to time, without an entry for
+//! each job.
 
 use omega_core::JobId;
 use parking_lot::Mutex;
@@ -40,12 +41,16 @@ impl SubmitIndex {
         notes.push((next, now));
     }
 
-    /// Upper bound of the time since a job was submitted.
-    pub(crate) fn age(&self, job: JobId, now: Instant) -> Duration {
+    /// Upper bound of the time since a job was submitted; `None` if it was submitted before the first entry.
+    pub(crate) fn age(&self, job: JobId, now: Instant) -> Option<Duration> {
         let notes = self.notes.lock();
         let later = notes.partition_point(|(next, _)| *next <= job);
+        if later == 0 {
+            return None;
+        }
         // A job that was submitted after the last entry counts as submitted just now.
-        notes.get(later).map_or(Duration::ZERO, |(_, seen)| now.saturating_duration_since(*seen))
+        let seen = notes.get(later).map(|(_, seen)| now.saturating_duration_since(*seen));
+        Some(seen.unwrap_or_default())
     }
 }
 
@@ -61,8 +66,9 @@ mod tests {
         index.note(JobId(5), at(1));
         index.note(JobId(8), at(10));
         index.note(JobId(9), at(20));
-        let age = |job| index.age(JobId(job), at(30)).as_secs();
-        assert_eq!([age(0), age(4), age(5), age(7), age(8), age(9)], [30, 30, 20, 20, 10, 0]);
+        let age = |job| index.age(JobId(job), at(30)).map(|age| age.as_secs());
+        assert_eq!([age(0), age(4)], [None; 2], "submitted before");
+        assert_eq!([age(5), age(7), age(8), age(9)], [20, 20, 10, 0].map(Some));
     }
 
     #[test]
@@ -74,7 +80,7 @@ mod tests {
         }
         assert!(index.notes.lock().len() <= NOTES_MAX);
         let now = began + Duration::from_secs(2 * NOTES_MAX as u64);
-        let age = index.age(JobId(1000), now).as_secs();
+        let age = index.age(JobId(1000), now).expect("the index has it").as_secs();
         assert!(age.abs_diff(2 * NOTES_MAX as u64 - 1000) < 100, "{age}");
     }
 }

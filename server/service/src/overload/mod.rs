@@ -8,4 +8,5 @@ pub(crate) mod slots;
 pub(crate) mod slowdown;
 pub(crate) mod tenant_tasks;
 pub(crate) mod turns;
+pub(crate) mod under_way;
 pub(crate) mod weight;

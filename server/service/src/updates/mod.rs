@@ -10,19 +10,21 @@
 //! The controller runs on the leader, beside the monitor of machines. It is a client of the cell like any other. Each
 //! step names the version for which it was decided, so a step of a replaced leader changes nothing after an update.
 //!
-//! The progress of an update is only in memory. A new leader measures `min_healthy_ms` from the start of its
-//! leadership, infers from the tasks and the age of a version whether its update was complete, and does not know which
-//! earlier versions have failed.
+//! The cell records whether the update to a version is complete or has failed. Only the start times of tasks are in
+//! memory: a new leader measures `min_healthy_ms` from the start of its leadership.
 
+mod admission;
 mod evacuate;
 mod plan;
 #[cfg(test)]
 mod tests;
 
 use crate::host::{Host, unix_ms};
+use crate::overload::tenant_tasks::{Admitted, TenantTasks};
+use admission::{Admission, Allowed, Size};
 use evacuate::COMMAND_MAX;
 use futures_util::StreamExt;
-use omega_cellstate::{Cell, Changed};
+use omega_cellstate::{Cell, Changed, MachineState};
 use omega_client::{ApiError, ErrorCode};
 use omega_core::{Command, Job, JobId, MachineId, Outcome, Version};
 use omega_store::log::Term;
@@ -43,8 +45,9 @@ const PAUSE: u32 = 20;
 /// Maximum number of jobs that are changed concurrently.
 const AT_ONCE: usize = 64;
 
-/// Runs until the replica has stopped.
-pub(crate) async fn run(host: Host) {
+/// Runs until the replica has stopped. Tasks are added only within the limit on each tenant's tasks.
+pub(crate) async fn run(host: Host, tenant_tasks: u32) {
+    let bound = TenantTasks::new(tenant_tasks);
     let mut steps = tokio::time::interval(STEP);
     steps.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut lead: Option<Lead> = None;
@@ -56,7 +59,7 @@ pub(crate) async fn run(host: Host) {
             lead = term.map(Lead::new);
         }
         if let Some(lead) = &mut lead {
-            lead.step(&host).await;
+            lead.step(&host, bound).await;
         }
     }
 }
@@ -78,10 +81,20 @@ struct Lead {
 #[derive(Debug, Default)]
 struct Open {
     progress: Progress,
+    admission: Admission,
     /// Whether the job is not examined until the job or a machine changes.
     is_idle: bool,
     /// Time before which the job is not examined.
     not_before: Option<Instant>,
+}
+
+/// A command for a job.
+struct Asked {
+    id: JobId,
+    command: Command,
+    size: Size,
+    /// Tasks that are reserved until the command is done.
+    admitted: Option<Admitted>,
 }
 
 impl Lead {
@@ -91,7 +104,7 @@ impl Lead {
         Lead { term, since, open, per_machine, evacuated, began }
     }
 
-    async fn step(&mut self, host: &Host) {
+    async fn step(&mut self, host: &Host, bound: TenantTasks) {
         host.read(|cell| self.read_changes(cell));
         let now = Instant::now();
         let now_ms = now.duration_since(self.began).as_millis() as u64;
@@ -112,15 +125,18 @@ impl Lead {
             });
             open.not_before = Some(Instant::now() + took * PAUSE);
             open.is_idle = matches!(next, Next::Settled | Next::Stopped);
-            commands.extend(command(*id, next).map(|command| (*id, command)));
+            commands.extend(open.ask(host, bound, *id, next));
         }
-        let done = futures_util::stream::iter(commands).map(|(id, command)| async move {
-            (id, host.apply(command, Instant::now() + COMMAND_MAX).await)
+        let done = futures_util::stream::iter(commands).map(|asked| async move {
+            let Asked { id, command, size, admitted } = asked;
+            let outcome = host.apply(command, Instant::now() + COMMAND_MAX).await;
+            drop(admitted);
+            (id, size, outcome)
         });
-        let done: Vec<(JobId, Result<Outcome, ApiError>)> =
+        let done: Vec<(JobId, Size, Result<Outcome, ApiError>)> =
             done.buffer_unordered(AT_ONCE).collect().await;
-        for (id, outcome) in done {
-            self.note(id, outcome);
+        for (id, size, outcome) in done {
+            self.note(id, size, outcome);
         }
         if !self.evacuated.is_empty() {
             evacuate::step(host, &self.evacuated, unix_ms()).await;
@@ -128,19 +144,19 @@ impl Lead {
     }
 
     /// Records the result of a job's step.
-    fn note(&mut self, id: JobId, outcome: Result<Outcome, ApiError>) {
+    fn note(&mut self, id: JobId, size: Size, outcome: Result<Outcome, ApiError>) {
+        let Some(open) = self.open.get_mut(&id) else { return };
         match outcome {
             // The job was updated or has ended. The next step reads this change.
             Err(error) if matches!(error.code, ErrorCode::OtherVersion | ErrorCode::UnknownJob) => {
             }
             Err(error) => {
-                tracing::warn!(job = id.to_string(), %error, "a step of a rolling update was \
-                     rejected");
-                if let Some(open) = self.open.get_mut(&id).filter(|_| !error.is_temporary()) {
+                let may_go_on = open.admission.refused(id, size, &error) || error.is_temporary();
+                if !may_go_on {
                     open.not_before = Some(Instant::now() + REFUSED_FOR);
                 }
             }
-            Ok(_) => {}
+            Ok(_) => open.admission.accepted(size),
         }
     }
 
@@ -156,24 +172,22 @@ impl Lead {
         match changes {
             None => {
                 (self.per_machine, self.evacuated) = Default::default();
-                let known: BTreeSet<JobId> = self.open.keys().copied().collect();
                 self.open.retain(|id, _| cell.job(*id).is_some());
                 cell.jobs().for_each(|(id, job)| self.changed(cell, id, job));
-                for (id, open) in &mut self.open {
-                    if !known.contains(id) {
-                        open.progress = Progress::inherited();
-                    }
-                }
-                self.machines_changed(cell, None);
+                self.machines_changed(cell.machines());
             }
             Some(changes) => {
-                let mut jobs = BTreeSet::new();
+                let (mut jobs, mut slots) = (BTreeSet::new(), BTreeSet::new());
                 for change in changes {
                     match change {
-                        Changed::Machine(slot) => self.machines_changed(cell, Some(slot)),
+                        Changed::Machine(slot) => _ = slots.insert(slot),
                         Changed::Job(id) => _ = jobs.insert(id),
                         Changed::Task(task) => _ = jobs.insert(task.job),
                     }
+                }
+                if !slots.is_empty() {
+                    self.evacuated.retain(|id| !slots.contains(&id.slot));
+                    self.machines_changed(slots.iter().filter_map(|slot| cell.machine_in(*slot)));
                 }
                 for id in jobs {
                     match cell.job(id) {
@@ -205,20 +219,13 @@ impl Lead {
         self.open.entry(id).or_default().is_idle = false;
     }
 
-    /// Adds the jobs with one task on each machine, and the jobs with tasks on an evacuated machine, to the jobs that
-    /// each step examines.
-    fn machines_changed(&mut self, cell: &Cell, slot: Option<u32>) {
-        for id in self.per_machine.clone() {
-            self.reopen(id);
+    /// Adds the jobs with one task on each machine, and the jobs with tasks on those of the changed machines that are
+    /// evacuated, to the jobs that each step examines.
+    fn machines_changed<'a>(&mut self, changed: impl Iterator<Item = MachineState<'a>>) {
+        for id in &self.per_machine {
+            self.open.entry(*id).or_default().is_idle = false;
         }
-        let machines = match slot {
-            Some(slot) => cell.machine_in(slot).into_iter().collect(),
-            None => cell.machines().collect::<Vec<_>>(),
-        };
-        if let Some(slot) = slot {
-            self.evacuated.retain(|id| id.slot != slot);
-        }
-        for machine in machines.iter().filter(|state| drain_by(state.machine).is_some()) {
+        for machine in changed.filter(|state| drain_by(state.machine).is_some()) {
             self.evacuated.insert(machine.id);
             for task in machine.tasks {
                 self.reopen(task.job);
@@ -227,11 +234,32 @@ impl Lead {
     }
 }
 
+impl Open {
+    /// Returns the command for a job's next step within the limits, if any.
+    fn ask(&mut self, host: &Host, bound: TenantTasks, id: JobId, next: Next) -> Option<Asked> {
+        if self.is_idle {
+            self.admission = Admission::default();
+        }
+        let (next, size, admitted) = match next {
+            Next::Roll(step) => match self.admission.allow(host, bound, id, step) {
+                Some(Allowed { step, size, admitted }) => (Next::Roll(step), size, admitted),
+                None => {
+                    self.not_before = Some(Instant::now() + REFUSED_FOR);
+                    return None;
+                }
+            },
+            next => (next, Size::default(), None),
+        };
+        command(id, next).map(|command| Asked { id, command, size, admitted })
+    }
+}
+
 /// Returns the command for a job's next step; `None` if the step changes nothing.
 fn command(job: JobId, next: Next) -> Option<Command> {
     match next {
         Next::Settled | Next::Wait | Next::Stopped => None,
         Next::Roll(step) => Some(Command::RollJob { job, step }),
+        Next::Ended { version, result } => Some(Command::EndUpdate { job, version, result }),
         Next::Rollback { version, spec } => {
             let spec = Job::clone(&spec);
             Some(Command::UpdateJob { job, version: Some(version), spec })

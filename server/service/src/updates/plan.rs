@@ -9,45 +9,21 @@
 //! A step ends old tasks while enough tasks remain available, and adds new tasks while the total stays within its
 //! limit. An old task is available while it runs, and a new task after it has run for `min_healthy_ms`.
 
-use omega_cellstate::{Cell, MachineStatus};
+use omega_cellstate::{Cell, JobVersion, MachineStatus};
 use omega_client::agent::DRAIN_BY;
 use omega_core::limits::TRANSACTION_ITEMS_MAX;
 use omega_core::{
     GroupGrowth, Job, JobId, JobKind, Machine, MachineId, OnFailure, RollStep, Taint, TaintEffect,
-    TaskGroup, TaskState, Text, UpdateRules,
+    TaskGroup, TaskState, Text, UpdateResult, UpdateRules,
 };
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
-
-/// Age up to which a new leader regards an update whose tasks do not all run as incomplete. Later, the tasks may have
-/// failed after the update.
-const RECENT_MS: u64 = 600_000;
 
 /// The progress of a job, as observed by the controller.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Progress {
     /// Start times of the running tasks.
     since_ms: BTreeMap<u32, u64>,
-    /// The update to the latest version; `None` before the job is examined for the first time.
-    update: Option<Update>,
-    /// Earlier versions of which a task failed during the update. A job never goes back to one of them.
-    failed: BTreeSet<u32>,
-    /// Whether the job may have been updated under an earlier leader.
-    is_inherited: bool,
-}
-
-/// The update to a version.
-#[derive(Clone, Copy, Debug)]
-struct Update {
-    version: u32,
-    /// Index of the first task that was created after the controller saw the version.
-    first_task: u32,
-    /// Whether the version may have begun under an earlier leader.
-    is_inherited: bool,
-    /// Whether a task has failed during the update.
-    has_failed: bool,
-    /// Whether the job has reached the version once. Failures of tasks no longer concern the update then.
-    is_complete: bool,
 }
 
 /// The next step of a job.
@@ -57,11 +33,18 @@ pub(super) enum Next {
     Settled,
     /// The job must be examined again later, because tasks are starting or are not healthy yet.
     Wait,
-    /// A new task has failed while tasks of earlier versions run: the update waits for an operator.
+    /// The update has failed, and tasks of earlier versions run: it waits for an operator.
     Stopped,
+    /// The result of the update is known. It is recorded once.
+    Ended {
+        /// The version of the update.
+        version: u32,
+        /// Result of the update.
+        result: UpdateResult,
+    },
     /// Tasks of the job are to be changed.
     Roll(RollStep),
-    /// A new task has failed, and the job is to go back to this description.
+    /// The update has failed, and the job is to go back to this description.
     Rollback {
         /// The version that failed.
         version: u32,
@@ -92,24 +75,28 @@ pub(super) fn next(cell: &Cell, id: JobId, progress: &mut Progress, now_ms: u64)
     }
     progress.see(&living, now_ms);
     let plan = Plan::new((cell, id), target, living, now_ms);
-    let mut update = progress.update_to(&plan, version);
-    let (step, state) = plan.step(progress, RollStep::of(version));
-    if !update.is_complete && plan.has_failed(update) {
-        update.has_failed = true;
-        progress.update = Some(update);
-        if let Some(spec) = plan.version_to_restore(progress) {
-            return Next::Rollback { version, spec };
+    let result = plan.update.map_or(Some(UpdateResult::Complete), |update| update.result);
+    match result {
+        None if plan.has_failed() => {
+            return Next::Ended { version, result: UpdateResult::Failed };
         }
-        if plan.has_tasks_of_other_versions() {
-            return Next::Stopped;
+        Some(UpdateResult::Failed) => {
+            if let Some(spec) = plan.version_to_restore() {
+                return Next::Rollback { version, spec };
+            }
+            // If no task is left to replace, there is nothing to stop.
+            if plan.has_tasks_of_other_versions() {
+                return Next::Stopped;
+            }
         }
-        // No task is left to replace, so there is nothing to stop.
-        update.is_complete = true;
+        _ => {}
     }
-    update.is_complete |= state == State::Reached;
-    progress.update = Some(update);
+    let (step, state) = plan.step(progress, RollStep::of(version));
     match state {
         _ if !step.adds.is_empty() || !step.stops.is_empty() => Next::Roll(step),
+        State::Reached if result.is_none() => {
+            Next::Ended { version, result: UpdateResult::Complete }
+        }
         State::Reached => Next::Settled,
         State::Open => Next::Wait,
     }
@@ -146,31 +133,6 @@ impl Progress {
             self.since_ms.entry(index).or_insert(now_ms);
         }
     }
-
-    /// Returns the update to the latest version, which begins if the controller sees the version for the first time.
-    fn update_to(&mut self, plan: &Plan<'_>, version: u32) -> Update {
-        if let Some(update) = self.update {
-            if update.version == version {
-                return update;
-            }
-            if update.has_failed {
-                self.failed.insert(update.version);
-            }
-        }
-        let listed = plan.cell.job_versions(plan.id);
-        self.failed.retain(|number| listed.iter().any(|one| one.number == *number));
-        let is_inherited = self.is_inherited && self.update.is_none();
-        let is_complete = version == 0 || is_inherited && plan.may_be_complete();
-        let first_task = plan.all_tasks();
-        let update = Update { version, first_task, is_inherited, has_failed: false, is_complete };
-        self.update = Some(update);
-        update
-    }
-
-    /// The progress of a job that a new leader finds.
-    pub(super) fn inherited() -> Progress {
-        Progress { is_inherited: true, ..Progress::default() }
-    }
 }
 
 /// The state on which a step of a job is decided.
@@ -178,6 +140,8 @@ struct Plan<'c> {
     cell: &'c Cell,
     id: JobId,
     target: &'c Arc<Job>,
+    /// The newest version of the job; `None` if it was never updated.
+    update: Option<&'c JobVersion>,
     living: Vec<Living>,
     /// Living tasks by the name of their group.
     by_name: HashMap<&'c Text, Vec<Living>>,
@@ -213,7 +177,8 @@ impl<'c> Plan<'c> {
         }
         let on = living.iter().filter_map(|task| task.state.machine()).collect();
         let rules = target.update.unwrap_or_default();
-        Plan { cell, id, target, living, by_name, over, on, now_ms, rules }
+        let update = cell.job_versions(id).last();
+        Plan { cell, id, target, update, living, by_name, over, on, now_ms, rules }
     }
 
     fn step(&self, progress: &Progress, mut step: RollStep) -> (RollStep, State) {
@@ -248,7 +213,7 @@ impl<'c> Plan<'c> {
         let is_new = |task: &&Living| task.group == position && places.may_stay(task);
         let of_group = self.by_name.get(&group.name).into_iter().flatten();
         let (new, old): (Vec<&Living>, Vec<&Living>) = of_group.partition(is_new);
-        let spent = self.spent(position, progress);
+        let spent = self.spent(position);
         let wanted = places.wanted(group);
         let healthy = new.iter().filter(|task| self.is_healthy(progress, task)).count() as u32;
         let stops = self.stops(wanted, healthy.min(wanted), &old);
@@ -283,11 +248,10 @@ impl<'c> Plan<'c> {
     }
 
     /// Number of a group's tasks that have failed for good or finished, and are not replaced.
-    fn spent(&self, position: usize, progress: &Progress) -> u32 {
+    fn spent(&self, position: usize) -> u32 {
         // A new group may have the position of a group of a forgotten version, and so the ended tasks of that group.
-        let update = progress.update.filter(|update| self.is_made_by(position, update.version));
-        let known = update.filter(|update| !update.is_inherited);
-        let first = known.map_or(0, |update| update.first_task);
+        let update = self.update.filter(|update| self.is_made_by(position, update.number));
+        let first = update.map_or(0, |update| update.first_task);
         let over = self.over.get(&position).into_iter().flatten();
         over.filter(|index| **index >= first).count() as u32
     }
@@ -305,18 +269,12 @@ impl<'c> Plan<'c> {
         })
     }
 
-    /// Number of the job's tasks, including those that have ended.
-    fn all_tasks(&self) -> u32 {
-        self.cell.tasks(self.id).count() as u32
-    }
-
-    /// Whether a task of this version has failed or ended during the update.
-    fn has_failed(&self, update: Update) -> bool {
+    /// Whether a task that was added by the update has failed or ended.
+    fn has_failed(&self) -> bool {
+        let first = self.update.map_or(0, |update| update.first_task);
         let positions = self.positions();
-        self.cell.tasks(self.id).any(|(id, state)| {
-            let Some(position) = self.cell.task_group(id) else { return false };
-            let is_new = id.index >= update.first_task && positions.contains(&position)
-                || update.is_inherited && self.is_made_by(position, update.version);
+        self.cell.tasks_from(self.id, first).any(|(id, state)| {
+            let is_new = self.cell.task_group(id).is_some_and(|group| positions.contains(&group));
             is_new && (is_over(state) || self.cell.task_failures(id) > 0)
         })
     }
@@ -332,27 +290,13 @@ impl<'c> Plan<'c> {
         self.living.iter().any(|task| !positions.contains(&task.group))
     }
 
-    /// Whether the update was complete before the controller saw it, as far as can be known.
-    fn may_be_complete(&self) -> bool {
-        let began_ms = self.cell.job_versions(self.id).last().map_or(0, |version| version.at_ms);
-        let is_recent = self.cell.now_ms().saturating_sub(began_ms) < RECENT_MS;
-        let all_run = self.target.groups.iter().all(|group| {
-            let position = self.cell.target_group(self.id, &group.name);
-            let runs = |task: &&Living| {
-                Some(task.group) == position && matches!(task.state, TaskState::Running(_))
-            };
-            let running = self.living.iter().filter(runs).count();
-            running >= self.places(group).wanted(group) as usize
-        });
-        !self.has_tasks_of_other_versions() && (all_run || !is_recent)
-    }
-
-    /// Description of the latest version that a job can go back to after a failure, if its rules say so.
-    fn version_to_restore(&self, progress: &Progress) -> Option<Arc<Job>> {
+    /// Description of the latest version that a job can go back to after a failure, if its rules say so. A job never
+    /// goes back to a description that failed as one of the kept versions.
+    fn version_to_restore(&self) -> Option<Arc<Job>> {
         let versions = self.cell.job_versions(self.id);
         let has_failed = |spec: &Job| {
-            let mut failed = versions.iter().filter(|one| progress.failed.contains(&one.number));
-            failed.any(|one| *one.spec == *spec)
+            let failed = |one: &&JobVersion| one.result == Some(UpdateResult::Failed);
+            versions.iter().filter(failed).any(|one| *one.spec == *spec)
         };
         let can_restore = |spec: &&Arc<Job>| **spec != *self.target && !has_failed(spec);
         let earlier = versions.iter().rev().skip(1).map(|version| &version.spec);

@@ -1,15 +1,16 @@
 //! Updates of a cell whose tasks start, fail and are placed at random: the bounds hold at each step, and each update
 //! ends.
 
-use super::command;
 use super::plan::{Next, Progress, next};
+use super::{Lead, command};
 use omega_cellstate::Cell;
 use omega_core::limits::{TRANSACTION_ITEMS_MAX, VERSIONS_PER_JOB};
 use omega_core::{
     Amounts, Command, Job, JobId, Kinds, Machine, MachineId, OnFailure, Outcome, Run, Taint,
     TaintEffect, TaskGroup, TaskId, TaskReport, TaskRule, TaskSelector, TaskState, TopologyLevel,
-    UpdateRules,
+    UpdateResult, UpdateRules,
 };
+use omega_store::log::Term;
 use proptest::prelude::*;
 use std::sync::Arc;
 
@@ -127,7 +128,7 @@ impl World {
             self.place(round);
             self.start();
             match next {
-                Next::Roll(_) | Next::Rollback { .. } => {}
+                Next::Roll(_) | Next::Rollback { .. } | Next::Ended { .. } => {}
                 next if before == self.cell.version() && round > 100 => return next,
                 _ => {}
             }
@@ -145,7 +146,12 @@ impl World {
 
     /// Replaces the controller by one without memory.
     fn change_leader(&mut self) {
-        self.progress = Progress::inherited();
+        self.progress = Progress::default();
+    }
+
+    /// Result of the update to the newest version.
+    fn result(&self) -> Option<UpdateResult> {
+        self.cell.job_versions(self.id).last().and_then(|version| version.result)
     }
 
     fn evacuate(&mut self, id: MachineId) {
@@ -194,9 +200,13 @@ fn a_failure_stops_the_update_or_takes_it_back() {
         assert_eq!(world.programs(), ["one"; 3], "what ran before runs on");
         let version = world.cell.job_version(world.id);
         match on_failure {
-            OnFailure::Stop => assert_eq!((next, version), (Next::Stopped, Some(1))),
+            OnFailure::Stop => {
+                assert_eq!((next, version), (Next::Stopped, Some(1)));
+                assert_eq!(world.result(), Some(UpdateResult::Failed));
+            }
             OnFailure::Rollback => {
                 assert_eq!((next, version), (Next::Settled, Some(2)));
+                assert_eq!(world.result(), Some(UpdateResult::Complete));
                 assert_eq!(world.living(), 3);
             }
         }
@@ -217,9 +227,8 @@ fn a_failure_after_the_update_restores_nothing() {
         world.settle();
         world.update(|job| job.groups[0].run = Some(Arc::new(Run::new("two"))));
         assert_eq!(world.settle(), Next::Settled);
+        assert_eq!(world.result(), Some(UpdateResult::Complete));
         if changes_leader {
-            // A new leader takes a failure soon after the update for one of the update.
-            world.apply(Command::Expire { now_ms: 3_600_000 });
             world.change_leader();
         }
         world.fail();
@@ -238,6 +247,9 @@ fn a_new_leader_restores_a_version_after_a_failure_of_the_update() {
     assert!(matches!(world.control(), Next::Roll(_)));
     world.place(0);
     world.start();
+    world.change_leader();
+    let result = UpdateResult::Failed;
+    assert_eq!(world.control(), Next::Ended { version: 1, result });
     world.change_leader();
     assert!(matches!(world.control(), Next::Rollback { version: 1, .. }));
     assert_eq!(world.settle(), Next::Settled);
@@ -306,21 +318,26 @@ fn a_version_that_was_replaced_before_its_end_can_be_restored() {
 
 #[test]
 fn a_version_that_failed_is_not_restored() {
-    let mut world = World::new(restored(3, "one"));
-    world.settle();
-    world.bad = "two";
-    world.update(|job| {
-        job.update = Some(UpdateRules::default());
-        job.groups[0].run = Some(Arc::new(Run::new("two")));
-    });
-    assert_eq!(world.settle(), Next::Stopped);
-    world.bad = "three";
-    world.update(|job| {
-        job.update = restored(3, "one").update;
-        job.groups[0].run = Some(Arc::new(Run::new("three")));
-    });
-    assert_eq!(world.settle(), Next::Settled);
-    assert_eq!(world.programs(), ["one"; 3]);
+    for changes_leader in [false, true] {
+        let mut world = World::new(restored(3, "one"));
+        world.settle();
+        world.bad = "two";
+        world.update(|job| {
+            job.update = Some(UpdateRules::default());
+            job.groups[0].run = Some(Arc::new(Run::new("two")));
+        });
+        assert_eq!(world.settle(), Next::Stopped);
+        if changes_leader {
+            world.change_leader();
+        }
+        world.bad = "three";
+        world.update(|job| {
+            job.update = restored(3, "one").update;
+            job.groups[0].run = Some(Arc::new(Run::new("three")));
+        });
+        assert_eq!(world.settle(), Next::Settled);
+        assert_eq!(world.programs(), ["one"; 3]);
+    }
 }
 
 #[test]
@@ -408,12 +425,43 @@ fn a_new_task_is_healthy_only_after_its_time() {
     assert!(world.now_ms - began > 60_000);
 }
 
-#[test]
-fn each_machine_has_one_task_and_a_new_one_too() {
+/// A group with one task on each machine.
+fn on_each_machine() -> TaskGroup {
     let (from, level) = (TaskSelector::SameGroup, TopologyLevel::Machine);
     let mut each = TaskGroup { per_machine: true, ..group(1, "one") };
     each.rules.tasks.push(TaskRule::AntiAffinity { from, level });
-    let mut world = World::new(Job::service("log", each));
+    each
+}
+
+#[test]
+fn changed_machines_wake_the_jobs_that_depend_on_them() {
+    let mut world = World::new(Job::service("log", on_each_machine()));
+    world.settle();
+    let web = Command::SubmitJob(Job::service("web", group(1, "one")));
+    let Ok(Outcome::Job(web)) = world.cell.apply(web) else { panic!("a job") };
+    let task = TaskId { job: web, index: 0 };
+    let id = |world: &World, name: &str| world.cell.machine_by_name(name).expect("it is there");
+    let machine = id(&world, "m1");
+    world.apply(Command::AdoptTask { task, machine });
+    let mut lead = Lead::new(Term(1));
+    let open = |lead: &mut Lead, cell: &Cell| {
+        lead.open.values_mut().for_each(|open| open.is_idle = true);
+        lead.read_changes(cell);
+        let open = lead.open.iter().filter(|(_, open)| !open.is_idle);
+        (open.map(|(id, _)| *id).collect::<Vec<_>>(), lead.evacuated.len())
+    };
+    assert_eq!(open(&mut lead, &world.cell), (vec![world.id], 0));
+    assert_eq!(open(&mut lead, &world.cell), (vec![], 0), "nothing changed");
+    for name in ["m0", "m1"] {
+        let machine = id(&world, name);
+        world.evacuate(machine);
+    }
+    assert_eq!(open(&mut lead, &world.cell), (vec![world.id, web], 2));
+}
+
+#[test]
+fn each_machine_has_one_task_and_a_new_one_too() {
+    let mut world = World::new(Job::service("log", on_each_machine()));
     world.settle();
     assert_eq!(world.running(), MACHINES as usize);
     world.apply(Command::RegisterMachine(machine("new")));

@@ -4,7 +4,8 @@ use super::Shown;
 use super::answer::{Answer, Asked, PAGE, PAGE_MAX, check_state, json};
 use super::cell::TasksShape;
 use super::task::{TaskShape, task};
-use crate::observe::statistics::age;
+use crate::calls::jobs_page::{JOBS_AT_ONCE, TASKS_AT_ONCE};
+use crate::observe::statistics::age_ms;
 use crate::observe::summary::Counts;
 use crate::service::{page_start, page_token};
 use axum::extract::State;
@@ -13,10 +14,6 @@ use omega_client::{ApiError, ErrorCode};
 use omega_core::{Job, JobId, JobKind, SharedGroup};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-
-/// Number of tasks, and of jobs, that are read per lock of the cell.
-const TASKS_AT_ONCE: u64 = 8192;
-const JOBS_AT_ONCE: usize = 1000;
 
 /// States by which jobs are selected: `waiting` selects jobs with pending tasks, `live` jobs with unfinished tasks, and
 /// the name of a state jobs with tasks in this state.
@@ -73,7 +70,7 @@ struct JobShape {
     /// Number of tasks that must run together; `null` without a gang.
     gang_min: Option<u32>,
     tasks: TasksShape,
-    /// Time since the job was submitted, as this replica observed it. It is at most the uptime of this replica.
+    /// Time since the job was submitted.
     age_ms: u64,
 }
 
@@ -100,7 +97,7 @@ pub(super) fn counts(cell: &Cell, id: JobId) -> Counts {
     counts
 }
 
-fn shape(shown: &Shown, (id, job): (JobId, &Job), counts: Counts) -> JobShape {
+fn shape(shown: &Shown, cell: &Cell, (id, job): (JobId, &Job), counts: Counts) -> JobShape {
     JobShape {
         name: job.name.to_string(),
         id: id.to_string(),
@@ -113,7 +110,7 @@ fn shape(shown: &Shown, (id, job): (JobId, &Job), counts: Counts) -> JobShape {
         },
         gang_min: job.gang_min,
         tasks: counts.into(),
-        age_ms: age(&shown.web.host, id).as_millis() as u64,
+        age_ms: age_ms(&shown.web.host, cell, id),
     }
 }
 
@@ -160,7 +157,7 @@ pub(super) async fn list(State(shown): State<Shown>, Asked(asked): Asked<AskedLi
                 let counts = counts(cell, id);
                 tasks += job.task_count();
                 if asked.has_state(&counts) {
-                    list.items.push(shape(&shown, (id, job), counts));
+                    list.items.push(shape(&shown, cell, (id, job), counts));
                 }
             }
             None
@@ -186,7 +183,7 @@ pub(super) async fn one(State(shown): State<Shown>, Asked(asked): Asked<AskedOne
         let count = cell.tasks(id).count();
         Some(OneShape {
             version: cell.version().0,
-            job: shape(&shown, (id, job), counts(cell, id)),
+            job: shape(&shown, cell, (id, job), counts(cell, id)),
             groups: groups(cell, (id, job)),
             tasks: page.filter_map(|(id, _)| task(cell, id)).collect(),
             next_page: (count > start.saturating_add(size))

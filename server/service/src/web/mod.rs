@@ -59,6 +59,8 @@ struct Shown {
     explanations: Explanations,
     /// Cached explanations.
     kept: Arc<explain::Kept>,
+    /// Shared answer of `/readyz`.
+    latest: Arc<probes::Latest>,
     /// Cached numbers of the tenants' jobs.
     tenant_jobs: Arc<tenants::Kept>,
     /// Whether the listener can be reached only from this machine, so that no certificate is needed.
@@ -84,6 +86,7 @@ pub async fn serve_web(
         audit,
         explanations,
         kept: Arc::default(),
+        latest: Arc::default(),
         tenant_jobs: Arc::default(),
         is_local: is_open && listener.local_addr()?.ip().is_loopback(),
     };

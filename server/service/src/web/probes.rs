@@ -6,10 +6,36 @@ use axum::extract::State;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use std::time::Duration;
+use tokio::sync::Mutex;
 use tokio::time::Instant;
 
 /// Longest wait for a leader before a probe reports that the server is not ready.
 const READY_MAX: Duration = Duration::from_secs(1);
+
+/// Time for which requests share an answer about the leader. It bounds the work, because everyone may ask.
+const SHARED_FOR: Duration = Duration::from_millis(100);
+
+/// The latest answer about the leader, with the time at which it came.
+#[derive(Debug, Default)]
+pub(super) struct Latest {
+    /// Locked while the leader is asked, so that concurrent requests wait for one answer.
+    answer: Mutex<Option<(Instant, bool)>>,
+}
+
+impl Latest {
+    /// Whether a leader answers, as known for at most this time. If nothing is known, `ask` finds out.
+    async fn is_ready(&self, shared_for: Duration, ask: impl Future<Output = bool>) -> bool {
+        let mut answer = self.answer.lock().await;
+        if let Some((since, is_ready)) = *answer
+            && since.elapsed() < shared_for
+        {
+            return is_ready;
+        }
+        let is_ready = ask.await;
+        *answer = Some((Instant::now(), is_ready));
+        is_ready
+    }
+}
 
 pub(super) async fn metrics(State(shown): State<Shown>) -> Response {
     match crate::observe::metrics::text(&shown.web.host, shown.web.me).await {
@@ -28,8 +54,35 @@ pub(super) async fn healthy(State(shown): State<Shown>) -> Response {
 
 /// Reports whether a leader answers. If none does, the reason is on the page, not in the response.
 pub(super) async fn ready(State(shown): State<Shown>) -> Response {
-    match shown.web.host.refresh(Instant::now() + READY_MAX).await {
-        Ok(()) => "ready\n".into_response(),
-        Err(_) => (StatusCode::SERVICE_UNAVAILABLE, "no leader answers\n").into_response(),
+    let ask = async { shown.web.host.refresh(Instant::now() + READY_MAX).await.is_ok() };
+    if shown.latest.is_ready(SHARED_FOR, ask).await {
+        return "ready\n".into_response();
+    }
+    (StatusCode::SERVICE_UNAVAILABLE, "no leader answers\n").into_response()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use futures_util::future::join_all;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    async fn ask(asked: &AtomicUsize, is_ready: bool) -> bool {
+        asked.fetch_add(1, Ordering::Relaxed);
+        tokio::task::yield_now().await;
+        is_ready
+    }
+
+    #[tokio::test]
+    async fn requests_share_an_answer_for_a_time() {
+        let (latest, asked) = (Latest::default(), AtomicUsize::new(0));
+        let ask = |is_ready| ask(&asked, is_ready);
+        let hour = Duration::from_secs(3600);
+        let answers = join_all((0..100).map(|_| latest.is_ready(hour, ask(true)))).await;
+        assert!(answers.into_iter().all(|is_ready| is_ready));
+        assert!(latest.is_ready(hour, ask(false)).await, "the answer is known");
+        assert_eq!(asked.load(Ordering::Relaxed), 1);
+        assert!(!latest.is_ready(Duration::ZERO, ask(false)).await, "the answer is old");
+        assert_eq!(asked.load(Ordering::Relaxed), 2);
     }
 }

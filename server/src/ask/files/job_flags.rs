@@ -2,6 +2,7 @@
 
 use crate::ask::AskError;
 use crate::ask::files::amount::{self, AmountArgs};
+use crate::ask::files::job_name::job_name;
 use crate::ask::files::moment::Moment;
 use crate::ask::files::pairs;
 use crate::ask::files::rules_file::implied;
@@ -187,7 +188,8 @@ impl JobFlags {
                 None => group.any_ports.push(name.clone()),
             }
         }
-        let mut job = Job::batch(self.name.as_deref().unwrap_or_default(), group);
+        let name = job_name(self.name.as_deref().unwrap_or_default(), "NAME")?;
+        let mut job = Job::batch(name, group);
         job.kind = kind;
         if let Some(scheduler) = &self.scheduler {
             job.scheduler = scheduler.as_str().into();

@@ -3,6 +3,7 @@
 pub(crate) mod amount;
 pub(super) mod job_file;
 pub(super) mod job_flags;
+mod job_name;
 pub(super) mod lines;
 pub(super) mod machine_file;
 pub(super) mod moment;

@@ -1,14 +1,53 @@
 //! Text forms of labels, taints, NUMA nodes and topology levels in flags and files.
 
 use omega_core::limits::{CORES_PER_NODE_MAX, NUMA_NODES_MAX};
-use omega_core::{NodeCores, Taint, TaintEffect, TopologyLevel};
+use omega_core::{NodeCores, Operator, Requirement, Taint, TaintEffect, TopologyLevel};
 
 /// A label: `key=value`.
 pub(crate) fn label(text: &str) -> Result<(String, String), String> {
     match text.split_once('=') {
-        Some((key, value)) if !key.is_empty() => Ok((key.to_owned(), value.to_owned())),
+        Some((key, value)) if !key.is_empty() && !key.ends_with('!') => {
+            Ok((key.to_owned(), value.to_owned()))
+        }
         _ => Err(format!("{text:?} must be key=value")),
     }
+}
+
+/// A condition on a label: `key=value`, or `key!=value`, which also holds if the label is absent.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(in crate::ask) struct Condition {
+    key: String,
+    value: String,
+    is_equal: bool,
+}
+
+impl Condition {
+    /// Whether the condition holds for the value of its key in some labels.
+    pub(in crate::ask) fn holds<'a>(
+        &self,
+        labels: impl IntoIterator<Item = (&'a str, &'a str)>,
+    ) -> bool {
+        let mut labels = labels.into_iter();
+        labels.any(|label| label == (&*self.key, &*self.value)) == self.is_equal
+    }
+
+    /// The condition as a requirement.
+    pub(in crate::ask) fn requirement(&self) -> Requirement {
+        let operator = if self.is_equal { Operator::In } else { Operator::NotIn };
+        let values = vec![self.value.as_str().into()];
+        Requirement { key: self.key.as_str().into(), operator, values }
+    }
+}
+
+/// Reads a condition on a label.
+pub(in crate::ask) fn condition(text: &str) -> Result<Condition, String> {
+    let (key, value) = text.split_once('=').unwrap_or_default();
+    let (key, is_equal) = key.strip_suffix('!').map_or((key, true), |key| (key, false));
+    let value = value.strip_prefix('=').unwrap_or(value);
+    if key.is_empty() {
+        return Err(format!("{text:?} must be key=value or key!=value"));
+    }
+    Ok(Condition { key: key.to_owned(), value: value.to_owned(), is_equal })
 }
 
 /// A taint: `key=value:NoSchedule`, or without a value `key:NoSchedule`.
@@ -92,6 +131,23 @@ mod tests {
         for text in ["a=b", "=b:NoSchedule", "a=b:noschedule", ""] {
             assert!(taint(text).is_err(), "{text}");
         }
+    }
+
+    #[test]
+    fn a_condition_on_a_label_may_be_negated() {
+        let holds = |text: &str, labels: &[(&str, &str)]| {
+            condition(text).unwrap().holds(labels.iter().copied())
+        };
+        for (text, of_a, of_b, of_none) in [
+            ("zone=a", true, false, false),
+            ("zone!=a", false, true, true),
+            ("zone==a", true, false, false),
+        ] {
+            assert_eq!(holds(text, &[("zone", "a")]), of_a, "{text}");
+            assert_eq!(holds(text, &[("zone", "b")]), of_b, "{text}");
+            assert_eq!(holds(text, &[("rack", "a")]), of_none, "{text}");
+        }
+        assert!(condition("zone").is_err() && condition("!=a").is_err() && label("a!=b").is_err());
     }
 
     #[test]

@@ -209,6 +209,8 @@ struct WhereShape {
     job: JobShape,
     machines: Vec<String>,
     machines_more: usize,
+    /// The job as a file, with all its rules; `null` if a payload is not text, and so not in the file.
+    file: Option<JobFile>,
 }
 
 fn get(args: &GetArgs) -> Result<(), AskError> {
@@ -243,6 +245,7 @@ fn with_machines(
     kinds: &Kinds,
     told: proto::JobStatus,
 ) -> Result<WhereShape, AskError> {
+    let file = JobFile::written(&target(&told)?, kinds).ok();
     let job = JobShape::new(kinds, told)?;
     let tasks = task_pages::list(caller, by_name(&job.name).map(Of::Job), None, None)?;
     let machines = tasks.items.into_iter().map(|task| task.machine_name);
@@ -251,6 +254,7 @@ fn with_machines(
         machines_more: machines.len().saturating_sub(MACHINES_SHOWN),
         machines: machines.into_iter().take(MACHINES_SHOWN).collect(),
         job,
+        file,
     })
 }
 
@@ -307,13 +311,21 @@ fn program(run: &RunShape) -> String {
     omega_core::text::shown(&shown) + if cut { "..." } else { "" }
 }
 
-/// The version of an updated job, and the progress of its tasks.
+/// The version of an updated job, the result of the update, and the number of tasks that it has not replaced.
 fn version(job: &JobShape) -> String {
-    match (job.version, job.outdated) {
-        (0, _) => String::new(),
-        (version, 0) => version.to_string(),
-        (version, old) => format!("{version}, {} of older versions", plural(old.into(), "task")),
+    if job.version == 0 {
+        return String::new();
     }
+    let result = match job.update {
+        Some("failed") => "its update failed",
+        Some(_) => "",
+        None => "its update is under way",
+    };
+    let old = plural(job.outdated.into(), "task") + " of older versions";
+    let parts = [(!result.is_empty(), result), (job.outdated > 0, old.as_str())];
+    let parts = parts.into_iter().filter(|(is_shown, _)| *is_shown).map(|(_, part)| part);
+    let parts = std::iter::once(job.version.to_string()).chain(parts.map(str::to_owned));
+    parts.collect::<Vec<_>>().join(", ")
 }
 
 /// The groups, one per line. During an update, a group has tasks of several versions.
@@ -428,10 +440,20 @@ fn submit(args: &SubmitArgs) -> Result<(), AskError> {
 fn resize(args: &ResizeArgs) -> Result<(), AskError> {
     let (job, group) = (by_name(&args.name), args.group.clone().unwrap_or_default());
     let request = proto::ResizeGroupRequest { job, group, count: args.count };
-    let told = args.ask.caller()?.call(&request, |channel, request| async move {
+    let caller = args.ask.caller()?;
+    let told = caller.call(&request, |channel, request| async move {
         JobServiceClient::new(channel).resize_group(request).await
     })?;
-    let shape = DoneShape { name: args.name.clone(), done: "is resized", version: told.version };
+    let lives = |job: proto::JobStatus| job.pending + job.placed + job.running > 0;
+    // The group is resized even if the job cannot be read.
+    let has_ended =
+        args.count == 0 && find(&caller, by_name(&args.name)).is_ok_and(|job| !lives(job));
+    let done = if has_ended {
+        "has no task left, and so has ended: `omega job apply` starts it again"
+    } else {
+        "is resized"
+    };
+    let shape = DoneShape { name: args.name.clone(), done, version: told.version };
     show::print(args.ask.output, &shape, || show::done("job", &shape))
 }
 

@@ -2,7 +2,7 @@
 
 use crate::ask::call::{Caller, Listed, Page};
 use crate::ask::events;
-use crate::ask::files::pairs;
+use crate::ask::files::pairs::{self, Condition};
 use crate::ask::shape::{JobShape, ListShape};
 use crate::ask::show::{self, Align, Format, and_more, columns, fitted};
 use crate::ask::task_state::State;
@@ -33,9 +33,10 @@ pub(in crate::ask) struct Selected {
     /// Only jobs of this scheduler [default: all].
     #[arg(long, value_name = "NAME", default_value = "", hide_default_value = true)]
     scheduler: String,
-    /// Only jobs with a group that has this label. May be repeated: the group must have all the labels.
-    #[arg(long = "label", short = 'l', value_name = "KEY=VALUE", value_parser = pairs::label)]
-    labels: Vec<(String, String)>,
+    /// Only jobs with a group that has this label; KEY!=VALUE for groups without it. May be repeated: the group must
+    /// meet all conditions.
+    #[arg(long = "label", short = 'l', value_name = "KEY=VALUE", value_parser = pairs::condition)]
+    labels: Vec<Condition>,
     /// Only jobs that have tasks in this state; with `finished`, `failed` or `killed`, also jobs that have ended
     /// [default: all].
     #[arg(long, value_name = "STATE")]
@@ -109,14 +110,14 @@ pub(in crate::ask) fn page(
     })
 }
 
-/// Whether some group of a job has all the labels.
-fn has_labels(told: &proto::JobStatus, labels: &[(String, String)]) -> bool {
-    let groups = told.job.iter().flat_map(|job| &job.groups);
-    let has = |group: &proto::TaskGroup, key: &str, value: &str| {
-        group.labels.iter().any(|label| label.key == key && label.value == value)
+/// Whether some group of a job meets all conditions on its labels.
+fn has_labels(told: &proto::JobStatus, conditions: &[Condition]) -> bool {
+    let mut groups = told.job.iter().flat_map(|job| &job.groups);
+    let meets = |group: &proto::TaskGroup, condition: &Condition| {
+        condition.holds(group.labels.iter().map(|label| (&*label.key, &*label.value)))
     };
-    labels.is_empty()
-        || groups.into_iter().any(|group| labels.iter().all(|(key, value)| has(group, key, value)))
+    conditions.is_empty()
+        || groups.any(|group| conditions.iter().all(|condition| meets(group, condition)))
 }
 
 /// Maximum bytes of a page of jobs, which is sixteen times the limit on other messages.

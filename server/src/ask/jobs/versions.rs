@@ -2,13 +2,13 @@
 
 use crate::ask::files::moment;
 use crate::ask::jobs::apply::{Difference, update};
-use crate::ask::jobs::version_list::{Version, all, content_of, was_rolled_back};
+use crate::ask::jobs::version_list::{Version, all, content_of};
 use crate::ask::jobs::wait::{Awaited, WaitArgs};
 use crate::ask::show::{self, Align, columns};
 use crate::ask::{AskArgs, AskError, NameArgs, events};
 use clap::Args;
 use omega_client::convert::Malformed;
-use omega_core::Kinds;
+use omega_core::{Job, Kinds};
 use serde::Serialize;
 
 /// The job to roll back, and the version to return to.
@@ -18,7 +18,7 @@ pub(crate) struct RollbackArgs {
     #[arg(value_name = "NAME")]
     name: String,
     /// Version to return to, as `omega job versions` prints it [default: the latest version whose content differs from
-    /// the current version, and that was not undone by a rollback].
+    /// that of the current version and of versions whose update failed].
     #[arg(long, value_name = "VERSION")]
     to: Option<u32>,
     #[command(flatten)]
@@ -37,8 +37,9 @@ struct VersionShape {
     tasks: u64,
     /// Number of the latest earlier version with the same content, if any.
     content_of: Option<u32>,
-    /// Whether the next version returned to the content of an earlier version.
-    rolled_back: bool,
+    /// Result of the update: `complete` or `failed`; `null` if it has none yet, was replaced by another, or the version
+    /// is the first.
+    result: Option<&'static str>,
     /// The difference from the previous version.
     #[serde(flatten)]
     difference: Difference,
@@ -73,7 +74,7 @@ fn shapes(kinds: &Kinds, all: &[Version]) -> Vec<VersionShape> {
             at_ms: version.at_ms,
             tasks: version.job.task_count(),
             content_of: content_of(all, at),
-            rolled_back: was_rolled_back(all, at),
+            result: version.result,
             difference: Difference::of(kinds, before, &version.job),
         }
     };
@@ -100,24 +101,25 @@ fn table(shapes: &[VersionShape]) -> String {
             (_, None) => shape.difference.summary(),
             (_, Some(of)) => format!("content of version {of}: {}", shape.difference.summary()),
         };
-        let state = if Some(shape.version) == current {
-            "current"
-        } else if shape.rolled_back {
-            "rolled back"
-        } else {
-            "-"
+        let is_current = Some(shape.version) == current;
+        let state = match (shape.result, is_current) {
+            (Some("failed"), _) => "failed",
+            (None, true) if shape.at_ms > 0 => "under way",
+            (_, true) => "current",
+            (None, false) if shape.at_ms > 0 => "replaced",
+            (_, false) => "-",
         };
         vec![shape.version.to_string(), age, shape.tasks.to_string(), state.to_owned(), changed]
     };
     columns(&heading, &shapes.iter().map(row).collect::<Vec<_>>())
 }
 
-/// The version to which a job returns by default: the latest one that differs from the current one and was not
-/// undone by a rollback.
+/// The version to which a job returns by default: the latest one whose content differs from that of the current one,
+/// and of those whose update failed.
 fn default_version(all: &[Version]) -> Option<&Version> {
     let (present, earlier) = all.split_last()?;
-    let is_other = |at: &usize| earlier[*at].job != present.job && !was_rolled_back(all, *at);
-    (0..earlier.len()).rev().find(is_other).map(|at| &earlier[at])
+    let has_failed = |job: &Job| all.iter().any(|one| one.has_failed() && one.job == *job);
+    earlier.iter().rev().find(|one| one.job != present.job && !has_failed(&one.job))
 }
 
 /// Returns to an earlier version. Its description becomes the job's next version.
@@ -130,11 +132,15 @@ pub(crate) fn rollback(args: &RollbackArgs) -> Result<(), AskError> {
         Some(to) => (all.iter().find(|one| one.number == to), "such version"),
         None => (
             default_version(&all),
-            "version that differs from the current one and was not itself undone by a rollback",
+            "other version whose update did not fail, to return to by default",
         ),
     };
     let Some(found) = found else {
-        let why = format!("job {} has no {lacks}; its versions are {}", args.name, kept());
+        let why = format!(
+            "job {} has no {lacks}: choose one of its versions, which are {}",
+            args.name,
+            kept()
+        );
         return Err(AskError::Field { place: "--to".to_owned(), why });
     };
     let unchanged = found.job == present.job;
@@ -159,29 +165,34 @@ fn rolled(shape: &RolledShape) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use omega_core::{Amounts, Job, JobKind, TaskGroup};
+    use omega_core::{Amounts, JobKind, TaskGroup};
 
-    /// Versions with these contents. Each content is the number of cores of the version's tasks.
+    /// Versions with these contents. Each content is the number of cores of the version's tasks. Updates to more than
+    /// eight cores have failed.
     fn versions(contents: &[u64]) -> Vec<Version> {
         let job = |cores: &u64| {
             let group = TaskGroup::new(2, Amounts::new([*cores]));
             Job { kind: JobKind::Service, ..Job::batch("web", group) }
         };
-        let version = |(number, cores)| Version { number, at_ms: 1, job: job(cores) };
+        let version = |(number, cores): (u32, &u64)| {
+            let result = Some(if *cores > 8 { "failed" } else { "complete" });
+            Version { number, at_ms: 1, result, job: job(cores) }
+        };
         (0..).zip(contents).map(version).collect()
     }
 
     #[test]
-    fn the_default_version_is_the_latest_one_that_nobody_left() {
-        let cases: [(&[u64], Option<u32>); 7] = [
+    fn the_default_version_is_the_latest_other_one_that_did_not_fail() {
+        let cases: [(&[u64], Option<u32>); 8] = [
             (&[1], None),
             (&[1, 2], Some(0)),
             (&[1, 2, 3], Some(1)),
-            // The second version was rolled back.
-            (&[1, 2, 1], None),
-            (&[0, 1, 2, 1], Some(0)),
+            (&[1, 2, 1], Some(1)),
             (&[1, 2, 1, 3], Some(2)),
-            (&[1, 2, 3, 2, 1], Some(1)),
+            // The update to nine cores failed.
+            (&[1, 9], Some(0)),
+            (&[1, 9, 1], None),
+            (&[0, 1, 9, 1], Some(0)),
         ];
         for (contents, expected) in cases {
             let all = versions(contents);
@@ -191,10 +202,10 @@ mod tests {
     }
 
     #[test]
-    fn the_table_names_equal_and_rolled_back_versions() {
-        let table = table(&shapes(&Kinds::standard(), &versions(&[1, 2, 1])));
+    fn the_table_names_equal_and_failed_versions() {
+        let table = table(&shapes(&Kinds::standard(), &versions(&[1, 9, 1])));
         let lines: Vec<&str> = table.lines().collect();
-        assert!(lines[2].contains("rolled back"), "{table}");
+        assert!(lines[2].contains("failed"), "{table}");
         assert!(
             lines[3].contains("current") && lines[3].contains("content of version 0: "),
             "{table}"

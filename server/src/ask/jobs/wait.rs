@@ -65,7 +65,7 @@ impl WaitArgs {
             }
             if is_there(&target, &told) {
                 let since = *healthy.get_or_insert_with(Instant::now);
-                if since.elapsed() >= settle(&target) {
+                if told.version > 0 || since.elapsed() >= settle(&target) {
                     return Ok(());
                 }
             } else {
@@ -96,20 +96,22 @@ impl WaitArgs {
     }
 }
 
-/// Time for which a service must be complete before it counts as healthy.
+/// Time for which a service must be complete before it counts as healthy. The leader waits as long before an update
+/// is complete.
 fn settle(job: &Job) -> Duration {
     let ms = job.update.map_or(0, |rules| rules.min_healthy_ms);
     Duration::from_millis(if job.kind == JobKind::Service { ms.into() } else { 0 })
 }
 
-/// Whether all tasks of a service run, or all those of a batch job have ended.
+/// Whether all tasks of a service run, and its update is complete, or all tasks of a batch job have ended.
 fn is_there(job: &Job, told: &proto::JobStatus) -> bool {
+    let is_updated = told.version == 0 || told.update() == proto::UpdateResult::Complete;
     let waiting = told.pending + told.placed + told.outdated;
     match job.kind {
         JobKind::Batch => waiting + told.running == 0,
         JobKind::Service => {
             let any = job.groups.iter().any(|group| group.per_machine);
-            waiting == 0 && (any || u64::from(told.running) == job.task_count())
+            waiting == 0 && is_updated && (any || u64::from(told.running) == job.task_count())
         }
     }
 }
@@ -139,7 +141,7 @@ fn failure(caller: &Caller, job: &Job, told: &proto::JobStatus) -> Option<String
             format!("{} of its tasks failed, {} were killed{latest}", told.failed, told.killed)
         });
     }
-    if told.version > 0 && told.new_failures > 0 {
+    if told.update() == proto::UpdateResult::Failed {
         return Some(failed_version(caller, job, told.version));
     }
     if told.version == 0 && told.failed > 0 {
@@ -190,10 +192,12 @@ fn replaced(caller: &Caller, name: &str, awaited: u32) -> Result<String, AskErro
     let all: Vec<Version> = version_list::all(caller, name)?;
     let at = all.iter().position(|one| one.number > awaited);
     let by = at.map(|at| (all[at].number, version_list::content_of(&all, at)));
-    let began = all.iter().find(|one| one.number == awaited).map(|one| one.at_ms);
+    let known = all.iter().find(|one| one.number == awaited);
+    let has_failed = known.is_some_and(Version::has_failed);
+    let began_ms = known.map_or(0, |one| one.at_ms);
     Ok(match by {
-        Some((by, Some(old))) if old < awaited => {
-            let task = failed_task(caller, name, began.unwrap_or(0));
+        Some((by, Some(old))) if old < awaited && has_failed => {
+            let task = failed_task(caller, name, began_ms);
             let failed = task.map(|task| format!(" failed ({task}), and")).unwrap_or_default();
             format!(
                 "version {awaited}{failed} was rolled back: the job has the content of version \

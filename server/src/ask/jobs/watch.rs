@@ -15,7 +15,7 @@ use omega_client::proto::TaskPhase;
 use omega_client::proto::job_service_client::JobServiceClient;
 use omega_core::{JobKind, Kinds, TaskId};
 use serde::Serialize;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// The job, and the end of the watch.
 #[derive(Debug, Args)]
@@ -55,8 +55,10 @@ struct ChangeShape {
 /// If a task has failed before that event, or if a task of a batch job was killed, as with `--wait`.
 pub(in crate::ask) fn run(args: &WatchArgs) -> Result<(), AskError> {
     let caller = args.ask.caller()?;
-    let kind = target(&find(&caller, by_name(&args.name))?)?.kind;
-    let mut watch = Watch { args, kind, kinds: caller.kinds()?, known: BTreeMap::new() };
+    let told = find(&caller, by_name(&args.name))?;
+    let (kind, is_updated) = (target(&told)?.kind, told.version > 0);
+    let (kinds, known) = (caller.kinds()?, BTreeMap::new());
+    let mut watch = Watch { args, kind, is_updated, kinds, known, failed_before: None };
     caller.runtime().block_on(async {
         // A broken stream is opened again. If the cell cannot be reached, the call returns the error.
         while !watch.follow(&caller).await? {
@@ -71,8 +73,11 @@ pub(in crate::ask) fn run(args: &WatchArgs) -> Result<(), AskError> {
 struct Watch<'a> {
     args: &'a WatchArgs,
     kind: JobKind,
+    is_updated: bool,
     kinds: Kinds,
     known: BTreeMap<TaskId, (TaskPhase, String)>,
+    /// Tasks of a service that had failed before the watch began. `None` until all tasks are known.
+    failed_before: Option<BTreeSet<TaskId>>,
 }
 
 impl Watch<'_> {
@@ -91,8 +96,11 @@ impl Watch<'_> {
                 Ok(Some(change)) => {
                     let more = change.more;
                     self.tell(change)?;
-                    if !more && self.is_over() {
-                        return Ok(true);
+                    if !more {
+                        self.note_failed_before();
+                        if self.is_over() {
+                            return Ok(true);
+                        }
                     }
                 }
                 Ok(None) => return Ok(self.is_over()),
@@ -138,9 +146,27 @@ impl Watch<'_> {
         }
     }
 
-    /// Number of tasks in a state.
+    /// Number of tasks in a state, without those that had failed before.
     fn count(&self, state: TaskPhase) -> usize {
-        self.known.values().filter(|(phase, _)| *phase == state).count()
+        let is_new = |id: &TaskId| self.failed_before.iter().all(|before| !before.contains(id));
+        self.known.iter().filter(|(id, (phase, _))| *phase == state && is_new(id)).count()
+    }
+
+    /// Notes which tasks of an updated service had failed before the watch began. They do not count, because the update
+    /// may have replaced them.
+    fn note_failed_before(&mut self) {
+        if self.failed_before.is_none() {
+            use TaskPhase::{Pending, Placed, Running};
+            let lives =
+                |(phase, _): &(TaskPhase, String)| matches!(phase, Pending | Placed | Running);
+            let may_be_replaced = self.kind == JobKind::Service
+                && self.is_updated
+                && self.args.until != Until::Ended
+                && self.known.values().any(lives);
+            let failed = self.known.iter().filter(|(_, (phase, _))| *phase == TaskPhase::Failed);
+            let failed = failed.map(|(id, _)| *id).filter(|_| may_be_replaced);
+            self.failed_before = Some(failed.collect());
+        }
     }
 
     /// Checks that no task has failed, and that none of a batch job was killed. Tasks of a service are also killed by
@@ -159,7 +185,7 @@ impl Watch<'_> {
         Err(AskError::NotDone {
             name: self.args.name.clone(),
             why: format!(
-                "some tasks did not finish ({}): run `omega job history {}` to see why",
+                "some tasks have failed or were killed ({}): run `omega job history {}` to see why",
                 states.join(", "),
                 clean_name(&self.args.name)
             ),

@@ -300,7 +300,7 @@ fn a_port_that_is_taken_and_a_folder_that_is_none_are_told() {
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let listen = format!("--listen={}", taken.local_addr().unwrap());
     let said = say(dir.path(), &["serve", "--memory", &listen]);
-    assert_eq!(said.code, Some(2), "{}", said.stderr);
+    assert_eq!(said.code, Some(1), "{}", said.stderr);
     assert!(said.stderr.contains("cannot listen on"), "{}", said.stderr);
     assert_eq!(said.stderr.lines().count(), 1, "{}", said.stderr);
     let said = say(dir.path(), &["serve", "--dir=file", "--listen=127.0.0.1:0"]);

@@ -179,6 +179,8 @@ fn a_replica_that_has_moved_is_reached_at_its_new_address() {
         assert!(said.code != Some(0) && said.stderr.contains(why), "{line}: {}", said.stderr);
     };
     let other = moved % 3 + 1;
+    let unused = format!("127.0.0.1:{}", ports(1)[0]);
+    refused(&format!("{other} {unused}"), "cannot be reached at");
     refused(&format!("{other} {address}"), "give each replica its own");
     refused(&format!("{other} nowhere"), "must be host:port");
     refused("9 127.0.0.1:9", "is not a replica of this cell");

@@ -240,7 +240,7 @@ fn one_replica_serves_and_keeps() {
     };
     assert_eq!((told.machines, told.jobs, told.cell), (3, 1, cell));
     let second = say(dir.path(), &["serve", "--dir=cell", "--listen=127.0.0.1:0"]);
-    assert_eq!(second.code, Some(2));
+    assert_eq!(second.code, Some(1));
     assert!(second.stderr.contains("in use by another process"), "{}", second.stderr);
     drop(server);
 }
@@ -433,4 +433,21 @@ fn metrics_and_probes_tell_how_it_goes() {
     }
     assert_eq!(get(all[1], "/healthz").status, 200);
     assert_eq!(get(all[1], "/readyz").status, 200);
+}
+
+#[test]
+fn a_cell_without_a_majority_is_told_of() {
+    let mut three = Three::found();
+    let leader = three.leader(&Runtime::new().unwrap());
+    let left = leader % 3 + 1;
+    (1..=3).filter(|id| *id != left).for_each(|id| three.kill(id));
+    // The last replica knows that it has no leader after an election timeout.
+    loop {
+        let (dir, cell) = (three.dir.path(), three.addresses());
+        let said = say(dir, &["job", "list", "--timeout=3s", "--cell", &cell]);
+        assert_eq!(said.code, Some(1), "{}", said.stderr);
+        if said.stderr.contains("has no leader, so it did not answer within 3s") {
+            break;
+        }
+    }
 }

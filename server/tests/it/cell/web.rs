@@ -12,7 +12,7 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 
 /// A name that would be harmful if it was interpreted as markup.
-pub(crate) const HOSTILE: &str = "<script>alert(1)</script>";
+pub(crate) const HOSTILE: &str = "<script>alert(1)";
 
 const MACHINES: &str = r#"
 [[machine]]
@@ -28,13 +28,13 @@ capacity = { cpu = 4, memory = "16GiB" }
 labels = { rack = "b" }
 
 [[machine]]
-name = "<script>alert(1)</script>"
+name = "<script>alert(1)"
 capacity = { cpu = 4, memory = "16GiB" }
 labels = { rack = "<b>bold</b>" }
 "#;
 
 const JOB: &str = r#"
-name = "<script>alert(1)</script>"
+name = "<script>alert(1)"
 scheduler = "<i>nobody</i>"
 [[group]]
 count = 3
@@ -44,7 +44,7 @@ request = { cpu = 1 }
 /// A transaction that is accepted, and one that is not.
 const PLACED: &str = r#"
 [[claim]]
-task = "<script>alert(1)</script>/0"
+task = "<script>alert(1)/0"
 machine = "a-1"
 "#;
 const TOO_LARGE: &str = r#"

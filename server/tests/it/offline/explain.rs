@@ -92,3 +92,12 @@ fn every_input_of_a_run_can_be_explained() {
         assert!(said.stdout.contains(" without a machine at the end\n"), "{}", said.stdout);
     }
 }
+
+#[test]
+fn a_job_that_is_not_in_the_input_may_be_in_a_served_cell() {
+    let dir = folder(&[]);
+    let said = say(dir.path(), &["explain", "--synthetic", "50", "--hours", "1", "web"]);
+    assert_eq!(said.code, Some(2), "{}", said.stderr);
+    let told = "; for a served cell: `omega job explain web`\n";
+    assert!(said.stderr.ends_with(told), "{}", said.stderr);
+}

@@ -82,6 +82,20 @@ fn an_updated_job_shows_a_group_once() {
 }
 
 #[test]
+fn a_job_in_json_has_its_file_with_all_rules() {
+    let spread = "rules = [{ spread = { level = \"rack\", skew_max = 2 } }], restarts";
+    let two = TWO.replace("CPU", "1").replace("restarts", spread);
+    let cell = Served::new(&[("two.toml", &two)]);
+    cell.ok("job apply -f two.toml");
+    for job in ["good", "web"] {
+        let file = cell.json(&format!("job get {job}"))["file"].to_string();
+        std::fs::write(cell.path().join("job.json"), file).unwrap();
+        assert_eq!(cell.ok("job apply -f job.json"), format!("job {job} is unchanged\n"));
+    }
+    assert_eq!(cell.json("job get web")["file"]["group"][0]["rules"][0]["spread"]["skew_max"], 2);
+}
+
+#[test]
 fn an_ended_service_is_started_again() {
     let other = TWO.replace("CPU", "2");
     let cell = Served::new(&[("two.toml", &TWO.replace("CPU", "1")), ("other.toml", &other)]);

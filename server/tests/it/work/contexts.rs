@@ -68,7 +68,7 @@ fn a_context_at_fault_is_named_with_its_file() {
     let missing = "context set a --cell h:1 --tls-ca a.pem --tls-cert b.pem --tls-key c.key";
     assert!(fails(dir, missing).contains("context \"a\": tls-ca: "));
     assert!(fails(dir, "context set a --cell h:1 --tls-ca a.pem").contains("--tls-cert"));
-    assert!(fails(dir, "machine list --context a --cell h:1").contains("cannot be used with"));
+    assert!(fails(dir, "machine list --context a --cell h:1").contains("cannot be given together"));
     std::fs::create_dir_all(dir.join("config")).unwrap();
     std::fs::write(
         dir.join("config").join("omega.toml"),

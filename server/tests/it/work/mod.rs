@@ -17,6 +17,7 @@
 //! - `grace.rs`: grace periods of stopped tasks, and tasks that wait for their resources.
 //! - `application.rs`: applications that request containers, and recover them.
 //! - `standby.rs`: schedulers that are killed, paused or stopped, and their standbys.
+//! - `quotas.rs`: limits of tenants by command.
 //! - `peaks.rs`: peak calendars by command, and a peak controller with a scheduler.
 //! - `cores.rs`, `resources.rs`: exclusive cores, and cluster resources.
 //! - `evicting.rs`: preemption in a full cell.
@@ -39,6 +40,7 @@ pub(crate) mod podman;
 pub(crate) mod ports;
 pub(crate) mod programs;
 pub(crate) mod quickstart;
+pub(crate) mod quotas;
 pub(crate) mod resources;
 pub(crate) mod services;
 pub(crate) mod standby;

@@ -100,6 +100,28 @@ fn a_batch_array_survives_the_death_of_agents() {
 }
 
 #[test]
+fn a_second_agent_does_not_take_over_the_machine_of_another() {
+    let cell = Cell::new(&[]);
+    let mut agent = cell.agent("one");
+    until(|| cell.served.ok("machine list").contains("one"));
+    let flags = ["agent", "--no-limits", "--cpu=4", "--memory=1GiB", "--name=one", "--dir=other"];
+    let second = omega(cell.served.path())
+        .args(flags)
+        .args(["--cell", &cell.served.address])
+        .output()
+        .unwrap();
+    let why = String::from_utf8_lossy(&second.stderr);
+    assert_eq!(second.status.code(), Some(1), "{why}");
+    assert!(why.contains("machine \"one\" has another agent, which is reachable"), "{why}");
+    assert!(agent.0.try_wait().unwrap().is_none(), "the first agent goes on");
+    // The folder of the first agent has its id.
+    drop(agent);
+    let _again = cell.agent("one");
+    cell.served.ok("job submit flags --cpu 0.5 -- /bin/true");
+    until(|| cell.tasks("flags", "finished") == 1);
+}
+
+#[test]
 fn a_service_is_found_again_and_stopped_for_good() {
     let cell = Cell::new(&[("stubborn.toml", STUBBORN)]);
     let agents = [cell.agent("one"), cell.agent("two")];

@@ -195,17 +195,21 @@ fn a_web_server_is_updated_under_load_without_a_failed_request() {
     assert!(why.stderr.contains("version 2 failed (web/"), "{}", why.stderr);
     assert!(why.stderr.contains(": exit code 1)"), "{}", why.stderr);
     until(|| cell.served.json("job get web")["version"] == 3);
-    until(|| cell.served.json("job get web")["outdated"] == 0);
+    until(|| cell.served.json("job get web")["update"] == "complete");
     assert_eq!(answers(&cell), ["two"; 3]);
 
     let listed = cell.served.json("job versions web");
-    assert_eq!((&listed[2]["rolled_back"], &listed[3]["content_of"]), (&true.into(), &1.into()));
+    let results = [1, 2, 3].map(|version: usize| listed[version]["result"].clone());
+    assert_eq!(results, ["complete", "failed", "complete"]);
+    assert_eq!(listed[3]["content_of"], 1);
+    let history = cell.served.ok("job history web");
+    assert!(history.contains("update_failed"), "{history}");
 
     cell.served.ok("job rollback web --to 0 --wait");
     assert_eq!(answers(&cell), ["one"; 3]);
     let again = cell.served.ok("job rollback web --to 0 --wait");
     assert_eq!(again, "job web is unchanged: version 4 has the content of version 0\n");
-    // By default, the rollback returns to version 1, because the later versions were rolled back.
+    // By default, the rollback returns to version 3, whose content is that of version 1.
     cell.served.ok(rollback);
     let end = so_far();
     until(|| so_far() > end + 10);

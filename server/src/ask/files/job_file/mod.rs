@@ -9,6 +9,7 @@ use update::UpdateFile;
 
 use crate::ask::AskError;
 use crate::ask::files::amount::{self, Amount};
+use crate::ask::files::job_name::job_name;
 use crate::ask::files::machine_file::NumberOrText;
 use crate::ask::files::moment::Moment;
 use crate::ask::files::ports_file::{NamedOrList, PortsFile};
@@ -253,7 +254,7 @@ impl JobFile {
             Ok(SharedGroup::from(group.group(kinds, file, rules, at)?))
         });
         Ok(Job {
-            name: self.name.as_str().into(),
+            name: job_name(&self.name, &format!("{place}: name"))?,
             tenant: self.tenant.as_str().into(),
             scheduler: self.scheduler.as_str().into(),
             precedence: Precedence(self.precedence),

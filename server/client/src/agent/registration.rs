@@ -1,0 +1,89 @@
+//! The registration of an agent's machine. A machine that the cell has already keeps its taints, and another agent does
+//! not take it over while its own agent is reachable.
+
+use super::{AGENT, is_unreachable};
+use crate::connect::MESSAGE_BYTES_MAX;
+use crate::proto::machine_service_client::MachineServiceClient;
+use crate::proto::{self, machine_ref};
+use crate::{ApiError, ErrorCode};
+use omega_core::{Labels, Machine, MachineId};
+use tonic::transport::Channel;
+
+/// Value of the label [`AGENT`] if the agent has no id.
+const NO_ID: &str = "true";
+
+/// Whether an agent may register a machine that the cell has already.
+fn may_take_over(known: &Machine, given: &Machine) -> bool {
+    let id = |machine: &Machine| machine.labels.get(AGENT).filter(|id| &***id != NO_ID).cloned();
+    let is_other = id(known).zip(id(given)).is_some_and(|(known, given)| known != given);
+    !is_other || is_unreachable(known)
+}
+
+/// Registers a machine, and returns its id.
+pub(super) async fn register(
+    channel: Channel,
+    mut machine: Machine,
+) -> Result<MachineId, ApiError> {
+    let mut client =
+        MachineServiceClient::new(channel).max_decoding_message_size(MESSAGE_BYTES_MAX);
+    if machine.labels.get(AGENT).is_none() {
+        let labels = machine.labels.iter().map(|(key, value)| (key.clone(), value.clone()));
+        machine.labels = Labels::new(labels.chain([(AGENT.into(), NO_ID.into())]));
+    }
+    let name = machine_ref::Machine::Name(machine.name.to_string());
+    let named = proto::MachineRef { machine: Some(name) };
+    match client.get_machine(proto::GetMachineRequest { machine: Some(named) }).await {
+        Ok(answer) => {
+            let known = answer.into_inner().machine.and_then(|known| known.machine);
+            if let Some(known) = known.map(Machine::try_from).transpose()? {
+                if !may_take_over(&known, &machine) {
+                    let name = &machine.name;
+                    return Err(ApiError::new(
+                        ErrorCode::NameTaken,
+                        format!(
+                            "machine {name:?} has another agent, which is reachable: give this agent \
+                         another --name, or start it again when that agent is unreachable"
+                        ),
+                    ));
+                }
+                if !known.taints.is_empty() {
+                    machine.taints = known.taints;
+                }
+            }
+        }
+        Err(status) => match ApiError::from(status) {
+            error if error.code == ErrorCode::UnknownMachine => {}
+            error => return Err(error),
+        },
+    }
+    let request = proto::RegisterMachineRequest { machine: Some((&machine).into()) };
+    let answer = client.register_machine(request).await?.into_inner();
+    let missing = || ApiError::new(ErrorCode::Internal, "the answer has no id");
+    Ok(answer.id.ok_or_else(missing)?.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::agent::UNREACHABLE;
+    use omega_core::{Amounts, Taint, TaintEffect};
+
+    #[test]
+    fn an_agent_takes_over_only_a_machine_that_no_other_agent_reaches() {
+        let machine = |id: &str| {
+            let labels = Labels::new([(AGENT, id)]);
+            Machine { labels, ..Machine::new("box", Amounts::new([1])) }
+        };
+        for (known, given, may) in
+            [("1f", "1f", true), ("1f", "2e", false), ("1f", NO_ID, true), (NO_ID, "2e", true)]
+        {
+            let known = machine(known);
+            assert_eq!(may_take_over(&known, &machine(given)), may, "{known:?} {given}");
+            let (key, effect) = (UNREACHABLE.into(), TaintEffect::NoSchedule);
+            let silent = [Taint { key, value: "".into(), effect }];
+            let silent = Machine { taints: silent.into(), ..known };
+            assert!(may_take_over(&silent, &machine(given)));
+        }
+        assert!(may_take_over(&Machine::new("box", Amounts::new([1])), &machine("1f")));
+    }
+}
