@@ -179,10 +179,7 @@ fn main() -> ExitCode {
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,
-        Err(why) => {
-            eprintln!("error: {why}");
-            ExitCode::FAILURE
-        }
+        Err(why) => command_line::fail("omega-kube", &why, 1),
     }
 }
 

@@ -17,12 +17,6 @@ pub const SELECTED_NODE: &str = "volume.kubernetes.io/selected-node";
 /// Annotation of a binding that was made by a controller or a scheduler, not by a user.
 pub const BOUND_BY_CONTROLLER: &str = "pv.kubernetes.io/bound-by-controller";
 
-/// Returns the name of a claim in the list of volumes.
-#[must_use]
-pub fn claim_name(claim: &PersistentVolumeClaim) -> Text {
-    volumes::full_name(&claim.metadata.namespace, &claim.metadata.name)
-}
-
 /// Whether the controller has bound a claim to a volume.
 #[must_use]
 pub fn is_bound(claim: &PersistentVolumeClaim) -> bool {

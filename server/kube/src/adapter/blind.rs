@@ -4,7 +4,7 @@
 //! might be full, so the node is closed until the pod is gone or can be read. A node that could only be read in part
 //! keeps its last description, and is closed, too.
 
-use super::place::node_of;
+use super::place::{REJECTED, node_of};
 use super::{Adapter, Effect, PodName, Remark, State};
 use omega_cellstate::MachineStatus;
 use omega_core::Command;
@@ -39,14 +39,8 @@ impl Adapter {
         let Some(entry) = self.pods.get(name) else { return };
         let State::Bound(node) = &entry.state else { return };
         let node = node.clone();
-        let rejected = entry.job.is_none() && self.nodes.contains_key(&node);
-        let rejected = || {
-            rejected.then(|| {
-                "the cell rejects this pod; the log of omega-kube has \
-             the reason"
-                    .to_owned()
-            })
-        };
+        let is_rejected = entry.job.is_none() && self.nodes.contains_key(&node);
+        let rejected = || is_rejected.then(|| REJECTED.to_owned());
         let Some(why) = entry.pod.metadata.unreadable.clone().or_else(rejected) else {
             self.forget_sight(name);
             return;

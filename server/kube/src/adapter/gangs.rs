@@ -9,13 +9,21 @@
 //! | is not known, has too few pods, or has a rule that is not supported | are held |
 //! | has fewer placed pods than its minimum | are a gang |
 //! | has enough placed pods, or no minimum | are single pods |
+//!
+//! Events only record which groups have changed. The groups are settled after a list or a batch of events, and before
+//! any decision is carried out. Otherwise a large group would be settled once for each of its pods.
+//!
+//! A gang stays pending while further pods arrive of which it has enough already: those pods are held until the gang is
+//! placed. Otherwise the gang would be submitted anew with each of them, and would never get its turn.
 
 use super::effects::{Action, Done, GroupCondition};
 use super::place::PLACED;
 use super::types::Hold;
 use super::{Adapter, Effect, PodName, State, scheduler_of};
 use omega_core::limits::GROUPS_PER_JOB_MAX;
-use omega_core::{Command, Job, JobId, MachineId, Outcome, SharedGroup, TaskId, TaskState, Text};
+use omega_core::{
+    Command, Job, JobId, MachineId, Outcome, Precedence, SharedGroup, TaskId, TaskState, Text,
+};
 use omega_workload::kube::api::{Pod, PodGroup};
 use omega_workload::words::plural;
 use std::collections::{BTreeMap, BTreeSet};
@@ -28,6 +36,8 @@ pub(super) struct Gangs {
     members: BTreeMap<Text, BTreeSet<PodName>>,
     pending: BTreeMap<Text, Pending>,
     jobs: BTreeMap<JobId, Text>,
+    /// Groups that have changed since they were settled.
+    changed: BTreeSet<Text>,
 }
 
 /// The state of the API for groups.
@@ -48,6 +58,15 @@ struct Pending {
     spec: Job,
     /// The gang's pods, in the order of its tasks.
     pods: Vec<PodName>,
+}
+
+/// A gang that may be submitted.
+struct Gang {
+    spec: Job,
+    /// The gang's pods, in the order of its tasks.
+    pods: Vec<PodName>,
+    /// Pods that are left out, because the pending gang has enough pods of their kind.
+    surplus: Vec<PodName>,
 }
 
 /// Way in which a group's pending pods are scheduled.
@@ -75,28 +94,36 @@ impl Adapter {
     /// Records that the API server does not serve groups.
     pub fn groups_absent(&mut self) {
         self.gangs.api = GroupApi::Absent;
-        self.settle_groups();
+        self.settle_all_groups();
     }
 
     /// Handles a list of all groups.
     pub fn groups_listed(&mut self, all: Vec<PodGroup>) {
         self.gangs.api = GroupApi::Listed;
         self.gangs.groups = all.into_iter().map(|group| (key(&group), group)).collect();
-        self.settle_groups();
+        self.settle_all_groups();
     }
 
-    /// Handles a group that is new or has changed.
+    /// Handles a group that is new or has changed. [`Adapter::settle_groups`] then updates its pods.
     pub fn group_changed(&mut self, group: PodGroup) {
         let key = key(&group);
         self.gangs.groups.insert(key.clone(), group);
-        self.settle_group(&key);
+        self.gangs.changed.insert(key);
     }
 
-    /// Handles the deletion of a group.
+    /// Handles the deletion of a group. [`Adapter::settle_groups`] then updates its pods.
     pub fn group_deleted(&mut self, group: &PodGroup) {
         let key = key(group);
         self.gangs.groups.remove(&key);
-        self.settle_group(&key);
+        self.gangs.changed.insert(key);
+    }
+
+    /// Updates the jobs of the pods of all groups that have changed. Call this after each event, or after a batch of
+    /// events. Lists and ticks include it.
+    pub fn settle_groups(&mut self) {
+        while let Some(group) = self.gangs.changed.pop_first() {
+            self.settle_group(&group);
+        }
     }
 
     /// Returns the pods of a pending gang.
@@ -136,22 +163,31 @@ impl Adapter {
                 self.gangs.members.remove(&group);
             }
         }
-        self.settle_group(&group);
+        self.gangs.changed.insert(group);
     }
 
-    /// Updates the jobs of a group's pending pods to the group's present state.
+    /// Records that a pod's group has changed, if the pod has one.
+    pub(super) fn note_group_of(&mut self, name: &PodName) {
+        let group = self.pods.get(name).and_then(|entry| group_of(&entry.pod));
+        self.gangs.changed.extend(group);
+    }
+
+    /// Settles a pod's group now, if the group has changed.
     pub(super) fn settle_group_of(&mut self, name: &PodName) {
-        if let Some(group) = self.pods.get(name).and_then(|entry| group_of(&entry.pod)) {
+        let group = self.pods.get(name).and_then(|entry| group_of(&entry.pod));
+        if let Some(group) = group.filter(|group| self.gangs.changed.contains(group)) {
             self.settle_group(&group);
         }
     }
 
-    fn settle_groups(&mut self) {
-        let groups: Vec<Text> = self.gangs.members.keys().cloned().collect();
-        groups.iter().for_each(|group| self.settle_group(group));
+    fn settle_all_groups(&mut self) {
+        self.gangs.changed.extend(self.gangs.members.keys().cloned());
+        self.settle_groups();
     }
 
+    /// Updates the jobs of a group's pending pods to the group's present state.
     fn settle_group(&mut self, group: &Text) {
+        self.gangs.changed.remove(group);
         let members = self.gangs.members.get(group).into_iter().flatten();
         let members: Vec<PodName> = members.cloned().collect();
         let state = |name: &PodName| self.pods.get(name).map(|entry| &entry.state);
@@ -170,17 +206,22 @@ impl Adapter {
         match self.plan(group, &ready, placed) {
             Plan::Hold(why) => {
                 self.dissolve(group);
-                for name in &ready {
-                    self.give_nomination_up(name);
-                    self.replace(name, None);
-                    self.hold(name, why.clone());
-                }
+                self.hold_all(&ready, &why);
             }
             Plan::Single => {
                 self.dissolve(group);
                 ready.iter().for_each(|name| self.submit(name));
             }
-            Plan::Gang(missing) => self.submit_gang(group, ready, missing),
+            Plan::Gang(missing) => self.submit_gang(group, &ready, missing),
+        }
+    }
+
+    /// Holds pods of a group for one reason. They have neither jobs nor nominations any more.
+    fn hold_all(&mut self, pods: &[PodName], why: &Hold) {
+        for name in pods {
+            self.give_nomination_up(name);
+            self.replace(name, None);
+            self.hold(name, why.clone());
         }
     }
 
@@ -232,33 +273,34 @@ impl Adapter {
     }
 
     /// Submits the pending pods of a group as one job, unless an equal job of these pods exists.
-    fn submit_gang(&mut self, group: &Text, ready: Vec<PodName>, missing: u32) {
-        let Some((job, pods)) = self.gang(&ready, missing) else {
+    fn submit_gang(&mut self, group: &Text, ready: &[PodName], missing: u32) {
+        let Some(Gang { spec, pods, surplus }) = self.gang(group, ready, missing) else {
             let rule = format!(
                 "the pod's group has more than {GROUPS_PER_JOB_MAX} different kinds of pods, \
                  which is not supported"
             );
             self.dissolve(group);
-            for name in &ready {
-                self.give_nomination_up(name);
-                self.replace(name, None);
-                self.hold(name, Hold::Told(rule.clone()));
-            }
+            self.hold_all(ready, &Hold::Told(rule));
             return;
         };
-        let same = |pending: &Pending| pending.pods == pods && is_same(&pending.spec, &job);
+        let wait = "the pod's group has enough pending pods of this kind: this pod is scheduled \
+             after them";
+        self.hold_all(&surplus, &Hold::Quiet(wait.into()));
+        let same = |pending: &Pending| pending.pods == pods && is_same(&pending.spec, &spec);
         if self.gangs.pending.get(group).is_some_and(same) {
+            // A pod of the gang may have been deleted and created again since.
+            pods.iter().for_each(|name| self.set(name, State::Pending));
             return;
         }
         self.dissolve(group);
-        for name in &ready {
+        for name in &pods {
             // A pod may have room of its own, kept by a nomination. The gang would lack that room.
             self.give_nomination_up(name);
             self.replace(name, None);
             self.set(name, State::Pending);
         }
         self.submitted += 1;
-        let spec = Job { name: format!("{group}#gang{}", self.submitted).into(), ..job };
+        let spec = Job { name: format!("{group}#gang{}", self.submitted).into(), ..spec };
         match self.cell.apply(Command::SubmitJob(spec.clone())) {
             Ok(Outcome::Job(job)) => {
                 self.gangs.jobs.insert(job, group.clone());
@@ -267,44 +309,51 @@ impl Adapter {
             other => {
                 tracing::warn!(%group, ?other, "the cell rejects the gang");
                 let why = "the cell rejects the pod's group; the log of omega-kube has the reason";
-                ready.iter().for_each(|name| self.set(name, State::Held(why.into())));
+                pods.iter().for_each(|name| self.set(name, State::Held(why.into())));
             }
         }
     }
 
-    /// Returns the job of a gang, and its pods in the order of the job's tasks. Returns `None` if the pods have more
-    /// different specifications than a job may have groups.
-    fn gang(&self, ready: &[PodName], missing: u32) -> Option<(Job, Vec<PodName>)> {
+    /// Returns the gang of a group's pending pods; `None` if the pods have more different specifications than a job may
+    /// have groups.
+    fn gang(&self, group: &Text, ready: &[PodName], missing: u32) -> Option<Gang> {
         let mut kinds: Vec<(SharedGroup, Vec<PodName>)> = Vec::new();
         let mut whole: Option<Job> = None;
+        let mut precedences: BTreeMap<&PodName, Precedence> = BTreeMap::new();
         for name in ready {
             let pod = &self.pods.get(name)?.pod;
             let mut job = self.converter.job(pod, "".into(), scheduler_of(pod).into());
-            let group = job.groups.pop()?;
-            match kinds.iter_mut().find(|(known, _)| *known == group) {
+            let kind = job.groups.pop()?;
+            match kinds.iter_mut().find(|(known, _)| *known == kind) {
                 Some((_, pods)) => pods.push(name.clone()),
-                None => kinds.push((group, vec![name.clone()])),
+                None => {
+                    if kinds.len() == GROUPS_PER_JOB_MAX {
+                        return None;
+                    }
+                    kinds.push((kind, vec![name.clone()]));
+                }
             }
-            match &mut whole {
-                // The gang gets the lowest priority of its pods. Otherwise one important pod would make the whole group
-                // important.
-                Some(whole) => whole.precedence = whole.precedence.min(job.precedence),
-                None => whole = Some(job),
+            precedences.insert(name, job.precedence);
+            whole.get_or_insert(job);
+        }
+        let pending = self.gangs.pending.get(group).into_iter().flat_map(|pending| &pending.pods);
+        let pending: BTreeSet<&PodName> = pending.collect();
+        let (mut spec, mut pods, mut surplus) = (whole?, Vec::new(), Vec::new());
+        for (index, (mut kind, mut of_kind)) in kinds.into_iter().enumerate() {
+            // Pods of one kind are interchangeable, and the gang needs at most `missing` of them.
+            if of_kind.iter().filter(|name| pending.contains(name)).count() >= missing as usize {
+                surplus.extend(of_kind.extract_if(.., |name| !pending.contains(&&*name)));
             }
-        }
-        if kinds.len() > GROUPS_PER_JOB_MAX {
-            return None;
-        }
-        let mut job = whole?;
-        let mut pods = Vec::with_capacity(ready.len());
-        for (index, (mut group, of_kind)) in kinds.into_iter().enumerate() {
             let count = u32::try_from(of_kind.len()).unwrap_or(u32::MAX);
-            (group.name, group.count) = (format!("kind{index}").into(), count);
-            job.groups.push(group);
+            (kind.name, kind.count) = (format!("kind{index}").into(), count);
+            spec.groups.push(kind);
             pods.extend(of_kind);
         }
-        job.gang_min = Some(missing);
-        Some((job, pods))
+        // The gang gets the lowest priority of its pods. Otherwise one important pod would make the whole group
+        // important.
+        spec.precedence = pods.iter().filter_map(|name| precedences.get(name)).min().copied()?;
+        spec.gang_min = Some(missing);
+        Some(Gang { spec, pods, surplus })
     }
 
     /// Removes a group's gang from the cell. Its pods then have no job.

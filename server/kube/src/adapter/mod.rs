@@ -237,7 +237,8 @@ impl Adapter {
         self.nodes.len()
     }
 
-    /// Handles a pod from an event, a list or an answer. A form older than the known one is ignored.
+    /// Handles a pod from an event, a list or an answer. A form older than the known one is ignored. The pod's group is
+    /// only updated by the next call of [`Adapter::settle_groups`].
     pub fn pod_changed(&mut self, pod: impl Into<Arc<Pod>>) {
         let pod = pod.into();
         let name = PodName::of(&pod);
@@ -282,7 +283,7 @@ impl Adapter {
         self.settle(&name);
     }
 
-    /// Handles the deletion of a pod.
+    /// Handles the deletion of a pod. The pod's group is only updated by the next call of [`Adapter::settle_groups`].
     pub fn pod_deleted(&mut self, pod: &Pod) {
         let name = PodName::of(pod);
         let gone = version(&pod.metadata.version);
@@ -309,6 +310,7 @@ impl Adapter {
             self.pods.iter().filter(gone).map(|(name, _)| name.clone()).collect();
         gone.iter().for_each(|name| self.forget(name));
         pods.into_iter().for_each(|pod| self.pod_changed(pod));
+        self.settle_groups();
         self.starting = false;
         // All pods are known at this point, including those that are being deleted.
         let nominated =
@@ -321,6 +323,7 @@ impl Adapter {
     /// if the binding waits for volume claims. For a gang it also returns `None`, and the bindings are among the
     /// effects.
     pub fn decided(&mut self, task: TaskId, machine: MachineId) -> Option<Binding> {
+        self.settle_groups();
         if self.gang_decided(task.job) {
             return None;
         }
@@ -355,6 +358,7 @@ impl Adapter {
             }
             self.settle(&name);
         }
+        self.settle_groups();
         let _ = self.cell.apply(Command::Expire { now_ms });
     }
 }

@@ -181,6 +181,8 @@ impl Adapter {
     /// Binds a nominated pod in the room that is kept for it, if all victims are gone. If the pod no longer fits, it is
     /// scheduled anew.
     pub(super) fn bind_if_free(&mut self, name: &PodName) {
+        // If the pod's group has lost other pods, this pod gives its room up, and is placed with the group.
+        self.settle_group_of(name);
         let Some(entry) = self.pods.get(name).filter(|_| self.leads) else { return };
         let (Some(job), Some(nomination)) = (entry.job, &entry.nomination) else { return };
         let waits = !nomination.victims.is_empty() || nomination.origin == Origin::Foreign;

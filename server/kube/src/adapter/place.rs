@@ -9,6 +9,9 @@ use std::sync::Arc;
 /// Scheduler name of jobs whose pods are already bound. No worker schedules such jobs.
 pub(super) const PLACED: &str = "omega-kube/bound";
 
+/// The reason why a pod is held, or its node closed, if the cell rejects the pod's job.
+pub(super) const REJECTED: &str = "the cell rejects this pod; the log of omega-kube has the reason";
+
 impl Adapter {
     /// Updates the job of a pod to the pod's present form.
     pub(super) fn settle(&mut self, name: &PodName) {
@@ -36,7 +39,7 @@ impl Adapter {
             None => self.submit(name),
         }
         self.follow_nomination(name);
-        self.settle_group_of(name);
+        self.note_group_of(name);
     }
 
     /// Returns the reason why this program does not schedule a pod; `None` if the program schedules the pod.
@@ -99,14 +102,8 @@ impl Adapter {
         }
         self.replace(name, Some((job, None)));
         let submitted = self.pods.get(name).is_some_and(|entry| entry.job.is_some());
-        let rejected = || {
-            State::Held(
-                "the cell rejects this pod; the log of omega-kube has the \
-             reason"
-                    .into(),
-            )
-        };
-        self.set(name, if submitted { State::Pending } else { rejected() });
+        let state = if submitted { State::Pending } else { State::Held(REJECTED.into()) };
+        self.set(name, state);
     }
 
     /// Records that a pod is bound to a node, by this or another scheduler.
@@ -127,7 +124,7 @@ impl Adapter {
         self.place(name, job);
         // The kept room is removed only after the pod is placed, so that no worker takes the room in between.
         self.drop_nomination(name);
-        self.settle_group_of(name);
+        self.note_group_of(name);
         self.note_sight(name);
         if !there && !self.starting {
             self.counters.foreign += 1;

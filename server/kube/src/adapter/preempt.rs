@@ -74,6 +74,7 @@ impl Adapter {
 
     /// Carries out a proposal, if it is still valid.
     pub fn preempt(&mut self, proposal: &Proposal) -> Verdict {
+        self.settle_groups();
         let Proposal { pod: name, job, machine, .. } = proposal;
         let current = self.pods.get(name).is_some_and(|entry| entry.job == Some(*job));
         let Some(node) = self.names.get(machine).cloned() else { return Verdict::Obsolete };

@@ -265,12 +265,6 @@ impl Adapter {
         }
     }
 
-    /// Whether all kinds of storage objects are listed; pods with claims are held until then.
-    #[must_use]
-    pub fn has_storage(&self) -> bool {
-        self.storage.is_listed()
-    }
-
     /// Queues the unbound pods with claims. They were held until the storage objects were listed.
     fn settle_claiming(&mut self) {
         let held = self.pods.iter().filter(|(_, entry)| {
@@ -278,6 +272,7 @@ impl Adapter {
         });
         let held: Vec<PodName> = held.map(|(name, _)| name.clone()).collect();
         held.iter().for_each(|name| self.settle(name));
+        self.settle_groups();
     }
 
     /// Returns the reason why a pod with claims is not scheduled yet; `None` if there is no such reason.

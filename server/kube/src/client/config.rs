@@ -171,7 +171,12 @@ impl Config {
         let text = read(path)?;
         let text = String::from_utf8_lossy(&text);
         let file = serde_saphyr::from_str::<File>(&text);
-        let file = file.map_err(|why| fault(path, format!("is not a kubeconfig file: {why}")))?;
+        let file = file.map_err(|why| {
+            // The other lines of the message quote the file.
+            let why = why.to_string();
+            let line = why.lines().next().unwrap_or_default().trim_start_matches("error: ");
+            fault(path, format!("is not a kubeconfig file: {line}"))
+        })?;
         let current = context.unwrap_or(&file.current);
         let known = file.contexts.iter().find(|named| named.name == current);
         let context = known.ok_or_else(|| {

@@ -24,8 +24,8 @@ pub enum ConfigError {
     },
     /// There is neither a kubeconfig nor a service account. Give one of them.
     #[error(
-        "no cluster is given: give --kubeconfig FILE or set KUBECONFIG; in a pod, \
-         KUBERNETES_SERVICE_HOST and the service account's token are used"
+        "no cluster is given: give --kubeconfig FILE, set KUBECONFIG, or create ~/.kube/config; in \
+         a pod, KUBERNETES_SERVICE_HOST and the service account's token are used"
     )]
     NoCluster,
     /// TLS cannot be set up. The message has the reason.
@@ -62,4 +62,12 @@ pub enum CallError {
     /// A stream's line is longer than any object can be.
     #[error("a line of the watch is longer than {0} bytes, the maximum for an object")]
     Line(usize),
+}
+
+impl CallError {
+    /// Whether the server gave no answer. The client writes such errors to the log, so its callers need not.
+    #[must_use]
+    pub fn is_no_answer(&self) -> bool {
+        matches!(self, CallError::Connect(..) | CallError::Broken(_) | CallError::Timeout(_))
+    }
 }

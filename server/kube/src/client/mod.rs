@@ -8,6 +8,7 @@ mod connection;
 mod error;
 pub mod exec;
 mod lines;
+mod reach;
 mod session;
 pub mod time;
 mod tls;
@@ -17,6 +18,7 @@ pub use self::lines::{Line, Lines};
 
 use self::config::Config;
 use self::connection::{Endpoint, Sender};
+use self::reach::Reach;
 use self::session::Session;
 use bytes::Bytes;
 use http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HOST, RETRY_AFTER, USER_AGENT};
@@ -145,6 +147,7 @@ struct Inner {
     timeout: Duration,
     session: tokio::sync::Mutex<Option<Arc<Session>>>,
     idle: Mutex<Vec<Sender>>,
+    reach: Reach,
 }
 
 impl std::fmt::Debug for Client {
@@ -161,7 +164,8 @@ impl Client {
     pub fn new(config: Config, timeout: Duration) -> Result<Client, ConfigError> {
         let endpoint = Endpoint::new(&config)?;
         let (session, idle) = (tokio::sync::Mutex::new(None), Mutex::new(Vec::new()));
-        Ok(Client(Arc::new(Inner { config, endpoint, timeout, session, idle })))
+        let reach = Reach::default();
+        Ok(Client(Arc::new(Inner { config, endpoint, timeout, session, idle, reach })))
     }
 
     /// Returns the time limit of calls.
@@ -184,11 +188,18 @@ impl Client {
             *self.0.session.lock().await = None;
             self.call_once(call).await
         };
-        let answer = tokio::time::timeout(limit, both).await;
-        answer.map_err(|_| {
+        let answer = tokio::time::timeout(limit, both).await.unwrap_or_else(|_| {
             self.drop_idle();
-            CallError::Timeout(limit)
-        })?
+            Err(CallError::Timeout(limit))
+        });
+        self.0.reach.note(answer.as_ref().err());
+        answer
+    }
+
+    /// Writes to the log that a stream has ended without an answer, unless the log already says that the server does
+    /// not answer.
+    pub(crate) fn note_lost(&self, why: &CallError) {
+        self.0.reach.note(Some(why));
     }
 
     /// Closes the idle connections, so that the next calls use new ones. After a call without an answer, the others
@@ -220,11 +231,12 @@ impl Client {
     /// If there is no answer. A rejection is an answer: its status is returned with the lines.
     pub async fn stream(&self, call: &Call, longest: Duration) -> Result<Stream, CallError> {
         let limit = self.0.timeout;
-        let sent = tokio::time::timeout(limit, self.send(call)).await;
-        let (response, sender) = sent.map_err(|_| {
+        let sent = tokio::time::timeout(limit, self.send(call)).await.unwrap_or_else(|_| {
             self.drop_idle();
-            CallError::Timeout(limit)
-        })??;
+            Err(CallError::Timeout(limit))
+        });
+        self.0.reach.note(sent.as_ref().err());
+        let (response, sender) = sent?;
         let status = response.status().as_u16();
         if status == 401 {
             *self.0.session.lock().await = None;

@@ -147,11 +147,20 @@ impl Engine {
                 taken += 1;
                 next = if taken < BATCH_MAX { inputs.try_recv().ok() } else { None };
             }
+            self.settle_groups();
             if let Some(workers) = &self.workers {
                 workers.wake();
             }
         }
         Ok(())
+    }
+
+    /// Settles the groups of pods that have changed since the last batch of inputs.
+    fn settle_groups(&mut self) {
+        let now_ms = self.now_ms();
+        let Some(adapter) = &mut self.adapter else { return };
+        adapter.settle_groups();
+        self.follow_up(now_ms);
     }
 
     fn take(&mut self, input: Input) -> Result<(), EngineError> {
@@ -379,6 +388,8 @@ impl Engine {
         let (mut bindings, mut placed) = (Vec::<Binding>::new(), Vec::new());
         let (mut unplaced, mut missed) = (Vec::new(), Vec::new());
         let Some(adapter) = &mut self.adapter else { return };
+        // A gang may have lost a pod since the workers decided about it.
+        adapter.settle_groups();
         self.parts.metrics.conflicts.inc_by(collect.conflicts as u64);
         for claim in &collect.accepted {
             let job = claim.task.job;

@@ -52,6 +52,7 @@ async fn are_served(client: &Client) -> bool {
                     "the API groups cannot be listed"
                 );
             }
+            Err(why) if why.is_no_answer() => {}
             Err(why) => tracing::warn!(%why, path = GROUPS, "the API groups cannot be listed"),
         }
         tokio::time::sleep(Duration::from_secs(5)).await;

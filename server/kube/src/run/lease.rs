@@ -99,6 +99,7 @@ impl Election {
                     }
                 }
                 Ok(Attempt::Not) => {}
+                Err(why) if why.is_no_answer() => {}
                 Err(why) => tracing::warn!(%why, "the lease cannot be read or written"),
             }
             tokio::time::sleep(self.candidate.interval()).await;

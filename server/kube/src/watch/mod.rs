@@ -253,7 +253,11 @@ where
                 failures += 1;
             }
             Err(why) => {
-                tracing::warn!(resource = resource.path, %why, "list or watch failed");
+                match &why {
+                    // Usually, the other watches fail, too, so they report this together.
+                    Failure::Call(why) if why.is_no_answer() => client.note_lost(why),
+                    _ => tracing::warn!(resource = resource.path, %why, "list or watch failed"),
+                }
                 if let Some(message) = why.refusal() {
                     keeper.sink.refused(resource.path, message.clone()).await;
                 }

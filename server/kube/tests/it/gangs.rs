@@ -133,6 +133,110 @@ fn a_gang_that_loses_a_node_before_it_is_bound_is_decided_again() {
     assert_eq!(settle(&mut pair), 3);
 }
 
+/// The number of jobs that were submitted to the cell.
+fn submitted(pair: &Pair) -> u64 {
+    pair.adapter.cell().read(|cell| cell.next_job().0)
+}
+
+#[test]
+fn a_gang_is_submitted_once_per_list_and_per_batch_of_events() {
+    let mut pair = Pair::new(1, 1);
+    pair.batch = usize::MAX;
+    group(&mut pair.server, "g", &gang(251));
+    pair.deliver();
+    // Of neither kind of pods the gang ever has enough, so each pod beyond its minimum changes it.
+    let create = |pair: &mut Pair, from: u32, to: u32| {
+        for index in from..to {
+            pair.create_with(&format!("p{index}"), &member("g", 100 + 100 * (index % 2)));
+        }
+    };
+    let before = submitted(&pair);
+    let gang = |pair: &Pair| {
+        let job = pair.adapter.gang_of(&name("p0")).expect("a gang");
+        (submitted(pair) - before, pair.adapter.pods_of_gang(job).len())
+    };
+    create(&mut pair, 0, 500);
+    pair.relist();
+    assert_eq!(gang(&pair), (1, 500), "a list");
+    create(&mut pair, 500, 510);
+    pair.server.end("t", "p9");
+    pair.deliver();
+    assert_eq!(gang(&pair), (2, 509), "a batch of events");
+    pair.relist();
+    assert_eq!(gang(&pair), (2, 509), "a list without changes");
+}
+
+#[test]
+fn a_pending_gang_stays_when_pods_arrive_of_which_it_has_enough() {
+    let mut pair = Pair::new(1, 1);
+    group(&mut pair.server, "g", &gang(2));
+    ["b", "c"].iter().for_each(|pod| pair.create_with(pod, &member("g", 3000)));
+    pair.deliver();
+    assert_eq!(settle(&mut pair), 0);
+    let job = pair.adapter.gang_of(&name("b"));
+    assert!(job.is_some());
+    pair.create_with("a", &member("g", 3000));
+    pair.deliver();
+    assert_eq!(pair.adapter.gang_of(&name("b")), job);
+    assert!(held(&pair, "a").contains("enough pending pods"), "{}", held(&pair, "a"));
+    // A further pod does not lower the gang's priority.
+    let mut low: Value = serde_json::from_str(&member("g", 3000)).unwrap();
+    low["priority"] = (-10).into();
+    pair.create_with("low", &low.to_string());
+    pair.deliver();
+    assert_eq!(pair.adapter.gang_of(&name("b")), job);
+    pair.delete("low");
+    pair.deliver();
+    // The further pod takes the place of a pod that is gone.
+    pair.delete("b");
+    pair.deliver();
+    let job = pair.adapter.gang_of(&name("c")).expect("a gang");
+    assert_eq!(pair.adapter.pods_of_gang(job), [name("a"), name("c")]);
+    // A pod of another kind may be what the gang lacks.
+    pair.create_with("d", &member("g", 1000));
+    pair.deliver();
+    assert_eq!(settle(&mut pair), 2);
+    assert_eq!(pair.pending(), 1, "the group has its minimum, so the last pod is alone");
+}
+
+#[test]
+fn a_pod_that_is_created_again_within_a_batch_stays_in_its_gang() {
+    let mut pair = Pair::new(1, 1);
+    pair.batch = usize::MAX;
+    group(&mut pair.server, "g", &gang(2));
+    ["a", "b"].iter().for_each(|pod| pair.create_with(pod, &member("g", 1000)));
+    pair.deliver();
+    let (accepted, _) = pair.commit(0);
+    assert_eq!(accepted.len(), 2);
+    pair.delete("a");
+    pair.create_with("a", &member("g", 1000));
+    pair.deliver();
+    assert_eq!(pair.adapter.state(&name("a")), Some(&State::Pending));
+    for claim in accepted {
+        assert_eq!(pair.adapter.decided(claim.task, claim.machine), None);
+    }
+    assert_eq!(settle(&mut pair), 2);
+}
+
+#[test]
+fn a_gang_that_loses_a_pod_within_a_batch_is_not_bound() {
+    let mut pair = Pair::new(2, 1);
+    pair.batch = usize::MAX;
+    group(&mut pair.server, "g", &gang(2));
+    ["a", "b"].iter().for_each(|pod| pair.create_with(pod, &member("g", 1000)));
+    pair.deliver();
+    let (accepted, _) = pair.commit(0);
+    assert_eq!(accepted.len(), 2);
+    pair.delete("a");
+    // The batch has not ended when the decision arrives.
+    while pair.deliver_one() {}
+    for claim in accepted {
+        assert_eq!(pair.adapter.decided(claim.task, claim.machine), None);
+    }
+    assert_eq!(settle(&mut pair), 0);
+    assert_eq!(held(&pair, "b"), "the pod's group has 1 pod: it needs at least 2");
+}
+
 #[test]
 fn of_two_gangs_with_room_for_one_one_is_whole() {
     for workers in [1, 2, 4] {

@@ -29,6 +29,8 @@ pub(crate) struct Pair {
     pub(crate) preempter: Preempter,
     /// Pods that fitted on no node, with their jobs.
     pub(crate) unplaced: Vec<(PodName, JobId)>,
+    /// Number of events after which groups of pods are settled.
+    pub(crate) batch: usize,
     now: u64,
     /// Number of changes that the watches have delivered.
     delivered: usize,
@@ -86,14 +88,23 @@ impl Pair {
         let schedulers =
             (0..workers).map(|i| worker(&shared, &profile, i, workers).expect("a name"));
         let workers = schedulers.collect();
-        let unplaced = Vec::new();
-        Pair { server, adapter, workers, timeout_ms, preempter, unplaced, now: 0, delivered: 0 }
+        Pair {
+            server,
+            adapter,
+            workers,
+            timeout_ms,
+            preempter,
+            unplaced: Vec::new(),
+            batch: 1,
+            now: 0,
+            delivered: 0,
+        }
     }
 
     /// Replaces the adapter with an empty adapter, which lists the server's objects.
     pub(crate) fn restart(&mut self, workers: u32) {
         let server = std::mem::take(&mut self.server);
-        *self = Pair { now: self.now, ..Pair::of(server, workers) };
+        *self = Pair { now: self.now, batch: self.batch, ..Pair::of(server, workers) };
         self.relist();
     }
 
@@ -124,7 +135,7 @@ impl Pair {
         self.server.bind_elsewhere("t", name, to);
     }
 
-    /// Delivers one event of the watches, if there is one.
+    /// Delivers one event of the watches, if there is one. After a batch of events, settles groups of pods.
     pub(crate) fn deliver_one(&mut self) -> bool {
         let Some(change) = self.server.changes.get(self.delivered) else { return false };
         self.delivered += 1;
@@ -161,6 +172,9 @@ impl Pair {
                     self.adapter.storage_changed(object);
                 }
             }
+        }
+        if self.delivered.is_multiple_of(self.batch) {
+            self.adapter.settle_groups();
         }
         true
     }
@@ -269,6 +283,7 @@ impl Pair {
 
     pub(crate) fn deliver(&mut self) {
         while self.deliver_one() {}
+        self.adapter.settle_groups();
     }
 
     /// The version up to which the watches have delivered.

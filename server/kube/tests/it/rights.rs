@@ -153,7 +153,7 @@ fn an_explanation_ends_with_an_error_that_names_the_missing_right() {
             assert_eq!(ended.status.code(), Some(1), "{error}");
             assert!(ended.stdout.is_empty());
             let named = format!("cannot {verb} resource \"{resource}\"");
-            assert!(error.starts_with("error: ") && error.contains(path), "{error}");
+            assert!(error.starts_with("omega-kube: ") && error.contains(path), "{error}");
             assert!(error.contains(&named), "{error}");
         }
     });

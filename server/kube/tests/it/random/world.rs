@@ -281,6 +281,7 @@ impl World {
             while self.pair.deliver_one() {
                 self.note_decisions();
             }
+            self.pair.adapter.settle_groups();
             let bindings = self.pair.decide();
             self.take_bindings(bindings);
             drop(self.pair.preempt());
