@@ -82,7 +82,7 @@ pub fn explain(
     progress: &mut dyn FnMut(Progress),
 ) -> Result<WaitingReport, RunError> {
     let ended = run_to_the_end(workload, options, progress)?;
-    Ok(driver::explained::report(ended, which))
+    Ok(driver::explained::report(ended, which, &options.stop))
 }
 
 fn run_to_the_end(

@@ -161,11 +161,10 @@ impl Observer for Meter {
     fn committed(&mut self, txn: &Transaction, commit: &Commit) {
         self.transactions += 1;
         self.claims += txn.claims.len() as u64;
-        let mut conflicts = commit.conflicts.iter().peekable();
         let mut placed = Vec::with_capacity(txn.claims.len());
-        for (claim, index) in txn.claims.iter().zip(0..) {
-            match conflicts.next_if(|conflict| conflict.item == Item::Claim(index)) {
-                Some(conflict) => self.count_conflict(claim.task.job, conflict.reason),
+        for (index, claim) in txn.claims.iter().enumerate() {
+            match commit.conflict_of_claim(index) {
+                Some(reason) => self.count_conflict(claim.task.job, reason),
                 None => placed.push((claim.task, claim.machine)),
             }
         }
@@ -211,4 +210,36 @@ impl Observer for Meter {
 fn evicted(txn: &Transaction, commit: &Commit) -> Vec<TaskId> {
     let taken = |(_, i): &(&TaskId, u32)| commit.conflict_of(Item::Eviction(*i)).is_none();
     txn.evictions.iter().zip(0..).filter(taken).map(|(task, _)| *task).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use omega_core::{
+        Claim, Conflict, KindId, MachineId, SchedulerId, SequenceNumber, TransactionId,
+    };
+
+    #[test]
+    fn a_rejected_eviction_does_not_hide_a_rejected_claim() {
+        let (sender, messages) = crossbeam_channel::unbounded();
+        let mut meter = Meter::new(0, sender, 1);
+        let task = |job| TaskId { job: JobId(job), index: 0 };
+        let claim = |job| Claim::new(task(job), MachineId::first(0), SequenceNumber(0));
+        let id = TransactionId { scheduler: SchedulerId(0), number: 1 };
+        let claims = vec![claim(2), claim(3)];
+        let evictions = vec![task(0), task(1)];
+        let txn = Transaction { evictions, ..Transaction::new(id, Version(1), claims) };
+        let quota = Reason::QuotaExceeded(KindId::CPU);
+        let conflicts = vec![
+            Conflict { item: Item::Eviction(0), reason: Reason::PrecedenceTooLow },
+            Conflict { item: Item::Claim(1), reason: quota },
+        ];
+        meter.committed(&txn, &Commit { version: Version(2), conflicts });
+        assert_eq!((meter.claims, meter.placements, meter.conflicts), (2, 1, 1));
+        assert_eq!(meter.reasons, [(quota, 1)]);
+        assert_eq!(meter.refused.get(&JobId(3)), Some(&quota));
+        let Ok(Message::Committed(told)) = messages.try_recv() else { panic!("it is sent") };
+        assert_eq!(told.placed, [(task(2), MachineId::first(0))]);
+        assert_eq!((told.evicted, told.refused), (vec![task(1)], 1));
+    }
 }

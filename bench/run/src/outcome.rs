@@ -4,12 +4,12 @@ use crate::driver::feeder::Fed;
 use crate::meter::Meter;
 use crate::report::{MachineHeat, ResourceReport, RunReport, SchedulerReport, Unplaced};
 use crate::samples::used_shares;
-use crate::{Ended, RunOptions};
+use crate::{Ended, RunOptions, Stop};
 use omega_cellstate::{Cell, MachineState};
 use omega_core::limits::AMOUNT_MAX;
-use omega_core::{Amounts, DeviceRequest, JobId, Kinds, PlacementRules, Reason};
+use omega_core::{Amounts, DeviceRequest, Job, JobId, Kinds, PlacementRules, Reason};
 use omega_schedulers::Worker;
-use omega_schedulers::explain::describe;
+use omega_schedulers::explain::{Explanation, describe};
 use std::collections::HashMap;
 
 /// Labels by which a heat map groups machines; the first of them that a machine has is used.
@@ -25,7 +25,7 @@ fn waiting(cell: &Cell) -> usize {
 /// The report of a run that has ended.
 pub(super) fn report(ended: Ended, options: &RunOptions) -> RunReport {
     let Ended { fed, kept, mut workers, served, wall_s, cpu_s } = ended;
-    let mut unplaced = unplaced(&fed, &mut workers);
+    let mut unplaced = unplaced(&fed, &mut workers, &options.stop);
     unplaced.extend(served.iter().filter_map(|one| unserved(&fed, one.name)));
     let kinds = fed.cell.read(|cell| cell.kinds().clone());
     let pending = fed.cell.read(waiting);
@@ -155,19 +155,27 @@ fn heat(cell: &Cell, state: &MachineState<'_>) -> MachineHeat {
     }
 }
 
-/// Needs of a task group, on which the reasons depend: groups with equal needs have equal reasons.
-type Need = (usize, [Amounts; 2], Option<DeviceRequest>, PlacementRules);
+/// Maximum number of explanations for each scheduler. In a cell of a thousand machines, each takes 2 ms.
+const EXPLAINED_MAX: usize = 200;
+
+/// Maximum number of explanations for each scheduler if the end of the run was requested.
+const EXPLAINED_MAX_STOPPED: usize = 20;
+
+/// Reason of the jobs beyond the maximum.
+const UNEXAMINED: &str = "not examined, because many jobs are pending";
 
 /// Pending jobs at the end, grouped by the reason that excludes most machines.
-pub(super) fn unplaced(fed: &Fed, workers: &mut [Worker<Meter>]) -> Vec<Unplaced> {
-    let mut known: HashMap<Need, String> = HashMap::new();
+pub(super) fn unplaced(fed: &Fed, workers: &mut [Worker<Meter>], stop: &Stop) -> Vec<Unplaced> {
+    let kinds = fed.cell.read(|cell| cell.kinds().clone());
     let mut list: Vec<Unplaced> = Vec::new();
-    for (index, worker) in workers.iter_mut().enumerate() {
+    for worker in workers {
         let mut waiting = worker.scheduler.queue().waiting();
         waiting.retain(|(_, tasks)| *tasks > 0);
+        let (known, explained) = (HashMap::new(), 0);
+        let mut examiner = Examiner { fed, kinds: &kinds, worker, stop, known, explained };
         for (id, tasks) in waiting {
             let Some(job) = fed.cell.read(|cell| cell.job(id).cloned()) else { continue };
-            let reason = reason(fed, (index, worker), (id, &job), &mut known);
+            let reason = examiner.reason(id, &job);
             match list.iter_mut().find(|entry| entry.reason == reason) {
                 Some(entry) => {
                     entry.jobs += 1;
@@ -183,48 +191,74 @@ pub(super) fn unplaced(fed: &Fed, workers: &mut [Worker<Meter>]) -> Vec<Unplaced
     list
 }
 
-fn reason(
-    fed: &Fed,
-    (worker_index, worker): (usize, &mut Worker<Meter>),
-    (id, job): (JobId, &omega_core::Job),
-    known: &mut HashMap<Need, String>,
-) -> String {
-    let kinds = fed.cell.read(|cell| cell.kinds().clone());
-    if let Some(reason) = worker.observer.refused.get(&id) {
-        return describe(*reason, &kinds);
-    }
-    let pending = fed.cell.read(|cell| {
-        let waits = |task: &(omega_core::TaskId, _)| task.1 == omega_core::TaskState::Pending;
-        cell.tasks(id).find(waits).and_then(|(task, _)| cell.task_group(task))
-    });
-    let index = pending.unwrap_or(0);
-    let group = &job.groups[index];
-    let rules = &group.rules;
-    let alone = rules.tasks.is_empty() && rules.ports.is_empty() && group.volumes.is_empty();
-    let asks = [group.request.clone(), group.cluster_request.clone()];
-    let need = (worker_index, asks, group.devices, group.rules.clone());
-    if let Some(reason) = known.get(&need).filter(|_| alone && job.gang_min.is_none()) {
-        return reason.clone();
-    }
-    let Some(explanation) = worker.scheduler.explain(id, index) else {
-        return "no scheduler has tried it yet".to_owned();
-    };
-    let most = explanation.refused.first().map_or(0, |(_, machines)| *machines);
-    let reason = match (explanation.refused.first(), explanation.filtered.first()) {
-        _ if explanation.feasible > 0 && job.gang_min.is_some() => {
-            describe(Reason::GangIncomplete, &kinds)
+/// Needs of a task group, on which the reasons depend: groups with equal needs have equal reasons.
+#[derive(PartialEq, Eq, Hash)]
+struct Need {
+    /// The amounts on the task's machine, and those of cluster resources.
+    requests: [Amounts; 2],
+    devices: Option<DeviceRequest>,
+    rules: PlacementRules,
+}
+
+/// The reasons of one scheduler's pending jobs.
+struct Examiner<'a> {
+    fed: &'a Fed,
+    kinds: &'a Kinds,
+    worker: &'a mut Worker<Meter>,
+    stop: &'a Stop,
+    known: HashMap<Need, String>,
+    /// Number of explanations so far.
+    explained: usize,
+}
+
+impl Examiner<'_> {
+    fn reason(&mut self, id: JobId, job: &Job) -> String {
+        if let Some(reason) = self.worker.observer.refused.get(&id) {
+            return describe(*reason, self.kinds);
         }
-        _ if explanation.feasible > 0 => "a machine had room for it only at the end of the \
-             run"
-        .to_owned(),
-        (_, Some((filter, machines))) if *machines >= most => format!("refused by {filter}"),
-        (Some((reason, _)), _) => describe(*reason, &kinds),
-        (None, _) => "the cell has no machines".to_owned(),
-    };
-    // If a filter of the profile rejected machines, the reason may depend on more than these needs, so it is not
-    // reused.
-    if explanation.filtered.is_empty() {
-        known.insert(need, reason.clone());
+        let pending = self.fed.cell.read(|cell| {
+            let waits = |task: &(omega_core::TaskId, _)| task.1 == omega_core::TaskState::Pending;
+            cell.tasks(id).find(waits).and_then(|(task, _)| cell.task_group(task))
+        });
+        let index = pending.unwrap_or(0);
+        let group = &job.groups[index];
+        let rules = &group.rules;
+        let alone = rules.tasks.is_empty() && rules.ports.is_empty() && group.volumes.is_empty();
+        let requests = [group.request.clone(), group.cluster_request.clone()];
+        let need = Need { requests, devices: group.devices, rules: rules.clone() };
+        if let Some(reason) = self.known.get(&need).filter(|_| alone && job.gang_min.is_none()) {
+            return reason.clone();
+        }
+        let max = if self.stop.is_requested() { EXPLAINED_MAX_STOPPED } else { EXPLAINED_MAX };
+        if self.explained >= max {
+            return UNEXAMINED.to_owned();
+        }
+        let Some(explanation) = self.worker.scheduler.explain(id, index) else {
+            return "no scheduler has tried it yet".to_owned();
+        };
+        self.explained += 1;
+        let reason = self.most_frequent(&explanation, job);
+        // If a filter of the profile rejected machines, the reason may depend on more than these needs, so it is not
+        // reused.
+        if explanation.filtered.is_empty() {
+            self.known.insert(need, reason.clone());
+        }
+        reason
     }
-    reason
+
+    /// Returns the reason that excludes most machines.
+    fn most_frequent(&self, explanation: &Explanation, job: &Job) -> String {
+        let most = explanation.refused.first().map_or(0, |(_, machines)| *machines);
+        match (explanation.refused.first(), explanation.filtered.first()) {
+            _ if explanation.feasible > 0 && job.gang_min.is_some() => {
+                describe(Reason::GangIncomplete, self.kinds)
+            }
+            _ if explanation.feasible > 0 => {
+                "a machine had room for it only at the end of the run".to_owned()
+            }
+            (_, Some((filter, machines))) if *machines >= most => format!("refused by {filter}"),
+            (Some((reason, _)), _) => describe(*reason, self.kinds),
+            (None, _) => "the cell has no machines".to_owned(),
+        }
+    }
 }

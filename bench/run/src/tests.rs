@@ -5,7 +5,7 @@ use crate::replicas::Durability;
 use crate::report::RunReport;
 use crate::{CLIENTS, Pace, Rebalancing, RunError, RunOptions, Stop, Workers, run};
 use omega_core::limits::AMOUNT_MAX;
-use omega_core::{Amounts, Groups, Job, JobKind, Kinds, Machine, TaskGroup};
+use omega_core::{Amounts, Groups, Job, JobKind, Kinds, Machine, Port, TaskGroup};
 use omega_schedulers::config::{Plugin, Point, Profiles, Registry};
 use omega_schedulers::rebalance::Objectives;
 use omega_schedulers::{Claimed, Events, Profile, Refused, Reserve};
@@ -307,6 +307,32 @@ fn a_run_that_is_stopped_reports_what_was_done() {
         let last = report.series.last().unwrap();
         assert_eq!((last.placements, last.pending), (report.placements, report.pending));
     }
+}
+
+#[test]
+fn few_of_many_pending_jobs_are_examined() {
+    let on_port = |name| {
+        let mut arrival = one_core(name, 0, 1000);
+        arrival.job.groups[0].rules.ports = vec![Port::tcp(80)];
+        arrival
+    };
+    // The machine has the port for one of the jobs.
+    let workload = four_cores(1, (0..301).map(on_port).collect());
+    let options =
+        RunOptions { workers: Workers::LockStep, batch_schedulers: 1, ..RunOptions::default() };
+    let ended = super::run_to_the_end(workload, &options, &mut |_| {}).unwrap();
+    let super::Ended { fed, mut workers, .. } = ended;
+    let mut counts = |stop: &Stop| {
+        let list = super::outcome::unplaced(&fed, &mut workers, stop);
+        let rest = list.iter().filter(|entry| entry.reason.starts_with("not examined, "));
+        let rest: usize = rest.map(|entry| entry.jobs).sum();
+        let all: usize = list.iter().map(|entry| entry.jobs).sum();
+        (all - rest, rest)
+    };
+    let stop = Stop::default();
+    assert_eq!(counts(&stop), (200, 100));
+    stop.request();
+    assert_eq!(counts(&stop), (20, 280));
 }
 
 /// A rebalancer whose objectives make machines full or empty.

@@ -9,7 +9,7 @@
 //! - [`compat`]: repetition of the reference simulator's published runs;
 //! - [`paper`]: the figures of the Omega paper;
 //! - [`swf`]: batch queues on logs; [`fgd`]: tasks that share devices;
-//! - [`several`]: several cells behind a front;
+//! - [`front`]: several cells behind a front;
 //! - [`trace`]: statistics of traces, and generation of similar ones;
 //! - [`plot`], [`sheet`] and [`page`]: plots, tables and pages of results;
 //! - [`command`]: the commands of `omega-sim`.
@@ -19,12 +19,12 @@ pub mod command;
 pub mod compat;
 pub mod engine;
 pub mod fgd;
+pub mod front;
 pub mod page;
 pub mod paper;
 pub mod plot;
 pub mod reference;
 pub mod scenario;
-pub mod several;
 pub mod sheet;
 pub mod shipped;
 pub mod swf;

@@ -2,8 +2,8 @@
 
 use super::SimError;
 use super::how::{EndArgs, HowArgs, name};
+use crate::front::{CELLS_MAX, Front, OneOf};
 use crate::scenario::{Report, SchedulerReport, TenantReport, Waits, simulate_stream};
-use crate::several::{CELLS_MAX, Front, OneOf};
 use crate::sheet::{Cell, Output, Sheet};
 use clap::{Args, ValueEnum};
 use omega_workload::input::InputArgs;

@@ -94,28 +94,34 @@ impl Figure {
 
     /// The figure's value for the schedulers of a group and the jobs of a kind.
     #[must_use]
-    pub fn of(self, books: &[SchedulerRecord], jobs: &[JobRecord], tasks: u64, end_s: f64) -> Got {
+    pub fn of(
+        self,
+        records: &[SchedulerRecord],
+        jobs: &[JobRecord],
+        tasks: u64,
+        end_s: f64,
+    ) -> Got {
         let share = |of: &dyn Fn(&SchedulerRecord) -> f64| {
-            books.iter().map(|book| of(book) / end_s).sum::<f64>() / books.len() as f64
+            records.iter().map(|record| of(record) / end_s).sum::<f64>() / records.len() as f64
         };
-        let sum = |of: &dyn Fn(&SchedulerRecord) -> u64| books.iter().map(of).sum::<u64>() as f64;
+        let sum = |of: &dyn Fn(&SchedulerRecord) -> u64| records.iter().map(of).sum::<u64>() as f64;
         let attempted = || jobs.iter().filter(|job| job.attempts > 0);
         Got::Number(match self {
-            Figure::Busy => share(&|book| book.useful_s + book.wasted_s),
-            Figure::Useful => share(&|book| book.useful_s),
-            Figure::Wasted => share(&|book| book.wasted_s),
-            Figure::Succeeded => sum(&|book| book.succeeded),
-            Figure::Failed => sum(&|book| book.failed),
+            Figure::Busy => share(&|record| record.useful_s + record.wasted_s),
+            Figure::Useful => share(&|record| record.useful_s),
+            Figure::Wasted => share(&|record| record.wasted_s),
+            Figure::Succeeded => sum(&|record| record.succeeded),
+            Figure::Failed => sum(&|record| record.failed),
             Figure::ConflictFraction => {
-                return match sum(&|book| book.succeeded) {
+                return match sum(&|record| record.succeeded) {
                     0.0 => Got::Undefined,
-                    succeeded => Got::Number(sum(&|book| book.failed) / succeeded),
+                    succeeded => Got::Number(sum(&|record| record.failed) / succeeded),
                 };
             }
-            Figure::NoRoom => sum(&|book| book.no_room),
-            Figure::Retried => sum(&|book| book.retried),
-            Figure::Abandoned => sum(&|book| book.abandoned),
-            Figure::LeftInQueue => sum(&|book| book.left_in_queue),
+            Figure::NoRoom => sum(&|record| record.no_room),
+            Figure::Retried => sum(&|record| record.retried),
+            Figure::Abandoned => sum(&|record| record.abandoned),
+            Figure::LeftInQueue => sum(&|record| record.left_in_queue),
             Figure::JobsAttempted => attempted().count() as f64,
             Figure::JobsFully => jobs.iter().filter(|job| job.unplaced == 0).count() as f64,
             Figure::TasksPlaced => {
@@ -162,8 +168,8 @@ impl Got {
 }
 
 /// Returns the jobs of a kind from records in which batch jobs come first.
-pub(super) fn jobs_of(books: &Records, batch_jobs: usize, kind: Kind) -> &[JobRecord] {
-    let (batch, service) = books.jobs.split_at(batch_jobs);
+pub(super) fn jobs_of(records: &Records, batch_jobs: usize, kind: Kind) -> &[JobRecord] {
+    let (batch, service) = records.jobs.split_at(batch_jobs);
     match kind {
         Kind::Batch => batch,
         Kind::Service => service,

@@ -16,7 +16,7 @@ const MACHINE: Request = Request { cpu: 4.0, memory: 16.0 };
 #[derive(Clone, Debug)]
 pub struct Outcome {
     /// Records of the run.
-    pub books: Records,
+    pub records: Records,
     /// Number of batch jobs, which come first among the jobs.
     batch_jobs: usize,
     /// Number of tasks of all batch jobs, and of all service jobs.
@@ -43,7 +43,7 @@ impl Outcome {
     /// Results of each scheduler of a kind.
     #[must_use]
     pub fn schedulers(&self, kind: Kind) -> &[SchedulerRecord] {
-        let (batch, service) = self.books.schedulers.split_at(self.batch_schedulers);
+        let (batch, service) = self.records.schedulers.split_at(self.batch_schedulers);
         match kind {
             // A monolithic scheduler has jobs of both kinds.
             Kind::Service if !service.is_empty() => service,
@@ -54,13 +54,13 @@ impl Outcome {
     /// Outcome of each job of a kind.
     #[must_use]
     pub fn jobs(&self, kind: Kind) -> &[JobRecord] {
-        jobs_of(&self.books, self.batch_jobs, kind)
+        jobs_of(&self.records, self.batch_jobs, kind)
     }
 
     /// Number of placed tasks, without initial tasks.
     #[must_use]
     pub fn placed(&self) -> u64 {
-        self.books.schedulers.iter().map(|book| book.claims_taken).sum()
+        self.records.schedulers.iter().map(|record| record.claims_taken).sum()
     }
 }
 
@@ -90,16 +90,16 @@ pub fn run_point(point: &Point, lists: &JobLists) -> Outcome {
     let (schedulers, seats) = schedulers(point);
     let plan = plan(point, &load, &schedulers);
     let mut cell = cell(point, lists, &load, &seats);
-    let books = match point.architecture {
+    let records = match point.architecture {
         Architecture::TwoLevel => run_offers(&plan, OFFERS, &mut cell),
         _ => run_queues(&plan, access(point.architecture), &mut cell),
     };
-    let end_s = books.now_s;
+    let end_s = records.now_s;
     let tasks = |jobs: &[Job]| jobs.iter().map(|job| u64::from(job.tasks)).sum();
     let (batch, service) = load.jobs.split_at(load.batch_jobs);
     Outcome {
         overcommitted: cell.overcommitted(),
-        books,
+        records,
         batch_jobs: load.batch_jobs,
         tasks: [tasks(batch), tasks(service)],
         batch_schedulers: schedulers.len() - usize::from(schedulers.len() > 1),
@@ -122,8 +122,8 @@ pub fn run_sized(
     let plan = plan(point, load, &schedulers);
     let cell = cell(point, lists, load, &seats);
     let mut cell = SizedCell::new(cell, sizing, load.jobs.len());
-    let books = run_queues(&plan, access(point.architecture), &mut cell);
-    (books, cell.finish())
+    let records = run_queues(&plan, access(point.architecture), &mut cell);
+    (records, cell.finish())
 }
 
 fn plan<'a>(point: &Point, load: &'a Load, schedulers: &'a [Scheduler]) -> Plan<'a> {

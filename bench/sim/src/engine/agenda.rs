@@ -1,7 +1,8 @@
 //! Event queue, ordered by time; events with equal times keep the order in which they were added.
 //!
 //! Three kinds of events are not in the heap, because they are sorted already: changes of machines, arrivals, and the
-//! samples, one each second. At equal times, changes of machines precede arrivals, and arrivals precede other events.
+//! samples, one each second. If the use is measured at all times, there are no samples, and this event is the end of
+//! the run. At equal times, changes of machines precede arrivals, and arrivals precede other events.
 
 use super::{Plan, Survey};
 use std::cmp::Reverse;
@@ -38,7 +39,11 @@ impl<'a, E: Ord + Copy> Agenda<'a, E> {
     /// Creates the agenda of a plan, at time zero.
     #[must_use]
     pub fn new(plan: &'a Plan<'a>) -> Agenda<'a, E> {
-        let look = (plan.survey == Survey::EverySecond).then_some((0, 0));
+        let look = match plan.survey {
+            Survey::EverySecond => Some((0, 0)),
+            Survey::Always => Some(((plan.end_s.floor() + 1.0).to_bits(), u64::MAX)),
+            Survey::Never => None,
+        };
         let heap = BinaryHeap::new();
         Agenda { plan, changed: 0, arrived: 0, look, asked: 1, heap, now_s: 0.0 }
     }
@@ -97,6 +102,9 @@ impl<E: Ord + Copy> Iterator for Agenda<'_, E> {
         }
         if let Some(look) = look {
             self.now_s = f64::from_bits(look.0);
+            if self.plan.survey == Survey::Always {
+                return None;
+            }
             self.look = Some(((self.now_s + 1.0).to_bits(), self.asked));
             self.asked += 1;
             return Some(Next::Look);

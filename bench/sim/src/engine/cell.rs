@@ -99,8 +99,8 @@ pub trait Cell {
         Vec::new()
     }
 
-    /// Samples the use of the cell. A cell may record further figures here.
-    fn look(&mut self) {}
+    /// Advances the time to that of the next event. A cell may measure further figures here.
+    fn pass(&mut self, _now_s: f64) {}
 
     /// Allocated shares of the cell's processors and memory.
     fn used(&self) -> [f64; 2];

@@ -102,8 +102,7 @@ pub struct Plan<'a> {
     pub changes: &'a [f64],
     /// End of the run in seconds. The first event after this time is still processed.
     pub end_s: f64,
-    /// Whether the use of the cell is sampled every second. Samples are events, so a run with samples has events until
-    /// its end, even without jobs.
+    /// Measurement of the cell's use. If the use is measured, a run lasts until its end, even without events.
     pub survey: Survey,
     /// When jobs that are not completely placed are tried again.
     pub retries: Retries,
@@ -122,11 +121,13 @@ pub enum Retries {
     Limited,
 }
 
-/// Whether the use of the cell is sampled.
+/// Measurement of the cell's use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Survey {
-    /// Every second, from the start.
+    /// By a sample every second, from the start, as the paper's simulator does.
     EverySecond,
+    /// At all times, from each event to the next. A run ends within a second after its end time.
+    Always,
     /// Never.
     Never,
 }

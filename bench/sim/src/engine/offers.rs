@@ -4,7 +4,7 @@
 //! decisions starves the others. The allocator collects freed resources for some time before it makes an offer.
 
 use super::agenda::Next;
-use super::{Agenda, Attempt, Cell, Plan, RETRY_S, Records, Taken};
+use super::{Agenda, Attempt, Cell, Plan, RETRY_S, Records, Survey, Taken};
 use std::collections::VecDeque;
 
 /// Settings of the two-level allocator.
@@ -87,11 +87,11 @@ struct Run<'a, C: OfferCell> {
     settings: OfferSettings,
     cell: &'a mut C,
     agenda: Agenda<'a, Event>,
-    desks: Vec<SchedulerState>,
+    states: Vec<SchedulerState>,
     /// Offers by number. An answered offer is `None`, and its number is reused.
     out: Vec<Option<Out<C::Offer>>>,
     gathering: bool,
-    books: Records,
+    records: Records,
 }
 
 /// Runs a plan on a cell whose resources are offered.
@@ -101,39 +101,45 @@ pub fn run_offers<C: OfferCell>(plan: &Plan<'_>, settings: OfferSettings, cell: 
         settings,
         cell,
         agenda: Agenda::new(plan),
-        desks: plan.schedulers.iter().map(|_| SchedulerState::default()).collect(),
+        states: plan.schedulers.iter().map(|_| SchedulerState::default()).collect(),
         out: Vec::new(),
         gathering: false,
-        books: Records::new(plan.schedulers.len(), plan.jobs.iter().map(|job| job.tasks)),
+        records: Records::new(plan.schedulers.len(), plan.jobs.iter().map(|job| job.tasks)),
     };
     while let Some(next) = run.agenda.next() {
-        run.books.events += 1;
+        run.records.events += 1;
+        if plan.survey == Survey::Always {
+            let locked = run.cell.locked();
+            run.records.pass(run.agenda.now_s(), run.cell, locked);
+        }
         match next {
             Next::Change(number) => run.change(number),
             Next::Arrival(job) => run.arrive(job),
             Next::Event(Event::Again(job)) => run.enqueue(job),
-            Next::Look => {
-                run.cell.look();
-                run.books.look(run.cell.used(), run.cell.locked());
-            }
+            Next::Look => run.records.look(run.cell.used(), run.cell.locked()),
             Next::Event(Event::Offer) => run.offer(),
             Next::Event(Event::Offered(number)) => run.decide(number),
             Next::Event(Event::Answered(number)) => run.answer(number),
             Next::Event(Event::Ended(taken)) => run.end(taken),
         }
     }
-    for (book, desk) in run.books.schedulers.iter_mut().zip(&run.desks) {
-        book.left_in_queue = desk.queue.len() as u64;
+    for (record, state) in run.records.schedulers.iter_mut().zip(&run.states) {
+        record.left_in_queue = state.queue.len() as u64;
     }
-    run.books.now_s = run.agenda.now_s();
-    run.books
+    let now_s = run.agenda.now_s();
+    if plan.survey == Survey::Always {
+        let locked = run.cell.locked();
+        run.records.pass(now_s, run.cell, locked);
+    }
+    run.records.now_s = now_s;
+    run.records
 }
 
 impl<C: OfferCell> Run<'_, C> {
     fn arrive(&mut self, job: u32) {
         let running = self.cell.arrive(job as usize);
         self.begin_run(running.run);
-        if self.books.arrive(job as usize, running.tasks) {
+        if self.records.arrive(job as usize, running.tasks) {
             self.enqueue(job);
         }
     }
@@ -141,7 +147,7 @@ impl<C: OfferCell> Run<'_, C> {
     /// Applies a change of machines; jobs that lost tasks are queued again.
     fn change(&mut self, number: u32) {
         for lost in self.cell.change(number as usize) {
-            if self.books.lose(lost) {
+            if self.records.lose(lost) {
                 self.enqueue(lost.job);
             }
         }
@@ -158,7 +164,7 @@ impl<C: OfferCell> Run<'_, C> {
 
     fn end(&mut self, run: Taken) {
         let ended = self.cell.end(run);
-        self.books.ended += u64::from(ended.tasks);
+        self.records.ended += u64::from(ended.tasks);
         if let Some(seconds) = ended.again_s {
             self.agenda.after(seconds, Event::Ended(run));
         }
@@ -166,9 +172,9 @@ impl<C: OfferCell> Run<'_, C> {
     }
 
     fn enqueue(&mut self, job: u32) {
-        let desk = &mut self.desks[self.plan.owners[job as usize] as usize];
-        desk.queue.push_back(job);
-        desk.asks = true;
+        let state = &mut self.states[self.plan.owners[job as usize] as usize];
+        state.queue.push_back(job);
+        state.asks = true;
         self.gather();
     }
 
@@ -186,7 +192,7 @@ impl<C: OfferCell> Run<'_, C> {
         if self.cell.free_processors() < self.settings.processors_min {
             return;
         }
-        let asking = (0..self.desks.len()).filter(|scheduler| self.desks[*scheduler].asks);
+        let asking = (0..self.states.len()).filter(|scheduler| self.states[*scheduler].asks);
         let share = |scheduler: &usize| self.cell.dominant_share(*scheduler);
         let Some(scheduler) = asking.min_by(|a, b| share(a).total_cmp(&share(b))) else { return };
         let offer =
@@ -205,11 +211,11 @@ impl<C: OfferCell> Run<'_, C> {
         let mut seconds = 0.0;
         // Remainders of at most 1e-6 are rounding errors of floats.
         while self.cell.left(&offer.held).iter().all(|left| *left > 1e-6) {
-            let Some(job) = self.desks[offer.scheduler as usize].queue.pop_front() else { break };
+            let Some(job) = self.states[offer.scheduler as usize].queue.pop_front() else { break };
             seconds += self.place(job, &mut offer);
         }
-        let desk = &mut self.desks[offer.scheduler as usize];
-        desk.asks = !desk.queue.is_empty();
+        let state = &mut self.states[offer.scheduler as usize];
+        state.asks = !state.queue.is_empty();
         self.out[number as usize] = Some(offer);
         self.agenda.after(seconds, Event::Answered(number));
     }
@@ -217,18 +223,18 @@ impl<C: OfferCell> Run<'_, C> {
     /// Places tasks of a job within an offer. Returns the decision time.
     fn place(&mut self, job: u32, offer: &mut Out<C::Offer>) -> f64 {
         let (at, scheduler) = (job as usize, offer.scheduler as usize);
-        let (book, about) = (&mut self.books.jobs[at], &self.plan.jobs[at]);
-        if book.attempts == 0 {
-            book.wait_s = self.agenda.now_s() - about.submit_s;
+        let (record, about) = (&mut self.records.jobs[at], &self.plan.jobs[at]);
+        if record.attempts == 0 {
+            record.wait_s = self.agenda.now_s() - about.submit_s;
         }
-        let tasks = book.unplaced;
+        let tasks = record.unplaced;
         let seconds = self.plan.schedulers[scheduler].decides(about.kind, tasks);
         let attempt = self.cell.place_in(&mut offer.held, scheduler, at, tasks);
         offer.placed.extend(attempt.run);
-        let more = self.books.attempt(scheduler, at, attempt, seconds);
+        let more = self.records.attempt(scheduler, at, attempt, seconds);
         if !more {
-            self.books.jobs[at].placed_s = self.agenda.now_s() - about.submit_s;
-        } else if !self.books.give_up(self.plan.retries, scheduler, at) {
+            self.records.jobs[at].placed_s = self.agenda.now_s() - about.submit_s;
+        } else if !self.records.give_up(self.plan.retries, scheduler, at) {
             self.agenda.after(RETRY_S, Event::Again(job));
         }
         seconds

@@ -4,7 +4,7 @@
 use super::agenda::Next;
 use super::asleep::{Asleep, Marks};
 use super::{Access, Agenda, Attempt, Cell, JobRecord, Plan, RETRY_S, Records};
-use super::{Retries, SLEEP_MAX_S};
+use super::{Retries, SLEEP_MAX_S, Survey};
 use std::collections::{BTreeSet, VecDeque};
 
 /// State of a scheduler.
@@ -41,9 +41,9 @@ struct Run<'a, C> {
     access: Access,
     cell: &'a mut C,
     agenda: Agenda<'a, Event>,
-    desks: Vec<SchedulerState>,
+    states: Vec<SchedulerState>,
     asleep: Asleep,
-    books: Records,
+    records: Records,
 }
 
 /// Runs a plan on a cell. Returns the records of schedulers and jobs.
@@ -53,19 +53,19 @@ pub fn run_queues<C: Cell>(plan: &Plan<'_>, access: Access, cell: &mut C) -> Rec
         access,
         cell,
         agenda: Agenda::new(plan),
-        desks: plan.schedulers.iter().map(|_| SchedulerState::default()).collect(),
+        states: plan.schedulers.iter().map(|_| SchedulerState::default()).collect(),
         asleep: Asleep::default(),
-        books: Records::new(plan.schedulers.len(), plan.jobs.iter().map(|job| job.tasks)),
+        records: Records::new(plan.schedulers.len(), plan.jobs.iter().map(|job| job.tasks)),
     };
     while let Some(next) = run.agenda.next() {
-        run.books.events += 1;
+        run.records.events += 1;
+        if plan.survey == Survey::Always {
+            run.records.pass(run.agenda.now_s(), run.cell, 0.0);
+        }
         match next {
             Next::Change(number) => run.change(number),
             Next::Arrival(job) => run.arrive(job),
-            Next::Look => {
-                run.cell.look();
-                run.books.look(run.cell.used(), 0.0);
-            }
+            Next::Look => run.records.look(run.cell.used(), 0.0),
             Next::Event(Event::Decided(scheduler)) => run.decided(scheduler),
             Next::Event(Event::Again(job)) => run.again(job),
             Next::Event(Event::Overslept(job, attempts)) => run.overslept(job, attempts),
@@ -83,7 +83,7 @@ impl<C: Cell> Run<'_, C> {
             let woken = self.asleep.placed();
             self.enqueue_all(woken);
         }
-        if self.books.arrive(job as usize, running.tasks) {
+        if self.records.arrive(job as usize, running.tasks) {
             self.enqueue(job);
         }
     }
@@ -93,7 +93,7 @@ impl<C: Cell> Run<'_, C> {
         let all_lost = self.cell.change(number as usize);
         self.room_freed();
         for lost in all_lost {
-            if self.books.lose(lost) {
+            if self.records.lose(lost) {
                 self.enqueue(lost.job);
             }
         }
@@ -118,7 +118,7 @@ impl<C: Cell> Run<'_, C> {
 
     fn end(&mut self, run: super::Taken) {
         let ended = self.cell.end(run);
-        self.books.ended += u64::from(ended.tasks);
+        self.records.ended += u64::from(ended.tasks);
         if let Some(seconds) = ended.again_s {
             self.agenda.after(seconds, Event::Ended(run));
         }
@@ -129,25 +129,25 @@ impl<C: Cell> Run<'_, C> {
 
     fn enqueue(&mut self, job: u32) {
         let scheduler = self.plan.owners[job as usize];
-        self.desks[scheduler as usize].queue.push_back(job);
+        self.states[scheduler as usize].queue.push_back(job);
         self.begin(scheduler);
     }
 
     /// Lets an idle scheduler begin with the next job of its queue.
     fn begin(&mut self, scheduler: u32) {
-        let desk = &mut self.desks[scheduler as usize];
-        if desk.deciding.is_some() {
+        let state = &mut self.states[scheduler as usize];
+        if state.deciding.is_some() {
             return;
         }
-        let Some(job) = desk.queue.pop_front() else { return };
+        let Some(job) = state.queue.pop_front() else { return };
         let (at, about) = (job as usize, &self.plan.jobs[job as usize]);
-        if self.books.jobs[at].attempts == 0 {
+        if self.records.jobs[at].attempts == 0 {
             self.first(at);
         }
-        let unplaced = self.books.jobs[at].unplaced;
-        let desk = &mut self.desks[scheduler as usize];
+        let unplaced = self.records.jobs[at].unplaced;
+        let state = &mut self.states[scheduler as usize];
         let seconds = self.plan.schedulers[scheduler as usize].decides(about.kind, unplaced);
-        desk.deciding = Some(Decision { job, seconds, marks: self.asleep.marks() });
+        state.deciding = Some(Decision { job, seconds, marks: self.asleep.marks() });
         if self.access == Access::Copy {
             self.cell.copy(scheduler as usize);
         }
@@ -157,25 +157,25 @@ impl<C: Cell> Run<'_, C> {
     /// Records the first decision on a job: its wait, and its number of tasks.
     fn first(&mut self, job: usize) {
         let waited = self.agenda.now_s() - self.plan.jobs[job].submit_s;
-        let JobRecord { tasks, unplaced, .. } = self.books.jobs[job];
+        let JobRecord { tasks, unplaced, .. } = self.records.jobs[job];
         if unplaced == tasks {
-            self.books.size(job, self.cell.size(job, tasks));
+            self.records.size(job, self.cell.size(job, tasks));
         }
-        self.books.jobs[job].wait_s = waited;
+        self.records.jobs[job].wait_s = waited;
     }
 
     fn decided(&mut self, scheduler: u32) {
-        let desk = &mut self.desks[scheduler as usize];
-        let decision = desk.deciding.take().expect("who has decided was deciding");
+        let state = &mut self.states[scheduler as usize];
+        let decision = state.deciding.take().expect("who has decided was deciding");
         let Decision { job, seconds, marks } = decision;
         let (at, about) = (job as usize, &self.plan.jobs[job as usize]);
-        let unplaced = self.books.jobs[at].unplaced;
+        let unplaced = self.records.jobs[at].unplaced;
         let attempt = self.cell.attempt(scheduler as usize, at, unplaced, self.access);
         self.begin_run(attempt.run);
-        let more = self.books.attempt(scheduler as usize, at, attempt, seconds);
+        let more = self.records.attempt(scheduler as usize, at, attempt, seconds);
         if !more {
-            self.books.jobs[at].placed_s = self.agenda.now_s() - about.submit_s;
-        } else if !self.books.give_up(self.plan.retries, scheduler as usize, at) {
+            self.records.jobs[at].placed_s = self.agenda.now_s() - about.submit_s;
+        } else if !self.records.give_up(self.plan.retries, scheduler as usize, at) {
             self.retry(job, attempt, marks);
         }
         if attempt.taken > 0 {
@@ -198,7 +198,7 @@ impl<C: Cell> Run<'_, C> {
     fn again(&mut self, job: u32) {
         let at = job as usize;
         if self.asleep.sleep(job, self.cell.has_rules(at)) {
-            let overslept = Event::Overslept(job, self.books.jobs[at].attempts);
+            let overslept = Event::Overslept(job, self.records.jobs[at].attempts);
             self.agenda.after(SLEEP_MAX_S, overslept);
         } else {
             self.enqueue(job);
@@ -206,16 +206,20 @@ impl<C: Cell> Run<'_, C> {
     }
 
     fn overslept(&mut self, job: u32, attempts: u32) {
-        if self.books.jobs[job as usize].attempts == attempts && self.asleep.wake(job) {
+        if self.records.jobs[job as usize].attempts == attempts && self.asleep.wake(job) {
             self.enqueue(job);
         }
     }
 
     fn close(mut self) -> Records {
-        for (book, desk) in self.books.schedulers.iter_mut().zip(&self.desks) {
-            book.left_in_queue = desk.queue.len() as u64;
+        for (record, state) in self.records.schedulers.iter_mut().zip(&self.states) {
+            record.left_in_queue = state.queue.len() as u64;
         }
-        self.books.now_s = self.agenda.now_s();
-        self.books
+        let now_s = self.agenda.now_s();
+        if self.plan.survey == Survey::Always {
+            self.records.pass(now_s, self.cell, 0.0);
+        }
+        self.records.now_s = now_s;
+        self.records
     }
 }

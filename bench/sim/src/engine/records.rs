@@ -1,6 +1,6 @@
 //! Records of a run: of each scheduler, of each job, and of the cell's use.
 
-use super::Retries;
+use super::{Cell, Retries};
 
 /// Record of one scheduler.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -55,11 +55,11 @@ pub struct Records {
     pub now_s: f64,
     /// Events that happened.
     pub events: u64,
-    /// Number of samples of the cell's use.
-    pub looks: u64,
-    /// Sums over the samples of the allocated shares of processors and memory.
+    /// Number of samples of the cell's use, or seconds for which it was measured.
+    pub measured: f64,
+    /// Sums over the samples, or over time, of the allocated shares of processors and memory.
     pub used: [f64; 2],
-    /// Sum over the samples of the share of processors that was locked in offers.
+    /// Sum over the samples, or over time, of the share of processors that was locked in offers.
     pub locked: f64,
     /// Tasks that ended.
     pub ended: u64,
@@ -82,10 +82,10 @@ impl Records {
 
     /// Records the arrival of a job with running tasks. Returns whether the job has other tasks, which are pending.
     pub(crate) fn arrive(&mut self, job: usize, running: u32) -> bool {
-        let book = &mut self.jobs[job];
-        book.unplaced -= running;
+        let record = &mut self.jobs[job];
+        record.unplaced -= running;
         self.found_running += u64::from(running);
-        book.unplaced > 0
+        record.unplaced > 0
     }
 
     /// Records that tasks of a job lost their machine. Returns whether the job must be queued for these tasks. A job
@@ -98,8 +98,8 @@ impl Records {
 
     /// Changes the number of tasks of a job without running tasks.
     pub(crate) fn size(&mut self, job: usize, tasks: u32) {
-        let book = &mut self.jobs[job];
-        (book.tasks, book.unplaced) = (tasks, tasks);
+        let record = &mut self.jobs[job];
+        (record.tasks, record.unplaced) = (tasks, tasks);
     }
 
     /// Records an attempt with its decision time. Returns whether the job is to be retried.
@@ -110,16 +110,16 @@ impl Records {
         outcome: super::Attempt,
         decided_s: f64,
     ) -> bool {
-        let (book, mine) = (&mut self.jobs[job], &mut self.schedulers[scheduler]);
+        let (record, mine) = (&mut self.jobs[job], &mut self.schedulers[scheduler]);
         let refused = outcome.claimed - outcome.taken;
-        book.attempts += 1;
-        book.unplaced -= outcome.taken;
+        record.attempts += 1;
+        record.unplaced -= outcome.taken;
         mine.claims_taken += u64::from(outcome.taken);
         mine.claims_refused += u64::from(refused);
         if outcome.claimed == 0 {
             mine.no_room += 1;
         } else {
-            mine.retried += u64::from(book.attempts > 1);
+            mine.retried += u64::from(record.attempts > 1);
             if refused > 0 {
                 mine.failed += 1;
                 mine.wasted_s += decided_s;
@@ -128,37 +128,51 @@ impl Records {
                 mine.useful_s += decided_s;
             }
         }
-        book.unplaced > 0
+        record.unplaced > 0
     }
 
     /// Records a sample of the cell's use.
     pub(crate) fn look(&mut self, used: [f64; 2], locked: f64) {
-        self.looks += 1;
-        self.used = [self.used[0] + used[0], self.used[1] + used[1]];
-        self.locked += locked;
+        self.measure(used, locked, 1.0);
+    }
+
+    /// Advances to the time of the next event. The use has not changed since the previous event.
+    pub(crate) fn pass<C: Cell>(&mut self, now_s: f64, cell: &mut C, locked: f64) {
+        let seconds = now_s - self.now_s;
+        self.now_s = now_s;
+        if seconds > 0.0 {
+            cell.pass(now_s);
+            self.measure(cell.used(), locked, seconds);
+        }
+    }
+
+    fn measure(&mut self, used: [f64; 2], locked: f64, weight: f64) {
+        self.measured += weight;
+        self.used = [self.used[0] + used[0] * weight, self.used[1] + used[1] * weight];
+        self.locked += locked * weight;
     }
 
     /// Records an attempt that probed sampled machines, with its decision time. `asked` is the number of probes that
     /// added the job to a machine's queue.
     pub(crate) fn sampled(&mut self, scheduler: usize, job: usize, asked: u32, decided_s: f64) {
-        let (book, mine) = (&mut self.jobs[job], &mut self.schedulers[scheduler]);
-        book.attempts += 1;
+        let (record, mine) = (&mut self.jobs[job], &mut self.schedulers[scheduler]);
+        record.attempts += 1;
         if asked == 0 {
             mine.no_room += 1;
         } else {
             mine.succeeded += 1;
             mine.useful_s += decided_s;
-            mine.retried += u64::from(book.attempts > 1);
+            mine.retried += u64::from(record.attempts > 1);
         }
     }
 
     /// Records that a machine started a task, and the time since the job's submission.
     pub(crate) fn started(&mut self, scheduler: usize, job: usize, after_s: f64) {
-        let book = &mut self.jobs[job];
-        book.unplaced -= 1;
+        let record = &mut self.jobs[job];
+        record.unplaced -= 1;
         self.schedulers[scheduler].claims_taken += 1;
-        if book.unplaced == 0 {
-            book.placed_s = after_s;
+        if record.unplaced == 0 {
+            record.placed_s = after_s;
         }
     }
 
@@ -167,10 +181,10 @@ impl Records {
         if retries != Retries::Limited {
             return false;
         }
-        let book = &mut self.jobs[job];
-        let vain = book.attempts > super::ATTEMPTS_VAIN_MAX && book.unplaced == book.tasks;
-        book.abandoned = vain || book.attempts > super::ATTEMPTS_MAX;
-        self.schedulers[scheduler].abandoned += u64::from(book.abandoned);
-        book.abandoned
+        let record = &mut self.jobs[job];
+        let vain = record.attempts > super::ATTEMPTS_VAIN_MAX && record.unplaced == record.tasks;
+        record.abandoned = vain || record.attempts > super::ATTEMPTS_MAX;
+        self.schedulers[scheduler].abandoned += u64::from(record.abandoned);
+        record.abandoned
     }
 }

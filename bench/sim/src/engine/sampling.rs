@@ -6,7 +6,7 @@
 //! no time here.
 
 use super::agenda::Next;
-use super::{Agenda, Cell, Plan, RETRY_S, Records, Taken};
+use super::{Agenda, Cell, Plan, RETRY_S, Records, Survey, Taken};
 use std::collections::VecDeque;
 
 /// Settings of sampling.
@@ -58,12 +58,12 @@ struct Run<'a, C> {
     settings: SamplingSettings,
     cell: &'a mut C,
     agenda: Agenda<'a, Event>,
-    desks: Vec<SchedulerState>,
+    states: Vec<SchedulerState>,
     /// The queue of each machine, with the jobs that probed it.
     asked: Vec<VecDeque<u32>>,
     /// Machine of the tasks of each commit, by the commit's number.
     places: Vec<u32>,
-    books: Records,
+    records: Records,
 }
 
 /// Runs a plan on a cell whose machines are sampled.
@@ -78,21 +78,21 @@ pub fn run_sampling<C: SampledCell>(
         settings,
         cell,
         agenda: Agenda::new(plan),
-        desks: plan.schedulers.iter().map(|_| SchedulerState::default()).collect(),
+        states: plan.schedulers.iter().map(|_| SchedulerState::default()).collect(),
         asked: vec![VecDeque::new(); machines],
         places: Vec::new(),
-        books: Records::new(plan.schedulers.len(), plan.jobs.iter().map(|job| job.tasks)),
+        records: Records::new(plan.schedulers.len(), plan.jobs.iter().map(|job| job.tasks)),
     };
     while let Some(next) = run.agenda.next() {
-        run.books.events += 1;
+        run.records.events += 1;
+        if plan.survey == Survey::Always {
+            run.records.pass(run.agenda.now_s(), run.cell, 0.0);
+        }
         match next {
             Next::Change(number) => run.change(number),
             Next::Arrival(job) => run.arrive(job),
             Next::Event(Event::Again(job)) => run.enqueue(job),
-            Next::Look => {
-                run.cell.look();
-                run.books.look(run.cell.used(), 0.0);
-            }
+            Next::Look => run.records.look(run.cell.used(), 0.0),
             Next::Event(Event::Decided(scheduler)) => run.decided(scheduler),
             Next::Event(Event::Ended(taken)) => run.end(taken),
         }
@@ -104,7 +104,7 @@ impl<C: SampledCell> Run<'_, C> {
     fn arrive(&mut self, job: u32) {
         let running = self.cell.arrive(job as usize);
         self.begin_run(running.run, NOWHERE);
-        if self.books.arrive(job as usize, running.tasks) {
+        if self.records.arrive(job as usize, running.tasks) {
             self.enqueue(job);
         }
     }
@@ -113,7 +113,7 @@ impl<C: SampledCell> Run<'_, C> {
     /// served, because machines with queued jobs may have room now.
     fn change(&mut self, number: u32) {
         for lost in self.cell.change(number as usize) {
-            if self.books.lose(lost) {
+            if self.records.lose(lost) {
                 self.enqueue(lost.job);
             }
         }
@@ -138,7 +138,7 @@ impl<C: SampledCell> Run<'_, C> {
 
     fn end(&mut self, run: Taken) {
         let ended = self.cell.end(run);
-        self.books.ended += u64::from(ended.tasks);
+        self.records.ended += u64::from(ended.tasks);
         if let Some(seconds) = ended.again_s {
             self.agenda.after(seconds, Event::Ended(run));
         }
@@ -150,31 +150,31 @@ impl<C: SampledCell> Run<'_, C> {
 
     fn enqueue(&mut self, job: u32) {
         let scheduler = self.plan.owners[job as usize];
-        self.desks[scheduler as usize].queue.push_back(job);
+        self.states[scheduler as usize].queue.push_back(job);
         self.begin(scheduler);
     }
 
     /// Lets an idle scheduler begin with the next job of its queue.
     fn begin(&mut self, scheduler: u32) {
-        let desk = &mut self.desks[scheduler as usize];
-        if desk.deciding.is_some() {
+        let state = &mut self.states[scheduler as usize];
+        if state.deciding.is_some() {
             return;
         }
-        let Some(job) = desk.queue.pop_front() else { return };
-        let (book, about) = (&mut self.books.jobs[job as usize], &self.plan.jobs[job as usize]);
-        if book.attempts == 0 {
-            book.wait_s = self.agenda.now_s() - about.submit_s;
+        let Some(job) = state.queue.pop_front() else { return };
+        let (record, about) = (&mut self.records.jobs[job as usize], &self.plan.jobs[job as usize]);
+        if record.attempts == 0 {
+            record.wait_s = self.agenda.now_s() - about.submit_s;
         }
-        let seconds = self.plan.schedulers[scheduler as usize].decides(about.kind, book.unplaced);
-        desk.deciding = Some((job, seconds));
+        let seconds = self.plan.schedulers[scheduler as usize].decides(about.kind, record.unplaced);
+        state.deciding = Some((job, seconds));
         self.agenda.after(seconds, Event::Decided(scheduler));
     }
 
     /// Probes machines for the tasks of a job; machines with free resources start tasks at once.
     fn decided(&mut self, scheduler: u32) {
-        let desk = &mut self.desks[scheduler as usize];
-        let (job, seconds) = desk.deciding.take().expect("who has decided was deciding");
-        let (at, unplaced) = (job as usize, self.books.jobs[job as usize].unplaced);
+        let state = &mut self.states[scheduler as usize];
+        let (job, seconds) = state.deciding.take().expect("who has decided was deciding");
+        let (at, unplaced) = (job as usize, self.records.jobs[job as usize].unplaced);
         let probes = unplaced.saturating_mul(self.settings.probes);
         let mut asked = 0;
         for _ in 0..probes {
@@ -185,8 +185,8 @@ impl<C: SampledCell> Run<'_, C> {
                 self.serve(machine);
             }
         }
-        self.books.sampled(scheduler as usize, at, asked, seconds);
-        if asked == 0 && !self.books.give_up(self.plan.retries, scheduler as usize, at) {
+        self.records.sampled(scheduler as usize, at, asked, seconds);
+        if asked == 0 && !self.records.give_up(self.plan.retries, scheduler as usize, at) {
             self.agenda.after(RETRY_S, Event::Again(job));
         }
         self.begin(scheduler);
@@ -197,7 +197,7 @@ impl<C: SampledCell> Run<'_, C> {
         let mut at = 0;
         while let Some(&job) = self.asked[machine as usize].get(at) {
             let scheduler = self.plan.owners[job as usize] as usize;
-            if self.books.jobs[job as usize].unplaced == 0 {
+            if self.records.jobs[job as usize].unplaced == 0 {
                 self.asked[machine as usize].remove(at);
                 continue;
             }
@@ -208,23 +208,27 @@ impl<C: SampledCell> Run<'_, C> {
             }
             self.asked[machine as usize].remove(at);
             let waited = self.agenda.now_s() - self.plan.jobs[job as usize].submit_s;
-            self.books.started(scheduler, job as usize, waited);
+            self.records.started(scheduler, job as usize, waited);
             self.begin_run(run, machine);
         }
     }
 
     fn close(mut self) -> Records {
-        for (number, book) in self.books.jobs.iter().enumerate() {
-            let waits = book.attempts > 0 && book.unplaced > 0 && !book.abandoned;
+        for (number, record) in self.records.jobs.iter().enumerate() {
+            let waits = record.attempts > 0 && record.unplaced > 0 && !record.abandoned;
             let scheduler = self.plan.owners[number] as usize;
-            self.books.schedulers[scheduler].left_in_queue += u64::from(waits);
+            self.records.schedulers[scheduler].left_in_queue += u64::from(waits);
         }
-        for (book, desk) in self.books.schedulers.iter_mut().zip(&self.desks) {
+        for (record, state) in self.records.schedulers.iter_mut().zip(&self.states) {
             let untried =
-                desk.queue.iter().filter(|job| self.books.jobs[**job as usize].attempts == 0);
-            book.left_in_queue += untried.count() as u64;
+                state.queue.iter().filter(|job| self.records.jobs[**job as usize].attempts == 0);
+            record.left_in_queue += untried.count() as u64;
         }
-        self.books.now_s = self.agenda.now_s();
-        self.books
+        let now_s = self.agenda.now_s();
+        if self.plan.survey == Survey::Always {
+            self.records.pass(now_s, self.cell, 0.0);
+        }
+        self.records.now_s = now_s;
+        self.records
     }
 }

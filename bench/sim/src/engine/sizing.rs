@@ -90,8 +90,8 @@ impl<C: Cell, S: Sizing> Cell for SizedCell<C, S> {
         self.inner.change(number)
     }
 
-    fn look(&mut self) {
-        self.inner.look();
+    fn pass(&mut self, now_s: f64) {
+        self.inner.pass(now_s);
     }
 
     fn used(&self) -> [f64; 2] {

@@ -131,25 +131,25 @@ fn simulate(lab: &CellPair, times: u32, workers: Workers) -> Ran {
         });
     }
     let sizing = SizeByIdle { workers, jobs: &jobs };
-    let (books, run) = run_sized(&point, lists, &load, sizing);
-    ran(&books, &load.jobs, &jobs, run)
+    let (records, run) = run_sized(&point, lists, &load, sizing);
+    ran(&records, &load.jobs, &jobs, run)
 }
 
-fn ran(books: &Records, all: &[Job], jobs: &[Option<MapReduce>], run: SizedRun) -> Ran {
-    let begun = |number: &usize| jobs[*number].is_some() && books.jobs[*number].attempts > 0;
+fn ran(records: &Records, all: &[Job], jobs: &[Option<MapReduce>], run: SizedRun) -> Ran {
+    let begun = |number: &usize| jobs[*number].is_some() && records.jobs[*number].attempts > 0;
     let mut speedups: Vec<f64> =
         (0..all.len()).filter(begun).map(|number| run.speeds[number]).collect();
     speedups.sort_by(f64::total_cmp);
-    let batch = all.iter().zip(&books.jobs);
+    let batch = all.iter().zip(&records.jobs);
     let waits: Vec<f64> = batch
-        .filter(|(job, book)| job.kind == Kind::Batch && book.attempts > 0)
-        .map(|(_, book)| book.wait_s)
+        .filter(|(job, record)| job.kind == Kind::Batch && record.attempts > 0)
+        .map(|(_, record)| record.wait_s)
         .collect();
     Ran {
         speedups,
         looks: run.looks,
         wait_s: waits.iter().sum::<f64>() / waits.len().max(1) as f64,
-        abandoned: books.schedulers.iter().map(|book| book.abandoned).sum(),
+        abandoned: records.schedulers.iter().map(|record| record.abandoned).sum(),
     }
 }
 

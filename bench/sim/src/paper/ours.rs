@@ -120,20 +120,20 @@ pub(super) fn run(workload: &Workload, setting: &Setting, end_s: f64) -> Found {
 }
 
 fn found(outcome: &Outcome, setting: &Setting) -> Found {
-    let Outcome { books, roll, .. } = outcome;
+    let Outcome { records, roll, .. } = outcome;
     let group = |kind: Kind| -> Group {
         let (batch, service) = match setting.architecture {
-            Architecture::Monolithic => (&books.schedulers[..], &books.schedulers[..]),
-            _ => books.schedulers.split_at(setting.batch_schedulers as usize),
+            Architecture::Monolithic => (&records.schedulers[..], &records.schedulers[..]),
+            _ => records.schedulers.split_at(setting.batch_schedulers as usize),
         };
         let schedulers = match kind {
             Kind::Batch => batch,
             Kind::Service => service,
         };
         let of_kind = |job: &&u32| roll.jobs[**job as usize].kind == kind;
-        let jobs = roll.arrivals.iter().filter(of_kind).map(|job| books.jobs[*job as usize]);
+        let jobs = roll.arrivals.iter().filter(of_kind).map(|job| records.jobs[*job as usize]);
         let jobs: Vec<JobRecord> = jobs.collect();
-        figures(schedulers, &jobs, books.now_s)
+        figures(schedulers, &jobs, records.now_s)
     };
     Found { batch: group(Kind::Batch), service: group(Kind::Service) }
 }

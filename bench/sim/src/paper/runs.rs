@@ -191,7 +191,7 @@ const FILES: [(&str, &str); 7] = [
 ];
 
 fn found(outcome: &Outcome) -> Found {
-    let group = |kind| figures(outcome.schedulers(kind), outcome.jobs(kind), outcome.books.now_s);
+    let group = |kind| figures(outcome.schedulers(kind), outcome.jobs(kind), outcome.records.now_s);
     Found { batch: group(Kind::Batch), service: group(Kind::Service) }
 }
 

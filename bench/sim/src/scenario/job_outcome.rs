@@ -38,21 +38,21 @@ impl Outcome {
         if is_in(&self.roll.found) {
             let lacks = is_in(&self.lacking);
             let (placed_s, pending_s) =
-                if lacks { (f64::INFINITY, self.books.now_s) } else { (0.0, 0.0) };
+                if lacks { (f64::INFINITY, self.records.now_s) } else { (0.0, 0.0) };
             return Some(JobOutcome { kind, came: false, wait_s: 0.0, placed_s, pending_s });
         }
-        if job.submit_s > self.books.now_s {
+        if job.submit_s > self.records.now_s {
             return None;
         }
-        let book = &self.books.jobs[number];
+        let record = &self.records.jobs[number];
         Some(JobOutcome {
             kind,
-            came: book.attempts > 0 || book.unplaced > 0,
-            wait_s: never_if(book.attempts == 0, book.wait_s),
-            placed_s: never_if(book.unplaced > 0, book.placed_s),
-            pending_s: match book.unplaced {
-                0 => book.placed_s,
-                _ => never_if(book.abandoned, self.books.now_s - job.submit_s),
+            came: record.attempts > 0 || record.unplaced > 0,
+            wait_s: never_if(record.attempts == 0, record.wait_s),
+            placed_s: never_if(record.unplaced > 0, record.placed_s),
+            pending_s: match record.unplaced {
+                0 => record.placed_s,
+                _ => never_if(record.abandoned, self.records.now_s - job.submit_s),
             },
         })
     }

@@ -42,7 +42,7 @@ pub struct Outcome {
     /// requested.
     pub pending: BTreeMap<String, u64>,
     /// Records of the run.
-    pub(crate) books: Records,
+    pub(crate) records: Records,
     /// Index of the jobs for the event loop.
     pub(crate) roll: SubmitIndex,
     /// Jobs present from the start that have an unplaced task at the end, ascending.
@@ -163,14 +163,14 @@ fn run<'a>(
         schedulers: &schedulers,
         changes: &changes,
         end_s: settings.end_s(roll.last_ms),
-        survey: Survey::EverySecond,
+        survey: Survey::Always,
         retries: match (settings.retries, settings.architecture) {
             // An attempt uses one part of the cell, and there may be room in another one.
             (Retries::Unlimited, ArchitectureKind::PartitionedSync) => Retries::EachSecond,
             (retries, _) => retries,
         },
     };
-    let books = match settings.architecture {
+    let records = match settings.architecture {
         ArchitectureKind::TwoLevel => run_offers(&plan, OFFERS, &mut cell),
         ArchitectureKind::Sampling => {
             run_sampling(&plan, SamplingSettings { probes: settings.probes }, &mut cell)
@@ -181,15 +181,18 @@ fn run<'a>(
     let audit = cell.shared().read(omega_cellstate::Cell::audit);
     assert!(audit.is_ok(), "the cell is not sound after the run: {audit:?}");
     let names = roles.into_iter().map(|role| role.name).collect();
-    let mut report =
-        Report::new((about, settings), Ran { plan: &plan, names, books: &books }, roll.found.len());
+    let mut report = Report::new(
+        (about, settings),
+        Ran { plan: &plan, names, records: &records },
+        roll.found.len(),
+    );
     report.fragmented = cell.fragmented();
-    report.tenants = TenantReport::all(&roll, &books, &cell.take_got());
+    report.tenants = TenantReport::all(&roll, &records, &cell.take_got());
     let state_hash = cell.shared().read(omega_cellstate::Cell::state_hash);
     report.state_hash = format!("{state_hash:016x}");
     let lacks = |number: &&u32| cell.pending(**number as usize).is_some_and(|tasks| tasks > 0);
     let lacking = roll.found.iter().filter(lacks).copied().collect();
     let pending = if start.explain { cell.why_pending() } else { BTreeMap::new() };
     let cell = cell.shared().clone();
-    Ok(Outcome { report, state_hash, cell, pending, books, roll, lacking })
+    Ok(Outcome { report, state_hash, cell, pending, records, roll, lacking })
 }

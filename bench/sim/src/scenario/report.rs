@@ -158,25 +158,25 @@ pub(super) struct Ran<'a> {
     pub(super) plan: &'a Plan<'a>,
     /// The name of each scheduler.
     pub(super) names: Vec<String>,
-    pub(super) books: &'a Records,
+    pub(super) records: &'a Records,
 }
 
 impl Report {
     pub(super) fn new(
         (about, settings): (&About<'_>, &ScenarioSettings),
-        Ran { plan, names, books }: Ran<'_>,
+        Ran { plan, names, records }: Ran<'_>,
         jobs_at_start: usize,
     ) -> Report {
-        let looks = books.looks.max(1) as f64;
-        let mut jobs: Vec<Vec<&JobRecord>> = vec![Vec::new(); books.schedulers.len()];
+        let measured = if records.measured > 0.0 { records.measured } else { 1.0 };
+        let mut jobs: Vec<Vec<&JobRecord>> = vec![Vec::new(); records.schedulers.len()];
         // A run may end before the last arrival, so only jobs that arrived are counted.
-        let came = |job: &&u32| plan.jobs[**job as usize].submit_s <= books.now_s;
+        let came = |job: &&u32| plan.jobs[**job as usize].submit_s <= records.now_s;
         for job in plan.arrivals.iter().filter(came) {
             let job = *job as usize;
-            jobs[plan.owners[job] as usize].push(&books.jobs[job]);
+            jobs[plan.owners[job] as usize].push(&records.jobs[job]);
         }
         let of = |(number, name): (usize, String)| {
-            SchedulerReport::new(name, &books.schedulers[number], &jobs[number], books.now_s)
+            SchedulerReport::new(name, &records.schedulers[number], &jobs[number], records.now_s)
         };
         Report {
             workload: about.name.to_owned(),
@@ -185,14 +185,14 @@ impl Report {
             version: env!("CARGO_PKG_VERSION").into(),
             state_hash: String::new(),
             machines: about.machines.len(),
-            seconds: books.now_s,
+            seconds: records.now_s,
             jobs_at_start,
-            cpu_used: books.used[0] / looks,
-            memory_used: books.used[1] / looks,
-            cpu_locked: books.locked / looks,
+            cpu_used: records.used[0] / measured,
+            memory_used: records.used[1] / measured,
+            cpu_locked: records.locked / measured,
             schedulers: names.into_iter().enumerate().map(of).collect(),
             fragmented: BTreeMap::new(),
-            lost: books.lost,
+            lost: records.lost,
             tenants: Vec::new(),
             notes: about.notes.clone(),
         }
@@ -203,13 +203,13 @@ impl TenantReport {
     /// Reports on all tenants of a run, from its records and its accounting.
     pub(super) fn all(
         roll: &SubmitIndex,
-        books: &Records,
+        records: &Records,
         got: &BTreeMap<Text, Got>,
     ) -> Vec<TenantReport> {
         let mut jobs: Vec<Vec<&JobRecord>> = vec![Vec::new(); roll.tenants.len()];
-        let came = |job: &&u32| roll.jobs[**job as usize].submit_s <= books.now_s;
+        let came = |job: &&u32| roll.jobs[**job as usize].submit_s <= records.now_s;
         for job in roll.arrivals.iter().filter(came) {
-            jobs[roll.payers[*job as usize] as usize].push(&books.jobs[*job as usize]);
+            jobs[roll.payers[*job as usize] as usize].push(&records.jobs[*job as usize]);
         }
         let of = |(name, jobs): (&Text, &Vec<&JobRecord>)| {
             let got = got.get(name).copied().unwrap_or_default();
@@ -240,7 +240,7 @@ impl TenantReport {
 impl SchedulerReport {
     fn new(
         name: String,
-        book: &SchedulerRecord,
+        record: &SchedulerRecord,
         jobs: &[&JobRecord],
         seconds: f64,
     ) -> SchedulerReport {
@@ -251,15 +251,15 @@ impl SchedulerReport {
             jobs: jobs.len() as u64,
             jobs_tried: tried.clone().count() as u64,
             jobs_placed: jobs.iter().filter(|job| job.unplaced == 0).count() as u64,
-            busy: (book.useful_s + book.wasted_s) / seconds,
-            useful: book.useful_s / seconds,
-            wasted: book.wasted_s / seconds,
-            succeeded: book.succeeded,
-            failed: book.failed,
-            conflict_fraction: book.failed as f64 / (book.succeeded.max(1)) as f64,
-            no_room: book.no_room,
-            tasks_placed: book.claims_taken,
-            abandoned: book.abandoned,
+            busy: (record.useful_s + record.wasted_s) / seconds,
+            useful: record.useful_s / seconds,
+            wasted: record.wasted_s / seconds,
+            succeeded: record.succeeded,
+            failed: record.failed,
+            conflict_fraction: record.failed as f64 / (record.succeeded.max(1)) as f64,
+            no_room: record.no_room,
+            tasks_placed: record.claims_taken,
+            abandoned: record.abandoned,
             left_in_queue: jobs.iter().filter(|job| job.unplaced > 0 && !job.abandoned).count()
                 as u64,
             wait: Waits::of(tried.map(|job| job.wait_s).collect()),

@@ -5,17 +5,14 @@ use omega_cellstate::Cell;
 use omega_core::{Job, Machine, TaskGroup, Text};
 use omega_schedulers::dominant::{Totals, Weight};
 use omega_workload::fragments::Requests;
-use std::collections::BTreeMap;
-
-/// The tenants' shares are sampled with every 60th sample of the cell's use, which is once a minute.
-const SELDOM: u64 = 60;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Dominant shares and met preferences of one tenant.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Got {
-    /// Mean of the tenant's dominant shares over the samples.
+    /// Mean of the tenant's dominant share over time.
     pub share_mean: f64,
-    /// Largest of the tenant's dominant shares.
+    /// Largest dominant share of the tenant.
     pub share_peak: f64,
     /// Sum of the weights of the machine preferences of the tenant's placed tasks.
     pub asked: u64,
@@ -23,36 +20,72 @@ pub struct Got {
     pub met: u64,
 }
 
+/// Figures of a tenant so far.
+#[derive(Clone, Copy, Debug, Default)]
+struct Book {
+    /// Until the accounting is closed, `share_mean` is a sum over seconds.
+    got: Got,
+    /// Share of the tenant since `since_s`.
+    share: f64,
+    since_s: f64,
+}
+
 /// The accounting. See the module documentation.
 #[derive(Debug, Default)]
 pub(super) struct Accounting {
-    looks: u64,
-    /// Totals of the cell's resources, which are computed again after a change of machines.
+    now_s: f64,
+    /// Tenants whose claims have changed at `now_s`.
+    moved: BTreeSet<Text>,
+    /// Totals of the cell's resources. After a change of machines, they are computed again, with all shares.
     totals: Option<Totals>,
-    /// Figures by tenant. Until the accounting is closed, `share_mean` is a sum.
-    tenants: BTreeMap<Text, Got>,
+    tenants: BTreeMap<Text, Book>,
     /// For each distinct request, the number of tasks that have it.
     requests: Requests,
 }
 
+impl Book {
+    /// Adds the present share for the time since it began.
+    fn advance(&mut self, now_s: f64) {
+        self.got.share_mean += self.share * (now_s - self.since_s);
+        self.since_s = now_s;
+    }
+}
+
 impl Accounting {
-    /// Samples the cell's use.
-    pub(super) fn look(&mut self, cell: &Cell) {
-        let seldom = self.looks.is_multiple_of(SELDOM);
-        self.looks += 1;
-        if !seldom {
-            return;
+    /// Advances the time. The shares of tenants whose claims have changed are valid from the present time on.
+    pub(super) fn pass(&mut self, cell: &Cell, now_s: f64) {
+        if self.totals.is_none() {
+            self.totals = Some(Totals::of_cell(cell));
+            self.moved.extend(cell.tenants().map(|(name, ..)| name.clone()));
         }
-        let totals = self.totals.get_or_insert_with(|| Totals::of_cell(cell));
-        let shares = cell.tenants().map(|(name, _, used)| {
-            let used = used.iter().map(|used| (*used).max(0).cast_unsigned()).collect();
-            (name, totals.share([&used], Weight::ONE).fraction())
-        });
-        let shares: Vec<(&Text, f64)> = shares.collect();
-        for (name, share) in shares {
-            let got = self.of(name);
-            got.share_mean += share;
-            got.share_peak = got.share_peak.max(share);
+        for name in std::mem::take(&mut self.moved) {
+            let mut next = Some(name);
+            while let Some(name) = next {
+                self.share(cell, &name);
+                // The claims of a tenant are part of its parent's.
+                next = cell.tenant_config(&name).and_then(|config| config.parent.clone());
+            }
+        }
+        self.now_s = now_s;
+    }
+
+    /// Notes the share that a tenant has now.
+    fn share(&mut self, cell: &Cell, name: &Text) {
+        let used = cell.tenant_used(name).unwrap_or_default();
+        let used = used.iter().map(|used| (*used).max(0).cast_unsigned()).collect();
+        let Some(totals) = &self.totals else { return };
+        let share = totals.share([&used], Weight::ONE).fraction();
+        let now_s = self.now_s;
+        let book = self.of(name);
+        book.advance(now_s);
+        book.share = share;
+        book.got.share_peak = book.got.share_peak.max(share);
+    }
+
+    /// Notes that claims of a tenant's tasks have changed.
+    pub(super) fn moved(&mut self, tenant: &Text) {
+        if !self.moved.contains(tenant) {
+            self.moved.insert(tenant.clone());
         }
     }
 
@@ -75,7 +108,7 @@ impl Accounting {
 
     /// Records the preferences of a placed task.
     pub(super) fn placed(&mut self, tenant: &Text, group: &TaskGroup, machine: Option<&Machine>) {
-        let got = self.of(tenant);
+        let got = &mut self.of(tenant).got;
         for one in &group.rules.affinity.preferred {
             let met = machine.is_some_and(|machine| one.machines.matches(machine));
             got.asked += u64::from(one.weight);
@@ -83,18 +116,22 @@ impl Accounting {
         }
     }
 
-    fn of(&mut self, tenant: &Text) -> &mut Got {
+    fn of(&mut self, tenant: &Text) -> &mut Book {
         if !self.tenants.contains_key(tenant) {
-            self.tenants.insert(tenant.clone(), Got::default());
+            let book = Book { since_s: self.now_s, ..Book::default() };
+            self.tenants.insert(tenant.clone(), book);
         }
         self.tenants.get_mut(tenant).expect("it is there now")
     }
 
     /// Returns the accounting of each tenant.
     pub(super) fn close(self) -> BTreeMap<Text, Got> {
-        let taken = self.looks.div_ceil(SELDOM).max(1) as f64;
-        let mean =
-            |(name, got): (Text, Got)| (name, Got { share_mean: got.share_mean / taken, ..got });
+        let now_s = self.now_s;
+        let seconds = if now_s > 0.0 { now_s } else { 1.0 };
+        let mean = |(name, mut book): (Text, Book)| {
+            book.advance(now_s);
+            (name, Got { share_mean: book.got.share_mean / seconds, ..book.got })
+        };
         self.tenants.into_iter().map(mean).collect()
     }
 }

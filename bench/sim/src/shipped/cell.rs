@@ -171,7 +171,7 @@ pub struct ShippedCell<'a> {
     pub(super) used: [u64; 2],
     pub(super) owned: Vec<[u64; 2]>,
     /// Accounting of tenants.
-    ledger: Accounting,
+    pub(super) ledger: Accounting,
     /// Whether an offer is open.
     pub(super) offered: bool,
     /// Changes of machines during the run. The next field is an index of machines by name; it is empty if there are no
@@ -393,6 +393,7 @@ impl<'a> ShippedCell<'a> {
         let tasks: Vec<_> =
             taken.iter().map(|(task, machine)| (*task, *machine, known.run_ms(*task))).collect();
         known.running += taken.len() as u32;
+        self.ledger.moved(&known.job.tenant);
         for (task, machine) in taken {
             let group = &known.job.groups[known.group_of(*task)];
             if !group.rules.affinity.preferred.is_empty() {
@@ -525,6 +526,7 @@ impl Cell for ShippedCell<'_> {
             ended.tasks += 1;
         }
         known.running -= ended.tasks;
+        self.ledger.moved(&known.job.tenant);
         let over = known.running == 0 && known.pending.is_empty();
         let job = group.job;
         group.look_ahead();
@@ -549,9 +551,9 @@ impl Cell for ShippedCell<'_> {
         self.change_machine(number)
     }
 
-    fn look(&mut self) {
+    fn pass(&mut self, now_s: f64) {
         let ShippedCell { cell, ledger, .. } = self;
-        cell.read(|cell| ledger.look(cell));
+        cell.read(|cell| ledger.pass(cell, now_s));
     }
 
     fn used(&self) -> [f64; 2] {

@@ -85,6 +85,7 @@ impl<'a> ShippedCell<'a> {
                 continue;
             }
             let Some(known) = self.known[group.job].as_deref() else { continue };
+            self.ledger.moved(&known.job.tenant);
             let of_job = lost.entry(group.job).or_default();
             for (task, ..) in group.tasks.iter().filter(|(_, on, _)| *on == machine) {
                 of_job.push(*task);

@@ -1,9 +1,10 @@
 //! Statistics of a trace: machines, jobs, tasks, percentiles, and the load compared with the capacity.
 //!
-//! The stream is read once, and only counts are kept. The load is the demand of the trace: the resources that *would*
-//! be used if every task started when its job arrives.
+//! The stream is read once, and only counts and the ends of running tasks are kept. The load is the demand of the
+//! trace: the resources that *would* be used if every task started when its job arrives.
 
 use super::load::{Load, Mean};
+use super::peak::{Alike, Peak};
 use super::values::Values;
 use omega_core::{Amounts, JobKind, KindId, Kinds, Machine, TaskGroup, TaskRule, Text};
 use omega_workload::kube::kinds::is_nominal;
@@ -140,11 +141,11 @@ pub struct LoadInfo {
     pub kind: String,
     /// Mean over the span, in the kind's units.
     pub mean: f64,
-    /// Highest mean of a time bucket, in the kind's units.
+    /// Highest amount at any time, in the kind's units.
     pub peak: f64,
     /// Mean as a share of the machines' capacity; `None` if the machines have no such resource.
     pub mean_share: Option<f64>,
-    /// Largest load as a share of the capacity at the time of that load.
+    /// Highest share at any time of the capacity at that time.
     pub peak_share: Option<f64>,
     /// Duration of a bucket, in milliseconds.
     pub bucket_ms: u64,
@@ -230,6 +231,7 @@ pub struct Collector {
     runs: Values,
     requests: Vec<Values>,
     loads: Vec<Load>,
+    peaks: Vec<Peak>,
     classes: BTreeMap<(JobKind, i32), ClassInfo>,
     tenants: HashMap<Text, TenantInfo>,
     others: [u64; 2],
@@ -243,6 +245,8 @@ struct Machines {
     /// Capacity of each present machine, by name.
     there: HashMap<Text, Amounts>,
     capacity: Vec<Load>,
+    /// Present capacity of each kind.
+    now: Vec<u128>,
 }
 
 impl Collector {
@@ -254,6 +258,7 @@ impl Collector {
             sizes: HashMap::new(),
             there: HashMap::new(),
             capacity: vec![Load::default(); head.kinds.count()],
+            now: vec![0; head.kinds.count()],
         };
         for machine in &head.machines {
             machines.start(machine, &head.kinds);
@@ -273,6 +278,7 @@ impl Collector {
             runs: Values::default(),
             requests: (0..head.kinds.count()).map(|_| Values::default()).collect(),
             loads: vec![Load::default(); head.kinds.count()],
+            peaks: vec![Peak::default(); head.kinds.count()],
             classes: BTreeMap::new(),
             tenants: HashMap::new(),
             others: [0; 2],
@@ -283,13 +289,23 @@ impl Collector {
 
     /// Counts an event.
     pub fn add(&mut self, event: &Event) {
-        self.now_ms = self.now_ms.max(event.at_ms());
+        if event.at_ms() > self.now_ms {
+            self.note_peaks();
+            self.now_ms = event.at_ms();
+        }
         for load in self.loads.iter_mut().chain(&mut self.machines.capacity) {
             load.advance(self.now_ms);
         }
         match event {
             Event::Machine(event) => self.machines.change(event.at_ms, &event.change),
             Event::Job(job) => self.job(&job.arrival),
+        }
+    }
+
+    /// Updates the peaks after all events at the present time.
+    fn note_peaks(&mut self) {
+        for (peak, capacity) in self.peaks.iter_mut().zip(&self.machines.now) {
+            peak.note(self.now_ms, *capacity);
         }
     }
 
@@ -336,12 +352,15 @@ impl Collector {
                 Some(run_ms) => self.runs.add(run_ms, u64::from(alike)),
                 None => self.endless += u64::from(alike),
             }
-            for (kind, load) in (0..).map(KindId).zip(&mut self.loads) {
-                let amount = i128::from(group.request.get(kind)) * i128::from(alike);
+            let end_ms = run_ms.map(|run_ms| arrival.at_ms.saturating_add(run_ms));
+            let kinds = self.loads.iter_mut().zip(&mut self.peaks);
+            for (kind, (load, peak)) in (0..).map(KindId).zip(kinds) {
+                let each = group.request.get(kind);
+                let amount = i128::from(each) * i128::from(alike);
                 if amount > 0 {
                     load.change(arrival.at_ms, amount);
-                    let end_ms = run_ms.map(|run_ms| arrival.at_ms.saturating_add(run_ms));
                     end_ms.into_iter().for_each(|end_ms| load.change(end_ms, -amount));
+                    peak.begin(Alike { each, tasks: alike }, end_ms);
                 }
             }
             task += alike;
@@ -383,7 +402,8 @@ impl Collector {
 
     /// Returns the complete statistics, with the reader's notes.
     #[must_use]
-    pub fn finish(self, mut notes: Vec<String>) -> Info {
+    pub fn finish(mut self, mut notes: Vec<String>) -> Info {
+        self.note_peaks();
         let first_ms = self.first_ms.unwrap_or(0);
         let hours = (self.last_ms.unwrap_or(0) - first_ms) as f64 / 3_600_000.0;
         let kinds = &self.kinds;
@@ -406,7 +426,8 @@ impl Collector {
             if requests.largest() > 0 {
                 let asked = self.loads[kind.index()].means(self.now_ms);
                 let there = self.machines.capacity[kind.index()].means(self.now_ms);
-                load.push(load_info(kind_name(kind), &asked, &there));
+                let means = [asked, there];
+                load.push(load_info(kind_name(kind), &means, &self.peaks[kind.index()]));
             }
         }
         if self.others[0] > 0 {
@@ -495,6 +516,7 @@ impl Machines {
         for (kind, amount) in machine.capacity.iter() {
             if let Some(load) = self.capacity.get_mut(kind.index()) {
                 load.change(at_ms, i128::from(amount));
+                self.now[kind.index()] += u128::from(amount);
             }
         }
         self.there.insert(machine.name.clone(), machine.capacity.clone());
@@ -505,6 +527,7 @@ impl Machines {
         for (kind, amount) in had.iter() {
             if let Some(load) = self.capacity.get_mut(kind.index()) {
                 load.change(at_ms, -i128::from(amount));
+                self.now[kind.index()] -= u128::from(amount);
             }
         }
     }
@@ -545,9 +568,9 @@ pub fn values_info(what: &str, unit: ValueUnit, values: &Values) -> ValuesInfo {
     }
 }
 
-fn load_info(kind: String, asked: &[Mean], there: &[Mean]) -> LoadInfo {
+/// Returns the load of a kind from the means of the requested amounts and of the capacity, and from the peak.
+fn load_info(kind: String, [asked, there]: &[Vec<Mean>; 2], peak: &Peak) -> LoadInfo {
     let mean = |means: &[Mean]| means.iter().map(|m| m.mean).sum::<f64>() / means.len() as f64;
-    let peak = |of: &mut dyn Iterator<Item = f64>| of.fold(0.0, f64::max);
     let has_machines = there.iter().any(|m| m.mean > 0.0);
     let share = |(asked, there): (&Mean, &Mean)| {
         if there.mean > 0.0 { asked.mean / there.mean } else { 0.0 }
@@ -561,9 +584,9 @@ fn load_info(kind: String, asked: &[Mean], there: &[Mean]) -> LoadInfo {
     LoadInfo {
         kind,
         mean: mean(asked),
-        peak: peak(&mut asked.iter().map(|m| m.mean)),
+        peak: peak.largest(),
         mean_share: has_machines.then(|| mean(asked) / mean(there)),
-        peak_share: has_machines.then(|| peak(&mut over_time.iter().copied())),
+        peak_share: has_machines.then(|| peak.largest_share()),
         bucket_ms: asked.first().map_or(0, |m| m.width_ms) * together as u64,
         over_time: over_time
             .chunks(together)

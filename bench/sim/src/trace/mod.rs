@@ -2,11 +2,13 @@
 //!
 //! [`info`] reads a stream once and describes machines, jobs and load; [`synth`] fits the distributions of one trace
 //! and writes another. Both use bounded memory, however long the trace is: they keep counts in histograms ([`values`]),
-//! the load in a bounded number of time buckets, which become wider ([`load`]), and a sample of the jobs.
+//! the load in a bounded number of time buckets, which become wider ([`load`]), the ends of running tasks, and a sample
+//! of the jobs.
 
 pub mod command;
 pub mod info;
 pub mod load;
+mod peak;
 pub mod plots;
 pub mod show;
 pub mod synth;

@@ -3,6 +3,7 @@
 use super::testing::{azure, data, folder, google, omega_sim, openb, tables};
 use super::{info, plots, show};
 use omega_core::Kinds;
+use omega_workload::{MachineChange, MachineEvent};
 
 const MACHINES: &str = "name,cpu,memory,count\nsmall,4,8Gi,2\nlarge,8,32Gi,1\n";
 const JOBS: &str = "name,count,cpu,memory,arrival_s,run_s,kind,precedence,gang\n\
@@ -44,6 +45,33 @@ fn a_small_trace_is_told_of_as_it_is() {
         assert!(out.join(name).is_file(), "{name}");
     }
     assert!(!out.join("memory-per-task.svg").exists(), "all tasks ask for the same memory");
+}
+
+#[test]
+fn a_short_burst_and_a_short_loss_of_machines_are_in_the_peaks() {
+    let jobs = "name,count,cpu,memory,arrival_s,run_s\n\
+        base,4,1,1Gi,0,\nburst,800,1,1Gi,1000,60\nlast,1,1,1Gi,864000,1\n";
+    let dir = folder(&[("m.csv", "name,cpu,memory,count\nm,4,8Gi,250\n"), ("j.csv", jobs)]);
+    let told = info::read(&mut *tables(&dir).unwrap()).unwrap();
+    let cpu = &told.load[0];
+    assert_eq!((cpu.peak, cpu.peak_share), (804_000.0, Some(0.804)));
+    assert!((cpu.mean / 1000.0 - (4.0 + 800.0 * 60.0 / 864_000.0)).abs() < 0.02, "{cpu:?}");
+    assert!(cpu.over_time.iter().all(|share| *share < 0.1), "{cpu:?}");
+
+    // All machines but one are missing for a second.
+    let file = dir.path().join("j.csv");
+    let mut workload = omega_workload::csv::load(&dir.path().join("m.csv"), &file).unwrap();
+    for machine in &workload.machines[1..] {
+        let change = MachineChange::Remove(machine.name.clone());
+        workload.machine_events.push(MachineEvent { at_ms: 2_000_000, change });
+    }
+    for machine in &workload.machines[1..] {
+        let change = MachineChange::Add(machine.clone());
+        workload.machine_events.push(MachineEvent { at_ms: 2_001_000, change });
+    }
+    let mut stream = omega_workload::stream::Held::new(workload, &file);
+    let told = info::read(&mut stream).unwrap();
+    assert_eq!((told.load[0].peak, told.load[0].peak_share), (804_000.0, Some(1.0)));
 }
 
 #[test]

@@ -19,7 +19,8 @@ pub use compare::{Comparison, Side, Times};
 
 use crate::shipped::Start;
 use omega_cellstate::{Cell, MachineStatus};
-use omega_core::{Groups, Job, JobId, JobKind, SharedGroup, TaskState};
+use omega_core::limits::TEXT_BYTES_MAX;
+use omega_core::{Groups, Job, JobId, JobKind, SharedGroup, TaskState, Text};
 use omega_workload::volumes::VolumesAtStart;
 use omega_workload::{Arrival, RunTime, Workload};
 use std::collections::HashMap;
@@ -127,7 +128,8 @@ impl Left {
                 group
             })
         };
-        let groups: Groups = job.groups.iter().zip(&by_group).filter_map(with_tasks).collect();
+        let mut groups: Groups = job.groups.iter().zip(&by_group).filter_map(with_tasks).collect();
+        as_submitted(&mut groups);
         let tasks: Vec<Option<u32>> = by_group.into_iter().flatten().collect();
         if tasks.is_empty() {
             return None;
@@ -186,6 +188,31 @@ impl Left {
             ));
         }
         notes
+    }
+}
+
+/// Changes groups to groups of a new job: clears their versions, and makes their names different. During an update, a
+/// job has groups of several versions, with equal names.
+fn as_submitted(groups: &mut Groups) {
+    for i in 0..groups.len() {
+        if groups[..i].iter().any(|earlier| earlier.name == groups[i].name) {
+            let name = free_name(groups, &groups[i]);
+            groups[i].name = name;
+        }
+        groups[i].version = 0;
+    }
+}
+
+/// Returns a name that no group has: the name of this group with its version.
+fn free_name(groups: &[SharedGroup], group: &SharedGroup) -> Text {
+    let mut mark = format!(" (version {})", group.version);
+    loop {
+        let kept = group.name.floor_char_boundary(TEXT_BYTES_MAX - mark.len());
+        let name = format!("{}{mark}", &group.name[..kept]);
+        if groups.iter().all(|other| *other.name != *name) {
+            return name.into();
+        }
+        mark.push('+');
     }
 }
 

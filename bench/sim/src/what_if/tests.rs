@@ -4,8 +4,8 @@ use super::*;
 use crate::engine::{DecisionTime, Retries};
 use crate::scenario::{ArchitectureKind, ScenarioSettings, simulate_from};
 use omega_core::{
-    Amounts, Command, ConflictCheck, Granularity, Kinds, Machine, MachineId, Outcome, TaskId,
-    TaskReport,
+    Amounts, Command, ConflictCheck, Granularity, Kinds, Machine, MachineId, Outcome, RollStep,
+    TaskId, TaskReport,
 };
 
 /// A cell with machines of four cores named m0, m1, ….
@@ -147,6 +147,61 @@ fn tasks_that_have_ended_are_over_and_a_gang_needs_no_more_than_are_left() {
     let [arrival] = &now.workload.arrivals[..] else { panic!("one job") };
     assert_eq!((arrival.job.task_count(), arrival.job.gang_min), (3, Some(3)));
     assert_eq!(arrival.placed, [(0, 0), (1, 1), (2, 1)]);
+}
+
+/// Name, count and version of a group.
+type GroupOf = (String, u32, u32);
+
+/// The only job of a cell as a run simulates it: its groups and placed tasks. The run must accept the job.
+fn simulated(cell: &Cell) -> (Vec<GroupOf>, Vec<(u32, u32)>) {
+    compared(cell, &Change { load: Some(1000), ..Change::default() }, None);
+    let now = Now::of(cell, "small".into(), Assumed::default());
+    let [arrival] = &now.workload.arrivals[..] else { panic!("one job") };
+    let groups = arrival.job.groups.iter();
+    let groups = groups.map(|group| (group.name.to_string(), group.count, group.version));
+    (groups.collect(), arrival.placed.clone())
+}
+
+#[test]
+fn an_updated_service_goes_on_as_its_groups_of_both_versions() {
+    let mut cell = cell(2);
+    let id = job(&mut cell, service("web", 2), &[Some("m0"), Some("m0")]);
+    let mut spec = service("web", 2);
+    spec.groups[0].request = Amounts::new([1000, 1 << 30]);
+    cell.apply(Command::UpdateJob { job: id, version: None, spec }).unwrap();
+    let main = |count| ("main".to_owned(), count, 0);
+    assert_eq!(simulated(&cell), (vec![main(2)], vec![(0, 0), (1, 0)]));
+
+    let roll = |cell: &mut Cell, index| {
+        let stopped = TaskId { job: id, index };
+        let step = RollStep::of(1).with_tasks("main", 1).with_stop(stopped);
+        cell.apply(Command::RollJob { job: id, step }).unwrap();
+    };
+    roll(&mut cell, 0);
+    let (task, m1) = (TaskId { job: id, index: 2 }, machine(&cell, "m1"));
+    cell.apply(Command::AdoptTask { task, machine: m1 }).unwrap();
+    let new = ("main (version 1)".to_owned(), 1, 0);
+    assert_eq!(simulated(&cell), (vec![main(1), new], vec![(0, 0), (1, 1)]));
+
+    // After the update, the second task of the new version is pending.
+    roll(&mut cell, 1);
+    assert_eq!(simulated(&cell), (vec![main(2)], vec![(0, 1)]));
+}
+
+#[test]
+fn groups_of_one_name_get_different_names() {
+    let long = "x".repeat(TEXT_BYTES_MAX);
+    let names = [("a (version 3)", 0), ("a", 0), ("a", 3), (&*long, 1), (&*long, 2)];
+    let group = |(name, version): (&str, u32)| -> SharedGroup {
+        omega_core::TaskGroup { name: name.into(), version, ..tasks(1) }.into()
+    };
+    let mut groups: Groups = names.into_iter().map(group).collect();
+    as_submitted(&mut groups);
+    let names: Vec<&str> = groups.iter().map(|group| &*group.name).collect();
+    assert_eq!(names[..3], ["a (version 3)", "a", "a (version 3)+"]);
+    assert_eq!((names[3], names[4].len()), (&*long, TEXT_BYTES_MAX));
+    assert!(names[4].ends_with("xx (version 2)"), "{}", names[4]);
+    assert!(groups.iter().all(|group| group.version == 0));
 }
 
 #[test]

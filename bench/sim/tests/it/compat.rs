@@ -90,15 +90,15 @@ fn another_seed_and_left_out_machines_make_another_run() {
     let list = |name: &&str| (name.to_string(), JobList::read(&dir, name).expect("it is there"));
     let lists: JobLists = file.lists().iter().map(list).collect();
     let point = &file.points[0];
-    let books = run_point(point, &lists).books;
+    let records = run_point(point, &lists).records;
     let mut other = point.clone();
     other.seed = 2;
-    assert_ne!(books, run_point(&other, &lists).books);
+    assert_ne!(records, run_point(&other, &lists).records);
     other = point.clone();
     other.pickiness = 0.9;
     let picky = run_point(&other, &lists);
-    assert!(picky.books.schedulers[1].no_room > books.schedulers[1].no_room);
-    assert_eq!(run_point(point, &lists).books, books);
+    assert!(picky.records.schedulers[1].no_room > records.schedulers[1].no_room);
+    assert_eq!(run_point(point, &lists).records, records);
 }
 
 #[test]

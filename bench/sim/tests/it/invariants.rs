@@ -71,22 +71,22 @@ fn crowd(seed: i64) -> Case {
 }
 
 /// Checks that every task is pending, running or ended, and that jobs with pending tasks are queued or abandoned.
-fn check_conserved(case: &Case, books: &Records, running: u64) {
+fn check_conserved(case: &Case, records: &Records, running: u64) {
     let all: u64 = case.jobs.iter().map(|job| u64::from(job.tasks)).sum();
-    let unplaced: u64 = books.jobs.iter().map(|job| u64::from(job.unplaced)).sum();
-    let taken: u64 = books.schedulers.iter().map(|book| book.claims_taken).sum();
+    let unplaced: u64 = records.jobs.iter().map(|job| u64::from(job.unplaced)).sum();
+    let taken: u64 = records.schedulers.iter().map(|record| record.claims_taken).sum();
     assert_eq!(all, unplaced + taken);
-    assert_eq!(taken, running + books.ended);
-    let abandoned = books.jobs.iter().filter(|job| job.abandoned).count() as u64;
-    assert_eq!(abandoned, books.schedulers.iter().map(|book| book.abandoned).sum::<u64>());
-    assert!(books.jobs.iter().all(|job| !job.abandoned || job.unplaced > 0));
+    assert_eq!(taken, running + records.ended);
+    let abandoned = records.jobs.iter().filter(|job| job.abandoned).count() as u64;
+    assert_eq!(abandoned, records.schedulers.iter().map(|record| record.abandoned).sum::<u64>());
+    assert!(records.jobs.iter().all(|job| !job.abandoned || job.unplaced > 0));
 }
 
 fn run(case: &Case, judgement: Judgement, access: Access) -> Records {
     let mut cell = Watched(case.cell(20, judgement));
-    let books = run_queues(&case.plan(), access, &mut cell);
-    check_conserved(case, &books, cell.0.running());
-    books
+    let records = run_queues(&case.plan(), access, &mut cell);
+    check_conserved(case, &records, cell.0.running());
+    records
 }
 
 #[test]
@@ -95,8 +95,8 @@ fn no_machine_is_ever_overcommitted_and_no_task_is_lost() {
         let case = crowd(seed);
         println!("seed {seed}");
         for judgement in judgements() {
-            let books = run(&case, judgement, Access::Copy);
-            let failed: u64 = books.schedulers.iter().map(|book| book.failed).sum();
+            let records = run(&case, judgement, Access::Copy);
+            let failed: u64 = records.schedulers.iter().map(|record| record.failed).sum();
             assert!(failed > 10, "{judgement:?}: {failed} conflicts are too few to tell");
         }
     }
@@ -109,8 +109,8 @@ fn one_scheduler_alone_meets_no_conflict() {
     case.owners.fill(0);
     let live = run(&case, FINE, Access::Live);
     for judgement in judgements() {
-        let books = run(&case, judgement, Access::Copy);
-        assert_eq!((books.schedulers[0].failed, books.schedulers[0].claims_refused), (0, 0));
+        let records = run(&case, judgement, Access::Copy);
+        assert_eq!((records.schedulers[0].failed, records.schedulers[0].claims_refused), (0, 0));
     }
     assert!(live.schedulers[0].claims_taken > 1000, "{:?}", live.schedulers[0]);
 }
@@ -119,9 +119,9 @@ fn one_scheduler_alone_meets_no_conflict() {
 fn the_same_input_gives_the_same_run() {
     let case = crowd(7);
     for judgement in judgements() {
-        let books = run(&case, judgement, Access::Copy);
-        assert_eq!(format!("{books:?}"), format!("{:?}", run(&case, judgement, Access::Copy)));
-        assert_ne!(books, run(&crowd(8), judgement, Access::Copy));
+        let records = run(&case, judgement, Access::Copy);
+        assert_eq!(format!("{records:?}"), format!("{:?}", run(&case, judgement, Access::Copy)));
+        assert_ne!(records, run(&crowd(8), judgement, Access::Copy));
     }
 }
 
@@ -131,10 +131,10 @@ fn offers_meet_no_conflict_and_lose_no_task() {
     for seed in 0..20 {
         let case = crowd(seed);
         let mut cell = case.cell(20, FINE);
-        let books = run_offers(&case.plan(), settings, &mut cell);
-        check_conserved(&case, &books, cell.running());
-        assert!(books.schedulers.iter().all(|book| book.failed == 0));
-        assert!(books.ended > 100, "seed {seed}: {} ended", books.ended);
+        let records = run_offers(&case.plan(), settings, &mut cell);
+        check_conserved(&case, &records, cell.running());
+        assert!(records.schedulers.iter().all(|record| record.failed == 0));
+        assert!(records.ended > 100, "seed {seed}: {} ended", records.ended);
         assert!(cell.overcommitted() < 1e-9, "seed {seed}");
     }
 }

@@ -115,6 +115,20 @@ fn a_folder_takes_no_other_sweep() {
 }
 
 #[test]
+fn a_value_that_is_listed_twice_is_named() {
+    for (list, named) in [
+        ("seed = [1, 2, 1]", "seed: lists 1 twice"),
+        ("pickiness = [0.5, 0.50]", "pickiness: lists 0.5 twice"),
+        ("arch = [\"omega\", \"mesos\", \"omega\"]", "arch: lists omega twice"),
+    ] {
+        let dir = tempfile::tempdir().expect("a folder");
+        let (printed, complained, code) = sweep(dir.path(), &format!("[sweep]\n{list}\n"));
+        let message = format!("omega-sim: file.toml: {named}: list each value once\n");
+        assert_eq!((printed, complained, code), (String::new(), message, Some(2)));
+    }
+}
+
+#[test]
 fn a_bad_file_is_told_in_one_line() {
     let cases = [
         ("[sweep]\nspeed = 3\n", "file.toml:2: unknown field `speed`"),

@@ -7,9 +7,9 @@ use omega_sim::reference::Request;
 
 fn run(case: &Case, machines: u32, access: Access) -> Records {
     let mut cell = case.cell(machines, COARSE);
-    let books = run_queues(&case.plan(), access, &mut cell);
+    let records = run_queues(&case.plan(), access, &mut cell);
     assert_eq!(cell.running(), 0, "all tasks have ended");
-    books
+    records
 }
 
 #[test]
@@ -25,18 +25,19 @@ fn four_jobs_that_come_together_end_when_the_last_task_of_the_last_one_does() {
 
 #[test]
 fn jobs_wait_for_those_before_them() {
-    let books = run(&Case::new((1..=4).map(|i| (f64::from(i), i, f64::from(i)))), 1, Access::Live);
-    let waits: Vec<f64> = books.jobs.iter().map(|job| job.wait_s).collect();
+    let records =
+        run(&Case::new((1..=4).map(|i| (f64::from(i), i, f64::from(i)))), 1, Access::Live);
+    let waits: Vec<f64> = records.jobs.iter().map(|job| job.wait_s).collect();
     assert_eq!(waits, [0.0, 1.0, 3.0, 6.0]);
-    assert_eq!(books.schedulers[0].useful_s, 14.0);
+    assert_eq!(records.schedulers[0].useful_s, 14.0);
 }
 
 #[test]
 fn forty_jobs_of_one_task_on_a_shared_state_end_at_121() {
-    let books =
+    let records =
         run(&Case::new((1..=40).map(|i| (f64::from(i), 1, f64::from(i)))), 1000, Access::Copy);
-    assert_eq!(books.now_s, 121.0);
-    assert_eq!((books.schedulers[0].succeeded, books.schedulers[0].failed), (40, 0));
+    assert_eq!(records.now_s, 121.0);
+    assert_eq!((records.schedulers[0].succeeded, records.schedulers[0].failed), (40, 0));
 }
 
 /// On a cell of one machine, scheduler 0 places two tasks and scheduler 1 places one. Scheduler 1 commits while
@@ -75,8 +76,8 @@ fn a_foreign_claim_refuses_by_fit_only_what_has_no_room_any_more() {
 fn a_job_that_finds_no_room_is_given_up_after_a_hundred_attempts_and_one() {
     let mut case = Case::new([(0.0, 1, 1.0)]);
     case.tasks[0].request.cpu = 11.0;
-    let books = run(&case, 3, Access::Copy);
-    let (mine, job) = (books.schedulers[0], books.jobs[0]);
+    let records = run(&case, 3, Access::Copy);
+    let (mine, job) = (records.schedulers[0], records.jobs[0]);
     assert_eq!((mine.no_room, mine.abandoned, mine.useful_s + mine.wasted_s), (101, 1, 0.0));
     assert!(job.abandoned && job.unplaced == 1 && job.attempts == 101);
 }
@@ -87,8 +88,8 @@ fn a_job_that_finds_no_room_is_tried_again_once_room_is_freed() {
     // after five minutes of sleep, in second 316. It is tried for the third time once the first one ends.
     let mut case = Case::new([(0.0, 10, 600.0), (1.0, 1, 5.0)]);
     case.retries = Retries::Unlimited;
-    let books = run(&case, 1, Access::Copy);
-    let job = books.jobs[1];
+    let records = run(&case, 1, Access::Copy);
+    let job = records.jobs[1];
     assert_eq!((job.attempts, job.placed_s, job.abandoned), (3, 612.0, false));
     case.retries = Retries::Limited;
     assert!(run(&case, 1, Access::Copy).jobs[1].abandoned);
@@ -130,8 +131,8 @@ fn a_job_of_twice_the_tasks_is_over_in_half_the_time() {
     let case = Case::new([(0.0, 2, 8.0)]);
     let run = |rule| {
         let mut cell = SizedCell::new(case.cell(1, FINE), Rule(rule), 1);
-        let books = run_queues(&case.plan(), Access::Live, &mut cell);
-        (books.now_s, books.ended, books.jobs[0].tasks, cell.finish().speeds[0])
+        let records = run_queues(&case.plan(), Access::Live, &mut cell);
+        (records.now_s, records.ended, records.jobs[0].tasks, cell.finish().speeds[0])
     };
     assert_eq!(run(|asked, _| asked), (3.0 + 8.0, 2, 2, 1.0));
     assert_eq!(run(|asked, _| 2 * asked), (5.0 + 4.0, 4, 4, 2.0));
@@ -145,7 +146,7 @@ fn a_job_is_sized_by_what_is_used_when_its_first_decision_begins() {
     let case = Case::new([(0.0, 4, 100.0), (1.0, 1, 1.0)]);
     let idle = |asked: u32, used: [f64; 2]| asked.max(10 - (used[0] * 10.0).round() as u32);
     let mut cell = SizedCell::new(case.cell(1, FINE), Rule(idle), 2);
-    let books = run_queues(&case.plan(), Access::Live, &mut cell);
-    assert_eq!(books.jobs.iter().map(|job| job.tasks).collect::<Vec<_>>(), [10, 1]);
+    let records = run_queues(&case.plan(), Access::Live, &mut cell);
+    assert_eq!(records.jobs.iter().map(|job| job.tasks).collect::<Vec<_>>(), [10, 1]);
     assert_eq!(cell.finish().speeds, [2.5, 1.0]);
 }

@@ -2,11 +2,11 @@
 //! that lacks its verb, such as `omega job`, prints its verbs and ends with the same code.
 
 mod hints;
-mod place;
+mod synonyms;
 
 use clap::error::ErrorKind;
 use clap::{Command, Parser};
-use place::Place;
+use hints::Place;
 use std::io::{IsTerminal, Write};
 use std::process::ExitCode;
 
@@ -95,8 +95,10 @@ fn parts(text: &str) -> (String, String) {
     let lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
     let (mut sentence, mut tips) = (Vec::new(), String::new());
     for line in lines.take_while(|line| !is_usage(line)) {
-        match line.strip_prefix("tip:") {
-            Some(tip) => tips += &format!(" ({})", tip.trim()),
+        match line.strip_prefix("tip:").map(str::trim) {
+            // Names do not begin with a hyphen.
+            Some(tip) if tip.starts_with("to pass '") => {}
+            Some(tip) => tips += &format!(" ({tip})"),
             None => sentence.push(line.strip_prefix("error: ").unwrap_or(line)),
         }
     }
@@ -126,25 +128,38 @@ mod tests {
     /// A program with the forms of commands that `omega` has.
     fn program() -> Command {
         let file = || Arg::new("file").long("file").short('f');
+        let output = || Arg::new("output").long("output").short('o');
+        let of_one = |verb: &'static str| {
+            Command::new(verb).arg(Arg::new("name").value_name("NAME").required(true))
+        };
         let job = Command::new("job")
             .subcommand(
-                Command::new("list").arg(Arg::new("all").long("all").action(ArgAction::SetTrue)),
+                Command::new("list")
+                    .arg(Arg::new("all").long("all").action(ArgAction::SetTrue))
+                    .arg(output()),
             )
+            .subcommand(of_one("get").visible_alias("status").arg(output()))
             .subcommand(
-                Command::new("get").visible_alias("status").arg(Arg::new("name").required(true)),
+                of_one("submit")
+                    .arg(file())
+                    .arg(Arg::new("cpu").long("cpu"))
+                    .arg(Arg::new("run").num_args(0..).last(true)),
             )
             .subcommand(Command::new("apply").arg(file()))
+            .subcommands(["kill", "delete", "rollback", "watch"].map(of_one))
             .subcommand(
-                Command::new("resize")
-                    .arg(Arg::new("name").value_name("NAME").required(true))
+                of_one("resize")
                     .arg(Arg::new("count").value_name("COUNT").value_parser(value_parser!(u32)))
                     .arg(Arg::new("context").long("context")),
             );
-        let task =
-            Command::new("task").subcommand(Command::new("list").arg(Arg::new("job").long("job")));
+        let task = Command::new("task")
+            .subcommand(Command::new("list").arg(Arg::new("job").long("job")))
+            .subcommands(["get", "logs"].map(of_one));
+        let machine = Command::new("machine").subcommands(["list", "get", "drain"].map(of_one));
+        let nouns = ["member", "quota"].map(|noun| Command::new(noun).subcommand(of_one("list")));
         let hidden = Command::new("agent-exec").hide(true);
-        let tree = [job, task, Command::new("cert"), hidden];
-        Command::new("omega").subcommand_required(true).subcommands(tree)
+        let tree = [job, task, machine, Command::new("cert"), hidden];
+        Command::new("omega").subcommand_required(true).subcommands(tree).subcommands(nouns)
     }
 
     fn said(line: &str) -> String {
@@ -176,11 +191,67 @@ mod tests {
             ("job resize web --count 8", "(COUNT has no flag: omega job resize [NAME] [COUNT])"),
             ("get jobs", "(the object comes before the verb: omega job get); see omega --help"),
             ("list", "(the object comes before the verb: omega job list); see omega --help"),
+            ("job kill a b", "(one at a time: use omega job kill for each)"),
+            ("machine drain a b", "(one at a time: use omega machine drain for each)"),
         ];
         for (line, hint) in cases {
             assert!(said(line).contains(hint), "{line}: {}", said(line));
         }
         assert_eq!(said("jib").matches("'job'").count(), 1, "{}", said("jib"));
         assert!(!said("agent-exe").contains("agent-exec'"), "{}", said("agent-exe"));
+    }
+
+    #[test]
+    fn files_are_suggested_only_if_they_can_be_meant() {
+        let program = "(put -- before the program: omega job submit NAME -- ";
+        let cases = [
+            ("job submit hello echo hello", format!("{program}echo)")),
+            ("job submit hello none.toml", format!("{program}none.toml)")),
+            ("job submit hello Cargo.toml", "(give the file with -f Cargo.toml)".to_owned()),
+            ("job apply src/lib.rs", "(give the file with -f src/lib.rs)".to_owned()),
+            ("job apply web", "(give a file with -f)".to_owned()),
+        ];
+        for (line, hint) in cases {
+            assert!(said(line).contains(&hint), "{line}: {}", said(line));
+        }
+    }
+
+    #[test]
+    fn words_of_other_systems_are_translated() {
+        let cases = [
+            ("nodes", "(use omega machine); see omega --help"),
+            ("node list", "(use omega machine list)"),
+            ("alloc exec web/0", "(there is no exec: use omega task logs, or SSH)"),
+            ("namespace list", "(use omega quota list)"),
+            ("tenant", "(use omega quota)"),
+            ("operator raft", "(use omega member)"),
+            ("logs web", "(use omega task logs)"),
+            ("version", "(use omega --version)"),
+            ("events", "(use omega job history or omega machine get)"),
+            ("describe job web", "(the object comes before the verb: omega job get)"),
+            ("get nodes", "(the object comes before the verb: omega machine get)"),
+            ("get namespaces", "(the object comes before the verb: omega quota list)"),
+            ("kill task web/0", "(use omega job kill or omega job resize)"),
+            ("job describe web", "(use omega job get); see omega job --help"),
+            ("job inspect web", "(use omega job get)"),
+            ("job run web.toml", "(use omega job apply)"),
+            ("job logs web", "(use omega task logs)"),
+            ("job rm web", "(use omega job delete)"),
+            ("job restart web", "such as its env, and use omega job apply)"),
+            ("task stop web/0", "(use omega job kill or omega job resize)"),
+            ("machine label m rack=a", "(use --label of omega agent or omega machine add)"),
+            ("quota get a", "(use omega quota list)"),
+            ("machine drain m --yes", "(no command asks for confirmation); see omega machine"),
+            ("machine drain m --ignore-daemonsets", "(tasks of per_machine groups stay)"),
+            ("task logs web --previous", "(a restarted program continues its log)"),
+            ("job list --json", "(use -o json)"),
+            ("job get web -w", "(use omega job watch)"),
+        ];
+        for (line, hint) in cases {
+            assert!(said(line).contains(hint), "{line}: {}", said(line));
+            assert_eq!(said(line).matches(" (").count(), 1, "{line}: {}", said(line));
+        }
+        let close = said("job submit web --cpus 4");
+        assert!(close.contains("(a similar argument exists: '--cpu'); see"), "{close}");
     }
 }

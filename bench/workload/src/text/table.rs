@@ -9,11 +9,15 @@ use crate::text::compressed::{describe, open_input};
 use crate::text::decimal::{Decimal, Rounding};
 use csv_core::{ReadRecordResult, Reader};
 use omega_core::limits::AMOUNT_MAX;
+use omega_core::text::is_hidden;
 use std::io::{self, BufRead, Read};
 use std::path::{Path, PathBuf};
 
 /// Maximum length of a line in bytes, including its end: a hundred times the longest line of any supported trace.
 pub const LINE_BYTES_MAX: usize = 64 << 10;
+
+/// Maximum number of characters of a column's name in an error.
+const NAME_CHARS_MAX: usize = 64;
 
 /// A column of one [`Table`].
 #[derive(Clone, Copy, Debug)]
@@ -86,10 +90,23 @@ impl Table {
             .map_err(|error| LoadError::new(file, format!("cannot be read: {error}")))?;
         let (file, header, record) = (file.to_path_buf(), Vec::new(), Record::new());
         let mut table = Table { file, input, header, record, is_read: false };
+        table.check_text()?;
         if !table.next_record()? {
             return Err(table.error("the file is empty: its first line must be a header"));
         }
         Ok(table)
+    }
+
+    /// Checks by the first bytes that the input is text.
+    fn check_text(&mut self) -> Result<(), LoadError> {
+        match self.input.fill_buf().map(fault_of_format) {
+            Ok(None) => Ok(()),
+            Ok(Some(message)) => Err(self.error(message)),
+            Err(error) => {
+                self.record.number += 1;
+                Err(self.error_at(None, describe(&error)))
+            }
+        }
     }
 
     fn with_header(mut self) -> Result<Table, LoadError> {
@@ -178,11 +195,7 @@ impl Table {
     /// An error in the last read line.
     #[must_use]
     pub fn error_at(&self, field: Option<&str>, message: impl Into<String>) -> LoadError {
-        LoadError {
-            line: Some(self.record.number),
-            field: field.map(str::to_owned),
-            ..self.error(message)
-        }
+        LoadError { line: Some(self.record.number), field: field.map(shown), ..self.error(message) }
     }
 
     /// Reads and splits the next line that is not blank. Returns whether there was a line.
@@ -208,6 +221,35 @@ impl Table {
             }
         }
     }
+}
+
+/// The error for an input that begins with these bytes, if it is not text in UTF-8.
+fn fault_of_format(first: &[u8]) -> Option<&'static str> {
+    let is_control = |byte: &u8| byte.is_ascii_control() && !byte.is_ascii_whitespace();
+    if first.starts_with(b"\xff\xfe") || first.starts_with(b"\xfe\xff") {
+        Some("is UTF-16 text: save it as UTF-8")
+    } else if first.starts_with(b"PAR1") && first.iter().any(is_control) {
+        Some("is not a text table: give CSV, not Parquet")
+    } else {
+        let line = first.split(|byte| *byte == b'\n').next().unwrap_or_default();
+        line.contains(&0).then_some("is not a text table: give CSV, not binary data")
+    }
+}
+
+/// A column's name for an error: shortened, and with escapes in place of characters that change how a line is shown.
+fn shown(name: &str) -> String {
+    let mut shown = String::new();
+    for character in name.chars().take(NAME_CHARS_MAX) {
+        if is_hidden(character) {
+            shown.extend(character.escape_unicode());
+        } else {
+            shown.push(character);
+        }
+    }
+    if name.chars().nth(NAME_CHARS_MAX).is_some() {
+        shown.push('…');
+    }
+    shown
 }
 
 /// Returns the name of a header's separator, if it is not a comma.
@@ -443,6 +485,28 @@ mod tests {
         check_error(b"name,n\n\"a,1\nb,2\n", &format!("t.csv:2: {quoted}"));
         check_error(b"name,n\na\r,1\n", "t.csv:2: the line has a carriage return before its end");
         check_error(b"name,n\n\xff,1\n", "t.csv:2: the line is not UTF-8 text");
+    }
+
+    #[test]
+    fn what_is_no_text_is_refused_as_a_whole() {
+        let parquet = "t.csv: is not a text table: give CSV, not Parquet";
+        check_error(b"PAR1\x15\x04\x15\x10\x15\x14L,\x00\n", parquet);
+        check_error(&gzip("PAR1\u{15}\n"), parquet);
+        let binary = "t.csv: is not a text table: give CSV, not binary data";
+        check_error(b"\x7fELF\x02\x01\x01\x00\x00", binary);
+        check_error(b"name\x00,n\na,1\nb,2\n", binary);
+        check_error(b"\xff\xfen\x00,\x00m\x00", "t.csv: is UTF-16 text: save it as UTF-8");
+        check(b"n,name,PAR1\n1,a,b\n", &[("a", 1)]);
+        check(b"PAR1,name,n\r\nb,a,1\r\n", &[("a", 1)]);
+    }
+
+    #[test]
+    fn names_of_columns_are_shown_without_control_characters_and_shortened() {
+        let twice = "the column is named twice";
+        check_error(b"name,n,a\x1b[31m,a\x1b[31m\n", &format!("t.csv:1: a\\u{{1b}}[31m: {twice}"));
+        let (long, shown) = ("ä".repeat(70), "ä".repeat(64));
+        let header = format!("name,n,{long},{long}\n");
+        check_error(header.as_bytes(), &format!("t.csv:1: {shown}…: {twice}"));
     }
 
     #[test]

@@ -9,6 +9,7 @@ use omega_workload::file::FileError;
 use omega_workload::input::{InputArgs, InputError};
 use omega_workload::{LoadError, readable};
 use serde::{Deserialize, Serialize};
+use std::collections::HashSet;
 use std::path::Path;
 
 /// Maximum number of points of a sweep: about a day, if a run takes a second.
@@ -40,6 +41,15 @@ impl<T: Clone> Values<T> {
             Values::One(value) => vec![value.clone()],
             Values::Many(values) => values.clone(),
         }
+    }
+}
+
+impl<T: Shown> Values<T> {
+    /// The first value that is listed twice, as text.
+    fn twice(&self) -> Option<String> {
+        let Values::Many(values) = self else { return None };
+        let mut seen = HashSet::new();
+        values.iter().map(|value| value.cell().text()).find(|text| !seen.insert(text.clone()))
     }
 }
 
@@ -123,6 +133,14 @@ macro_rules! swept {
             /// The numbers of values of the settings, in order.
             fn counts(&self) -> Vec<usize> {
                 vec![$(self.$name.as_ref().map_or(1, |values| values.list().len()),)*]
+            }
+
+            /// The first value that a list has twice, with the name of its setting.
+            fn twice(&self) -> Option<(&'static str, String)> {
+                $(if let Some(value) = self.$name.as_ref().and_then(Values::twice) {
+                    return Some((stringify!($name), value));
+                })*
+                None
             }
 
             /// All combinations; the last setting changes fastest.
@@ -234,6 +252,10 @@ pub(super) fn read(file: &Path) -> Result<(String, SweepFile), LoadError> {
         return Err(fault(format!(
             "[sweep]: the lists give {points} points: a sweep may have at most {POINTS_MAX}"
         )));
+    }
+    if let Some((name, value)) = sweep.sweep.twice() {
+        let message = format!("lists {value} twice: list each value once");
+        return Err(LoadError { field: Some(name.into()), ..fault(message) });
     }
     if let Some((name, what)) = sweep.sweep.points().iter().find_map(Point::fault) {
         return Err(LoadError { field: Some(name.into()), ..fault(what.into()) });

@@ -9,7 +9,7 @@
 //! The front considers the capacity of each cell, and the requests of the jobs that it sent to the cell and
 //! that have not ended. It has no data about where tasks run, so a job may wait in a cell although the free
 //! amounts of all its machines together would suffice. A waiting job is not moved to another cell. The choices
-//! of the front depend on the jobs alone, so each cell is simulated separately, with the jobs that it gets.
+//! of the front depend on the workload alone, so each cell is simulated separately, with the jobs that it gets.
 
 use omega_core::{KindId, Machine, SharedGroup, Text};
 use omega_workload::stream::{Event, Head, Stream};
@@ -51,12 +51,19 @@ impl Counted {
     }
 }
 
+/// Cell of a machine, and the machine's present capacity, which is zero while the machine is removed.
+#[derive(Clone, Copy, Debug)]
+struct Home {
+    cell: usize,
+    capacity: [u128; 2],
+}
+
 /// A front, with the data by which it chooses the cell of a job.
 struct Router {
     front: Front,
     cells: Vec<Counted>,
-    /// The cell of each machine, by the machine's name.
-    homes: HashMap<Text, usize>,
+    /// The cell of each machine, by the machine's name. Removed machines stay in the map.
+    homes: HashMap<Text, Home>,
     /// Ends of the tasks that were sent: time, cell, and total request of the tasks.
     ends: BinaryHeap<Reverse<(u64, usize, [u128; 2])>>,
     /// Number of jobs sent so far. The next field is the number of machines that were added after the start.
@@ -76,35 +83,36 @@ impl Router {
             joined: 0,
         };
         for (i, machine) in machines.iter().enumerate() {
-            let home = i * cells / machines.len();
-            router.homes.insert(machine.name.clone(), home);
-            router.add_capacity(home, machine);
+            let cell = i * cells / machines.len();
+            router.homes.insert(machine.name.clone(), Home { cell, capacity: [0; 2] });
+            router.change(&machine.name, capacity(machine));
         }
         router
     }
 
-    fn add_capacity(&mut self, home: usize, machine: &Machine) {
-        for (sum, kind) in self.cells[home].capacity.iter_mut().zip(KINDS) {
-            *sum += u128::from(machine.capacity.get(kind));
+    /// Records the change of a machine, and returns the machine's cell.
+    fn home(&mut self, change: &MachineChange) -> usize {
+        match change {
+            MachineChange::Add(machine) => self.change(&machine.name, capacity(machine)),
+            MachineChange::Remove(name) => self.change(name, [0; 2]),
         }
     }
 
-    /// Returns the cell of a machine that changes. Each new machine is added to the next cell in turn.
-    fn home(&mut self, change: &MachineChange) -> usize {
-        let name = match change {
-            MachineChange::Add(machine) => &machine.name,
-            MachineChange::Remove(name) => name,
-        };
-        if let Some(home) = self.homes.get(name) {
-            return *home;
+    /// Changes the capacity of a machine and of its cell, and returns the cell. Each new machine is added to the next
+    /// cell in turn. A machine that is removed and added again stays in its cell.
+    fn change(&mut self, name: &Text, capacity: [u128; 2]) -> usize {
+        let Router { homes, joined, cells, .. } = self;
+        let home = homes.entry(name.clone()).or_insert_with(|| {
+            let cell = *joined % cells.len();
+            *joined += 1;
+            Home { cell, capacity: [0; 2] }
+        });
+        let before = std::mem::replace(&mut home.capacity, capacity);
+        let sums = &mut cells[home.cell].capacity;
+        for (sum, (before, after)) in sums.iter_mut().zip(before.into_iter().zip(capacity)) {
+            *sum = *sum - before + after;
         }
-        let home = self.joined % self.cells.len();
-        self.joined += 1;
-        self.homes.insert(name.clone(), home);
-        if let MachineChange::Add(machine) = change {
-            self.add_capacity(home, machine);
-        }
-        home
+        home.cell
     }
 
     /// Chooses the cell of a job.
@@ -154,6 +162,11 @@ impl Router {
     }
 }
 
+/// Capacity of a machine.
+fn capacity(machine: &Machine) -> [u128; 2] {
+    KINDS.map(|kind| u128::from(machine.capacity.get(kind)))
+}
+
 /// Total request of a job.
 fn requests(arrival: &Arrival) -> [u128; 2] {
     KINDS.map(|kind| {
@@ -178,7 +191,9 @@ impl OneOf {
         let whole = inner.head();
         let number = number as usize;
         let router = Router::new(&whole.machines, cells.max(1) as usize, front);
-        let own = |machine: &&Machine| router.homes.get(&machine.name) == Some(&number);
+        let own = |machine: &&Machine| {
+            router.homes.get(&machine.name).is_some_and(|home| home.cell == number)
+        };
         let machines = whole.machines.iter().filter(own).cloned().collect();
         let head = Head { machines, ..whole.clone() };
         OneOf { inner, head, router, number }
@@ -226,6 +241,7 @@ impl Stream for OneOf {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use omega_core::Amounts;
     use omega_workload::synth::{self, SynthOptions};
     use std::collections::BTreeSet;
 
@@ -266,6 +282,30 @@ mod tests {
         let machines = |number| OneOf::new(workload(), (3, Front::InTurn), number).head.machines;
         let names: BTreeSet<Text> = (0..3).flat_map(machines).map(|machine| machine.name).collect();
         assert_eq!(names.len(), 200);
+    }
+
+    #[test]
+    fn a_cell_has_the_capacity_of_its_present_machines() {
+        let machine =
+            |name: &str, cores: u64| Machine::new(name, Amounts::new([cores, 10 * cores]));
+        let machines = ["a", "b", "c", "d"].map(|name| machine(name, 4));
+        let mut router = Router::new(&machines, 2, Front::Emptiest);
+        let add = |name, cores| MachineChange::Add(machine(name, cores));
+        let remove = |name: &str| MachineChange::Remove(name.into());
+        let steps: [(MachineChange, usize, [u128; 2]); 7] = [
+            (remove("a"), 0, [4, 8]),
+            (remove("a"), 0, [4, 8]),
+            (add("a", 6), 0, [10, 8]),
+            (add("d", 1), 1, [10, 5]),
+            (add("e", 3), 0, [13, 5]),
+            (add("f", 2), 1, [13, 7]),
+            (remove("c"), 1, [13, 3]),
+        ];
+        for (change, home, cores) in steps {
+            assert_eq!(router.home(&change), home, "{change:?}");
+            let sums = [0_usize, 1].map(|cell| router.cells[cell].capacity);
+            assert_eq!(sums, cores.map(|cores| [cores, 10 * cores]), "{change:?}");
+        }
     }
 
     /// For each job, the naive front adds up the requests of all earlier jobs that still run.

@@ -1,0 +1,119 @@
+//! Words of other systems for which Omega has other commands and options.
+
+use clap::Command;
+
+/// Nouns of other systems, with those of `omega`.
+const NOUNS: [(&str, &str); 10] = [
+    ("alloc", "task"),
+    ("allocation", "task"),
+    ("deployment", "job"),
+    ("namespace", "quota"),
+    ("node", "machine"),
+    ("ns", "quota"),
+    ("operator", "member"),
+    ("pod", "task"),
+    ("replica", "member"),
+    ("tenant", "quota"),
+];
+
+/// Verbs that a noun may lack, with the verbs that are meant. The first of these that the noun has is suggested.
+const VERBS: [(&str, &[&str]); 16] = [
+    ("create", &["submit", "add", "set"]),
+    ("delete", &["remove", "clear"]),
+    ("describe", &["get", "list"]),
+    ("destroy", &["delete", "remove", "clear"]),
+    ("get", &["list"]),
+    ("inspect", &["get", "list"]),
+    ("ls", &["list"]),
+    ("remove", &["delete", "clear"]),
+    ("revert", &["rollback"]),
+    ("rm", &["delete", "remove", "clear"]),
+    ("run", &["apply"]),
+    ("show", &["get", "list"]),
+    ("start", &["apply"]),
+    ("status", &["get", "list"]),
+    ("undo", &["rollback"]),
+    ("update", &["apply", "set"]),
+];
+
+/// Remedy for `exec`.
+const NO_EXEC: &str = "there is no exec: use omega task logs, or SSH";
+
+/// Remedy for a restart.
+const NO_RESTART: &str =
+    "to restart the tasks of a service, change its group, such as its env, and use omega job apply";
+
+/// Words and options after a command, with the remedy.
+const REMEDIES: [(&str, &[&str], &str); 20] = [
+    ("omega", &["event", "events"], "use omega job history or omega machine get"),
+    ("omega", &["exec"], NO_EXEC),
+    ("omega", &["logs"], "use omega task logs"),
+    ("omega", &["restart"], NO_RESTART),
+    ("omega", &["version"], "use omega --version"),
+    ("omega job", &["edit"], "use omega job get -o toml and omega job apply"),
+    ("omega job", &["event", "events"], "use omega job history"),
+    ("omega job", &["exec"], NO_EXEC),
+    ("omega job", &["log", "logs"], "use omega task logs"),
+    ("omega job", &["plan"], "use omega job apply --dry-run"),
+    ("omega job", &["restart"], NO_RESTART),
+    ("omega job get", &["--watch", "-w"], "use omega job watch"),
+    ("omega job list", &["--watch", "-w"], "use omega top, or omega job watch for one job"),
+    ("omega machine", &["event", "events", "history"], "use omega machine get"),
+    ("omega machine", &["label"], "use --label of omega agent or omega machine add"),
+    ("omega machine drain", &["--ignore-daemonsets"], "tasks of per_machine groups stay"),
+    ("omega task", &["delete", "kill", "rm", "stop"], "use omega job kill or omega job resize"),
+    ("omega task", &["exec"], NO_EXEC),
+    ("omega task", &["restart"], NO_RESTART),
+    ("omega task logs", &["--previous", "-p"], "a restarted program continues its log"),
+];
+
+/// Options of other systems, with the option that a command has if the remedy applies, and the remedy. Without such an
+/// option, the remedy applies to all commands.
+const OPTIONS: [(&[&str], Option<&str>, &str); 6] = [
+    (&["--json"], Some("output"), "use -o json"),
+    (&["--yaml"], Some("output"), "use -o yaml"),
+    (&["-n"], Some("tail"), "use --tail"),
+    (&["--namespace", "-n"], Some("tenant"), "use --tenant"),
+    (&["--instances", "--replicas"], Some("count"), "use --count"),
+    (&["--assume-yes", "--yes", "-y"], None, "no command asks for confirmation"),
+];
+
+/// The remedy for a word or an option after the command with this path.
+pub(super) fn remedy(path: &str, word: &str) -> Option<&'static str> {
+    let found = REMEDIES.iter().find(|(at, words, _)| *at == path && words.contains(&word));
+    found.map(|(_, _, remedy)| *remedy)
+}
+
+/// The remedy for an option that a command lacks.
+pub(super) fn option(command: &Command, word: &str) -> Option<&'static str> {
+    let applies = |has: Option<&str>| has.is_none_or(|long| has_option(command, long));
+    let found = OPTIONS.iter().find(|(words, has, _)| words.contains(&word) && applies(*has));
+    found.map(|(_, _, remedy)| *remedy)
+}
+
+/// Whether a command has an option with this long name.
+pub(super) fn has_option(command: &Command, long: &str) -> bool {
+    command.get_arguments().any(|arg| arg.get_long() == Some(long))
+}
+
+/// The noun that a word means, in singular or plural.
+pub(super) fn noun<'a>(root: &'a Command, word: &str) -> Option<&'a Command> {
+    let singular = word.strip_suffix('s').unwrap_or(word);
+    let named = NOUNS.iter().find(|(other, _)| *other == word || *other == singular);
+    let named = named.map_or(singular, |(_, noun)| *noun);
+    root.find_subcommand(named).filter(|noun| !noun.is_hide_set())
+}
+
+/// Verbs that a word may mean, first the word itself.
+pub(super) fn verbs(word: &str) -> Vec<&str> {
+    let mut verbs = vec![word];
+    if let Some((_, others)) = VERBS.iter().find(|(other, _)| *other == word) {
+        verbs.extend(others.iter().copied());
+    }
+    verbs
+}
+
+/// The verb of a noun that a word means.
+pub(super) fn verb_of<'a>(noun: &Command, word: &'a str) -> Option<&'a str> {
+    verbs(word).into_iter().find(|verb| noun.find_subcommand(verb).is_some())
+}
