@@ -81,7 +81,8 @@ pub struct Failure {
 }
 
 /// Returns the generator for a seed. Every other history has allocations that differ from the request, and every other
-/// pair of histories has exclusive cores. Of three histories, one has peak calendars, and one has reports of use.
+/// pair of histories has exclusive cores. Of three histories, one has peak calendars, and one has reports of use. Of
+/// twelve, one has results of updates.
 fn generator(seed: u64) -> Generator {
     let generator = Generator::with_holders(seed)
         .with_reservations(seed)
@@ -89,6 +90,7 @@ fn generator(seed: u64) -> Generator {
         .with_updates(seed);
     let generator = if seed % 2 == 1 { generator.with_held(seed) } else { generator };
     let generator = if seed % 4 >= 2 { generator.with_cores(seed) } else { generator };
+    let generator = if seed % 12 == 11 { generator.with_results(seed) } else { generator };
     match seed % 3 {
         0 => generator.with_peaks(seed),
         1 => generator.with_uses(seed),

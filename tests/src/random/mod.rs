@@ -61,6 +61,8 @@ pub struct Generator {
     peaks: Option<Dice>,
     /// Separate generator for deletions and updates of jobs.
     updates: Option<Dice>,
+    /// Separate generator for results of updates, and for taints.
+    results: Option<Dice>,
     /// Separate generator for reports of use.
     uses: Option<Dice>,
 }
@@ -92,6 +94,7 @@ impl Generator {
             licences: None,
             peaks: None,
             updates: None,
+            results: None,
             uses: None,
         }
     }
@@ -143,6 +146,9 @@ impl Generator {
             return command;
         }
         if let Some(command) = self.update(reference) {
+            return command;
+        }
+        if let Some(command) = self.result(reference) {
             return command;
         }
         if let Some(command) = self.report_use(reference) {

@@ -8,10 +8,25 @@ use omega_core::{
 };
 
 impl Generator {
-    /// Creates a history in which jobs are deleted and updated, and single taints change.
+    /// Creates a history in which jobs are deleted and updated.
     #[must_use]
     pub fn with_updates(self, seed: u64) -> Generator {
         Generator { updates: Some(Dice::new(seed ^ 0x0DA7E)), ..self }
+    }
+
+    /// Creates a history in which updates get results, and single taints change.
+    #[must_use]
+    pub fn with_results(self, seed: u64) -> Generator {
+        Generator { results: Some(Dice::new(seed ^ 0x2E5)), ..self }
+    }
+
+    pub(super) fn result(&mut self, reference: &Reference) -> Option<Command> {
+        let dice = self.results.as_mut().filter(|_| !reference.jobs().is_empty())?;
+        match dice.below(100) {
+            0..6 => end_update(dice, reference),
+            6..12 => Some(change_taint(dice, reference)),
+            _ => None,
+        }
     }
 
     pub(super) fn update(&mut self, reference: &Reference) -> Option<Command> {
@@ -20,8 +35,6 @@ impl Generator {
             0..2 => Some(Command::DeleteJob { job: some_job(dice, reference) }),
             2..7 => update_job(dice, reference),
             7..14 => roll_job(dice, reference),
-            14..16 => end_update(dice, reference),
-            16..18 => Some(change_taint(dice, reference)),
             _ => None,
         }
     }
