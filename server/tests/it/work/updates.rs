@@ -203,7 +203,7 @@ fn a_web_server_is_updated_under_load_without_a_failed_request() {
     assert_eq!(results, ["complete", "failed", "complete"]);
     assert_eq!(listed[3]["content_of"], 1);
     let history = cell.served.ok("job history web");
-    assert!(history.contains("update_failed"), "{history}");
+    assert!(history.contains("update failed"), "{history}");
 
     cell.served.ok("job rollback web --to 0 --wait");
     assert_eq!(answers(&cell), ["one"; 3]);
