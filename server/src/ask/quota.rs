@@ -113,7 +113,7 @@ pub(crate) fn run(command: &QuotaCommand) -> Result<(), AskError> {
         QuotaCommand::Guarantee(args) => guarantee(args),
         QuotaCommand::Admit(args) => admit(args),
         QuotaCommand::Clear(args) => {
-            known(&args.ask.caller()?, &args.tenant)?;
+            check_known(&tenants(&args.ask.caller()?)?, &args.tenant)?;
             set(&args.ask, &args.tenant, None)
         }
     }
@@ -153,9 +153,8 @@ fn tenants(caller: &Caller) -> Result<Vec<proto::TenantStatus>, AskError> {
     Ok(listed.items)
 }
 
-/// Checks that the cell has a tenant. A command that only removes a setting would otherwise add a misspelt tenant.
-fn known(caller: &Caller, tenant: &str) -> Result<(), AskError> {
-    let all = tenants(caller)?;
+/// Checks that a tenant is among the cell's. A command that only removes a setting would otherwise add a misspelt one.
+fn check_known(all: &[proto::TenantStatus], tenant: &str) -> Result<(), AskError> {
     if all.iter().any(|known| known.name == tenant) {
         return Ok(());
     }
@@ -222,10 +221,11 @@ fn guarantee(args: &GuaranteeArgs) -> Result<(), AskError> {
         && args.weight.is_none()
         && args.tasks_per_machine.unwrap_or_default() == 0
         && args.amounts.named().is_empty();
+    let all = tenants(&caller)?;
     if only_removes {
-        known(&caller, &args.tenant)?;
+        check_known(&all, &args.tenant)?;
     }
-    let present = tenants(&caller)?.into_iter().find(|told| told.name == args.tenant);
+    let present = all.into_iter().find(|told| told.name == args.tenant);
     let mut config = present.and_then(|told| told.config).unwrap_or_default();
     if args.parent.is_some() || args.no_parent {
         config.parent = args.parent.clone().unwrap_or_default();
@@ -251,7 +251,7 @@ fn admit(args: &SetArgs) -> Result<(), AskError> {
     let named = args.amounts.named();
     let caller = args.ask.caller()?;
     let (limit, done) = if named.is_empty() {
-        known(&caller, &args.tenant)?;
+        check_known(&tenants(&caller)?, &args.tenant)?;
         (None, "may request any amount")
     } else {
         let limit = amount::amounts(&caller.kinds()?, named, QUOTA_MAX)?;

@@ -97,7 +97,7 @@ pub(super) fn counts(cell: &Cell, id: JobId) -> Counts {
     counts
 }
 
-fn shape(shown: &Shown, cell: &Cell, (id, job): (JobId, &Job), counts: Counts) -> JobShape {
+fn shape(shown: &Shown, cell: &Cell, id: JobId, job: &Job, counts: Counts) -> JobShape {
     JobShape {
         name: job.name.to_string(),
         id: id.to_string(),
@@ -157,7 +157,7 @@ pub(super) async fn list(State(shown): State<Shown>, Asked(asked): Asked<AskedLi
                 let counts = counts(cell, id);
                 tasks += job.task_count();
                 if asked.has_state(&counts) {
-                    list.items.push(shape(&shown, cell, (id, job), counts));
+                    list.items.push(shape(&shown, cell, id, job, counts));
                 }
             }
             None
@@ -183,7 +183,7 @@ pub(super) async fn one(State(shown): State<Shown>, Asked(asked): Asked<AskedOne
         let count = cell.tasks(id).count();
         Some(OneShape {
             version: cell.version().0,
-            job: shape(&shown, cell, (id, job), counts(cell, id)),
+            job: shape(&shown, cell, id, job, counts(cell, id)),
             groups: groups(cell, (id, job)),
             tasks: page.filter_map(|(id, _)| task(cell, id)).collect(),
             next_page: (count > start.saturating_add(size))
