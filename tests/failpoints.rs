@@ -10,7 +10,7 @@ use omega_core::{Command, Kinds, Outcome};
 use omega_store::directory::{Directory, EngineKind, Identity};
 use omega_store::log::ReplicaId;
 use omega_store::membership::{MemberStep, MembershipChange};
-use omega_store::replica::{Answer, Ask, AskId, PeerMessage, Started};
+use omega_store::replica::{PeerMessage, Reply, Request, RequestId, Started};
 use omega_store::{CellId, FAILPOINTS, FAILPOINTS_WITHOUT_ANSWER, Origin, set_failpoints};
 use omega_tests::disk::SimulatedDisk;
 use omega_tests::durable::{
@@ -34,7 +34,7 @@ struct Pair {
     up: [Started; 2],
     dice: Dice,
     messages: Vec<(usize, usize, PeerMessage)>,
-    asked: Option<(AskId, u64)>,
+    asked: Option<(RequestId, u64)>,
     /// Number of answered commands before the first transaction.
     prepared: usize,
     next: u64,
@@ -72,7 +72,7 @@ impl Pair {
         let asked = &mut None;
         if self.asked.is_none() {
             let (ask, number) = self.wish();
-            self.with(0, |started| *asked = Some((started.replica.ask(ask), number)));
+            self.with(0, |started| *asked = Some((started.replica.request(ask), number)));
             self.asked = asked.take();
         }
         for at in [0, 1] {
@@ -95,26 +95,26 @@ impl Pair {
     }
 
     /// The next request of the client, and the number of its transaction.
-    fn wish(&self) -> (Ask, u64) {
+    fn wish(&self) -> (Request, u64) {
         let leader = &self.up[0].replica;
         let state = leader.applied().lock();
         if let Some(command) = setup().into_iter().nth(self.prepared) {
-            return (Ask::Command(command), u64::MAX);
+            return (Request::Command(command), u64::MAX);
         }
         if !leader.node().membership().contains(ReplicaId(2)) {
             let step = MemberStep::AddLearner(ReplicaId(2));
-            return (Ask::Change(MembershipChange::one(step)), u64::MAX);
+            return (Request::Change(MembershipChange::one(step)), u64::MAX);
         }
         let commit = Command::Commit(transaction(&state.cell, self.next));
-        (Ask::Retry(commit), self.next)
+        (Request::Retry(commit), self.next)
     }
 
-    fn answered(&mut self, id: AskId, answer: &Answer) {
+    fn answered(&mut self, id: RequestId, answer: &Reply) {
         let Some((_, number)) = self.asked.take_if(|(asked, _)| *asked == id) else { return };
-        if let Answer::Outcome(_) = answer {
+        if let Reply::Outcome(_) = answer {
             self.prepared += 1;
         }
-        if let Answer::Outcome(Ok(Outcome::Commit(commit))) = answer {
+        if let Reply::Outcome(Ok(Outcome::Commit(commit))) = answer {
             assert!(commit.conflicts.is_empty(), "transaction {number}: {commit:?}");
             self.next = number + 1;
         }
@@ -147,7 +147,7 @@ fn start(disk: &SimulatedDisk) -> Started {
     open(Arc::new(disk.clone()), Path::new(FOLDER)).unwrap()
 }
 
-type Out = (Vec<(ReplicaId, PeerMessage)>, Vec<(AskId, Answer)>);
+type Out = (Vec<(ReplicaId, PeerMessage)>, Vec<(RequestId, Reply)>);
 
 fn drive(started: &mut Started) -> Out {
     let Started { replica, log, files, .. } = started;
@@ -162,7 +162,7 @@ fn drive(started: &mut Started) -> Out {
         let done = files.work(job);
         replica.file_done(done);
     }
-    (output.messages, output.answers)
+    (output.messages, output.replies)
 }
 
 /// Hides the output of intended panics.

@@ -5,14 +5,14 @@
 
 use crate::audit_error::AuditError;
 use crate::cell::Cell;
-use crate::index::facts::Facts;
-use crate::judge::MachineStatus;
+use crate::fit::MachineStatus;
+use crate::index::machine_index::MachineIndex;
 use crate::policy::{Placement, Policies};
 use crate::rules::{Count, Pull, Step, TrackerId};
 use crate::state::cores::CoresLeft;
 use crate::state::demand_profiles::DemandProfileSums;
 use crate::state::devices::Devices;
-use crate::state::job_record::JobRecord;
+use crate::state::job_record::{JobRecord, tally};
 use crate::state::machines::claimable;
 use crate::state::map::FastMap;
 use omega_core::{JobId, MachineId, TaskId, Version};
@@ -44,18 +44,21 @@ impl Cell {
                 return Err(AuditError::Tenant(tenant.terms.name.clone()));
             }
         }
-        for (tenant, tasks) in self.tenants.iter().zip(self.count_tenant_tasks()) {
-            if tenant.tasks != tasks {
+        let counts = self.count_tenant_tasks().into_iter().zip(self.count_tenant_bytes());
+        for (tenant, (tasks, bytes)) in self.tenants.iter().zip(counts) {
+            if tenant.tasks != tasks || tenant.bytes != bytes {
                 return Err(AuditError::Tenant(tenant.terms.name.clone()));
             }
         }
-        for (id, recounted) in (0..).zip(self.count_asked()) {
-            let differs = match self.tenants.asked(id) {
-                Some(asked) => asked != recounted,
-                None => recounted.iter().any(|asked| *asked > 0),
+        for (id, recounted) in (0..).zip(self.count_requested()) {
+            let differs = match self.tenants.requested(id) {
+                Some(requested) => requested != recounted,
+                None => recounted.iter().any(|requested| *requested > 0),
             };
             if differs {
-                return Err(AuditError::Asked(self.tenants.list[id as usize].terms.name.clone()));
+                return Err(AuditError::Requested(
+                    self.tenants.list[id as usize].terms.name.clone(),
+                ));
             }
         }
         self.audit_rules(&recount)?;
@@ -65,7 +68,7 @@ impl Cell {
 
     fn recount(&self) -> Result<Recount, AuditError> {
         let rows = self.machines.row_count();
-        let described = |slot: usize| self.facts.machines[slot].as_deref();
+        let described = |slot: usize| self.machine_index.machines[slot].as_deref();
         let empty = vec![0; self.kinds.count()];
         let mut recount = Recount {
             free: (0..rows)
@@ -92,15 +95,16 @@ impl Cell {
         for (id, job) in self.jobs.iter() {
             let placed = job.tasks.iter().filter(|task| task.state.machine().is_some()).count();
             let alive = job.tasks.iter().filter(|task| !task.state.ended()).count();
-            if (placed, alive) != (job.placed as usize, job.alive as usize) {
+            let is_right = (placed, alive) == (job.placed as usize, job.alive as usize);
+            if !is_right || job.tally != tally(&job.tasks) {
                 return Err(AuditError::JobCounts(id));
             }
-            let listed = self.policies.gangs.is_holding(id);
-            if !job.hold_is_right(self.now_ms) || listed != job.hold.is_some() {
-                return Err(AuditError::GangHold(id));
+            let listed = self.policies.gangs.is_waiting(id);
+            if !job.gang_wait_is_right(self.now_ms) || listed != job.gang_wait.is_some() {
+                return Err(AuditError::GangWait(id));
             }
-            if !job.held_is_right() {
-                return Err(AuditError::Held(id));
+            if !job.overrides_are_right() {
+                return Err(AuditError::Allocation(id));
             }
             for (task, index) in job.tasks.iter().zip(0..) {
                 if let Some(machine) = task.state.machine() {
@@ -168,14 +172,14 @@ impl Cell {
             _ => return Err(AuditError::Cores(machine)),
         }
         if let Some(rules) = &need.rules {
-            let Facts { rules: book, sets, .. } = &self.facts;
+            let MachineIndex { rules: rule_index, sets, .. } = &self.machine_index;
             let mut count = |tracker: TrackerId, step| {
-                let Some(domain) = book.domain_of(tracker, row, sets) else { return };
+                let Some(domain) = rule_index.domain_of(tracker, row, sets) else { return };
                 *recount.counts.entry((tracker, domain)).or_default() += step;
             };
             let none = Step::default();
             rules.matched.iter().for_each(|id| count(*id, Step { matched: 1, ..none }));
-            rules.held.iter().for_each(|id| count(*id, Step { holders: 1, ..none }));
+            rules.restricting.iter().for_each(|id| count(*id, Step { holders: 1, ..none }));
             rules.sought.iter().for_each(|id| count(*id, Step { seekers: 1, ..none }));
             for Pull { tracker, weight } in &rules.pulls {
                 count(*tracker, Step { pullers: 1, pull: i64::from(*weight), ..none });
@@ -231,8 +235,8 @@ impl Cell {
 
     fn audit_rules(&self, recount: &Recount) -> Result<(), AuditError> {
         let mut seen = 0;
-        for id in self.facts.rules.ids() {
-            for (domain, count) in self.facts.rules.raw_counts(id) {
+        for id in self.machine_index.rules.ids() {
+            for (domain, count) in self.machine_index.rules.raw_counts(id) {
                 seen += 1;
                 if recount.counts.get(&(id, domain)) != Some(&count) {
                     return Err(AuditError::Rules);
@@ -249,18 +253,20 @@ impl Cell {
 
     /// Checks that each live group lists this tracker if the tracker counts the group's tasks.
     fn audit_members(&self, tracker: TrackerId) -> Result<(), AuditError> {
-        let Some(key) = self.facts.rules.key(tracker) else { return Err(AuditError::Rules) };
-        let knows = |(id, job): (JobId, &JobRecord)| {
+        let Some(key) = self.machine_index.rules.key(tracker) else {
+            return Err(AuditError::Rules);
+        };
+        let is_listed = |(id, job): (JobId, &JobRecord)| {
             job.groups.iter().enumerate().all(|(index, group)| {
                 let rules = group.need.rules.as_ref();
-                !key.matches(crate::index::facts::member(id, &job.spec, index))
+                !key.matches(crate::index::machine_index::member(id, &job.spec, index))
                     || rules.is_some_and(|rules| rules.matched.contains(&tracker))
             })
         };
         // Most trackers count the tasks of one job only, so groups of other jobs need no check.
         let all = match key.tracked.job() {
-            Some(only) => self.jobs.get(only).is_none_or(|job| knows((only, job))),
-            None => self.jobs.iter().all(knows),
+            Some(only) => self.jobs.get(only).is_none_or(|job| is_listed((only, job))),
+            None => self.jobs.iter().all(is_listed),
         };
         if all { Ok(()) } else { Err(AuditError::Rules) }
     }
@@ -270,8 +276,10 @@ impl Cell {
         for (id, job) in self.jobs.iter() {
             for (index, group) in job.groups.iter().enumerate() {
                 let known = group.need.rules.iter().flat_map(|rules| &rules.matched);
-                let mut keys = known.filter_map(|tracker| self.facts.rules.key(*tracker));
-                if !keys.all(|key| key.matches(crate::index::facts::member(id, &job.spec, index))) {
+                let mut keys = known.filter_map(|tracker| self.machine_index.rules.key(*tracker));
+                if !keys.all(|key| {
+                    key.matches(crate::index::machine_index::member(id, &job.spec, index))
+                }) {
                     return Err(AuditError::Rules);
                 }
             }
@@ -280,10 +288,10 @@ impl Cell {
     }
 
     fn audit_sets(&self) -> Result<(), AuditError> {
-        for (key, id) in self.facts.sets.iter() {
-            for (slot, machine) in self.facts.machines.iter().enumerate() {
+        for (key, id) in self.machine_index.sets.iter() {
+            for (slot, machine) in self.machine_index.machines.iter().enumerate() {
                 let accepted = machine.as_ref().is_some_and(|machine| key.accepts(machine));
-                if self.facts.sets.contains(id, slot) != accepted {
+                if self.machine_index.sets.contains(id, slot) != accepted {
                     return Err(AuditError::Sets);
                 }
             }

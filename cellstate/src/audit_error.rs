@@ -44,14 +44,14 @@ pub enum AuditError {
     JobCounts(JobId),
     /// A job is wrongly recorded as a gang that waits for more tasks, or such a gang is not recorded.
     #[error("job {0}: the record of whether its gang waits for more tasks differs from a recount")]
-    GangHold(JobId),
+    GangWait(JobId),
     /// An allocation is recorded for a task without a machine, or a recorded allocation equals the request of the
     /// task's group.
     #[error(
         "job {0} records an allocation for a task that is not placed, or an allocation that equals \
          the task's request and so must not be recorded"
     )]
-    Held(JobId),
+    Allocation(JobId),
     /// The allocations of batch tasks on a machine differ from a recount.
     #[error("the sums of what batch tasks claim on machines differ from a recount")]
     Batch,
@@ -66,7 +66,7 @@ pub enum AuditError {
     Quotas,
     /// The requested amounts of a tenant differ from a recount.
     #[error("tenant {0:?}: the requests of its jobs differ from a recount")]
-    Asked(Text),
+    Requested(Text),
     /// The counters of a rule differ from a recount.
     #[error("the task counters of a placement rule differ from a recount")]
     Rules,

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!                    ┌────────────────────────── Cell ───────────────────────────┐
-//!   Command ──apply──▶ machines   jobs, tasks   tenants   facts (sets, rules)    │
+//!   Command ──apply──▶ machines   jobs, tasks   tenants   machine index          │
 //!                    │     ▲            ▲          ▲          ▲                  │
 //!   Outcome ◀────────│     └──── take / give back ─┴──────────┘                  │
 //!                    │  version, change logs ──────────────────▶ Delta ──▶ views │
@@ -21,24 +21,24 @@
 //! 4. Rule counters, device shares, exclusive cores, tenants' use and claims of cluster resources equal a recount.
 //! 5. Versions and sequence numbers only grow.
 
+use crate::fit::Grant;
 use crate::history::History;
-use crate::image::Capture;
-use crate::index::facts::Facts;
-use crate::judge::Grant;
+use crate::index::machine_index::MachineIndex;
 use crate::policy::{Placement, Policies, PolicySet};
 use crate::rules::{Domain, TrackerId};
+use crate::snapshot::Capture;
+use crate::state::allocation_overrides::Values;
 use crate::state::changes::ChangeLog;
 use crate::state::ended_jobs::EndedJobs;
-use crate::state::held::Values;
 use crate::state::job_record::{JobRecord, OwnerId};
 use crate::state::jobs::Jobs;
 use crate::state::machines::{Machines, Part};
-use crate::state::missed_deadline::DueCounts;
+use crate::state::missed_deadline::DeadlineCounts;
 use crate::state::registered::Registered;
 use crate::state::tenants::Tenants;
 use omega_core::limits::CHANGES_MAX;
 use omega_core::{
-    Command, DeviceSet, Hold, JobId, Kinds, MachineId, Outcome, Policy, Rejection, TaskId,
+    Command, DeviceSet, JobId, Kinds, Lease, MachineId, Outcome, Policy, Rejection, TaskId,
     TaskState, Version,
 };
 
@@ -74,7 +74,7 @@ pub struct Counters {
     /// Tasks that a transaction moved.
     pub moves: u64,
     /// Met and missed deadlines.
-    pub due: DueCounts,
+    pub deadlines: DeadlineCounts,
 }
 
 /// The cell state. See the module documentation.
@@ -92,7 +92,7 @@ pub struct Cell {
     pub(crate) kinds: Kinds,
     pub(crate) policy: Policy,
     pub(crate) machines: Machines,
-    pub(crate) facts: Facts,
+    pub(crate) machine_index: MachineIndex,
     pub(crate) jobs: Jobs,
     /// The state of each policy.
     pub(crate) policies: Policies,
@@ -126,7 +126,7 @@ impl Cell {
             version: Version(0),
             now_ms: 0,
             machines: Machines::new(count),
-            facts: Facts::default(),
+            machine_index: MachineIndex::default(),
             jobs: Jobs::default(),
             tenants: Tenants::new(count),
             policies: Policies::default(),
@@ -149,7 +149,7 @@ impl Cell {
             return Ok(Outcome::Commit(self.commit(txn)?));
         }
         let outcome = self.apply_command(command);
-        self.policies.refresh(&self.facts);
+        self.policies.refresh(&self.machine_index);
         outcome
     }
 
@@ -181,10 +181,10 @@ impl Cell {
             Command::SetQuota { tenant, limit } => self.set_quota(&tenant, limit),
             Command::SetPolicy(policy) => self.set_policy(policy),
             Command::Expire { now_ms } => Ok(self.expire(now_ms)),
-            Command::HoldScheduler { name, holder, lease_ms } => {
-                self.hold_scheduler(name, Hold { holder, lease_ms })
+            Command::GrantLease { name, holder, lease_ms } => {
+                self.grant_lease(name, Lease { holder, lease_ms })
             }
-            Command::EndHolder { holder } => Ok(self.end_holder(holder)),
+            Command::RevokeLeases { holder } => Ok(self.revoke_leases(holder)),
             Command::SetTenant { tenant, tenant_config } => self.set_tenant(&tenant, tenant_config),
             Command::SetAdmission { tenant, limit } => self.set_admission(&tenant, limit),
             Command::Reserve(reservation) => self.reserve(reservation),
@@ -210,7 +210,7 @@ impl Cell {
     pub(crate) fn touch(&mut self, slot: usize) {
         let row = self.machines.row_mut(slot);
         row.sequence = row.sequence.next();
-        if crate::planted!(ChangeDropped) && row.sequence.0.is_multiple_of(4) {
+        if crate::injected!(ChangeDropped) && row.sequence.0.is_multiple_of(4) {
             return;
         }
         self.log_row(slot as u32);
@@ -222,11 +222,11 @@ impl Cell {
         self.log.push_row(slot, self.machines.row(row).sequence, self.machines.free(row));
     }
 
-    /// Places a pending task on a machine. `judge` must have accepted it, and an allocation that differs from the
+    /// Places a pending task on a machine. `check_fit` must have accepted it, and an allocation that differs from the
     /// group's request must have been recorded. This function chooses the task's ports, unless they are already
     /// recorded.
     pub(crate) fn place(parts: Parts<'_>, id: TaskId, machine: MachineId, grant: Grant) {
-        let Parts { job, machines, tenants, policies, facts, now_ms } = parts;
+        let Parts { job, machines, tenants, policies, machine_index, now_ms } = parts;
         let task = &mut job.tasks[id.index as usize];
         task.state = TaskState::Placed(machine);
         task.devices = grant.devices;
@@ -236,7 +236,7 @@ impl Cell {
         job.cores.put(id.index, grant.cores);
         let need = &job.groups[group].need;
         if need.any_ports() > job.ports.get(id.index).len() {
-            let chosen = policies.ports.choose(id, machine.row(), need, facts);
+            let chosen = policies.ports.choose(id, machine.row(), need, machine_index);
             job.ports.put(id.index, chosen);
         }
         let part = job.part(id.index);
@@ -246,17 +246,17 @@ impl Cell {
         let ports = job.ports.get(id.index);
         policies.count(&Placement { row, job: &job.spec, tenant, need, request, ports }, 1);
         if let Some(rules) = &need.rules {
-            facts.rules.count_task(rules, machine.row(), 1, &facts.sets);
+            machine_index.rules.count_task(rules, machine.row(), 1, &machine_index.sets);
         }
     }
 
     /// Removes a placed task from its machine and sets its new state. Returns the task's allocation if it differed from
     /// the group's request.
     pub(crate) fn unplace(parts: Parts<'_>, id: TaskId, state: TaskState) -> Option<Values> {
-        let Parts { job, machines, tenants, policies, facts, .. } = parts;
+        let Parts { job, machines, tenants, policies, machine_index, .. } = parts;
         let machine = job.tasks[id.index as usize].state.machine()?;
         let part = job.part(id.index);
-        let lost = crate::planted!(NotGivenBack) && state.ended();
+        let lost = crate::injected!(NotGivenBack) && state.ended();
         let given = if lost { Part { request: &[], demand_profiles: None, ..part } } else { part };
         machines.give_back(machine.row(), id, given);
         let need = job.need(&job.tasks[id.index as usize]);
@@ -265,17 +265,18 @@ impl Cell {
         let ports = job.ports.get(id.index);
         policies.count(&Placement { row, job: &job.spec, tenant, need, request, ports }, -1);
         let task = &mut job.tasks[id.index as usize];
+        job.tally.change(usize::from(task.group), task.state, state);
         task.state = state;
         task.devices = DeviceSet::default();
         task.placed_ms = 0;
         let group = usize::from(task.group);
         job.placed -= 1;
         if let Some(rules) = &job.groups[group].need.rules {
-            facts.rules.count_task(rules, machine.row(), -1, &facts.sets);
+            machine_index.rules.count_task(rules, machine.row(), -1, &machine_index.sets);
         }
         job.cores.forget(id.index);
         job.ports.forget(id.index);
-        job.held.take(id.index)
+        job.overrides.take(id.index)
     }
 
     /// Logs a task's new state and the counters that it changed.
@@ -290,7 +291,9 @@ impl Cell {
         let Some(group) = job.groups.get(usize::from(task.group)) else { return };
         let Some(rules) = &group.need.rules else { return };
         for tracker in rules.counted() {
-            if let Some(domain) = self.facts.rules.domain_of(tracker, slot, &self.facts.sets) {
+            if let Some(domain) =
+                self.machine_index.rules.domain_of(tracker, slot, &self.machine_index.sets)
+            {
                 self.log.push(Change::Count(tracker, domain));
             }
         }
@@ -303,7 +306,7 @@ impl Cell {
             machines: &mut self.machines,
             tenants: &mut self.tenants,
             policies: &mut self.policies,
-            facts: &mut self.facts,
+            machine_index: &mut self.machine_index,
             now_ms: self.now_ms,
         })
     }
@@ -315,6 +318,6 @@ pub struct Parts<'a> {
     pub machines: &'a mut Machines,
     pub tenants: &'a mut Tenants,
     pub policies: &'a mut Policies,
-    pub facts: &'a mut Facts,
+    pub machine_index: &'a mut MachineIndex,
     pub now_ms: u64,
 }

@@ -9,14 +9,14 @@
 //! enough.
 
 use crate::cell::{Cell, Change};
-use crate::judge::MachineStatus;
+use crate::fit::MachineStatus;
 use crate::policy::{Columns, PolicyColumns};
 use crate::rules::{Count, DomainName, TrackerId, TrackerKey};
+use crate::state::allocation_overrides::amounts_of;
 use crate::state::changes::Counts;
 use crate::state::cores::CoresLeft;
 use crate::state::demand_profiles::DemandProfileSum;
 use crate::state::devices::Devices;
-use crate::state::held::amounts_of;
 use crate::state::job_record::{JobRecord, OwnerId, TaskRecord};
 use crate::state::load::LoadReport;
 use crate::state::tenants::{Tenant, TenantDelta};
@@ -155,18 +155,18 @@ pub struct Delta {
     /// pending if it is not listed. If a job was never resized, its tasks are numbered group by group.
     pub tasks: Vec<TaskDelta>,
     /// Allocations that differ from the group's request, by position in `tasks`, ascending.
-    pub held: Vec<(u32, Amounts)>,
+    pub allocations: Vec<(u32, Amounts)>,
     /// Exclusive cores, by position in `tasks`, ascending.
     pub task_cores: Vec<(u32, NodeCores)>,
 }
 
 /// A task of a delta with its allocation.
 #[derive(Clone, Copy, Debug)]
-pub struct HoldingTask<'a> {
+pub struct AllocatedTask<'a> {
     /// The changed task.
     pub task: &'a TaskDelta,
     /// Allocation of the task, if it differs from the request of its group.
-    pub held: Option<&'a Amounts>,
+    pub allocation: Option<&'a Amounts>,
     /// Exclusive cores of the task.
     pub cores: NodeCores,
 }
@@ -179,12 +179,12 @@ impl Delta {
     }
 
     /// The changed tasks, each with its allocation.
-    pub fn tasks_held(&self) -> impl Iterator<Item = HoldingTask<'_>> {
-        let mut held = self.held.iter().peekable();
+    pub fn tasks_with_allocations(&self) -> impl Iterator<Item = AllocatedTask<'_>> {
+        let mut allocations = self.allocations.iter().peekable();
         let mut cores = self.task_cores.iter().peekable();
-        (0..).zip(&self.tasks).map(move |(position, task)| HoldingTask {
+        (0..).zip(&self.tasks).map(move |(position, task)| AllocatedTask {
             task,
-            held: held.next_if(|(at, _)| *at == position).map(|(_, amounts)| amounts),
+            allocation: allocations.next_if(|(at, _)| *at == position).map(|(_, amounts)| amounts),
             cores: cores.next_if(|(at, _)| *at == position).map_or(NodeCores::NONE, |(_, c)| *c),
         })
     }
@@ -212,7 +212,7 @@ impl Delta {
         self.tenants.clear();
         self.jobs.clear();
         self.tasks.clear();
-        self.held.clear();
+        self.allocations.clear();
         self.task_cores.clear();
     }
 
@@ -240,7 +240,7 @@ impl Delta {
         let place = |task: &TaskDelta| keeps(task).then(|| numbers.next()).flatten();
         let places: Vec<Option<u32>> = self.tasks.iter().map(place).collect();
         let place = |at: u32| places.get(at as usize).copied().flatten();
-        self.held.retain_mut(|(at, _)| place(*at).map(|now| *at = now).is_some());
+        self.allocations.retain_mut(|(at, _)| place(*at).map(|now| *at = now).is_some());
         self.task_cores.retain_mut(|(at, _)| place(*at).map(|now| *at = now).is_some());
         let mut kept = places.iter().map(Option::is_some);
         self.tasks.retain(|_| kept.next().unwrap_or(false));
@@ -252,8 +252,8 @@ impl Delta {
 
     fn push_task(&mut self, id: TaskId, (job, task): (&JobRecord, &TaskRecord)) {
         let TaskRecord { state, devices, group, placed_ms, .. } = *task;
-        if let Some(values) = job.held.get(id.index) {
-            self.held.push((self.tasks.len() as u32, amounts_of(values)));
+        if let Some(values) = job.overrides.get(id.index) {
+            self.allocations.push((self.tasks.len() as u32, amounts_of(values)));
         }
         if let Some(cores) = job.cores.get(id.index) {
             self.task_cores.push((self.tasks.len() as u32, *cores));
@@ -342,7 +342,7 @@ impl Cell {
             Change::Machine(slot) => self.write_machine(slot, delta),
             Change::Tracker(id) => self.write_tracker(id, delta),
             Change::Count(id, domain) => {
-                if let Some((name, count)) = self.facts.rules.named_count(id, domain) {
+                if let Some((name, count)) = self.machine_index.rules.named_count(id, domain) {
                     delta.counts.push((id, name, count));
                 }
             }
@@ -368,10 +368,10 @@ impl Cell {
         }
         self.write_rows(delta);
         self.policies.write_whole(&mut delta.policies);
-        for id in self.facts.rules.ids() {
+        for id in self.machine_index.rules.ids() {
             self.write_tracker(id, delta);
         }
-        self.tenants.all_if_told().iter().for_each(|tenant| delta.push_tenant(tenant));
+        self.tenants.all_in_deltas().iter().for_each(|tenant| delta.push_tenant(tenant));
         let optional = self.wanted(interest);
         for (id, job) in self.jobs.iter() {
             if job.alive == 0 || !optional.includes(job.owner, id) {
@@ -459,13 +459,13 @@ impl Cell {
             slot,
             incarnation: row.incarnation,
             status: row.status,
-            machine: self.facts.machines.get(slot as usize).cloned().flatten(),
+            machine: self.machine_index.machines.get(slot as usize).cloned().flatten(),
         });
     }
 
     fn write_tracker(&self, id: TrackerId, delta: &mut Delta) {
-        delta.trackers.push((id, self.facts.rules.key(id).cloned()));
-        let counts = self.facts.rules.counts(id);
+        delta.trackers.push((id, self.machine_index.rules.key(id).cloned()));
+        let counts = self.machine_index.rules.counts(id);
         delta.counts.extend(counts.map(|(domain, count)| (id, domain, count)));
     }
 
@@ -524,13 +524,14 @@ mod tests {
             placed_ms: 0,
         };
         let mut delta = Delta { tasks: (0..5).map(task).collect(), ..Delta::default() };
-        delta.held = vec![(1, Amounts::new([1])), (2, Amounts::new([2])), (4, Amounts::new([4]))];
+        delta.allocations =
+            vec![(1, Amounts::new([1])), (2, Amounts::new([2])), (4, Amounts::new([4]))];
         let cores = |count| NodeCores::NONE.with(0, count);
         delta.task_cores = vec![(0, cores(10)), (4, cores(14))];
         delta.retain_tasks(|task| [1, 4].contains(&task.id.job.0));
         let kept: Vec<u64> = delta.tasks.iter().map(|task| task.id.job.0).collect();
         assert_eq!(kept, [1, 4]);
-        assert_eq!(delta.held, [(0, Amounts::new([1])), (1, Amounts::new([4]))]);
+        assert_eq!(delta.allocations, [(0, Amounts::new([1])), (1, Amounts::new([4]))]);
         assert_eq!(delta.task_cores, [(1, cores(14))]);
     }
 }

@@ -5,15 +5,15 @@
 //! sums, sets, counters, task lists of machines) is left out, because the audit checks it.
 
 use crate::cell::Cell;
-use crate::image::Image;
 use crate::policy::Policies;
-use crate::state::answers::Answer;
-use crate::state::job_record::GangHold;
+use crate::snapshot::SnapshotState;
+use crate::state::job_record::GangWait;
 use crate::state::job_record::JobVersion;
 use crate::state::job_record::TaskRecord;
-use crate::state::machines::MachineImage;
+use crate::state::machines::MachineSnapshot;
+use crate::state::reply_cache::CachedReply;
 use omega_core::{
-    Amounts, Hold, Job, JobId, Kinds, NodeCores, Policy, TenantConfig, Text, Version,
+    Amounts, Job, JobId, Kinds, Lease, NodeCores, Policy, TenantConfig, Text, Version,
 };
 use std::hash::{Hash, Hasher};
 use xxhash_rust::xxh3::Xxh3;
@@ -25,8 +25,8 @@ impl Cell {
         let mut hash = StateHasher::new();
         hash.head(&self.kinds, self.version, self.now_ms, &self.policy);
         for slot in 0..self.machines.row_count() {
-            let machine = self.facts.machines[slot].clone();
-            let row = MachineImage::of(machine, self.machines.row(slot));
+            let machine = self.machine_index.machines[slot].clone();
+            let row = MachineSnapshot::of(machine, self.machines.row(slot));
             hash.machine(&row, self.machines.load(slot).map(|report| &report.used));
         }
         self.machines.vacant().hash(&mut hash);
@@ -34,8 +34,9 @@ impl Cell {
         for (id, job) in self.jobs.iter() {
             hash.job(id, (&job.spec, job.resized), &job.tasks);
             hash.versions(&job.versions);
-            hash.gang_hold(job.hold);
-            job.held.iter().for_each(|held| hash.task_held(&held));
+            hash.killed(job.killed);
+            hash.gang_wait(job.gang_wait);
+            job.overrides.iter().for_each(|one| hash.task_override(&one));
             job.cores.iter().for_each(|cores| hash.task_cores(&cores));
             job.ports.iter().for_each(|(index, ports)| hash.task_ports(index, ports));
         }
@@ -46,8 +47,8 @@ impl Cell {
         for scheduler in &self.schedulers {
             hash.scheduler(
                 &scheduler.name,
-                (scheduler.hold, scheduler.answers.floor),
-                scheduler.answers.iter(),
+                (scheduler.lease, scheduler.reply_cache.floor),
+                scheduler.reply_cache.iter(),
             );
         }
         for tenant in self.tenants.iter() {
@@ -60,7 +61,7 @@ impl Cell {
     }
 }
 
-impl Image {
+impl SnapshotState {
     /// The state hash of the cell from which this snapshot was taken.
     #[must_use]
     pub fn state_hash(&self) -> u64 {
@@ -76,8 +77,9 @@ impl Image {
         for job in &self.jobs {
             hash.job(job.id, (&job.spec, job.resized), &job.tasks);
             hash.versions(&job.versions);
-            hash.gang_hold(job.hold);
-            job.held.iter().for_each(|held| hash.task_held(held));
+            hash.killed(job.killed);
+            hash.gang_wait(job.gang_wait);
+            job.overrides.iter().for_each(|one| hash.task_override(one));
             job.cores.iter().for_each(|cores| hash.task_cores(cores));
             job.ports.iter().for_each(|(index, ports)| hash.task_ports(*index, ports));
         }
@@ -86,8 +88,8 @@ impl Image {
         for scheduler in &self.schedulers {
             hash.scheduler(
                 &scheduler.name,
-                (scheduler.hold, scheduler.floor),
-                scheduler.answers.iter(),
+                (scheduler.lease, scheduler.floor),
+                scheduler.reply_cache.iter(),
             );
         }
         for tenant in self.tenants.iter() {
@@ -95,7 +97,7 @@ impl Image {
             hash.admission(&tenant.name, tenant.admits.as_ref());
         }
         hash.preemption(&self.policy, self.evicted.iter().copied());
-        Policies::hash_image(self, &mut hash);
+        Policies::hash_snapshot(self, &mut hash);
         hash.finish()
     }
 }
@@ -144,7 +146,7 @@ impl StateHasher {
     ///
     /// The other fields of the report are not hashed: no outcome depends on them, and the hashes of logs and snapshots
     /// that are older than these fields stay valid. The reference model compares these fields.
-    fn machine(&mut self, row: &MachineImage, load: Option<&Amounts>) {
+    fn machine(&mut self, row: &MachineSnapshot, load: Option<&Amounts>) {
         (row.status, row.incarnation, row.sequence, &row.machine, load).hash(self);
     }
 
@@ -159,17 +161,24 @@ impl StateHasher {
         }
     }
 
+    /// Hashes whether a job was killed. Adds nothing for other jobs.
+    fn killed(&mut self, killed: bool) {
+        if killed {
+            "killed".hash(self);
+        }
+    }
+
     /// Hashes the state of a waiting gang. Adds nothing if the job has none, so that cells without gangs keep their
     /// hashes.
-    fn gang_hold(&mut self, hold: Option<GangHold>) {
-        if let Some(hold) = hold {
-            ("held", hold).hash(self);
+    fn gang_wait(&mut self, wait: Option<GangWait>) {
+        if let Some(wait) = wait {
+            ("held", wait).hash(self);
         }
     }
 
     /// Hashes an allocation that differs from the request of the task's group.
-    fn task_held(&mut self, held: &(u32, Amounts)) {
-        ("holds", held).hash(self);
+    fn task_override(&mut self, one: &(u32, Amounts)) {
+        ("holds", one).hash(self);
     }
 
     /// Hashes the exclusive cores of a task that has some.
@@ -221,12 +230,12 @@ impl StateHasher {
     fn scheduler<'a>(
         &mut self,
         name: &Text,
-        held: (Option<Hold>, u64),
-        answers: impl Iterator<Item = &'a Answer>,
+        lease: (Option<Lease>, u64),
+        reply_cache: impl Iterator<Item = &'a CachedReply>,
     ) {
-        (name, held).hash(self);
+        (name, lease).hash(self);
         let mut count = 0u64;
-        answers.for_each(|answer| (count += 1, answer.hash(self)).1);
+        reply_cache.for_each(|reply| (count += 1, reply.hash(self)).1);
         self.write_u64(count);
     }
 }

@@ -35,9 +35,9 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! In reading order: `cell.rs`, `state/`, `commands/`, `commit/`, `judge.rs`, `index/`, `rules/`, `policy/`,
-//! `delta.rs`, `changed.rs`, `merge.rs`, `view/`, `handle.rs`, `shared_deltas.rs`, `shared.rs`, `queries.rs`, `history/`,
-//! `audit.rs`, `hash.rs`, `image/`.
+//! In reading order: `cell.rs`, `state/`, `commands/`, `commit/`, `fit.rs`, `index/`, `rules/`, `policy/`, `delta.rs`,
+//! `changed.rs`, `merge.rs`, `view/`, `handle.rs`, `shared_deltas.rs`, `shared.rs`, `queries.rs`, `history/`,
+//! `audit.rs`, `hash.rs`, `snapshot/`.
 
 #![allow(
     unreachable_pub,
@@ -52,35 +52,34 @@ mod changed;
 mod commands;
 mod commit;
 mod delta;
+mod fit;
 mod handle;
 mod hash;
 mod history;
-mod image;
 mod index;
-mod judge;
+pub mod injected_bugs;
 mod merge;
-pub mod planted;
 mod policy;
 mod queries;
 mod rules;
 mod shared;
 mod shared_deltas;
+mod snapshot;
 mod state;
 mod view;
 
 pub use audit_error::AuditError;
 pub use cell::Cell;
-pub use changed::Changed;
-pub use commands::holders::SchedulerState;
-pub use delta::{Delta, HoldingTask, Interest, JobDelta, MachineDelta, Share, TaskDelta};
+pub use changed::{ChangePosition, Changed, Changes};
+pub use commands::leases::SchedulerState;
+pub use delta::{AllocatedTask, Delta, Interest, JobDelta, MachineDelta, Share, TaskDelta};
+pub use fit::{Grant, MachineStatus};
 pub use handle::{CellHandle, CommitsAndSync, HandleError, Wake};
-pub use history::{Event, EventKind, HISTORY_BYTES};
-pub use image::{Captured, Image, ImageError, SchedulerImage, TenantImage};
+pub use history::{Event, EventKind, EventPosition, Events, EventsOf, HISTORY_BYTES};
 pub use index::need::Need;
 pub use index::sets::{CountingMachines, SetId};
-pub use judge::{Grant, MachineStatus};
 pub use policy::PolicyColumns;
-pub use policy::allocations::HeldCounts;
+pub use policy::allocations::AllocationCounts;
 pub use policy::cluster_resources::ClusterResources;
 pub use policy::evictions::{EvictionColumns, EvictionCounts};
 pub use policy::gangs::GangCounts;
@@ -90,20 +89,24 @@ pub use policy::reservations::ReservationColumns;
 pub use policy::tasks_per_machine::{TenantCount, TenantCounts};
 pub use queries::MachineState;
 pub use rules::{
-    Beside, Count, DomainName, RuleFamily, SpreadWish, Tracked, TrackerId, TrackerKey,
+    Beside, Count, DomainName, RuleFamily, SoftSpread, Tracked, TrackerId, TrackerKey,
 };
 pub use shared::{PendingSync, SharedCell};
-pub use state::answers::Answer;
+pub use snapshot::{
+    Captured, SchedulerSnapshot, SnapshotState, SnapshotStateError, TenantSnapshot,
+};
 pub use state::cores::{CoreCounts, CoresLeft};
 pub use state::demand_profiles::{DemandProfileSum, DemandProfiles};
 pub use state::devices::Devices;
-pub use state::job_record::{GangHold, JobImage, JobVersion, TaskRecord};
+pub use state::job_record::{GangWait, JobSnapshot, JobVersion, TASK_BYTES, TaskRecord};
 pub use state::load::LoadReport;
-pub use state::machines::MachineImage;
-pub use state::missed_deadline::DueCounts;
+pub use state::machines::MachineSnapshot;
+pub use state::missed_deadline::DeadlineCounts;
+pub use state::reply_cache::CachedReply;
+pub use state::task_counts::{GroupTally, StateCounts};
 pub use state::tenants::{TenantDelta, TenantTerms};
 pub use view::{
-    BLOCK, Block, BlockLoad, Departure, Draws, FEW, GroupRef, ImageHolder, JobPlaces, LeftShare,
-    Level, MachineSet, NEVER, PlacedTask, QuotaLack, Reach, Submitted, Tally, TaskCounts, TaskSet,
-    View, WishCounts,
+    BLOCK, Block, BlockLoad, ChangeCounts, Departure, Draws, FEW, GroupRef, ImageHolder, JobPlaces,
+    LeftShare, Level, LocalityLevel, MachineSet, NEVER, PlacedTask, QuotaLack, SoftSpreadCounts,
+    SubmitResult, TaskCounts, TaskSet, View,
 };

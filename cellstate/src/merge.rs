@@ -4,8 +4,10 @@
 //! are ignored. So two deltas are merged by appending each list of the later delta to the same list of the earlier
 //! delta.
 
-use crate::delta::Delta;
+use crate::delta::{Delta, JobDelta};
 use crate::policy::{Columns, RowsAgain};
+use crate::state::map::FastMap;
+use omega_core::{JobId, JobKind};
 use std::ops::Range;
 
 impl Delta {
@@ -29,6 +31,24 @@ impl Delta {
         self.bands = later.bands;
         self.evictions_left = later.evictions_left;
         self.jobs.extend(later.jobs);
+        self.drop_overtaken_ends();
+    }
+
+    /// Removes the end of each job that an update started again later, because views handle all ends last. The later
+    /// entry of such a job comes with all its tasks. Only services are updated.
+    pub(crate) fn drop_overtaken_ends(&mut self) {
+        let is_service =
+            |change: &JobDelta| change.job.as_ref().is_some_and(|job| job.kind == JobKind::Service);
+        let jobs = self.jobs.iter().enumerate().filter(|(_, change)| is_service(change));
+        let latest: FastMap<JobId, usize> = jobs.map(|(at, change)| (change.id, at)).collect();
+        if latest.is_empty() {
+            return;
+        }
+        let mut positions = 0..;
+        self.jobs.retain(|change| {
+            let at = positions.next();
+            change.job.is_some() || latest.get(&change.id).copied() < at
+        });
     }
 
     /// Appends all lists of a later delta except jobs and tasks.
@@ -63,8 +83,8 @@ impl Delta {
     /// Appends the tasks of a later delta in a range of positions, with their allocations.
     pub(crate) fn append_tasks(&mut self, later: &Delta, range: Range<u32>) {
         let (from, to) = (range.start, self.tasks.len() as u32);
-        let held = within(&later.held, &range).iter();
-        self.held.extend(held.map(|(at, amounts)| (at - from + to, amounts.clone())));
+        let allocations = within(&later.allocations, &range).iter();
+        self.allocations.extend(allocations.map(|(at, amounts)| (at - from + to, amounts.clone())));
         let cores = within(&later.task_cores, &range).iter();
         self.task_cores.extend(cores.map(|(at, cores)| (at - from + to, *cores)));
         self.tasks.extend_from_slice(&later.tasks[from as usize..range.end as usize]);
@@ -82,7 +102,27 @@ mod tests {
     use super::*;
     use crate::cell::Cell;
     use crate::delta::Interest;
-    use omega_core::{Amounts, Command, KindId, Kinds, Machine, MachineId, NodeCores, Outcome};
+    use omega_core::{
+        Amounts, Command, Job, KindId, Kinds, Machine, MachineId, NodeCores, Outcome, TaskGroup,
+    };
+    use std::sync::Arc;
+
+    #[test]
+    fn a_job_that_was_started_again_has_not_ended() {
+        let job = |kind| {
+            Some(Arc::new(Job { kind, ..Job::batch("job", TaskGroup::new(1, Amounts::zero())) }))
+        };
+        let change = |id, job| JobDelta { id: JobId(id), job };
+        let (batch, service) = (job(JobKind::Batch), job(JobKind::Service));
+        let mut delta =
+            Delta { jobs: vec![change(0, batch.clone()), change(0, None)], ..Delta::default() };
+        delta.jobs.extend([change(1, None), change(2, service.clone()), change(2, None)]);
+        delta.jobs.extend([change(1, service.clone()), change(3, None)]);
+        delta.drop_overtaken_ends();
+        let expected = [(0, true), (0, false), (2, true), (2, false), (1, true), (3, false)];
+        let found = delta.jobs.iter().map(|change| (change.id.0, change.job.is_some()));
+        assert_eq!(found.collect::<Vec<_>>(), expected);
+    }
 
     #[test]
     fn only_a_machine_that_left_loses_its_devices_cores_and_load() {

@@ -1,11 +1,12 @@
 //! Queries of the cell state.
 
 use crate::cell::Cell;
-use crate::judge::MachineStatus;
+use crate::fit::MachineStatus;
 use crate::state::cores::{CoreCounts, CoresLeft};
-use crate::state::job_record::TaskRecord;
+use crate::state::job_record::{JobRecord, TaskRecord};
 use crate::state::load::LoadReport;
-use crate::state::missed_deadline::DueCounts;
+use crate::state::missed_deadline::DeadlineCounts;
+use crate::state::task_counts::{GroupTally, StateCounts};
 use omega_core::{
     DeviceSet, Job, JobId, KindId, Kinds, Machine, MachineId, NodeCores, Policy, SchedulerId,
     SequenceNumber, TaskId, TaskState, TenantConfig, Text, Version,
@@ -48,9 +49,11 @@ impl Cell {
 
     /// Whether outcomes of commands may depend on the time. If so, `Expire` should be sent together with commands.
     #[must_use]
-    pub fn goes_by_time(&self) -> bool {
+    pub fn depends_on_time(&self) -> bool {
         // Recorded events have the cell's time, so a cell that keeps events needs the time too.
-        self.policy.eviction_cap.is_some() || self.policies.go_by_time() || self.history.is_some()
+        self.policy.eviction_cap.is_some()
+            || self.policies.depend_on_time()
+            || self.history.is_some()
     }
 
     /// The cell's version.
@@ -67,8 +70,8 @@ impl Cell {
 
     /// Counts of met and missed deadlines since this process started.
     #[must_use]
-    pub fn due_counts(&self) -> DueCounts {
-        self.counters.due
+    pub fn deadline_counts(&self) -> DeadlineCounts {
+        self.counters.deadlines
     }
 
     /// The cell's time in milliseconds, as last set by [`Command::Expire`](omega_core::Command::Expire).
@@ -105,7 +108,7 @@ impl Cell {
     #[must_use]
     pub fn machine(&self, id: MachineId) -> Option<MachineState<'_>> {
         let row = self.machines.get(id)?;
-        let machine = self.facts.machines[id.row()].as_ref()?;
+        let machine = self.machine_index.machines[id.row()].as_ref()?;
         Some(MachineState {
             id,
             machine,
@@ -208,6 +211,26 @@ impl Cell {
         self.jobs.get(job).map(|record| record.submitted_ms)
     }
 
+    /// The numbers of a job's tasks by state; `None` if the job does not exist. The cost does not depend on the number
+    /// of tasks.
+    #[must_use]
+    pub fn task_counts(&self, job: JobId) -> Option<StateCounts> {
+        self.jobs.get(job).map(JobRecord::state_counts)
+    }
+
+    /// Whether a job has a task that has not ended.
+    #[must_use]
+    pub fn is_alive(&self, job: JobId) -> bool {
+        self.jobs.get(job).is_some_and(|record| record.alive > 0)
+    }
+
+    /// The numbers of the tasks of the group at a position in a job. If the group of a forgotten version had this
+    /// position, its tasks count too.
+    #[must_use]
+    pub fn group_tally(&self, job: JobId, group: usize) -> GroupTally {
+        self.jobs.get(job).map(|record| record.tally.group(group)).unwrap_or_default()
+    }
+
     /// The states of a job's tasks, in order.
     pub fn tasks(&self, job: JobId) -> impl Iterator<Item = (TaskId, TaskState)> + '_ {
         self.tasks_from(job, 0)
@@ -247,8 +270,8 @@ impl Cell {
     /// The amounts that the jobs of a tenant and of those below it request; `None` while no tenant has a request limit.
     /// Sums above 64 bits are capped.
     #[must_use]
-    pub fn asked(&self, name: &str) -> Option<Vec<u64>> {
-        let sums = self.tenants.asked(self.tenants.id(name)?)?;
+    pub fn requested(&self, name: &str) -> Option<Vec<u64>> {
+        let sums = self.tenants.requested(self.tenants.id(name)?)?;
         Some(sums.iter().map(|sum| (*sum).try_into().unwrap_or(u64::MAX)).collect())
     }
 
@@ -273,5 +296,87 @@ impl Cell {
                 .sum();
             (kind, alone - peak)
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use omega_core::{
+        Amounts, Claim, Command, Granularity, TaskGroup, TaskReport, Transaction, TransactionId,
+    };
+
+    /// The numbers of tasks, from each task's state.
+    fn recount(cell: &Cell, job: JobId) -> StateCounts {
+        let mut counts = StateCounts::default();
+        for (task, state) in cell.tasks(job) {
+            *match state {
+                TaskState::Pending => &mut counts.pending,
+                TaskState::Placed(_) => &mut counts.placed,
+                TaskState::Running(_) => &mut counts.running,
+                TaskState::Finished => &mut counts.finished,
+                TaskState::Failed => &mut counts.failed,
+                TaskState::Killed => &mut counts.killed,
+            } += 1;
+            counts.failures += u64::from(cell.task_failures(task));
+        }
+        counts
+    }
+
+    #[test]
+    fn numbers_of_tasks_equal_a_recount_after_each_command() {
+        let (job, machine) = (JobId(0), MachineId::first(0));
+        let task = |index| TaskId { job, index };
+        let adopt = |index| Command::AdoptTask { task: task(index), machine };
+        let report = |index, report| Command::ReportTask { task: task(index), machine, report };
+        let mut spec = Job::batch("j", TaskGroup::new(6, Amounts::new([1])));
+        spec.groups[0].restarts = 1;
+        let group = spec.groups[0].name.clone();
+        // The release of a running task is undone, because the claim beside it names an unknown machine.
+        let undone = Transaction {
+            granularity: Granularity::AllOrNothing,
+            releases: vec![task(1)],
+            ..Transaction::new(
+                TransactionId { scheduler: SchedulerId(0), number: 0 },
+                Version(0),
+                vec![Claim::new(task(5), MachineId::first(9), SequenceNumber::default())],
+            )
+        };
+        let commands = [
+            Command::RegisterScheduler { name: "me".into() },
+            Command::RegisterMachine(Machine::new("m", Amounts::new([100]))),
+            Command::SubmitJob(spec),
+            adopt(0),
+            adopt(1),
+            report(0, TaskReport::Started),
+            report(1, TaskReport::Started),
+            report(0, TaskReport::Failed),
+            adopt(0),
+            report(0, TaskReport::Failed),
+            Command::Commit(undone),
+            adopt(2),
+            report(2, TaskReport::Lost),
+            adopt(3),
+            report(3, TaskReport::Finished),
+            Command::ResizeGroup { job, group: group.clone(), count: 9 },
+            Command::ResizeGroup { job, group, count: 4 },
+            Command::KillJob { job },
+        ];
+        let mut cell = Cell::new(Kinds::standard());
+        let mut most = StateCounts::default();
+        for command in commands {
+            cell.apply(command.clone()).unwrap_or_else(|error| panic!("{command:?}: {error}"));
+            let counts = cell.task_counts(job).unwrap_or_default();
+            assert_eq!(counts, recount(&cell, job), "after {command:?}");
+            cell.audit().unwrap_or_else(|error| panic!("after {command:?}: {error}"));
+            let tally = cell.group_tally(job, 0);
+            assert_eq!(u64::from(tally.alive), u64::from(counts.alive()));
+            assert_eq!(tally.failures, counts.failures + u64::from(counts.failed));
+            assert_eq!(cell.is_alive(job), counts.alive() > 0);
+            most.running = most.running.max(counts.running);
+        }
+        let counts = cell.task_counts(job).expect("the job is known");
+        assert_eq!((most.running, counts.failed, counts.finished, counts.failures), (2, 1, 1, 1));
+        assert_eq!(cell.task_counts(JobId(1)), None);
     }
 }

@@ -10,15 +10,15 @@
 use crate::cell::Cell;
 use crate::delta::{Delta, Interest, Wanted};
 use crate::handle::{CellHandle, CommitsAndSync, HandleError};
-use crate::image::Image;
 use crate::shared_deltas::{SharedDeltas, Unread};
-use crate::state::answers::Digest;
+use crate::snapshot::SnapshotState;
+use crate::state::reply_cache::Digest;
 use omega_core::{Command, Commit, Outcome, Rejection, SchedulerId, Text, Transaction, Version};
 use parking_lot::{Mutex, MutexGuard};
 use smallvec::SmallVec;
 use std::sync::Arc;
 
-/// Number of pieces of an image that are copied each time that the lock is held. Copying them takes as long as a few
+/// Number of pieces of a snapshot that are copied each time that the lock is held. Copying them takes as long as a few
 /// hundred commits.
 const PIECES: usize = 4;
 
@@ -33,7 +33,7 @@ pub struct SharedCell {
     /// The only lock of the cell, which protects its whole state. While it is locked, only the state machine and the
     /// shared deltas are called.
     locked: Arc<Mutex<Locked>>,
-    /// Held while an image is taken, because a cell can run only one capture at a time. It must be locked before
+    /// Held while a snapshot is taken, because a cell can run only one capture at a time. It must be locked before
     /// `locked`.
     capturing: Arc<Mutex<()>>,
 }
@@ -114,14 +114,14 @@ impl SharedCell {
 
     /// The state at one version. It is copied piece by piece, and commits may happen between the pieces.
     #[must_use]
-    pub fn image(&self) -> Image {
+    pub fn snapshot_state(&self) -> SnapshotState {
         let _one_at_a_time = self.capturing.lock();
         self.lock().cell.begin_capture();
         loop {
             let mut locked = self.lock();
             if let Some(captured) = locked.cell.capture_more(PIECES) {
                 drop(locked);
-                return captured.into_image();
+                return captured.into_snapshot_state();
             }
             // A thread that waits for the lock gets it before the next pieces are copied.
             MutexGuard::unlock_fair(locked);

@@ -105,8 +105,8 @@ impl SharedDelta {
     fn size(&self) -> usize {
         let Delta { slots, machines, tenants, counts, jobs, tasks, policies, .. } = &self.delta;
         let reservations = policies.reservations.all.as_ref().map_or(0, Vec::len);
-        let facts = machines.len() + tenants.len() + counts.len() + reservations;
-        slots.len() + facts + jobs.len() + tasks.len()
+        let others = machines.len() + tenants.len() + counts.len() + reservations;
+        slots.len() + others + jobs.len() + tasks.len()
     }
 
     /// Appends the changes to a reader's delta; of jobs and tasks, only the wanted ones.
@@ -170,6 +170,7 @@ impl Unread {
             let shared = places[range.clone()].iter().filter_map(OnceLock::get);
             shared.for_each(|shared| shared.append_to(delta, wanted));
         }
+        delta.drop_overtaken_ends();
     }
 }
 

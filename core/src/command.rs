@@ -119,7 +119,7 @@ pub enum Command {
     /// From then on, the cell fences transactions whose numbers earlier owners could use (see
     /// [`TransactionError::Fenced`]). If the process already owns the name, the reply is the same as to its first
     /// request.
-    HoldScheduler {
+    GrantLease {
         /// Name of the scheduler.
         name: Text,
         /// Id of the new owner.
@@ -130,7 +130,7 @@ pub enum Command {
     },
     /// Revokes all names of a process that has ended, or no longer renews its leases. Later transactions of the process
     /// are fenced. The version rises only if the process owned a name.
-    EndHolder {
+    RevokeLeases {
         /// Id of the process that owns the names.
         holder: HolderId,
     },
@@ -195,7 +195,8 @@ pub enum Command {
         job: JobId,
     },
     /// Gives a service a new description, which becomes its next version. Existing tasks do not change until
-    /// [`Command::RollJob`] replaces them. If the description equals the present one, the command has no effect.
+    /// [`Command::RollJob`] replaces them. If the description equals the present one, the command has no effect. A
+    /// service that has ended, but was not killed, runs again with all tasks of the description.
     UpdateJob {
         /// Id of the job.
         job: JobId,
@@ -249,7 +250,7 @@ pub enum Command {
 
 /// The process that owns a scheduler's name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub struct Hold {
+pub struct Lease {
     /// Id of the process.
     pub holder: HolderId,
     /// Time without renewal after which another process may end the lease, in milliseconds.
@@ -420,18 +421,18 @@ pub enum Rejection {
     BadPolicy(Text),
     /// With this job, the tenant's jobs would request more than the tenant's request limit allows. Request less, or
     /// wait until jobs of the tenant have ended. [`Command::SetAdmission`] raises the limit.
-    #[error("the jobs of tenant {tenant:?} {told}")]
+    #[error("the jobs of tenant {tenant:?} {detail}")]
     NotAdmitted {
         /// Tenant whose request limit is exceeded: the job's own tenant, or one above it.
         tenant: Text,
         /// The resource kind.
         kind: KindId,
         /// Total that the tenant's jobs would request with this job.
-        asked: u64,
+        requested: u64,
         /// Maximum that the tenant's jobs may request.
         limit: u64,
         /// The requested total and the limit as text, with the kind's name and unit.
-        told: Text,
+        detail: Text,
     },
     /// The reservation is invalid, as the text explains. Choose other machines, tenants or times.
     #[error("{0}")]

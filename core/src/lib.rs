@@ -48,7 +48,7 @@ pub mod transaction;
 
 pub use amounts::{Amounts, KindId, Kinds, KindsError, ResourceKind, Unit};
 pub use bands::{Band, EvictionCap};
-pub use command::{Command, Hold, Outcome, Policy, Rejection, TaskReport};
+pub use command::{Command, Lease, Outcome, Policy, Rejection, TaskReport};
 pub use cores::{CorePlace, CoreRequest, NodeCores};
 pub use ids::{
     HolderId, JobId, MachineId, Precedence, SchedulerId, SequenceNumber, TaskId, TransactionId,

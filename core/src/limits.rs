@@ -52,6 +52,16 @@ pub const RULES_PER_GROUP_MAX: usize = 64;
 /// rules selects, when the job begins and ends, and at each placement.
 pub const RULES_ABOUT_OTHERS_MAX: usize = 64;
 
+/// Maximum number of different selectors of machines in a job. The cell keeps a bit for each machine and selector.
+pub const MACHINE_SELECTORS_PER_JOB_MAX: usize = 128;
+
+/// Maximum number of requirements in all different selectors of a job. The cell evaluates them for each machine when the
+/// job is submitted, and for each machine that changes.
+pub const REQUIREMENTS_PER_JOB_MAX: usize = 1024;
+
+/// Maximum number of values in these requirements.
+pub const SELECTOR_VALUES_PER_JOB_MAX: usize = 4096;
+
 /// Largest weight of a preference about other tasks, positive or negative.
 pub const WEIGHT_MAX: u32 = 100;
 
@@ -71,7 +81,7 @@ pub const SCHEDULERS_MAX: usize = 4096;
 pub const TRANSACTION_ITEMS_MAX: usize = 10_000;
 
 /// Number of results of transactions that the cell keeps for each scheduler, to answer retries.
-pub const ANSWERS_PER_SCHEDULER: usize = 1024;
+pub const REPLIES_PER_SCHEDULER: usize = 1024;
 
 /// Maximum number of conflicts in the results that the cell keeps for each scheduler. Beyond it, the results of the
 /// oldest transactions are forgotten. Most transactions have few conflicts, so this only bounds the memory of a

@@ -5,12 +5,12 @@
 /// Returns a parser's error text in plain words. `map` is the format's word for a map with its article, for example
 /// `a table`. In texts of another form, only `unknown variant` is replaced.
 #[must_use]
-pub fn in_plain_words(said: &str, map: &str) -> String {
-    let found = |kind: &str| Some(said.strip_prefix(kind)?.split_once(", expected "));
+pub fn in_plain_words(message: &str, map: &str) -> String {
+    let found = |kind: &str| Some(message.strip_prefix(kind)?.split_once(", expected "));
     let Some((given, expected)) =
         found("invalid type: ").or_else(|| found("invalid value: ")).flatten()
     else {
-        return said.replace("unknown variant", "unknown value");
+        return message.replace("unknown variant", "unknown value");
     };
     format!("must be {}, not {}", wanted(expected, map), value(given, map))
 }
@@ -59,7 +59,7 @@ mod tests {
 
     #[test]
     fn types_of_rust_are_not_shown() {
-        for (said, expected) in [
+        for (message, expected) in [
             ("invalid type: integer `80`, expected struct PortFile", "must be a table, not 80"),
             (
                 "invalid value: integer `-3`, expected u32",
@@ -84,7 +84,7 @@ mod tests {
             ("unknown variant `a`, expected `b`", "unknown value `a`, expected `b`"),
             ("missing field `name`", "missing field `name`"),
         ] {
-            assert_eq!(in_plain_words(said, "a table"), expected, "{said}");
+            assert_eq!(in_plain_words(message, "a table"), expected, "{message}");
         }
     }
 }

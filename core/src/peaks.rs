@@ -59,7 +59,7 @@ impl KindShare {
 impl Peak {
     /// Whether the peak is in effect at a time.
     #[must_use]
-    pub fn holds(&self, now_ms: u64) -> bool {
+    pub fn is_active(&self, now_ms: u64) -> bool {
         self.since(now_ms) < self.length_ms()
     }
 
@@ -132,7 +132,7 @@ mod tests {
                 let now_ms = u64::from(DAY_MS) * day + u64::from(now * HOUR);
                 let ends = ends.map(|hours: u32| now_ms + u64::from(hours * HOUR));
                 assert_eq!(peak(from, until).ends_ms(now_ms), ends, "{from} {until} {now}");
-                assert_eq!(peak(from, until).holds(now_ms), ends.is_some());
+                assert_eq!(peak(from, until).is_active(now_ms), ends.is_some());
             }
         }
         assert!(peak(8, 20).changes_within(u64::from(8 * HOUR - 1), 1));

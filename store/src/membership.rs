@@ -141,7 +141,7 @@ pub fn is_address(text: &str) -> bool {
 impl Membership {
     /// The initial membership of a cell, with these voters.
     #[must_use]
-    pub fn founding(voters: impl IntoIterator<Item = ReplicaId>) -> Membership {
+    pub fn initial(voters: impl IntoIterator<Item = ReplicaId>) -> Membership {
         let voters: BTreeSet<_> = voters.into_iter().collect();
         Membership { highest: voters.last().copied(), voters, ..Membership::default() }
     }
@@ -216,7 +216,7 @@ impl Membership {
             match step {
                 MemberStep::AddLearner(_) => {
                     let highest = self.highest.unwrap_or(ReplicaId(0));
-                    let comes_back = omega_cellstate::planted!(IdComesBack) && !self.contains(id);
+                    let comes_back = omega_cellstate::injected!(IdComesBack) && !self.contains(id);
                     if id <= highest && !comes_back {
                         return Err(ChangeError::IdUsed(id, highest));
                     }
@@ -394,7 +394,7 @@ mod tests {
     use super::*;
 
     fn three() -> Membership {
-        Membership::founding([1, 2, 3].map(ReplicaId))
+        Membership::initial([1, 2, 3].map(ReplicaId))
     }
 
     #[test]
@@ -417,7 +417,7 @@ mod tests {
 
     #[test]
     fn a_cell_has_so_many_replicas_and_no_more() {
-        let founders = |count| Membership::founding((1..=count).map(ReplicaId));
+        let founders = |count| Membership::initial((1..=count).map(ReplicaId));
         let (next, most) = (REPLICAS_MAX as u64 + 1, founders(REPLICAS_MAX as u64));
         let add = MembershipChange::one(MemberStep::AddLearner(ReplicaId(next)));
         assert_eq!(most.check(&add), Err(ChangeError::TooMany));
@@ -433,7 +433,7 @@ mod tests {
     fn soundness_is_checked() {
         assert!(three().is_sound());
         assert!(!Membership::default().is_sound());
-        assert!(!Membership::founding([0, 1].map(ReplicaId)).is_sound());
+        assert!(!Membership::initial([0, 1].map(ReplicaId)).is_sound());
         let mut both = three();
         both.learners.insert(ReplicaId(2));
         assert!(!both.is_sound());
@@ -507,7 +507,7 @@ mod tests {
         assert_eq!(members.addresses.len(), 2);
         assert!(members.is_sound());
         let remove = MembershipChange::one(MemberStep::Remove(ReplicaId(3)));
-        members.follow(&Membership::founding([1, 2].map(ReplicaId)).to_raft(), &remove);
+        members.follow(&Membership::initial([1, 2].map(ReplicaId)).to_raft(), &remove);
         assert_eq!(members.addresses, BTreeMap::from([(ReplicaId(2), "two:1".to_owned())]));
         assert_eq!(members.highest, Some(ReplicaId(3)));
     }

@@ -59,7 +59,7 @@ class Source:
     def _walk(self, node):
         if node.type in CONSTANT:
             guard = node.child_by_field_name("condition") if node.type == "match_pattern" else None
-            if guard is not None and "let_c" not in guard.type and not self._is_planted(guard):
+            if guard is not None and "let_c" not in guard.type and not self._is_injected(guard):
                 self._guard(guard)
                 self._walk(guard)
             return
@@ -67,7 +67,7 @@ class Source:
             return
         if node.type == "mod_item" and self._is_test(node):
             return
-        if node.type == "if_expression" and self._is_planted(node.child_by_field_name("condition")):
+        if node.type == "if_expression" and self._is_injected(node.child_by_field_name("condition")):
             return
         handle = getattr(self, "_" + node.type, None)
         if handle:
@@ -83,9 +83,9 @@ class Source:
             before = before.prev_named_sibling
         return False
 
-    def _is_planted(self, condition):
+    def _is_injected(self, condition):
         """Whether this is code of an injected bug."""
-        return "planted!" in self._of(condition)
+        return "injected!" in self._of(condition)
 
     def _function(self, node):
         """Returns at once with a plain value; answers whether the function's body may have mutants."""

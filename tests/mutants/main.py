@@ -30,8 +30,8 @@ SERVED = ["-p", "omega-server", "--features", "serve", "--test", "it"]
 SERVED_TESTS = ("callers::",)
 # Tests that are left out: some look for injected bugs themselves, or read the repository's text; those of plugins,
 # profiles and rebalancing only use the cell.
-LEAVE_OUT = ["documents::", "repository::", "rebalancing::", "cell::images::", "plugins::kube_", "plugins::load::", "plugins::profile",
-             "plugins::volumes", "replicas::planted::", "scheduling::diagnosis::", "scheduling::examples::", "scheduling::placement",
+LEAVE_OUT = ["documents::", "repository::", "rebalancing::", "cell::snapshot_states::", "plugins::kube_", "plugins::load::", "plugins::profile",
+             "plugins::volumes", "replicas::injected_bugs::", "scheduling::diagnosis::", "scheduling::examples::", "scheduling::placement",
              "scheduling::pool::", "scheduling::scheduler", "storage::fuzz::"]
 
 

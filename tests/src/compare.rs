@@ -92,7 +92,7 @@ fn tasks_of_cell(cell: &Cell, job: JobId) -> Vec<TaskPicture> {
         ports: cell.task_ports(id).to_vec(),
         group: cell.task_group(id).unwrap_or(usize::MAX),
         placed_ms: cell.task_placed_ms(id).unwrap_or(u64::MAX),
-        holds: cell.task_holds(id),
+        holds: cell.task_allocation(id),
     };
     cell.tasks(job).map(picture).collect()
 }
@@ -106,7 +106,7 @@ fn tasks_of_reference(reference: &Reference) -> Vec<TaskPicture> {
         ports: task.ports.clone(),
         group: task.group,
         placed_ms: task.placed_ms,
-        holds: task.state.machine().map(|_| job.holds(task)),
+        holds: task.state.machine().map(|_| job.allocation(task)),
     };
     reference.tasks().map(picture).collect()
 }
@@ -130,8 +130,9 @@ fn equal<T: PartialEq + std::fmt::Debug>(
 pub fn compare(cell: &Cell, reference: &Reference) -> Result<(), String> {
     equal::<Version>("version", &cell.version(), &reference.version())?;
     equal::<Policy>("policy", cell.policy(), reference.policy())?;
-    let ours: Vec<_> = cell.schedulers().map(|s| (s.name, s.hold.map(|h| h.holder))).collect();
-    equal("schedulers", &ours, &reference.holds().collect())?;
+    let ours: Vec<_> =
+        cell.schedulers().map(|s| (s.name, s.lease.map(|lease| lease.holder))).collect();
+    equal("schedulers", &ours, &reference.lease_owners().collect())?;
     let (ours, theirs) = (machines_of_cell(cell), machines_of_reference(reference));
     for (ours, theirs) in ours.iter().zip(&theirs) {
         equal("machine", ours, theirs)?;
@@ -159,8 +160,8 @@ pub fn compare(cell: &Cell, reference: &Reference) -> Result<(), String> {
     let tasks: Vec<_> = ours.iter().flat_map(|(id, _)| tasks_of_cell(cell, *id)).collect();
     equal("tasks", &tasks, &tasks_of_reference(reference))?;
     for (id, _) in &ours {
-        let held = cell.gang_hold(*id).map(|hold| (hold.since_ms, hold.spared));
-        let references = reference.gang_hold(*id).map(|hold| (hold.noticed_ms, hold.spared));
+        let held = cell.gang_wait(*id).map(|hold| (hold.since_ms, hold.spared));
+        let references = reference.gang_wait(*id).map(|hold| (hold.noticed_ms, hold.spared));
         equal("hold of a gang", &held, &references)?;
     }
     let capped = cell.policy().eviction_cap.is_some();
@@ -185,7 +186,7 @@ pub fn compare(cell: &Cell, reference: &Reference) -> Result<(), String> {
         let tenant_config = cell.tenant_config(tenant).cloned().unwrap_or_default();
         equal("tenant_config of a tenant", &tenant_config, &reference.tenant_config(tenant))?;
         equal("admission of a tenant", &cell.admission(tenant), &reference.admission(tenant))?;
-        let asked = cell.asked(tenant).into_iter().flatten().zip(0..);
+        let asked = cell.requested(tenant).into_iter().flatten().zip(0..);
         for (asked, kind) in asked {
             let naive = reference.asked(tenant, KindId(kind)).min(u128::from(u64::MAX));
             equal("asked by a tenant", &u128::from(asked), &naive)?;
@@ -238,8 +239,8 @@ fn without_words(rejection: Rejection) -> Rejection {
         Rejection::BadPolicy(_) => Rejection::BadPolicy(none),
         Rejection::TooMany { given, max, .. } => Rejection::TooMany { what: none, given, max },
         Rejection::BadAmount { kind, .. } => Rejection::BadAmount { what: none, kind },
-        Rejection::NotAdmitted { tenant, kind, asked, limit, .. } => {
-            Rejection::NotAdmitted { tenant, kind, asked, limit, told: none }
+        Rejection::NotAdmitted { tenant, kind, requested: asked, limit, .. } => {
+            Rejection::NotAdmitted { tenant, kind, requested: asked, limit, detail: none }
         }
         other => other,
     }

@@ -10,7 +10,9 @@ use omega_store::directory::{Directory, EngineKind, Expected, Identity};
 use omega_store::log::ReplicaId;
 use omega_store::log::segment::SegmentOptions;
 use omega_store::membership::Membership;
-use omega_store::replica::{Again, Answer, Ask, AskId, Settings, Started, found, start};
+use omega_store::replica::{
+    Reply, Request, RequestId, RetryReason, Settings, Started, bootstrap, start,
+};
 use omega_store::{CellId, Disk, Origin};
 use std::path::Path;
 use std::sync::Arc;
@@ -73,8 +75,8 @@ pub fn create(disk: Arc<dyn Disk>, path: &Path, engine: EngineKind) -> Result<()
     let identity = Identity { origin, replica: ReplicaId(1), engine };
     let directory = Directory::create_with(disk, path, identity, SEGMENTS);
     let directory = directory.map_err(|error| error.to_string())?;
-    let alone = Membership::founding([ReplicaId(1)]);
-    found(&directory, &alone).map_err(|error| error.to_string())
+    let alone = Membership::initial([ReplicaId(1)]);
+    bootstrap(&directory, &alone).map_err(|error| error.to_string())
 }
 
 /// Opens the directory and starts the replica.
@@ -106,7 +108,7 @@ impl Lone {
         lone.drive();
         if lone.version() < BEFORE {
             for command in setup() {
-                lone.ask(Ask::Command(command));
+                lone.request(Request::Command(command));
                 lone.stopped().map_or(Ok(()), Err)?;
             }
         }
@@ -120,8 +122,8 @@ impl Lone {
     /// The error in the state.
     pub fn count(&mut self) -> Result<u64, String> {
         let register = Command::RegisterScheduler { name: "load".into() };
-        let answer = self.ask(Ask::Command(register));
-        let Some(Answer::Outcome(Ok(Outcome::Scheduler { next_transaction, .. }))) = answer else {
+        let answer = self.request(Request::Command(register));
+        let Some(Reply::Outcome(Ok(Outcome::Scheduler { next_transaction, .. }))) = answer else {
             return Err(self.stopped().unwrap_or_else(|| format!("no count: {answer:?}")));
         };
         let state = self.started.replica.applied().lock();
@@ -152,23 +154,26 @@ impl Lone {
     /// If the transaction was rejected, which must not happen.
     pub fn work(&mut self) -> bool {
         let txn = transaction(&self.started.replica.applied().lock().cell, self.next);
-        match self.ask(Ask::Retry(Command::Commit(txn))) {
-            Some(Answer::Outcome(Ok(Outcome::Commit(Commit { conflicts, .. })))) => {
+        match self.request(Request::Retry(Command::Commit(txn))) {
+            Some(Reply::Outcome(Ok(Outcome::Commit(Commit { conflicts, .. })))) => {
                 assert!(conflicts.is_empty(), "transaction {}: {conflicts:?}", self.next);
                 self.next += 1;
                 true
             }
-            Some(Answer::Again(Again::Full | Again::Busy | Again::Stopped | Again::NoSnapshot)) => {
-                false
-            }
+            Some(Reply::Retry(
+                RetryReason::Full
+                | RetryReason::Busy
+                | RetryReason::Stopped
+                | RetryReason::NoSnapshot,
+            )) => false,
             None => false,
-            Some(Answer::Unknown) => false,
+            Some(Reply::Unknown) => false,
             other => panic!("transaction {}: {other:?}", self.next),
         }
     }
 
-    fn ask(&mut self, ask: Ask) -> Option<Answer> {
-        let id = self.started.replica.ask(ask);
+    fn request(&mut self, request: Request) -> Option<Reply> {
+        let id = self.started.replica.request(request);
         self.drive_for(Some(id))
     }
 
@@ -177,12 +182,12 @@ impl Lone {
         self.drive_for(None);
     }
 
-    fn drive_for(&mut self, id: Option<AskId>) -> Option<Answer> {
+    fn drive_for(&mut self, id: Option<RequestId>) -> Option<Reply> {
         let Started { replica, log, files, .. } = &mut self.started;
         let mut answered = None;
         loop {
             let output = replica.proceed();
-            let mut answers = output.answers.into_iter();
+            let mut answers = output.replies.into_iter();
             answered =
                 answered.or(answers.find(|(of, _)| Some(*of) == id).map(|(_, answer)| answer));
             let mut idle = output.writes.is_empty() && output.files.is_empty();
@@ -201,7 +206,7 @@ impl Lone {
                 replica.file_done(done);
             }
             if replica.stopped().is_some() {
-                return answered.or(replica.proceed().answers.pop().map(|(_, answer)| answer));
+                return answered.or(replica.proceed().replies.pop().map(|(_, answer)| answer));
             }
             if idle {
                 return answered;

@@ -18,7 +18,7 @@
 //! - [`durable`]: one durable replica under load.
 //! - [`fire`]: cells of real processes, whose replicas are killed, paused and partitioned.
 //! - [`fuzz`]: random bytes for every decoder.
-//! - [`insist`]: requests to a replicated cell that are repeated until they are carried out.
+//! - [`retries`]: requests to a replicated cell that are repeated until they are carried out.
 //! - [`log_reference`]: a naive log, and random work for logs.
 //! - [`ports`]: ports for processes that tests start.
 //! - [`roadef`]: a checker of the machine reassignment contest, and random instances of it.
@@ -37,11 +37,11 @@ pub mod faulty;
 pub mod fire;
 pub mod fuzz;
 pub mod history;
-pub mod insist;
 pub mod log_reference;
 pub mod ports;
 pub mod random;
 pub mod reference;
+pub mod retries;
 pub mod roadef;
 pub mod script;
 pub mod trio;

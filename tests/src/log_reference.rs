@@ -24,7 +24,7 @@ pub enum Step {
 
 /// Contents of a log, in a simple form.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Held {
+pub struct LogContent {
     /// Position of the entry before the first one.
     pub base: Position,
     /// The entries.
@@ -33,7 +33,7 @@ pub struct Held {
     pub hard_state: HardState,
 }
 
-impl Held {
+impl LogContent {
     /// Position of the last entry, or the base if there is none.
     #[must_use]
     pub fn last(&self) -> Position {
@@ -56,7 +56,7 @@ impl Held {
                 self.base = *base;
             }
             Step::Restart(base, hard_state) => {
-                *self = Held { base: *base, entries: Vec::new(), hard_state: *hard_state };
+                *self = LogContent { base: *base, entries: Vec::new(), hard_state: *hard_state };
             }
         }
     }
@@ -65,13 +65,13 @@ impl Held {
     ///
     /// # Panics
     /// If the log cannot be read, or reading it in pieces gives a different result.
-    pub fn of(log: &mut dyn LogEngine) -> Held {
+    pub fn of(log: &mut dyn LogEngine) -> LogContent {
         let Bounds { base, last } = log.bounds();
         let mut entries = Vec::new();
         log.read(base.index.next(), usize::MAX, &mut entries).expect("a sound log can be read");
-        let held = Held { base, entries, hard_state: log.hard_state() };
-        assert_eq!(held.last(), last, "the last entry");
-        held
+        let content = LogContent { base, entries, hard_state: log.hard_state() };
+        assert_eq!(content.last(), last, "the last entry");
+        content
     }
 }
 
@@ -93,35 +93,35 @@ impl Worker {
     }
 
     /// The next operation.
-    pub fn next(&mut self, held: &Held) -> Step {
-        let last = held.last();
+    pub fn next(&mut self, content: &LogContent) -> Step {
+        let last = content.last();
         match self.dice.below(100) {
             0..25 => Step::Sync,
-            25..33 if !held.entries.is_empty() => {
-                let entry = self.dice.below(held.entries.len());
-                Step::Compact(held.entries[entry].position)
+            25..33 if !content.entries.is_empty() => {
+                let entry = self.dice.below(content.entries.len());
+                Step::Compact(content.entries[entry].position)
             }
             33..36 => {
-                let index = LogIndex(held.base.index.0 + 1 + self.dice.below(200) as u64);
+                let index = LogIndex(content.base.index.0 + 1 + self.dice.below(200) as u64);
                 let term = Term(last.term.0 + self.dice.below(3) as u64);
                 let base = Position { index, term };
                 Step::Restart(base, self.hard_state(term, index))
             }
-            _ => self.batch(held),
+            _ => self.batch(content),
         }
     }
 
     /// Returns a next operation that is a batch.
-    pub fn batch(&mut self, held: &Held) -> Step {
-        let last = held.last();
+    pub fn batch(&mut self, content: &LogContent) -> Step {
+        let last = content.last();
         // A new leader may replace entries that are not committed.
         let kept = if self.dice.chance(15) {
-            held.entries.len() - self.dice.below(held.entries.len().min(8) + 1)
+            content.entries.len() - self.dice.below(content.entries.len().min(8) + 1)
         } else {
-            held.entries.len()
+            content.entries.len()
         };
-        let before = kept.checked_sub(1).map_or(held.base, |at| held.entries[at].position);
-        let changed = kept < held.entries.len() || self.dice.chance(10);
+        let before = kept.checked_sub(1).map_or(content.base, |at| content.entries[at].position);
+        let changed = kept < content.entries.len() || self.dice.chance(10);
         let mut term = Term(last.term.0.max(1) + u64::from(changed));
         let count = match self.dice.below(10) {
             0 => 0,
@@ -174,9 +174,9 @@ pub fn perform(log: &mut dyn LogEngine, step: &Step) -> Result<(), WriteError> {
 #[derive(Clone, Debug, Default)]
 pub struct NaiveLog {
     /// Current contents.
-    pub now: Held,
+    pub now: LogContent,
     /// Contents at the last sync; the next field has the operations since.
-    safe: Held,
+    safe: LogContent,
     since: Vec<Step>,
 }
 
@@ -202,7 +202,7 @@ impl NaiveLog {
     ///
     /// # Errors
     /// The allowed contents and the found contents, if the found contents are not allowed.
-    pub fn reopened(&mut self, found: Held) -> Result<(), String> {
+    pub fn reopened(&mut self, found: LogContent) -> Result<(), String> {
         let mut allowed = self.safe.clone();
         let mut seen = vec![allowed.clone()];
         for step in &self.since {
@@ -210,11 +210,11 @@ impl NaiveLog {
             seen.push(allowed.clone());
         }
         if !seen.contains(&found) {
-            let tell = |held: &Held| {
-                format!("{:?} to {:?}, {:?}", held.base, held.last(), held.hard_state)
+            let describe = |content: &LogContent| {
+                format!("{:?} to {:?}, {:?}", content.base, content.last(), content.hard_state)
             };
-            let seen: Vec<String> = seen.iter().map(tell).collect();
-            return Err(format!("found {}\nallowed {}", tell(&found), seen.join("\n        ")));
+            let seen: Vec<String> = seen.iter().map(describe).collect();
+            return Err(format!("found {}\nallowed {}", describe(&found), seen.join("\n        ")));
         }
         *self = NaiveLog { now: found.clone(), safe: found, since: Vec::new() };
         Ok(())
@@ -225,19 +225,23 @@ impl NaiveLog {
 ///
 /// # Errors
 /// The first difference.
-pub fn compare(log: &mut dyn LogEngine, held: &Held, dice: &mut Dice) -> Result<(), String> {
-    let bounds = Bounds { base: held.base, last: held.last() };
+pub fn compare(
+    log: &mut dyn LogEngine,
+    content: &LogContent,
+    dice: &mut Dice,
+) -> Result<(), String> {
+    let bounds = Bounds { base: content.base, last: content.last() };
     same("bounds", &log.bounds(), &bounds)?;
-    same("hard state", &log.hard_state(), &held.hard_state)?;
-    let base = held.base.index.0;
-    let from = base as usize + dice.below(held.entries.len() + 3);
+    same("hard state", &log.hard_state(), &content.hard_state)?;
+    let base = content.base.index.0;
+    let from = base as usize + dice.below(content.entries.len() + 3);
     let bytes_max = dice.below(2000);
     let mut read = Vec::new();
     log.read(LogIndex(from as u64), bytes_max, &mut read).map_err(|error| error.to_string())?;
     let mut wanted = Vec::new();
     let mut bytes = 0;
     if let Some(from) = (from as u64).checked_sub(base + 1) {
-        for entry in held.entries.iter().skip(from as usize) {
+        for entry in content.entries.iter().skip(from as usize) {
             bytes += entry.data.len();
             if !wanted.is_empty() && bytes > bytes_max {
                 break;
@@ -248,7 +252,7 @@ pub fn compare(log: &mut dyn LogEngine, held: &Held, dice: &mut Dice) -> Result<
     same("entries", &read, &wanted)?;
     let term = log.term(LogIndex(from as u64)).map_err(|error| error.to_string())?;
     let wanted = wanted.first().map(|entry| entry.position.term);
-    let of_base = (from as u64 == base).then_some(held.base.term);
+    let of_base = (from as u64 == base).then_some(content.base.term);
     same("term", &term, &wanted.or(of_base))
 }
 

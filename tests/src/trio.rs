@@ -17,7 +17,7 @@ use omega_store::log::ReplicaId;
 use omega_store::membership::Membership;
 use omega_store::node;
 use omega_store::replica::{
-    Answer, Ask, AskId, PeerMessage, Settings, StartError, Started, found, start,
+    PeerMessage, Reply, Request, RequestId, Settings, StartError, Started, bootstrap, start,
 };
 use omega_store::{CellId, Origin};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -52,16 +52,16 @@ pub struct Trio {
     pub next: u64,
     dice: Dice,
     messages: Vec<(usize, usize, PeerMessage)>,
-    asked: Option<Asked>,
+    waiting: Option<Waiting>,
     round: u64,
     starts: u64,
 }
 
 /// The request whose reply the client waits for.
 #[derive(Clone, Copy)]
-struct Asked {
+struct Waiting {
     at: usize,
-    id: AskId,
+    id: RequestId,
     since: u64,
 }
 
@@ -73,13 +73,13 @@ impl Trio {
     #[must_use]
     pub fn new() -> Trio {
         let disks = [1, 2, 3].map(SimulatedDisk::new);
-        let founders = Membership::founding([1, 2, 3].map(ReplicaId));
+        let founders = Membership::initial([1, 2, 3].map(ReplicaId));
         for (disk, id) in disks.iter().zip(1..) {
             let origin = Origin { cell: CellId(0xCE11), kinds: Kinds::standard() };
             let identity = Identity { origin, replica: ReplicaId(id), engine: EngineKind::Segment };
             let disk = Arc::new(disk.clone());
             let directory = Directory::create_with(disk, Path::new(FOLDER), identity, SEGMENTS);
-            found(&directory.expect("the disk is empty"), &founders).expect("it has room");
+            bootstrap(&directory.expect("the disk is empty"), &founders).expect("it has room");
         }
         let up = [0, 1, 2].map(|at| restart(&disks[at], at as u64).expect("it was founded"));
         let mut trio = Trio {
@@ -91,7 +91,7 @@ impl Trio {
             next: 0,
             dice: Dice::new(1),
             messages: Vec::new(),
-            asked: None,
+            waiting: None,
             round: 0,
             starts: 3,
         };
@@ -107,9 +107,9 @@ impl Trio {
             self.work(None);
         }
         let leader = self.leader().expect("one was elected");
-        let id = self.up[leader].replica.ask(Ask::Command(command.clone()));
-        self.asked = Some(Asked { at: leader, id, since: self.round });
-        while self.asked.is_some() {
+        let id = self.up[leader].replica.request(Request::Command(command.clone()));
+        self.waiting = Some(Waiting { at: leader, id, since: self.round });
+        while self.waiting.is_some() {
             self.work(None);
         }
     }
@@ -123,24 +123,24 @@ impl Trio {
 
     /// Runs one round. If the client waits for no reply, it submits the next transaction.
     pub fn round(&mut self) {
-        let late = self.asked.filter(|asked| self.round > asked.since + PATIENCE);
-        if self.asked.is_none() || late.is_some() {
-            self.asked = None;
+        let late = self.waiting.filter(|waiting| self.round > waiting.since + PATIENCE);
+        if self.waiting.is_none() || late.is_some() {
+            self.waiting = None;
             if let Some(leader) = self.leader() {
                 let txn = transaction(&self.up[leader].replica.applied().lock().cell, self.next);
-                self.work(Some((leader, Ask::Retry(Command::Commit(txn)))));
+                self.work(Some((leader, Request::Retry(Command::Commit(txn)))));
                 return;
             }
         }
         self.work(None);
     }
 
-    fn work(&mut self, ask: Option<(usize, Ask)>) {
+    fn work(&mut self, ask: Option<(usize, Request)>) {
         self.round += 1;
         if let Some((at, ask)) = ask {
             let mut id = None;
-            self.with(at, |started| id = Some(started.replica.ask(ask)));
-            self.asked = id.map(|id| Asked { at, id, since: self.round });
+            self.with(at, |started| id = Some(started.replica.request(ask)));
+            self.waiting = id.map(|id| Waiting { at, id, since: self.round });
         }
         for at in 0..3 {
             let mut out = Out::default();
@@ -153,7 +153,7 @@ impl Trio {
             });
             let sent = out.messages.into_iter();
             self.messages.extend(sent.map(|(to, message)| (at, to.0 as usize - 1, message)));
-            out.answers.into_iter().for_each(|(id, answer)| self.answered((at, id), &answer));
+            out.replies.into_iter().for_each(|(id, answer)| self.answered((at, id), &answer));
         }
         for (from, to, message) in std::mem::take(&mut self.messages) {
             if self.cut.is_none_or(|cut| cut != from && cut != to) {
@@ -186,11 +186,11 @@ impl Trio {
             .unwrap_or_else(|error| panic!("replica {at} refuses to start: {error}"));
     }
 
-    fn answered(&mut self, from: (usize, AskId), answer: &Answer) {
-        if self.asked.take_if(|asked| (asked.at, asked.id) == from).is_none() {
+    fn answered(&mut self, from: (usize, RequestId), answer: &Reply) {
+        if self.waiting.take_if(|waiting| (waiting.at, waiting.id) == from).is_none() {
             return;
         }
-        if let Answer::Outcome(Ok(Outcome::Commit(commit))) = answer {
+        if let Reply::Outcome(Ok(Outcome::Commit(commit))) = answer {
             assert!(commit.conflicts.is_empty(), "transaction {}: {commit:?}", self.next);
             self.next += 1;
         }
@@ -213,7 +213,7 @@ impl Trio {
             let same = now == last && now.iter().all(|one| one.0 == now[0].0);
             still = if same { still + 1 } else { 0 };
             last = now;
-            self.asked = None;
+            self.waiting = None;
         }
         let hashes = [0, 1, 2].map(|at| {
             let state = self.up[at].replica.applied().lock();
@@ -260,7 +260,7 @@ fn restart(disk: &SimulatedDisk, incarnation: u64) -> Result<Started, StartError
 #[derive(Default)]
 struct Out {
     messages: Vec<(ReplicaId, PeerMessage)>,
-    answers: Vec<(AskId, Answer)>,
+    replies: Vec<(RequestId, Reply)>,
 }
 
 /// Carries out a replica's effects.
@@ -268,7 +268,7 @@ fn drive(started: &mut Started, out: &mut Out) {
     let Started { replica, log, files, .. } = started;
     let output = replica.proceed();
     out.messages.extend(output.messages);
-    out.answers.extend(output.answers);
+    out.replies.extend(output.replies);
     output.writes.into_iter().for_each(|write| log.push(write));
     output.compact.into_iter().for_each(|base| log.push_compaction(base));
     match log.work() {

@@ -2,15 +2,18 @@
 
 use crate::cell::{Cell, Change};
 use crate::commands::validate::{self, GroupCounts};
+use crate::fit::Grant;
 use crate::history::{Event, EventKind, TASKS_NOTED_MAX};
-use crate::index::facts::{Trackers, member};
-use crate::judge::Grant;
+use crate::index::machine_index::{Trackers, member};
+use crate::policy::Placement;
 use crate::policy::ports::TaskPorts;
 use crate::rules::{GroupRules, Step, TrackerId, TrackerKey};
+use crate::state::allocation_overrides::AllocationOverrides;
 use crate::state::cores::TaskCores;
 use crate::state::devices::Devices;
-use crate::state::held::Held;
-use crate::state::job_record::{GroupRecord, JobRecord, TaskRecord};
+use crate::state::job_record::{GroupRecord, JobRecord, TASK_BYTES, TaskRecord};
+use crate::state::machines::FREE_MIN;
+use crate::state::task_counts::TaskTally;
 use omega_core::limits::{JOBS_MAX, TASKS_PER_JOB_MAX};
 use omega_core::{
     DeviceSet, Job, JobId, MachineId, NodeCores, Outcome, Rejection, RunEnd, TaskId, TaskReport,
@@ -33,7 +36,7 @@ fn chosen(
 
 impl Cell {
     pub(crate) fn submit_job(&mut self, mut job: Job) -> Result<Outcome, Rejection> {
-        validate::job(&job, GroupCounts::AsSubmitted, &self.kinds)?;
+        let bytes = validate::job(&job, GroupCounts::AsSubmitted, &self.kinds)?;
         if self.jobs.by_name(&job.name).is_some() {
             return Err(Rejection::NameTaken(job.name));
         }
@@ -42,9 +45,10 @@ impl Cell {
             return Err(Rejection::TooMany { what: "jobs".into(), given, max: JOBS_MAX });
         }
         self.admit_job(&job)?;
+        self.jobs.forget_owners(self.log.base());
         self.begin();
         let id = self.jobs.next_id();
-        let owner = self.jobs.intern_owner(&job.scheduler);
+        let owner = self.jobs.add_to_owner(&job.scheduler);
         let tenant = self.tenants.intern(&job.tenant);
         let kinds = self.kinds.count();
         job.tenant = self.tenants.name(tenant).clone();
@@ -55,7 +59,8 @@ impl Cell {
         let mut made = Vec::new();
         let task_count = job.task_count() as u32;
         for index in 0..job.groups.len() {
-            let (need, new) = self.facts.compile_shared((id, &job), index, kinds, Trackers::Make);
+            let (need, new) =
+                self.machine_index.compile_shared((id, &job), index, kinds, Trackers::Make);
             self.tenants.ask(tenant, &need, i64::from(job.groups[index].count));
             groups.push(GroupRecord { need });
             made.extend(new);
@@ -64,22 +69,28 @@ impl Cell {
         let tasks: SmallVec<[TaskRecord; 1]> = counts
             .flat_map(|(i, group)| (0..group.count).map(move |_| TaskRecord::pending(i)))
             .collect();
-        self.jobs.push(JobRecord {
+        let tally = TaskTally::of_groups(job.groups.iter().map(|group| group.count));
+        let record = JobRecord {
             spec: job,
             versions: Vec::new(),
             submitted_ms: self.now_ms,
             owner,
             tenant,
+            bytes,
             groups,
             alive: tasks.len() as u32,
+            tally,
             tasks,
             placed: 0,
-            hold: None,
-            held: Held::default(),
+            gang_wait: None,
+            overrides: AllocationOverrides::default(),
             cores: TaskCores::default(),
             ports: TaskPorts::default(),
             resized: false,
-        });
+            killed: false,
+        };
+        self.tenants.list[tenant as usize].bytes += record.kept_bytes();
+        self.jobs.push(record);
         self.adopt_trackers(&made);
         self.log.push(Change::Job(id, owner));
         self.note(|| Event::of_job(id, EventKind::Submitted { tasks: task_count }));
@@ -92,7 +103,7 @@ impl Cell {
         let mut keys = Vec::new();
         for tracker in made {
             self.log.push(Change::Tracker(*tracker));
-            keys.extend(self.facts.rules.key(*tracker).map(|key| (*tracker, key.clone())));
+            keys.extend(self.machine_index.rules.key(*tracker).map(|key| (*tracker, key.clone())));
         }
         for some in keys.chunks(TRACKERS_AT_ONCE) {
             for (id, bits) in self.jobs.counted_by(some) {
@@ -123,7 +134,12 @@ impl Cell {
             let Some(machine) = task.state.machine() else { continue };
             for tracker in &added[usize::from(task.group)] {
                 let one = Step { matched: 1, ..Step::default() };
-                self.facts.rules.add(*tracker, machine.row(), one, &self.facts.sets);
+                self.machine_index.rules.add(
+                    *tracker,
+                    machine.row(),
+                    one,
+                    &self.machine_index.sets,
+                );
             }
         }
     }
@@ -155,8 +171,8 @@ impl Cell {
             return Ok(Outcome::Done(self.version));
         }
         let (owner, tenant) = (job.owner, job.tenant);
-        let asks = job.spec.groups[index].asks().map(|amounts| (amounts, more));
-        self.tenants.admit(&self.kinds, tenant, asks)?;
+        let requests = job.spec.groups[index].requests().map(|amounts| (amounts, more));
+        self.tenants.admit(&self.kinds, tenant, requests)?;
         let version = self.begin();
         self.note(|| {
             let (group, to) = (index as u16, count);
@@ -167,8 +183,10 @@ impl Cell {
         }
         if let Some(job) = self.jobs.get_mut(id) {
             self.tenants.ask(tenant, &job.groups[index].need, i64::from(more));
+            self.tenants.list[tenant as usize].bytes += TASK_BYTES * u64::from(more);
             job.tasks.extend((0..more).map(|_| TaskRecord::pending(index)));
             job.alive += more;
+            job.tally.add_pending(index, more);
             job.resized = true;
             Arc::make_mut(&mut job.spec).groups[index].count = has + more - fewer;
             job.set_target_count(name, count);
@@ -231,10 +249,11 @@ impl Cell {
         let kinds = self.kinds.count();
         let Some(job) = self.jobs.get_mut(id) else { return };
         let spec = job.spec.clone();
-        let (need, _) = self.facts.compile_shared((id, &spec), index, kinds, Trackers::Make);
+        let (need, _) =
+            self.machine_index.compile_shared((id, &spec), index, kinds, Trackers::Make);
         let old = std::mem::replace(&mut job.groups[index].need, need);
         // This removes no tracker, because the new needs have just acquired all trackers of the old ones.
-        self.facts.release(&old, Trackers::Make);
+        self.machine_index.release(&old, Trackers::Make);
     }
 
     pub(crate) fn kill_job(&mut self, id: JobId) -> Result<Outcome, Rejection> {
@@ -246,6 +265,9 @@ impl Cell {
         let version = self.begin();
         self.note(|| Event::of_job(id, EventKind::Killed));
         self.kill_tasks(id, 0..tasks);
+        if let Some(job) = self.jobs.get_mut(id) {
+            job.killed = true;
+        }
         self.settle_gang(id, false);
         self.end_if_over(id);
         Ok(Outcome::Done(version))
@@ -261,8 +283,18 @@ impl Cell {
             capture.before_deletion(&self.ended);
         }
         self.ended.delete(id);
-        self.jobs.remove(id);
+        self.remove_job(id);
         Ok(Outcome::Done(self.version))
+    }
+
+    /// Removes an ended job.
+    fn remove_job(&mut self, id: JobId) {
+        if let Some(job) = self.jobs.remove(id, self.version) {
+            if let Some(history) = &mut self.history {
+                history.job_departs(id, job.spec.name.clone());
+            }
+            self.tenants.list[job.tenant as usize].bytes -= job.kept_bytes();
+        }
     }
 
     pub(crate) fn report_task(
@@ -300,7 +332,10 @@ impl Cell {
         match report {
             TaskReport::Started => {
                 if let Some(job) = self.jobs.get_mut(id.job) {
-                    job.tasks[id.index as usize].state = TaskState::Running(machine);
+                    let task = &mut job.tasks[id.index as usize];
+                    let state = TaskState::Running(machine);
+                    job.tally.change(usize::from(task.group), task.state, state);
+                    task.state = state;
                 }
                 self.log_task(id, owner, None);
             }
@@ -332,6 +367,11 @@ impl Cell {
             return Err(Rejection::UnknownMachine(machine));
         }
         let owner = job.owner;
+        if !self.can_count(job, task, machine.row()) {
+            let (what, max) =
+                ("units of a resource claimed on a machine".into(), FREE_MIN.unsigned_abs());
+            return Err(Rejection::TooMany { what, given: max + 1, max });
+        }
         let left = self.machines.devices(machine.row());
         let devices = match job.need(task).devices {
             None => DeviceSet::default(),
@@ -347,7 +387,7 @@ impl Cell {
                 chosen.ok_or(Rejection::NoCoresLeft(id, machine))?
             }
         };
-        if !self.policies.ports.has_room(machine.row(), job.need(task), &self.facts) {
+        if !self.policies.ports.has_room(machine.row(), job.need(task), &self.machine_index) {
             return Err(Rejection::NoPortsLeft(id, machine));
         }
         let version = self.begin();
@@ -361,13 +401,27 @@ impl Cell {
         Ok(Outcome::Done(version))
     }
 
+    /// Whether all sums stay within 64 bits with a further task on the machine in a row.
+    fn can_count(&self, job: &JobRecord, task: &TaskRecord, row: usize) -> bool {
+        let need = job.need(task);
+        let (tenant, request) = (job.tenant, &need.request[..]);
+        let at = Placement { row, job: &job.spec, tenant, need, request, ports: &[] };
+        let sum = self.machines.demand_profiles(row).map(|sum| &**sum);
+        let mut sums = self.machines.free(row).iter().zip(request);
+        sums.all(|(free, request)| free.saturating_sub(*request) >= FREE_MIN)
+            && self.policies.can_count(&at)
+            && need.demand_profiles.as_deref().is_none_or(|profiles| profiles.can_count(sum))
+    }
+
     /// Makes a placed task pending again.
     fn requeue_task(&mut self, id: TaskId, report: TaskReport) {
         let Some(parts) = self.parts(id.job) else { return };
         let owner = parts.job.owner;
         let task = &mut parts.job.tasks[id.index as usize];
         let Some(machine) = task.state.machine() else { return };
-        task.failures = task.failures.saturating_add(u16::from(report == TaskReport::Failed));
+        let failures = task.failures.saturating_add(u16::from(report == TaskReport::Failed));
+        parts.job.tally.add_failures(usize::from(task.group), failures - task.failures);
+        task.failures = failures;
         Cell::unplace(parts, id, TaskState::Pending);
         self.log_task(id, owner, Some(machine.row()));
     }
@@ -385,7 +439,10 @@ impl Cell {
         parts.tenants.ask(parts.job.tenant, need, -1);
         let slot = task.state.machine().map(MachineId::row);
         match slot {
-            None => task.state = state,
+            None => {
+                parts.job.tally.change(usize::from(task.group), task.state, state);
+                task.state = state;
+            }
             Some(_) => _ = Cell::unplace(parts, id, state),
         }
         self.log_task(id, owner, slot);
@@ -399,12 +456,12 @@ impl Cell {
             return;
         }
         let owner = job.owner;
-        self.counters.due.note(&job.spec, self.now_ms);
+        self.counters.deadlines.note(&job.spec, self.now_ms);
         let groups = std::mem::take(&mut job.groups);
         self.jobs.unlist_attributes(id);
         let gone: Vec<_> = groups
             .iter()
-            .flat_map(|group| self.facts.release(&group.need, Trackers::Make))
+            .flat_map(|group| self.machine_index.release(&group.need, Trackers::Make))
             .collect();
         self.forget_trackers(&gone);
         self.ended.push(id);
@@ -452,7 +509,7 @@ impl Cell {
             self.begin();
         }
         if !changing.is_empty() {
-            self.policies.pass_time(changing, &mut self.facts, now);
+            self.policies.pass_time(changing, &mut self.machine_index, now);
             self.log.push(Change::Policy(changing));
         }
         if refilled {
@@ -462,9 +519,8 @@ impl Cell {
         if let Some(capture) = &mut self.capture {
             capture.before_forgetting(&self.ended, forgotten);
         }
-        for id in self.ended.forget(forgotten) {
-            self.jobs.remove(id);
-        }
+        let forgotten: Vec<JobId> = self.ended.forget(forgotten).collect();
+        forgotten.into_iter().for_each(|id| self.remove_job(id));
         Outcome::Done(self.version)
     }
 }

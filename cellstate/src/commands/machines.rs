@@ -3,8 +3,8 @@
 use crate::cell::{Cell, Change};
 use crate::commands::bounds::too_many;
 use crate::commands::validate;
+use crate::fit::MachineStatus;
 use crate::history::{Event, EventKind, TASKS_NOTED_MAX};
-use crate::judge::MachineStatus;
 use crate::state::devices::Devices;
 use crate::state::load::{LoadReport, claimed};
 use crate::state::machines::claimable;
@@ -26,7 +26,7 @@ impl Cell {
         self.begin();
         let claimable = claimable(&machine, &self.kinds, &self.policy);
         let id = self.machines.insert(&machine, &claimable);
-        self.facts.set_machine(id.row(), Some(Arc::new(machine)));
+        self.machine_index.set_machine(id.row(), Some(Arc::new(machine)));
         self.log.push(Change::Machine(id.slot));
         self.log_row(id.slot);
         self.note(|| Event::of_machine(id, EventKind::Registered));
@@ -65,9 +65,10 @@ impl Cell {
         }
         // If the labels change, the machine may move to other domains, and the counts of its tasks must move with it.
         let moves = old.labels != machine.labels;
-        let left = if moves { self.facts.rules.label_domains(id.row()) } else { Vec::new() };
+        let left =
+            if moves { self.machine_index.rules.label_domains(id.row()) } else { Vec::new() };
         self.count_tasks(&tasks, id.row(), -1);
-        self.facts.set_machine(id.row(), Some(Arc::new(machine)));
+        self.machine_index.set_machine(id.row(), Some(Arc::new(machine)));
         self.count_tasks(&tasks, id.row(), 1);
         // A view may have counted a claim of its own in the old domain, while the cell counts it in the new domain. The
         // view corrects its counters by these log entries.
@@ -134,9 +135,12 @@ impl Cell {
             self.note(|| Event::of_task(*task, EventKind::Lost).on(id));
         }
         self.note(|| Event::of_machine(id, EventKind::Removed(machine.name.clone())));
+        if let Some(history) = &mut self.history {
+            history.machine_departs(id, machine.name.clone());
+        }
         tasks.iter().for_each(|task| self.settle_gang(task.job, false));
         self.machines.remove(id.row(), &machine.name);
-        self.facts.set_machine(id.row(), None);
+        self.machine_index.set_machine(id.row(), None);
         self.log.push(Change::Machine(id.slot));
         self.log_row(id.slot);
         Ok(Outcome::Done(version))
@@ -171,7 +175,9 @@ impl Cell {
         let version = self.begin();
         let old = std::mem::replace(&mut self.policy, policy);
         for slot in 0..self.machines.row_count() {
-            let Some(machine) = self.facts.machines.get(slot).cloned().flatten() else { continue };
+            let Some(machine) = self.machine_index.machines.get(slot).cloned().flatten() else {
+                continue;
+            };
             let before = claimable(&machine, &self.kinds, &old);
             let after = claimable(&machine, &self.kinds, &self.policy);
             if before != after {
@@ -187,7 +193,7 @@ impl Cell {
     }
 
     fn known_machine(&self, id: MachineId) -> Result<Arc<Machine>, Rejection> {
-        let known = self.machines.get(id).and(self.facts.machines.get(id.row()));
+        let known = self.machines.get(id).and(self.machine_index.machines.get(id.row()));
         known.cloned().flatten().ok_or(Rejection::UnknownMachine(id))
     }
 
@@ -212,7 +218,7 @@ impl Cell {
         for id in tasks {
             let Some((job, task)) = self.jobs.task(*id) else { continue };
             let Some(rules) = &job.need(task).rules else { continue };
-            self.facts.rules.count_task(rules, slot, sign, &self.facts.sets);
+            self.machine_index.rules.count_task(rules, slot, sign, &self.machine_index.sets);
             let owner = job.owner;
             self.log_task(*id, owner, Some(slot));
         }

@@ -1,8 +1,8 @@
 //! Commands: their checks, and the changes of the state that they make.
 
 pub mod bounds;
-pub mod holders;
 pub mod jobs;
+pub mod leases;
 pub mod machines;
 pub mod programs;
 pub mod tenants;

@@ -1,7 +1,7 @@
 //! Validation of commands before they change any state.
 
 use crate::cell::Cell;
-use crate::commands::bounds::{at_most, rules_about_others};
+use crate::commands::bounds::{at_most, check_selectors, rules_about_others};
 use crate::commands::programs;
 use crate::commands::texts;
 use omega_core::limits::{
@@ -27,7 +27,7 @@ impl Cell {
     pub fn check(&self, command: &Command) -> Result<(), Rejection> {
         match command {
             Command::SubmitJob(spec) | Command::UpdateJob { spec, .. } => {
-                job(spec, GroupCounts::AsSubmitted, self.kinds())
+                job(spec, GroupCounts::AsSubmitted, self.kinds()).map(drop)
             }
             Command::RegisterMachine(described) => machine(described, self.kinds()),
             Command::UpdateMachine { machine: described, .. } => machine(described, self.kinds()),
@@ -302,7 +302,8 @@ pub fn tasks_in_bounds(count: usize) -> bool {
     count <= TASKS_PER_JOB_MAX as usize
 }
 
-pub fn job(job: &Job, counts: GroupCounts, kinds: &Kinds) -> Result<(), Rejection> {
+/// Checks a job, and returns its number of bytes as counted by [`bytes_at_most`].
+pub fn job(job: &Job, counts: GroupCounts, kinds: &Kinds) -> Result<u32, Rejection> {
     texts::name("job", &job.name)?;
     texts::name("tenant", &job.tenant)?;
     texts::name("scheduler", &job.scheduler)?;
@@ -322,10 +323,12 @@ pub fn job(job: &Job, counts: GroupCounts, kinds: &Kinds) -> Result<(), Rejectio
             max: u64::from(TASKS_PER_JOB_MAX),
         });
     }
-    at_most("bytes of a job", bytes_at_most(job), JOB_BYTES_MAX)?;
+    let bytes = bytes_at_most(job);
+    at_most("bytes of a job", bytes, JOB_BYTES_MAX)?;
     if submitted {
         let rules = rules_about_others(job);
         at_most("rules of a job about tasks of other jobs", rules, RULES_ABOUT_OTHERS_MAX)?;
+        check_selectors(job)?;
     }
     if let Some(rules) = &job.update {
         update_rules(job, rules)?;
@@ -349,27 +352,21 @@ pub fn job(job: &Job, counts: GroupCounts, kinds: &Kinds) -> Result<(), Rejectio
         }
         task_group(job, group, kinds)?;
     }
-    match (job.gang_timeout_ms, job.gang_min) {
-        (Some(_), None) => {
-            return bad(format!(
-                "job {:?} has a gang timeout but no minimum: give gang_min, or leave out the \
-                 timeout",
-                job.name
-            ));
+    gang(job, submitted)?;
+    Ok(bytes as u32)
+}
+
+fn gang(job: &Job, submitted: bool) -> Result<(), Rejection> {
+    let bad = |why: String| Err(Rejection::BadJob(format!("job {:?} {why}", job.name).into()));
+    match (job.gang_min, job.gang_timeout_ms) {
+        (None, Some(_)) => bad("has a gang timeout but no minimum: give gang_min, or leave out \
+             the timeout"
+            .to_owned()),
+        (_, Some(timeout)) if !(1..=GANG_TIMEOUT_MS_MAX).contains(&timeout) => {
+            bad(format!("has a gang timeout of {timeout} ms: must be 1 to {GANG_TIMEOUT_MS_MAX}"))
         }
-        (Some(hold), _) if !(1..=GANG_TIMEOUT_MS_MAX).contains(&hold) => {
-            let name = &job.name;
-            return bad(format!(
-                "job {name:?} has a gang timeout of {hold} ms: must be 1 to {GANG_TIMEOUT_MS_MAX}"
-            ));
-        }
-        _ => {}
-    }
-    match job.gang_min {
-        Some(min) if u64::from(min) > job.task_count() && submitted => bad(format!(
-            "job {:?} is a gang of at least {min} tasks but has fewer: lower \
-                 gang_min, or add tasks",
-            job.name
+        (Some(min), _) if u64::from(min) > job.task_count() && submitted => bad(format!(
+            "is a gang of at least {min} tasks but has fewer: lower gang_min, or add tasks"
         )),
         _ => Ok(()),
     }

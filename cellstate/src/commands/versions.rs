@@ -7,7 +7,8 @@
 //!
 //! An update changes no task. It adds each changed group to the job's list of groups, without tasks, so that a task's
 //! group determines its version. A controller then moves the job to its target in steps ([`Cell::roll_job`]). The
-//! controller alone decides which steps to take, and when.
+//! controller alone decides which steps to take, and when. Only the update of an ended service adds tasks itself: all
+//! those of the target, because there are none to replace.
 //!
 //! Invariant: for each group of the target, the job's list has exactly one group with equal content.
 
@@ -15,8 +16,8 @@ use crate::cell::{Cell, Change};
 use crate::commands::bounds::at_most;
 use crate::commands::validate::{self, GroupCounts};
 use crate::history::{Event, EventKind};
-use crate::index::facts::Trackers;
-use crate::state::job_record::{GroupRecord, JobRecord, JobVersion, TaskRecord};
+use crate::index::machine_index::Trackers;
+use crate::state::job_record::{GroupRecord, JobRecord, JobVersion, TASK_BYTES, TaskRecord};
 use omega_core::limits::{TASKS_PER_JOB_MAX, TRANSACTION_ITEMS_MAX, VERSIONS_PER_JOB};
 use omega_core::{
     Job, JobId, JobKind, Outcome, Rejection, RollStep, SharedGroup, TaskGroup, TaskId, Text,
@@ -38,6 +39,12 @@ impl Cell {
     #[must_use]
     pub fn job_target(&self, id: JobId) -> Option<&Arc<Job>> {
         self.jobs.get(id).map(JobRecord::target)
+    }
+
+    /// Whether a job has ended because it was killed. Other ended services run again after an update.
+    #[must_use]
+    pub fn job_was_killed(&self, id: JobId) -> bool {
+        self.jobs.get(id).is_some_and(|job| job.killed)
     }
 
     /// The latest versions of a job, oldest first; empty if it was never updated.
@@ -112,18 +119,14 @@ fn is_same(group: &TaskGroup, wanted: &TaskGroup) -> bool {
     group.name == wanted.name && *group == TaskGroup { count, version, ..wanted.clone() }
 }
 
+fn refused(spec: &Job, why: &str) -> Rejection {
+    let name = &spec.name;
+    Rejection::BadJob(format!("job {name:?} {why}: delete the job, and submit it again").into())
+}
+
 /// Checks that a job may be updated to this description.
 fn may_become(job: &Job, spec: &Job) -> Result<(), Rejection> {
-    let bad = |why: &str| {
-        let name = &spec.name;
-        Err(Rejection::BadJob(
-            format!(
-                "job {name:?} {why}: delete the job, and submit it \
-             again"
-            )
-            .into(),
-        ))
-    };
+    let bad = |why: &str| Err(refused(spec, why));
     if job.kind != spec.kind {
         return bad("cannot change its kind");
     }
@@ -155,17 +158,21 @@ impl Cell {
         spec: Job,
     ) -> Result<Outcome, Rejection> {
         validate::job(&spec, GroupCounts::AsSubmitted, &self.kinds)?;
-        let Some(job) = self.jobs.get(id).filter(|job| job.alive > 0) else {
-            return Err(Rejection::UnknownJob(id));
-        };
+        let Some(job) = self.jobs.get(id) else { return Err(Rejection::UnknownJob(id)) };
         check_version(job, version)?;
         may_become(&job.spec, &spec)?;
-        if **job.target() == spec {
+        if job.killed {
+            return Err(refused(&spec, "was killed"));
+        }
+        let has_ended = job.alive == 0;
+        if **job.target() == spec && !has_ended {
             return Ok(Outcome::Done(self.version));
         }
         let (owner, number) = (job.owner, job.version() + 1);
         let (composed, made) = compose(job, &spec, number);
         validate::job(&composed, GroupCounts::Resized, &self.kinds)?;
+        let starts = if has_ended { starts(&composed, &spec) } else { Vec::new() };
+        self.admit_starts(job, &composed, &starts)?;
         let begun = self.begin();
         self.note(|| Event::of_job(id, EventKind::NewVersion { number }));
         self.count_ports_for(&composed);
@@ -179,13 +186,56 @@ impl Cell {
             job.versions.drain(..over);
             job.resized = true;
             job.spec = Arc::new(composed);
+            let bytes = &mut self.tenants.list[job.tenant as usize].bytes;
+            *bytes -= u64::from(job.bytes);
+            job.bytes = job.count_bytes();
+            *bytes += u64::from(job.bytes);
         }
-        self.jobs.list_attributes(id);
-        for index in made {
-            self.compile_group(id, index);
+        if has_ended {
+            self.revive(id, &starts);
+        } else {
+            self.jobs.list_attributes(id);
+            made.into_iter().for_each(|index| self.compile_group(id, index));
         }
         self.log.push(Change::Job(id, owner));
         Ok(Outcome::Done(begun))
+    }
+
+    /// Makes an ended job, whose groups were released at its end, run again with these new tasks.
+    fn revive(&mut self, id: JobId, starts: &[(usize, u32)]) {
+        if let Some(capture) = &mut self.capture {
+            capture.before_deletion(&self.ended);
+        }
+        self.ended.revive(id);
+        let kinds = self.kinds.count();
+        let Some(job) = self.jobs.get_mut(id) else { return };
+        let spec = job.spec.clone();
+        let mut made = Vec::new();
+        for index in 0..spec.groups.len() {
+            let (need, new) =
+                self.machine_index.compile_shared((id, &spec), index, kinds, Trackers::Make);
+            job.groups.push(GroupRecord { need });
+            made.extend(new);
+        }
+        self.jobs.list_attributes(id);
+        self.adopt_trackers(&made);
+        self.add_tasks(id, starts);
+        starts.iter().for_each(|(index, _)| self.recompile(id, *index));
+    }
+
+    /// Checks the limits for the tasks with which an ended job is to run again.
+    fn admit_starts(
+        &self,
+        job: &JobRecord,
+        composed: &Job,
+        starts: &[(usize, u32)],
+    ) -> Result<(), Rejection> {
+        let more: u64 = starts.iter().map(|(_, count)| u64::from(*count)).sum();
+        check_total(job, more)?;
+        let added = starts.iter().flat_map(|(index, count)| {
+            composed.groups[*index].requests().map(move |amounts| (amounts, *count))
+        });
+        self.tenants.admit(&self.kinds, job.tenant, added)
     }
 
     /// Compiles a group that was just added at this position.
@@ -193,7 +243,8 @@ impl Cell {
         let kinds = self.kinds.count();
         let Some(job) = self.jobs.get_mut(id) else { return };
         let spec = job.spec.clone();
-        let (need, made) = self.facts.compile_shared((id, &spec), index, kinds, Trackers::Make);
+        let (need, made) =
+            self.machine_index.compile_shared((id, &spec), index, kinds, Trackers::Make);
         let record = GroupRecord { need };
         let before = match job.groups.get_mut(index) {
             Some(group) => vec![std::mem::replace(group, record)],
@@ -204,7 +255,7 @@ impl Cell {
         };
         self.adopt_trackers(&made);
         for group in before {
-            let gone = self.facts.release(&group.need, Trackers::Make);
+            let gone = self.machine_index.release(&group.need, Trackers::Make);
             self.forget_trackers(&gone);
         }
     }
@@ -226,11 +277,7 @@ impl Cell {
         let adds = growths(id, job, step)?;
         let stops = living(id, job, step)?;
         let more: u64 = adds.iter().map(|(_, count)| u64::from(*count)).sum();
-        let total = job.tasks.len() as u64 + more;
-        if total > u64::from(TASKS_PER_JOB_MAX) {
-            let max = u64::from(TASKS_PER_JOB_MAX);
-            return Err(Rejection::TooMany { what: "tasks of a job".into(), given: total, max });
-        }
+        check_total(job, more)?;
         if u64::from(job.alive) + more == stops.len() as u64 {
             let why =
                 format!("job {:?} would lose all its tasks: kill the job instead", job.spec.name);
@@ -255,9 +302,7 @@ impl Cell {
         version: u32,
         result: UpdateResult,
     ) -> Result<Outcome, Rejection> {
-        let Some(job) = self.jobs.get(id).filter(|job| job.alive > 0) else {
-            return Err(Rejection::UnknownJob(id));
-        };
+        let Some(job) = self.jobs.get(id) else { return Err(Rejection::UnknownJob(id)) };
         check_version(job, Some(version))?;
         if job.versions.last().is_none_or(|latest| latest.result.is_some()) {
             return Ok(Outcome::Done(self.version));
@@ -279,23 +324,36 @@ impl Cell {
         stops: &[u32],
     ) -> Result<(), Rejection> {
         let groups = &job.spec.groups;
-        let added = adds
-            .iter()
-            .flat_map(|(index, count)| groups[*index].asks().map(move |amounts| (amounts, *count)));
+        let added = adds.iter().flat_map(|(index, count)| {
+            groups[*index].requests().map(move |amounts| (amounts, *count))
+        });
         let removed = stops.iter().flat_map(|index| {
             let group = &groups[usize::from(job.tasks[*index as usize].group)];
-            group.asks().map(|amounts| (amounts, 1))
+            group.requests().map(|amounts| (amounts, 1))
         });
         self.tenants.admit_exchange(&self.kinds, job.tenant, added, removed)
     }
 
+    /// Keeps the description as version 0 if the job was never updated, and counts its bytes.
+    fn begin_versions(&mut self, id: JobId) {
+        let Some(job) = self.jobs.get_mut(id).filter(|job| job.versions.is_empty()) else { return };
+        job.begin_versions();
+        let bytes = &mut self.tenants.list[job.tenant as usize].bytes;
+        *bytes -= u64::from(job.bytes);
+        job.bytes = job.count_bytes();
+        *bytes += u64::from(job.bytes);
+    }
+
     fn add_tasks(&mut self, id: JobId, adds: &[(usize, u32)]) {
+        self.begin_versions(id);
         for (index, count) in adds.iter().copied() {
             let Some(job) = self.jobs.get_mut(id) else { return };
-            job.begin_versions();
             self.tenants.ask(job.tenant, &job.groups[index].need, i64::from(count));
+            let added = TASK_BYTES * u64::from(count);
+            self.tenants.list[job.tenant as usize].bytes += added;
             job.tasks.extend((0..count).map(|_| TaskRecord::pending(index)));
             job.alive += count;
+            job.tally.add_pending(index, count);
             job.resized = true;
             let group = &mut Arc::make_mut(&mut job.spec).groups[index];
             let (from, to) = (group.count, group.count + count);
@@ -306,8 +364,8 @@ impl Cell {
     }
 
     fn stop_tasks(&mut self, id: JobId, stops: &[u32]) {
+        self.begin_versions(id);
         if let Some(job) = self.jobs.get_mut(id) {
-            job.begin_versions();
             job.resized = true;
             for index in stops {
                 let group = usize::from(job.tasks[*index as usize].group);
@@ -335,6 +393,25 @@ fn check_version(job: &JobRecord, given: Option<u32>) -> Result<(), Rejection> {
         }
         _ => Ok(()),
     }
+}
+
+/// Checks the number of a job's tasks, including ended ones, after tasks are added.
+fn check_total(job: &JobRecord, more: u64) -> Result<(), Rejection> {
+    let (given, max) = (job.tasks.len() as u64 + more, u64::from(TASKS_PER_JOB_MAX));
+    if given > max {
+        return Err(Rejection::TooMany { what: "tasks of a job".into(), given, max });
+    }
+    Ok(())
+}
+
+/// The tasks with which an ended job runs again: for each group of the update that has tasks, its position and count.
+fn starts(composed: &Job, spec: &Job) -> Vec<(usize, u32)> {
+    let groups = composed.groups.iter().enumerate();
+    let starts = groups.filter_map(|(index, group)| {
+        let wanted = spec.groups.iter().find(|wanted| is_same(group, wanted))?;
+        (wanted.count > 0).then_some((index, wanted.count))
+    });
+    starts.collect()
 }
 
 /// Returns the job after an update, and the positions of its new groups. To keep the list of groups short, a new group
@@ -392,4 +469,72 @@ fn living(id: JobId, job: &JobRecord, step: &RollStep) -> Result<Vec<u32>, Rejec
         }
     }
     Ok(stops.into_iter().collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use omega_core::{Amounts, Command, Kinds, Machine, MachineId, TaskReport};
+
+    const AT: MachineId = MachineId { slot: 0, incarnation: 0 };
+
+    fn web(cores: u64) -> Job {
+        Job::service("web", TaskGroup::new(2, Amounts::new([cores])))
+    }
+
+    /// A cell with one machine and one service, whose tasks fail for good as soon as they are placed.
+    fn cell() -> (Cell, JobId) {
+        let mut cell = Cell::new(Kinds::standard());
+        cell.apply(Command::RegisterMachine(Machine::new("box", Amounts::new([8])))).unwrap();
+        let Ok(Outcome::Job(id)) = cell.apply(Command::SubmitJob(web(1))) else { panic!("a job") };
+        (cell, id)
+    }
+
+    fn fail_all(cell: &mut Cell, job: JobId) {
+        let living = cell.tasks(job).filter(|(_, state)| !state.ended());
+        let living: Vec<TaskId> = living.map(|(id, _)| id).collect();
+        for task in living {
+            let report = TaskReport::Failed;
+            cell.apply(Command::AdoptTask { task, machine: AT }).unwrap();
+            cell.apply(Command::ReportTask { task, machine: AT, report }).unwrap();
+        }
+    }
+
+    fn living(cell: &Cell, job: JobId) -> usize {
+        cell.tasks(job).filter(|(_, state)| !state.ended()).count()
+    }
+
+    #[test]
+    fn an_update_of_an_ended_service_starts_it_again() {
+        let (mut cell, job) = cell();
+        let update = |spec| Command::UpdateJob { job, version: None, spec };
+        for (round, cores) in [(1, 2), (2, 2), (3, 1)] {
+            fail_all(&mut cell, job);
+            assert_eq!(living(&cell, job), 0);
+            let result = UpdateResult::Failed;
+            cell.apply(Command::EndUpdate { job, version: round - 1, result }).unwrap();
+            cell.apply(update(web(cores))).unwrap();
+            assert_eq!((living(&cell, job), cell.job_version(job)), (2, Some(round)));
+            cell.audit().unwrap();
+        }
+        // Nothing is left of the earlier ends, so the job is forgotten only after its last one.
+        let keep = |now_ms| Command::Expire { now_ms };
+        cell.apply(keep(1 << 40)).unwrap();
+        cell.apply(keep(1 << 41)).unwrap();
+        assert!(cell.job(job).is_some());
+        fail_all(&mut cell, job);
+        cell.apply(keep(1 << 42)).unwrap();
+        cell.apply(keep(1 << 43)).unwrap();
+        assert!(cell.job(job).is_none());
+    }
+
+    #[test]
+    fn a_killed_service_does_not_start_again() {
+        let (mut cell, job) = cell();
+        cell.apply(Command::KillJob { job }).unwrap();
+        assert!(cell.job_was_killed(job));
+        let update = Command::UpdateJob { job, version: None, spec: web(2) };
+        assert!(matches!(cell.apply(update), Err(Rejection::BadJob(_))));
+        assert_eq!(living(&cell, job), 0);
+    }
 }

@@ -15,7 +15,7 @@
 //! machines as they were *before* the transaction, while the fit check uses the amounts that earlier items left. A
 //! rejected gang leaves no trace.
 
-pub mod early;
+pub mod pre_check;
 mod resize;
 mod scratch;
 mod undo;
@@ -23,9 +23,9 @@ mod undo;
 pub use scratch::{Review, Scope, Scratch, Step};
 
 use crate::cell::{Cell, Parts};
-use crate::judge::{Asked, Grant, Rules, judge};
+use crate::fit::{ClaimRequest, Grant, Rules, check_fit};
 use crate::policy::{Context, Placement, Policies, PolicySet};
-use crate::state::answers::Digest;
+use crate::state::reply_cache::Digest;
 use omega_core::limits::TRANSACTION_ITEMS_MAX;
 use omega_core::transaction::Item;
 use omega_core::{
@@ -60,16 +60,16 @@ impl Cell {
         self.check_form(txn)?;
         let scheduler = txn.id.scheduler.0 as usize;
         let registered = &mut self.schedulers[scheduler];
-        if let Some(answer) = registered.answers.find(txn, digest)? {
-            return Ok(answer);
+        if let Some(reply) = registered.reply_cache.find(txn, digest)? {
+            return Ok(reply);
         }
         if txn.base > self.version {
             let version = self.version;
             return Err(TransactionError::BaseFromFuture { base: txn.base, version });
         }
         let mut scratch = registered.scratch.take().unwrap_or_default();
-        self.judge_all(txn, &mut scratch);
-        if !scratch.steps.is_empty() || crate::planted!(RefusalLeavesVersion) {
+        self.check_transaction(txn, &mut scratch);
+        if !scratch.steps.is_empty() || crate::injected!(RejectionLeavesVersion) {
             self.finish(&mut scratch);
             if self.history.is_some() {
                 self.note_commit(txn, &scratch);
@@ -85,9 +85,9 @@ impl Cell {
         let commit = Commit { version: self.version, conflicts };
         let registered = &mut self.schedulers[scheduler];
         if let Some(capture) = &mut self.capture {
-            capture.save_answers(scheduler, registered);
+            capture.save_reply_caches(scheduler, registered);
         }
-        registered.answers.insert(txn.id.number, digest, &commit);
+        registered.reply_cache.insert(txn.id.number, digest, &commit);
         registered.scratch = Some(scratch);
         Ok(commit)
     }
@@ -115,18 +115,18 @@ impl Cell {
             return Err(TransactionError::TooManyItems { items, max: TRANSACTION_ITEMS_MAX });
         }
         match self.schedulers.get(txn.id.scheduler.0 as usize) {
-            Some(scheduler) => scheduler.answers.check_ahead(txn.id),
+            Some(scheduler) => scheduler.reply_cache.check_ahead(txn.id),
             None => Err(TransactionError::UnknownScheduler(txn.id.scheduler)),
         }
     }
 
     /// Checks all items. Repeats the check without the rejected items until it rejects no further gang, eviction or
     /// claim with unmet runtime affinity.
-    pub(crate) fn judge_all(&mut self, txn: &Transaction, scratch: &mut Scratch) {
+    pub(crate) fn check_transaction(&mut self, txn: &Transaction, scratch: &mut Scratch) {
         let mut refused = Vec::new();
         let mut first = Vec::new();
         for round in 0.. {
-            self.judge_items(txn, &refused, scratch);
+            self.check_items(txn, &refused, scratch);
             // The review is skipped if no policy needs it, because it reads vector lengths that were just written, and
             // the processor would stall.
             if scratch.met.is_empty() {
@@ -155,7 +155,7 @@ impl Cell {
     }
 
     /// Checks each item once, in order. Items in `refused` are rejected without a check.
-    fn judge_items(&mut self, txn: &Transaction, refused: &[Conflict], scratch: &mut Scratch) {
+    fn check_items(&mut self, txn: &Transaction, refused: &[Conflict], scratch: &mut Scratch) {
         scratch.clear(PolicySet::of_transaction(txn));
         let early = |item: Item| {
             let found = refused.binary_search_by(|conflict| conflict.item.cmp(&item));
@@ -167,17 +167,17 @@ impl Cell {
         for (task, i) in txn.evictions.iter().zip(0..) {
             self.remove(*task, Item::Eviction(i), early(Item::Eviction(i)), scratch);
         }
-        let resized = self.judge_resizes(txn, scratch);
+        let resized = self.check_resizes(txn, scratch);
         if txn.claims.len() > 1 {
             self.machines.load_rows(txn.claims.iter().map(|claim| claim.machine));
         }
         for (claim, i) in txn.claims.iter().zip(0..) {
             let item = Item::Claim(i);
-            let judged = match early(item) {
+            let checked = match early(item) {
                 Some(reason) => Err(reason),
                 None => self.claim(claim, txn.check, scratch),
             };
-            if let Err(reason) = judged {
+            if let Err(reason) = checked {
                 scratch.conflicts.push(Conflict { item, reason });
             }
         }
@@ -185,7 +185,7 @@ impl Cell {
     }
 
     /// Checks each resize. Returns the rejected ones, which come last among the conflicts.
-    fn judge_resizes(&mut self, txn: &Transaction, scratch: &mut Scratch) -> Vec<Conflict> {
+    fn check_resizes(&mut self, txn: &Transaction, scratch: &mut Scratch) -> Vec<Conflict> {
         let mut refused = Vec::new();
         for (resize, i) in txn.resizes.iter().zip(0..) {
             match self.resize(resize, scratch) {
@@ -198,12 +198,12 @@ impl Cell {
 
     /// Removes a task from its machine, for a release or an eviction.
     fn remove(&mut self, task: TaskId, item: Item, early: Option<Reason>, scratch: &mut Scratch) {
-        let judged = match (early, self.parts(task.job)) {
+        let checked = match (early, self.parts(task.job)) {
             (Some(reason), _) => Err(reason),
             (None, None) => Err(Reason::UnknownTask),
             (None, Some(parts)) => remove_task(parts, task, scratch),
         };
-        match judged {
+        match checked {
             Ok(step) => scratch.steps.push(step),
             Err(reason) => scratch.conflicts.push(Conflict { item, reason }),
         }
@@ -216,7 +216,7 @@ impl Cell {
         check: ConflictCheck,
         scratch: &mut Scratch,
     ) -> Result<(), Reason> {
-        let Cell { jobs, machines, facts, tenants, policies, now_ms, .. } = self;
+        let Cell { jobs, machines, machine_index, tenants, policies, now_ms, .. } = self;
         let job = jobs.get_mut(claim.task.job).ok_or(Reason::UnknownTask)?;
         let task = job.tasks.get(claim.task.index as usize).ok_or(Reason::UnknownTask)?;
         match task.state {
@@ -229,25 +229,31 @@ impl Cell {
         if check == ConflictCheck::SequenceNumber && row.sequence != claim.seen {
             return Err(Reason::MachineChanged);
         }
-        let grant = if crate::planted!(EarlyJudgementTrusted) {
+        let grant = if crate::injected!(PreCheckTrusted) {
             Grant { devices: claim.devices, cores: NodeCores::NONE }
         } else {
             let request = need.taken(claim.take).0;
             let (spec, tenant, ports) = (&job.spec, job.tenant, &[][..]);
             let at =
                 Placement { row: claim.machine.row(), job: spec, tenant, need, request, ports };
-            let context = Context { facts, now_ms: *now_ms, tenants };
+            let context = Context { machine_index, now_ms: *now_ms, tenants };
             let rules = Rules { policies, context: &context };
-            let asked = Asked { take: claim.take, devices: claim.devices };
-            judge(claim.machine, &machines.spot(claim.machine, row), &at, &rules, asked)?
+            let asked = ClaimRequest { take: claim.take, devices: claim.devices };
+            check_fit(
+                claim.machine,
+                &machines.machine_info(claim.machine, row),
+                &at,
+                &rules,
+                asked,
+            )?
         };
         scratch.met |= policies.meeting(need);
         if claim.take == Take::WithOptional {
             let request = need.taken(claim.take).0.clone();
-            job.hold(claim.task.index, request);
+            job.set_allocation(claim.task.index, request);
         }
         let owner = job.owner;
-        let parts = Parts { job, machines, tenants, policies, facts, now_ms: *now_ms };
+        let parts = Parts { job, machines, tenants, policies, machine_index, now_ms: *now_ms };
         Cell::place(parts, claim.task, claim.machine, grant);
         // Pushed here instead of returned, because a returned step is copied at the size of the largest variant.
         scratch.steps.push(Step::Placed { task: claim.task, slot: claim.machine.slot, owner });
@@ -290,7 +296,7 @@ fn remove_task(parts: Parts<'_>, id: TaskId, scratch: &mut Scratch) -> Result<St
     let (row, tenant) = (machine.row(), parts.job.tenant);
     let ports = parts.job.ports.get(id.index);
     let at = Placement { row, job: &parts.job.spec, tenant, need, request, ports };
-    parts.policies.note_removal(&at, parts.facts, &mut scratch.notes);
+    parts.policies.note_removal(&at, parts.machine_index, &mut scratch.notes);
     let cores = parts.job.cores.get(id.index).copied().unwrap_or_default();
     let ports = ports.to_vec();
     let amounts = Cell::unplace(parts, id, TaskState::Pending);

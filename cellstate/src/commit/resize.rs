@@ -7,27 +7,27 @@
 
 use super::scratch::{Had, Scratch, Step};
 use crate::cell::{Cell, Change};
-use crate::judge::room;
+use crate::fit::check_room;
 use crate::policy::{Context, Placement};
-use crate::state::held::{Values, amounts_of, values_of};
+use crate::state::allocation_overrides::{Values, amounts_of, values_of};
 use crate::state::job_record::OwnerId;
 use omega_core::{Amounts, Reason, Resize, TaskId};
 
 impl Cell {
     /// The allocation of a placed task, if it differs from its group's request.
     #[must_use]
-    pub fn task_held(&self, id: TaskId) -> Option<Amounts> {
-        let held = self.jobs.get(id.job)?.held.get(id.index)?;
-        Some(amounts_of(held))
+    pub fn task_allocation_override(&self, id: TaskId) -> Option<Amounts> {
+        let allocation = self.jobs.get(id.job)?.overrides.get(id.index)?;
+        Some(amounts_of(allocation))
     }
 
     /// The allocation of a placed task; `None` if the task is not placed.
     #[must_use]
-    pub fn task_holds(&self, id: TaskId) -> Option<Amounts> {
+    pub fn task_allocation(&self, id: TaskId) -> Option<Amounts> {
         let (job, task) = self.jobs.task(id)?;
         task.state.machine()?;
         let request = || Some(job.spec.groups.get(usize::from(task.group))?.request.clone());
-        self.task_held(id).or_else(request)
+        self.task_allocation_override(id).or_else(request)
     }
 
     /// Checks one resize, and applies it.
@@ -58,16 +58,20 @@ impl Cell {
         let (row, tenant) = (slot as usize, job.tenant);
         let ports = job.ports.get(task.index);
         let by = Placement { row, job: &job.spec, tenant, need, request: &grows, ports };
-        let context = Context { facts: &self.facts, now_ms: self.now_ms, tenants: &self.tenants };
+        let context = Context {
+            machine_index: &self.machine_index,
+            now_ms: self.now_ms,
+            tenants: &self.tenants,
+        };
         self.policies.admit_resize(&by, &context)?;
-        room(self.machines.free(row), &more)?;
+        check_room(self.machines.free(row), &more)?;
         self.policies.check_resize(&by, &context)?;
         let owner = job.owner;
-        self.policies.note_resize(&by, &self.facts, &mut scratch.notes);
+        self.policies.note_resize(&by, &self.machine_index, &mut scratch.notes);
         scratch.met |= self.policies.meeting(need);
         let amounts = Some(part.request.into());
         scratch.had.push((task, Had { amounts, ..Had::default() }));
-        self.set_held(task, slot, to);
+        self.set_allocation(task, slot, to);
         Ok(Step::Resized { task, slot, owner })
     }
 
@@ -81,12 +85,12 @@ impl Cell {
     }
 
     /// Sets the allocation of a placed task.
-    pub(crate) fn set_held(&mut self, task: TaskId, slot: u32, to: Values) {
+    pub(crate) fn set_allocation(&mut self, task: TaskId, slot: u32, to: Values) {
         let Some(job) = self.jobs.get_mut(task.job) else { return };
         let before = job.part(task.index);
         let more = difference(&to, before.request);
         self.machines.count(slot as usize, before, 1);
-        job.hold(task.index, to);
+        job.set_allocation(task.index, to);
         self.machines.count(slot as usize, job.part(task.index), -1);
         self.tenants.count(job.tenant, &more, 1);
         let need = job.need(&job.tasks[task.index as usize]);

@@ -1,7 +1,7 @@
 //! The buffers of a commit: its steps, its conflicts, and the data for undoing the steps.
 
 use crate::policy::{Notes, PolicySet};
-use crate::state::held::Values;
+use crate::state::allocation_overrides::Values;
 use crate::state::job_record::{OwnerId, TaskRecord};
 use crate::state::map::FastMap;
 use omega_core::transaction::Item;
@@ -93,7 +93,7 @@ pub struct Review<'a> {
 
 impl Review<'_> {
     /// Whether an item has no conflict.
-    pub fn is_taken(&self, item: Item) -> bool {
+    pub fn is_accepted(&self, item: Item) -> bool {
         self.conflicts.binary_search_by(|conflict| conflict.item.cmp(&item)).is_err()
     }
 

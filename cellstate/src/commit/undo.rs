@@ -3,14 +3,14 @@
 
 use super::scratch::{Had, Scratch, Step};
 use crate::cell::Cell;
-use crate::judge::Grant;
+use crate::fit::Grant;
 use crate::state::job_record::TaskRecord;
 use omega_core::{TaskId, TaskState};
 
 impl Cell {
     /// Undoes every step, the last one first.
     pub(super) fn undo(&mut self, scratch: &mut Scratch) {
-        if crate::planted!(GangHalfUndone) {
+        if crate::injected!(GangHalfUndone) {
             scratch.steps.pop();
         }
         while let Some(step) = scratch.steps.pop() {
@@ -26,7 +26,7 @@ impl Cell {
                 }
                 Step::Resized { task, slot, .. } => {
                     let (_, had) = scratch.had.pop().expect("each resize noted what was held");
-                    self.set_held(task, slot, had.amounts.expect("a resize notes amounts"));
+                    self.set_allocation(task, slot, had.amounts.expect("a resize notes amounts"));
                 }
             }
         }
@@ -36,14 +36,15 @@ impl Cell {
         let Some(machine) = before.state.machine() else { return };
         if let Some(parts) = self.parts(task.job) {
             if let Some(amounts) = had.amounts {
-                parts.job.hold(task.index, amounts);
+                parts.job.set_allocation(task.index, amounts);
             }
             parts.job.ports.put(task.index, had.ports);
             let grant = Grant { devices: before.devices, cores: had.cores };
             Cell::place(parts, task, machine, grant);
         }
         if let Some(job) = self.jobs.get_mut(task.job) {
-            job.tasks[task.index as usize] = before;
+            let now = std::mem::replace(&mut job.tasks[task.index as usize], before);
+            job.tally.change(usize::from(before.group), now.state, before.state);
         }
     }
 }

@@ -4,6 +4,15 @@ use omega_core::{
     EndReason, JobId, MachineId, RunEnd, SchedulerId, TaskId, TaskReport, Text, UpdateResult,
 };
 
+/// The job or machine whose events are read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EventsOf {
+    /// A job and its tasks.
+    Job(JobId),
+    /// A machine and the tasks on it.
+    Machine(MachineId),
+}
+
 /// An event of a job, task or machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Event {

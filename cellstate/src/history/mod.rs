@@ -9,13 +9,17 @@
 //! Each replica derives its events from the commands that it applies, so two replicas have equal events as far back as
 //! both their rings reach. If a cell keeps no events, each event costs one comparison.
 
+mod departed;
 mod event;
+mod events;
 mod notes;
 mod ring;
 
-pub use event::{Event, EventKind};
+pub use event::{Event, EventKind, EventsOf};
+pub use events::{EventPosition, Events};
 
-use omega_core::{JobId, MachineId};
+use departed::Departed;
+use omega_core::{JobId, MachineId, Text};
 use ring::Ring;
 
 /// Bytes of both rings of a served cell, enough for some 90,000 events.
@@ -25,17 +29,41 @@ pub const HISTORY_BYTES: usize = 16 << 20;
 /// of a million tasks would push those of all other jobs out of the history.
 pub const TASKS_NOTED_MAX: usize = 1024;
 
+/// Bytes of the rings for each name of a departed job and machine that is kept: a name for some three events.
+const DEPARTED_BYTES: usize = 512;
+
 /// The two rings of events. See the module documentation.
 #[derive(Clone, Debug)]
 pub struct History {
     ordinary: Ring,
     notable: Ring,
     next: u64,
+    /// Names of deleted and forgotten jobs.
+    jobs: Departed<JobId>,
+    /// Names of removed machines.
+    machines: Departed<MachineId>,
 }
 
 impl History {
     pub fn new(bytes: usize) -> History {
-        History { ordinary: Ring::new(bytes / 2), notable: Ring::new(bytes / 2), next: 0 }
+        let names = bytes / DEPARTED_BYTES;
+        History {
+            ordinary: Ring::new(bytes / 2),
+            notable: Ring::new(bytes / 2),
+            next: 0,
+            jobs: Departed::new(names),
+            machines: Departed::new(names),
+        }
+    }
+
+    /// Records the name of a job that is removed from the state.
+    pub fn job_departs(&mut self, job: JobId, name: Text) {
+        self.jobs.add(job, name);
+    }
+
+    /// Records the name of a machine that is removed.
+    pub fn machine_departs(&mut self, machine: MachineId, name: Text) {
+        self.machines.add(machine, name);
     }
 
     pub fn push(&mut self, event: Event, at_ms: u64) {
@@ -44,29 +72,4 @@ impl History {
         let ring = if event.kind.is_ordinary() { &mut self.ordinary } else { &mut self.notable };
         ring.push(event);
     }
-
-    /// Events of a job and its tasks, the newest first.
-    pub fn of_job(&self, job: JobId) -> impl Iterator<Item = &Event> {
-        newest_first(self.ordinary.of_job(job), self.notable.of_job(job))
-    }
-
-    /// Events of a machine and of the tasks on it, the newest first.
-    pub fn of_machine(&self, machine: MachineId) -> impl Iterator<Item = &Event> {
-        newest_first(self.ordinary.of_machine(machine), self.notable.of_machine(machine))
-    }
-}
-
-/// Merges two descending lists of events.
-fn newest_first<'h>(
-    one: impl Iterator<Item = &'h Event>,
-    other: impl Iterator<Item = &'h Event>,
-) -> impl Iterator<Item = &'h Event> {
-    let (mut one, mut other) = (one.peekable(), other.peekable());
-    std::iter::from_fn(move || {
-        let is_first = match (one.peek(), other.peek()) {
-            (Some(first), Some(second)) => first.number > second.number,
-            (first, _) => first.is_some(),
-        };
-        if is_first { one.next() } else { other.next() }
-    })
 }

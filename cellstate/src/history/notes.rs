@@ -1,9 +1,9 @@
 //! Recording of a cell's events, and queries.
 
-use super::{Event, EventKind, History};
+use super::{Event, EventKind, EventPosition, Events, EventsOf, History};
 use crate::cell::Cell;
 use crate::commit::{Scratch, Step};
-use omega_core::{Item, JobId, Machine, MachineId, TaskId, Transaction};
+use omega_core::{Item, JobId, Machine, MachineId, TaskId, Text, Transaction};
 use std::collections::BTreeMap;
 
 impl Cell {
@@ -19,7 +19,20 @@ impl Cell {
 
     /// Events of a job and its tasks, the newest first.
     pub fn job_events(&self, job: JobId) -> impl Iterator<Item = &Event> {
-        self.history.iter().flat_map(move |history| history.of_job(job))
+        self.events(EventsOf::Job(job))
+    }
+
+    /// Events of a job or a machine, the newest first. A reader can stop after some, and continue with
+    /// [`Cell::events_from`].
+    #[must_use]
+    pub fn events(&self, of: EventsOf) -> Events<'_> {
+        Events::newest(self.history.as_deref(), of)
+    }
+
+    /// The events from a position on.
+    #[must_use]
+    pub fn events_from(&self, position: EventPosition) -> Events<'_> {
+        Events::from(self.history.as_deref(), position)
     }
 
     /// Events of a task, the newest first.
@@ -29,7 +42,19 @@ impl Cell {
 
     /// Events of a machine and of the tasks on it, the newest first.
     pub fn machine_events(&self, machine: MachineId) -> impl Iterator<Item = &Event> {
-        self.history.iter().flat_map(move |history| history.of_machine(machine))
+        self.events(EventsOf::Machine(machine))
+    }
+
+    /// The former name of a job that the cell has deleted or forgotten; `None` if it is not known any more.
+    #[must_use]
+    pub fn departed_job(&self, job: JobId) -> Option<&Text> {
+        self.history.as_ref()?.jobs.name(job)
+    }
+
+    /// The former name of a removed machine; `None` if it is not known any more.
+    #[must_use]
+    pub fn departed_machine(&self, machine: MachineId) -> Option<&Text> {
+        self.history.as_ref()?.machines.name(machine)
     }
 
     /// Number of times that the task failed and became pending again.
@@ -118,6 +143,50 @@ mod tests {
     /// The number of kill events of a job.
     fn killed(cell: &Cell, job: JobId) -> usize {
         cell.job_events(job).filter(|event| event.kind == EventKind::Killed).count()
+    }
+
+    #[test]
+    fn names_of_deleted_jobs_and_removed_machines_are_kept() {
+        let mut cell = Cell::new(Kinds::standard());
+        cell.keep_history(1 << 20);
+        let machine = Machine::new("box", Amounts::new([8]));
+        let Ok(Outcome::Machine(id)) = cell.apply(Command::RegisterMachine(machine)) else {
+            panic!("a machine")
+        };
+        let job = submit(&mut cell, "web", 1);
+        assert_eq!((cell.departed_job(job), cell.departed_machine(id)), (None, None));
+        cell.apply(Command::DeleteJob { job }).unwrap();
+        cell.apply(Command::RemoveMachine { id }).unwrap();
+        assert_eq!(cell.departed_job(job).map(|name| &**name), Some("web"));
+        assert_eq!(cell.departed_machine(id).map(|name| &**name), Some("box"));
+    }
+
+    #[test]
+    fn events_that_are_read_in_parts_are_those_that_are_read_at_once() {
+        let mut cell = Cell::new(Kinds::standard());
+        cell.keep_history(1 << 20);
+        let job = submit(&mut cell, "job", 50);
+        let other = submit(&mut cell, "other", 50);
+        for id in [other, job] {
+            let group = cell.job(id).unwrap().groups[0].name.clone();
+            cell.apply(Command::ResizeGroup { job: id, group, count: 10 }).unwrap();
+        }
+        let all: Vec<Event> = cell.job_events(job).cloned().collect();
+        assert_eq!(all.len(), 42, "submitted, resized, and 40 tasks killed");
+        let mut parts = Vec::new();
+        let mut position = cell.events(EventsOf::Job(job)).position();
+        loop {
+            let mut events = cell.events_from(position);
+            let before = parts.len();
+            parts.extend(events.by_ref().take(7).cloned());
+            position = events.position();
+            if parts.len() == before {
+                break;
+            }
+            cell.apply(Command::KillJob { job: other }).unwrap();
+            submit(&mut cell, &format!("later{before}"), 1);
+        }
+        assert_eq!(parts, all, "events that are added meanwhile change nothing");
     }
 
     #[test]

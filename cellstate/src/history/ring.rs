@@ -4,7 +4,7 @@
 //! have the position of the latest event of each job and of each machine. A list ends at a position below the oldest
 //! entry, because the event there was dropped.
 
-use super::event::Event;
+use super::event::{Event, EventsOf};
 use crate::state::map::FastMap;
 use omega_core::{JobId, MachineId};
 use std::collections::VecDeque;
@@ -82,7 +82,29 @@ impl Ring {
         self.entries.get(usize::try_from(index).ok()?)
     }
 
+    /// Position of the latest event of a job or a machine, plus one; 0 if there is none.
+    pub(super) fn last_of(&self, of: EventsOf) -> u64 {
+        let last = match of {
+            EventsOf::Job(job) => self.last_of_job.get(&job),
+            EventsOf::Machine(machine) => self.last_of_machine.get(&machine),
+        };
+        last.copied().unwrap_or_default()
+    }
+
+    /// The event before a position that [`Ring::last_of`] or this function returned, and the position before that
+    /// event; `None` if the event was dropped.
+    pub(super) fn event_of(&self, of: EventsOf, position: u64) -> Option<(&Event, u64)> {
+        let Entry { event, before_of_job, before_of_machine } = self.entry(position)?;
+        match of {
+            EventsOf::Job(job) => (event.job == Some(job)).then_some((event, *before_of_job)),
+            EventsOf::Machine(machine) => {
+                (event.machine == Some(machine)).then_some((event, *before_of_machine))
+            }
+        }
+    }
+
     /// Events of a job, the newest first.
+    #[cfg(test)]
     pub(super) fn of_job(&self, job: JobId) -> impl Iterator<Item = &Event> {
         let last = self.last_of_job.get(&job).and_then(|last| self.entry(*last));
         let chain = std::iter::successors(last, |entry| self.entry(entry.before_of_job));
@@ -90,6 +112,7 @@ impl Ring {
     }
 
     /// Events of a machine, the newest first.
+    #[cfg(test)]
     pub(super) fn of_machine(&self, machine: MachineId) -> impl Iterator<Item = &Event> {
         let last = self.last_of_machine.get(&machine).and_then(|last| self.entry(*last));
         let chain = std::iter::successors(last, |entry| self.entry(entry.before_of_machine));

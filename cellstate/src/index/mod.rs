@@ -1,6 +1,6 @@
 //! The machine index: descriptions and sets of machines, and the compiled needs of task groups.
 
-pub mod facts;
+pub mod machine_index;
 pub mod need;
 pub mod sets;
 pub mod shapes;

@@ -3,9 +3,9 @@
 use crate::index::sets::SetId;
 use crate::policy::PolicySet;
 use crate::policy::ports::PortNeed;
-use crate::rules::{GroupRules, SpreadWish};
+use crate::rules::{GroupRules, SoftSpread};
+use crate::state::allocation_overrides::Values;
 use crate::state::demand_profiles::{DemandProfileSum, DemandProfiles};
-use crate::state::held::Values;
 use omega_core::{Amounts, CoreRequest, DeviceRequest, KindId, Take};
 use smallvec::SmallVec;
 use std::sync::Arc;
@@ -99,8 +99,8 @@ impl Need {
 
     /// The soft spreads of the group.
     #[must_use]
-    pub fn wishes(&self) -> &[SpreadWish] {
-        self.rules.as_ref().map_or(&[], |rules| &rules.wishes)
+    pub fn soft_spreads(&self) -> &[SoftSpread] {
+        self.rules.as_ref().map_or(&[], |rules| &rules.soft_spreads)
     }
 
     /// The amounts and the device request of a claim. `take` selects whether they include the optional resources.

@@ -60,7 +60,7 @@ impl Shapes {
 /// Whether two groups have equal needs, provided that no rule about other tasks concerns them.
 fn needs_alike(one: &TaskGroup, other: &TaskGroup) -> bool {
     fn needed(group: &TaskGroup) -> impl PartialEq + use<'_> {
-        // Every field is named, so that adding a field forces a decision whether `Facts::compile` reads it.
+        // Every field is named, so that adding a field forces a decision whether `MachineIndex::compile` reads it.
         let TaskGroup {
             name: _,
             count: _,
@@ -150,7 +150,7 @@ mod tests {
             (0..50).for_each(|i| view.forget_job(JobId(i)));
         }
         let group = view.compile(JobId(0), &job("j", 1), 0);
-        assert!(view.judge(0, group).is_ok());
+        assert!(view.check_fit(0, group).is_ok());
     }
 
     #[test]

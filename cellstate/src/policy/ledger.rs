@@ -1,13 +1,13 @@
 //! The functions of a policy that the cell and views share: they check placements and count them.
 
 use super::{Context, Placement};
-use crate::index::facts::Facts;
+use crate::index::machine_index::MachineIndex;
 use omega_core::Reason;
 
 /// The functions of a policy that the cell and views share: they check placements and count them.
 pub trait Ledger: Default {
     /// Whether the policy may reject a placement at present.
-    fn is_checking(&self, _facts: &Facts) -> bool {
+    fn is_checking(&self, _machine_index: &MachineIndex) -> bool {
         true
     }
 
@@ -42,7 +42,7 @@ pub trait Ledger: Default {
 
 /// The mirror of a policy that views do not need.
 impl Ledger for () {
-    fn is_checking(&self, _: &Facts) -> bool {
+    fn is_checking(&self, _: &MachineIndex) -> bool {
         false
     }
 

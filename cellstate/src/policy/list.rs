@@ -8,9 +8,9 @@ use super::columns::{Columns, RowsAgain};
 use super::set::{ARE_CONSULTED, Listed};
 use super::{Applying, Checks, Context, Ledger, Mirror, Placement, Policy, PolicySet, Restoring};
 use crate::audit_error::AuditError;
-use crate::image::{Image, ImageError};
-use crate::index::facts::Facts;
+use crate::index::machine_index::MachineIndex;
 use crate::index::need::Need;
+use crate::snapshot::{SnapshotState, SnapshotStateError};
 use omega_core::{Job, Reason, TaskGroup, Transaction};
 use std::hash::Hasher;
 

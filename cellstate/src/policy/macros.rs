@@ -22,7 +22,7 @@ macro_rules! ledgers {
             fn default() -> $all {
                 let (checking, counting) = (PolicySet::NONE, PolicySet::NONE);
                 let mut all = $all { checking, counting, $($name: Default::default(),)+ };
-                all.refresh(&Facts::default());
+                all.refresh(&MachineIndex::default());
                 all
             }
         }
@@ -65,11 +65,11 @@ macro_rules! ledgers {
 
         impl $all {
             /// Determines which policies check and count at present. Call it after each change of a policy's settings.
-            pub fn refresh(&mut self, facts: &Facts) {
+            pub fn refresh(&mut self, machine_index: &MachineIndex) {
                 (self.checking, self.counting) = (PolicySet::NONE, PolicySet::NONE);
                 $(
                     let bit = <super::$module::$state as Listed>::BIT;
-                    self.checking |= bit.when(self.$name.is_checking(facts));
+                    self.checking |= bit.when(self.$name.is_checking(machine_index));
                     self.counting |= bit.when(self.$name.is_counting());
                 )+
             }
@@ -206,19 +206,19 @@ macro_rules! policies {
             }
 
             /// Calls `Policy::note_resize` of every policy before a task is resized.
-            pub fn note_resize(&self, by: &Placement<'_>, facts: &Facts, notes: &mut Notes) {
+            pub fn note_resize(&self, by: &Placement<'_>, machine_index: &MachineIndex, notes: &mut Notes) {
                 let met = by.need.policies & self.counting;
                 $(if met.has(<super::$module::$state as Listed>::BIT) {
-                    self.$name.note_resize(by, facts, &mut notes.$name);
+                    self.$name.note_resize(by, machine_index, &mut notes.$name);
                 })+
             }
 
             /// Calls `Policy::note_removal` of every policy before a task is released or evicted.
             #[inline]
-            pub fn note_removal(&self, at: &Placement<'_>, facts: &Facts, notes: &mut Notes) {
+            pub fn note_removal(&self, at: &Placement<'_>, machine_index: &MachineIndex, notes: &mut Notes) {
                 let met = self.meeting(at.need);
                 if !met.is_empty() {
-                    self.note_removal_by(met, at, facts, notes);
+                    self.note_removal_by(met, at, machine_index, notes);
                 }
             }
 
@@ -227,11 +227,11 @@ macro_rules! policies {
                 &self,
                 met: PolicySet,
                 at: &Placement<'_>,
-                facts: &Facts,
+                machine_index: &MachineIndex,
                 notes: &mut Notes,
             ) {
                 $(if met.has(<super::$module::$state as Listed>::BIT) {
-                    self.$name.note_removal(at, facts, &mut notes.$name);
+                    self.$name.note_removal(at, machine_index, &mut notes.$name);
                 })+
             }
         }
@@ -257,7 +257,7 @@ macro_rules! policies {
                     let own: &super::$module::$columns = &columns.$name;
                     self.$name.apply(own, applying.again());
                 })?)+
-                self.refresh(applying.facts);
+                self.refresh(applying.machine_index);
             }
         }
 
@@ -270,9 +270,9 @@ macro_rules! policies {
             }
 
             /// Advances these policies to `now_ms`. Called only for policies whose effect has changed by then.
-            pub fn pass_time(&mut self, some: PolicySet, facts: &mut Facts, now_ms: u64) {
+            pub fn pass_time(&mut self, some: PolicySet, machine_index: &mut MachineIndex, now_ms: u64) {
                 $(if some.has(<super::$module::$state as Listed>::BIT) {
-                    self.$name.pass_time(facts, now_ms);
+                    self.$name.pass_time(machine_index, now_ms);
                 })+
             }
 
@@ -282,8 +282,8 @@ macro_rules! policies {
             }
 
             /// Whether outcomes of commands may depend on the time.
-            pub fn go_by_time(&self) -> bool {
-                $(self.$name.goes_by_time())||+
+            pub fn depend_on_time(&self) -> bool {
+                $(self.$name.depends_on_time())||+
             }
 
             /// Counts the resize of a placed task.
@@ -345,17 +345,17 @@ macro_rules! policies {
             }
 
             /// Adds the parts of a snapshot.
-            pub fn capture(&self, image: &mut Image) {
-                $(self.$name.capture(image);)+
+            pub fn capture(&self, snapshot: &mut SnapshotState) {
+                $(self.$name.capture(snapshot);)+
             }
 
             /// Restores the parts of a snapshot.
             ///
             /// # Errors
             /// The first part that is impossible.
-            pub fn restore(&mut self, mut restoring: Restoring<'_>) -> Result<(), ImageError> {
+            pub fn restore(&mut self, mut restoring: Restoring<'_>) -> Result<(), SnapshotStateError> {
                 $(self.$name.restore(restoring.again())?;)+
-                self.refresh(restoring.facts);
+                self.refresh(restoring.machine_index);
                 Ok(())
             }
 
@@ -365,8 +365,8 @@ macro_rules! policies {
             }
 
             /// Adds the parts of a snapshot to the state hash.
-            pub fn hash_image(image: &Image, into: &mut impl Hasher) {
-                $(<super::$module::$state>::hash_image(image, into);)+
+            pub fn hash_snapshot(snapshot: &SnapshotState, into: &mut impl Hasher) {
+                $(<super::$module::$state>::hash_snapshot(snapshot, into);)+
             }
 
             /// Creates states with these settings and without any counts.

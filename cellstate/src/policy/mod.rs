@@ -48,10 +48,10 @@ pub use placement::{Context, Placement, TenantTree};
 pub use set::PolicySet;
 
 use crate::audit_error::AuditError;
-use crate::image::{Image, ImageError};
-use crate::index::facts::Facts;
+use crate::index::machine_index::MachineIndex;
+use crate::snapshot::{SnapshotState, SnapshotStateError};
 use crate::state::tenants::TenantDelta;
-use crate::view::Tally;
+use crate::view::ChangeCounts;
 use omega_core::{Job, Kinds, Reason, TaskGroup, Transaction};
 use std::hash::Hasher;
 
@@ -94,10 +94,22 @@ pub trait Policy: Ledger {
     fn resize(&mut self, _by: &Placement<'_>) {}
 
     /// Takes a note of a task that is about to be resized.
-    fn note_resize(&self, _by: &Placement<'_>, _facts: &Facts, _note: &mut Self::Note) {}
+    fn note_resize(
+        &self,
+        _by: &Placement<'_>,
+        _machine_index: &MachineIndex,
+        _note: &mut Self::Note,
+    ) {
+    }
 
     /// Takes a note of a task that is about to be released or evicted.
-    fn note_removal(&self, _at: &Placement<'_>, _facts: &Facts, _note: &mut Self::Note) {}
+    fn note_removal(
+        &self,
+        _at: &Placement<'_>,
+        _machine_index: &MachineIndex,
+        _note: &mut Self::Note,
+    ) {
+    }
 
     /// Writes the policy's columns of a changed row. Called only if [`Policy::WRITES_ROWS`] is true.
     #[inline]
@@ -119,7 +131,7 @@ pub trait Policy: Ledger {
     }
 
     /// Whether outcomes of commands may depend on the time.
-    fn goes_by_time(&self) -> bool {
+    fn depends_on_time(&self) -> bool {
         false
     }
 
@@ -129,7 +141,7 @@ pub trait Policy: Ledger {
     }
 
     /// Advances the policy to a time. Called only if its effect has changed by then.
-    fn pass_time(&mut self, _facts: &mut Facts, _now_ms: u64) {}
+    fn pass_time(&mut self, _machine_index: &mut MachineIndex, _now_ms: u64) {}
 
     /// Whether the policy's sums stay within their bounds with one more placement. Called for tasks of a snapshot.
     fn can_count(&self, _at: &Placement<'_>) -> bool {
@@ -137,13 +149,13 @@ pub trait Policy: Ledger {
     }
 
     /// Adds the policy's part of a snapshot.
-    fn capture(&self, _image: &mut Image) {}
+    fn capture(&self, _snapshot: &mut SnapshotState) {}
 
     /// Restores the policy's part of a snapshot, before any task is counted.
     ///
     /// # Errors
     /// No cell could have produced the part.
-    fn restore(&mut self, _restoring: Restoring<'_>) -> Result<(), ImageError> {
+    fn restore(&mut self, _restoring: Restoring<'_>) -> Result<(), SnapshotStateError> {
         Ok(())
     }
 
@@ -151,7 +163,7 @@ pub trait Policy: Ledger {
     fn hash(&self, _into: &mut impl Hasher) {}
 
     /// Adds the policy's part of a snapshot to the state hash, exactly like [`Policy::hash`] of the restored state.
-    fn hash_image(_image: &Image, _into: &mut impl Hasher) {}
+    fn hash_snapshot(_snapshot: &SnapshotState, _into: &mut impl Hasher) {}
 
     /// Compares the policy's sums with those of a recount of all placed tasks.
     ///
@@ -186,9 +198,9 @@ pub struct Applying<'a> {
     pub tenants: &'a [TenantDelta],
     /// The cell's time in milliseconds.
     pub now_ms: u64,
-    pub facts: &'a mut Facts,
+    pub machine_index: &'a mut MachineIndex,
     pub kinds: usize,
-    pub tally: &'a mut Tally,
+    pub change_counts: &'a mut ChangeCounts,
     /// A mirror sets this if its change may make cached results of any machine outdated.
     pub stale: &'a mut bool,
 }
@@ -196,22 +208,30 @@ pub struct Applying<'a> {
 impl Applying<'_> {
     /// Borrows the parts again, for the next mirror.
     fn again(&mut self) -> Applying<'_> {
-        let Applying { slots, tenants, now_ms, facts, kinds, tally, stale } = self;
-        Applying { slots, tenants, now_ms: *now_ms, facts, kinds: *kinds, tally, stale }
+        let Applying { slots, tenants, now_ms, machine_index, kinds, change_counts, stale } = self;
+        Applying {
+            slots,
+            tenants,
+            now_ms: *now_ms,
+            machine_index,
+            kinds: *kinds,
+            change_counts,
+            stale,
+        }
     }
 }
 
 /// The parts of a cell that is being restored.
 pub struct Restoring<'a> {
-    pub image: &'a Image,
-    pub facts: &'a mut Facts,
+    pub snapshot: &'a SnapshotState,
+    pub machine_index: &'a mut MachineIndex,
     pub kinds: &'a Kinds,
 }
 
 impl Restoring<'_> {
     /// Borrows the parts again, for the next policy.
     fn again(&mut self) -> Restoring<'_> {
-        let Restoring { image, facts, kinds } = self;
-        Restoring { image, facts, kinds }
+        let Restoring { snapshot, machine_index, kinds } = self;
+        Restoring { snapshot, machine_index, kinds }
     }
 }

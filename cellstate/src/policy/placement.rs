@@ -1,6 +1,6 @@
 //! The arguments of a policy's checks: one task on one machine, and the context.
 
-use crate::index::facts::Facts;
+use crate::index::machine_index::MachineIndex;
 use crate::index::need::Need;
 use omega_core::{Job, Reason, Text};
 use smallvec::SmallVec;
@@ -25,7 +25,7 @@ pub struct Placement<'a> {
 /// The state outside of a policy to which the policy's checks have access.
 pub struct Context<'a> {
     /// Descriptions of machines, and sets of machines.
-    pub facts: &'a Facts,
+    pub machine_index: &'a MachineIndex,
     /// The cell's time in milliseconds.
     pub now_ms: u64,
     /// The tree of tenants.

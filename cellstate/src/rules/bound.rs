@@ -9,7 +9,7 @@ use super::group::{Check, GroupRules, RuleFamily};
 use super::key::Beside;
 use super::level::Domain;
 use super::tracker::Tracker;
-use super::{Counter, RuleBook, TrackerId};
+use super::{Counter, RuleIndex, TrackerId};
 use crate::index::sets::MachineSets;
 use omega_core::Reason;
 use std::ops::RangeInclusive;
@@ -51,7 +51,7 @@ impl Bound<'_> {
     }
 
     /// Checks the machine in a row.
-    pub(super) fn judge(&self, row: usize) -> Result<(), Reason> {
+    pub(super) fn check(&self, row: usize) -> Result<(), Reason> {
         let domain = self.counter.and_then(|counter| Some((counter, counter.domain(row)?)));
         match domain {
             Some((counter, domain)) if !self.allows(counter.count(domain)) => Err(self.reason),
@@ -61,9 +61,9 @@ impl Bound<'_> {
     }
 
     /// The rows of a block that satisfy the bound.
-    pub(super) fn sift(&self, block: usize) -> u64 {
+    pub(super) fn filter(&self, block: usize) -> u64 {
         match self.counter {
-            Some(counter) => counter.sift(block, !self.needs_place, |count| self.allows(count)),
+            Some(counter) => counter.filter(block, !self.needs_place, |count| self.allows(count)),
             None if self.needs_place => 0,
             None => u64::MAX,
         }
@@ -72,28 +72,30 @@ impl Bound<'_> {
 
 /// Selection of the rules to evaluate.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Asked {
+pub(super) enum RuleScope {
     All,
     Family(RuleFamily),
     /// Only required affinities.
     Affinity,
 }
 
-impl Asked {
+impl RuleScope {
     fn has(self, check: &Check) -> bool {
         match self {
-            Asked::All => true,
-            Asked::Family(family) => check.family() == family,
-            Asked::Affinity => matches!(check, Check::Affinity { .. } | Check::RuntimeAffinity(_)),
+            RuleScope::All => true,
+            RuleScope::Family(family) => check.family() == family,
+            RuleScope::Affinity => {
+                matches!(check, Check::Affinity { .. } | Check::RuntimeAffinity(_))
+            }
         }
     }
 
     /// Whether the selection includes the rules of this family by which placed tasks restrict new tasks.
-    fn has_held(self, of: RuleFamily) -> bool {
+    fn has_restricting(self, of: RuleFamily) -> bool {
         match self {
-            Asked::All => true,
-            Asked::Family(family) => family == of,
-            Asked::Affinity => false,
+            RuleScope::All => true,
+            RuleScope::Family(family) => family == of,
+            RuleScope::Affinity => false,
         }
     }
 }
@@ -101,7 +103,7 @@ impl Asked {
 impl Tracker {
     /// The family of the rule by which placed tasks restrict new tasks that match. `None` if no placed task has such a
     /// rule.
-    pub(super) fn held_family(&self) -> Option<RuleFamily> {
+    pub(super) fn restricting_family(&self) -> Option<RuleFamily> {
         match self.key.beside {
             _ if self.total().holders == 0 => None,
             Some(Beside::AtLeast(_)) => None,
@@ -112,7 +114,7 @@ impl Tracker {
     }
 }
 
-impl RuleBook {
+impl RuleIndex {
     /// Calls `each` with every bound of a group's rules until a call fails. The order determines the reason that a
     /// conflict gets.
     ///
@@ -120,11 +122,11 @@ impl RuleBook {
     /// The error of the call that failed.
     pub(super) fn try_bounds<'a, E>(
         &'a self,
-        (rules, asked): (&GroupRules, Asked),
+        (rules, scope): (&GroupRules, RuleScope),
         sets: &MachineSets,
         mut each: impl FnMut(Bound<'a>) -> Result<(), E>,
     ) -> Result<(), E> {
-        for check in rules.checks.iter().filter(|check| asked.has(check)) {
+        for check in rules.checks.iter().filter(|check| scope.has(check)) {
             match check {
                 Check::Affinity { trackers, matches_self } => {
                     self.affinity(trackers, *matches_self, &mut each)?;
@@ -132,7 +134,7 @@ impl RuleBook {
                 check => each(self.bound(check, sets))?,
             }
         }
-        self.try_held((rules, asked), &mut each)
+        self.try_restricting((rules, scope), &mut each)
     }
 
     /// Calls `each` with the bounds that rules of placed tasks set for new tasks: anti-affinity first, then limits.
@@ -140,24 +142,24 @@ impl RuleBook {
     /// Trackers are visited by number, which depends on the cell's history, but the reason must not depend on it. In
     /// the first pass only `AntiAffinity` can be the reason: ports collide in both directions, so the group's own check
     /// has already found any port conflict.
-    fn try_held<'a, E>(
+    fn try_restricting<'a, E>(
         &'a self,
-        (rules, asked): (&GroupRules, Asked),
+        (rules, scope): (&GroupRules, RuleScope),
         each: &mut impl FnMut(Bound<'a>) -> Result<(), E>,
     ) -> Result<(), E> {
         let mut limited = false;
         for id in &rules.matched {
             let Some(counter) = self.counter(*id) else { continue };
-            let Some(family) = counter.tracker.held_family() else { continue };
+            let Some(family) = counter.tracker.restricting_family() else { continue };
             limited |= family == RuleFamily::Limits;
-            if family != RuleFamily::Limits && asked.has_held(family) {
+            if family != RuleFamily::Limits && scope.has_restricting(family) {
                 let is_port = family == RuleFamily::Ports;
                 let reason = if is_port { Reason::PortTaken } else { Reason::AntiAffinity };
                 let (counter, of) = (Some(counter), Of::Holders);
                 each(Bound { counter, of, allowed: 0..=0, needs_place: false, reason })?;
             }
         }
-        if !limited || !asked.has_held(RuleFamily::Limits) {
+        if !limited || !scope.has_restricting(RuleFamily::Limits) {
             return Ok(());
         }
         for counter in rules.matched.iter().filter_map(|id| self.counter(*id)) {

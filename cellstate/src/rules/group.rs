@@ -64,7 +64,7 @@ impl Check {
 
 /// A soft spread of tasks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct SpreadWish {
+pub struct SoftSpread {
     pub(crate) tracker: TrackerId,
     /// Number of tasks by which a domain may exceed the emptiest domain before the domain's score falls.
     pub skew_max: u32,
@@ -88,13 +88,13 @@ pub struct GroupRules {
     /// Trackers that count the tasks of this group.
     pub matched: Vec<TrackerId>,
     /// Trackers of the rules by which this group's tasks keep other tasks away, or limit their number.
-    pub held: Vec<TrackerId>,
+    pub restricting: Vec<TrackerId>,
     /// For each term of a required affinity, the tracker of the tasks that the term selects.
     pub sought: Vec<TrackerId>,
     /// Preferences for or against domains with certain tasks.
     pub pulls: Vec<Pull>,
     /// Soft spreads.
-    pub wishes: Vec<SpreadWish>,
+    pub soft_spreads: Vec<SoftSpread>,
 }
 
 impl GroupRules {
@@ -103,20 +103,20 @@ impl GroupRules {
         self.checks.is_empty()
             && self.matched.is_empty()
             && self.pulls.is_empty()
-            && self.wishes.is_empty()
+            && self.soft_spreads.is_empty()
     }
 
     /// The trackers that the group's own rules use. A tracker that was acquired several times occurs as often.
     pub fn used(&self) -> impl Iterator<Item = TrackerId> + '_ {
         let checks = self.checks.iter().flat_map(|check| check.trackers());
-        let wishes = self.wishes.iter().map(|wish| wish.tracker);
+        let soft_spreads = self.soft_spreads.iter().map(|soft_spread| soft_spread.tracker);
         let pulls = self.pulls.iter().map(|pull| pull.tracker);
-        checks.chain(&self.sought).copied().chain(wishes).chain(pulls)
+        checks.chain(&self.sought).copied().chain(soft_spreads).chain(pulls)
     }
 
     /// The trackers whose counts change when a task of the group is placed.
     pub fn counted(&self) -> impl Iterator<Item = TrackerId> + '_ {
         let pulls = self.pulls.iter().map(|pull| pull.tracker);
-        self.matched.iter().chain(&self.held).chain(&self.sought).copied().chain(pulls)
+        self.matched.iter().chain(&self.restricting).chain(&self.sought).copied().chain(pulls)
     }
 }

@@ -12,7 +12,7 @@ pub type Domain = u32;
 /// Value for machines that have no domain, because they lack the label.
 pub(super) const NOWHERE: Domain = Domain::MAX;
 
-/// Index of a level in a [`RuleBook`](super::RuleBook).
+/// Index of a level in a [`RuleIndex`](super::RuleIndex).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct LevelId(pub(super) usize);
 

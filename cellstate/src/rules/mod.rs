@@ -13,14 +13,14 @@
 //!
 //! For a port there is a tracker at the machine level, in which each task with the port is both matched and a holder.
 //!
-//! The cell and every view have a `RuleBook` each. A view gets its counters by deltas, and adds its own claims.
+//! The cell and every view have a `RuleIndex` each. A view gets its counters by deltas, and adds its own claims.
 //!
-//! In reading order: `key`, `level`, `counts`, `tracker`, `group`, this file, `bound`, `judge`, `runtime_affinity`.
+//! In reading order: `key`, `level`, `counts`, `tracker`, `group`, this file, `bound`, `evaluate`, `runtime_affinity`.
 
 mod bound;
 mod counts;
+mod evaluate;
 mod group;
-mod judge;
 mod key;
 mod level;
 mod runtime_affinity;
@@ -29,7 +29,7 @@ mod tracker;
 pub use counts::Count;
 pub use counts::Step;
 pub use group::{Check, GroupRules, Pull};
-pub use group::{RuleFamily, SpreadWish};
+pub use group::{RuleFamily, SoftSpread};
 pub use key::Member;
 pub use key::{Beside, Tracked, TrackerKey};
 pub use level::DomainName;
@@ -51,7 +51,7 @@ pub struct TrackerId(pub u64);
 
 /// The trackers in use with their counters.
 #[derive(Clone, Debug, Default)]
-pub struct RuleBook {
+pub struct RuleIndex {
     /// The label levels of all rules so far. They stay when no rule uses them any more.
     levels: Vec<Level>,
     trackers: FastMap<TrackerId, Tracker>,
@@ -69,7 +69,7 @@ pub struct RuleBook {
     generation: u64,
 }
 
-/// A tracker with its level. See [`RuleBook::counter`].
+/// A tracker with its level. See [`RuleIndex::counter`].
 #[derive(Clone, Copy, Debug)]
 pub struct Counter<'a> {
     tracker: &'a Tracker,
@@ -94,7 +94,7 @@ impl Counter<'_> {
     }
 
     /// The rows of a block whose domain's count passes a test. Rows without a domain pass if `unplaced` is true.
-    pub(super) fn sift(&self, block: usize, unplaced: bool, test: impl Fn(Count) -> bool) -> u64 {
+    pub(super) fn filter(&self, block: usize, unplaced: bool, test: impl Fn(Count) -> bool) -> u64 {
         let none = test(Count::default());
         let counts = self.tracker.counts();
         let passed = |page: Option<&Page>| {
@@ -156,7 +156,7 @@ fn bits(word: u64) -> impl Iterator<Item = usize> {
     })
 }
 
-impl RuleBook {
+impl RuleIndex {
     /// Whether no rule about other tasks is in use.
     pub fn is_empty(&self) -> bool {
         self.trackers.is_empty()
@@ -173,7 +173,7 @@ impl RuleBook {
     }
 
     /// Returns the tracker of a key, if it exists, and adds one user to it. Each call that returns a tracker must be
-    /// followed by one [`RuleBook::release`].
+    /// followed by one [`RuleIndex::release`].
     pub fn acquire(&mut self, key: &TrackerKey) -> Option<TrackerId> {
         let id = self.find(key)?;
         self.trackers.get_mut(&id)?.users += 1;
@@ -203,7 +203,7 @@ impl RuleBook {
         self.trackers.insert(id, tracker);
     }
 
-    /// Adds a new tracker to one of the indexes that [`RuleBook::matching`] reads: by job, by attribute, or of all
+    /// Adds a new tracker to one of the indexes that [`RuleIndex::matching`] reads: by job, by attribute, or of all
     /// other trackers.
     fn list(&mut self, id: TrackerId, tracker: &mut Tracker) {
         let tracked = &tracker.key.tracked;
@@ -289,7 +289,7 @@ impl RuleBook {
         self.trackers.values_mut().for_each(Tracker::forget_domains);
     }
 
-    /// Makes the values of a label available to [`RuleBook::values`], even if no rule uses the label.
+    /// Makes the values of a label available to [`RuleIndex::values`], even if no rule uses the label.
     pub fn keep_level(&mut self, key: &Text, machines: &[Option<Arc<Machine>>]) {
         self.add_level(&TopologyLevel::Label(key.clone()), machines);
     }
@@ -411,7 +411,7 @@ impl RuleBook {
         for id in &rules.matched {
             self.add(*id, slot, Step { matched: sign, ..Step::default() }, sets);
         }
-        for id in &rules.held {
+        for id in &rules.restricting {
             self.add(*id, slot, Step { holders: sign, ..Step::default() }, sets);
         }
         for id in &rules.sought {

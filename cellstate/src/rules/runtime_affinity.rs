@@ -2,7 +2,7 @@
 
 use super::group::GroupRules;
 use super::level::Domain;
-use super::{RuleBook, TrackerId};
+use super::{RuleIndex, TrackerId};
 use crate::index::sets::MachineSets;
 
 /// A domain with a placed task whose runtime affinity is not met.
@@ -16,7 +16,7 @@ pub struct Alone {
     pub missing: u32,
 }
 
-impl RuleBook {
+impl RuleIndex {
     /// Whether any rule is a runtime affinity.
     pub fn any_runtime_affinity(&self) -> bool {
         self.companies > 0

@@ -48,7 +48,7 @@ pub(super) struct Tracker {
     /// The level of the domains; `None` if each machine is a domain.
     pub(super) level: Option<LevelId>,
     pub(super) users: u32,
-    /// The attributes by which the rule book lists the tracker; empty if it does not list the tracker by attributes.
+    /// The attributes by which the rule index lists the tracker; empty if it does not list the tracker by attributes.
     pub(super) listed_by: Vec<Attribute>,
     counts: Counts,
     total: Total,

@@ -20,7 +20,7 @@ impl Tenants {
     pub fn set_admission(&mut self, name: &Text, limit: Option<Amounts>) {
         let id = self.intern(name) as usize;
         self.list[id].admits = limit;
-        self.asked.limits = self.list.iter().filter(|tenant| tenant.admits.is_some()).count();
+        self.requested.limits = self.list.iter().filter(|tenant| tenant.admits.is_some()).count();
     }
 
     /// Adds `count` tasks to the sums of a tenant and of all tenants above it. A negative count removes tasks.
@@ -28,21 +28,21 @@ impl Tenants {
     pub fn ask(&mut self, tenant: u32, need: &Need, count: i64) {
         let tasks = &mut self.list[tenant as usize].tasks;
         *tasks = tasks.strict_add_signed(count);
-        if self.asked.limits > 0 {
-            self.ask_limited(tenant, &need.charged(&need.request), count);
+        if self.requested.limits > 0 {
+            self.request_limited(tenant, &need.charged(&need.request), count);
         }
     }
 
     /// Extends the sums to all tenants; a new tenant starts at zero.
     pub fn make_sums(&mut self) {
-        self.asked.sums.resize(self.list.len(), vec![0; self.kinds]);
+        self.requested.sums.resize(self.list.len(), vec![0; self.kinds]);
     }
 
-    fn ask_limited(&mut self, tenant: u32, request: &[i64], count: i64) {
+    fn request_limited(&mut self, tenant: u32, request: &[i64], count: i64) {
         let line: Vec<u32> = self.line(tenant).collect();
         self.make_sums();
         for id in line {
-            for (sum, request) in self.asked.sums[id as usize].iter_mut().zip(request) {
+            for (sum, request) in self.requested.sums[id as usize].iter_mut().zip(request) {
                 *sum = sum.strict_add_signed(i128::from(*request) * i128::from(count));
             }
         }
@@ -67,7 +67,7 @@ impl Tenants {
         added: impl Iterator<Item = (&'a Amounts, u32)>,
         ended: impl Iterator<Item = (&'a Amounts, u32)>,
     ) -> Result<(), Rejection> {
-        if self.asked.limits == 0 {
+        if self.requested.limits == 0 {
             return Ok(());
         }
         let (mut more, fewer) = (self.sum(added), self.sum(ended));
@@ -90,19 +90,19 @@ impl Tenants {
         let tenant = &self.list[id as usize];
         let Some(limit) = &tenant.admits else { return Ok(()) };
         for (kind, more) in more.iter().enumerate().filter(|(_, more)| **more > 0) {
-            let asked = self.asked(id).map_or(0, |sums| sums[kind]) + more;
+            let requested = self.requested(id).map_or(0, |sums| sums[kind]) + more;
             let kind = KindId(kind as u8);
-            if asked > u128::from(limit.get(kind)) {
+            if requested > u128::from(limit.get(kind)) {
                 let (tenant, limit) = (tenant.terms.name.clone(), limit.get(kind));
-                let asked = asked.try_into().unwrap_or(u64::MAX);
+                let requested = requested.try_into().unwrap_or(u64::MAX);
                 let name = kinds.get(kind).map_or("", |kind| kind.name.as_str());
-                let [would, may] = [asked, limit].map(|amount| kinds.display(kind, amount));
-                let told = format!(
+                let [would, may] = [requested, limit].map(|amount| kinds.display(kind, amount));
+                let detail = format!(
                     "would request {would} {name}: the request limit is \
                      {may}"
                 )
                 .into();
-                return Err(Rejection::NotAdmitted { tenant, kind, asked, limit, told });
+                return Err(Rejection::NotAdmitted { tenant, kind, requested, limit, detail });
             }
         }
         Ok(())
@@ -110,7 +110,7 @@ impl Tenants {
 
     /// The amounts that a tenant and all tenants below it request. `None` if no tenant has a request limit; may be
     /// `None` for a tenant without requests.
-    pub fn asked(&self, tenant: u32) -> Option<&[u128]> {
-        self.asked.sums.get(tenant as usize).map(Vec::as_slice)
+    pub fn requested(&self, tenant: u32) -> Option<&[u128]> {
+        self.requested.sums.get(tenant as usize).map(Vec::as_slice)
     }
 }

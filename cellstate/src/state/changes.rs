@@ -18,7 +18,7 @@
 
 use crate::state::recent_rows::{RecentRows, RowsPart};
 use omega_core::{SequenceNumber, Version};
-use std::collections::VecDeque;
+use std::collections::vec_deque::{self, VecDeque};
 
 /// Bounded lists of changes, in the order of versions.
 ///
@@ -82,6 +82,11 @@ impl<T> ChangeLog<T> {
             base,
             capacity,
         }
+    }
+
+    /// The version before the first one whose changes the log has.
+    pub fn base(&self) -> Version {
+        self.base
     }
 
     /// Opens the next version, to which [`ChangeLog::push`] and [`ChangeLog::push_row`] then add changes.
@@ -157,6 +162,14 @@ impl<T> ChangeLog<T> {
     pub fn since(&self, version: Version) -> impl Iterator<Item = &T> {
         let start = self.start_after(version).unwrap_or_else(|| self.end());
         self.others.from(start.others)
+    }
+
+    /// The other changes after a version without the first `count` ones, oldest first. The start costs the same for
+    /// each `count`. `None` if some of these changes were dropped, or if there are fewer than `count`.
+    pub fn since_skipping(&self, version: Version, count: usize) -> Option<vec_deque::Iter<'_, T>> {
+        let start = self.start_after(version)?;
+        let first = (start.others - self.others.dropped) as usize + count;
+        (first <= self.others.changes.len()).then(|| self.others.changes.range(first..))
     }
 
     fn start_after(&self, version: Version) -> Option<Start> {

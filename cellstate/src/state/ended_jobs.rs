@@ -79,6 +79,12 @@ impl EndedJobs {
         list.drain(..count).map(|(id, _)| id).filter(move |id| deleted.remove(id).is_none())
     }
 
+    /// Removes a job that runs again, and may end again. Unlike a deletion, this takes as long as the list is.
+    pub fn revive(&mut self, id: JobId) {
+        let EndedJobs { list, deleted } = self;
+        list.retain(|(known, _)| *known != id && deleted.remove(known).is_none());
+    }
+
     /// Removes a job.
     pub fn delete(&mut self, id: JobId) {
         self.deleted.insert(id, ());
@@ -122,7 +128,13 @@ mod tests {
             }
             if below(3) == 0 && !naive.is_empty() {
                 let (id, _) = naive.remove(below(naive.len() as u64) as usize);
-                list.delete(id);
+                if below(8) > 0 {
+                    list.delete(id);
+                } else {
+                    list.revive(id);
+                    list.push(id);
+                    naive.push((id, None));
+                }
                 assert!(list.positions() <= 2 * naive.len(), "step {step}");
             }
             if below(20) == 0 {

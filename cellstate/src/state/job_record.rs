@@ -2,10 +2,13 @@
 
 use crate::index::need::Need;
 use crate::policy::ports::TaskPorts;
+use crate::state::allocation_overrides::{AllocationOverrides, Values};
 use crate::state::cores::TaskCores;
-use crate::state::held::{Held, Values};
 use crate::state::machines::Part;
-use omega_core::{Amounts, DeviceSet, Job, JobId, NodeCores, TaskState, UpdateResult};
+use crate::state::task_counts::{JobTotals, StateCounts, TaskTally};
+use omega_core::{
+    Amounts, DeviceSet, Job, JobId, NodeCores, TaskState, UpdateResult, bytes_at_most,
+};
 use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;
 use std::hash::{Hash, Hasher};
@@ -24,20 +27,26 @@ pub struct JobRecord {
     /// The number that stands for the name of the job's scheduler. Deltas select jobs by it.
     pub owner: OwnerId,
     pub tenant: u32,
+    /// Number of bytes of the description and its versions.
+    pub bytes: u32,
     /// The groups of the job. The usual single group is stored inline, so that a claim reads the whole job from one
     /// place.
     pub groups: SmallVec<[GroupRecord; 1]>,
     pub tasks: SmallVec<[TaskRecord; 1]>,
     /// Whether a group was ever resized. If so, tasks are not numbered group by group.
     pub resized: bool,
+    /// Whether the job has ended because it was killed.
+    pub killed: bool,
     /// The number of placed tasks.
     pub placed: u32,
     /// The number of unfinished tasks.
     pub alive: u32,
+    /// Further numbers of tasks. Like `placed` and `alive`, they are neither hashed nor saved.
+    pub tally: TaskTally,
     /// State of the job's waiting gang; `None` if the job has no waiting gang.
-    pub hold: Option<GangHold>,
+    pub gang_wait: Option<GangWait>,
     /// Allocations that differ from the group's request.
-    pub held: Held,
+    pub overrides: AllocationOverrides,
     /// Exclusive cores of the job's tasks.
     pub cores: TaskCores,
     /// Ports that the cell chose for the job's tasks.
@@ -53,6 +62,9 @@ pub struct OwnerId(pub u32);
 pub struct GroupRecord {
     pub need: Arc<Need>,
 }
+
+/// Memory of a task as stored in the cell. An ended task takes it until its job is removed.
+pub const TASK_BYTES: u64 = size_of::<TaskRecord>() as u64;
 
 /// A task as stored in the cell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -90,7 +102,29 @@ impl TaskRecord {
     }
 }
 
+/// Counts tasks for [`JobRecord::tally`].
+pub fn tally(tasks: &[TaskRecord]) -> TaskTally {
+    TaskTally::of(tasks.iter().map(|task| (usize::from(task.group), task.state, task.failures)))
+}
+
 impl JobRecord {
+    /// Number of bytes of the job and its tasks, as counted in [`Tenant::bytes`](super::tenants::Tenant).
+    pub fn kept_bytes(&self) -> u64 {
+        u64::from(self.bytes) + TASK_BYTES * self.tasks.len() as u64
+    }
+
+    /// Counts the bytes of the description and of the kept versions.
+    pub fn count_bytes(&self) -> u32 {
+        let versions = self.versions.iter().map(|version| bytes_at_most(&*version.spec));
+        (bytes_at_most(&*self.spec) + versions.sum::<usize>()) as u32
+    }
+
+    /// The numbers of tasks by state.
+    pub fn state_counts(&self) -> StateCounts {
+        let tasks = self.tasks.len() as u32;
+        self.tally.states(JobTotals { tasks, alive: self.alive, placed: self.placed })
+    }
+
     /// The needs of a task.
     pub fn need(&self, task: &TaskRecord) -> &Need {
         &self.groups[usize::from(task.group)].need
@@ -101,10 +135,10 @@ impl JobRecord {
     pub fn part(&self, index: u32) -> Part<'_> {
         let task = &self.tasks[index as usize];
         let need = self.need(task);
-        let held = self.held.get(index);
-        let request = held.unwrap_or(&need.request);
+        let own = self.overrides.get(index);
+        let request = own.unwrap_or(&need.request);
         // A resized task has constant amounts all day.
-        let demand_profiles = need.demand_profiles.as_deref().filter(|_| held.is_none());
+        let demand_profiles = need.demand_profiles.as_deref().filter(|_| own.is_none());
         let cores = self.cores.get(index);
         Part {
             request,
@@ -116,16 +150,16 @@ impl JobRecord {
     }
 
     /// Records the allocation of a task that is placed or is just being placed.
-    pub fn hold(&mut self, index: u32, values: Values) {
+    pub fn set_allocation(&mut self, index: u32, values: Values) {
         if values == self.need(&self.tasks[index as usize]).request {
-            _ = self.held.take(index)
+            _ = self.overrides.take(index)
         } else {
-            self.held.put(index, values)
+            self.overrides.put(index, values)
         }
     }
 
-    /// Whether the entries satisfy the invariants of [`Held`] and of the exclusive cores.
-    pub fn held_is_right(&self) -> bool {
+    /// Whether the entries satisfy the invariants of [`AllocationOverrides`] and of the exclusive cores.
+    pub fn overrides_are_right(&self) -> bool {
         let placed = |index: u32| {
             let task = self.tasks.get(index as usize);
             task.is_some_and(|task| task.state.machine().is_some())
@@ -133,7 +167,7 @@ impl JobRecord {
         if !self.cores.iter().all(|(index, _)| placed(index)) {
             return false;
         }
-        self.held.values().all(|(index, values)| {
+        self.overrides.values().all(|(index, values)| {
             self.tasks.get(index as usize).is_some_and(|task| {
                 task.state.machine().is_some() && *values != self.need(task).request
             })
@@ -159,7 +193,7 @@ pub struct JobVersion {
 
 /// The state of a waiting gang.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub struct GangHold {
+pub struct GangWait {
     /// The time of the first `Expire` after the gang began to wait; `None` before that.
     pub since_ms: Option<u64>,
     /// Whether the gang's present timeout is its second one.
@@ -168,7 +202,7 @@ pub struct GangHold {
 
 /// A job and its tasks in a snapshot.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct JobImage {
+pub struct JobSnapshot {
     /// Id of the job.
     pub id: JobId,
     /// Description of the job.
@@ -179,10 +213,12 @@ pub struct JobImage {
     pub submitted_ms: u64,
     /// Whether a group was ever resized. If so, tasks are not numbered group by group.
     pub resized: bool,
+    /// Whether the job has ended because it was killed.
+    pub killed: bool,
     /// State of the job's waiting gang; `None` if the job has no waiting gang.
-    pub hold: Option<GangHold>,
+    pub gang_wait: Option<GangWait>,
     /// Allocations that differ from the group's request, ascending by task index.
-    pub held: Vec<(u32, Amounts)>,
+    pub overrides: Vec<(u32, Amounts)>,
     /// Exclusive cores, ascending by task index.
     pub cores: Vec<(u32, NodeCores)>,
     /// Ports that the cell chose, ascending by task index.
@@ -191,21 +227,33 @@ pub struct JobImage {
     pub tasks: SmallVec<[TaskRecord; 1]>,
 }
 
-impl JobImage {
-    pub(crate) fn of(id: JobId, job: &JobRecord) -> JobImage {
+impl JobSnapshot {
+    pub(crate) fn of(id: JobId, job: &JobRecord) -> JobSnapshot {
         let tasks = SmallVec::from_slice(&job.tasks);
-        let JobRecord { spec, versions, submitted_ms, resized, hold, held, cores, ports, .. } = job;
+        let JobRecord {
+            spec,
+            versions,
+            submitted_ms,
+            resized,
+            killed,
+            gang_wait,
+            overrides,
+            cores,
+            ports,
+            ..
+        } = job;
         let (spec, versions) = (spec.clone(), versions.clone());
-        let (held, cores) = (held.iter().collect(), cores.iter().collect());
+        let (overrides, cores) = (overrides.iter().collect(), cores.iter().collect());
         let ports = ports.iter().map(|(index, ports)| (index, ports.to_vec())).collect();
-        JobImage {
+        JobSnapshot {
             id,
             spec,
             versions,
             submitted_ms: *submitted_ms,
             resized: *resized,
-            hold: *hold,
-            held,
+            killed: *killed,
+            gang_wait: *gang_wait,
+            overrides,
             cores,
             ports,
             tasks,

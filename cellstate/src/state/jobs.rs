@@ -4,16 +4,16 @@
 //! forgotten. So a lookup costs two indexed loads, and memory is bounded by the jobs that exist. After a restore, only
 //! the latest pages are in the indexed list. The few older pages, of very long-running jobs, are in a tree.
 //!
-//! During a capture (see `image/capture.rs`), a page is copied before any of its jobs changes. All changes go through
-//! `get_mut`, `push` or `remove`, so while no capture runs, the price is one branch in each of these functions.
+//! During a capture (see `snapshot/capture.rs`), a page is copied before any of its jobs changes. All changes go
+//! through `get_mut`, `push` or `remove`, so while no capture runs, the price is one branch in each of these functions.
 
 use crate::rules::{Tracked, TrackerId, TrackerKey};
 use crate::state::attributes::{Attribute, ByAttribute};
-use crate::state::job_record::{JobImage, JobRecord, OwnerId, TaskRecord};
+use crate::state::job_record::{JobRecord, JobSnapshot, OwnerId, TaskRecord};
 use crate::state::map::FastMap;
 use crate::state::recent_groups::RecentGroups;
-use omega_core::{Job, JobId, TaskId, Text};
-use std::collections::{BTreeMap, BTreeSet};
+use omega_core::{Job, JobId, TaskId, Text, Version};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// Jobs per page. A capture copies a page at a time, which takes some 30 microseconds.
 const PAGE: usize = 256;
@@ -36,19 +36,33 @@ pub struct Jobs {
     old: BTreeMap<u64, Page>,
     next: u64,
     names: FastMap<Text, JobId>,
-    /// The names of schedulers, which are never forgotten.
-    owners: FastMap<Text, OwnerId>,
+    /// The schedulers that the jobs name.
+    owners: FastMap<Text, Owner>,
+    /// Owners without jobs, each with the version in which its last job was removed, oldest first.
+    idle_owners: VecDeque<(Version, Text)>,
+    /// Numbers of former owners, which are used again.
+    free_owners: Vec<OwnerId>,
     /// The unfinished jobs by the attributes of their tasks. Made when a rule first selects tasks by an attribute.
     by_attribute: Option<ByAttribute<JobId>>,
     recent_groups: RecentGroups,
     saving: Option<Box<Saving>>,
 }
 
+/// A scheduler that jobs name.
+#[derive(Clone, Copy, Debug)]
+struct Owner {
+    id: OwnerId,
+    /// Number of the jobs that name the scheduler.
+    jobs: u64,
+    /// The version in which the latest job was removed.
+    removed: Version,
+}
+
 /// The pages that existed when the running capture began.
 #[derive(Clone, Debug)]
 struct Saving {
     /// Numbers of the pages in ascending order, each with a copy of its jobs once it is copied.
-    pages: Vec<(u64, Option<Vec<JobImage>>)>,
+    pages: Vec<(u64, Option<Vec<JobSnapshot>>)>,
     /// All pages before this position are copied.
     next: usize,
 }
@@ -67,10 +81,37 @@ impl Jobs {
         self.names.get(name).copied()
     }
 
-    /// The number of a scheduler's name. A name without a number gets a new one.
-    pub fn intern_owner(&mut self, name: &Text) -> OwnerId {
-        let next = OwnerId(self.owners.len() as u32);
-        *self.owners.entry(name.clone()).or_insert(next)
+    /// The number of a scheduler's name, for one more job. A name without a number gets one.
+    pub fn add_to_owner(&mut self, name: &Text) -> OwnerId {
+        if let Some(owner) = self.owners.get_mut(name) {
+            owner.jobs += 1;
+            return owner.id;
+        }
+        let id = self.free_owners.pop().unwrap_or(OwnerId(self.owners.len() as u32));
+        self.owners.insert(name.clone(), Owner { id, jobs: 1, removed: Version(0) });
+        id
+    }
+
+    fn remove_from_owner(&mut self, name: &Text, now: Version) {
+        let Some(owner) = self.owners.get_mut(name) else { return };
+        owner.jobs -= 1;
+        owner.removed = now;
+        if owner.jobs == 0 {
+            self.idle_owners.push_back((now, name.clone()));
+        }
+    }
+
+    /// Forgets owners whose last job was removed at or before a version. All readers at such versions must get whole
+    /// deltas: the others still need the owner's number to learn of the removal.
+    pub fn forget_owners(&mut self, until: Version) {
+        while let Some((_, name)) = self.idle_owners.pop_front_if(|(removed, _)| *removed <= until)
+        {
+            let is_idle = |owner: &&Owner| owner.jobs == 0 && owner.removed <= until;
+            if let Some(owner) = self.owners.get(&name).filter(is_idle) {
+                self.free_owners.push(owner.id);
+                self.owners.remove(&name);
+            }
+        }
     }
 
     /// Makes a new job share the memory of equal scheduler names and equal groups with earlier jobs.
@@ -83,7 +124,7 @@ impl Jobs {
 
     /// The number of a scheduler's name, if it has one.
     pub fn owner(&self, name: &Text) -> Option<OwnerId> {
-        self.owners.get(name).copied()
+        self.owners.get(name).map(|owner| owner.id)
     }
 
     /// The id that the next job will get.
@@ -151,8 +192,8 @@ impl Jobs {
         Some((job, job.tasks.get(id.index as usize)?))
     }
 
-    /// Removes a job.
-    pub fn remove(&mut self, id: JobId) -> Option<JobRecord> {
+    /// Removes a job in this version.
+    pub fn remove(&mut self, id: JobId, now: Version) -> Option<JobRecord> {
         self.save_before_change(id);
         self.unlist_attributes(id);
         let (number, index) = split(id);
@@ -166,6 +207,7 @@ impl Jobs {
             }
         }
         self.names.remove(&record.spec.name);
+        self.remove_from_owner(&record.spec.scheduler, now);
         Some(*record)
     }
 
@@ -183,10 +225,12 @@ impl Jobs {
 
     /// Every job with this id or a higher id, in ascending order.
     pub fn iter_from(&self, first: JobId) -> impl Iterator<Item = (JobId, &JobRecord)> {
-        let begun = self.pages().skip_while(move |(number, page)| {
-            jobs_of(*number, page).last().is_none_or(|(id, _)| id < first)
-        });
-        begun
+        let (from, _) = split(first);
+        let old = self.old.range(from..).map(|(number, page)| (*number, page));
+        let skipped = from.saturating_sub(self.first).min(self.pages.len() as u64);
+        let listed = (self.first + skipped..).zip(&self.pages[skipped as usize..]);
+        let pages = old.chain(listed.filter_map(|(number, page)| Some((number, page.as_ref()?))));
+        pages
             .flat_map(|(number, page)| jobs_of(number, page))
             .skip_while(move |(id, _)| *id < first)
     }
@@ -297,7 +341,7 @@ impl Jobs {
     }
 
     /// Ends a capture, and returns the copied pages.
-    pub fn end_saving(&mut self) -> Vec<Vec<JobImage>> {
+    pub fn end_saving(&mut self) -> Vec<Vec<JobSnapshot>> {
         let pages = self.saving.take().map_or(Vec::new(), |saving| saving.pages);
         pages.into_iter().filter_map(|(_, page)| page).collect()
     }
@@ -322,9 +366,9 @@ impl Jobs {
         self.saving = Some(saving);
     }
 
-    fn copy_page(&self, number: u64) -> Vec<JobImage> {
+    fn copy_page(&self, number: u64) -> Vec<JobSnapshot> {
         let jobs = self.page(number).into_iter().flat_map(|page| jobs_of(number, page));
-        jobs.map(|(id, job)| JobImage::of(id, job)).collect()
+        jobs.map(|(id, job)| JobSnapshot::of(id, job)).collect()
     }
 }
 
@@ -341,4 +385,50 @@ fn new_page() -> Page {
 /// The page of a job, and the job's position on the page.
 fn split(id: JobId) -> (u64, usize) {
     (id.0 / PAGE as u64, (id.0 % PAGE as u64) as usize)
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::cell::Cell;
+    use crate::delta::{Delta, Interest, Share};
+    use omega_core::{Amounts, Command, Job, JobId, Kinds, Outcome, TaskGroup, Version};
+
+    fn submit(cell: &mut Cell, scheduler: &str) -> JobId {
+        let group = TaskGroup::new(1, Amounts::new([1]));
+        let job = Job { scheduler: scheduler.into(), ..Job::batch("job", group) };
+        match cell.apply(Command::SubmitJob(job)) {
+            Ok(Outcome::Job(id)) => id,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn a_reader_learns_of_the_end_of_its_last_job() {
+        let mut cell = Cell::new(Kinds::standard());
+        let interest = Interest::JobsOf("a".into(), Share::ALL);
+        let job = submit(&mut cell, "a");
+        let mut delta = Delta::default();
+        cell.delta_since(Version(0), &interest, &mut delta);
+        let known = delta.to;
+        cell.apply(Command::DeleteJob { job }).unwrap();
+        submit(&mut cell, "b");
+        cell.delta_since(known, &interest, &mut delta);
+        let ends: Vec<(JobId, bool)> =
+            delta.jobs.iter().map(|change| (change.id, change.job.is_none())).collect();
+        assert_eq!(ends, [(job, true)]);
+    }
+
+    #[test]
+    fn schedulers_without_jobs_are_forgotten() {
+        let mut cell = Cell::with_change_limit(Kinds::standard(), 8);
+        for round in 0..1000 {
+            let job = submit(&mut cell, &format!("scheduler-{round}"));
+            cell.apply(Command::DeleteJob { job }).unwrap();
+        }
+        assert!(cell.jobs.owners.len() <= 16, "{}", cell.jobs.owners.len());
+        assert!(cell.jobs.free_owners.len() <= 16);
+        let of_one = ["a", "a", "b"].map(|name| cell.jobs.add_to_owner(&name.into()));
+        assert_eq!(of_one[0], of_one[1]);
+        assert_ne!(of_one[0], of_one[2]);
+    }
 }

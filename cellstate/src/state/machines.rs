@@ -3,11 +3,11 @@
 //! Amounts are stored row by row, all kinds of a machine side by side, because a commit changes one machine at a time.
 //! (A view stores columns for scans; see `view/columns.rs`.)
 
-use crate::judge::{MachineStatus, Spot};
+use crate::fit::{MachineInfo, MachineStatus};
+use crate::state::allocation_overrides::Values;
 use crate::state::cores::{CoreCounts, CoresLeft};
 use crate::state::demand_profiles::{DemandProfileSum, DemandProfileSums, DemandProfiles};
 use crate::state::devices::Devices;
-use crate::state::held::Values;
 use crate::state::load::LoadReport;
 use crate::state::map::FastMap;
 use crate::state::task_places::TaskPlaces;
@@ -16,6 +16,9 @@ use omega_core::{
     SequenceNumber, TaskId, Text,
 };
 use std::sync::Arc;
+
+/// Least free amount of a machine. Below it, a sum of claims could exceed 64 bits.
+pub const FREE_MIN: i64 = i64::MIN / 2;
 
 /// One machine's row, without its amounts.
 #[derive(Clone, Debug, Default)]
@@ -28,7 +31,7 @@ pub struct Row {
 
 /// A row of the machine table in a snapshot.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct MachineImage {
+pub struct MachineSnapshot {
     /// Description of the machine; `None` if the row is empty.
     pub machine: Option<Arc<Machine>>,
     /// The row's sequence number.
@@ -39,10 +42,10 @@ pub struct MachineImage {
     pub status: MachineStatus,
 }
 
-impl MachineImage {
-    pub(crate) fn of(machine: Option<Arc<Machine>>, row: &Row) -> MachineImage {
+impl MachineSnapshot {
+    pub(crate) fn of(machine: Option<Arc<Machine>>, row: &Row) -> MachineSnapshot {
         let Row { sequence, incarnation, status, .. } = *row;
-        MachineImage { machine, sequence, incarnation, status }
+        MachineSnapshot { machine, sequence, incarnation, status }
     }
 }
 
@@ -210,8 +213,8 @@ impl Machines {
     /// The state of a machine for the placement check. The function is inlined, because a returned struct would be
     /// written and read in parts of different sizes, which stalls processors.
     #[inline]
-    pub fn spot(&self, id: MachineId, row: &Row) -> Spot<'_> {
-        Spot {
+    pub fn machine_info(&self, id: MachineId, row: &Row) -> MachineInfo<'_> {
+        MachineInfo {
             id,
             status: row.status,
             free: self.free(id.row()),
@@ -227,13 +230,13 @@ impl Machines {
     }
 
     /// Adds a row of a snapshot, with its claimable amounts.
-    pub fn put(&mut self, image: &MachineImage, claimable: &[i64]) {
+    pub fn put(&mut self, snapshot: &MachineSnapshot, claimable: &[i64]) {
         let slot = self.rows.len() as u32;
-        let MachineImage { sequence, incarnation, status, .. } = *image;
+        let MachineSnapshot { sequence, incarnation, status, .. } = *snapshot;
         self.rows.push(Row { sequence, tasks: Vec::new(), incarnation, status });
         self.free.extend_from_slice(claimable);
         self.free.resize(self.rows.len() * self.kinds, 0);
-        let Some(machine) = &image.machine else { return };
+        let Some(machine) = &snapshot.machine else { return };
         self.put_pieces(slot, machine);
         self.by_name.insert(machine.name.clone(), slot);
     }

@@ -1,8 +1,8 @@
 //! Registered schedulers.
 
 use crate::commit::Scratch;
-use crate::state::answers::Answers;
-use omega_core::{Hold, Text};
+use crate::state::reply_cache::ReplyCache;
+use omega_core::{Lease, Text};
 
 /// A registered scheduler.
 ///
@@ -13,8 +13,8 @@ use omega_core::{Hold, Text};
 pub struct Registered {
     pub name: Text,
     /// The process that owns the name, if any.
-    pub hold: Option<Hold>,
-    pub answers: Answers,
+    pub lease: Option<Lease>,
+    pub reply_cache: ReplyCache,
     /// Buffers of the scheduler's commits; `None` during a commit, and before the first one.
     pub scratch: Option<Box<Scratch>>,
 }
@@ -22,6 +22,6 @@ pub struct Registered {
 impl Registered {
     /// A scheduler whose name no process owns.
     pub fn new(name: Text) -> Registered {
-        Registered { name, hold: None, answers: Answers::default(), scratch: None }
+        Registered { name, lease: None, reply_cache: ReplyCache::default(), scratch: None }
     }
 }

@@ -36,7 +36,7 @@ impl TaskPlaces {
     /// Removes a task from the list of a row. Returns whether the list had it.
     #[inline]
     pub fn remove(&mut self, slot: usize, tasks: &mut Vec<TaskId>, task: TaskId) -> bool {
-        if tasks.len() >= SHORT && self.knows(slot, tasks, task) {
+        if tasks.len() >= SHORT && self.has(slot, tasks, task) {
             return self.remove_known(slot, tasks, task);
         }
         // The search starts at the end, because undo and preemption remove the newest tasks.
@@ -46,7 +46,7 @@ impl TaskPlaces {
 
     /// Returns whether the positions of a list are known. Determines them first if the task is not near the end of a
     /// long list.
-    fn knows(&mut self, slot: usize, tasks: &[TaskId], task: TaskId) -> bool {
+    fn has(&mut self, slot: usize, tasks: &[TaskId], task: TaskId) -> bool {
         let end = &tasks[tasks.len().saturating_sub(SEARCHED)..];
         let slot = slot as u32;
         if !self.0.contains_key(&slot) && end.len() < tasks.len() && !end.contains(&task) {

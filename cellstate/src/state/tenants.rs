@@ -8,7 +8,7 @@
 //! 3. A tenant records the version of its last change, so that deltas include it.
 
 use crate::policy::TenantTree;
-use crate::state::held::Values;
+use crate::state::allocation_overrides::Values;
 use crate::state::map::FastMap;
 use omega_core::limits::TENANT_DEPTH_MAX;
 use omega_core::{Amounts, Job, KindId, Reason, Rejection, TenantConfig, Text, Version};
@@ -37,7 +37,7 @@ pub struct TenantDelta {
 
 /// The requested amounts of all tenants, kept while some tenant has a request limit.
 #[derive(Clone, Debug, Default)]
-pub struct Asked {
+pub struct Requested {
     /// The number of tenants with a request limit.
     pub limits: usize,
     /// Requested amounts, by tenant and kind; empty while no tenant has a limit.
@@ -55,6 +55,8 @@ pub struct Tenant {
     pub terms: Arc<TenantTerms>,
     /// Number of unfinished tasks of the tenant's own jobs.
     pub tasks: u64,
+    /// Number of bytes of the tenant's own jobs and their tasks, including ended ones.
+    pub bytes: u64,
     /// Request limit of the tenant, if any; see `admission.rs`.
     pub admits: Option<Amounts>,
 }
@@ -86,13 +88,13 @@ pub struct Tenants {
     next: Version,
     pub kinds: usize,
     pub list: Vec<Tenant>,
-    pub asked: Asked,
+    pub requested: Requested,
     by_name: FastMap<Text, u32>,
     /// Whether any tenant was ever configured or limited. Until then, deltas leave tenants out, so that a cell without
     /// such tenants does not pay for them.
-    told: bool,
+    in_deltas: bool,
     /// Whether any tenant was ever configured.
-    stands: bool,
+    configured: bool,
 }
 
 impl Tenants {
@@ -100,11 +102,11 @@ impl Tenants {
         Tenants {
             kinds,
             list: Vec::new(),
-            asked: Asked::default(),
+            requested: Requested::default(),
             by_name: FastMap::default(),
             next: Version(1),
-            told: false,
-            stands: false,
+            in_deltas: false,
+            configured: false,
         }
     }
 
@@ -118,6 +120,7 @@ impl Tenants {
             terms: Arc::new(TenantTerms { name: name.clone(), ..TenantTerms::default() }),
             used: smallvec![0; self.kinds],
             tasks: 0,
+            bytes: 0,
             admits: None,
             parent: None,
             changed: self.next,
@@ -157,19 +160,19 @@ impl Tenants {
 
     /// The tenants that changed since a version, if deltas include tenants.
     pub fn changed_since(&self, since: Version) -> impl Iterator<Item = &Tenant> {
-        let list: &[Tenant] = if self.told { &self.list } else { &[] };
+        let list: &[Tenant] = if self.in_deltas { &self.list } else { &[] };
         list.iter().filter(move |tenant| tenant.changed > since)
     }
 
     /// All tenants. Empty if deltas do not include tenants, or if no tenant is configured or limited at present.
-    pub fn all_if_told(&self) -> &[Tenant] {
+    pub fn all_in_deltas(&self) -> &[Tenant] {
         let bound = |tenant: &Tenant| tenant.terms.limit.is_some() || tenant.has_tenant_config();
-        if self.told && self.list.iter().any(bound) { &self.list } else { &[] }
+        if self.in_deltas && self.list.iter().any(bound) { &self.list } else { &[] }
     }
 
     /// Makes all later deltas include tenants.
-    fn tell(&mut self) {
-        if !std::mem::replace(&mut self.told, true) {
+    fn include_in_deltas(&mut self) {
+        if !std::mem::replace(&mut self.in_deltas, true) {
             self.list.iter_mut().for_each(|tenant| tenant.changed = self.next);
         }
     }
@@ -177,7 +180,7 @@ impl Tenants {
     /// Whether any tenant may have a guarantee.
     #[inline]
     pub fn may_guarantee(&self) -> bool {
-        self.stands
+        self.configured
     }
 
     /// A tenant and all tenants above it, from the bottom up.
@@ -189,7 +192,7 @@ impl Tenants {
     pub fn set_limit(&mut self, name: &Text, limit: Option<Amounts>) {
         let id = self.intern(name) as usize;
         if limit.is_some() {
-            self.tell();
+            self.include_in_deltas();
         }
         Arc::make_mut(&mut self.list[id].terms).limit = limit;
         self.list[id].changed = self.next;
@@ -220,8 +223,8 @@ impl Tenants {
         let tenant = &mut self.list[id as usize];
         Arc::make_mut(&mut tenant.terms).tenant_config = tenant_config;
         (tenant.parent, tenant.changed) = (parent, self.next);
-        self.stands = true;
-        self.tell();
+        self.configured = true;
+        self.include_in_deltas();
         Ok(())
     }
 
@@ -289,12 +292,15 @@ impl Tenants {
     }
 
     /// Adds a claim of a tenant if `sign` is 1, or subtracts it if it is -1.
+    ///
+    /// A sum beyond 64 bits wraps. Only tasks on more than 8,000 of the largest possible machines reach such a sum. It is
+    /// right again after some of them have ended.
     pub fn count(&mut self, tenant: u32, request: &[i64], sign: i64) {
         let mut at = Some(tenant);
         while let Some(id) = at {
             let tenant = &mut self.list[id as usize];
             for (used, request) in tenant.used.iter_mut().zip(request) {
-                *used += sign * request;
+                *used = used.wrapping_add(sign * request);
             }
             tenant.changed = self.next;
             at = tenant.parent;
@@ -311,15 +317,16 @@ impl Tenants {
             return false;
         };
         let (ours, theirs) = (&self.list[ours as usize], &self.list[theirs as usize]);
-        let asked = |kind: &usize| claimant.kinds >> kind & 1 == 1;
+        let requested = |kind: &usize| claimant.kinds >> kind & 1 == 1;
         let guaranteed = |tenant: &Tenant, kind: usize| {
             tenant.terms.tenant_config.guaranteed.get(KindId(kind as u8)) as i64
         };
-        let mut kinds = (0..self.kinds).filter(asked);
+        let mut kinds = (0..self.kinds).filter(requested);
         let within = kinds.clone().all(|kind| ours.used[kind] <= guaranteed(ours, kind));
         let borrowed = |kind: usize| {
             let request = victim.request[kind];
-            let with_it = theirs.used[kind] + if victim.counted { 0 } else { request };
+            let with_it =
+                theirs.used[kind].saturating_add(if victim.counted { 0 } else { request });
             request > 0 && with_it > guaranteed(theirs, kind)
         };
         within && kinds.any(borrowed)
@@ -342,11 +349,11 @@ impl Tenant {
         self.terms.tenant_config != TenantConfig::default()
     }
 
-    fn judge(&self, request: &[i64]) -> Result<(), Reason> {
+    fn check_limit(&self, request: &[i64]) -> Result<(), Reason> {
         let Some(limit) = &self.terms.limit else { return Ok(()) };
         for (kind, (used, request)) in self.used.iter().zip(request).enumerate() {
             let kind = KindId(kind as u8);
-            if *request > 0 && used + request > limit.get(kind) as i64 {
+            if *request > 0 && used.saturating_add(*request) > limit.get(kind) as i64 {
                 return Err(Reason::QuotaExceeded(kind));
             }
         }
@@ -363,7 +370,7 @@ impl TenantTree for Tenants {
     }
 
     fn check_limits(&self, tenant: u32, more: &[i64]) -> Result<(), Reason> {
-        self.line(tenant).try_for_each(|id| self.list[id as usize].judge(more))
+        self.line(tenant).try_for_each(|id| self.list[id as usize].check_limit(more))
     }
 }
 

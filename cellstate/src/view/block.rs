@@ -74,7 +74,7 @@ impl<'a> Block<'a> {
     /// The rows with a machine.
     #[must_use]
     pub fn present(&self) -> u64 {
-        self.view.facts.sets.present_word(self.index)
+        self.view.machine_index.sets.present_word(self.index)
     }
 
     /// The machines that accept tasks.
@@ -86,7 +86,7 @@ impl<'a> Block<'a> {
     /// The machines of a set (see [`Need::affinity`], [`Need::tolerated`]).
     #[must_use]
     pub fn set(&self, set: SetId) -> u64 {
-        self.view.facts.sets.word(set, self.index)
+        self.view.machine_index.sets.word(set, self.index)
     }
 
     /// The machines with room for a request.

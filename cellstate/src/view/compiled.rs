@@ -3,11 +3,11 @@
 //! A group with optional resources can be compiled a second time, with these resources in its request. A search then
 //! handles it like any other group. The compiled group records that its claims take the optional resources.
 
-use crate::index::facts::{Facts, Trackers};
+use crate::index::machine_index::{MachineIndex, Trackers};
 use crate::index::need::Need;
 use crate::state::map::FastMap;
-use crate::view::tenants::{KnownTenants, TenantRef};
-use crate::view::{Reach, View};
+use crate::view::tenants::{TenantIndex, TenantRef};
+use crate::view::{LocalityLevel, View};
 use omega_core::{Job, JobId, Take};
 use smallvec::SmallVec;
 use std::sync::Arc;
@@ -24,7 +24,7 @@ pub(super) struct Compiled {
     pub(super) need: Arc<Need>,
     /// The group's tenant; `None` if no delta has contained the tenant.
     pub(super) tenant: Option<TenantRef>,
-    pub(super) reach: Reach,
+    pub(super) locality_level: LocalityLevel,
     /// Whether claims of the group take only the request, or also the optional resources.
     pub(super) take: Take,
     /// The original job, if `job` is a copy with the optional resources in its requests; otherwise `None`.
@@ -38,9 +38,9 @@ impl Compiled {
     }
 
     /// Compiles the group again. Returns its former needs.
-    fn compile(&mut self, facts: &mut Facts, kinds: usize) -> Arc<Need> {
+    fn compile(&mut self, machine_index: &mut MachineIndex, kinds: usize) -> Arc<Need> {
         let job = (self.id, &*self.job);
-        let (need, _) = facts.compile(job, self.index, kinds, Trackers::Find);
+        let (need, _) = machine_index.compile(job, self.index, kinds, Trackers::Find);
         std::mem::replace(&mut self.need, Arc::new(need))
     }
 }
@@ -62,7 +62,7 @@ pub(super) struct Groups {
     /// Free positions in `list`.
     vacant: Vec<u32>,
     by_job: FastMap<JobId, SmallVec<[GroupRef; 2]>>,
-    /// The value of `RuleBook::generation` when the groups were last compiled. `None` if their machine sets were
+    /// The value of `RuleIndex::generation` when the groups were last compiled. `None` if their machine sets were
     /// dropped.
     generation: Option<u64>,
 }
@@ -114,39 +114,39 @@ impl Groups {
     }
 
     /// Removes the groups of a job, and releases their machine sets.
-    fn remove_job(&mut self, id: JobId, facts: &mut Facts) {
+    fn remove_job(&mut self, id: JobId, machine_index: &mut MachineIndex) {
         for group in self.by_job.remove(&id).into_iter().flatten() {
             if let Some(compiled) = self.list[group.0 as usize].take() {
-                facts.release(&compiled.need, Trackers::Find);
+                machine_index.release(&compiled.need, Trackers::Find);
                 self.vacant.push(group.0);
             }
         }
     }
 
     /// Compiles all groups again if trackers were added or removed since the last call. Returns whether it did.
-    pub(super) fn match_rules(&mut self, facts: &mut Facts, kinds: usize) -> bool {
-        let generation = Some(facts.rules.generation());
+    pub(super) fn match_rules(&mut self, machine_index: &mut MachineIndex, kinds: usize) -> bool {
+        let generation = Some(machine_index.rules.generation());
         if self.generation == generation {
             return false;
         }
         self.generation = generation;
         for group in self.list.iter_mut().flatten() {
-            let former = group.compile(facts, kinds);
-            facts.release(&former, Trackers::Find);
+            let former = group.compile(machine_index, kinds);
+            machine_index.release(&former, Trackers::Find);
         }
         true
     }
 
     /// Compiles all groups again, after all machines and the machine sets were dropped.
-    pub(super) fn reset(&mut self, facts: &mut Facts, kinds: usize) {
+    pub(super) fn reset(&mut self, machine_index: &mut MachineIndex, kinds: usize) {
         self.generation = None;
         for group in self.list.iter_mut().flatten() {
-            group.compile(facts, kinds);
+            group.compile(machine_index, kinds);
         }
     }
 
     /// Looks up the tenant of each group again.
-    pub(super) fn find_tenants(&mut self, tenants: &KnownTenants) {
+    pub(super) fn find_tenants(&mut self, tenants: &TenantIndex) {
         for group in self.list.iter_mut().flatten() {
             group.tenant = tenants.find(&group.job.tenant);
         }
@@ -183,16 +183,16 @@ impl View {
     fn add_group(&mut self, source: &Source<'_>, job: Arc<Job>) -> GroupRef {
         let Source { id, index, take, .. } = *source;
         let kinds = self.rows.columns().kinds();
-        let (need, _) = self.facts.compile_shared((id, &job), index, kinds, Trackers::Find);
+        let (need, _) = self.machine_index.compile_shared((id, &job), index, kinds, Trackers::Find);
         let tenant = self.tenants.find(&job.tenant);
         let of = (take == Take::WithOptional).then(|| source.job.clone());
-        let reach = Reach::Anywhere;
-        self.groups.add(Compiled { id, job, index, need, tenant, reach, take, of })
+        let locality_level = LocalityLevel::Anywhere;
+        self.groups.add(Compiled { id, job, index, need, tenant, locality_level, take, of })
     }
 
     /// Drops the compiled groups of a job. All claims for these groups must have a result.
     pub fn forget_job(&mut self, id: JobId) {
-        self.groups.remove_job(id, &mut self.facts);
+        self.groups.remove_job(id, &mut self.machine_index);
     }
 
     /// The needs of a compiled group.
@@ -228,15 +228,15 @@ impl View {
     /// # Panics
     /// The group was dropped.
     #[must_use]
-    pub fn reach(&self, group: GroupRef) -> &Reach {
-        &self.groups.get(group).reach
+    pub fn locality_level(&self, group: GroupRef) -> &LocalityLevel {
+        &self.groups.get(group).locality_level
     }
 
     /// Sets the machines that a compiled group may use at present.
     ///
     /// # Panics
     /// The group was dropped.
-    pub fn set_reach(&mut self, group: GroupRef, reach: Reach) {
-        self.groups.get_mut(group).reach = reach;
+    pub fn set_locality_level(&mut self, group: GroupRef, locality_level: LocalityLevel) {
+        self.groups.get_mut(group).locality_level = locality_level;
     }
 }

@@ -54,9 +54,9 @@ impl Departure {
     }
 
     /// Whether this departure and a placed task both free the request of the task's group, without devices.
-    fn frees_the_same(&self, task: &TaskDelta, held: Option<&Amounts>) -> bool {
+    fn frees_the_same(&self, task: &TaskDelta, allocation: Option<&Amounts>) -> bool {
         let is_simple = !self.is_special && self.devices.is_none();
-        is_simple && held.is_none() && task.devices.is_empty()
+        is_simple && allocation.is_none() && task.devices.is_empty()
     }
 }
 
@@ -157,7 +157,9 @@ impl Departures {
                 }
             }
         }
-        delta.tasks_held().for_each(|holding| self.set_task(holding.task, holding.held));
+        delta
+            .tasks_with_allocations()
+            .for_each(|placed| self.set_task(placed.task, placed.allocation));
         if !self.claimed.is_empty() {
             // The other claims were given back before the sync. The tasks of these have left their machines since.
             let left: Vec<_> = self.claimed.drain().collect();
@@ -186,12 +188,12 @@ impl Departures {
         }
     }
 
-    fn set_task(&mut self, task: &TaskDelta, held: Option<&Amounts>) {
+    fn set_task(&mut self, task: &TaskDelta, allocation: Option<&Amounts>) {
         let machine = task.state.machine();
         if let Some(position) = self.place(task.id, machine.map(|machine| machine.slot)) {
             let Listed { departure, row } = self.entries.get_mut(position);
             let stays = machine.is_some_and(|machine| machine.slot == *row);
-            if stays && departure.frees_the_same(task, held) {
+            if stays && departure.frees_the_same(task, allocation) {
                 (departure.placed_ms, departure.lifted) = (task.placed_ms, false);
                 if self.estimated_anew.contains(&task.id.job) {
                     let job = self.jobs.get(&task.id.job);
@@ -203,7 +205,7 @@ impl Departures {
             self.vacate(position);
         }
         let Some(machine) = machine else { return };
-        let Some(departure) = self.departure(task, held) else { return };
+        let Some(departure) = self.departure(task, allocation) else { return };
         if let Some(position) = self.add(machine.row(), departure) {
             self.placed.insert(task.id, position);
         }
@@ -231,16 +233,16 @@ impl Departures {
         position
     }
 
-    fn departure(&self, task: &TaskDelta, held: Option<&Amounts>) -> Option<Departure> {
+    fn departure(&self, task: &TaskDelta, allocation: Option<&Amounts>) -> Option<Departure> {
         let job = self.jobs.get(&task.id.job)?;
         let group = job.groups.get(usize::from(task.group))?;
-        let amounts = held.unwrap_or(&group.request).as_slice();
+        let amounts = allocation.unwrap_or(&group.request).as_slice();
         let wanted = group.optional.as_ref().and_then(|optional| optional.devices);
         let devices = group.devices.or(wanted).filter(|_| !task.devices.is_empty());
         Some(Departure {
             amounts: amounts.iter().map(|amount| *amount as i64).collect(),
             devices: devices.map(|request| (request, task.devices)),
-            is_special: held.is_some(),
+            is_special: allocation.is_some(),
             ..Departure::new(task.id, job, task.placed_ms)
         })
     }
@@ -308,7 +310,7 @@ impl View {
 
     /// Whether the view receives the jobs of all schedulers.
     #[must_use]
-    pub fn hears_of_all_jobs(&self) -> bool {
+    pub fn receives_all_jobs(&self) -> bool {
         *self.interest() == Interest::AllJobs
     }
 

@@ -57,6 +57,6 @@ impl View {
     /// The number of machines.
     #[must_use]
     pub fn machine_count(&self) -> usize {
-        self.facts.sets.present_count()
+        self.machine_index.sets.present_count()
     }
 }

@@ -4,7 +4,7 @@
 //! or the bits of a set, instead of machine descriptions.
 
 use crate::delta::Delta;
-use crate::index::facts::Facts;
+use crate::index::machine_index::MachineIndex;
 use crate::index::sets::{SetId, SetKey};
 use crate::rules::Values;
 use crate::state::machines::claimable_of;
@@ -131,15 +131,15 @@ impl Kept {
 
     /// Prepares these data for new machines, after all machines were dropped. Drops the reciprocals of kinds that the
     /// cell no longer has.
-    pub(super) fn reset(&mut self, facts: &mut Facts, kinds: usize) {
+    pub(super) fn reset(&mut self, machine_index: &mut MachineIndex, kinds: usize) {
         self.inverses.truncate(kinds);
         self.inverses.iter_mut().flatten().for_each(Vec::clear);
         self.capacities.iter_mut().flatten().for_each(|all| *all = Capacities::default());
         for (set, id) in &mut self.sets {
-            *id = facts.sets.acquire(set.clone().into(), &facts.machines);
+            *id = machine_index.sets.acquire(set.clone().into(), &machine_index.machines);
         }
         for key in &self.levels {
-            facts.rules.keep_level(key, &facts.machines);
+            machine_index.rules.keep_level(key, &machine_index.machines);
         }
     }
 
@@ -157,9 +157,9 @@ impl Kept {
         }
     }
 
-    fn keep_set(&mut self, set: &MachineSet, facts: &mut Facts) {
+    fn keep_set(&mut self, set: &MachineSet, machine_index: &mut MachineIndex) {
         if self.set(set).is_none() {
-            let id = facts.sets.acquire(set.clone().into(), &facts.machines);
+            let id = machine_index.sets.acquire(set.clone().into(), &machine_index.machines);
             self.sets.push((set.clone(), id));
         }
     }
@@ -168,10 +168,10 @@ impl Kept {
         self.sets.iter().find(|(known, _)| known == set).map(|(_, id)| *id)
     }
 
-    fn keep_level(&mut self, key: &Text, facts: &mut Facts) {
+    fn keep_level(&mut self, key: &Text, machine_index: &mut MachineIndex) {
         if !self.levels.contains(key) {
             self.levels.push(key.clone());
-            facts.rules.keep_level(key, &facts.machines);
+            machine_index.rules.keep_level(key, &machine_index.machines);
         }
     }
 
@@ -211,8 +211,9 @@ impl View {
     /// nothing if the cell does not have the kind.
     pub fn keep_inverse(&mut self, kind: KindId) {
         if kind.index() < self.kinds.count() {
-            let View { kept, rows, facts, kinds, .. } = self;
-            let described = Described { rows: rows.len(), machines: &facts.machines, kinds };
+            let View { kept, rows, machine_index, kinds, .. } = self;
+            let described =
+                Described { rows: rows.len(), machines: &machine_index.machines, kinds };
             kept.keep_inverse(kind, described);
         }
     }
@@ -220,8 +221,8 @@ impl View {
     /// Makes the view keep a column of a kind's capacities, for exact scores. The column has only zeros if the cell
     /// does not have the kind.
     pub fn keep_capacity(&mut self, kind: KindId) {
-        let View { kept, rows, facts, kinds, .. } = self;
-        let described = Described { rows: rows.len(), machines: &facts.machines, kinds };
+        let View { kept, rows, machine_index, kinds, .. } = self;
+        let described = Described { rows: rows.len(), machines: &machine_index.machines, kinds };
         kept.keep_capacity(kind, described);
     }
 
@@ -236,7 +237,7 @@ impl View {
 
     /// Makes the view keep a set of machines for the rest of the view's lifetime.
     pub fn keep_set(&mut self, set: &MachineSet) {
-        self.kept.keep_set(set, &mut self.facts);
+        self.kept.keep_set(set, &mut self.machine_index);
     }
 
     /// A kept set; `None` unless [`View::keep_set`] was called for it.
@@ -248,18 +249,18 @@ impl View {
     /// Whether a set contains no machine.
     #[must_use]
     pub fn is_empty_set(&self, set: SetId) -> bool {
-        self.facts.sets.is_empty(set)
+        self.machine_index.sets.is_empty(set)
     }
 
     /// Makes the view keep each machine's value of a label for the rest of the view's lifetime.
     pub fn keep_level(&mut self, key: &Text) {
-        self.kept.keep_level(key, &mut self.facts);
+        self.kept.keep_level(key, &mut self.machine_index);
     }
 
     /// Each machine's value of a label; `None` unless [`View::keep_level`] was called.
     #[must_use]
     pub fn level(&self, key: &str) -> Option<Level<'_>> {
-        self.facts.rules.values(key).map(Level)
+        self.machine_index.rules.values(key).map(Level)
     }
 }
 

@@ -140,7 +140,7 @@ impl View {
 
     /// Makes the view keep the loads of a kind in columns.
     pub fn keep_load(&mut self, kind: KindId) {
-        self.loads.keep(kind, &self.facts.machines, self.rows.len());
+        self.loads.keep(kind, &self.machine_index.machines, self.rows.len());
     }
 }
 

@@ -21,6 +21,7 @@
 //! (shared with the cell), 4 for the incarnation, and 4 for each kind that a score reads.
 
 mod block;
+mod change_counts;
 mod columns;
 mod compiled;
 mod cores;
@@ -34,18 +35,18 @@ mod indexes;
 mod job_places;
 mod kept;
 mod loads;
+mod locality_level;
 mod own;
 mod placements;
 mod quotas;
-mod reach;
 mod rows;
 mod rules;
 mod session;
 mod surplus;
-mod tally;
 mod tenants;
 
 pub use block::{Block, FEW, LeftShare};
+pub use change_counts::ChangeCounts;
 pub use columns::BLOCK;
 pub use compiled::GroupRef;
 pub use counted::{TaskCounts, TaskSet};
@@ -54,19 +55,19 @@ pub use images::ImageHolder;
 pub use job_places::JobPlaces;
 pub use kept::{Level, MachineSet};
 pub use loads::{BlockLoad, NEVER};
+pub use locality_level::LocalityLevel;
 pub use placements::PlacedTask;
-pub use reach::Reach;
-pub use rules::{Draws, WishCounts};
-pub use tally::Tally;
+pub use rules::{Draws, SoftSpreadCounts};
 pub use tenants::QuotaLack;
 
 use crate::delta::{Delta, Interest};
+use crate::fit::{ClaimRequest, Grant, MachineInfo, Rules, check_fit};
 use crate::handle::{CellHandle, CommitsAndSync, HandleError};
-use crate::index::facts::Facts;
+use crate::index::machine_index::MachineIndex;
 use crate::index::need::Need;
-use crate::judge::{Asked, Grant, Rules, Spot, judge};
 use crate::policy::{Applying, Context, Mirrors, Placement, TenantTree};
 use crate::state::devices::Devices;
+use change_counts::RowState;
 use compiled::Groups;
 use images::Images;
 use indexes::Indexes;
@@ -82,12 +83,11 @@ use rows::Rows;
 use session::Session;
 use smallvec::SmallVec;
 use std::sync::Arc;
-use tally::RowState;
-use tenants::KnownTenants;
+use tenants::TenantIndex;
 
 /// Results of [`View::submit_and_fetch`].
 #[derive(Debug)]
-pub struct Submitted {
+pub struct SubmitResult {
     /// Results of the transactions, in order.
     pub commits: Vec<Result<Commit, HandleError>>,
     /// Changes up to the last commit, or the error if they could not be fetched.
@@ -102,13 +102,13 @@ pub struct Submitted {
 pub struct View {
     session: Session,
     delta: Delta,
-    tally: Tally,
+    change_counts: ChangeCounts,
     kinds: Kinds,
     /// Descriptions and sets of machines, and the rules.
-    facts: Facts,
+    machine_index: MachineIndex,
     /// Free amounts and other columns, including own claims.
     rows: Rows,
-    tenants: KnownTenants,
+    tenants: TenantIndex,
     /// The view's copy of each policy's state, including own claims.
     policies: Mirrors,
     kept: Kept,
@@ -133,11 +133,11 @@ impl View {
         View {
             session,
             delta: Delta::default(),
-            tally: Tally::default(),
-            facts: Facts::default(),
+            change_counts: ChangeCounts::default(),
+            machine_index: MachineIndex::default(),
             rows: Rows::new(kinds.count()),
             kinds,
-            tenants: KnownTenants::default(),
+            tenants: TenantIndex::default(),
             policies: Mirrors::default(),
             kept: Kept::default(),
             loads: Loads::default(),
@@ -192,13 +192,13 @@ impl View {
         &mut self,
         cell: &(impl CellHandle + ?Sized),
         txns: &[&Transaction],
-    ) -> Submitted {
+    ) -> SubmitResult {
         let mut delta = std::mem::take(&mut self.delta);
         delta.lineage = self.session.lineage();
         let (since, interest) = (self.session.version(), self.session.interest());
         let CommitsAndSync { commits, synced } =
             cell.commit_and_sync(txns, since, interest, &mut delta);
-        Submitted { commits, fetched: synced.map(|()| delta) }
+        SubmitResult { commits, fetched: synced.map(|()| delta) }
     }
 
     /// Applies changes that were fetched with commits. [`View::delta`] then has them.
@@ -223,7 +223,7 @@ impl View {
     pub fn apply(&mut self, delta: &Delta) {
         self.tenants.begin_sync();
         self.session.check(delta);
-        self.forget_taken(delta.to);
+        self.forget_accepted(delta.to);
         if !delta.full {
             self.give_all_back();
         }
@@ -237,13 +237,13 @@ impl View {
         for machine in &delta.machines {
             self.set_machine(machine);
         }
-        self.tally.freed += self.rows.apply(delta);
+        self.change_counts.freed += self.rows.apply(delta);
         for (slot, load) in &delta.loads {
-            self.tally.loads += u64::from(self.loads.set(*slot, load));
+            self.change_counts.loads += u64::from(self.loads.set(*slot, load));
         }
         self.apply_rules(delta);
         let (more_tenants, freed) = self.tenants.apply(delta);
-        self.tally.quota_freed += freed;
+        self.change_counts.quota_freed += freed;
         if more_tenants {
             self.groups.find_tenants(&self.tenants);
         }
@@ -255,8 +255,8 @@ impl View {
     /// Applies the cell's policy.
     fn set_policy(&mut self, delta: &Delta) {
         self.evictions.set_policy(delta);
-        let View { kept, rows, facts, kinds, .. } = self;
-        let described = Described { rows: rows.len(), machines: &facts.machines, kinds };
+        let View { kept, rows, machine_index, kinds, .. } = self;
+        let described = Described { rows: rows.len(), machines: &machine_index.machines, kinds };
         kept.set_policy(delta, described);
     }
 
@@ -266,9 +266,9 @@ impl View {
             slots: &delta.slots,
             tenants: &delta.tenants,
             now_ms: delta.now_ms,
-            facts: &mut self.facts,
+            machine_index: &mut self.machine_index,
             kinds: self.rows.columns().kinds(),
-            tally: &mut self.tally,
+            change_counts: &mut self.change_counts,
             stale: &mut stale,
         };
         self.policies.apply(&delta.policies, applying);
@@ -283,8 +283,8 @@ impl View {
     }
 
     /// The descriptions and sets of machines, and the rules.
-    pub(crate) fn facts(&self) -> &Facts {
-        &self.facts
+    pub(crate) fn machine_index(&self) -> &MachineIndex {
+        &self.machine_index
     }
 
     /// The tree of tenants.
@@ -295,18 +295,18 @@ impl View {
     fn apply_rules(&mut self, delta: &Delta) {
         for (id, key) in &delta.trackers {
             match key {
-                Some(key) if self.facts.rules.key(*id).is_none() => {
-                    self.facts.insert_tracker(*id, key.clone());
+                Some(key) if self.machine_index.rules.key(*id).is_none() => {
+                    self.machine_index.insert_tracker(*id, key.clone());
                 }
                 Some(_) => {}
-                None => drop(self.facts.remove_tracker(*id)),
+                None => drop(self.machine_index.remove_tracker(*id)),
             }
         }
         for (id, domain, count) in &delta.counts {
-            self.facts.rules.set_count(*id, domain, *count);
+            self.machine_index.rules.set_count(*id, domain, *count);
         }
-        if self.groups.match_rules(&mut self.facts, self.rows.columns().kinds()) {
-            self.claims.match_rules(&mut self.facts);
+        if self.groups.match_rules(&mut self.machine_index, self.rows.columns().kinds()) {
+            self.claims.match_rules(&mut self.machine_index);
         }
     }
 
@@ -317,13 +317,14 @@ impl View {
         }
         let kinds = self.kinds.count();
         self.rows.reset(kinds);
-        self.facts = Facts::default();
+        self.machine_index = MachineIndex::default();
         self.policies.reset();
         self.images = Images::default();
-        self.kept.reset(&mut self.facts, kinds);
+        self.kept.reset(&mut self.machine_index, kinds);
         self.loads.clear();
-        // The old machine sets were dropped with `facts`, so the groups are compiled without releasing those sets.
-        self.groups.reset(&mut self.facts, kinds);
+        // The old machine sets were dropped with `machine_index`, so the groups are compiled without releasing those
+        // sets.
+        self.groups.reset(&mut self.machine_index, kinds);
     }
 
     fn grow(&mut self, rows: usize) {
@@ -343,10 +344,10 @@ impl View {
         }
         self.kept.set_machine(row, machine, &self.kinds);
         self.loads.set_machine(row, machine);
-        let old = self.facts.machines.get(row).and_then(Option::as_deref);
+        let old = self.machine_index.machines.get(row).and_then(Option::as_deref);
         self.images.set_machine(delta.slot, old, machine);
-        self.facts.set_machine(row, delta.machine.clone());
-        self.tally.note_machine(&before, &self.row_state(row));
+        self.machine_index.set_machine(row, delta.machine.clone());
+        self.change_counts.note_machine(&before, &self.row_state(row));
     }
 
     /// The state of a row, for a comparison before and after a change.
@@ -365,8 +366,8 @@ impl View {
 
     /// Counts of the changes that all syncs so far brought.
     #[must_use]
-    pub fn tally(&self) -> Tally {
-        self.tally
+    pub fn change_counts(&self) -> ChangeCounts {
+        self.change_counts
     }
 
     /// Whether some machine has accelerator devices.
@@ -378,13 +379,13 @@ impl View {
     /// Whether some machine has a taint that discourages tasks (`PreferNoSchedule`).
     #[must_use]
     pub fn any_marked(&self) -> bool {
-        self.facts.sets.any_marked()
+        self.machine_index.sets.any_marked()
     }
 
     /// Whether some machine has a taint that keeps tasks off.
     #[must_use]
     pub fn any_tainted(&self) -> bool {
-        self.facts.sets.any_tainted()
+        self.machine_index.sets.any_tainted()
     }
 
     /// The cell's resource kinds.
@@ -426,14 +427,14 @@ impl View {
     /// The description of the machine in a row.
     #[must_use]
     pub fn machine(&self, row: usize) -> Option<&Arc<Machine>> {
-        self.facts.machines.get(row)?.as_ref()
+        self.machine_index.machines.get(row)?.as_ref()
     }
 
     /// The machine with this name. It scans all machines, so it is meant for tests and tools.
     #[must_use]
     pub fn machine_by_name(&self, name: &str) -> Option<MachineId> {
         let named = |m: &Option<Arc<Machine>>| m.as_ref().is_some_and(|m| *m.name == *name);
-        self.facts.machines.iter().position(named).map(|row| self.machine_id(row))
+        self.machine_index.machines.iter().position(named).map(|row| self.machine_id(row))
     }
 
     /// The free amount of a kind in a row, after subtracting own claims.
@@ -486,7 +487,7 @@ impl View {
     #[must_use]
     pub fn blocks_allowed(&self, group: usize, need: &Need) -> u64 {
         let sets = need.affinity.into_iter().chain(need.machine);
-        sets.fold(u64::MAX, |words, set| words & self.facts.sets.full_words(set, group))
+        sets.fold(u64::MAX, |words, set| words & self.machine_index.sets.full_words(set, group))
     }
 
     // --- Deciding ---------------------------------------------------------------------------------
@@ -496,14 +497,14 @@ impl View {
     ///
     /// # Errors
     /// The reason against the placement.
-    pub fn judge(&self, row: usize, group: GroupRef) -> Result<Grant, Reason> {
+    pub fn check_fit(&self, row: usize, group: GroupRef) -> Result<Grant, Reason> {
         if row >= self.rows() {
             return Err(Reason::MachineGone);
         }
-        self.judge_machine(self.machine_id(row), group)
+        self.check_machine_fit(self.machine_id(row), group)
     }
 
-    fn judge_machine(&self, machine: MachineId, group: GroupRef) -> Result<Grant, Reason> {
+    fn check_machine_fit(&self, machine: MachineId, group: GroupRef) -> Result<Grant, Reason> {
         if machine.row() >= self.rows() {
             return Err(Reason::MachineGone);
         }
@@ -513,7 +514,7 @@ impl View {
         let columns = self.rows.columns();
         let free: SmallVec<[i64; 8]> =
             (0..columns.kinds()).map(|kind| columns.get(row, kind)).collect();
-        let spot = Spot {
+        let machine_info = MachineInfo {
             id: self.rows.machine_id(row),
             status: self.rows.status(row),
             free: &free,
@@ -524,8 +525,9 @@ impl View {
         let request = &need.request;
         let at = Placement { row, job, tenant: 0, need, request, ports: &[] };
         let now_ms = self.session.now_ms();
-        let context = Context { facts: &self.facts, now_ms, tenants: &self.tenants };
+        let context =
+            Context { machine_index: &self.machine_index, now_ms, tenants: &self.tenants };
         let rules = Rules { policies: &self.policies, context: &context };
-        judge(machine, &spot, &at, &rules, Asked::default())
+        check_fit(machine, &machine_info, &at, &rules, ClaimRequest::default())
     }
 }

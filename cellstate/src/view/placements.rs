@@ -6,9 +6,9 @@
 //! Invariant: every lifted task is put back before the next sync, and before a claim that does not need the task's
 //! room. [`View::lifted`] is the number of lifted tasks.
 
-use crate::delta::{Delta, HoldingTask, TaskDelta};
-use crate::judge::Grant;
-use crate::state::held::{Values, amounts_of, values_of};
+use crate::delta::{AllocatedTask, Delta, TaskDelta};
+use crate::fit::Grant;
+use crate::state::allocation_overrides::{Values, amounts_of, values_of};
 use crate::state::machines::Part;
 use crate::state::map::FastMap;
 use crate::view::counted::Counted;
@@ -95,7 +95,7 @@ pub(super) struct Placements {
     counted: Counted,
     lifted: usize,
     /// Allocations that differ from the group's request.
-    held: FastMap<TaskId, Values>,
+    overrides: FastMap<TaskId, Values>,
     /// Exclusive cores of tasks.
     cores: FastMap<TaskId, NodeCores>,
     /// Jobs whose groups were compiled only to lift their tasks.
@@ -103,10 +103,10 @@ pub(super) struct Placements {
 }
 
 /// A placed task with its allocation.
-pub(super) struct Holding {
+pub(super) struct PlacedAllocation {
     pub(super) task: PlacedTask,
     /// The allocated amounts; `None` if they equal the group's request.
-    pub(super) held: Option<Values>,
+    pub(super) allocation: Option<Values>,
 }
 
 impl Placements {
@@ -141,12 +141,12 @@ impl Placements {
             let placed = self.jobs.get(&change.id).map_or(0, |job| job.placed);
             self.jobs.insert(change.id, PlacedJob { spec, placed });
         }
-        delta.tasks_held().for_each(|task| self.set_task(task, kinds));
+        delta.tasks_with_allocations().for_each(|task| self.set_task(task, kinds));
         let strays: Vec<JobId> =
             ended.into_iter().filter(|job| self.end(job.id)).map(|j| j.id).collect();
         if !strays.is_empty() {
             self.places.retain(|task, _| !strays.contains(&task.job));
-            self.held.retain(|task, _| !strays.contains(&task.job));
+            self.overrides.retain(|task, _| !strays.contains(&task.job));
             self.cores.retain(|task, _| !strays.contains(&task.job));
             let stray = |task: &PlacedTask| strays.contains(&task.id.job);
             self.rows.iter_mut().for_each(|row| row.remove(stray, stride));
@@ -175,20 +175,20 @@ impl Placements {
 
     /// For each task whose allocation differs from its group's request, the row of its machine. A row may occur more
     /// than once.
-    pub(super) fn rows_of_held(&self) -> impl Iterator<Item = usize> + '_ {
-        self.held.keys().filter_map(|task| Some(self.places.get(task)?.row()))
+    pub(super) fn rows_with_overrides(&self) -> impl Iterator<Item = usize> + '_ {
+        self.overrides.keys().filter_map(|task| Some(self.places.get(task)?.row()))
     }
 
-    fn set_task(&mut self, holding: HoldingTask<'_>, kinds: usize) {
-        let HoldingTask { task, held, cores } = holding;
+    fn set_task(&mut self, placed: AllocatedTask<'_>, kinds: usize) {
+        let AllocatedTask { task, allocation, cores } = placed;
         let Some(job) = self.jobs.get_mut(&task.id.job) else { return };
         if let Some(machine) = self.places.remove(&task.id) {
             self.rows[machine.row()].remove(|placed| placed.id == task.id, self.stride);
             job.placed -= 1;
             let precedence = job.spec.precedence;
             self.leave(precedence, 1);
-            if !self.held.is_empty() {
-                self.held.remove(&task.id);
+            if !self.overrides.is_empty() {
+                self.overrides.remove(&task.id);
             }
             if !self.cores.is_empty() {
                 self.cores.remove(&task.id);
@@ -201,9 +201,9 @@ impl Placements {
         job.placed += 1;
         *self.precedences.entry(precedence).or_default() += 1;
         self.places.insert(id, machine);
-        let request = held.unwrap_or(&job.spec.groups[usize::from(group)].request).as_slice();
-        if let Some(held) = held {
-            self.held.insert(id, values_of(held, kinds));
+        let request = allocation.unwrap_or(&job.spec.groups[usize::from(group)].request).as_slice();
+        if let Some(allocation) = allocation {
+            self.overrides.insert(id, values_of(allocation, kinds));
         }
         if !cores.is_empty() {
             self.cores.insert(id, cores);
@@ -248,15 +248,15 @@ impl View {
     /// Whether a placed task's allocation differs from its group's request. If so, a move to another machine reduces
     /// the allocation to the request.
     #[must_use]
-    pub fn holds_its_own(&self, task: TaskId) -> bool {
-        self.indexes.placements().is_some_and(|placements| placements.held.contains_key(&task))
+    pub fn has_own_allocation(&self, task: TaskId) -> bool {
+        self.indexes.placements().is_some_and(|placements| placements.overrides.contains_key(&task))
     }
 
     /// The allocation of a placed task; `None` if the view does not keep placements.
     #[must_use]
-    pub fn held_by(&self, task: &PlacedTask) -> Option<Amounts> {
+    pub fn allocation_of(&self, task: &PlacedTask) -> Option<Amounts> {
         let placements = self.indexes.placements()?;
-        match placements.held.get(&task.id) {
+        match placements.overrides.get(&task.id) {
             Some(values) => Some(amounts_of(values)),
             None => {
                 let job = placements.jobs.get(&task.id.job)?;
@@ -327,22 +327,22 @@ impl View {
 
     /// Takes a placed task off a row if `sign` is 1, or puts it back if it is -1.
     pub(super) fn count_placed(&mut self, row: usize, task: PlacedTask, sign: i64) {
-        let held = self.own_holding(task.id).cloned();
-        self.count_holding(row, Holding { task, held }, sign);
+        let allocation = self.own_allocation(task.id).cloned();
+        self.count_allocation(row, PlacedAllocation { task, allocation }, sign);
     }
 
     /// The allocation of a placed task, if it differs from its group's request.
-    pub(super) fn own_holding(&self, task: TaskId) -> Option<&Values> {
+    pub(super) fn own_allocation(&self, task: TaskId) -> Option<&Values> {
         match self.indexes.placements() {
-            Some(placements) if !placements.held.is_empty() => placements.held.get(&task),
+            Some(placements) if !placements.overrides.is_empty() => placements.overrides.get(&task),
             _ => None,
         }
     }
 
     /// Removes a placed task from a row if `sign` is 1, or puts it back if it is -1. An allocation in `holding`
     /// replaces the group's request.
-    pub(super) fn count_holding(&mut self, row: usize, holding: Holding, sign: i64) {
-        let Holding { task, held } = holding;
+    pub(super) fn count_allocation(&mut self, row: usize, placed: PlacedAllocation, sign: i64) {
+        let PlacedAllocation { task, allocation } = placed;
         let Some(job) = self.job_of(task.id).cloned() else { return };
         if let Some(departures) = self.indexes.departures_mut() {
             departures.set_lifted(task.id, sign > 0);
@@ -350,14 +350,14 @@ impl View {
         let group = &job.groups[usize::from(task.group)];
 
         let cores = self.cores_of(task.id);
-        let is_flat = group.demand_profiles.is_empty() || held.is_some();
+        let is_flat = group.demand_profiles.is_empty() || allocation.is_some();
         let has_none = task.devices.is_empty() && cores.is_empty();
         let is_uncounted = !self.policies.count_tasks_of(&job, group);
-        if self.facts.rules.is_empty() && has_none && is_flat && is_uncounted {
+        if self.machine_index.rules.is_empty() && has_none && is_flat && is_uncounted {
             // No rule or policy counts the task, so only amounts and the job's own count change.
             self.indexes.count_of_job(task.id.job, row, sign);
-            let request: SmallVec<[i64; 8]> = match &held {
-                Some(held) => SmallVec::from_slice(held),
+            let request: SmallVec<[i64; 8]> = match &allocation {
+                Some(allocation) => SmallVec::from_slice(allocation),
                 None => group.request.as_slice().iter().map(|amount| *amount as i64).collect(),
             };
             self.rows.count(row, Part::of_amounts(&request), sign);
@@ -370,7 +370,7 @@ impl View {
         }
         let group = self.compile_placed(task, &job);
         let grant = Grant { devices: task.devices, cores };
-        self.count_group(GroupOnRow { row, group, grant, held: held.as_deref() }, sign);
+        self.count_group(GroupOnRow { row, group, grant, allocation: allocation.as_deref() }, sign);
     }
 
     /// Compiles the group of a placed task. A group that is compiled only for this purpose is dropped when its job
@@ -397,7 +397,11 @@ impl View {
         let Some(job) = self.job_of(task.id).cloned() else { return false };
         let group = self.compile_placed(task, &job);
         let Some(rules) = &self.need(group).rules else { return false };
-        self.facts.rules.alone_without(rules, row, &self.facts.sets).next().is_some()
+        self.machine_index
+            .rules
+            .alone_without(rules, row, &self.machine_index.sets)
+            .next()
+            .is_some()
     }
 
     /// Drops the groups that were compiled only to lift tasks. Drops them for all jobs that a delta changes, or for all
@@ -416,6 +420,9 @@ impl View {
     /// Counts an expected task of a group in a row if `sign` is -1, or removes it again if it is 1. There is no check
     /// whether the task fits.
     pub fn assume(&mut self, row: usize, group: GroupRef, sign: i64) {
-        self.count_group(GroupOnRow { row, group, grant: Grant::default(), held: None }, sign);
+        self.count_group(
+            GroupOnRow { row, group, grant: Grant::default(), allocation: None },
+            sign,
+        );
     }
 }

@@ -10,9 +10,9 @@ use std::collections::BTreeMap;
 impl View {
     /// Every tenant, ordered by name. Empty while no tenant of the cell has a configuration or a limit.
     pub fn tenants(&self) -> impl Iterator<Item = &TenantDelta> {
-        let mut told: Vec<&TenantDelta> = self.tenants.all().collect();
-        told.sort_unstable_by_key(|tenant| &tenant.terms.name);
-        told.into_iter()
+        let mut tenants: Vec<&TenantDelta> = self.tenants.all().collect();
+        tenants.sort_unstable_by_key(|tenant| &tenant.terms.name);
+        tenants.into_iter()
     }
 
     /// A tenant and all tenants above it, from the top down. Empty if no delta has contained the tenant.
@@ -54,7 +54,7 @@ impl View {
     #[must_use]
     pub fn is_below(&self, job: JobId, tenant: &str) -> bool {
         let Some(job) = self.placed_job(job) else { return false };
-        self.tenants.line_of_name(&job.tenant).any(|told| *told.terms.name == *tenant)
+        self.tenants.line_of_name(&job.tenant).any(|tenants| *tenants.terms.name == *tenant)
     }
 
     /// Whether a tenant, or a tenant below it, has a placed task with a precedence lower than `precedence`. The view
@@ -79,10 +79,12 @@ impl View {
             count(&job.tenant, &mut request.iter().copied());
         }
         for victim in self.evicted() {
-            let (Some(job), Some(held)) = (self.job_of(victim.id), self.held_by(victim)) else {
+            let (Some(job), Some(allocation)) =
+                (self.job_of(victim.id), self.allocation_of(victim))
+            else {
                 continue;
             };
-            count(&job.tenant, &mut held.as_slice().iter().map(|amount| -(*amount as i64)));
+            count(&job.tenant, &mut allocation.as_slice().iter().map(|amount| -(*amount as i64)));
         }
         own
     }

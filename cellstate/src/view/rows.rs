@@ -5,8 +5,8 @@
 //! back.
 
 use crate::delta::{Delta, MachineDelta};
+use crate::fit::{Grant, MachineStatus};
 use crate::index::need::Need;
-use crate::judge::{Grant, MachineStatus};
 use crate::state::demand_profiles::DemandProfileSum;
 use crate::state::devices::Devices;
 use crate::state::machines::Part;

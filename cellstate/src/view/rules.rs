@@ -1,7 +1,7 @@
 //! Rules about other tasks in a view: checks and counters for filters and scores.
 
 use crate::index::need::Need;
-use crate::rules::{Counter, GroupRules, RuleFamily, SpreadWish};
+use crate::rules::{Counter, GroupRules, RuleFamily, SoftSpread};
 use crate::view::{BLOCK, Block, View};
 use omega_core::Reason;
 use smallvec::SmallVec;
@@ -11,28 +11,30 @@ impl View {
     ///
     /// # Errors
     /// The first reason against the placement.
-    pub fn judge_rules(&self, need: &Need, family: RuleFamily, row: usize) -> Result<(), Reason> {
+    pub fn check_rules(&self, need: &Need, family: RuleFamily, row: usize) -> Result<(), Reason> {
         let Some(rules) = &need.rules else { return Ok(()) };
-        self.facts.rules.judge_family((rules, family), row, &self.facts.sets)
+        self.machine_index.rules.check_family((rules, family), row, &self.machine_index.sets)
     }
 
     /// Whether the rules of one family could reject a task on some machine.
     #[must_use]
     pub fn family_concerns(&self, need: &Need, family: RuleFamily) -> bool {
         let Some(rules) = &need.rules else { return false };
-        self.facts.rules.concerns(rules, family)
+        self.machine_index.rules.concerns(rules, family)
     }
 
     /// Whether some task has a runtime affinity. If so, the cell may reject the departure of other tasks.
     #[must_use]
     pub fn any_runtime_affinity(&self) -> bool {
-        self.facts.rules.any_runtime_affinity()
+        self.machine_index.rules.any_runtime_affinity()
     }
 
     /// Whether the runtime affinity of some task may select a task with this need.
     #[must_use]
     pub fn may_be_runtime_affinity(&self, need: &Need) -> bool {
-        need.rules.as_ref().is_some_and(|rules| self.facts.rules.may_be_runtime_affinity(rules))
+        need.rules
+            .as_ref()
+            .is_some_and(|rules| self.machine_index.rules.may_be_runtime_affinity(rules))
     }
 
     /// Whether a move of a task from one row to another preserves runtime affinity. The moved task must still satisfy
@@ -40,15 +42,15 @@ impl View {
     #[must_use]
     pub fn keeps_runtime_affinity(&self, need: &Need, (from, to): (usize, usize)) -> bool {
         let Some(rules) = &need.rules else { return true };
-        let (book, sets) = (&self.facts.rules, &self.facts.sets);
-        let mut alone = book.alone_without(rules, from, sets);
-        alone.all(|alone| alone.missing == 1 && book.is_counted((rules, to), alone, sets))
+        let (rule_index, sets) = (&self.machine_index.rules, &self.machine_index.sets);
+        let mut alone = rule_index.alone_without(rules, from, sets);
+        alone.all(|alone| alone.missing == 1 && rule_index.is_counted((rules, to), alone, sets))
     }
 
     /// The counts of a soft spread; `None` if no delta has brought the spread's tracker yet.
     #[must_use]
-    pub fn wish(&self, wish: &SpreadWish) -> Option<WishCounts<'_>> {
-        self.facts.rules.counter(wish.tracker).map(WishCounts)
+    pub fn soft_spread(&self, soft_spread: &SoftSpread) -> Option<SoftSpreadCounts<'_>> {
+        self.machine_index.rules.counter(soft_spread.tracker).map(SoftSpreadCounts)
     }
 
     /// The strength with which each machine attracts a task, in a form that is fast to evaluate on many machines.
@@ -57,23 +59,23 @@ impl View {
         let mut draws = Draws::default();
         let Some(rules) = &need.rules else { return draws };
         let GroupRules { pulls, matched, .. } = &**rules;
-        let book = &self.facts.rules;
-        for pull in pulls.iter().filter(|pull| book.matches_any(pull.tracker)) {
-            let counter = book.counter(pull.tracker);
+        let rule_index = &self.machine_index.rules;
+        for pull in pulls.iter().filter(|pull| rule_index.matches_any(pull.tracker)) {
+            let counter = rule_index.counter(pull.tracker);
             draws.own.extend(counter.map(|counter| (counter, pull.weight)));
         }
-        draws.preferred = !draws.own.is_empty() || matched.iter().any(|id| book.pulls(*id));
-        let drawing = matched.iter().filter(|id| book.draws(**id));
-        draws.others.extend(drawing.filter_map(|id| book.counter(*id)));
+        draws.preferred = !draws.own.is_empty() || matched.iter().any(|id| rule_index.pulls(*id));
+        let drawing = matched.iter().filter(|id| rule_index.draws(**id));
+        draws.others.extend(drawing.filter_map(|id| rule_index.counter(*id)));
         draws
     }
 }
 
-/// The counts of a soft spread. See [`View::wish`].
+/// The counts of a soft spread. See [`View::soft_spread`].
 #[derive(Clone, Copy, Debug)]
-pub struct WishCounts<'a>(Counter<'a>);
+pub struct SoftSpreadCounts<'a>(Counter<'a>);
 
-impl WishCounts<'_> {
+impl SoftSpreadCounts<'_> {
     /// The domain of the machine in a row, as a number. Machines of one domain have equal numbers. `None` if the
     /// machine has no domain at the spread's level.
     #[must_use]
@@ -143,23 +145,27 @@ impl Block<'_> {
     #[must_use]
     pub fn rules_allow(&self, need: &Need, among: u64) -> u64 {
         let Some(rules) = &need.rules else { return among };
-        let facts = &self.view().facts;
-        facts.rules.sift(rules, (self.index(), among), &facts.sets)
+        let machine_index = &self.view().machine_index;
+        machine_index.rules.filter(rules, (self.index(), among), &machine_index.sets)
     }
 
     /// The machines in `among` on which no rule of one family rejects a task.
     #[must_use]
     pub fn family_allows(&self, need: &Need, family: RuleFamily, among: u64) -> u64 {
         let Some(rules) = &need.rules else { return among };
-        let facts = &self.view().facts;
-        facts.rules.sift_family((rules, family), (self.index(), among), &facts.sets)
+        let machine_index = &self.view().machine_index;
+        machine_index.rules.filter_family(
+            (rules, family),
+            (self.index(), among),
+            &machine_index.sets,
+        )
     }
 
     /// The machines in `among` on which a task's required affinities to other tasks are met.
     #[must_use]
     pub fn affinity_met(&self, need: &Need, among: u64) -> u64 {
         let Some(rules) = &need.rules else { return among };
-        let facts = &self.view().facts;
-        facts.rules.affinity_met(rules, (self.index(), among), &facts.sets)
+        let machine_index = &self.view().machine_index;
+        machine_index.rules.affinity_met(rules, (self.index(), among), &machine_index.sets)
     }
 }

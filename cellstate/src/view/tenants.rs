@@ -27,9 +27,9 @@ const NEAR: usize = 8;
 pub(super) struct TenantRef(u32);
 
 #[derive(Debug, Default)]
-struct Known {
+struct TenantEntry {
     /// Values of the last delta that contained the tenant; `None` if no delta has.
-    told: Option<TenantDelta>,
+    latest: Option<TenantDelta>,
     parent: Option<TenantRef>,
     /// Remainder of the limit by kind. Kinds beyond the end have 0. Empty if and only if there is no limit.
     left: SmallVec<[i64; 4]>,
@@ -37,31 +37,31 @@ struct Known {
     touched: bool,
 }
 
-impl Known {
+impl TenantEntry {
     /// Whether the tenant has a limit, and uses less of some kind in `now` than before.
     fn is_freed_by(&self, now: &TenantDelta) -> bool {
-        let Some((told, _)) = self.limit() else { return false };
+        let Some((latest, _)) = self.limit() else { return false };
         let used = |kind: usize| now.used.get(kind).copied().unwrap_or(0);
-        told.used.iter().enumerate().any(|(kind, before)| used(kind) < *before)
+        latest.used.iter().enumerate().any(|(kind, before)| used(kind) < *before)
     }
 
     fn limit(&self) -> Option<(&TenantDelta, &Amounts)> {
-        let told = self.told.as_ref()?;
-        Some((told, told.terms.limit.as_ref()?))
+        let latest = self.latest.as_ref()?;
+        Some((latest, latest.terms.limit.as_ref()?))
     }
 
     /// Computes the remainder of the limit from the delta's values, without claims of the view.
     fn leave(&mut self) {
         self.touched = false;
-        let Some(told) = &self.told else { return self.left.clear() };
-        let Some(limit) = &told.terms.limit else { return self.left.clear() };
-        let kinds = limit.as_slice().len().max(told.used.len()).max(1);
+        let Some(latest) = &self.latest else { return self.left.clear() };
+        let Some(limit) = &latest.terms.limit else { return self.left.clear() };
+        let kinds = limit.as_slice().len().max(latest.used.len()).max(1);
         self.left.clear();
         self.left.resize(kinds, 0);
         for (left, most) in self.left.iter_mut().zip(limit.as_slice()) {
             *left = i64::try_from(*most).unwrap_or(i64::MAX);
         }
-        for (left, used) in self.left.iter_mut().zip(&told.used) {
+        for (left, used) in self.left.iter_mut().zip(&latest.used) {
             *left = left.saturating_sub(*used);
         }
     }
@@ -77,7 +77,7 @@ impl Known {
     }
 
     /// The first kind of which this many tasks claim more than is left.
-    fn short(&self, need: &Need, tasks: i64) -> Option<usize> {
+    fn shortage(&self, need: &Need, tasks: i64) -> Option<usize> {
         let (left, request) = (self.left.as_slice(), need.request.as_slice());
         // A fast test for the usual case: enough of every kind is left.
         let fits = |(left, claimed): (&i64, &i64)| claimed.saturating_mul(tasks) <= (*left).max(0);
@@ -107,8 +107,8 @@ pub(super) struct TenantClaim<'a> {
 
 /// The tenants of a view. See the module documentation.
 #[derive(Debug, Default)]
-pub(super) struct KnownTenants {
-    list: Vec<Known>,
+pub(super) struct TenantIndex {
+    list: Vec<TenantEntry>,
     by_name: FastMap<Text, TenantRef>,
     /// The number of tenants with a limit.
     limits: usize,
@@ -130,8 +130,8 @@ pub struct QuotaLack {
     pub missing: u64,
 }
 
-impl KnownTenants {
-    /// Stops counting claims until [`KnownTenants::apply`] is called, which computes the remainders without claims.
+impl TenantIndex {
+    /// Stops counting claims until [`TenantIndex::apply`] is called, which computes the remainders without claims.
     /// After that, the view counts its claims again.
     pub(super) fn begin_sync(&mut self) {
         self.syncs = true;
@@ -141,7 +141,7 @@ impl KnownTenants {
     /// of some kind than before.
     pub(super) fn apply(&mut self, delta: &Delta) -> (bool, u64) {
         if delta.full {
-            self.list.iter_mut().for_each(|known| *known = Known::default());
+            self.list.iter_mut().for_each(|entry| *entry = TenantEntry::default());
             self.limits = 0;
             self.touched.clear();
         }
@@ -153,21 +153,21 @@ impl KnownTenants {
             let near = self.find_near(next, &tenant.terms);
             let at = near.unwrap_or_else(|| self.intern(&tenant.terms.name).0 as usize);
             next = at + 1;
-            let known = &mut self.list[at];
-            freed += u64::from(known.is_freed_by(tenant));
-            match (near, &mut known.told) {
+            let entry = &mut self.list[at];
+            freed += u64::from(entry.is_freed_by(tenant));
+            match (near, &mut entry.latest) {
                 // In nearly all cases only the use has changed.
-                (Some(_), Some(told)) => {
-                    told.used.clone_from(&tenant.used);
-                    known.leave();
+                (Some(_), Some(latest)) => {
+                    latest.used.clone_from(&tenant.used);
+                    entry.leave();
                 }
-                _ => self.tell(TenantRef(at as u32), tenant),
+                _ => self.update(TenantRef(at as u32), tenant),
             }
         }
         for of in self.touched.drain(..) {
-            let known = &mut self.list[of.0 as usize];
-            if known.touched {
-                known.leave();
+            let entry = &mut self.list[of.0 as usize];
+            if entry.touched {
+                entry.leave();
             }
         }
         (self.list.len() > before, freed)
@@ -177,27 +177,28 @@ impl KnownTenants {
     /// is not near that position; the caller then looks up the name. Usually the tenant is near, because the cell and
     /// the view keep tenants in one order.
     fn find_near(&self, next: usize, terms: &Arc<TenantTerms>) -> Option<usize> {
-        let same =
-            |known: &Known| known.told.as_ref().is_some_and(|told| Arc::ptr_eq(&told.terms, terms));
+        let same = |entry: &TenantEntry| {
+            entry.latest.as_ref().is_some_and(|latest| Arc::ptr_eq(&latest.terms, terms))
+        };
         self.list.iter().skip(next).take(NEAR).position(same).map(|further| next + further)
     }
 
-    fn tell(&mut self, of: TenantRef, tenant: &TenantDelta) {
+    fn update(&mut self, of: TenantRef, tenant: &TenantDelta) {
         let parent = tenant.terms.tenant_config.parent.as_ref().map(|parent| self.intern(parent));
-        let known = &mut self.list[of.0 as usize];
-        self.limits -= usize::from(known.limit().is_some());
-        known.parent = parent;
-        known.told = Some(tenant.clone());
-        self.limits += usize::from(known.limit().is_some());
-        known.leave();
+        let entry = &mut self.list[of.0 as usize];
+        self.limits -= usize::from(entry.limit().is_some());
+        entry.parent = parent;
+        entry.latest = Some(tenant.clone());
+        self.limits += usize::from(entry.limit().is_some());
+        entry.leave();
     }
 
     fn intern(&mut self, name: &Text) -> TenantRef {
-        if let Some(known) = self.by_name.get(name) {
-            return *known;
+        if let Some(entry) = self.by_name.get(name) {
+            return *entry;
         }
         let next = TenantRef(self.list.len() as u32);
-        self.list.push(Known::default());
+        self.list.push(TenantEntry::default());
         self.by_name.insert(name.clone(), next);
         next
     }
@@ -208,9 +209,9 @@ impl KnownTenants {
     }
 
     /// A tenant and all tenants above it, from the bottom up.
-    fn line(&self, of: Option<TenantRef>) -> impl Iterator<Item = &Known> {
-        let known = |of: TenantRef| &self.list[of.0 as usize];
-        let up = std::iter::successors(of.map(known), move |below| below.parent.map(known));
+    fn line(&self, of: Option<TenantRef>) -> impl Iterator<Item = &TenantEntry> {
+        let entry = |of: TenantRef| &self.list[of.0 as usize];
+        let up = std::iter::successors(of.map(entry), move |below| below.parent.map(entry));
         up.take(TENANT_DEPTH_MAX)
     }
 
@@ -239,73 +240,78 @@ impl KnownTenants {
         let of_cell: SmallVec<[i64; 8]> = of_cell.map(|amount| *amount as i64).collect();
         for _ in 0..TENANT_DEPTH_MAX {
             let Some(at) = of else { return };
-            let known = &mut self.list[at.0 as usize];
-            of = known.parent;
-            if known.left.is_empty() {
+            let entry = &mut self.list[at.0 as usize];
+            of = entry.parent;
+            if entry.left.is_empty() {
                 continue;
             }
-            if !std::mem::replace(&mut known.touched, true) {
+            if !std::mem::replace(&mut entry.touched, true) {
                 self.touched.push(at);
             }
-            known.take(request, sign);
-            known.take(&of_cell, sign);
+            entry.take(request, sign);
+            entry.take(&of_cell, sign);
         }
     }
 
     /// Every tenant that a delta has contained, in no particular order.
     pub(super) fn all(&self) -> impl Iterator<Item = &TenantDelta> {
-        self.list.iter().filter_map(|known| known.told.as_ref())
+        self.list.iter().filter_map(|entry| entry.latest.as_ref())
     }
 
     /// A tenant and all tenants above it, from the bottom up, as far as deltas have contained them.
     pub(super) fn line_of_name(&self, name: &str) -> impl Iterator<Item = &TenantDelta> {
-        self.line(self.find(name)).filter_map(|known| known.told.as_ref())
+        self.line(self.find(name)).filter_map(|entry| entry.latest.as_ref())
     }
 
     /// Returns how many tasks, at most `tasks`, fit into the limits of a tenant and of all tenants above it.
     pub(super) fn room(&self, of: Option<TenantRef>, need: &Need, tasks: usize) -> usize {
         let mut room = tasks;
         while room > 0 {
-            let Some(short) = self.first_short(of, need, room) else { break };
-            room = usize::try_from(short.left / short.claimed).unwrap_or(0).min(room - 1);
+            let Some(shortage) = self.first_short(of, need, room) else { break };
+            room = usize::try_from(shortage.left / shortage.claimed).unwrap_or(0).min(room - 1);
         }
         room
     }
 
     /// The first limit, from the tenant up, that leaves too little for one more task.
     pub(super) fn lack(&self, of: Option<TenantRef>, need: &Need) -> Option<QuotaLack> {
-        let short = self.first_short(of, need, 1)?;
-        let missing = short.claimed.saturating_sub(short.left).unsigned_abs();
-        Some(QuotaLack { tenant: short.told.terms.name.clone(), kind: short.kind, missing })
+        let shortage = self.first_short(of, need, 1)?;
+        let missing = shortage.claimed.saturating_sub(shortage.left).unsigned_abs();
+        Some(QuotaLack { tenant: shortage.latest.terms.name.clone(), kind: shortage.kind, missing })
     }
 
     /// The first limit, from the tenant up, that leaves too little for this many tasks. `None` if every limit leaves
     /// enough.
-    fn first_short(&self, of: Option<TenantRef>, need: &Need, tasks: usize) -> Option<Short<'_>> {
+    fn first_short(
+        &self,
+        of: Option<TenantRef>,
+        need: &Need,
+        tasks: usize,
+    ) -> Option<Shortage<'_>> {
         let of = of.filter(|_| self.limited());
         let tasks = i64::try_from(tasks).unwrap_or(i64::MAX);
-        for known in self.line(of).filter(|known| !known.left.is_empty()) {
-            if let Some(kind) = known.short(need, tasks) {
-                let told = known.told.as_ref()?;
-                let (left, claimed) = (known.left_of(kind), claimed(need, kind));
-                return Some(Short { told, kind: KindId(kind as u8), left, claimed });
+        for entry in self.line(of).filter(|entry| !entry.left.is_empty()) {
+            if let Some(kind) = entry.shortage(need, tasks) {
+                let latest = entry.latest.as_ref()?;
+                let (left, claimed) = (entry.left_of(kind), claimed(need, kind));
+                return Some(Shortage { latest, kind: KindId(kind as u8), left, claimed });
             }
         }
         None
     }
 }
 
-impl TenantTree for KnownTenants {
+impl TenantTree for TenantIndex {
     fn line_of<'a>(&'a self, job: &'a Job) -> SmallVec<[&'a Text; 4]> {
-        let told = self.line(self.find(&job.tenant)).filter_map(|known| known.told.as_ref());
-        let above = told.map(|tenant| &tenant.terms.name).filter(|name| **name != job.tenant);
+        let latest = self.line(self.find(&job.tenant)).filter_map(|entry| entry.latest.as_ref());
+        let above = latest.map(|tenant| &tenant.terms.name).filter(|name| **name != job.tenant);
         std::iter::once(&job.tenant).chain(above).collect()
     }
 }
 
 /// A limit that leaves too little.
-struct Short<'a> {
-    told: &'a TenantDelta,
+struct Shortage<'a> {
+    latest: &'a TenantDelta,
     kind: KindId,
     left: i64,
     /// Amount that one task claims.

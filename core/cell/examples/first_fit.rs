@@ -32,7 +32,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     }
     for (task, (job, group)) in &pending {
         let group = view.compile(task.job, job, *group);
-        if let Some(row) = (0..view.rows()).find(|row| view.judge(*row, group).is_ok()) {
+        if let Some(row) = (0..view.rows()).find(|row| view.check_fit(*row, group).is_ok()) {
             view.claim(*task, view.machine_id(row), group)?;
         }
     }

@@ -6,7 +6,7 @@ use omega_cell::store::directory::{Directory, EngineKind, Identity};
 use omega_cell::store::log::ReplicaId;
 use omega_cell::store::membership::Membership;
 use omega_cell::store::replica::Settings as ReplicaSettings;
-use omega_cell::store::replica::{Network, ReplicatedCell, Running, found, start};
+use omega_cell::store::replica::{Network, ReplicatedCell, Running, bootstrap, start};
 use omega_cell::store::{CellId, Origin, RealDisk};
 use omega_cell::{Amounts, Command, Job, Kinds, Machine, Profile, Scheduler, Settings};
 use omega_cell::{TaskGroup, Unobserved};
@@ -26,7 +26,7 @@ fn start_cell(folder: &Path) -> Result<Vec<Running>, Box<dyn Error>> {
         let identity = Identity { origin: origin.clone(), replica: id, engine };
         let directory =
             Directory::create(Arc::new(RealDisk), &folder.join(id.to_string()), identity)?;
-        found(&directory, &Membership::founding(ids))?;
+        bootstrap(&directory, &Membership::initial(ids))?;
         let mut settings = ReplicaSettings { incarnation: id.0, ..ReplicaSettings::default() };
         settings.node.seed = id.0;
         let tick = Duration::from_millis(50);

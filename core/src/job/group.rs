@@ -94,7 +94,7 @@ impl TaskGroup {
     }
 
     /// Returns the amounts that each task requests: first those of its machine, then those of cluster resources.
-    pub fn asks(&self) -> impl Iterator<Item = &Amounts> {
+    pub fn requests(&self) -> impl Iterator<Item = &Amounts> {
         [&self.request, &self.cluster_request].into_iter()
     }
 

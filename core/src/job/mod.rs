@@ -103,6 +103,32 @@ impl Job {
         self.groups.iter().map(|group| u64::from(group.count)).sum()
     }
 
+    /// Whether two descriptions are equal apart from the counts of their groups.
+    #[must_use]
+    pub fn equals_but_counts(&self, other: &Job) -> bool {
+        self.with_counts_of(other) == *other
+    }
+
+    /// Returns the description with the counts of another one, if both have groups of the same names. Otherwise, one of
+    /// them has divided its tasks anew, so the counts stay, as they do if the other description has no tasks. A group
+    /// with one task on each machine has no count.
+    #[must_use]
+    pub fn with_counts_of(&self, other: &Job) -> Job {
+        let mut job = self.clone();
+        let named = |name: &Text| other.groups.iter().find(|group| group.name == *name);
+        let has_all = self.groups.iter().all(|group| named(&group.name).is_some());
+        if !has_all || self.groups.len() != other.groups.len() || other.task_count() == 0 {
+            return job;
+        }
+        for group in &mut job.groups {
+            let Some(known) = named(&group.name) else { continue };
+            if group.count != known.count && !group.per_machine && !known.per_machine {
+                group.count = known.count;
+            }
+        }
+        job
+    }
+
     /// Whether the job is a gang that one transaction must place.
     #[must_use]
     pub fn is_placed_at_once(&self) -> bool {

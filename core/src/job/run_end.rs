@@ -83,9 +83,9 @@ mod tests {
 
     #[test]
     fn messages_are_short_and_printable() {
-        let told = |why: &str| EndReason::NotStarted(why.into()).cleaned().to_string();
-        assert_eq!(told("no \u{1b}[31mfile"), "not started: no \u{fffd}[31mfile");
-        let long = told(&"é".repeat(END_MESSAGE_BYTES_MAX));
+        let message = |why: &str| EndReason::NotStarted(why.into()).cleaned().to_string();
+        assert_eq!(message("no \u{1b}[31mfile"), "not started: no \u{fffd}[31mfile");
+        let long = message(&"é".repeat(END_MESSAGE_BYTES_MAX));
         assert_eq!(long, format!("not started: {}", "é".repeat(END_MESSAGE_BYTES_MAX / 2)));
         assert_eq!(EndReason::Signal(9).cleaned().to_string(), "signal 9");
     }

@@ -16,10 +16,10 @@
 //! # use omega_cellstate::Cell;
 //! # use omega_core::{Amounts, Command, Kinds, Machine, Version};
 //! # use omega_store::directory::{Directory, EngineKind, Identity};
-//! use omega_store::history::{ReplayOptions, Which};
+//! use omega_store::history::{ReplayOptions, ReplayScope};
 //! # use omega_store::log::ReplicaId;
 //! # use omega_store::membership::Membership;
-//! # use omega_store::replica::{Network, ReplicatedCell, Running, Settings, found, start};
+//! # use omega_store::replica::{Network, ReplicatedCell, Running, Settings, bootstrap, start};
 //! # use omega_store::{CellId, Origin, RealDisk, history};
 //! # use std::{sync::Arc, time::Duration};
 //! # let folder = tempfile::tempdir()?;
@@ -28,7 +28,7 @@
 //! let origin = Origin { cell: CellId(42), kinds: Kinds::standard() };
 //! let identity = Identity { origin, replica: ReplicaId(1), engine: EngineKind::Segment };
 //! let directory = Directory::create(Arc::new(RealDisk), path, identity)?;
-//! found(&directory, &Membership::founding([ReplicaId(1)]))?;
+//! bootstrap(&directory, &Membership::initial([ReplicaId(1)]))?;
 //! let started = start(directory, Settings::default())?;
 //! let tick = Duration::from_millis(1);
 //! let running = Running::start(started, Network::default().port(ReplicaId(1)), tick);
@@ -42,7 +42,7 @@
 //! // The cell after the second machine was registered. It can be read, and changed independently.
 //! // The log may not record that the last entries are committed, so all entries are replayed.
 //! let to = Some(Version(2));
-//! let options = ReplayOptions { to, which: Which::All, ..ReplayOptions::default() };
+//! let options = ReplayOptions { to, scope: ReplayScope::All, ..ReplayOptions::default() };
 //! let mut then: Cell = history::open(path)?.replay(&options)?.into_cell();
 //! assert_eq!((then.version(), then.machines().count()), (Version(2), 2));
 //! then.apply(machine("other"))?;
@@ -54,19 +54,19 @@ mod error;
 mod replay;
 
 pub use error::HistoryError;
-pub use replay::{Replay, ReplayOptions, Which};
+pub use replay::{Replay, ReplayOptions, ReplayScope};
 
 use crate::directory::{Directory, Expected, Identity};
 use crate::log::{Bounds, Entry, HardState, LogEngine, LogIndex, Position};
 use crate::read_only::ReadOnlyDisk;
-use crate::snapshot::{Found, LoadError, Snapshots};
+use crate::snapshot::{LoadError, SnapshotInfo, Snapshots};
 use omega_cellstate::Cell;
 use omega_core::Version;
 use std::path::Path;
 use std::sync::Arc;
 
 /// Position of a snapshot, with its content or the error of loading it.
-pub type CheckedSnapshot = (Position, Result<Found, LoadError>);
+pub type CheckedSnapshot = (Position, Result<SnapshotInfo, LoadError>);
 
 /// Bytes of entries that are read at once.
 const READ_BYTES: usize = 4 << 20;
@@ -94,12 +94,12 @@ pub fn open(path: &Path) -> Result<History, HistoryError> {
 }
 
 /// Returns the cell at a version, from the directory of a replica. The directory often does not record that the last
-/// applied entries are committed. Only [`Which::All`] then reaches the versions of these entries.
+/// applied entries are committed. Only [`ReplayScope::All`] then reaches the versions of these entries.
 ///
 /// # Errors
 /// Those of [`open`], or the version is not available.
-pub fn replay_to(path: &Path, version: Version, which: Which) -> Result<Cell, HistoryError> {
-    let options = ReplayOptions { to: Some(version), which, ..ReplayOptions::default() };
+pub fn replay_to(path: &Path, version: Version, scope: ReplayScope) -> Result<Cell, HistoryError> {
+    let options = ReplayOptions { to: Some(version), scope, ..ReplayOptions::default() };
     Ok(open(path)?.replay(&options)?.into_cell())
 }
 

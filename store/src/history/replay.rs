@@ -9,7 +9,7 @@ use omega_core::{Command, Version};
 
 /// Selection of the entries to replay.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Which {
+pub enum ReplayScope {
     /// Only entries that are known to be committed.
     #[default]
     Committed,
@@ -24,7 +24,7 @@ pub struct ReplayOptions {
     /// Last version to replay; `None` replays to the end.
     pub to: Option<Version>,
     /// Selection of the entries.
-    pub which: Which,
+    pub scope: ReplayScope,
     /// Number of versions between audits of the cell. In any case, the cell is also audited at the end.
     pub audit_every: Option<u64>,
 }
@@ -66,7 +66,7 @@ impl History {
     ) -> Result<Replay, HistoryError> {
         let mut replay = self.begin(options.to)?;
         replay.due = options.audit_every.map(|every| Version(replay.from.0 + every));
-        let end = self.end(replay.base, options.which)?;
+        let end = self.end(replay.base, options.scope)?;
         let is_there = |replay: &Replay| options.to == Some(replay.cell.version());
         let mut next = replay.base.index.next();
         'reached: while next <= end && !is_there(&replay) {
@@ -134,17 +134,17 @@ impl History {
 
     /// Returns the index of the last entry to replay. This is the index of `base` if the log does not contain that
     /// position. The snapshot at `base` then came from another replica, and the entries of the log do not follow it.
-    fn end(&mut self, base: Position, which: Which) -> Result<LogIndex, HistoryError> {
+    fn end(&mut self, base: Position, scope: ReplayScope) -> Result<LogIndex, HistoryError> {
         let last = self.log.bounds().last.index;
         let committed = self.log.hard_state().commit;
-        if which == Which::Committed && committed > last.max(base.index) {
+        if scope == ReplayScope::Committed && committed > last.max(base.index) {
             let path = self.directory.path().to_owned();
             return Err(HistoryError::LostTail { path, committed, last });
         }
         if base != Position::default() && self.log.term(base.index)? != Some(base.term) {
             return Ok(base.index);
         }
-        Ok(if which == Which::All { last } else { committed.min(last) })
+        Ok(if scope == ReplayScope::All { last } else { committed.min(last) })
     }
 }
 

@@ -95,7 +95,7 @@ impl Node {
         let raft = &mut self.raw.raft;
         if raft.state == StateRole::Leader
             && !votes
-            && !omega_cellstate::planted!(RemovedLeaderStays)
+            && !omega_cellstate::injected!(RemovedLeaderStays)
         {
             raft.become_follower(raft.term, INVALID_ID);
         }

@@ -446,7 +446,7 @@ impl Node {
                 self.raw.advance_apply_to(index.0);
             }
         }
-        if omega_cellstate::planted!(NoQuorum) && self.leadership().is_leader {
+        if omega_cellstate::injected!(NoQuorum) && self.leadership().is_leader {
             let log = &mut self.raw.raft.raft_log;
             log.commit_to(log.persisted.max(log.committed));
         }
@@ -502,10 +502,11 @@ impl Node {
             entries: entries.iter().map(convert::from_raft).collect(),
             hard_state: Some(self.hard_state()).filter(|now| *now != self.hard_state_written),
         };
-        let batch = planted(batch);
+        let batch = inject_into(batch);
         self.raw.mut_store().append(entries);
         self.settle_doubt();
-        if omega_cellstate::planted!(VoteSentEarly) || omega_cellstate::planted!(AppendedSentEarly)
+        if omega_cellstate::injected!(VoteSentEarly)
+            || omega_cellstate::injected!(AppendedSentEarly)
         {
             effects.messages.extend(promised_early(&mut held));
         }
@@ -515,7 +516,7 @@ impl Node {
         if ready.must_sync() {
             self.written = number;
             self.hard_state_written = batch.hard_state.unwrap_or(self.hard_state_written);
-            let restart = restart.filter(|_| !omega_cellstate::planted!(RestartForgotten));
+            let restart = restart.filter(|_| !omega_cellstate::injected!(RestartForgotten));
             effects.write = Some(Write { number, restart, batch });
         }
         self.raw.advance_append_async(ready);
@@ -576,11 +577,11 @@ impl Node {
 }
 
 /// The batch, without the part that an injected bug omits.
-fn planted(mut batch: Batch) -> Batch {
-    if omega_cellstate::planted!(HardStateApart) && !batch.entries.is_empty() {
+fn inject_into(mut batch: Batch) -> Batch {
+    if omega_cellstate::injected!(HardStateApart) && !batch.entries.is_empty() {
         batch.hard_state = None;
     }
-    if omega_cellstate::planted!(VoteForgotten) {
+    if omega_cellstate::injected!(VoteForgotten) {
         batch.hard_state = batch.hard_state.map(|state| HardState { vote: None, ..state });
     }
     batch
@@ -589,8 +590,8 @@ fn planted(mut batch: Batch) -> Batch {
 /// Removes and returns the messages with promises that an injected bug sends before the promises are synced.
 fn promised_early(held: &mut Vec<Message>) -> impl Iterator<Item = Message> + '_ {
     held.extract_if(.., |message| match message.kind {
-        MessageKind::Voted => omega_cellstate::planted!(VoteSentEarly),
-        MessageKind::Appended => omega_cellstate::planted!(AppendedSentEarly),
+        MessageKind::Voted => omega_cellstate::injected!(VoteSentEarly),
+        MessageKind::Appended => omega_cellstate::injected!(AppendedSentEarly),
         _ => false,
     })
 }

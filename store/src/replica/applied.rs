@@ -1,11 +1,11 @@
 //! The applied state of the cell at one replica.
 
-use super::{Again, Answer, Replica, Stop};
+use super::{Replica, Reply, RetryReason, Stop};
 use crate::codec;
 use crate::failpoint::failpoint;
 use crate::log::{Entry, EntryKind, Position};
 use crate::membership::{ChangeError, MembershipChange};
-use omega_cellstate::{Captured, Cell, Image};
+use omega_cellstate::{Captured, Cell, SnapshotState};
 use omega_core::Version;
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use std::sync::Arc;
@@ -65,20 +65,20 @@ impl Applied {
 
     /// The cell at one version, copied in pieces while entries are applied in between. `None` if copying could not
     /// begin within `patience`, because snapshots of this replica were being captured.
-    pub(super) fn image(&self, patience: Duration) -> Option<Image> {
+    pub(super) fn snapshot_state(&self, patience: Duration) -> Option<SnapshotState> {
         let until = Instant::now() + patience;
         loop {
-            let installed = self.begin_image(until)?;
+            let installed = self.begin_snapshot_state(until)?;
             // If a received snapshot has replaced the state meanwhile, the capture is repeated.
-            if let Some(captured) = self.finish_image(installed) {
-                return Some(captured.into_image());
+            if let Some(captured) = self.finish_snapshot_state(installed) {
+                return Some(captured.into_snapshot_state());
             }
         }
     }
 
     /// Begins a capture once no other capture is running. Returns the number of installed snapshots; `None` if the
     /// other capture has not ended by `until`.
-    fn begin_image(&self, until: Instant) -> Option<u64> {
+    fn begin_snapshot_state(&self, until: Instant) -> Option<u64> {
         let mut state = self.state.lock();
         while state.cell.is_captured() {
             if Instant::now() >= until {
@@ -90,7 +90,7 @@ impl Applied {
         Some(state.installed)
     }
 
-    fn finish_image(&self, installed: u64) -> Option<Captured> {
+    fn finish_snapshot_state(&self, installed: u64) -> Option<Captured> {
         loop {
             let mut state = self.state.lock();
             if state.installed != installed {
@@ -139,7 +139,7 @@ impl Replica {
         self.watch.committed(entry.position);
         let own = self.requests.resolve(entry.position);
         for sender in own.overwritten {
-            self.reply(sender, Answer::Again(Again::Overwritten));
+            self.reply(sender, Reply::Retry(RetryReason::Overwritten));
         }
         let followed = self.watch.followed(own.committed.iter().map(|(_, command)| command));
         let unreadable = |source| Stop::Unreadable { at, source };
@@ -149,7 +149,7 @@ impl Replica {
         }
         if own.committed.is_empty() {
             let mut commands = codec::decode_commands(body).map_err(unreadable)?;
-            if omega_cellstate::planted!(OwnOrder) {
+            if omega_cellstate::injected!(OwnOrder) {
                 commands.reverse();
             }
             for command in commands {
@@ -160,7 +160,7 @@ impl Replica {
         for (sender, command) in own.committed {
             let outcome = state.cell.apply(command);
             self.fingerprint.add(&outcome, state.cell.version());
-            self.reply(sender, Answer::Outcome(outcome));
+            self.reply(sender, Reply::Outcome(outcome));
         }
         self.fingerprint.close(at);
         self.watch.applied(followed);
@@ -172,7 +172,7 @@ impl Replica {
         self.fingerprint.close(at);
         let own = self.requests.resolve(entry.position);
         for sender in own.overwritten {
-            self.reply(sender, Answer::Again(Again::Overwritten));
+            self.reply(sender, Reply::Retry(RetryReason::Overwritten));
         }
         let change = MembershipChange::from_bytes(&entry.data);
         let change = change.expect("a change is checked before it is in the log");
@@ -180,10 +180,10 @@ impl Replica {
         let made = self.node.apply_change(&change);
         tracing::info!(id = %self.node.id(), ?change, made, "membership");
         if let Some(sender) = own.change {
-            let answer =
+            let reply =
                 if made { Ok(self.node.membership().clone()) } else { Err(ChangeError::Pending) };
-            self.reply(sender, Answer::Changed(answer));
+            self.reply(sender, Reply::Changed(reply));
         }
-        self.look_for_removal();
+        self.check_removal();
     }
 }

@@ -1,8 +1,8 @@
 //! Events for a replica's thread.
 
-use super::ask::{Ask, PeerMessage};
 use super::files::FileDone;
-use super::reply::Reply;
+use super::pending_replies::ReplySender;
+use super::request::{PeerMessage, Request};
 use crate::log::{ReplicaId, WriteError};
 
 /// An event for a replica's thread.
@@ -10,7 +10,7 @@ use crate::log::{ReplicaId, WriteError};
 pub(super) enum Event {
     Message(ReplicaId, PeerMessage),
     /// Requests that were sent together, in order.
-    Ask(Vec<(Ask, Reply)>),
+    Request(Vec<(Request, ReplySender)>),
     Written(Written),
     File(FileDone),
     End,
@@ -19,8 +19,8 @@ pub(super) enum Event {
 impl Event {
     /// Whether the event can wait while a leader's entries in flight are at their limit.
     pub(super) fn can_wait(&self) -> bool {
-        let waits = |ask: &Ask| matches!(ask, Ask::Command(_) | Ask::Retry(_));
-        matches!(self, Event::Ask(asks) if asks.iter().all(|(ask, _)| waits(ask)))
+        let waits = |request: &Request| matches!(request, Request::Command(_) | Request::Retry(_));
+        matches!(self, Event::Request(requests) if requests.iter().all(|(request, _)| waits(request)))
     }
 }
 

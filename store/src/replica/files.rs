@@ -161,7 +161,7 @@ impl FileWorker {
         failpoint!("snapshot-save", FileDone::Saved(position, agreed.membership.clone(), false));
         let cell = self.snapshots.cell();
         let meta = Meta { cell, position, membership: agreed.to_bytes() };
-        let saved = self.snapshots.save(&meta, &captured.into_image());
+        let saved = self.snapshots.save(&meta, &captured.into_snapshot_state());
         match &saved {
             Ok(()) => {}
             Err(error @ SaveError::Full(_)) => tracing::warn!(%error, "no snapshot was taken"),

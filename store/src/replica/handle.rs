@@ -8,14 +8,14 @@
 //! rejects, because the first copy may still be in flight.
 
 use super::Applied;
-use super::ask::{Again, Answer, Ask};
 use super::event::Event;
 use super::mailbox::{Closed, Mailbox};
-use super::reply::{Awaited, Reply};
+use super::pending_replies::{PendingReplies, ReplySender};
+use super::request::{Reply, Request, RetryReason};
 use super::threads::Running;
 use crate::log::ReplicaId;
 use crate::membership::{ChangeError, Membership, MembershipChange};
-use omega_cellstate::{Cell, CellHandle, Delta, HandleError, Image, Interest};
+use omega_cellstate::{Cell, CellHandle, Delta, HandleError, Interest, SnapshotState};
 use omega_core::{
     Command, Commit, Outcome, Rejection, SchedulerId, Text, Transaction, TransactionId, Version,
 };
@@ -33,10 +33,10 @@ pub(super) const TRIES: usize = 200;
 /// Reason why a request has no result.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
-pub enum AskError {
+pub enum RequestError {
     /// Nothing was done, for this reason. Try again later, or find out why no leader can be elected.
     #[error("nothing was done: {0}")]
-    Unavailable(Again),
+    Unavailable(RetryReason),
     /// The outcome is unknown. Check the cell before sending the request again.
     #[error("the outcome is unknown: check the cell before sending the request again")]
     Unknown,
@@ -49,9 +49,9 @@ pub enum AskError {
 }
 
 /// Pairs each request with the destination of its reply.
-fn numbered(asks: Vec<Ask>, awaited: &Arc<Awaited>) -> Vec<(Ask, Reply)> {
-    let numbered = asks.into_iter().enumerate();
-    numbered.map(|(number, ask)| (ask, awaited.reply(number))).collect()
+fn numbered(requests: Vec<Request>, pending: &Arc<PendingReplies>) -> Vec<(Request, ReplySender)> {
+    let numbered = requests.into_iter().enumerate();
+    numbered.map(|(number, request)| (request, pending.sender(number))).collect()
 }
 
 /// A cell, at one of its replicas. Clones share the access to it.
@@ -83,23 +83,23 @@ impl ReplicatedCell {
     /// This replica's state at one version, copied in pieces while commits continue. `None` if copying could not begin
     /// within `patience`, because snapshots were being captured.
     #[must_use]
-    pub fn image(&self, patience: Duration) -> Option<Image> {
-        self.applied.image(patience)
+    pub fn snapshot_state(&self, patience: Duration) -> Option<SnapshotState> {
+        self.applied.snapshot_state(patience)
     }
 
     /// Sends a request once.
     #[must_use]
-    pub fn ask(&self, ask: Ask) -> Answer {
-        self.ask_all(vec![ask]).pop().expect("each request has an answer")
+    pub fn request(&self, request: Request) -> Reply {
+        self.request_all(vec![request]).pop().expect("each request has an answer")
     }
 
     /// Sends several requests, each once. The replies are in the order of the requests.
-    pub(super) fn ask_all(&self, asks: Vec<Ask>) -> Vec<Answer> {
-        let count = asks.len();
-        let awaited = Awaited::new(count);
-        match self.mailbox.send(Event::Ask(numbered(asks, &awaited))) {
-            Ok(()) => awaited.wait(),
-            Err(Closed) => vec![Answer::Again(Again::Stopped); count],
+    pub(super) fn request_all(&self, requests: Vec<Request>) -> Vec<Reply> {
+        let count = requests.len();
+        let pending = PendingReplies::new(count);
+        match self.mailbox.send(Event::Request(numbered(requests, &pending))) {
+            Ok(()) => pending.wait(),
+            Err(Closed) => vec![Reply::Retry(RetryReason::Stopped); count],
         }
     }
 
@@ -107,9 +107,9 @@ impl ReplicatedCell {
     ///
     /// # Errors
     /// The command was rejected, or its outcome is unknown.
-    pub fn apply(&self, command: Command) -> Result<Outcome, AskError> {
-        let answer = self.insist(Ask::Command(command), Doubt::Tell)?;
-        let Answer::Outcome(outcome) = answer else { return Err(AskError::Unknown) };
+    pub fn apply(&self, command: Command) -> Result<Outcome, RequestError> {
+        let reply = self.retry_until_done(Request::Command(command), Doubt::Report)?;
+        let Reply::Outcome(outcome) = reply else { return Err(RequestError::Unknown) };
         let outcome = outcome?;
         self.catch_up_with(&outcome);
         Ok(outcome)
@@ -120,10 +120,10 @@ impl ReplicatedCell {
     ///
     /// # Errors
     /// No leader replies.
-    pub fn catch_up_with_all(&self) -> Result<Version, AskError> {
-        match self.insist(Ask::Read, Doubt::Retry)? {
-            Answer::Fresh(version) => Ok(version),
-            _ => Err(AskError::Unknown),
+    pub fn catch_up_with_all(&self) -> Result<Version, RequestError> {
+        match self.retry_until_done(Request::Read, Doubt::Retry)? {
+            Reply::Fresh(version) => Ok(version),
+            _ => Err(RequestError::Unknown),
         }
     }
 
@@ -131,10 +131,10 @@ impl ReplicatedCell {
     ///
     /// # Errors
     /// The change is not possible, or its outcome is unknown.
-    pub fn change_membership(&self, change: &MembershipChange) -> Result<Membership, AskError> {
-        match self.insist(Ask::Change(change.clone()), Doubt::Tell)? {
-            Answer::Changed(changed) => Ok(changed?),
-            _ => Err(AskError::Unknown),
+    pub fn change_membership(&self, change: &MembershipChange) -> Result<Membership, RequestError> {
+        match self.retry_until_done(Request::Change(change.clone()), Doubt::Report)? {
+            Reply::Changed(changed) => Ok(changed?),
+            _ => Err(RequestError::Unknown),
         }
     }
 
@@ -142,23 +142,23 @@ impl ReplicatedCell {
     ///
     /// # Errors
     /// The target is not a voter, or no leader replies.
-    pub fn transfer(&self, to: ReplicaId) -> Result<(), AskError> {
-        match self.insist(Ask::Transfer(to), Doubt::Retry)? {
-            Answer::Changed(Err(error)) => Err(error.into()),
+    pub fn transfer(&self, to: ReplicaId) -> Result<(), RequestError> {
+        match self.retry_until_done(Request::Transfer(to), Doubt::Retry)? {
+            Reply::Changed(Err(error)) => Err(error.into()),
             _ => Ok(()),
         }
     }
 
     /// Sends several requests, each once, without waiting. `then` is called with the replies, in the order of the
     /// requests. `then` runs on the replica's thread, so it must be quick. If the replica has ended, or ends before a
-    /// reply, that reply is [`Answer::Unknown`].
-    pub fn begin(&self, asks: Vec<Ask>, then: impl FnOnce(Vec<Answer>) + Send + 'static) {
-        if asks.is_empty() {
+    /// reply, that reply is [`Reply::Unknown`].
+    pub fn begin(&self, requests: Vec<Request>, then: impl FnOnce(Vec<Reply>) + Send + 'static) {
+        if requests.is_empty() {
             return then(Vec::new());
         }
-        let awaited = Awaited::calling(asks.len(), then);
+        let pending = PendingReplies::calling(requests.len(), then);
         // If the mailbox is closed, the requests are dropped, and the replies become `Unknown`.
-        let _ = self.mailbox.send(Event::Ask(numbered(asks, &awaited)));
+        let _ = self.mailbox.send(Event::Request(numbered(requests, &pending)));
     }
 
     /// Waits until this replica's cell is beyond a version, but no longer than `timeout`. Returns the cell's version.
@@ -169,27 +169,31 @@ impl ReplicatedCell {
     }
 
     /// Sends a request repeatedly until it has a result.
-    fn insist(&self, mut ask: Ask, in_doubt: Doubt) -> Result<Answer, AskError> {
+    fn retry_until_done(
+        &self,
+        mut request: Request,
+        in_doubt: Doubt,
+    ) -> Result<Reply, RequestError> {
         let mut doubt = false;
-        let mut last = Again::Leaderless;
+        let mut last = RetryReason::Leaderless;
         for _ in 0..TRIES {
-            match self.ask(ask.clone()) {
-                Answer::Again(again) if again.is_final() => {
+            match self.request(request.clone()) {
+                Reply::Retry(again) if again.is_final() => {
                     last = again;
                     break;
                 }
-                Answer::Again(again) => last = again,
-                Answer::Unknown if in_doubt == Doubt::Tell => return Err(AskError::Unknown),
-                Answer::Unknown => doubt = true,
-                answer => return Ok(answer),
+                Reply::Retry(again) => last = again,
+                Reply::Unknown if in_doubt == Doubt::Report => return Err(RequestError::Unknown),
+                Reply::Unknown => doubt = true,
+                reply => return Ok(reply),
             }
-            ask = match ask {
-                Ask::Command(command) if doubt => Ask::Retry(command),
-                ask => ask,
+            request = match request {
+                Request::Command(command) if doubt => Request::Retry(command),
+                request => request,
             };
             std::thread::sleep(PAUSE);
         }
-        Err(if doubt { AskError::Unknown } else { AskError::Unavailable(last) })
+        Err(if doubt { RequestError::Unknown } else { RequestError::Unavailable(last) })
     }
 
     /// Waits until this replica has applied a change whose outcome is known. If the replica is isolated, the wait ends
@@ -224,17 +228,17 @@ enum Doubt {
     /// The request is sent again, because executing it twice is harmless.
     Retry,
     /// The unknown outcome is reported to the caller.
-    Tell,
+    Report,
 }
 
 impl CellHandle for ReplicatedCell {
     fn register(&self, name: Text) -> Result<(SchedulerId, u64), HandleError> {
         let command = Command::RegisterScheduler { name };
-        match self.insist(Ask::Command(command), Doubt::Retry) {
-            Ok(Answer::Outcome(Ok(Outcome::Scheduler { id, next_transaction }))) => {
+        match self.retry_until_done(Request::Command(command), Doubt::Retry) {
+            Ok(Reply::Outcome(Ok(Outcome::Scheduler { id, next_transaction }))) => {
                 Ok((id, next_transaction))
             }
-            Ok(Answer::Outcome(Err(rejection))) => Err(HandleError::NotRegistered(rejection)),
+            Ok(Reply::Outcome(Err(rejection))) => Err(HandleError::NotRegistered(rejection)),
             Ok(_) | Err(_) => Err(HandleError::Unavailable),
         }
     }
@@ -250,10 +254,12 @@ impl CellHandle for ReplicatedCell {
     }
 
     fn commit(&self, txn: &Transaction) -> Result<Commit, HandleError> {
-        match self.insist(self.ask_for(txn), Doubt::Retry) {
-            Ok(Answer::Outcome(outcome)) => self.committed(outcome),
-            Err(AskError::Unavailable(Again::Full | Again::NoSnapshot)) => Err(HandleError::Full),
-            Err(AskError::Unavailable(_)) => Err(HandleError::Unavailable),
+        match self.retry_until_done(self.request_for(txn), Doubt::Retry) {
+            Ok(Reply::Outcome(outcome)) => self.committed(outcome),
+            Err(RequestError::Unavailable(RetryReason::Full | RetryReason::NoSnapshot)) => {
+                Err(HandleError::Full)
+            }
+            Err(RequestError::Unavailable(_)) => Err(HandleError::Unavailable),
             _ => {
                 self.note_doubt(txn);
                 Err(HandleError::Unknown)
@@ -262,26 +268,26 @@ impl CellHandle for ReplicatedCell {
     }
 
     fn commit_all(&self, txns: &[&Transaction]) -> Vec<Result<Commit, HandleError>> {
-        let answers = self.ask_all(txns.iter().map(|txn| self.ask_for(txn)).collect());
-        let done = |(txn, answer): (&&Transaction, Answer)| match answer {
-            Answer::Outcome(outcome) => self.committed(outcome),
+        let replies = self.request_all(txns.iter().map(|txn| self.request_for(txn)).collect());
+        let done = |(txn, reply): (&&Transaction, Reply)| match reply {
+            Reply::Outcome(outcome) => self.committed(outcome),
             // Nothing was done, so the transaction is sent as a new request.
-            Answer::Again(_) => self.commit(txn),
+            Reply::Retry(_) => self.commit(txn),
             _ => {
                 self.note_doubt(txn);
                 self.commit(txn)
             }
         };
-        txns.iter().zip(answers).map(done).collect()
+        txns.iter().zip(replies).map(done).collect()
     }
 }
 
 /// Functions for commits.
 impl ReplicatedCell {
     /// The request for a commit, as a first attempt or a retry.
-    fn ask_for(&self, txn: &Transaction) -> Ask {
+    fn request_for(&self, txn: &Transaction) -> Request {
         let command = Command::Commit(txn.clone());
-        if self.is_in_doubt(txn) { Ask::Retry(command) } else { Ask::Command(command) }
+        if self.is_in_doubt(txn) { Request::Retry(command) } else { Request::Command(command) }
     }
 
     /// Whether this transaction, or a later one of its scheduler, was sent before with an unknown outcome.

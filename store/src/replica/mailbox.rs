@@ -18,7 +18,7 @@ pub(super) struct Mailbox {
 #[derive(Debug)]
 struct Inbox {
     events: Vec<Event>,
-    heed: Heed,
+    wake_for: WakeFor,
     /// Whether an event in the list cannot wait.
     urgent: bool,
     closed: bool,
@@ -26,7 +26,7 @@ struct Inbox {
 
 /// Events for which the replica's thread wakes up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Heed {
+pub(super) enum WakeFor {
     Everything,
     /// All events except requests that can wait.
     Urgent,
@@ -38,8 +38,12 @@ pub(super) struct Closed;
 
 impl Mailbox {
     pub(super) fn new() -> Mailbox {
-        let inbox =
-            Inbox { events: Vec::new(), heed: Heed::Everything, urgent: false, closed: false };
+        let inbox = Inbox {
+            events: Vec::new(),
+            wake_for: WakeFor::Everything,
+            urgent: false,
+            closed: false,
+        };
         Mailbox { inbox: Mutex::new(inbox), woken: Condvar::new() }
     }
 
@@ -52,7 +56,7 @@ impl Mailbox {
         let urgent = !event.can_wait();
         inbox.events.push(event);
         inbox.urgent |= urgent;
-        let wakes = inbox.calls();
+        let wakes = inbox.should_wake();
         drop(inbox);
         if wakes {
             self.woken.notify_one();
@@ -65,12 +69,12 @@ impl Mailbox {
         self.inbox.lock().events.len()
     }
 
-    /// Waits for an event that `heed` selects, but at most until a deadline. Then takes all events that have collected.
-    /// `events` must be empty; its memory is reused.
-    pub(super) fn take(&self, heed: Heed, deadline: Instant, events: &mut Vec<Event>) {
+    /// Waits for an event that `wake_for` selects, but at most until a deadline. Then takes all events that have
+    /// collected. `events` must be empty; its memory is reused.
+    pub(super) fn take(&self, wake_for: WakeFor, deadline: Instant, events: &mut Vec<Event>) {
         let mut inbox = self.inbox.lock();
-        inbox.heed = heed;
-        while !inbox.calls() && !self.woken.wait_until(&mut inbox, deadline).timed_out() {}
+        inbox.wake_for = wake_for;
+        while !inbox.should_wake() && !self.woken.wait_until(&mut inbox, deadline).timed_out() {}
         inbox.urgent = false;
         std::mem::swap(&mut inbox.events, events);
     }
@@ -86,20 +90,23 @@ impl Mailbox {
 }
 
 impl Inbox {
-    fn calls(&self) -> bool {
-        self.urgent || self.heed == Heed::Everything && !self.events.is_empty()
+    fn should_wake(&self) -> bool {
+        self.urgent || self.wake_for == WakeFor::Everything && !self.events.is_empty()
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::replica::ask::Ask;
+    use crate::replica::request::Request;
     use omega_core::Command;
 
     fn patient() -> Event {
         let command = Command::RegisterScheduler { name: "a".into() };
-        Event::Ask(vec![(Ask::Command(command), super::super::reply::Awaited::new(1).reply(0))])
+        Event::Request(vec![(
+            Request::Command(command),
+            super::super::pending_replies::PendingReplies::new(1).sender(0),
+        )])
     }
 
     #[test]
@@ -110,13 +117,13 @@ mod tests {
         assert_eq!(mailbox.send(patient()), Ok(()));
         assert!(!mailbox.inbox.lock().urgent);
         // Events that are not urgent are returned at the deadline.
-        mailbox.take(Heed::Urgent, now, &mut events);
+        mailbox.take(WakeFor::Urgent, now, &mut events);
         assert_eq!(events.drain(..).count(), 1);
         assert_eq!(mailbox.send(patient()), Ok(()));
         assert_eq!(mailbox.send(Event::End), Ok(()));
-        assert!(mailbox.inbox.lock().calls());
-        mailbox.take(Heed::Urgent, now, &mut events);
-        assert!(matches!(events[..], [Event::Ask(_), Event::End]));
+        assert!(mailbox.inbox.lock().should_wake());
+        mailbox.take(WakeFor::Urgent, now, &mut events);
+        assert!(matches!(events[..], [Event::Request(_), Event::End]));
         mailbox.close();
         assert_eq!(mailbox.send(Event::End), Err(Closed));
     }

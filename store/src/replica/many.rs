@@ -4,8 +4,8 @@
 //! for two reasons. A leader accepts the requests of a replica in the order of their numbers. And a command that was
 //! not done is sent again only if it is certain that no later command was accepted.
 
-use super::ask::{Again, Answer, Ask};
-use super::handle::{AskError, PAUSE, ReplicatedCell, TRIES};
+use super::handle::{PAUSE, ReplicatedCell, RequestError, TRIES};
+use super::request::{Reply, Request, RetryReason};
 use omega_core::{Command, Outcome};
 use std::collections::VecDeque;
 
@@ -17,15 +17,15 @@ impl ReplicatedCell {
     /// Applies commands in this order, on all replicas. The results are in the order of the commands.
     ///
     /// A command that was not done is not sent again if a later command was accepted. After a command with an unknown
-    /// outcome, no further command is sent (see [`AskError::Unknown`]).
+    /// outcome, no further command is sent (see [`RequestError::Unknown`]).
     #[must_use]
     pub fn apply_all(
         &self,
         commands: impl IntoIterator<Item = Command>,
-    ) -> Vec<Result<Outcome, AskError>> {
+    ) -> Vec<Result<Outcome, RequestError>> {
         let mut rest = commands.into_iter().fuse();
         let mut next = VecDeque::new();
-        let mut answers = Vec::new();
+        let mut replies = Vec::new();
         let mut tries = 0;
         loop {
             let room = AT_ONCE - next.len();
@@ -33,29 +33,29 @@ impl ReplicatedCell {
             if next.is_empty() {
                 break;
             }
-            let asks = next.iter().cloned().map(Ask::Command).collect();
-            let round = Round::of(self.ask_all(asks));
-            tries = if round.answers.is_empty() { tries + 1 } else { 0 };
-            next.drain(..round.answers.len());
-            answers.extend(round.answers);
+            let requests = next.iter().cloned().map(Request::Command).collect();
+            let round = Round::of(self.request_all(requests));
+            tries = if round.replies.is_empty() { tries + 1 } else { 0 };
+            next.drain(..round.replies.len());
+            replies.extend(round.replies);
             match round.then {
                 Then::GoOn => {}
-                Then::Again(_) if tries < TRIES => std::thread::sleep(PAUSE),
-                Then::Again(again) | Then::Stop(again) => {
-                    let none = AskError::Unavailable(again);
-                    answers.extend(next.drain(..).chain(rest).map(|_| Err(none.clone())));
+                Then::Retry(_) if tries < TRIES => std::thread::sleep(PAUSE),
+                Then::Retry(again) | Then::Stop(again) => {
+                    let none = RequestError::Unavailable(again);
+                    replies.extend(next.drain(..).chain(rest).map(|_| Err(none.clone())));
                     break;
                 }
             }
         }
-        self.catch_up_with_last(&answers);
-        answers
+        self.catch_up_with_last(&replies);
+        replies
     }
 
     /// Waits until this replica has applied all answered commands, by waiting for the last of them.
-    fn catch_up_with_last(&self, answers: &[Result<Outcome, AskError>]) {
-        let done = |answer: &Result<Outcome, AskError>| answer.as_ref().ok().cloned();
-        if let Some(last) = answers.iter().rev().find_map(done) {
+    fn catch_up_with_last(&self, replies: &[Result<Outcome, RequestError>]) {
+        let done = |reply: &Result<Outcome, RequestError>| reply.as_ref().ok().cloned();
+        if let Some(last) = replies.iter().rev().find_map(done) {
             self.catch_up_with(&last);
         }
     }
@@ -64,7 +64,7 @@ impl ReplicatedCell {
 /// Result of a round of commands.
 struct Round {
     /// Results of the first commands, to be returned to the caller.
-    answers: Vec<Result<Outcome, AskError>>,
+    replies: Vec<Result<Outcome, RequestError>>,
     /// Next step for the other commands, which were not done.
     then: Then,
 }
@@ -74,34 +74,34 @@ enum Then {
     /// No command is left.
     GoOn,
     /// The commands may be sent again, because no later one was accepted.
-    Again(Again),
+    Retry(RetryReason),
     /// The commands must not be sent again.
-    Stop(Again),
+    Stop(RetryReason),
 }
 
 impl Round {
-    fn of(mut given: Vec<Answer>) -> Round {
-        let taken = |answer: &Answer| !matches!(answer, Answer::Again(_));
-        let last = given.iter().rposition(taken).map_or(0, |last| last + 1);
-        let unknown = given.contains(&Answer::Unknown);
-        let then = match given.get(last) {
+    fn of(mut all: Vec<Reply>) -> Round {
+        let taken = |reply: &Reply| !matches!(reply, Reply::Retry(_));
+        let last = all.iter().rposition(taken).map_or(0, |last| last + 1);
+        let unknown = all.contains(&Reply::Unknown);
+        let then = match all.get(last) {
             // The outcome of at least one command is unknown, so no command is sent again.
-            _ if unknown => Then::Stop(Again::Leaderless),
-            Some(Answer::Again(again)) if again.is_final() => Then::Stop(*again),
-            Some(Answer::Again(again)) => Then::Again(*again),
+            _ if unknown => Then::Stop(RetryReason::Leaderless),
+            Some(Reply::Retry(again)) if again.is_final() => Then::Stop(*again),
+            Some(Reply::Retry(again)) => Then::Retry(*again),
             _ => Then::GoOn,
         };
-        given.truncate(last);
-        Round { answers: given.into_iter().map(told).collect(), then }
+        all.truncate(last);
+        Round { replies: all.into_iter().map(result_of).collect(), then }
     }
 }
 
 /// Converts a reply to the caller's result.
-fn told(answer: Answer) -> Result<Outcome, AskError> {
-    match answer {
-        Answer::Outcome(outcome) => Ok(outcome?),
-        Answer::Again(again) => Err(AskError::Unavailable(again)),
-        _ => Err(AskError::Unknown),
+fn result_of(reply: Reply) -> Result<Outcome, RequestError> {
+    match reply {
+        Reply::Outcome(outcome) => Ok(outcome?),
+        Reply::Retry(again) => Err(RequestError::Unavailable(again)),
+        _ => Err(RequestError::Unknown),
     }
 }
 
@@ -110,20 +110,20 @@ mod tests {
     use super::*;
     use omega_core::{Rejection, Version};
 
-    fn done(version: u64) -> Answer {
-        Answer::Outcome(Ok(Outcome::Done(Version(version))))
+    fn done(version: u64) -> Reply {
+        Reply::Outcome(Ok(Outcome::Done(Version(version))))
     }
 
     /// The number of results for the caller, and whether the other commands are sent again.
-    fn round(given: &[Answer]) -> (usize, bool) {
-        let round = Round::of(given.to_vec());
-        (round.answers.len(), matches!(round.then, Then::Again(_)))
+    fn round(all: &[Reply]) -> (usize, bool) {
+        let round = Round::of(all.to_vec());
+        (round.replies.len(), matches!(round.then, Then::Retry(_)))
     }
 
     #[test]
     fn only_what_nothing_was_taken_after_is_sent_again() {
-        let (busy, unknown) = (Answer::Again(Again::Busy), Answer::Unknown);
-        let refused = Answer::Outcome(Err(Rejection::BadName("".into())));
+        let (busy, unknown) = (Reply::Retry(RetryReason::Busy), Reply::Unknown);
+        let refused = Reply::Outcome(Err(Rejection::BadName("".into())));
         assert_eq!(round(&[done(1), done(2)]), (2, false));
         assert_eq!(round(&[done(1), busy.clone(), busy.clone()]), (1, true));
         assert_eq!(round(&[busy.clone(), busy.clone()]), (0, true));

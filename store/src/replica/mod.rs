@@ -1,7 +1,7 @@
 //! One replica of a cell, as a state machine that does no I/O: its Raft node, the cell's state, and pending requests.
 //!
 //! ```text
-//!            ask                 ┌───────────────────────── Replica ────────────────────────┐
+//!          request               ┌───────────────────────── Replica ────────────────────────┐
 //!   client ──────▶ queue ─▶ pre-check ─▶ entry ─▶ Node ══ log, peers ══▶ committed          │
 //!                                │                                            │             │
 //!          ◀─────────────── rejected                                    Cell::apply         │
@@ -16,17 +16,18 @@
 //! **Replies.** A command's outcome is that of applying its entry, and an entry is applied once a majority has it on
 //! disk. So nothing is acknowledged before it is durable, and every replica gets the outcome that the client gets.
 //!
-//! **Pre-check.** The leader does not commit transactions that cannot be accepted (`Cell::answer_early`). Such a
-//! rejection leaves no record, so a delayed copy of the request must not be accepted afterwards. Three rules ensure
-//! this: a request is addressed to a leader's term; within its term a leader accepts the requests of each sender in the
-//! order of their numbers, each at most once; and a retry ([`Ask::Retry`]) is never pre-checked. A model
-//! (`tests/it/cell/model`) tries every order of events. It also omits each rule in turn, and must then find a violation.
+//! **Pre-check.** The leader does not commit transactions that cannot be accepted (`Cell::pre_check`). Such a rejection
+//! leaves no record, so a delayed copy of the request must not be accepted afterwards. Three rules ensure this: a
+//! request is addressed to a leader's term; within its term a leader accepts the requests of each sender in the order
+//! of their numbers, each at most once; and a retry ([`Request::Retry`]) is never pre-checked. A model
+//! (`tests/it/cell/model`) tries every order of events. It also omits each rule in turn, and must then find a
+//! violation.
 //!
-//! In reading order: `settings`, `ask`, `requests`, `fingerprint`, this file, `reads`, `bound`, `worker`, `reply`,
-//! `event`, `mailbox`, `stalled`, `writer`, `durations`, `stages`, `status`, `threads`, `handle`, `many`.
+//! In reading order: `settings`, `request`, `requests`, `fingerprint`, this file, `reads`, `bound`, `worker`,
+//! `pending_replies`, `event`, `mailbox`, `stalled`, `writer`, `durations`, `stages`, `status`, `threads`, `handle`,
+//! `many`.
 
 mod applied;
-mod ask;
 mod bound;
 mod durations;
 mod event;
@@ -35,8 +36,9 @@ mod fingerprint;
 mod handle;
 mod mailbox;
 mod many;
+mod pending_replies;
 mod reads;
-mod reply;
+mod request;
 mod requests;
 mod settings;
 mod snapshots;
@@ -51,13 +53,13 @@ mod worker;
 mod writer;
 
 pub use applied::{Applied, State};
-pub use ask::{Again, Answer, Ask, AskId, PeerMessage};
 pub use durations::{Durations, Histogram};
 pub use files::{Agreed, FileDone, FileJob, FileWorker};
-pub use handle::{AskError, ReplicatedCell};
+pub use handle::{ReplicatedCell, RequestError};
+pub use request::{PeerMessage, Reply, Request, RequestId, RetryReason};
 pub use settings::{Settings, TornTail};
 pub use stages::{Followed, Stage, Stages};
-pub use start::{FIRST, Started, found, found_with, restore, start};
+pub use start::{FIRST, Started, bootstrap, bootstrap_with, restore, start};
 pub use start_error::StartError;
 pub use status::Status;
 pub use stop::{Remedy, Stop};
@@ -73,7 +75,7 @@ use omega_cellstate::Cell;
 use requests::{Gathered, Requests, Sender};
 use snapshots::Transfers;
 use stages::Watch;
-use stalled::Unsafe;
+use stalled::UnsyncedWrites;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -89,7 +91,7 @@ pub struct Output {
     /// Snapshot jobs, in order.
     pub files: Vec<FileJob>,
     /// Replies to requests of this process.
-    pub answers: Vec<(AskId, Answer)>,
+    pub replies: Vec<(RequestId, Reply)>,
 }
 
 /// Maximum age of the cell's time, in milliseconds, when a leader proposes commands whose outcomes depend on the time.
@@ -105,22 +107,22 @@ pub struct Replica {
     requests: Requests,
     transfers: Transfers,
     /// Reads that wait for an index to be applied.
-    reads: BTreeMap<(LogIndex, AskId), u64>,
+    reads: BTreeMap<(LogIndex, RequestId), u64>,
     /// Reads that have requested an index from the leader, each with the tick at which it began.
-    asked: BTreeMap<AskId, u64>,
+    read_requests: BTreeMap<RequestId, u64>,
     ticks: u64,
     /// Clock reading in the last command by which this replica set the cell's time on its own.
-    told_ms: u64,
+    proposed_ms: u64,
     full: bool,
     /// Tick of the last message from a leader.
-    heard: u64,
+    leader_tick: u64,
     /// Whether this replica was removed, according to its own log or to another replica.
     removed: bool,
     leadership: Leadership,
     stop: Option<Stop>,
     output: Output,
     watch: Watch,
-    unsafe_writes: Unsafe,
+    unsynced_writes: UnsyncedWrites,
 }
 
 /// Initial state of a replica.
@@ -139,28 +141,27 @@ impl Replica {
     #[must_use]
     pub fn new(start: Start, settings: Settings) -> Replica {
         let position = start.node.base;
-        let applied = Applied::new(start.cell, position);
         let mut replica = Replica {
             node: Node::new(start.node, settings.node),
             settings,
-            applied: Arc::new(applied),
+            applied: Arc::new(Applied::new(start.cell, position)),
             fingerprint: Fingerprint::new(position.index, start.fingerprint),
             requests: Requests::new(settings.incarnation),
             transfers: Transfers::default(),
             reads: BTreeMap::new(),
-            asked: BTreeMap::new(),
+            read_requests: BTreeMap::new(),
             ticks: 0,
-            told_ms: 0,
+            proposed_ms: 0,
             full: false,
-            heard: 0,
+            leader_tick: 0,
             removed: false,
             leadership: Leadership::default(),
             stop: None,
             output: Output::default(),
             watch: Watch::default(),
-            unsafe_writes: Unsafe::default(),
+            unsynced_writes: UnsyncedWrites::default(),
         };
-        replica.look_for_removal();
+        replica.check_removal();
         replica
     }
 
@@ -207,16 +208,16 @@ impl Replica {
 
     /// Reports this replica's clock before waiting commands are proposed. If their outcomes depend on the time, and the
     /// cell's time is older than [`TIME_AGE_MAX_MS`], a leader proposes the time before them.
-    pub fn tell_time(&mut self, now_ms: u64) {
+    pub fn propose_time(&mut self, now_ms: u64) {
         let old = |known: u64| known.saturating_add(TIME_AGE_MAX_MS) <= now_ms;
-        if !self.leadership.is_leader || self.requests.waiting() == 0 || !old(self.told_ms) {
+        if !self.leadership.is_leader || self.requests.waiting() == 0 || !old(self.proposed_ms) {
             return;
         }
         let state = self.applied.lock();
-        let tells = old(state.cell.now_ms()) && state.cell.goes_by_time();
+        let proposes = old(state.cell.now_ms()) && state.cell.depends_on_time();
         drop(state);
-        if tells {
-            self.told_ms = now_ms;
+        if proposes {
+            self.proposed_ms = now_ms;
             self.requests.push_time(now_ms);
         }
     }
@@ -228,13 +229,13 @@ impl Replica {
         if !self.full || self.leadership.is_leader {
             self.node.tick();
         }
-        if let Some(late) = self.ticks.checked_sub(self.settings.answer_ticks) {
+        if let Some(late) = self.ticks.checked_sub(self.settings.reply_ticks) {
             self.give_up(late);
         }
         self.retry_reads();
         self.tick_transfers();
         self.leave_a_bad_disk();
-        self.ask_whether_removed();
+        self.probe_removal();
     }
 
     /// Handles a message of another replica.
@@ -249,23 +250,25 @@ impl Replica {
             return self.output.messages.push((from, PeerMessage::Removed));
         }
         match message {
-            PeerMessage::Removed => self.hear_of_removal(from),
+            PeerMessage::Removed => self.handle_removal(from),
             PeerMessage::Probe => {}
-            PeerMessage::Agree(message) if message.from == from => self.receive_message(message),
-            PeerMessage::Agree(_) => {}
-            PeerMessage::Ask { id, term, ask } => self.take(Sender::Peer(from, id), term, ask),
-            PeerMessage::SnapshotAsk { position, piece } => {
-                self.asked_for_snapshot(from, position, piece);
+            PeerMessage::Raft(message) if message.from == from => self.receive_message(message),
+            PeerMessage::Raft(_) => {}
+            PeerMessage::Request { id, term, request } => {
+                self.accept(Sender::Peer(from, id), term, request)
             }
-            PeerMessage::SnapshotIs { offer } => self.snapshot_is(from, offer),
+            PeerMessage::SnapshotRequest { position, piece } => {
+                self.handle_snapshot_request(from, position, piece);
+            }
+            PeerMessage::SnapshotOffer { offer } => self.handle_snapshot_offer(from, offer),
             PeerMessage::SnapshotPiece { position, piece } => {
-                self.snapshot_piece(from, position, piece);
+                self.handle_snapshot_piece(from, position, piece);
             }
-            PeerMessage::SnapshotGone { position } => self.snapshot_gone(from, position),
-            PeerMessage::Answer { id, answer } => {
+            PeerMessage::SnapshotGone { position } => self.handle_snapshot_gone(from, position),
+            PeerMessage::Reply { id, reply } => {
                 if self.requests.forwarded_to(id) == Some(from) {
                     self.requests.forget(id);
-                    self.output.answers.push((id, answer));
+                    self.output.replies.push((id, reply));
                 }
             }
         }
@@ -275,7 +278,7 @@ impl Replica {
         match message.snapshot.clone().filter(|_| message.kind == MessageKind::Snapshot) {
             Some(offer) => match self.node.check(&message) {
                 Ok(()) => self.receive_offer(message, &offer),
-                Err(error) => self.refuse(&message, error),
+                Err(error) => self.reject(&message, error),
             },
             None => self.step(&message),
         }
@@ -285,17 +288,17 @@ impl Replica {
     fn step(&mut self, message: &Message) {
         let stands = message.kind == MessageKind::StandNow;
         if self.leadership.leader == Some(message.from) {
-            self.heard = self.ticks;
+            self.leader_tick = self.ticks;
         }
         if self.has_no_room_for(message) || stands && self.full {
             return;
         }
         if let Err(error) = self.node.receive(message) {
-            self.refuse(message, error);
+            self.reject(message, error);
         }
     }
 
-    fn refuse(&mut self, message: &Message, error: MessageError) {
+    fn reject(&mut self, message: &Message, error: MessageError) {
         tracing::warn!(from = %message.from, kind = ?message.kind, %error, "message refused");
         if error.is_fatal() {
             self.stop(error.into());
@@ -303,96 +306,95 @@ impl Replica {
     }
 
     /// Sends a request of this process, and returns its id. A later output has the reply with this id.
-    pub fn ask(&mut self, ask: Ask) -> AskId {
+    pub fn request(&mut self, request: Request) -> RequestId {
         failpoint!("ask");
         let id = self.requests.next_id();
-        if self.stop.is_some() {
-            self.output.answers.push((id, Answer::Again(Again::Stopped)));
+        let removed = self.removed.then_some(RetryReason::Removed);
+        if let Some(reason) = self.stop.as_ref().map(|_| RetryReason::Stopped).or(removed) {
+            self.output.replies.push((id, Reply::Retry(reason)));
             return id;
         }
-        if self.removed {
-            self.output.answers.push((id, Answer::Again(Again::Removed)));
-            return id;
-        }
-        match ask {
-            Ask::Read
-                if omega_cellstate::planted!(ReadWithoutIndex)
-                    || omega_cellstate::planted!(ReadOfDeposedLeader)
+        match request {
+            Request::Read
+                if omega_cellstate::injected!(ReadWithoutIndex)
+                    || omega_cellstate::injected!(ReadOfDeposedLeader)
                         && self.leadership.is_leader =>
             {
                 let version = self.applied.lock().cell.version();
-                self.output.answers.push((id, Answer::Fresh(version)));
+                self.output.replies.push((id, Reply::Fresh(version)));
             }
-            Ask::Read => {
-                self.asked.insert(id, self.ticks);
+            Request::Read => {
+                self.read_requests.insert(id, self.ticks);
                 self.node.read(self.read_id(id));
             }
-            ask => self.take(Sender::Here(id), self.leadership.term, ask),
+            request => self.accept(Sender::Here(id), self.leadership.term, request),
         }
         id
     }
 
     /// Accepts a request, forwards it to the leader, or rejects it.
-    fn take(&mut self, sender: Sender, term: Term, ask: Ask) {
+    fn accept(&mut self, sender: Sender, term: Term, request: Request) {
         let Leadership { term: now, leader, is_leader } = self.leadership;
         let here = match sender {
             Sender::Here(id) => Some(id),
             // Replicas send read requests through Raft, so a forwarded read request is forged. In the queue, it would
             // delay other requests.
-            Sender::Peer(..) if ask == Ask::Read => return,
+            Sender::Peer(..) if request == Request::Read => return,
             // The outcome is unknown, because this may be a late copy of a request that was accepted long ago.
             Sender::Peer(..)
-                if !is_leader || term != now && !omega_cellstate::planted!(OtherTermTaken) =>
+                if !is_leader || term != now && !omega_cellstate::injected!(OtherTermAccepted) =>
             {
-                return self.reply(sender, Answer::Unknown);
+                return self.reply(sender, Reply::Unknown);
             }
             Sender::Peer(from, id) if !self.requests.admit(from, id, now) => return,
             Sender::Peer(..) => None,
         };
         match (here, leader) {
             (Some(_), Some(_)) if self.has_silent_leader() => {
-                self.reply(sender, Answer::Again(self.leaderless()));
+                self.reply(sender, Reply::Retry(self.leaderless()));
             }
             (Some(id), Some(leader)) if !is_leader => {
                 self.requests.forward(id, leader, self.ticks);
-                self.output.messages.push((leader, PeerMessage::Ask { id, term: now, ask }));
+                self.output
+                    .messages
+                    .push((leader, PeerMessage::Request { id, term: now, request }));
             }
-            _ if !is_leader => self.reply(sender, Answer::Again(self.leaderless())),
-            _ if self.full => match ask {
+            _ if !is_leader => self.reply(sender, Reply::Retry(self.leaderless())),
+            _ if self.full => match request {
                 // Leadership is transferred at once, because waiting requests may depend on entries for which there is
                 // no space.
-                Ask::Transfer(to) => self.transfer(sender, to),
-                _ => self.reply(sender, Answer::Again(Again::Full)),
+                Request::Transfer(to) => self.transfer(sender, to),
+                _ => self.reply(sender, Reply::Retry(RetryReason::Full)),
             },
-            _ if ask.adds_commands() && self.log_is_long() => {
-                self.reply(sender, Answer::Again(Again::NoSnapshot));
+            _ if request.adds_commands() && self.log_is_long() => {
+                self.reply(sender, Reply::Retry(RetryReason::NoSnapshot));
             }
             _ if self.requests.waiting() >= self.settings.requests_waiting => {
-                self.reply(sender, Answer::Again(Again::Busy));
+                self.reply(sender, Reply::Retry(RetryReason::Busy));
             }
             _ => {
-                self.requests.push(sender, ask, self.ticks);
-                self.watch.asked();
+                self.requests.push(sender, request, self.ticks);
+                self.watch.queued();
             }
         }
     }
 
     /// The reply to a request for which no leader is known.
-    fn leaderless(&self) -> Again {
-        if self.full { Again::LeaderlessAndFull } else { Again::Leaderless }
+    fn leaderless(&self) -> RetryReason {
+        if self.full { RetryReason::LeaderlessAndFull } else { RetryReason::Leaderless }
     }
 
     /// Whether this replica has a full disk, and its leader has been silent for longer than an election takes. Such a
     /// replica starts no election, so without this check it would wait for a leader that has stepped down.
     fn has_silent_leader(&self) -> bool {
         let patience = 2 * self.settings.node.election_ticks as u64;
-        self.full && !self.leadership.is_leader && self.ticks >= self.heard + patience
+        self.full && !self.leadership.is_leader && self.ticks >= self.leader_tick + patience
     }
 
     /// Reports that all writes up to this number are durable.
     pub fn persisted(&mut self, number: u64) {
         failpoint!("persisted");
-        self.unsafe_writes.persisted(number);
+        self.unsynced_writes.persisted(number);
         self.node.persisted(number);
         self.watch.safe(self.node.safe());
     }
@@ -411,9 +413,9 @@ impl Replica {
     fn stop(&mut self, stop: Stop) {
         tracing::error!(id = %self.node.id(), %stop, "the replica stops");
         self.stop.get_or_insert(stop);
-        self.output.answers.extend(self.requests.give_up(u64::MAX));
-        let again = self.take_reads().map(|id| (id, Answer::Again(Again::Stopped)));
-        self.output.answers.extend(again);
+        self.output.replies.extend(self.requests.give_up(u64::MAX));
+        let again = self.take_reads().map(|id| (id, Reply::Retry(RetryReason::Stopped)));
+        self.output.replies.extend(again);
     }
 
     fn follow_all(&mut self) {
@@ -425,11 +427,11 @@ impl Replica {
                 return self.capture();
             };
             let messages = effects.messages.into_iter();
-            let messages = messages.map(|message| (message.to, PeerMessage::Agree(message)));
+            let messages = messages.map(|message| (message.to, PeerMessage::Raft(message)));
             self.output.messages.extend(messages);
             if let Some(write) = effects.write {
                 failpoint!("write");
-                self.unsafe_writes.given(&write, self.ticks);
+                self.unsynced_writes.requested(&write, self.ticks);
                 self.output.writes.push(write);
             }
             if let Some(offer) = effects.install {
@@ -437,13 +439,13 @@ impl Replica {
             }
             for (read, index) in effects.reads {
                 let ReadId { incarnation, number, .. } = read;
-                let id = AskId { incarnation, number };
-                if let Some(began) = self.asked.remove(&id) {
+                let id = RequestId { incarnation, number };
+                if let Some(began) = self.read_requests.remove(&id) {
                     self.reads.insert((index, id), began);
                 }
             }
             self.apply(&effects.committed);
-            self.answer_reads();
+            self.reply_to_reads();
             self.follow_leadership();
         }
     }
@@ -461,7 +463,7 @@ impl Replica {
         if before.is_leader && !(now.is_leader && now.term == before.term) {
             // Requests that were not proposed have not been done.
             for sender in self.requests.drop_waiting() {
-                self.reply(sender, Answer::Again(self.leaderless()));
+                self.reply(sender, Reply::Retry(self.leaderless()));
             }
             self.watch.gathered(false);
         }
@@ -469,12 +471,12 @@ impl Replica {
         // may have accepted them.
         if before.term != now.term || before.leader != now.leader {
             for id in self.requests.drop_forwarded() {
-                let answer = if omega_cellstate::planted!(ForwardedDenied) {
-                    Answer::Again(Again::Leaderless)
+                let reply = if omega_cellstate::injected!(ForwardedDenied) {
+                    Reply::Retry(RetryReason::Leaderless)
                 } else {
-                    Answer::Unknown
+                    Reply::Unknown
                 };
-                self.output.answers.push((id, answer));
+                self.output.replies.push((id, reply));
             }
         }
     }
@@ -498,28 +500,28 @@ impl Replica {
         }
         if self.log_is_long() {
             for sender in self.requests.drop_waiting() {
-                self.reply(sender, Answer::Again(Again::NoSnapshot));
+                self.reply(sender, Reply::Retry(RetryReason::NoSnapshot));
             }
             return true;
         }
         self.watch.gathering();
-        let mut answers = Vec::new();
+        let mut replies = Vec::new();
         let mut state = self.applied.lock();
-        let batch = self.requests.gather(&mut state.cell, self.fingerprint.head(), &mut answers);
+        let batch = self.requests.gather(&mut state.cell, self.fingerprint.head(), &mut replies);
         drop(state);
         self.watch.gathered(self.requests.waiting() > 0);
-        for (sender, answer) in answers {
-            self.reply(sender, answer);
+        for (sender, reply) in replies {
+            self.reply(sender, reply);
         }
         let Some(Gathered { data, commands }) = batch else { return true };
         failpoint!("propose");
         match self.node.propose(data) {
             Ok(position) => {
-                if omega_cellstate::planted!(AnsweredWhenProposed) {
+                if omega_cellstate::injected!(RepliedWhenProposed) {
                     let mut guess = self.applied.lock().cell.clone();
                     for (sender, command) in &commands {
                         let outcome = guess.apply(command.clone());
-                        self.reply(*sender, Answer::Outcome(outcome));
+                        self.reply(*sender, Reply::Outcome(outcome));
                     }
                 }
                 failpoint!("proposed");
@@ -528,7 +530,7 @@ impl Replica {
             }
             Err(_) => {
                 for (sender, _) in commands {
-                    self.reply(sender, Answer::Again(Again::Busy));
+                    self.reply(sender, Reply::Retry(RetryReason::Busy));
                 }
             }
         }
@@ -544,7 +546,7 @@ impl Replica {
         };
         match proposed {
             Ok(position) => self.note_proposed(position, Vec::new(), Some(sender)),
-            Err(error) => self.reply(sender, Answer::Changed(Err(error))),
+            Err(error) => self.reply(sender, Reply::Changed(Err(error))),
         }
     }
 
@@ -557,41 +559,41 @@ impl Replica {
         change: Option<Sender>,
     ) {
         for sender in self.requests.proposed(position, commands, change, self.ticks) {
-            self.reply(sender, Answer::Again(Again::Overwritten));
+            self.reply(sender, Reply::Retry(RetryReason::Overwritten));
         }
     }
 
     fn transfer(&mut self, sender: Sender, to: ReplicaId) {
-        let answer = if self.node.membership().voters.contains(&to) {
-            Answer::Begun
+        let reply = if self.node.membership().voters.contains(&to) {
+            Reply::Begun
         } else {
-            Answer::Changed(Err(ChangeError::Unknown(to)))
+            Reply::Changed(Err(ChangeError::Unknown(to)))
         };
-        if answer == Answer::Begun {
+        if reply == Reply::Begun {
             self.node.transfer(to);
         }
-        self.reply(sender, answer);
+        self.reply(sender, reply);
     }
 
     /// Expires requests that have waited since the tick `late` or longer.
     fn give_up(&mut self, late: u64) {
-        let answers = self.requests.give_up(late);
-        self.output.answers.extend(answers);
-        let late_ones = self.asked.extract_if(.., |_, began| *began <= late);
-        let mut given_up: Vec<AskId> = late_ones.map(|(id, _)| id).collect();
+        let replies = self.requests.give_up(late);
+        self.output.replies.extend(replies);
+        let late_ones = self.read_requests.extract_if(.., |_, began| *began <= late);
+        let mut given_up: Vec<RequestId> = late_ones.map(|(id, _)| id).collect();
         let late_ones = self.reads.extract_if(.., |_, began| *began <= late);
         given_up.extend(late_ones.map(|((_, id), _)| id));
-        let again = Answer::Again(self.leaderless());
-        self.output.answers.extend(given_up.into_iter().map(|id| (id, again.clone())));
+        let again = Reply::Retry(self.leaderless());
+        self.output.replies.extend(given_up.into_iter().map(|id| (id, again.clone())));
     }
 
     /// Replies to a sender.
-    fn reply(&mut self, to: Sender, answer: Answer) {
+    fn reply(&mut self, to: Sender, reply: Reply) {
         failpoint!("reply");
         match to {
-            Sender::Here(id) => self.output.answers.push((id, answer)),
+            Sender::Here(id) => self.output.replies.push((id, reply)),
             Sender::Peer(replica, id) => {
-                self.output.messages.push((replica, PeerMessage::Answer { id, answer }));
+                self.output.messages.push((replica, PeerMessage::Reply { id, reply }));
             }
         }
     }

@@ -1,6 +1,6 @@
 //! Pending requests: not yet proposed, in flight, or forwarded to the leader.
 
-use super::ask::{Again, Answer, Ask, AskId};
+use super::request::{Reply, Request, RequestId, RetryReason};
 use crate::codec::{self, EncodeError, Head};
 use crate::log::{Position, ReplicaId, Term};
 use crate::membership::MembershipChange;
@@ -12,12 +12,12 @@ use std::collections::{BTreeMap, VecDeque};
 /// Sender of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Sender {
-    Here(AskId),
-    Peer(ReplicaId, AskId),
+    Here(RequestId),
+    Peer(ReplicaId, RequestId),
 }
 
 impl Sender {
-    fn here(self) -> Option<AskId> {
+    fn here(self) -> Option<RequestId> {
         match self {
             Sender::Here(id) => Some(id),
             Sender::Peer(..) => None,
@@ -34,12 +34,12 @@ const STARTS_MAX: usize = 32;
 pub(super) struct Requests {
     incarnation: u64,
     next: u64,
-    waiting: VecDeque<(Sender, Ask, u64)>,
+    waiting: VecDeque<(Sender, Request, u64)>,
     /// Time in milliseconds that the next commands are to set first. It does not count as a waiting request, so a
     /// leader that cannot propose has at most one.
     time_ms: Option<u64>,
     in_flight: VecDeque<Proposal>,
-    forwarded: BTreeMap<AskId, (ReplicaId, u64)>,
+    forwarded: BTreeMap<RequestId, (ReplicaId, u64)>,
     /// The last starts of each replica in this term.
     seen: BTreeMap<ReplicaId, VecDeque<Start>>,
     seen_in: Term,
@@ -94,14 +94,14 @@ impl Requests {
         }
     }
 
-    pub(super) fn next_id(&mut self) -> AskId {
+    pub(super) fn next_id(&mut self) -> RequestId {
         let number = self.next;
         self.next += 1;
         self.id(number)
     }
 
-    fn id(&self, number: u64) -> AskId {
-        AskId { incarnation: self.incarnation, number }
+    fn id(&self, number: u64) -> RequestId {
+        RequestId { incarnation: self.incarnation, number }
     }
 
     pub(super) fn waiting(&self) -> usize {
@@ -113,8 +113,8 @@ impl Requests {
     }
 
     /// Whether a request is accepted in a term. The requests of each sender are accepted in order, and each once.
-    pub(super) fn admit(&mut self, replica: ReplicaId, id: AskId, term: Term) -> bool {
-        if omega_cellstate::planted!(CopiesTaken) {
+    pub(super) fn admit(&mut self, replica: ReplicaId, id: RequestId, term: Term) -> bool {
+        if omega_cellstate::injected!(CopiesAccepted) {
             return true;
         }
         if self.seen_in != term {
@@ -135,8 +135,8 @@ impl Requests {
         true
     }
 
-    pub(super) fn push(&mut self, sender: Sender, ask: Ask, now: u64) {
-        self.waiting.push_back((sender, ask, now));
+    pub(super) fn push(&mut self, sender: Sender, request: Request, now: u64) {
+        self.waiting.push_back((sender, request, now));
     }
 
     /// Sets the time that the next gathered commands set first, in place of an earlier one.
@@ -144,33 +144,35 @@ impl Requests {
         self.time_ms = Some(now_ms);
     }
 
-    pub(super) fn forward(&mut self, id: AskId, leader: ReplicaId, now: u64) {
+    pub(super) fn forward(&mut self, id: RequestId, leader: ReplicaId, now: u64) {
         self.forwarded.insert(id, (leader, now));
     }
 
     /// The replica to which a request was forwarded.
-    pub(super) fn forwarded_to(&self, id: AskId) -> Option<ReplicaId> {
+    pub(super) fn forwarded_to(&self, id: RequestId) -> Option<ReplicaId> {
         self.forwarded.get(&id).map(|(leader, _)| *leader)
     }
 
-    pub(super) fn forget(&mut self, id: AskId) {
+    pub(super) fn forget(&mut self, id: RequestId) {
         self.forwarded.remove(&id);
     }
 
     /// Takes the next request, if it is a membership change.
     pub(super) fn pop_change(&mut self) -> Option<(Sender, MembershipChange)> {
-        let next = self.waiting.pop_front_if(|(_, ask, _)| matches!(ask, Ask::Change(_)));
+        let next =
+            self.waiting.pop_front_if(|(_, request, _)| matches!(request, Request::Change(_)));
         match next {
-            Some((sender, Ask::Change(change), _)) => Some((sender, change)),
+            Some((sender, Request::Change(change), _)) => Some((sender, change)),
             _ => None,
         }
     }
 
     /// Takes the next request, if it is a leadership transfer.
     pub(super) fn pop_transfer(&mut self) -> Option<(Sender, ReplicaId)> {
-        let next = self.waiting.pop_front_if(|(_, ask, _)| matches!(ask, Ask::Transfer(_)));
+        let next =
+            self.waiting.pop_front_if(|(_, request, _)| matches!(request, Request::Transfer(_)));
         match next {
-            Some((sender, Ask::Transfer(to), _)) => Some((sender, to)),
+            Some((sender, Request::Transfer(to), _)) => Some((sender, to)),
             _ => None,
         }
     }
@@ -181,7 +183,7 @@ impl Requests {
         &mut self,
         cell: &mut Cell,
         head: Head,
-        answers: &mut Vec<(Sender, Answer)>,
+        replies: &mut Vec<(Sender, Reply)>,
     ) -> Option<Gathered> {
         let mut data = Vec::new();
         codec::begin_entry(head, &mut data);
@@ -193,25 +195,26 @@ impl Requests {
             commands.push((Sender::Here(self.next_id()), command));
         }
         while data.len() < BATCH_BYTES {
-            let is_command = |ask: &Ask| matches!(ask, Ask::Command(_) | Ask::Retry(_));
-            let next = self.waiting.pop_front_if(|(_, ask, _)| is_command(ask));
-            let Some((sender, ask, _)) = next else { break };
-            let (command, answer) = match ask {
-                Ask::Command(command) => {
-                    let answer = early(cell, &command);
-                    (command, answer)
+            let is_command =
+                |request: &Request| matches!(request, Request::Command(_) | Request::Retry(_));
+            let next = self.waiting.pop_front_if(|(_, request, _)| is_command(request));
+            let Some((sender, request, _)) = next else { break };
+            let (command, reply) = match request {
+                Request::Command(command) => {
+                    let reply = pre_check(cell, &command);
+                    (command, reply)
                 }
-                Ask::Retry(command) => (command, None),
-                Ask::Read | Ask::Change(_) | Ask::Transfer(_) => break,
+                Request::Retry(command) => (command, None),
+                Request::Read | Request::Change(_) | Request::Transfer(_) => break,
             };
-            if let Some(answer) = answer {
-                answers.push((sender, answer));
+            if let Some(reply) = reply {
+                replies.push((sender, reply));
                 continue;
             }
             match codec::push_command(&command, &mut data) {
                 Ok(()) => commands.push((sender, command)),
                 Err(error) => {
-                    answers.push((sender, Answer::Outcome(Err(too_large(&error)))));
+                    replies.push((sender, Reply::Outcome(Err(too_large(&error)))));
                 }
             }
         }
@@ -243,7 +246,7 @@ impl Requests {
                 break;
             }
             let same = front.position == position
-                || omega_cellstate::planted!(ResolvedByIndex)
+                || omega_cellstate::injected!(ResolvedByIndex)
                     && front.position.index == position.index;
             let front = self.in_flight.pop_front().expect("there is a front");
             if same {
@@ -257,24 +260,24 @@ impl Requests {
 
     /// Removes requests that have waited since the tick `late` or longer. Returns the replies to requests of this
     /// process. Other replicas time out their own requests.
-    pub(super) fn give_up(&mut self, late: u64) -> Vec<(AskId, Answer)> {
-        let mut answers = Vec::new();
+    pub(super) fn give_up(&mut self, late: u64) -> Vec<(RequestId, Reply)> {
+        let mut replies = Vec::new();
         while let Some((sender, _, _)) = self.waiting.pop_front_if(|(_, _, at)| *at <= late) {
-            answers.extend(sender.here().map(|id| (id, Answer::Again(Again::Busy))));
+            replies.extend(sender.here().map(|id| (id, Reply::Retry(RetryReason::Busy))));
         }
         // The entries of these requests may still be committed. They are then applied like entries of other leaders.
         while let Some(proposal) = self.in_flight.pop_front_if(|one| one.began <= late) {
             let here = proposal.senders().filter_map(Sender::here);
-            let unknown = if omega_cellstate::planted!(LateDenied) {
-                Answer::Again(Again::Busy)
+            let unknown = if omega_cellstate::injected!(LateDenied) {
+                Reply::Retry(RetryReason::Busy)
             } else {
-                Answer::Unknown
+                Reply::Unknown
             };
-            answers.extend(here.map(|id| (id, unknown.clone())));
+            replies.extend(here.map(|id| (id, unknown.clone())));
         }
         let forwarded = self.forwarded.extract_if(.., |_, (_, at)| *at <= late);
-        answers.extend(forwarded.map(|(id, _)| (id, Answer::Unknown)));
-        answers
+        replies.extend(forwarded.map(|(id, _)| (id, Reply::Unknown)));
+        replies
     }
 
     /// Drops requests that were not proposed. Returns their senders.
@@ -284,7 +287,7 @@ impl Requests {
     }
 
     /// Drops requests that were forwarded and are waiting for a reply. Returns their ids.
-    pub(super) fn drop_forwarded(&mut self) -> Vec<AskId> {
+    pub(super) fn drop_forwarded(&mut self) -> Vec<RequestId> {
         std::mem::take(&mut self.forwarded).into_keys().collect()
     }
 }
@@ -297,10 +300,10 @@ impl Proposal {
 }
 
 /// Returns the reply to a command that needs no commit; `None` if the command must be committed.
-fn early(cell: &mut Cell, command: &Command) -> Option<Answer> {
+fn pre_check(cell: &mut Cell, command: &Command) -> Option<Reply> {
     let Command::Commit(txn) = command else { return None };
-    let answer = cell.answer_early(txn)?;
-    Some(Answer::Outcome(answer.map(Outcome::Commit).map_err(Rejection::from)))
+    let reply = cell.pre_check(txn)?;
+    Some(Reply::Outcome(reply.map(Outcome::Commit).map_err(Rejection::from)))
 }
 
 fn too_large(error: &EncodeError) -> Rejection {
@@ -318,7 +321,7 @@ mod tests {
     #[test]
     fn requests_are_given_up_while_the_time_passes() {
         let mut requests = Requests::new(0);
-        let kill = |number: u64| Ask::Command(Command::KillJob { job: JobId(number) });
+        let kill = |number: u64| Request::Command(Command::KillJob { job: JobId(number) });
         let mut ids = Vec::new();
         for tick in 1..=3 {
             let id = requests.next_id();
@@ -327,7 +330,7 @@ mod tests {
             ids.push(id);
         }
         assert_eq!(requests.waiting(), 3);
-        let busy = |id: AskId| (id, Answer::Again(Again::Busy));
+        let busy = |id: RequestId| (id, Reply::Retry(RetryReason::Busy));
         assert_eq!(requests.give_up(2), [busy(ids[0]), busy(ids[1])]);
         let head = Head { applied: LogIndex(0), fingerprint: 0 };
         let mut cell = Cell::new(Kinds::standard());
@@ -345,7 +348,7 @@ mod tests {
     fn each_request_is_admitted_once_after_any_number_of_starts() {
         let mut requests = Requests::new(0);
         let mut admit = |replica: u64, incarnation: u64, number: u64, term: u64| {
-            requests.admit(ReplicaId(replica), AskId { incarnation, number }, Term(term))
+            requests.admit(ReplicaId(replica), RequestId { incarnation, number }, Term(term))
         };
         for start in 0..1000 {
             assert!(admit(1, start, 5, 1) && admit(2, start, 1, 1), "start {start}");

@@ -34,7 +34,7 @@ pub struct Settings {
     /// than `snapshot_bytes` and `log_keep_bytes` together, because commits continue while a snapshot is written.
     pub log_bytes_max: u64,
     /// Ticks after which a waiting caller gets an unknown outcome.
-    pub answer_ticks: u64,
+    pub reply_ticks: u64,
     /// Total duration of an entry's stages, from the oldest request to the application, at which a leader logs a
     /// warning.
     pub slow: Duration,
@@ -55,7 +55,7 @@ impl Default for Settings {
             log_keep_bytes: 16 << 20,
             // Enough for some ten seconds of commits at full speed, while saving a snapshot takes one second.
             log_bytes_max: 512 << 20,
-            answer_ticks: 60,
+            reply_ticks: 60,
             // This is the shortest election timeout. One slow disk does not cause such a delay, because the other
             // replicas compensate for it.
             slow: Duration::from_millis(500),

@@ -12,8 +12,8 @@
 //! The Raft node gets a received snapshot only when its state is loaded, so that installing it is one step.
 
 use super::Replica;
-use super::ask::PeerMessage;
 use super::files::{Agreed, FileDone, FileJob};
+use super::request::PeerMessage;
 use crate::failpoint::failpoint;
 use crate::log::{LogIndex, Position, ReplicaId, Term};
 use crate::membership::Membership;
@@ -46,7 +46,7 @@ pub(super) struct Transfers {
     /// A restored state that was not passed to the Raft node yet.
     loaded: Option<(Position, Agreed, Box<Cell>)>,
     /// Tick of the last request of each replica that needs a snapshot.
-    asked: BTreeMap<ReplicaId, u64>,
+    requested: BTreeMap<ReplicaId, u64>,
 }
 
 #[derive(Debug)]
@@ -88,10 +88,10 @@ impl Replica {
         let membership = self.node.membership().clone();
         let agreed = Agreed { membership, fingerprint: self.fingerprint.value() };
         let mut position = state.position;
-        if omega_cellstate::planted!(SnapshotIndexHigh) {
+        if omega_cellstate::injected!(SnapshotIndexHigh) {
             position.index = position.index.next();
         }
-        if omega_cellstate::planted!(SnapshotIndexLow) {
+        if omega_cellstate::injected!(SnapshotIndexLow) {
             position.index = LogIndex(position.index.0 - 1);
         }
         transfers.capturing = Some((position, agreed));
@@ -107,13 +107,13 @@ impl Replica {
         let Some(captured) = self.applied.lock().cell.capture_more(pieces) else { return };
         failpoint!("snapshot-captured");
         if let Some((position, mut agreed)) = self.transfers.capturing.take() {
-            if omega_cellstate::planted!(CompactedEarly) {
+            if omega_cellstate::injected!(CompactedEarly) {
                 self.saved(position, agreed.membership.clone(), true);
             }
-            if omega_cellstate::planted!(FingerprintLate) {
+            if omega_cellstate::injected!(FingerprintLate) {
                 agreed.fingerprint = self.fingerprint.value();
             }
-            if omega_cellstate::planted!(MembershipLate) {
+            if omega_cellstate::injected!(MembershipLate) {
                 agreed.membership = self.node.membership().clone();
             }
             self.transfers.saving = true;
@@ -127,14 +127,14 @@ impl Replica {
         match done {
             FileDone::Saved(position, membership, safe) => self.saved(position, membership, safe),
             FileDone::Offered(to, offer) => {
-                self.output.messages.push((to, PeerMessage::SnapshotIs { offer }));
+                self.output.messages.push((to, PeerMessage::SnapshotOffer { offer }));
             }
             FileDone::Read(to, position, piece) => {
                 self.output.messages.push((to, PeerMessage::SnapshotPiece { position, piece }));
             }
             FileDone::Gone(to, position) => {
                 self.output.messages.push((to, PeerMessage::SnapshotGone { position }));
-                self.transfers.asked.remove(&to);
+                self.transfers.requested.remove(&to);
                 self.node.snapshot_sent(to, false);
             }
             FileDone::Wanted(position, piece) => self.want(position, piece),
@@ -142,7 +142,7 @@ impl Replica {
                 self.transfers.loaded = Some((position, agreed, cell));
                 let done = self.transfers.receiving.take_if(|one| one.position == position);
                 if let Some(done) = done {
-                    self.hear_of_loaded(&done.message);
+                    self.handle_loaded(&done.message);
                 }
             }
             FileDone::Failed(position) => {
@@ -171,7 +171,7 @@ impl Replica {
         let known = position.index <= self.node.committed()
             || self.node.term_of(position.index) == Some(position.term);
         if loaded {
-            return self.hear_of_loaded(&message);
+            return self.handle_loaded(&message);
         }
         if known {
             return self.step(&message);
@@ -191,14 +191,14 @@ impl Replica {
                     wanted: None,
                     asked_at: ticks,
                 });
-                let ask = PeerMessage::SnapshotAsk { position, piece: None };
-                self.output.messages.push((from, ask));
+                let request = PeerMessage::SnapshotRequest { position, piece: None };
+                self.output.messages.push((from, request));
             }
         }
     }
 
     /// Passes the offer to the Raft node if the loaded snapshot is the offered one.
-    fn hear_of_loaded(&mut self, message: &Message) {
+    fn handle_loaded(&mut self, message: &Message) {
         let offered = message.snapshot.as_ref();
         let same = self.transfers.loaded.as_ref().zip(offered).is_some_and(|(here, offer)| {
             here.0 == offer.position && here.1.membership == offer.membership
@@ -206,7 +206,7 @@ impl Replica {
         if same {
             self.step(message)
         } else {
-            self.refuse(
+            self.reject(
                 message,
                 MessageError::Malformed("it offers another snapshot than this replica received"),
             )
@@ -214,13 +214,13 @@ impl Replica {
     }
 
     /// Handles another replica's request for a snapshot of this replica.
-    pub(super) fn asked_for_snapshot(
+    pub(super) fn handle_snapshot_request(
         &mut self,
         to: ReplicaId,
         position: Position,
         piece: Option<u64>,
     ) {
-        self.transfers.asked.insert(to, self.ticks);
+        self.transfers.requested.insert(to, self.ticks);
         self.output.files.push(match piece {
             None => FileJob::Offer { to, position },
             Some(piece) => FileJob::Send { to, position, piece },
@@ -228,7 +228,7 @@ impl Replica {
     }
 
     /// Handles the description of a snapshot to be received.
-    pub(super) fn snapshot_is(&mut self, from: ReplicaId, offer: Offer) {
+    pub(super) fn handle_snapshot_offer(&mut self, from: ReplicaId, offer: Offer) {
         let receiving = self.transfers.receiving.as_mut();
         let expected = receiving.filter(|one| one.from == from && one.position == offer.position);
         let Some(one) = expected.filter(|one| one.offer.is_none()) else { return };
@@ -237,7 +237,12 @@ impl Replica {
     }
 
     /// Handles a piece of a snapshot.
-    pub(super) fn snapshot_piece(&mut self, from: ReplicaId, position: Position, piece: Piece) {
+    pub(super) fn handle_snapshot_piece(
+        &mut self,
+        from: ReplicaId,
+        position: Position,
+        piece: Piece,
+    ) {
         let receiving = self.transfers.receiving.as_mut();
         let expected = receiving.filter(|one| {
             one.from == from && one.position == position && one.wanted == Some(piece.number)
@@ -248,7 +253,7 @@ impl Replica {
     }
 
     /// Handles the reply that a requested snapshot no longer exists. The leader will offer another one.
-    pub(super) fn snapshot_gone(&mut self, from: ReplicaId, position: Position) {
+    pub(super) fn handle_snapshot_gone(&mut self, from: ReplicaId, position: Position) {
         let gone = |one: &mut Receiving| one.from == from && one.position == position;
         self.transfers.receiving.take_if(gone);
     }
@@ -258,8 +263,8 @@ impl Replica {
         let receiving = self.transfers.receiving.as_mut();
         let Some(one) = receiving.filter(|one| one.position == position) else { return };
         (one.wanted, one.asked_at) = (Some(piece), ticks);
-        let ask = PeerMessage::SnapshotAsk { position, piece: Some(piece) };
-        self.output.messages.push((one.from, ask));
+        let request = PeerMessage::SnapshotRequest { position, piece: Some(piece) };
+        self.output.messages.push((one.from, request));
     }
 
     /// Requests missing pieces again, and repeats unanswered offers.
@@ -271,15 +276,16 @@ impl Replica {
             && (one.offer.is_none() || one.wanted.is_some())
         {
             one.asked_at = ticks;
-            let ask = PeerMessage::SnapshotAsk { position: one.position, piece: one.wanted };
-            self.output.messages.push((one.from, ask));
+            let request =
+                PeerMessage::SnapshotRequest { position: one.position, piece: one.wanted };
+            self.output.messages.push((one.from, request));
         }
         let needy = self.node.needs_snapshot();
-        self.transfers.asked.retain(|id, _| needy.contains(id));
+        self.transfers.requested.retain(|id, _| needy.contains(id));
         for id in needy {
-            let asked = *self.transfers.asked.entry(id).or_insert(ticks);
-            if ticks >= asked + SILENT_TICKS {
-                self.transfers.asked.remove(&id);
+            let requested = *self.transfers.requested.entry(id).or_insert(ticks);
+            if ticks >= requested + SILENT_TICKS {
+                self.transfers.requested.remove(&id);
                 self.node.snapshot_sent(id, false);
             }
         }
@@ -288,8 +294,8 @@ impl Replica {
     /// Replaces this replica's state by the state of a snapshot.
     pub(super) fn install(&mut self, offer: &SnapshotOffer) {
         let (position, agreed, cell) =
-            self.transfers.loaded.take().expect("raft hears of a snapshot when it is loaded");
-        assert_eq!(position, offer.position, "raft accepts the snapshot that it heard of");
+            self.transfers.loaded.take().expect("a snapshot is passed to raft when it is loaded");
+        assert_eq!(position, offer.position, "raft accepts the snapshot that was passed to it");
         assert_eq!(agreed.membership, offer.membership, "the offer and the file are of one leader");
         failpoint!("snapshot-install");
         let mut state = self.applied.lock();
@@ -305,11 +311,11 @@ impl Replica {
         // The snapshot does not show whether it includes this replica's proposals, so their outcomes are unknown.
         let last = Position { index: position.index, term: Term(u64::MAX) };
         for sender in self.requests.resolve(last).overwritten {
-            self.reply(sender, super::Answer::Unknown);
+            self.reply(sender, super::Reply::Unknown);
         }
         tracing::info!(id = %self.node.id(), index = position.index.0, "snapshot installed");
         self.applied.notify();
-        self.look_for_removal();
+        self.check_removal();
     }
 
     /// Drops a loaded state that is older than the applied one.

@@ -1,7 +1,7 @@
 //! The stages of a commit, with the time that a leader's entries spend in each.
 //!
 //! ```text
-//!   asked ──queue──▶ gathered ──judge──▶ proposed ─────replicate─────▶ committed ──apply──▶ answered
+//!   sent ───queue──▶ gathered ──judge──▶ proposed ─────replicate─────▶ committed ──apply──▶ answered
 //!                                            └──log──▶ durable on this disk
 //! ```
 //!
@@ -24,7 +24,7 @@ pub enum Stage {
     /// The request waits for the replica.
     Queue,
     /// The leader pre-checks requests and encodes them into an entry.
-    Judge,
+    PreCheck,
     /// The entry is written and synced by this replica, whether it is the leader or not.
     Log,
     /// The entry is proposed, and no majority has it yet.
@@ -36,14 +36,14 @@ pub enum Stage {
 impl Stage {
     /// All stages, in order.
     pub const ALL: [Stage; 5] =
-        [Stage::Queue, Stage::Judge, Stage::Log, Stage::Replicate, Stage::Apply];
+        [Stage::Queue, Stage::PreCheck, Stage::Log, Stage::Replicate, Stage::Apply];
 
     /// Name of the stage.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
             Stage::Queue => "queue",
-            Stage::Judge => "judge",
+            Stage::PreCheck => "judge",
             Stage::Log => "log",
             Stage::Replicate => "replicate",
             Stage::Apply => "apply",
@@ -143,7 +143,7 @@ struct Proposed {
     position: Position,
     commands: usize,
     queue: Duration,
-    judge: Duration,
+    pre_check: Duration,
     at: Instant,
     /// Time at which the entry was synced to this disk, if that was measured.
     logged: Option<Instant>,
@@ -164,7 +164,7 @@ impl Watch {
     }
 
     /// Records that a request waits.
-    pub(super) fn asked(&mut self) {
+    pub(super) fn queued(&mut self) {
         if let Some(watched) = &mut self.0 {
             watched.waiting.get_or_insert_with(Instant::now);
         }
@@ -191,10 +191,17 @@ impl Watch {
         let Some(watched) = &mut self.0 else { return };
         let at = Instant::now();
         let (began, queue) = watched.gathering.take().unwrap_or((at, Duration::ZERO));
-        let judge = at.duration_since(began);
+        let pre_check = at.duration_since(began);
         watched.stages.note(Stage::Queue, queue);
-        watched.stages.note(Stage::Judge, judge);
-        watched.proposed.push_back(Proposed { position, commands, queue, judge, at, logged: None });
+        watched.stages.note(Stage::PreCheck, pre_check);
+        watched.proposed.push_back(Proposed {
+            position,
+            commands,
+            queue,
+            pre_check,
+            at,
+            logged: None,
+        });
     }
 
     /// Records that all entries up to this one are durable on this disk.
@@ -250,7 +257,7 @@ impl Watch {
                 followed.entry(id).and_modify(|found| *found = Some(times));
             }
         }
-        entry.tell((since.duration_since(entry.at), apply), *slow);
+        entry.log((since.duration_since(entry.at), apply), *slow);
     }
 }
 
@@ -259,7 +266,7 @@ impl Proposed {
         Followed {
             entry: self.position.index,
             commands: self.commands,
-            gathered: self.at - self.judge,
+            gathered: self.at - self.pre_check,
             proposed: self.at,
             logged: self.logged,
             committed,
@@ -268,24 +275,24 @@ impl Proposed {
     }
 
     /// Logs the times, as a warning if the entry was slow, and otherwise at debug level.
-    fn tell(&self, (replicate, apply): (Duration, Duration), slow: Duration) {
-        let all = self.queue + self.judge + replicate + apply;
+    fn log(&self, (replicate, apply): (Duration, Duration), slow: Duration) {
+        let all = self.queue + self.pre_check + replicate + apply;
         let us = |took: Duration| took.as_micros() as u64;
-        macro_rules! tell {
+        macro_rules! log {
             ($level:ident, $what:literal) => {
                 tracing::$level!(
                     entry = self.position.index.0,
                     commands = self.commands,
                     all_us = us(all),
                     queue_us = us(self.queue),
-                    judge_us = us(self.judge),
+                    judge_us = us(self.pre_check),
                     replicate_us = us(replicate),
                     apply_us = us(apply),
                     $what
                 )
             };
         }
-        if all < slow { tell!(debug, "entry") } else { tell!(warn, "slow entry") }
+        if all < slow { log!(debug, "entry") } else { log!(warn, "slow entry") }
     }
 }
 
@@ -321,11 +328,11 @@ mod tests {
         assert_eq!(followed, [id(2)]);
         watch.committed(position);
         watch.applied(followed);
-        let told = stages.followed(id(2)).unwrap();
-        assert_eq!((told.entry, told.commands), (LogIndex(5), 3));
+        let times = stages.followed(id(2)).unwrap();
+        assert_eq!((times.entry, times.commands), (LogIndex(5), 3));
         let moments =
-            [told.gathered, told.proposed, told.logged.unwrap(), told.committed, told.applied];
-        assert!(moments.is_sorted(), "{told:?}");
+            [times.gathered, times.proposed, times.logged.unwrap(), times.committed, times.applied];
+        assert!(moments.is_sorted(), "{times:?}");
         assert_eq!((stages.followed(id(2)), stages.followed(id(3))), (None, None));
         assert!(!stages.is_following());
         (0..2000).for_each(|number| stages.follow(id(number)));
@@ -337,7 +344,7 @@ mod tests {
         let stages = Arc::new(Stages::default());
         let mut watch = Watch::new(stages.clone(), Duration::MAX);
         let at = |index, term| Position { index: LogIndex(index), term: Term(term) };
-        watch.asked();
+        watch.queued();
         for index in [5, 6] {
             watch.gathering();
             watch.gathered(index == 5);
@@ -351,6 +358,6 @@ mod tests {
             assert_eq!(total(&stages, Stage::Replicate), own, "{position:?}");
         }
         assert_eq!(total(&stages, Stage::Queue), 2);
-        assert!(watch.0.expect("it was told to").proposed.is_empty());
+        assert!(watch.0.expect("it is enabled").proposed.is_empty());
     }
 }

@@ -20,16 +20,16 @@ use std::collections::VecDeque;
 
 /// Requested writes that are not known to be durable.
 #[derive(Debug, Default)]
-pub(super) struct Unsafe {
+pub(super) struct UnsyncedWrites {
     /// The number, the tick of the request, and the last entry of each write, in order.
     writes: VecDeque<(u64, u64, LogIndex)>,
     /// Tick of the last time that another replica was asked to start an election.
-    asked: u64,
+    handed_over: u64,
 }
 
-impl Unsafe {
+impl UnsyncedWrites {
     /// Records a requested write. Writes without entries are ignored, because no request waits for them.
-    pub(super) fn given(&mut self, write: &Write, ticks: u64) {
+    pub(super) fn requested(&mut self, write: &Write, ticks: u64) {
         if let Some(last) = write.batch.entries.last() {
             self.writes.push_back((write.number, ticks, last.position.index));
         }
@@ -52,13 +52,13 @@ impl Replica {
     pub(super) fn leave_a_bad_disk(&mut self) {
         let patience = self.settings.node.election_ticks as u64;
         let Some(before) = self.ticks.checked_sub(patience) else { return };
-        if !self.leadership.is_leader || self.unsafe_writes.asked > before {
+        if !self.leadership.is_leader || self.unsynced_writes.handed_over > before {
             return;
         }
         let full = self.full.then(|| self.node.committed());
-        let Some(index) = full.or_else(|| self.unsafe_writes.late(before)) else { return };
+        let Some(index) = full.or_else(|| self.unsynced_writes.late(before)) else { return };
         if let Some(to) = self.node.hand_over(index) {
-            self.unsafe_writes.asked = self.ticks;
+            self.unsynced_writes.handed_over = self.ticks;
             let why = if self.full { "the disk is full" } else { "the disk hangs" };
             tracing::warn!(id = %self.node.id(), %to, entry = %index, why, "another replica is to lead");
         }

@@ -44,8 +44,8 @@ pub struct Started {
 ///
 /// # Errors
 /// The state cannot be written.
-pub fn found(directory: &Directory, membership: &Membership) -> Result<(), StartError> {
-    found_with(directory, membership, &Cell::new(directory.identity().origin.kinds.clone()))
+pub fn bootstrap(directory: &Directory, membership: &Membership) -> Result<(), StartError> {
+    bootstrap_with(directory, membership, &Cell::new(directory.identity().origin.kinds.clone()))
 }
 
 /// Bootstraps a new cell with a copy of an existing cell's state, which continues independently. All initial replicas
@@ -53,12 +53,12 @@ pub fn found(directory: &Directory, membership: &Membership) -> Result<(), Start
 ///
 /// # Errors
 /// The state cannot be written.
-pub fn found_with(
+pub fn bootstrap_with(
     directory: &Directory,
     membership: &Membership,
     cell: &Cell,
 ) -> Result<(), StartError> {
-    found_at(directory, membership, cell, 0)
+    bootstrap_at(directory, membership, cell, 0)
 }
 
 /// Writes the state of a backup to a new folder, as a replica that bootstraps a new cell from it. All bootstrapping
@@ -72,10 +72,10 @@ pub fn restore(
     membership: &Membership,
     cell: &Cell,
 ) -> Result<(), StartError> {
-    found_at(directory, membership, cell, cell.state_hash())
+    bootstrap_at(directory, membership, cell, cell.state_hash())
 }
 
-fn found_at(
+fn bootstrap_at(
     directory: &Directory,
     membership: &Membership,
     cell: &Cell,
@@ -85,7 +85,7 @@ fn found_at(
     let agreed = Agreed { membership: membership.clone(), fingerprint };
     let of = directory.identity().origin.cell;
     let meta = Meta { cell: of, position: FIRST, membership: agreed.to_bytes() };
-    snapshots.save(&meta, &cell.image())?;
+    snapshots.save(&meta, &cell.snapshot_state())?;
     Ok(())
 }
 

@@ -1,6 +1,6 @@
 //! Stops of a replica: reasons, remedies, and removal from the cell.
 
-use super::{Again, Answer, PeerMessage, Replica};
+use super::{PeerMessage, Replica, Reply, RetryReason};
 use crate::codec::CodecError;
 use crate::log::{LogIndex, ReplicaId};
 use crate::node::MessageError;
@@ -57,7 +57,7 @@ impl Stop {
 
 impl Replica {
     /// Handles another replica's report that this replica was removed.
-    pub(super) fn hear_of_removal(&mut self, by: ReplicaId) {
+    pub(super) fn handle_removal(&mut self, by: ReplicaId) {
         if by != self.node.id() {
             self.note_removed(by);
         }
@@ -65,7 +65,7 @@ impl Replica {
 
     /// Handles a removal that this replica has applied itself. Without a vote, the replica sends no vote requests. So
     /// no other replica would report the removal in reply.
-    pub(super) fn look_for_removal(&mut self) {
+    pub(super) fn check_removal(&mut self) {
         let id = self.node.id();
         if self.node.membership().has_removed(id) {
             self.note_removed(id);
@@ -74,9 +74,9 @@ impl Replica {
 
     /// Asks the voters whether this replica was removed, at intervals while no leader sends anything. A learner
     /// requests no votes, so it sends no other message to which a voter could reply.
-    pub(super) fn ask_whether_removed(&mut self) {
+    pub(super) fn probe_removal(&mut self) {
         let patience = 2 * self.settings.node.election_ticks as u64;
-        let silence = self.ticks.saturating_sub(self.heard);
+        let silence = self.ticks.saturating_sub(self.leader_tick);
         let members = self.node.membership();
         let is_learner = members.learners.contains(&self.node.id());
         if self.removed || !is_learner || silence == 0 || !silence.is_multiple_of(patience) {
@@ -95,8 +95,8 @@ impl Replica {
         self.removed = true;
         // The leader may have accepted forwarded requests before the change.
         let forwarded = self.requests.drop_forwarded().into_iter();
-        self.output.answers.extend(forwarded.map(|id| (id, Answer::Unknown)));
+        self.output.replies.extend(forwarded.map(|id| (id, Reply::Unknown)));
         let reads = self.take_reads();
-        self.output.answers.extend(reads.map(|id| (id, Answer::Again(Again::Removed))));
+        self.output.replies.extend(reads.map(|id| (id, Reply::Retry(RetryReason::Removed))));
     }
 }

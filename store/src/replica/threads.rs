@@ -14,11 +14,11 @@
 //! thread writes. It takes all writes that have collected, so that writes that arrive during a sync share the next
 //! sync.
 
-use super::ask::{AskId, PeerMessage};
 use super::event::{Event, Written};
 use super::files::{FileDone, FileJob, FileWorker};
-use super::mailbox::{Heed, Mailbox};
-use super::reply::Reply;
+use super::mailbox::{Mailbox, WakeFor};
+use super::pending_replies::ReplySender;
+use super::request::{PeerMessage, RequestId};
 use super::start::Started;
 use super::status::Status;
 use super::writer::{Log, ToLog, ToWriter, Waits, Writer};
@@ -73,7 +73,7 @@ impl Running {
         let log = Log { worker: log, status: status.clone(), stages: stages.clone() };
         let log = Arc::new(Mutex::new(log));
         let writer = Writer { log: log.clone(), inbox: log_inbox, mailbox: mailbox.clone() };
-        let keeper = Keeper { files, inbox: file_inbox, mailbox: mailbox.clone() };
+        let keeper = SnapshotThread { files, inbox: file_inbox, mailbox: mailbox.clone() };
         let driver = Driver {
             replica,
             mailbox: mailbox.clone(),
@@ -165,7 +165,7 @@ struct Driver {
     to_files: Sender<FileJob>,
     transport: Arc<dyn Transport>,
     tick: Duration,
-    waiting: BTreeMap<AskId, Reply>,
+    waiting: BTreeMap<RequestId, ReplySender>,
     status: Arc<Mutex<Status>>,
 }
 
@@ -176,28 +176,29 @@ impl Driver {
         let mut events = Vec::new();
         let mut next_tick = Instant::now() + self.tick;
         loop {
-            let heed = if self.replica.is_busy() { Heed::Urgent } else { Heed::Everything };
-            self.mailbox.take(heed, next_tick, &mut events);
+            let wake_for =
+                if self.replica.is_busy() { WakeFor::Urgent } else { WakeFor::Everything };
+            self.mailbox.take(wake_for, next_tick, &mut events);
             for event in events.drain(..) {
-                if !self.take(event) {
+                if !self.handle(event) {
                     return;
                 }
             }
             let now = Instant::now();
             if now >= next_tick {
                 self.replica.tick();
-                self.tell_progress();
+                self.report_progress();
                 // If the thread was delayed, missed ticks are skipped, so that the delay does not count for callers
                 // that wait for the replica.
                 next_tick = now + self.tick;
             }
-            self.replica.tell_time(unix_ms());
+            self.replica.propose_time(unix_ms());
             self.follow();
         }
     }
 
     /// Publishes the ends of the logs and the last applied entry, at every tick.
-    fn tell_progress(&self) {
+    fn report_progress(&self) {
         let node = self.replica.node();
         let progress = if node.leadership().is_leader { node.progress() } else { Vec::new() };
         let applied = self.replica.applied().lock().position.index;
@@ -208,17 +209,17 @@ impl Driver {
     }
 
     /// Handles an event. Returns whether the replica continues.
-    fn take(&mut self, event: Event) -> bool {
+    fn handle(&mut self, event: Event) -> bool {
         match event {
             Event::Message(from, message) => self.replica.receive(from, message),
-            Event::Ask(asks) => {
-                for (ask, reply) in asks {
-                    let id = self.replica.ask(ask);
-                    self.waiting.insert(id, reply);
+            Event::Request(requests) => {
+                for (request, sender) in requests {
+                    let id = self.replica.request(request);
+                    self.waiting.insert(id, sender);
                 }
             }
             Event::Written(written) => {
-                self.to_writer.told(&written);
+                self.to_writer.completed(&written);
                 self.written(written);
             }
             Event::File(done) => {
@@ -267,9 +268,9 @@ impl Driver {
         for (to, message) in output.messages {
             self.transport.send(to, message);
         }
-        for (id, answer) in output.answers {
-            if let Some(reply) = self.waiting.remove(&id) {
-                reply.give(answer);
+        for (id, reply) in output.replies {
+            if let Some(sender) = self.waiting.remove(&id) {
+                sender.send(reply);
             }
         }
         let leadership = self.replica.node().leadership();
@@ -298,13 +299,13 @@ impl Drop for Driver {
 }
 
 /// The thread for snapshots.
-struct Keeper {
+struct SnapshotThread {
     files: FileWorker,
     inbox: Receiver<FileJob>,
     mailbox: Arc<Mailbox>,
 }
 
-impl Keeper {
+impl SnapshotThread {
     fn run(mut self) {
         for job in &self.inbox {
             let done = self.files.work(job);

@@ -84,7 +84,7 @@ impl LogWorker {
                 last = Some(write.number);
             }
         }
-        if last.is_some() && !omega_cellstate::planted!(AckBeforeSync) {
+        if last.is_some() && !omega_cellstate::injected!(AckBeforeSync) {
             failpoint!("log-sync", Err(WriteError::Refused));
             self.engine.sync()?;
             failpoint!("log-synced");

@@ -71,7 +71,7 @@ pub(super) struct ToWriter {
     log: Arc<Mutex<Log>>,
     thread: Sender<ToLog>,
     /// Number of jobs that the log's thread has not completed yet.
-    given: usize,
+    in_progress: usize,
     full: bool,
     /// Time until which the log's thread makes all writes.
     slow_until: Option<Instant>,
@@ -95,41 +95,41 @@ const SLOW_FOR: Duration = Duration::from_secs(1);
 
 impl ToWriter {
     pub(super) fn new(log: Arc<Mutex<Log>>, thread: Sender<ToLog>) -> ToWriter {
-        ToWriter { log, thread, given: 0, full: false, slow_until: None }
+        ToWriter { log, thread, in_progress: 0, full: false, slow_until: None }
     }
 
     /// Writes, or passes the job to the log's thread. Returns the result if the write was made at once.
     pub(super) fn write(&mut self, job: ToLog, waits: Waits) -> Option<Written> {
         let began = Instant::now();
         let slow = self.slow_until.is_some_and(|until| began < until);
-        if self.given > 0 || self.full || slow && waits == Waits::WhileQuick {
-            self.give(job);
+        if self.in_progress > 0 || self.full || slow && waits == Waits::WhileQuick {
+            self.pass_on(job);
             return None;
         }
         let written = self.log.lock().work([job]);
         self.slow_until = (began.elapsed() > SLOW).then(|| began + SLOW_FOR);
         if written.full {
             // An empty job makes the log's thread retry the waiting writes by itself.
-            self.give(ToLog::default());
+            self.pass_on(ToLog::default());
         }
         self.full = written.full;
         Some(Written { taken: 0, ..written })
     }
 
-    fn give(&mut self, job: ToLog) {
-        self.given += 1;
+    fn pass_on(&mut self, job: ToLog) {
+        self.in_progress += 1;
         // The only possible error is that the log has failed, which was reported.
         let _ = self.thread.send(job);
     }
 
     /// Prepares the next write, if this thread would make it. Returns the result if the log failed.
     pub(super) fn prepare(&mut self) -> Option<Written> {
-        if self.given > 0 || self.full { None } else { self.log.lock().prepare() }
+        if self.in_progress > 0 || self.full { None } else { self.log.lock().prepare() }
     }
 
     /// Handles a result of the log's thread.
-    pub(super) fn told(&mut self, written: &Written) {
-        self.given -= written.taken;
+    pub(super) fn completed(&mut self, written: &Written) {
+        self.in_progress -= written.taken;
         self.full = written.full;
     }
 }
@@ -160,8 +160,8 @@ impl Writer {
             let written = log.work(first.into_iter().chain(self.inbox.try_iter()));
             let failed = written.safe.is_err();
             full = written.full;
-            let told = self.mailbox.send(Event::Written(written));
-            if failed || told.is_err() {
+            let sent = self.mailbox.send(Event::Written(written));
+            if failed || sent.is_err() {
                 return;
             }
             if let Some(failed) = log.prepare() {

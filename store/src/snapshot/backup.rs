@@ -14,7 +14,7 @@ use crate::disk::Disk;
 use crate::replica::FIRST;
 use bytes::Bytes;
 use crc32fast::Hasher;
-use omega_cellstate::{Cell, Image};
+use omega_cellstate::{Cell, SnapshotState};
 use std::io;
 use std::path::Path;
 
@@ -36,11 +36,11 @@ pub struct BackupContent {
 /// Those of `put`, or a part of the state is too large.
 pub fn write_backup(
     from: CellId,
-    image: &Image,
+    state: &SnapshotState,
     mut put: impl FnMut(u64, &[u8]) -> io::Result<()>,
 ) -> Result<u64, SaveError> {
     let meta = Meta { cell: from, position: FIRST, membership: Bytes::new() };
-    whole::write(&meta, image, &mut put).map_err(|error| match error {
+    whole::write(&meta, state, &mut put).map_err(|error| match error {
         WriteError::TooLarge(bytes) => SaveError::TooLarge { bytes },
         WriteError::Full => io_error(io::ErrorKind::StorageFull.into()),
         WriteError::Io(source) => io_error(source),
@@ -72,8 +72,8 @@ pub fn read_backup(disk: &dyn Disk, path: &Path) -> Result<BackupContent, LoadEr
         io::ErrorKind::WouldBlock => LoadError::Locked(path.to_owned()),
         _ => LoadError::Io { path: path.to_owned(), source },
     })?;
-    let (header, image) = whole::read(&mut *file, path)?;
-    let cell = Cell::from_image(image).map_err(|error| corrupt(path, 0, error.into()))?;
+    let (header, state) = whole::read(&mut *file, path)?;
+    let cell = Cell::from_snapshot_state(state).map_err(|error| corrupt(path, 0, error.into()))?;
     let (found, wanted) = (cell.state_hash(), header.state_hash);
     if found != wanted {
         return Err(corrupt(path, 0, SnapshotDamage::State { found, wanted }));

@@ -5,7 +5,7 @@ use super::{FORMAT, MEMBERSHIP_BYTES_MAX, PART_BYTES_MAX};
 use crate::CellId;
 use crate::codec::CodecError;
 use crate::log::Position;
-use omega_cellstate::ImageError;
+use omega_cellstate::SnapshotStateError;
 use std::io;
 use std::path::PathBuf;
 
@@ -84,17 +84,17 @@ pub enum SnapshotDamage {
     #[error("the file does not match its hash")]
     Hash,
     /// A block has an impossible length.
-    #[error("a block of the image has an impossible length, {0}")]
+    #[error("a block of the snapshot has an impossible length, {0}")]
     Block(u32),
-    /// A part of the image cannot be decoded.
-    #[error("a part of the image cannot be read: {0}")]
+    /// A part of the snapshot cannot be decoded.
+    #[error("a part of the snapshot cannot be read: {0}")]
     Part(#[source] CodecError),
     /// The number of parts differs from the counts.
     #[error("the number of parts in the file differs from the counts in its header")]
     Counts,
-    /// The image is not a valid cell.
+    /// The content is not a valid cell.
     #[error(transparent)]
-    Image(#[from] ImageError),
+    Invalid(#[from] SnapshotStateError),
     /// The state hash differs from that in the header.
     #[error(
         "the restored state has the hash {found:016x}, but the header of the file has {wanted:016x}"

@@ -9,7 +9,7 @@ use crate::CellId;
 use crate::disk::{Disk, DiskFile};
 use crate::failpoint::failpoint;
 use crate::log::{LogIndex, Position, Term};
-use omega_cellstate::{Cell, Image};
+use omega_cellstate::{Cell, SnapshotState};
 use parking_lot::{Mutex, MutexGuard};
 use std::collections::BTreeMap;
 use std::io;
@@ -33,7 +33,7 @@ type OpenFiles = BTreeMap<Position, Weak<Mutex<Box<dyn DiskFile>>>>;
 
 /// A complete snapshot.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Found {
+pub struct SnapshotInfo {
     /// Description of the snapshot.
     pub meta: Meta,
     /// Length of the file in bytes.
@@ -98,7 +98,7 @@ impl Snapshots {
     /// # Errors
     /// The snapshot is not durable. No file has the final name then, unless the disk failed after everything was
     /// written. A file with the final name is always complete.
-    pub fn save(&self, meta: &Meta, image: &Image) -> Result<(), SaveError> {
+    pub fn save(&self, meta: &Meta, state: &SnapshotState) -> Result<(), SaveError> {
         if meta.cell != self.cell {
             return Err(SaveError::OtherCell { found: meta.cell, wanted: self.cell });
         }
@@ -106,7 +106,7 @@ impl Snapshots {
             return Err(SaveError::Membership(meta.membership.len()));
         }
         let partial = self.folder.join(format!("{}{PARTIAL}", name(meta.position)));
-        let written = self.write(&partial, meta, image);
+        let written = self.write(&partial, meta, state);
         if written.is_err() {
             // If this fails, the file is removed when the folder is opened next.
             let _ = self.disk.remove(&partial);
@@ -118,16 +118,16 @@ impl Snapshots {
         })
     }
 
-    fn write(&self, partial: &Path, meta: &Meta, image: &Image) -> Result<(), WriteError> {
+    fn write(&self, partial: &Path, meta: &Meta, state: &SnapshotState) -> Result<(), WriteError> {
         match self.disk.remove(partial) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error.into()),
             _ => {}
         }
         failpoint!("snapshot-create", Err(io::Error::other("injected").into()));
         let mut file = self.disk.create(partial)?;
-        whole::write(meta, image, &mut |offset, bytes| file.write_at(offset, bytes))?;
+        whole::write(meta, state, &mut |offset, bytes| file.write_at(offset, bytes))?;
         failpoint!("snapshot-sync", Err(io::Error::other("injected").into()));
-        if !omega_cellstate::planted!(SnapshotNotSynced) {
+        if !omega_cellstate::injected!(SnapshotNotSynced) {
             file.sync()?;
         }
         drop(file);
@@ -141,7 +141,7 @@ impl Snapshots {
         self.open_files().remove(&position);
         self.disk.rename(partial, &self.path(position))?;
         failpoint!("snapshot-renamed", Err(io::Error::other("injected")));
-        if !omega_cellstate::planted!(SnapshotFolderNotSynced) {
+        if !omega_cellstate::injected!(SnapshotFolderNotSynced) {
             self.disk.sync_folder(&self.folder)?;
         }
         let mut all = self.list().map_err(|error| match error {
@@ -161,7 +161,7 @@ impl Snapshots {
     /// # Errors
     /// The snapshot is damaged. A replica then refuses to start, because the log may lack entries that only this
     /// snapshot includes. [`Snapshots::newest_before`] finds an older snapshot, whose state is complete but older.
-    pub fn newest(&self) -> Result<Option<Found>, LoadError> {
+    pub fn newest(&self) -> Result<Option<SnapshotInfo>, LoadError> {
         self.found(self.list()?.last().copied())
     }
 
@@ -169,11 +169,11 @@ impl Snapshots {
     ///
     /// # Errors
     /// Those of [`Snapshots::newest`].
-    pub fn newest_before(&self, position: Position) -> Result<Option<Found>, LoadError> {
+    pub fn newest_before(&self, position: Position) -> Result<Option<SnapshotInfo>, LoadError> {
         self.found(self.list()?.into_iter().rfind(|other| *other < position))
     }
 
-    fn found(&self, position: Option<Position>) -> Result<Option<Found>, LoadError> {
+    fn found(&self, position: Option<Position>) -> Result<Option<SnapshotInfo>, LoadError> {
         position.map(|position| self.check(position)).transpose()
     }
 
@@ -181,36 +181,37 @@ impl Snapshots {
     ///
     /// # Errors
     /// There is no snapshot at this position, it is damaged, or it belongs to another cell or position.
-    pub fn check(&self, position: Position) -> Result<Found, LoadError> {
+    pub fn check(&self, position: Position) -> Result<SnapshotInfo, LoadError> {
         self.with_file(position, |file, path| {
             let (header, _) = read::verify(file, path)?;
             self.check_meta(&header.meta, position, path)?;
-            Ok(Found { meta: header.meta, bytes: header.length })
+            Ok(SnapshotInfo { meta: header.meta, bytes: header.length })
         })
     }
 
-    /// Reads a snapshot's image, and checks every byte and the state hash.
+    /// Reads a snapshot's state, and checks every byte and the state hash.
     ///
     /// # Errors
     /// There is no snapshot at this position, it is damaged, or it belongs to another cell or position.
-    pub fn load(&self, position: Position) -> Result<(Meta, Image), LoadError> {
+    pub fn load(&self, position: Position) -> Result<(Meta, SnapshotState), LoadError> {
         self.with_file(position, |file, path| {
-            let (header, image) = whole::read(file, path)?;
+            let (header, state) = whole::read(file, path)?;
             self.check_meta(&header.meta, position, path)?;
-            check_state(image.state_hash(), header.state_hash, path)?;
-            Ok((header.meta, image))
+            check_state(state.state_hash(), header.state_hash, path)?;
+            Ok((header.meta, state))
         })
     }
 
     /// Restores the cell of a snapshot, and checks the state hash.
     ///
     /// # Errors
-    /// Those of [`Snapshots::load`], or the image is not a valid cell.
+    /// Those of [`Snapshots::load`], or the snapshot is not a valid cell.
     pub fn restore(&self, position: Position) -> Result<(Meta, Cell), LoadError> {
         self.with_file(position, |file, path| {
-            let (header, image) = whole::read(file, path)?;
+            let (header, state) = whole::read(file, path)?;
             self.check_meta(&header.meta, position, path)?;
-            let cell = Cell::from_image(image).map_err(|error| corrupt(path, 0, error.into()))?;
+            let cell =
+                Cell::from_snapshot_state(state).map_err(|error| corrupt(path, 0, error.into()))?;
             check_state(cell.state_hash(), header.state_hash, path)?;
             Ok((header.meta, cell))
         })

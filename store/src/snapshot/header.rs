@@ -5,7 +5,7 @@ use crate::CellId;
 use crate::log::{LogIndex, Position, Term};
 use bytes::Bytes;
 use crc32fast::Hasher;
-use omega_cellstate::Image;
+use omega_cellstate::SnapshotState;
 
 /// First bytes of a snapshot.
 const MAGIC: [u8; 8] = *b"OMEGASNP";
@@ -25,7 +25,7 @@ pub(super) const FRAME: usize = 8;
 /// Bytes of the hash at the end.
 pub(super) const TRAILER: usize = 16;
 
-/// Number of parts of each kind in an image.
+/// Number of parts of each kind in a snapshot.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Counts {
     pub(super) rows: u64,
@@ -38,15 +38,15 @@ pub(super) struct Counts {
 }
 
 impl Counts {
-    pub(super) fn of(image: &Image) -> Counts {
+    pub(super) fn of(state: &SnapshotState) -> Counts {
         Counts {
-            rows: image.machines.len() as u64,
-            loads: image.loads.len() as u64,
-            vacant: image.vacant.len() as u64,
-            jobs: image.jobs.len() as u64,
-            ended: image.ended.len() as u64,
-            tenants: image.tenants.len() as u64,
-            schedulers: image.schedulers.len() as u64,
+            rows: state.machines.len() as u64,
+            loads: state.loads.len() as u64,
+            vacant: state.vacant.len() as u64,
+            jobs: state.jobs.len() as u64,
+            ended: state.ended.len() as u64,
+            tenants: state.tenants.len() as u64,
+            schedulers: state.schedulers.len() as u64,
         }
     }
 

@@ -20,7 +20,7 @@
 //!         └────────┴───────┴─────────┘
 //!
 //!  body, through all chunks            4
-//!         ┌────────┬───────┬─────┬────────┬───────┐   block: parts of the image in bincode, some
+//!         ┌────────┬───────┬─────┬────────┬───────┐   block: parts of the snapshot in bincode, some
 //!         │ length │ block │ ... │ length │ block │   64 KiB; a part is in one block
 //!         └────────┴───────┴─────┴────────┴───────┘
 //!
@@ -29,8 +29,9 @@
 //!
 //! Integers are little-endian. A file is written under another name, synced and renamed, so a file with its final name
 //! is complete. Reading trusts no content: each byte is covered by two checksums, each length is compared with the
-//! number of bytes in the file before memory is reserved, [`Cell::from_image`](omega_cellstate::Cell::from_image)
-//! checks the image, and the state hash of the restored cell must equal that in the header.
+//! number of bytes in the file before memory is reserved,
+//! [`Cell::from_snapshot_state`](omega_cellstate::Cell::from_snapshot_state) checks the snapshot, and the state hash of
+//! the restored cell must equal that in the header.
 //!
 //! In reading order: `header`, `parts`, `write`, `read`, `whole`, `folder`, `transfer`, `backup`, `error`.
 
@@ -46,8 +47,8 @@ mod write;
 
 pub use backup::{BackupContent, piece_checksum, read_backup, write_backup};
 pub use error::{LoadError, ReceiveError, SaveError, SnapshotDamage};
-pub use folder::{Found, Snapshots};
-pub use transfer::{Incoming, Offer, Outgoing, Piece, Taken};
+pub use folder::{SnapshotInfo, Snapshots};
+pub use transfer::{Accepted, Incoming, Offer, Outgoing, Piece};
 
 use crate::CellId;
 use crate::log::Position;

@@ -1,4 +1,4 @@
-//! Encoding of an image as a sequence of parts.
+//! Encoding of a snapshot as a sequence of parts.
 //!
 //! A part is a row, a job, a task or a result. Parts are small, so that neither writing nor reading needs a second copy
 //! of the state in memory. The number of parts of each kind is written before them, in the header or in the enclosing
@@ -9,7 +9,8 @@ use super::header::Counts;
 use super::read::Body;
 use super::write::{BodyWriter, WriteError};
 use omega_cellstate::{
-    Image, ImageError, JobImage, LoadReport, MachineImage, SchedulerImage, TenantImage,
+    JobSnapshot, LoadReport, MachineSnapshot, SchedulerSnapshot, SnapshotState, SnapshotStateError,
+    TenantSnapshot,
 };
 use omega_core::{Kinds, ResourceKind};
 
@@ -17,27 +18,50 @@ use omega_core::{Kinds, ResourceKind};
 /// file.
 const PART_BYTES_MIN: u64 = 16;
 
-/// Writes an image.
-pub(super) fn write(image: &Image, body: &mut BodyWriter<'_, '_>) -> Result<(), WriteError> {
-    body.part(&image.kinds)?;
-    body.part(&(image.version, image.now_ms, &image.policy, image.next_job))?;
-    body.part(&image.evicted)?;
-    body.part(&image.reservations)?;
-    body.part(&image.cluster_capacity)?;
-    body.part(&image.peaks)?;
-    for MachineImage { machine, sequence, incarnation, status } in &image.machines {
+/// Writes a snapshot.
+pub(super) fn write(
+    state: &SnapshotState,
+    body: &mut BodyWriter<'_, '_>,
+) -> Result<(), WriteError> {
+    body.part(&state.kinds)?;
+    body.part(&(state.version, state.now_ms, &state.policy, state.next_job))?;
+    body.part(&state.evicted)?;
+    body.part(&state.reservations)?;
+    body.part(&state.cluster_capacity)?;
+    body.part(&state.peaks)?;
+    for MachineSnapshot { machine, sequence, incarnation, status } in &state.machines {
         body.part(&(machine, sequence, incarnation, status))?;
     }
-    for (slot, LoadReport { used, claimed, at_ms }) in &image.loads {
+    for (slot, LoadReport { used, claimed, at_ms }) in &state.loads {
         body.part(&(slot, used, claimed, at_ms))?;
     }
-    image.vacant.iter().try_for_each(|slot| body.part(slot))?;
-    for JobImage { id, spec, versions, submitted_ms, resized, hold, held, cores, ports, tasks } in
-        &image.jobs
+    state.vacant.iter().try_for_each(|slot| body.part(slot))?;
+    for JobSnapshot {
+        id,
+        spec,
+        versions,
+        submitted_ms,
+        resized,
+        killed,
+        gang_wait,
+        overrides,
+        cores,
+        ports,
+        tasks,
+    } in &state.jobs
     {
-        body.part(&(id, spec, submitted_ms, resized, hold, held.len() as u32, tasks.len() as u32))?;
+        body.part(&(
+            id,
+            spec,
+            submitted_ms,
+            resized,
+            killed,
+            gang_wait,
+            overrides.len() as u32,
+            tasks.len() as u32,
+        ))?;
         tasks.iter().try_for_each(|task| body.part(task))?;
-        held.iter().try_for_each(|held| body.part(held))?;
+        overrides.iter().try_for_each(|one| body.part(one))?;
         body.part(&(cores.len() as u32))?;
         cores.iter().try_for_each(|cores| body.part(cores))?;
         body.part(&(ports.len() as u32))?;
@@ -45,21 +69,22 @@ pub(super) fn write(image: &Image, body: &mut BodyWriter<'_, '_>) -> Result<(), 
         body.part(&(versions.len() as u32))?;
         versions.iter().try_for_each(|version| body.part(version))?;
     }
-    image.ended.iter().try_for_each(|job| body.part(job))?;
-    for TenantImage { name, limit, tenant_config, admits } in &image.tenants {
+    state.ended.iter().try_for_each(|job| body.part(job))?;
+    for TenantSnapshot { name, limit, tenant_config, admits } in &state.tenants {
         body.part(&(name, limit, tenant_config, admits))?;
     }
-    for SchedulerImage { name, hold, floor, answers } in &image.schedulers {
-        body.part(&(name, hold, floor, answers.len() as u32))?;
-        answers.iter().try_for_each(|answer| body.part(answer))?;
+    for SchedulerSnapshot { name, lease, floor, reply_cache } in &state.schedulers {
+        body.part(&(name, lease, floor, reply_cache.len() as u32))?;
+        reply_cache.iter().try_for_each(|reply| body.part(reply))?;
     }
     Ok(())
 }
 
-/// Reads an image with these numbers of parts.
-pub(super) fn read(counts: Counts, body: &mut Body<'_>) -> Result<Image, LoadError> {
+/// Reads a snapshot with these numbers of parts.
+pub(super) fn read(counts: Counts, body: &mut Body<'_>) -> Result<SnapshotState, LoadError> {
     let kinds: Vec<ResourceKind> = body.part()?;
-    let kinds = Kinds::new(kinds).map_err(|error| body.damage(ImageError::from(error).into()))?;
+    let kinds =
+        Kinds::new(kinds).map_err(|error| body.damage(SnapshotStateError::from(error).into()))?;
     let (version, now_ms, policy, next_job) = body.part()?;
     let evicted = body.part()?;
     let reservations = body.part()?;
@@ -72,7 +97,7 @@ pub(super) fn read(counts: Counts, body: &mut Body<'_>) -> Result<Image, LoadErr
     let ended = list(counts.ended, body, Body::part)?;
     let tenants = list(counts.tenants, body, read_tenant)?;
     let schedulers = list(counts.schedulers, body, read_scheduler)?;
-    Ok(Image {
+    Ok(SnapshotState {
         kinds,
         version,
         now_ms,
@@ -92,9 +117,9 @@ pub(super) fn read(counts: Counts, body: &mut Body<'_>) -> Result<Image, LoadErr
     })
 }
 
-fn read_machine(body: &mut Body<'_>) -> Result<MachineImage, LoadError> {
+fn read_machine(body: &mut Body<'_>) -> Result<MachineSnapshot, LoadError> {
     let (machine, sequence, incarnation, status) = body.part()?;
-    Ok(MachineImage { machine, sequence, incarnation, status })
+    Ok(MachineSnapshot { machine, sequence, incarnation, status })
 }
 
 fn read_load(body: &mut Body<'_>) -> Result<(u32, LoadReport), LoadError> {
@@ -102,29 +127,41 @@ fn read_load(body: &mut Body<'_>) -> Result<(u32, LoadReport), LoadError> {
     Ok((slot, LoadReport { used, claimed, at_ms }))
 }
 
-fn read_job(body: &mut Body<'_>) -> Result<JobImage, LoadError> {
-    let (id, spec, submitted_ms, resized, hold, held, tasks): (_, _, _, _, _, u32, u32) =
-        body.part()?;
+fn read_job(body: &mut Body<'_>) -> Result<JobSnapshot, LoadError> {
+    let (id, spec, submitted_ms, resized, killed, gang_wait, overrides, tasks) = body.part()?;
+    let (overrides, tasks): (u32, u32) = (overrides, tasks);
     let tasks = (0..tasks).map(|_| body.part()).collect::<Result<_, _>>()?;
-    let held = list(u64::from(held), body, Body::part)?;
+    let overrides = list(u64::from(overrides), body, Body::part)?;
     let cores: u32 = body.part()?;
     let cores = list(u64::from(cores), body, Body::part)?;
     let ports: u32 = body.part()?;
     let ports = list(u64::from(ports), body, Body::part)?;
     let versions: u32 = body.part()?;
     let versions = list(u64::from(versions), body, Body::part)?;
-    Ok(JobImage { id, spec, versions, submitted_ms, resized, hold, held, cores, ports, tasks })
+    Ok(JobSnapshot {
+        id,
+        spec,
+        versions,
+        submitted_ms,
+        resized,
+        killed,
+        gang_wait,
+        overrides,
+        cores,
+        ports,
+        tasks,
+    })
 }
 
-fn read_tenant(body: &mut Body<'_>) -> Result<TenantImage, LoadError> {
+fn read_tenant(body: &mut Body<'_>) -> Result<TenantSnapshot, LoadError> {
     let (name, limit, tenant_config, admits) = body.part()?;
-    Ok(TenantImage { name, limit, tenant_config, admits })
+    Ok(TenantSnapshot { name, limit, tenant_config, admits })
 }
 
-fn read_scheduler(body: &mut Body<'_>) -> Result<SchedulerImage, LoadError> {
-    let (name, hold, floor, answers): (_, _, _, u32) = body.part()?;
-    let answers = list(u64::from(answers), body, Body::part)?;
-    Ok(SchedulerImage { name, hold, floor, answers })
+fn read_scheduler(body: &mut Body<'_>) -> Result<SchedulerSnapshot, LoadError> {
+    let (name, lease, floor, reply_cache): (_, _, _, u32) = body.part()?;
+    let reply_cache = list(u64::from(reply_cache), body, Body::part)?;
+    Ok(SchedulerSnapshot { name, lease, floor, reply_cache })
 }
 
 fn list<'f, T>(

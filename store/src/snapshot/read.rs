@@ -111,7 +111,7 @@ impl<'f> Chunks<'f> {
     }
 }
 
-/// Checks every byte of a file without restoring an image. Returns its header and its hash.
+/// Checks every byte of a file without restoring a snapshot. Returns its header and its hash.
 pub(super) fn verify(file: &mut dyn DiskFile, path: &Path) -> Result<(Header, u128), LoadError> {
     let mut chunks = Chunks::open(file, path)?;
     chunks.check_length()?;
@@ -123,7 +123,7 @@ pub(super) fn verify(file: &mut dyn DiskFile, path: &Path) -> Result<(Header, u1
     Ok((chunks.header, hash))
 }
 
-/// A reader of the parts of an image.
+/// A reader of the parts of a snapshot.
 pub(super) struct Body<'f> {
     chunks: Chunks<'f>,
     /// Bytes that were read and not yet fully consumed.

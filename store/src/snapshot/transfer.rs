@@ -171,7 +171,7 @@ impl Outgoing {
 
 /// Result of passing a piece to [`Incoming::accept`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Taken {
+pub enum Accepted {
     /// The piece was written.
     Written,
     /// The piece was there already.
@@ -206,9 +206,9 @@ impl Incoming {
     /// # Errors
     /// The piece is damaged or out of order, or the disk fails. The piece that was missing before is still missing
     /// then.
-    pub fn accept(&mut self, piece: &Piece) -> Result<Taken, ReceiveError> {
+    pub fn accept(&mut self, piece: &Piece) -> Result<Accepted, ReceiveError> {
         if piece.number < self.next {
-            return Ok(Taken::Known);
+            return Ok(Accepted::Known);
         }
         if piece.number > self.next || self.wanted().is_none() {
             return Err(ReceiveError::Order { given: piece.number, wanted: self.next });
@@ -221,7 +221,7 @@ impl Incoming {
         let written = self.file.write_at(piece.number * PIECE, &piece.bytes);
         written.map_err(|source| receive_error(&self.path, source))?;
         self.next += 1;
-        Ok(Taken::Written)
+        Ok(Accepted::Written)
     }
 
     /// Checks the whole file, and makes it one of the replica's snapshots.

@@ -34,7 +34,7 @@ impl From<io::Error> for WriteError {
 /// last.
 pub(super) type Put<'p> = dyn FnMut(u64, &[u8]) -> io::Result<()> + 'p;
 
-/// A writer of the parts of an image.
+/// A writer of the parts of a snapshot.
 pub(super) struct BodyWriter<'p, 'q> {
     put: &'p mut Put<'q>,
     /// Offset of the next chunk.

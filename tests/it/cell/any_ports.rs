@@ -163,7 +163,7 @@ fn a_rejected_transaction_and_a_snapshot_change_no_port() {
     let before = ports(&cell, web);
     assert_eq!(before.len(), 6);
     let hash = cell.read(Cell::state_hash);
-    let restored = cell.read(|cell| Cell::from_image(cell.image())).unwrap();
+    let restored = cell.read(|cell| Cell::from_snapshot_state(cell.snapshot_state())).unwrap();
     restored.audit().unwrap();
     assert_eq!((restored.state_hash(), restored.task_ports(task(web, 1))), (hash, &before[2..4]));
 

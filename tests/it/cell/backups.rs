@@ -1,11 +1,11 @@
-//! Backups: a restore results in the saved state, any damage of the file is detected, and an image taken under load is
-//! the state of its version.
+//! Backups: a restore results in the saved state, any damage of the file is detected, and a snapshot state taken under
+//! load is the state of its version.
 //!
 //! `OMEGA_SEEDS=1000000 cargo test -p omega-tests backups` searches longer.
 
 use crate::cell::histories::seeds;
-use crate::cell::images::rich_image;
-use omega_cellstate::{Cell, Image, SharedCell};
+use crate::cell::snapshot_states::rich_snapshot_state;
+use omega_cellstate::{Cell, SharedCell, SnapshotState};
 use omega_core::Version;
 use omega_store::snapshot::{BackupContent, LoadError, read_backup, write_backup};
 use omega_store::{CellId, ReadOnlyDisk};
@@ -17,9 +17,9 @@ use std::path::Path;
 const CELL: CellId = CellId(0xCE11);
 
 /// The bytes of a backup, assembled by offset.
-fn backup(image: &Image) -> Vec<u8> {
+fn backup(snapshot: &SnapshotState) -> Vec<u8> {
     let mut file = Vec::new();
-    let length = write_backup(CELL, image, |offset, bytes| {
+    let length = write_backup(CELL, snapshot, |offset, bytes| {
         let at = offset as usize;
         file.resize(file.len().max(at + bytes.len()), 0);
         file[at..at + bytes.len()].copy_from_slice(bytes);
@@ -41,10 +41,14 @@ fn what_was_saved_comes_back() {
         let (kinds, commands) = history::commands(seed, 60);
         let mut cell = Cell::new(kinds);
         commands.into_iter().for_each(|command| drop(cell.apply(command)));
-        let content = read(&folder.path().join("backup"), &backup(&cell.image())).unwrap();
+        let content = read(&folder.path().join("backup"), &backup(&cell.snapshot_state())).unwrap();
         content.cell.audit().unwrap();
         assert_eq!(content.from, CELL, "seed {seed}");
-        assert_eq!(content.cell.image(), cell.image(), "seed {seed}: answers and all");
+        assert_eq!(
+            content.cell.snapshot_state(),
+            cell.snapshot_state(),
+            "seed {seed}: answers and all"
+        );
     }
 }
 
@@ -52,7 +56,7 @@ fn what_was_saved_comes_back() {
 fn whatever_was_cut_off_or_flipped_is_noticed() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("backup");
-    let bytes = backup(&rich_image());
+    let bytes = backup(&rich_snapshot_state());
     let refused = |bytes: &[u8], what: &str| {
         let error = read(&file, bytes).expect_err(what);
         assert!(error.to_string().contains("backup"), "{what}: {error}");
@@ -71,10 +75,10 @@ fn whatever_was_cut_off_or_flipped_is_noticed() {
 
 #[test]
 fn who_takes_the_bytes_can_refuse_them() {
-    let image = rich_image();
+    let snapshot = rich_snapshot_state();
     for left in 0..3 {
         let mut left = left;
-        let written = write_backup(CELL, &image, |_, _| {
+        let written = write_backup(CELL, &snapshot, |_, _| {
             left -= 1;
             if left < 0 { Err(io::ErrorKind::BrokenPipe.into()) } else { Ok(()) }
         });
@@ -86,23 +90,27 @@ fn who_takes_the_bytes_can_refuse_them() {
 fn images_that_are_taken_under_load_are_states_that_there_were() {
     let (kinds, commands) = history::commands(7, 20_000);
     let shared = SharedCell::new(Cell::new(kinds.clone()));
-    let images: Vec<Image> = std::thread::scope(|scope| {
+    let snapshots: Vec<SnapshotState> = std::thread::scope(|scope| {
         // Two concurrent backups take turns.
-        let takers = [(); 2]
-            .map(|()| scope.spawn(|| (0..20).map(|_| shared.image()).collect::<Vec<Image>>()));
+        let takers = [(); 2].map(|()| {
+            scope.spawn(|| (0..20).map(|_| shared.snapshot_state()).collect::<Vec<SnapshotState>>())
+        });
         commands.iter().for_each(|command| drop(shared.apply(command.clone())));
         takers.into_iter().flat_map(|taker| taker.join().unwrap()).collect()
     });
     // The state after each command.
-    let wanted: BTreeMap<Version, Image> =
-        images.into_iter().map(|image| (image.version, image)).collect();
+    let wanted: BTreeMap<Version, SnapshotState> =
+        snapshots.into_iter().map(|snapshot| (snapshot.version, snapshot)).collect();
     let mut cell = Cell::new(kinds);
     let mut found = BTreeSet::new();
     // A cached rejection starts no new version, so a version may have several states.
     let mut compare = |cell: &Cell| {
-        let image = wanted.get(&cell.version()).filter(|image| !found.contains(&image.version));
-        if let Some(image) = image.filter(|image| cell.state_hash() == image.state_hash()) {
-            found.insert(image.version);
+        let snapshot =
+            wanted.get(&cell.version()).filter(|snapshot| !found.contains(&snapshot.version));
+        if let Some(snapshot) =
+            snapshot.filter(|snapshot| cell.state_hash() == snapshot.state_hash())
+        {
+            found.insert(snapshot.version);
         }
     };
     compare(&cell);

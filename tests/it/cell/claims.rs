@@ -238,7 +238,7 @@ fn a_claim_whose_machine_moved_counts_where_the_machine_went() {
     view.sync(&cell).unwrap();
     let group = view.compile(JobId(0), &job, 0);
     view.claim(TaskId::default(), moved, group).unwrap();
-    assert!(view.judge(stays.row(), group).is_err(), "the claim counts in the zone");
+    assert!(view.check_fit(stays.row(), group).is_err(), "the claim counts in the zone");
     let txn = view.take_transaction();
     let update = Command::UpdateMachine { id: moved, machine: machine("moved", "z2") };
     cell.apply(update).unwrap();
@@ -246,8 +246,8 @@ fn a_claim_whose_machine_moved_counts_where_the_machine_went() {
     assert!(commit.is_complete());
     view.settle(&txn, &commit);
     view.sync(&cell).unwrap();
-    assert!(view.judge(moved.row(), group).is_err());
-    assert!(view.judge(stays.row(), group).is_ok(), "the claim was taken in another zone");
+    assert!(view.check_fit(moved.row(), group).is_err());
+    assert!(view.check_fit(stays.row(), group).is_ok(), "the claim was taken in another zone");
 }
 
 /// Over a network, results arrive before deltas. If there are no other schedulers, a view that has not synced its own

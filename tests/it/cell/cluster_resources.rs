@@ -148,12 +148,12 @@ fn a_task_taken_off_in_a_view_leaves_its_licence_there() {
     view.sync(&cell).unwrap();
     let group = view.compile(id, &Arc::new(next), 0);
     let exhausted = (0, Some(Reason::CellExhausted(LICENCE)));
-    assert_eq!((view.cell_room(group), view.judge(0, group).err()), exhausted);
+    assert_eq!((view.cell_room(group), view.check_fit(0, group).err()), exhausted);
     let running = view.tasks_on(0)[0];
     view.lift(0, running);
-    assert_eq!((view.cell_room(group), view.judge(0, group).err()), (1, None));
+    assert_eq!((view.cell_room(group), view.check_fit(0, group).err()), (1, None));
     view.put_back(0, running);
-    assert_eq!((view.cell_room(group), view.judge(0, group).err()), exhausted);
+    assert_eq!((view.cell_room(group), view.check_fit(0, group).err()), exhausted);
 }
 
 #[test]

@@ -2,7 +2,7 @@
 //! explanations.
 
 use crate::cell::small::{LONG, cell, job, placed, report, rows, run, scheduler, submit, task};
-use omega_cellstate::{Cell, CellHandle, Image, ImageError, SharedCell, View};
+use omega_cellstate::{Cell, CellHandle, SharedCell, SnapshotState, SnapshotStateError, View};
 use omega_core::{
     Command, CorePlace, CoreRequest, Item, Job, JobId, KindId, Machine, NodeCores, Overcommit,
     Precedence, Reason, Rejection, Resize, TaskReport, Transaction, TransactionId, Version,
@@ -140,8 +140,8 @@ fn a_task_that_is_resized_keeps_the_cpu_of_its_cores() {
     assert_eq!(resize(number, 1), Some(Reason::NoCores));
     assert_eq!(resize(number + 1, 3), None);
     assert_eq!(cores(&cell, job), [[2]], "the cores stay as they are");
-    let image = cell.read(Cell::image);
-    assert_eq!(Cell::from_image(image.clone()).unwrap().image(), image);
+    let snapshot = cell.read(Cell::snapshot_state);
+    assert_eq!(Cell::from_snapshot_state(snapshot.clone()).unwrap().snapshot_state(), snapshot);
 }
 
 #[test]
@@ -205,8 +205,8 @@ fn an_image_with_cores_that_cannot_be_is_no_cell() {
     let job = submit(&cell, pinned("j", 3, CoreRequest::on_one_node(2)));
     run(&mut scheduler(&cell, "default"), &cell, 0);
     assert_eq!(placed(&cell, job), 3);
-    let image = cell.read(Cell::image);
-    assert_eq!(Cell::from_image(image.clone()).unwrap().image(), image);
+    let snapshot = cell.read(Cell::snapshot_state);
+    assert_eq!(Cell::from_snapshot_state(snapshot.clone()).unwrap().snapshot_state(), snapshot);
     type Harm = fn(&mut Vec<(u32, NodeCores)>);
     let harms: [Harm; 7] = [
         |cores| cores.clear(),
@@ -218,11 +218,11 @@ fn an_image_with_cores_that_cannot_be_is_no_cell() {
         |cores| cores.iter_mut().for_each(|(_, cores)| *cores = NodeCores::NONE.with(0, 2)),
     ];
     for harm in harms {
-        let mut harmed: Image = image.clone();
+        let mut harmed: SnapshotState = snapshot.clone();
         harm(&mut harmed.jobs[0].cores);
         let cores = harmed.jobs[0].cores.clone();
-        let made = Cell::from_image(harmed).map(drop);
-        assert!(matches!(made, Err(ImageError::Cores(_))), "{cores:?}: {made:?}");
+        let made = Cell::from_snapshot_state(harmed).map(drop);
+        assert!(matches!(made, Err(SnapshotStateError::Cores(_))), "{cores:?}: {made:?}");
     }
 }
 

@@ -17,7 +17,7 @@ fn expire(cell: &SharedCell, now_ms: u64) {
 }
 
 fn holds(cell: &SharedCell, job: JobId) -> bool {
-    cell.read(|cell| cell.gang_hold(job).is_some())
+    cell.read(|cell| cell.gang_wait(job).is_some())
 }
 
 /// A scheduler for the jobs that name it, with a maximum number of claims per transaction.

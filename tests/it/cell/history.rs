@@ -3,11 +3,13 @@
 use omega_cellstate::Cell;
 use omega_core::{Amounts, Command, Job, JobId, Kinds, Machine, MachineId, TaskGroup, Version};
 use omega_store::directory::{Directory, EngineKind, Identity};
-use omega_store::history::{self, HistoryError, ReplayOptions, Which};
+use omega_store::history::{self, HistoryError, ReplayOptions, ReplayScope};
 use omega_store::log::ReplicaId;
 use omega_store::log::segment::SegmentOptions;
 use omega_store::membership::Membership;
-use omega_store::replica::{AskError, Network, ReplicatedCell, Running, Settings, found, start};
+use omega_store::replica::{
+    Network, ReplicatedCell, RequestError, Running, Settings, bootstrap, start,
+};
 use omega_store::{CellId, Origin, RealDisk};
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64;
@@ -22,7 +24,7 @@ fn replica(path: &Path, engine: EngineKind, snapshot_bytes: u64) -> Running {
     // Segments are small, so that there are many; opening small ones is fast.
     let options = SegmentOptions { segment_bytes: 16 << 10, ..SegmentOptions::default() };
     let directory = Directory::create_with(Arc::new(RealDisk), path, identity, options).unwrap();
-    found(&directory, &Membership::founding([ReplicaId(1)])).unwrap();
+    bootstrap(&directory, &Membership::initial([ReplicaId(1)])).unwrap();
     let settings = Settings { snapshot_bytes, log_keep_bytes: 256, ..Settings::default() };
     let port = Network::default().port(ReplicaId(1));
     Running::start(start(directory, settings).unwrap(), port, Duration::from_millis(1))
@@ -71,13 +73,13 @@ fn check(seed: u64, engine: EngineKind, snapshot_bytes: u64) {
         let (now, later) = rest.split_at(dice.random_range(1..=rest.len().min(60)));
         rest = later;
         for (command, answer) in now.iter().zip(cell.apply_all(now.to_vec())) {
-            let same = expected.apply(command.clone()).map_err(AskError::Rejected);
+            let same = expected.apply(command.clone()).map_err(RequestError::Rejected);
             assert_eq!(answer, same, "seed {seed}: commands of one caller keep their order");
         }
     }
     running.end();
     for to in (0..=expected.version().0).step_by(3).map(Version) {
-        let options = ReplayOptions { to: Some(to), which: Which::All, audit_every: Some(7) };
+        let options = ReplayOptions { to: Some(to), scope: ReplayScope::All, audit_every: Some(7) };
         match history::open(&path).unwrap().replay(&options) {
             Ok(replay) => {
                 let hash = naive(&all, to).state_hash();
@@ -133,7 +135,7 @@ fn damage_and_replay(engine: EngineKind, rounds: u64) {
     cell.catch_up_with_all().unwrap();
     drop(cell.apply_all(commands(&mut Pcg64::seed_from_u64(1), 300)));
     running.end();
-    let all = ReplayOptions { which: Which::All, ..ReplayOptions::default() };
+    let all = ReplayOptions { scope: ReplayScope::All, ..ReplayOptions::default() };
     let replay = || Ok::<_, HistoryError>(history::open(&path)?.replay(&all)?.cell().state_hash());
     let hash = replay().unwrap();
     let mut refused = 0;

@@ -1,8 +1,8 @@
 //! Views that contain the placed tasks: such a view minus some tasks equals a view of the cell after their release.
 
 use crate::cell::histories::seeds;
+use crate::cell::soft_spreads::draw;
 use crate::cell::views::{World, assert_equal_views};
-use crate::cell::wishes::draw;
 use omega_cellstate::{PlacedTask, TaskCounts, TaskSet, View};
 use omega_core::{KindId, LabelSelector, Operator, Requirement, SchedulerId, TaskId};
 
@@ -76,7 +76,7 @@ fn a_view_knows_what_runs_where() {
                     tasks.iter().zip(view.requests_on(row).chunks(view.request_stride()))
                 {
                     let (job, known) = world.reference.task(task.id).unwrap();
-                    let held = job.holds(known);
+                    let held = job.allocation(known);
                     let expected = (0..kinds as u8).map(|k| held.get(KindId(k)) as i64);
                     assert!(expected.eq(request[..kinds].iter().copied()), "seed {seed}");
                 }
@@ -116,7 +116,7 @@ fn a_view_without_a_task_is_a_view_of_a_cell_without_it() {
             assert_eq!(room[0], room[1], "seed {seed} {id:?}");
             for row in 0..view.rows() {
                 let context = format!("seed {seed} group {id:?} row {row}");
-                assert_eq!(view.judge(row, group), without.judge(row, other), "{context}");
+                assert_eq!(view.check_fit(row, group), without.check_fit(row, other), "{context}");
                 let need = (view.need(group), without.need(other));
                 assert_eq!(draw(&view, need.0, row), draw(&without, need.1, row), "{context}");
             }

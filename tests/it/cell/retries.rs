@@ -8,7 +8,7 @@ use omega_core::{
 use omega_store::log::{HardState, ReplicaId, Term};
 use omega_store::membership::Membership;
 use omega_store::node;
-use omega_store::replica::{Answer, Ask, AskId, FIRST, Output, PeerMessage, Replica};
+use omega_store::replica::{FIRST, Output, PeerMessage, Replica, Reply, Request, RequestId};
 use omega_store::replica::{Settings, Start};
 
 /// A replica that is the only one of its cell, with a machine for one task, and a job of two tasks.
@@ -22,7 +22,7 @@ fn alone() -> Replica {
     let node = node::Start {
         id: ReplicaId(1),
         base: FIRST,
-        membership: Membership::founding([ReplicaId(1)]),
+        membership: Membership::initial([ReplicaId(1)]),
         hard_state: HardState { term: Term(1), vote: None, commit: FIRST.index },
         entries: Vec::new(),
         doubt: None,
@@ -50,29 +50,29 @@ fn claim(replica: &Replica, number: u64, index: u32) -> Command {
     Command::Commit(Transaction::new(id, Version(0), vec![claim]))
 }
 
-fn conflicts(output: &Output, id: AskId) -> Option<usize> {
-    let (_, answer) = output.answers.iter().find(|(of, _)| *of == id)?;
-    let Answer::Outcome(Ok(Outcome::Commit(commit))) = answer else { panic!("{answer:?}") };
+fn conflicts(output: &Output, id: RequestId) -> Option<usize> {
+    let (_, answer) = output.replies.iter().find(|(of, _)| *of == id)?;
+    let Reply::Outcome(Ok(Outcome::Commit(commit))) = answer else { panic!("{answer:?}") };
     Some(commit.conflicts.len())
 }
 
 #[test]
 fn a_retry_is_not_refused_while_its_first_copy_is_under_way() {
     let mut replica = alone();
-    let other = replica.ask(Ask::Command(claim(&replica, 0, 0)));
+    let other = replica.request(Request::Command(claim(&replica, 0, 0)));
     let first = replica.proceed();
-    let asked = claim(&replica, 1, 1);
-    let lost = replica.ask(Ask::Command(asked.clone()));
+    let command = claim(&replica, 1, 1);
+    let lost = replica.request(Request::Command(command.clone()));
     let second = replica.proceed();
     assert_eq!((first.writes.len(), second.writes.len()), (1, 1));
 
     // The machine is full now; the transaction that filled it is in flight.
     persist(&mut replica, &first);
     assert_eq!(conflicts(&replica.proceed(), other), Some(0));
-    let again = replica.ask(Ask::Retry(asked));
+    let again = replica.request(Request::Retry(command));
     let third = replica.proceed();
     assert_eq!((conflicts(&third, again), third.writes.len()), (None, 1), "the log decides");
-    let fresh = replica.ask(Ask::Command(claim(&replica, 2, 1)));
+    let fresh = replica.request(Request::Command(claim(&replica, 2, 1)));
     assert_eq!(conflicts(&replica.proceed(), fresh), Some(1), "what is new is refused at once");
 
     persist(&mut replica, &second);
@@ -87,12 +87,12 @@ fn a_retry_is_not_refused_while_its_first_copy_is_under_way() {
 #[test]
 fn a_retry_after_an_early_rejection_is_decided_by_the_log_and_then_kept() {
     let mut replica = alone();
-    let holder = replica.ask(Ask::Command(claim(&replica, 0, 0)));
+    let holder = replica.request(Request::Command(claim(&replica, 0, 0)));
     let output = replica.proceed();
     persist(&mut replica, &output);
     assert_eq!(conflicts(&replica.proceed(), holder), Some(0));
-    let asked = claim(&replica, 1, 1);
-    let early = replica.ask(Ask::Command(asked.clone()));
+    let command = claim(&replica, 1, 1);
+    let early = replica.request(Request::Command(command.clone()));
     let output = replica.proceed();
     assert_eq!(
         (conflicts(&output, early), output.writes.len()),
@@ -105,32 +105,32 @@ fn a_retry_after_an_early_rejection_is_decided_by_the_log_and_then_kept() {
     let task = TaskId { job, index: 0 };
     let machine = replica.applied().lock().cell.machines().next().unwrap().id;
     let report = TaskReport::Finished;
-    replica.ask(Ask::Command(Command::ReportTask { task, machine, report }));
+    replica.request(Request::Command(Command::ReportTask { task, machine, report }));
     let output = replica.proceed();
     persist(&mut replica, &output);
     drop(replica.proceed());
     for _ in 0..2 {
-        let again = replica.ask(Ask::Retry(asked.clone()));
+        let again = replica.request(Request::Retry(command.clone()));
         let output = replica.proceed();
         persist(&mut replica, &output);
         assert_eq!(conflicts(&replica.proceed(), again), Some(0), "accepted, and recorded");
     }
-    let fresh = replica.ask(Ask::Command(asked));
+    let fresh = replica.request(Request::Command(command));
     let output = replica.proceed();
     persist(&mut replica, &output);
-    let told = [output, replica.proceed()];
-    let told = told.iter().find_map(|output| conflicts(output, fresh));
-    assert_eq!(told, Some(0), "the record answers without a mark, too");
+    let conflicting = [output, replica.proceed()];
+    let conflicting = conflicting.iter().find_map(|output| conflicts(output, fresh));
+    assert_eq!(conflicting, Some(0), "the record answers without a mark, too");
 }
 
 /// A rejection that is recorded in the log is final, even if the cell has changed since.
 #[test]
 fn a_retry_after_a_recorded_rejection_gets_the_record() {
     let mut replica = alone();
-    let first = replica.ask(Ask::Command(claim(&replica, 0, 0)));
-    let asked = claim(&replica, 1, 1);
+    let first = replica.request(Request::Command(claim(&replica, 0, 0)));
+    let command = claim(&replica, 1, 1);
     // A retry is not pre-checked, so its result is recorded.
-    let second = replica.ask(Ask::Retry(asked.clone()));
+    let second = replica.request(Request::Retry(command.clone()));
     let output = replica.proceed();
     persist(&mut replica, &output);
     let output = replica.proceed();
@@ -138,11 +138,11 @@ fn a_retry_after_a_recorded_rejection_gets_the_record() {
     let report = TaskReport::Finished;
     let task = TaskId { job: replica.applied().lock().cell.jobs().next().unwrap().0, index: 0 };
     let machine = replica.applied().lock().cell.machines().next().unwrap().id;
-    replica.ask(Ask::Command(Command::ReportTask { task, machine, report }));
+    replica.request(Request::Command(Command::ReportTask { task, machine, report }));
     let output = replica.proceed();
     persist(&mut replica, &output);
     drop(replica.proceed());
-    let again = replica.ask(Ask::Retry(asked));
+    let again = replica.request(Request::Retry(command));
     let output = replica.proceed();
     persist(&mut replica, &output);
     assert_eq!(conflicts(&replica.proceed(), again), Some(1), "the first outcome is final");
@@ -152,11 +152,11 @@ fn a_retry_after_a_recorded_rejection_gets_the_record() {
 #[test]
 fn a_read_of_another_replica_is_no_request() {
     let mut replica = alone();
-    let id = AskId { incarnation: 7, number: 1 };
+    let id = RequestId { incarnation: 7, number: 1 };
     let term = replica.node().leadership().term;
-    replica.receive(ReplicaId(2), PeerMessage::Ask { id, term, ask: Ask::Read });
+    replica.receive(ReplicaId(2), PeerMessage::Request { id, term, request: Request::Read });
     drop(replica.proceed());
-    let own = replica.ask(Ask::Command(claim(&replica, 0, 0)));
+    let own = replica.request(Request::Command(claim(&replica, 0, 0)));
     let output = replica.proceed();
     persist(&mut replica, &output);
     assert_eq!(conflicts(&replica.proceed(), own), Some(0));

@@ -99,7 +99,7 @@ fn last_values(delta: &Delta) -> BTreeMap<String, String> {
         ended.insert(job.id, job.job.is_none());
         add(format!("job {:?}", job.id), job);
     }
-    for holding in delta.tasks_held() {
+    for holding in delta.tasks_with_allocations() {
         if ended.get(&holding.task.id.job) != Some(&true) {
             add(format!("task {:?}", holding.task.id), &holding);
         }

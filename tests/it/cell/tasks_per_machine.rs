@@ -69,7 +69,7 @@ fn a_maximum_that_is_set_later_counts_what_is_there() {
     late.sync(&cell).unwrap();
     let spec = cell.read(|cell| cell.job(after).unwrap().clone());
     let group = late.compile(after, &spec, 0);
-    assert_eq!(late.judge(0, group), Err(Reason::TasksPerMachine));
+    assert_eq!(late.check_fit(0, group), Err(Reason::TasksPerMachine));
     set_max(&cell, Some(4));
     run(&mut scheduler, &cell, 3 * LONG);
     assert_eq!(spread(&cell, after), on.map(|there| 4 - there));
@@ -78,7 +78,7 @@ fn a_maximum_that_is_set_later_counts_what_is_there() {
     assert_eq!(placed(&cell, after), 9);
     // A snapshot has the maximum, and a restored cell counts the tasks again.
     set_max(&cell, Some(5));
-    let restored = cell.read(|cell| Cell::from_image(cell.image())).unwrap();
+    let restored = cell.read(|cell| Cell::from_snapshot_state(cell.snapshot_state())).unwrap();
     restored.audit().unwrap();
     assert_eq!(restored.state_hash(), cell.read(Cell::state_hash));
 }

@@ -39,7 +39,7 @@ fn transaction(number: u64, claims: &[(TaskId, MachineId)]) -> Transaction {
 fn commit(cell: &mut Cell, txn: &Transaction) -> Commit {
     match cell.apply(Command::Commit(txn.clone())) {
         Ok(Outcome::Commit(commit)) => commit,
-        other => panic!("not judged: {other:?}"),
+        other => panic!("not checked: {other:?}"),
     }
 }
 
@@ -170,7 +170,7 @@ fn no_transaction_uses_up_the_numbers_of_a_scheduler() {
         let far = txn(number);
         let refused = TransactionError::NumberAhead(far.id);
         assert_eq!(cell.commit(&far), Err(refused));
-        assert_eq!(cell.answer_early(&far), Some(Err(refused)));
+        assert_eq!(cell.pre_check(&far), Some(Err(refused)));
     }
     let ahead = txn(NUMBERS_AHEAD_MAX - 1);
     let answer = cell.commit(&ahead);
@@ -179,7 +179,7 @@ fn no_transaction_uses_up_the_numbers_of_a_scheduler() {
     let skipped = txn(NUMBERS_AHEAD_MAX - 3);
     assert!(cell.commit(&skipped).is_ok(), "a number that was skipped may still come");
     let holder = HolderId(1);
-    let hold = Command::HoldScheduler { name: "s".into(), holder, lease_ms: LEASE_MS_MIN };
+    let hold = Command::GrantLease { name: "s".into(), holder, lease_ms: LEASE_MS_MIN };
     assert!(cell.apply(hold).is_ok(), "the name can still change hands");
 }
 
@@ -217,7 +217,7 @@ fn results_with_many_conflicts_are_forgotten_early() {
     for (at, txn) in transactions.iter().enumerate() {
         if at == 3 {
             let holder = HolderId(1);
-            let hold = Command::HoldScheduler { name: "s".into(), holder, lease_ms: LEASE_MS_MIN };
+            let hold = Command::GrantLease { name: "s".into(), holder, lease_ms: LEASE_MS_MIN };
             assert_eq!(cell.apply(hold.clone()), reference.apply(hold));
         }
         let answer = cell.commit(txn);
@@ -230,7 +230,7 @@ fn results_with_many_conflicts_are_forgotten_early() {
             let expired = Err(TransactionError::AnswerExpired(txn.id));
             assert_eq!(again == expired, earlier + 3 <= at, "{earlier} of {at}");
         }
-        let restored = Cell::from_image(cell.image()).unwrap();
+        let restored = Cell::from_snapshot_state(cell.snapshot_state()).unwrap();
         assert_eq!(restored.state_hash(), cell.state_hash());
     }
 }

@@ -98,7 +98,7 @@ impl World {
     pub(crate) fn commit(&mut self, txn: &Transaction) -> Commit {
         match self.apply(Command::Commit(txn.clone())) {
             Ok(Outcome::Commit(commit)) => commit,
-            other => panic!("seed {}: not judged: {other:?}", self.seed),
+            other => panic!("seed {}: not checked: {other:?}", self.seed),
         }
     }
 
@@ -198,7 +198,7 @@ pub(crate) fn assert_equal_views(world: &World, view: &mut View) {
         assert_eq!(room[0], room[1], "seed {seed} group {group:?}");
         for row in 0..view.rows() + 1 {
             let context = format!("seed {seed} group {group:?} row {row} at {}", view.version());
-            assert_eq!(view.judge(row, ours), fresh.judge(row, theirs), "{context}");
+            assert_eq!(view.check_fit(row, ours), fresh.check_fit(row, theirs), "{context}");
         }
     }
 }
@@ -241,7 +241,7 @@ fn assert_blocks_agree(world: &World, view: &mut View) {
             // Cluster resources suffice on all rows, or on none.
             let word = if view.cell_room(group) > 0 { word } else { 0 };
             for row in index * BLOCK..(index + 1) * BLOCK {
-                let judged = view.judge(row, group);
+                let judged = view.check_fit(row, group);
                 let bit = word >> (row % BLOCK) & 1 == 1;
                 assert_eq!(bit, judged.is_ok(), "seed {} row {row} {judged:?}", world.seed);
             }
@@ -265,9 +265,9 @@ fn a_view_synced_by_deltas_equals_a_fresh_one() {
                     view.sync(&world.cell).unwrap();
                     // A delta without changes, as it is sent over a network, equals the delta of a sync that finds no
                     // changes.
-                    let told = view.delta().nothing_since();
+                    let empty = view.delta().nothing_since();
                     view.sync(&world.cell).unwrap();
-                    assert_eq!(*view.delta(), told, "seed {seed}");
+                    assert_eq!(*view.delta(), empty, "seed {seed}");
                     assert_equal_views(&world, view);
                     assert_blocks_agree(&world, view);
                     (0..view.blocks()).for_each(|block| view.tighten_block(block));
@@ -286,14 +286,14 @@ fn a_view_hears_of_every_job_and_task_that_it_is_interested_in() {
             0 => Interest::AllJobs,
             _ => Interest::JobsOf("second".into(), Share { index: seed as u32 % 3, of: 3 }),
         };
-        let mut heard = Heard { interest: interest.clone(), ..Heard::default() };
+        let mut received = Received { interest: interest.clone(), ..Received::default() };
         let mut view = View::new(PROBE, 0).with_interest(interest);
         for _ in 0..80 {
             world.step();
             if world.dice.chance(30) {
                 view.sync(&world.cell).unwrap();
-                heard.hear(&view);
-                heard.compare(&world);
+                received.receive(&view);
+                received.compare(&world);
             }
         }
     }
@@ -301,17 +301,17 @@ fn a_view_hears_of_every_job_and_task_that_it_is_interested_in() {
 
 /// State of a reader that follows jobs by deltas.
 #[derive(Default)]
-struct Heard {
+struct Received {
     interest: Interest,
     jobs: std::collections::BTreeMap<JobId, std::sync::Arc<omega_core::Job>>,
     tasks: std::collections::BTreeMap<TaskId, (TaskState, usize, u64)>,
 }
 
-impl Heard {
-    fn hear(&mut self, view: &View) {
+impl Received {
+    fn receive(&mut self, view: &View) {
         let delta = view.delta();
         if delta.full {
-            *self = Heard { interest: self.interest.clone(), ..Heard::default() };
+            *self = Received { interest: self.interest.clone(), ..Received::default() };
         }
         for job in &delta.jobs {
             match &job.job {
@@ -347,13 +347,13 @@ impl Heard {
         };
         let living = world.reference.jobs().iter().filter(|(id, job)| wanted(**id, job));
         let jobs: Vec<_> = living.map(|(id, job)| (*id, job.spec.clone())).collect();
-        let heard: Vec<_> = self.jobs.iter().map(|(id, job)| (*id, job.clone())).collect();
-        assert_eq!(heard, jobs, "seed {}", world.seed);
+        let received: Vec<_> = self.jobs.iter().map(|(id, job)| (*id, job.clone())).collect();
+        assert_eq!(received, jobs, "seed {}", world.seed);
         let living = world.reference.tasks().filter(|(id, job, _)| wanted(id.job, job));
         let tasks: Vec<_> =
             living.map(|(id, _, task)| (id, (task.state, task.group, task.placed_ms))).collect();
-        let heard: Vec<_> = self.tasks.iter().map(|(id, state)| (*id, *state)).collect();
-        assert_eq!(heard, tasks, "seed {} at {}", world.seed, world.reference.version());
+        let received: Vec<_> = self.tasks.iter().map(|(id, state)| (*id, *state)).collect();
+        assert_eq!(received, tasks, "seed {} at {}", world.seed, world.reference.version());
     }
 }
 
@@ -385,7 +385,7 @@ fn a_view_and_the_cell_judge_alike() {
             let compiled = world.compile(&mut view, group);
             for row in 0..view.rows() {
                 number += 1;
-                let ours = view.judge(row, compiled).err();
+                let ours = view.check_fit(row, compiled).err();
                 let theirs = probe(&mut cell, number, task, view.machine_id(row));
                 let elsewhere = matches!(
                     theirs,

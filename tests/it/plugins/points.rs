@@ -44,7 +44,7 @@ impl Stage {
         assert_settled(&mut self.scheduler, &self.cell, now);
         assert_eq!(self.ledger.book().open, Default::default());
         assert_eq!(self.scheduler.waiting().list(), []);
-        assert_eq!(self.scheduler.view().held_claims(), 0);
+        assert_eq!(self.scheduler.view().deferred_claims(), 0);
         let book = self.ledger.book();
         assert_eq!(book.reserved, book.unreserved + book.bound);
     }
@@ -124,7 +124,7 @@ fn a_task_waits_with_its_room_until_it_is_allowed() {
 fn a_wait_that_ends_unschedulable_gives_the_room_to_the_next() {
     for by_hand in [false, true] {
         let mut stage = Stage::new(cell(&[2]));
-        let refusal = Refused(Events::TOLD);
+        let refusal = Refused(Events::EXTERNAL);
         stage.says.lines().permit.push_back(Permission::Wait { at_most: LONG, then: refusal });
         let first = submit(&stage.cell, job("first", 1, 2));
         let second = submit(&stage.cell, job("second", 1, 1));
@@ -136,7 +136,7 @@ fn a_wait_that_ends_unschedulable_gives_the_room_to_the_next() {
         stage.assert_clean(2 * LONG);
         report(&stage.cell, task(second, 0), TaskReport::Finished);
         assert_eq!(stage.run(3 * LONG), 0, "room is not what it waits for");
-        stage.waiting().raise(Events::TOLD);
+        stage.waiting().raise(Events::EXTERNAL);
         assert_eq!(stage.run(4 * LONG), 1);
         stage.assert_clean(4 * LONG);
     }
@@ -340,11 +340,11 @@ impl PostFilter for Pushy {
             for victim in victims {
                 view.lift(row, victim);
                 evictions.push(victim);
-                if view.judge(row, lack.group).is_ok() {
+                if view.check_fit(row, lack.group).is_ok() {
                     break;
                 }
             }
-            let fits = view.judge(row, lack.group).is_ok();
+            let fits = view.check_fit(row, lack.group).is_ok();
             evictions.iter().for_each(|victim| view.put_back(row, *victim));
             if fits && !evictions.is_empty() {
                 let (machine, throttled) = (view.machine_id(row), Vec::new());

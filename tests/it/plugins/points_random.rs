@@ -37,7 +37,7 @@ impl Player {
     fn check_the_book(&mut self, handle: &FaultyCell, seed: u64) {
         let mut expected: BTreeSet<TaskId> =
             self.scheduler.waiting().list().iter().map(|waits| waits.task).collect();
-        assert_eq!(expected.len(), self.scheduler.view().held_claims(), "seed {seed}");
+        assert_eq!(expected.len(), self.scheduler.view().deferred_claims(), "seed {seed}");
         assert_eq!(expected.len(), self.scheduler.queue().held_tasks(), "seed {seed}");
         if let Some(id) = self.scheduler.unanswered() {
             let sent = handle.sent();

@@ -374,7 +374,7 @@ impl Admit for Closed {
 
     fn admit(&mut self, queued: Queued<'_>, _: &View) -> Result<(), Refused> {
         let closed = queued.job.tenant.starts_with(&*self.0.prefix);
-        if closed { Err(Refused(Events::TOLD)) } else { Ok(()) }
+        if closed { Err(Refused(Events::EXTERNAL)) } else { Ok(()) }
     }
 }
 

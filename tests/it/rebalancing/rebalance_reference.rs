@@ -52,7 +52,7 @@ fn uses(cell: &Cell) -> Vec<Use<'_>> {
         let here = tasks.iter().filter(|(.., machine)| *machine == state.id);
         let group = |(task, group, _): &(TaskId, usize, _)| {
             let group = &cell.job(task.job).unwrap().groups[*group];
-            match cell.task_held(*task) {
+            match cell.task_allocation_override(*task) {
                 Some(held) => Cow::Owned(TaskGroup::new(1, held)),
                 None => Cow::Borrowed(&**group),
             }
@@ -101,6 +101,7 @@ fn is_misplaced(cell: &Cell, task: TaskId, machine: MachineId) -> bool {
     job.groups[0].demand_profiles.clear();
     job.groups[0].rules.tasks.clear();
     job.groups[0].rules.ports.clear();
+    job.groups[0].any_ports.clear();
     // `per_machine` is switched off, because it requires a rule, and the rules are removed here.
     job.groups[0].per_machine = false;
     job.groups[0].version = Default::default();
@@ -115,7 +116,7 @@ fn is_misplaced(cell: &Cell, task: TaskId, machine: MachineId) -> bool {
     let mut view = View::new(SchedulerId(0), 0);
     view.sync(&shared).unwrap();
     let group = view.compile(id, &spec, 0);
-    view.judge(machine.row(), group).is_err()
+    view.check_fit(machine.row(), group).is_err()
 }
 
 /// The weighted costs of the present cell, without the costs of moves.
@@ -181,9 +182,9 @@ fn uses_over_time(cell: &Cell, objectives: &Objectives, of: &Use<'_>, kind: usiz
     let demand = objectives.demand.get(&KindId(kind as u8));
     let points = demand.map_or(1, |demand| demand.points());
     let tasks = running(cell);
-    let here = tasks
-        .iter()
-        .filter(|(task, _, machine)| *machine == of.id && cell.task_held(*task).is_none());
+    let here = tasks.iter().filter(|(task, _, machine)| {
+        *machine == of.id && cell.task_allocation_override(*task).is_none()
+    });
     let mut uses = vec![of.claimed[kind]; points];
     for (task, group, _) in here {
         let job = cell.job(task.job).unwrap();

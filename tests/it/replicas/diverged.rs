@@ -9,7 +9,7 @@ use omega_core::{
 use omega_store::log::{Entry, HardState, LogIndex, ReplicaId, Term};
 use omega_store::membership::Membership;
 use omega_store::node;
-use omega_store::replica::{Ask, FIRST, Replica, Settings, Start, Stop};
+use omega_store::replica::{FIRST, Replica, Request, Settings, Start, Stop};
 
 /// A cell with a machine of this many thousandths of a core, and a job with one task of a core.
 fn cell(milli: u64) -> (Cell, JobId, MachineId) {
@@ -30,7 +30,7 @@ fn alone(cell: Cell, entries: Vec<Entry>, fingerprint: u64) -> Replica {
     let node = node::Start {
         id: ReplicaId(1),
         base: FIRST,
-        membership: Membership::founding([ReplicaId(1)]),
+        membership: Membership::initial([ReplicaId(1)]),
         hard_state: HardState { term, vote: None, commit },
         entries,
         doubt: None,
@@ -63,7 +63,7 @@ fn entries() -> Vec<Entry> {
     let place = Command::Commit(Transaction::new(id, Version(0), vec![claim]));
     let next = Command::SubmitJob(Job::batch("next", TaskGroup::new(1, Amounts::new([1]))));
     for command in [place, next] {
-        leader.ask(Ask::Command(command));
+        leader.request(Request::Command(command));
         entries.extend(written(&mut leader));
     }
     assert!(leader.stopped().is_none());

@@ -1,7 +1,7 @@
 //! Raft nodes in one thread, message by message: elections after a possible loss of a log's end, and membership changes
 //! that a leader rejects.
 
-use omega_cellstate::planted::{self, Bug};
+use omega_cellstate::injected_bugs::{self, Bug};
 use omega_store::log::{Entry, EntryKind, HardState, LogIndex, Position, ReplicaId, Term};
 use omega_store::membership::{ChangeError, MemberStep, Membership, MembershipChange};
 use omega_store::node::{self, Message, MessageKind, Node};
@@ -29,7 +29,7 @@ fn start(id: u64, last: u64, doubt: Option<u64>, membership: &Membership) -> Nod
 }
 
 fn three() -> Membership {
-    Membership::founding([1, 2, 3].map(ReplicaId))
+    Membership::initial([1, 2, 3].map(ReplicaId))
 }
 
 /// Delivers messages between these nodes until there are none. All other nodes are down.
@@ -137,7 +137,7 @@ fn a_late_vote_is_not_one_of_all() {
 
 #[test]
 fn a_replica_in_doubt_does_not_lead_alone() {
-    let mut node = start(1, 6, Some(7), &Membership::founding([ReplicaId(1)]));
+    let mut node = start(1, 6, Some(7), &Membership::initial([ReplicaId(1)]));
     (0..100).for_each(|_| node.tick());
     node.campaign();
     assert!(!leads(&node));
@@ -216,6 +216,6 @@ fn leads_after_its_removal() -> bool {
 #[test]
 fn a_leader_that_commits_its_own_removal_steps_down() {
     assert!(!leads_after_its_removal());
-    let with_mistake = planted::with(Some(Bug::RemovedLeaderStays), leads_after_its_removal);
+    let with_mistake = injected_bugs::with(Some(Bug::RemovedLeaderStays), leads_after_its_removal);
     assert!(with_mistake, "the mistake shows here");
 }

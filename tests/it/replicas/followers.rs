@@ -3,16 +3,16 @@
 use omega_client::proto::job_service_client::JobServiceClient;
 use omega_client::{ApiError, ErrorCode, proto};
 use omega_core::{Amounts, Job, Kinds, TaskGroup};
-use omega_service::{Entrance, Extras, Host, Whoami, serve_clients};
+use omega_service::{Extras, Host, ListenerConfig, ReplicaIdentity, serve_clients};
 use omega_store::directory::{Directory, EngineKind, Expected, Identity};
 use omega_store::log::ReplicaId;
 use omega_store::membership::Membership;
 use omega_store::node::MessageKind;
 use omega_store::replica::{
-    Network, PeerMessage, ReplicatedCell, Running, Settings, Transport, found, start,
+    Network, PeerMessage, ReplicatedCell, Running, Settings, Transport, bootstrap, start,
 };
 use omega_store::{CellId, Origin, RealDisk};
-use omega_tests::insist::submit;
+use omega_tests::retries::submit;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
@@ -37,11 +37,11 @@ impl Transport for Port {
     fn send(&self, to: ReplicaId, message: PeerMessage) {
         let mut behind = self.behind.lock().unwrap();
         match &message {
-            PeerMessage::Agree(agree) if *behind == Some(to) => match agree.kind {
+            PeerMessage::Raft(agree) if *behind == Some(to) => match agree.kind {
                 MessageKind::Append | MessageKind::Snapshot => return,
                 _ => {}
             },
-            PeerMessage::Agree(agree)
+            PeerMessage::Raft(agree)
                 if *behind == Some(self.from) && agree.kind == MessageKind::ReadIndex =>
             {
                 *behind = None;
@@ -56,13 +56,13 @@ impl Transport for Port {
 /// Bootstraps and runs three replicas.
 fn run_three(folder: &Path, behind: &Behind) -> Vec<Arc<Running>> {
     let network = Network::default();
-    let founders = Membership::founding(IDS);
+    let founders = Membership::initial(IDS);
     let run = |id: ReplicaId| {
         let path = folder.join(id.to_string());
         let origin = Origin { cell: CellId(9), kinds: Kinds::standard() };
         let identity = Identity { origin, replica: id, engine: EngineKind::Segment };
         let directory = Directory::create(Arc::new(RealDisk), &path, identity).unwrap();
-        found(&directory, &founders).unwrap();
+        bootstrap(&directory, &founders).unwrap();
         drop(directory);
         let directory = Directory::open(Arc::new(RealDisk), &path, Expected::default()).unwrap();
         let mut settings = Settings { incarnation: 1, ..Settings::default() };
@@ -80,11 +80,11 @@ fn run_three(folder: &Path, behind: &Behind) -> Vec<Arc<Running>> {
 fn serve(runtime: &Runtime, replica: ReplicaId, running: &Arc<Running>) -> SocketAddr {
     let listener = runtime.block_on(TcpListener::bind("127.0.0.1:0")).unwrap();
     let address = listener.local_addr().unwrap();
-    let me = Whoami { cell: CellId(9), replica };
+    let me = ReplicaIdentity { cell: CellId(9), replica };
     let host = Host::replica(running.clone());
-    let entrance = Entrance::open(listener);
+    let listener_config = ListenerConfig::open(listener);
     let endless = std::future::pending();
-    runtime.spawn(serve_clients(entrance, host, me, Extras::default(), endless));
+    runtime.spawn(serve_clients(listener_config, host, me, Extras::default(), endless));
     address
 }
 

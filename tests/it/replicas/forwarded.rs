@@ -5,7 +5,7 @@ use omega_core::{Amounts, Command, Job, Kinds, TaskGroup};
 use omega_store::log::{Entry, EntryKind, HardState, LogIndex, Position, ReplicaId, Term};
 use omega_store::membership::Membership;
 use omega_store::node::{self, Message, MessageError, MessageKind};
-use omega_store::replica::{Answer, Ask, FIRST, PeerMessage, Replica, Settings, Start};
+use omega_store::replica::{FIRST, PeerMessage, Replica, Reply, Request, Settings, Start};
 
 /// A message to replica 1, without content.
 fn message(kind: MessageKind, from: u64, term: u64) -> Message {
@@ -30,22 +30,22 @@ fn follower() -> node::Start {
     node::Start {
         id: ReplicaId(1),
         base: FIRST,
-        membership: Membership::founding([1, 2, 3].map(ReplicaId)),
+        membership: Membership::initial([1, 2, 3].map(ReplicaId)),
         hard_state: HardState { term: Term(2), vote: None, commit: FIRST.index },
         entries: Vec::new(),
         doubt: None,
     }
 }
 
-fn hear(replica: &mut Replica, message: Message) -> omega_store::replica::Output {
-    replica.receive(message.from, PeerMessage::Agree(message));
+fn receive(replica: &mut Replica, message: Message) -> omega_store::replica::Output {
+    replica.receive(message.from, PeerMessage::Raft(message));
     let mut output = replica.proceed();
     for write in std::mem::take(&mut output.writes) {
         replica.persisted(write.number);
     }
     let mut later = replica.proceed();
     output.messages.append(&mut later.messages);
-    output.answers.append(&mut later.answers);
+    output.replies.append(&mut later.replies);
     output
 }
 
@@ -57,18 +57,18 @@ fn a_forwarded_request_is_unknown_once_another_term_begins() {
         let cell = Cell::new(Kinds::standard());
         let start = Start { node: follower(), cell, fingerprint: 0 };
         let mut replica = Replica::new(start, Settings::default());
-        hear(&mut replica, message(MessageKind::Heartbeat, 2, 3));
+        receive(&mut replica, message(MessageKind::Heartbeat, 2, 3));
         assert_eq!(replica.node().leadership().leader, Some(ReplicaId(2)));
 
         let job = Job::batch("j", TaskGroup::new(1, Amounts::new([1])));
-        let id = replica.ask(Ask::Command(Command::SubmitJob(job)));
+        let id = replica.request(Request::Command(Command::SubmitJob(job)));
         let output = replica.proceed();
-        assert!(output.answers.is_empty());
-        let asks = |message: &PeerMessage| matches!(message, PeerMessage::Ask { .. });
+        assert!(output.replies.is_empty());
+        let asks = |message: &PeerMessage| matches!(message, PeerMessage::Request { .. });
         assert!(output.messages.iter().any(|(to, message)| *to == ReplicaId(2) && asks(message)));
 
-        let output = hear(&mut replica, message(MessageKind::Heartbeat, next, 4));
-        assert_eq!(output.answers, [(id, Answer::Unknown)], "{next} leads");
+        let output = receive(&mut replica, message(MessageKind::Heartbeat, next, 4));
+        assert_eq!(output.replies, [(id, Reply::Unknown)], "{next} leads");
     }
 }
 

@@ -10,7 +10,7 @@
 
 use omega_cellstate::Cell;
 use omega_core::{Command, Conflict, JobId, MachineId, Outcome, Rejection, SchedulerId, Version};
-use omega_tests::cluster::checker::{Asked, Fate, History};
+use omega_tests::cluster::checker::{ClientCall, Fate, History};
 use omega_tests::cluster::run_with_history;
 use std::collections::BTreeSet;
 
@@ -52,7 +52,7 @@ struct Operation {
 }
 
 /// Converts a recorded command to an operation of the search.
-fn operation(asked: &Asked) -> Option<Operation> {
+fn operation(asked: &ClientCall) -> Option<Operation> {
     let mut command = asked.command.clone();
     let mut items = usize::MAX;
     if let Command::Commit(txn) = &mut command {
@@ -74,7 +74,7 @@ fn operation(asked: &Asked) -> Option<Operation> {
 /// The first commands of a history. If a command was answered after the last of these commands was sent, its answer is
 /// removed: in the shortened history, the command may not have been applied.
 fn beginning(history: &History) -> Vec<Operation> {
-    let mut all: Vec<Operation> = history.asked.iter().filter_map(operation).collect();
+    let mut all: Vec<Operation> = history.calls.iter().filter_map(operation).collect();
     all.sort_by_key(|one| one.invoked);
     all.truncate(WINDOW);
     let end = all.last().map_or(0, |one| one.invoked);

@@ -9,8 +9,8 @@
 //! - `followers.rs`: calls that a follower answers while it is behind its leader.
 //! - `forwarded.rs`: requests that a follower forwarded, when the leader changes.
 //! - `attached.rs`: streams of agents that break a rule of the transport.
-//! - `chaos.rs`, `linearizable.rs`, `corrupted_histories.rs`, `planted.rs`: whole cells of replicas under
-//!   faults; checks of their histories; and injected bugs that must be found (with the feature `planted`).
+//! - `chaos.rs`, `linearizable.rs`, `corrupted_histories.rs`, `injected_bugs.rs`: whole cells of replicas under
+//!   faults; checks of their histories; and injected bugs that must be found (with the feature `injected-bugs`).
 //! - `wrong_clocks.rs`: the clocks of the test kit.
 
 pub(crate) mod attached;
@@ -20,10 +20,10 @@ pub(crate) mod diverged;
 pub(crate) mod elections;
 pub(crate) mod followers;
 pub(crate) mod forwarded;
+pub(crate) mod injected_bugs;
 pub(crate) mod linearizable;
 pub(crate) mod messages;
 pub(crate) mod misled;
-pub(crate) mod planted;
 pub(crate) mod remote;
 pub(crate) mod replicated;
 pub(crate) mod watches;

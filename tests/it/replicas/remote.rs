@@ -10,7 +10,7 @@ use omega_core::{
 use omega_schedulers::Profile;
 use omega_schedulers::mesos::{self, Framework, Launch, Offer, Refuse};
 use omega_schedulers::yarn::{self, Ask, Heartbeat, Place};
-use omega_service::{Entrance, Extras, Host, Whoami, serve_clients};
+use omega_service::{Extras, Host, ListenerConfig, ReplicaIdentity, serve_clients};
 use omega_store::CellId;
 use omega_store::log::ReplicaId;
 use std::net::SocketAddr;
@@ -42,11 +42,11 @@ impl Served {
         let address = listener.local_addr().unwrap();
         let (end, ended) = oneshot::channel::<()>();
         let host = Host::memory(cell.clone());
-        let me = Whoami { cell: CellId(1), replica: ReplicaId(1) };
-        let entrance = Entrance::open(listener);
+        let me = ReplicaIdentity { cell: CellId(1), replica: ReplicaId(1) };
+        let listener_config = ListenerConfig::open(listener);
         let extras = Extras::default();
         let ended = async move { drop(ended.await) };
-        runtime.spawn(serve_clients(entrance, host.clone(), me, extras, ended));
+        runtime.spawn(serve_clients(listener_config, host.clone(), me, extras, ended));
         Served { cell, address, runtime, host, _end: end }
     }
 
@@ -293,9 +293,9 @@ fn what_a_process_sends_that_has_lost_its_name_is_fenced() {
         RemoteCell::with_leases(&served.address(), settings).unwrap()
     };
     let (first, second) = (process("one"), process("two"));
-    let (me, number) = first.hold("s").unwrap();
-    assert_eq!(first.hold("s").unwrap(), (me, number), "it holds it already");
-    let refused = second.hold("s").unwrap_err();
+    let (me, number) = first.acquire("s").unwrap();
+    assert_eq!(first.acquire("s").unwrap(), (me, number), "it holds it already");
+    let refused = second.acquire("s").unwrap_err();
     assert_eq!(refused.code, ErrorCode::LeaseHeld);
     assert!(refused.message.starts_with("one owns"), "{refused}");
     let mut asked = 0;
@@ -311,12 +311,12 @@ fn what_a_process_sends_that_has_lost_its_name_is_fenced() {
     let taken = first.commit(&claim(me, number, 0)).unwrap();
     assert!(taken.is_complete());
     first.end_leases().unwrap();
-    let (same, next) = second.hold("s").unwrap();
+    let (same, next) = second.acquire("s").unwrap();
     assert_eq!((same, next > number + (1 << 32)), (me, true));
     assert_eq!(first.commit(&claim(me, number, 0)), Ok(taken), "a retry has its answer");
     let late = claim(me, number + 1, 1);
     let fenced = HandleError::Refused(TransactionError::Fenced(late.id));
     assert_eq!(first.commit(&late), Err(fenced));
     assert!(second.commit(&claim(me, next, 1)).unwrap().is_complete());
-    assert!(second.lost().is_none());
+    assert!(second.lease_loss().is_none());
 }

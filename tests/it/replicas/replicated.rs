@@ -9,12 +9,12 @@ use omega_store::directory::{Directory, EngineKind, Expected, Identity};
 use omega_store::log::ReplicaId;
 use omega_store::membership::{ChangeError, MemberStep, Membership, MembershipChange};
 use omega_store::replica::{
-    Again, Answer, Ask, AskError, Network, ReplicatedCell, Running, Settings, TIME_AGE_MAX_MS,
-    found, start,
+    Network, ReplicatedCell, Reply, Request, RequestError, RetryReason, Running, Settings,
+    TIME_AGE_MAX_MS, bootstrap, start,
 };
 use omega_store::{CellId, Origin, RealDisk};
 use omega_tests::cluster::host::Host;
-use omega_tests::insist::{catch_up, insist, submit};
+use omega_tests::retries::{apply_until_done, catch_up, submit};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -32,7 +32,7 @@ fn make(folder: &Path, id: ReplicaId, founders: Option<&Membership>) {
     let path = folder.join(id.to_string());
     let directory = Directory::create(Arc::new(RealDisk), &path, identity(id)).unwrap();
     if let Some(founders) = founders {
-        found(&directory, founders).unwrap();
+        bootstrap(&directory, founders).unwrap();
     }
 }
 
@@ -50,7 +50,7 @@ const IDS: [ReplicaId; 3] = [ReplicaId(1), ReplicaId(2), ReplicaId(3)];
 
 /// Bootstraps and runs a cell of three replicas.
 fn run_three(folder: &Path, network: &Network) -> Vec<Running> {
-    let founders = Membership::founding(IDS);
+    let founders = Membership::initial(IDS);
     IDS.iter().for_each(|id| make(folder, *id, Some(&founders)));
     IDS.iter().map(|id| run(folder, *id, 1, network)).collect()
 }
@@ -60,7 +60,7 @@ fn machine() -> Command {
 }
 
 fn register_machine(cell: &ReplicatedCell) {
-    insist(cell, &machine(), |cell| cell.machine_by_name("m").is_some());
+    apply_until_done(cell, &machine(), |cell| cell.machine_by_name("m").is_some());
 }
 
 fn job(name: &str, tasks: u32) -> Job {
@@ -95,7 +95,7 @@ fn place(cell: &ReplicatedCell, number: u64, job: omega_core::JobId) -> Transact
 fn one_replica_keeps_what_it_has_answered() {
     let folder = tempfile::tempdir().unwrap();
     let id = ReplicaId(1);
-    make(folder.path(), id, Some(&Membership::founding([id])));
+    make(folder.path(), id, Some(&Membership::initial([id])));
     let network = Network::default();
     let running = run(folder.path(), id, 1, &network);
     let cell = ReplicatedCell::new(&running);
@@ -136,7 +136,7 @@ fn where_a_policy_goes_by_the_time_commands_are_applied_at_it() {
     let cap = EvictionCap { count: 2, per_ms: 10_000 };
     let policy = Policy { eviction_cap: Some(cap), ..Policy::default() };
     let set = Command::SetPolicy(policy);
-    insist(&cells[0], &set, |cell| cell.policy().eviction_cap.is_some());
+    apply_until_done(&cells[0], &set, |cell| cell.policy().eviction_cap.is_some());
     for (number, cell) in cells.iter().enumerate() {
         let before = unix_ms();
         submit(cell, job(&format!("j{number}"), 1));
@@ -214,15 +214,15 @@ fn change(cell: &ReplicatedCell, step: MemberStep) -> Result<(), ChangeError> {
         match cell.change_membership(&change) {
             Ok(_) => return Ok(()),
             // The answer to a change that was made before.
-            Err(AskError::Change(
+            Err(RequestError::Change(
                 ChangeError::Unknown(_) | ChangeError::IdUsed(..) | ChangeError::Votes(_),
             )) if in_doubt => return Ok(()),
-            Err(AskError::Change(
+            Err(RequestError::Change(
                 ChangeError::NoQuorum { .. } | ChangeError::Pending | ChangeError::NotLeader,
             )) => {}
-            Err(AskError::Change(error)) => return Err(error),
-            Err(AskError::Unavailable(again)) => assert!(!again.is_final(), "{again}"),
-            Err(error) => in_doubt |= error == AskError::Unknown,
+            Err(RequestError::Change(error)) => return Err(error),
+            Err(RequestError::Unavailable(again)) => assert!(!again.is_final(), "{again}"),
+            Err(error) => in_doubt |= error == RequestError::Unknown,
         }
         std::thread::yield_now();
     }
@@ -246,7 +246,7 @@ fn a_replica_that_was_removed_takes_nothing() {
             Err(error) => panic!("{error}"),
         }
     };
-    let refused = AskError::Unavailable(Again::Removed);
+    let refused = RequestError::Unavailable(RetryReason::Removed);
     // The first request may have been forwarded before the replica learned of its removal. Later ones are rejected.
     let late = |name| Command::SubmitJob(job(name, 1));
     while cells[removed].apply(late("late")) != Err(refused.clone()) {}
@@ -275,7 +275,7 @@ fn a_learner_that_was_removed_while_it_was_down_is_told() {
     change(&cell, MemberStep::Remove(learner)).unwrap();
     let follows = run(folder.path(), learner, 2, &network);
     let own = ReplicatedCell::new(&follows);
-    while own.catch_up_with_all() != Err(AskError::Unavailable(Again::Removed)) {}
+    while own.catch_up_with_all() != Err(RequestError::Unavailable(RetryReason::Removed)) {}
 }
 
 /// A replica whose log contains its own removal requests no votes, so no other replica reports the removal to it. It
@@ -283,10 +283,10 @@ fn a_learner_that_was_removed_while_it_was_down_is_told() {
 #[test]
 fn a_replica_that_finds_its_removal_in_its_log_takes_nothing() {
     let mut host = Host::new(ReplicaId(1), 1, 8 << 10);
-    host.found(&Kinds::standard(), Some(&Membership::founding([2, 3].map(ReplicaId))));
+    host.bootstrap(&Kinds::standard(), Some(&Membership::initial([2, 3].map(ReplicaId))));
     host.start(Settings::default()).unwrap();
     let replica = &mut host.running.as_mut().unwrap().replica;
-    let asked = [replica.ask(Ask::Read), replica.ask(Ask::Command(machine()))];
-    let removed = asked.map(|id| (id, Answer::Again(Again::Removed)));
-    assert_eq!(replica.proceed().answers, removed);
+    let asked = [replica.request(Request::Read), replica.request(Request::Command(machine()))];
+    let removed = asked.map(|id| (id, Reply::Retry(RetryReason::Removed)));
+    assert_eq!(replica.proceed().replies, removed);
 }

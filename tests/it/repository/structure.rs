@@ -24,7 +24,7 @@ const PARTS: [(&str, &str); 20] = [
     ("cellstate/src/view/placements.rs", "Placements"),
     ("cellstate/src/view/rows.rs", "Rows"),
     ("cellstate/src/view/session.rs", "Session"),
-    ("cellstate/src/view/tenants.rs", "KnownTenants"),
+    ("cellstate/src/view/tenants.rs", "TenantIndex"),
     ("schedulers/src/scheduler/course.rs", "Course"),
     ("schedulers/src/scheduler/decided.rs", "Turns"),
     ("schedulers/src/scheduler/finder.rs", "Finder"),

@@ -192,7 +192,10 @@ fn check_remedies(seed: u64, machines: usize) {
             Remedy::Room { shortage, hold } => {
                 assert_eq!(diagnosis.feasible + hold, feasible_when_empty(&world, &spec));
                 let smaller = world.submit(smaller(&spec, shortage));
-                assert!(world.view.judge(shortage.machine.row(), smaller).is_ok(), "{shortage:?}");
+                assert!(
+                    world.view.check_fit(shortage.machine.row(), smaller).is_ok(),
+                    "{shortage:?}"
+                );
             }
             Remedy::LargerMachine { shortage } => {
                 assert_eq!(feasible_when_empty(&world, &spec), diagnosis.feasible);
@@ -215,7 +218,7 @@ fn check_remedies(seed: u64, machines: usize) {
                     ..spec.clone()
                 };
                 let group = world.submit(if named { wider } else { spec.clone() });
-                assert!(world.view.judge(world.view.rows() - 1, group).is_ok(), "{shortage:?}");
+                assert!(world.view.check_fit(world.view.rows() - 1, group).is_ok(), "{shortage:?}");
                 return;
             }
             Remedy::Lift { obstacle, machines } => {

@@ -165,7 +165,7 @@ fn rows_after_eviction(cell: &SharedCell, view: &mut View, id: (JobId, usize)) -
         let mut without = View::new(SchedulerId(0), 0);
         without.sync(&SharedCell::new(copy)).unwrap();
         let group = without.compile(id.0, &job, id.1);
-        without.judge(*row, group).is_ok()
+        without.check_fit(*row, group).is_ok()
     };
     (0..view.rows()).filter(helps).collect()
 }

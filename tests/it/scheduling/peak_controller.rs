@@ -210,7 +210,7 @@ fn random_cell(dice: &mut Dice) -> (SharedCell, [Option<i64>; 2]) {
 fn references(cell: &Cell, machine: omega_cellstate::MachineState<'_>) -> Vec<Reference> {
     let of = |id: &TaskId| {
         let job = cell.job(id.job).unwrap();
-        let holds = pair(&cell.task_holds(*id).unwrap());
+        let holds = pair(&cell.task_allocation(*id).unwrap());
         (job.kind == JobKind::Batch).then(|| Reference {
             id: *id,
             precedence: job.precedence.0,
@@ -244,14 +244,14 @@ fn plans_are_those_of_the_naive_reference() {
         let before: Vec<(TaskId, Option<Amounts>)> = cell.read(|cell| {
             let jobs: Vec<_> = cell.jobs().map(|(id, _)| id).collect();
             let tasks = jobs.into_iter().flat_map(|id| cell.tasks(id).map(|t| t.0));
-            tasks.map(|id| (id, cell.task_holds(id))).collect()
+            tasks.map(|id| (id, cell.task_allocation(id))).collect()
         });
         let kept = keeper.step(&cell).unwrap();
         assert_eq!((kept.refused, kept.over), (0, 0), "seed {seed}");
         let (mut throttled, mut released) = (BTreeSet::new(), BTreeSet::new());
         cell.read(|cell| {
             for (id, held) in &before {
-                match (held, cell.task_holds(*id)) {
+                match (held, cell.task_allocation(*id)) {
                     (Some(_), None) => _ = released.insert(*id),
                     (Some(held), Some(now)) if *held != now => _ = throttled.insert(*id),
                     _ => {}
@@ -348,7 +348,7 @@ fn a_task_whose_change_is_refused_is_left_alone_for_a_while() {
     cell.apply(Command::Expire { now_ms: 20 * crate::scheduling::peaks::HOUR + 60_000 }).unwrap();
     assert_eq!(keeper.step(&cell).unwrap(), kept(0, 0, 1));
     let id = task(night, 0);
-    assert_eq!(cell.read(|cell| cell.task_holds(id)).unwrap().get(KindId::CPU), 3000);
+    assert_eq!(cell.read(|cell| cell.task_allocation(id)).unwrap().get(KindId::CPU), 3000);
 }
 
 /// A remote cell that answers commits, but sends no deltas while it is disconnected.

@@ -57,7 +57,7 @@ pub(crate) fn batch(cell: &SharedCell, row: u32) -> i64 {
 
 /// Number of cores allocated to each task of a job.
 pub(crate) fn cores(cell: &SharedCell, job: JobId) -> Vec<Option<u64>> {
-    let held = |cell: &Cell, id| cell.task_holds(id).map(|held| held.get(KindId::CPU) / 1000);
+    let held = |cell: &Cell, id| cell.task_allocation(id).map(|held| held.get(KindId::CPU) / 1000);
     cell.read(|cell| cell.tasks(job).map(|(id, _)| held(cell, id)).collect())
 }
 

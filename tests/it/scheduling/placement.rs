@@ -134,10 +134,10 @@ fn check_rules(seed: u64, machines: usize) {
         let view = &mut world.view;
         let mut greedy = Vec::new();
         for task in &tasks {
-            let Some(row) = (0..view.rows()).find(|row| view.judge(*row, group).is_ok()) else {
+            let Some(row) = (0..view.rows()).find(|row| view.check_fit(*row, group).is_ok()) else {
                 break;
             };
-            view.claim(*task, view.machine_id(row), group).expect("the judge allowed it");
+            view.claim(*task, view.machine_id(row), group).expect("the check allowed it");
             greedy.push(row as u32);
         }
         view.drop_claims(greedy.len());
@@ -145,7 +145,7 @@ fn check_rules(seed: u64, machines: usize) {
         let profile = PROFILES[round % PROFILES.len()]();
         let what = (&profile, how(Search::Full));
         let placed = Placer::default().place(view, what, (group, &tasks), &mut rng);
-        let feasible = (0..view.rows()).any(|row| view.judge(row, group).is_ok());
+        let feasible = (0..view.rows()).any(|row| view.check_fit(row, group).is_ok());
         assert!(placed == tasks.len() || !feasible, "seed {seed}: it stopped too early");
         if round % PROFILES.len() == 0 {
             assert_eq!(claimed(view), greedy, "seed {seed}: first fit, greedy");
@@ -172,11 +172,11 @@ fn check_searches(seed: u64, machines: usize) {
         };
         let view = &mut world.view;
         let feasible: Vec<u32> = (0..view.rows())
-            .filter(|row| view.judge(*row, group).is_ok())
+            .filter(|row| view.check_fit(*row, group).is_ok())
             .map(|r| r as u32)
             .collect();
         let explanation = explain(view, &profile, group);
-        assert_eq!(explanation.filtered, [], "the judge and the filters agree");
+        assert_eq!(explanation.filtered, [], "the check and the filters agree");
         assert_eq!(explanation.feasible, feasible.len());
         assert_eq!(explanation.machines, machines);
         check_counts(&explanation);

@@ -37,7 +37,7 @@ fn fits_without(
 ) -> bool {
     let mut view = world.without(gone.iter().map(|task| task.id));
     let group = world.compile(&mut view, id);
-    let judged = view.judge(row, group);
+    let judged = view.check_fit(row, group);
     (judged.is_ok() || judged == Err(Reason::NoPorts))
         && ports_fit_without(world, before, id, row, gone)
         && view.quota_room(group, 1) > 0
@@ -79,7 +79,7 @@ fn ports_fit_without(
 
 /// Whether a task of a group fits in a row now, within its tenant's limits.
 fn fits_now(view: &View, row: usize, group: GroupRef) -> bool {
-    view.judge(row, group).is_ok() && view.quota_room(group, 1) > 0
+    view.check_fit(row, group).is_ok() && view.quota_room(group, 1) > 0
 }
 
 /// Whether the eviction of the last of these tasks, after the others, violates a budget.

@@ -436,7 +436,7 @@ fn clients_that_race_ask_for_no_more_than_they_may() {
                 let job = of(tenant, &format!("{tenant}-{seed}-{number}"), tasks);
                 match cell.apply(Command::SubmitJob(job)) {
                     Ok(Outcome::Job(id)) => own.push(id),
-                    Err(Rejection::NotAdmitted { tenant, asked, limit, .. }) => {
+                    Err(Rejection::NotAdmitted { tenant, requested: asked, limit, .. }) => {
                         assert_eq!((&*tenant, limit), ("all", 100_000));
                         assert!(asked > limit);
                         if let Some(job) = own.pop() {
@@ -445,7 +445,7 @@ fn clients_that_race_ask_for_no_more_than_they_may() {
                     }
                     other => panic!("{other:?}"),
                 }
-                assert!(cell.read(|cell| cell.asked("all").unwrap()[0]) <= 100_000);
+                assert!(cell.read(|cell| cell.requested("all").unwrap()[0]) <= 100_000);
             }
             own.len()
         }

@@ -15,7 +15,7 @@ const ROUNDS: usize = 300;
 
 /// Results reported to one scheduler.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-struct Told {
+struct Counts {
     placed: usize,
     finished: usize,
     refused: usize,
@@ -53,7 +53,7 @@ struct Scheduler {
     dice: Dice,
     pending: Vec<TaskId>,
     placed: Vec<TaskId>,
-    told: Told,
+    counts: Counts,
 }
 
 impl Scheduler {
@@ -65,9 +65,9 @@ impl Scheduler {
         let spec: Arc<Job> = cell.read(|cell| cell.job(job).unwrap().clone());
         let group = view.compile(job, &spec, 0);
         let pending = (0..TASKS).map(|index| TaskId { job, index }).collect();
-        let (placed, told) = (Vec::new(), Told::default());
+        let (placed, counts) = (Vec::new(), Counts::default());
         let dice = Dice::new(thread);
-        Scheduler { cell: cell.clone(), view, group, job, dice, pending, placed, told }
+        Scheduler { cell: cell.clone(), view, group, job, dice, pending, placed, counts }
     }
 
     fn round(&mut self) {
@@ -106,8 +106,8 @@ impl Scheduler {
                 Some(_) => self.pending.push(claim.task),
             }
         }
-        self.told.placed += txn.claims.len() - commit.conflicts.len();
-        self.told.refused += commit.conflicts.len();
+        self.counts.placed += txn.claims.len() - commit.conflicts.len();
+        self.counts.refused += commit.conflicts.len();
     }
 
     fn finish(&mut self, task: TaskId) {
@@ -116,11 +116,11 @@ impl Scheduler {
         let report = Command::ReportTask { task, machine, report: TaskReport::Finished };
         assert!(matches!(self.cell.apply(report.clone()), Ok(Outcome::Done(_))));
         assert!(matches!(self.cell.apply(report), Err(Rejection::TaskNotThere(..))));
-        self.told.finished += 1;
+        self.counts.finished += 1;
     }
 
     /// Checks that the results of a scheduler agree with the cell.
-    fn check(mut self) -> Told {
+    fn check(mut self) -> Counts {
         self.view.sync(&self.cell).unwrap();
         let mut fresh = View::new(self.view.scheduler(), 0);
         fresh.sync(&self.cell).unwrap();
@@ -131,7 +131,11 @@ impl Scheduler {
                 assert_eq!(self.view.free(row, kind), fresh.free(row, kind), "row {row}");
             }
             assert_eq!(self.view.sequence(row), fresh.sequence(row), "row {row}");
-            assert_eq!(self.view.judge(row, self.group), fresh.judge(row, group), "row {row}");
+            assert_eq!(
+                self.view.check_fit(row, self.group),
+                fresh.check_fit(row, group),
+                "row {row}"
+            );
         }
         let mut placed = self.cell.read(|cell| {
             let on_machine = |(id, state): (TaskId, TaskState)| state.machine().map(|_| id);
@@ -140,15 +144,15 @@ impl Scheduler {
         placed.sort_unstable();
         self.placed.sort_unstable();
         assert_eq!(placed, self.placed);
-        assert_eq!(self.told.placed, self.placed.len() + self.told.finished);
-        self.told
+        assert_eq!(self.counts.placed, self.placed.len() + self.counts.finished);
+        self.counts
     }
 }
 
 #[test]
 fn eight_schedulers_share_a_cell_and_nothing_is_lost() {
     let cell = shared_cell();
-    let told: Vec<Told> = std::thread::scope(|scope| {
+    let counts: Vec<Counts> = std::thread::scope(|scope| {
         let worker = |thread| {
             let cell = cell.clone();
             move || {
@@ -168,7 +172,7 @@ fn eight_schedulers_share_a_cell_and_nothing_is_lost() {
     });
     cell.read(|cell| cell.audit_no_overcommit()).expect("the cell is right");
     let running: usize = cell.read(|cell| cell.machines().map(|m| m.tasks.len()).sum());
-    let sum = |of: fn(&Told) -> usize| told.iter().map(of).sum::<usize>();
+    let sum = |of: fn(&Counts) -> usize| counts.iter().map(of).sum::<usize>();
     assert_eq!(running, sum(|t| t.placed) - sum(|t| t.finished));
-    assert!(sum(|t| t.placed) > 1000, "too little happened: {told:?}");
+    assert!(sum(|t| t.placed) > 1000, "too little happened: {counts:?}");
 }

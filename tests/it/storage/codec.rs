@@ -256,9 +256,9 @@ fn every_command() -> Vec<(&'static str, Command)> {
         ("expire", Command::Expire { now_ms: 1_700_000_000_000 }),
         ("hold scheduler", {
             let (name, holder) = ("batch-0 é".into(), HolderId(u64::MAX));
-            Command::HoldScheduler { name, holder, lease_ms: 10_000 }
+            Command::GrantLease { name, holder, lease_ms: 10_000 }
         }),
-        ("end holder", Command::EndHolder { holder: HolderId(7) }),
+        ("end holder", Command::RevokeLeases { holder: HolderId(7) }),
     ];
     commands.push(admission());
     commands.extend(about_reservations());

@@ -38,7 +38,7 @@ fn bytes_from_anywhere_are_read_or_refused() {
 const SNAPSHOT: Position = Position { index: LogIndex(5), term: Term(3) };
 
 fn node() -> Node {
-    let membership = Membership::founding([1, 2, 3].map(ReplicaId));
+    let membership = Membership::initial([1, 2, 3].map(ReplicaId));
     let hard_state = omega_store::log::HardState::default();
     let id = ReplicaId(1);
     Node::new(
@@ -69,7 +69,7 @@ fn what_a_raft_cannot_send_on_is_refused() {
 fn another_snapshot_where_this_one_ends_is_a_contradiction() {
     let mut message = message(MessageKind::Snapshot, 4);
     let position = Position { term: Term(4), ..SNAPSHOT };
-    let membership = Membership::founding([1, 2, 3].map(ReplicaId));
+    let membership = Membership::initial([1, 2, 3].map(ReplicaId));
     message.snapshot = Some(SnapshotOffer { position, membership });
     let error = node().receive(&message).unwrap_err();
     assert!(matches!(error, MessageError::Contradiction { .. }), "{error}");
@@ -87,7 +87,7 @@ fn a_follower_reads_by_asking_its_leader() {
     let start = Start {
         id: ReplicaId(2),
         base: SNAPSHOT,
-        membership: Membership::founding([1, 2, 3].map(ReplicaId)),
+        membership: Membership::initial([1, 2, 3].map(ReplicaId)),
         hard_state: omega_store::log::HardState::default(),
         entries: vec![],
         doubt: None,

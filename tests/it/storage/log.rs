@@ -10,7 +10,7 @@ use omega_store::log::{
     WriteError,
 };
 use omega_tests::disk::{Operation, SimulatedDisk};
-use omega_tests::log_reference::{Held, NaiveLog, Step, Worker, compare, perform};
+use omega_tests::log_reference::{LogContent, NaiveLog, Step, Worker, compare, perform};
 use omega_tests::random::Dice;
 use std::path::Path;
 use std::sync::Arc;
@@ -57,7 +57,7 @@ pub(crate) fn check(
             compare(&mut *log, &naive.now, &mut dice).unwrap_or_else(told);
         }
     }
-    assert!(Held::of(&mut *log) == naive.now, "seed {seed}");
+    assert!(LogContent::of(&mut *log) == naive.now, "seed {seed}");
 }
 
 #[test]
@@ -120,7 +120,7 @@ fn work(
 /// Opens a log after a fault. If its content is allowed, the naive log gets the same content.
 fn reopen(disk: &SimulatedDisk, naive: &mut NaiveLog, what: &str) -> SegmentLog {
     let mut log = open(disk).unwrap_or_else(|error| panic!("{what}: {error}"));
-    let found = Held::of(&mut log);
+    let found = LogContent::of(&mut log);
     naive.reopened(found).unwrap_or_else(|error| panic!("{what}: {error}"));
     log
 }
@@ -161,10 +161,10 @@ fn what_an_opening_found_is_safe() {
         work(&mut log, &mut naive, &mut worker, 40).unwrap();
         drop(log);
         let mut log = reopen(&disk, &mut naive, "killed");
-        let before = Held::of(&mut log);
+        let before = LogContent::of(&mut log);
         disk.crash(&mut Dice::new(seed));
         let mut log = open(&disk).unwrap();
-        assert!(Held::of(&mut log) == before, "seed {seed}");
+        assert!(LogContent::of(&mut log) == before, "seed {seed}");
     }
 }
 
@@ -190,10 +190,10 @@ fn after_a_failure_the_log_refuses_and_what_was_synced_is_there() {
                 let mut log = reopen(&disk, &mut naive, &what);
                 // The entries that were found when the log was opened are durable, even if the operating system marks
                 // pages as clean although they were never written.
-                let before = Held::of(&mut log);
+                let before = LogContent::of(&mut log);
                 disk.crash(&mut Dice::new(seed));
                 let mut log = open(&disk).unwrap_or_else(|error| panic!("{what}: {error}"));
-                assert!(Held::of(&mut log) == before, "{what}");
+                assert!(LogContent::of(&mut log) == before, "{what}");
             }
         }
     }
@@ -242,7 +242,7 @@ fn a_creation_that_was_cut_short_leaves_no_log_or_an_empty_one() {
             let created = create(&disk).is_ok();
             disk.crash(&mut Dice::new(seed));
             match open(&disk) {
-                Ok(mut log) => assert_eq!(Held::of(&mut log), Held::default()),
+                Ok(mut log) => assert_eq!(LogContent::of(&mut log), LogContent::default()),
                 Err(OpenError::Missing(_)) => {
                     assert!(!created, "cut {cut}, seed {seed}");
                     create(&disk).unwrap();
@@ -283,7 +283,7 @@ fn a_long_batch_gets_a_segment_of_its_own() {
     assert!(log.bytes_on_disk() > 100_000);
     drop(log);
     let mut log = open(&disk).unwrap();
-    assert!(Held::of(&mut log) == naive.now);
+    assert!(LogContent::of(&mut log) == naive.now);
 }
 
 #[test]
@@ -317,6 +317,6 @@ fn a_restart_is_safe_at_once() {
     log.restart(base, hard_state).unwrap();
     disk.crash(&mut Dice::new(1));
     let mut log = open(&disk).unwrap();
-    assert_eq!(Held::of(&mut log), Held { base, entries: Vec::new(), hard_state });
+    assert_eq!(LogContent::of(&mut log), LogContent { base, entries: Vec::new(), hard_state });
     assert_eq!(log.bytes_on_disk(), disk.used());
 }

@@ -4,7 +4,7 @@
 use omega_core::Command;
 use omega_store::directory::EngineKind;
 use omega_store::node::{self, MessageKind};
-use omega_store::replica::{Again, Answer, Ask, PeerMessage};
+use omega_store::replica::{PeerMessage, Reply, Request, RetryReason};
 use omega_tests::disk::SimulatedDisk;
 use omega_tests::durable::{LOG_BYTES_MAX, Lone, create};
 use omega_tests::random::Dice;
@@ -140,21 +140,21 @@ fn a_follower_whose_disk_is_full_gives_up_a_leader_that_is_silent() {
     (0..20).for_each(|_| trio.round());
     let replica = &mut trio.up[follower].replica;
     replica.log_full(true);
-    let time = || Ask::Command(Command::Expire { now_ms: 1 });
-    replica.ask(time());
+    let time = || Request::Command(Command::Expire { now_ms: 1 });
+    replica.request(time());
     let output = replica.proceed();
-    assert!(output.answers.is_empty(), "it asks the leader: {:?}", output.answers);
+    assert!(output.replies.is_empty(), "it asks the leader: {:?}", output.replies);
     for _ in 0..2 * node::Settings::default().election_ticks {
         replica.tick();
         assert!(replica.proceed().messages.iter().all(|(_, message)| !is_vote(message)));
     }
-    let id = replica.ask(time());
-    let answers = replica.proceed().answers;
-    assert!(answers.contains(&(id, Answer::Again(Again::LeaderlessAndFull))), "{answers:?}");
+    let id = replica.request(time());
+    let answers = replica.proceed().replies;
+    assert!(answers.contains(&(id, Reply::Retry(RetryReason::LeaderlessAndFull))), "{answers:?}");
 }
 
 fn is_vote(message: &PeerMessage) -> bool {
-    matches!(message, PeerMessage::Agree(message) if message.kind == MessageKind::Vote)
+    matches!(message, PeerMessage::Raft(message) if message.kind == MessageKind::Vote)
 }
 
 /// Starts the replica again, without a check that it makes progress.

@@ -3,14 +3,14 @@
 
 use crate::cell::histories::seeds;
 use crate::storage::log::{OWNER, SMALL, create, folder, open};
-use omega_cellstate::planted::{self, Bug};
+use omega_cellstate::injected_bugs::{self, Bug};
 use omega_store::log::segment::{LogOwner, SegmentLog, SegmentOptions};
 use omega_store::log::{
     Batch, Entry, EntryKind, HardState, LogEngine, LogIndex, OpenError, Position, Promise,
     ReadError, ReplicaId, Term,
 };
 use omega_tests::disk::SimulatedDisk;
-use omega_tests::log_reference::{Held, Step, Worker, perform};
+use omega_tests::log_reference::{LogContent, Step, Worker, perform};
 use omega_tests::random::Dice;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use std::sync::Arc;
 /// A log on a disk, and its content after each step; the content after the last step comes first.
 struct Case {
     disk: SimulatedDisk,
-    states: Vec<Held>,
+    states: Vec<LogContent>,
     /// Number of steps that the last sync included.
     last_synced: usize,
 }
@@ -35,7 +35,7 @@ impl Case {
     fn new(seed: u64, steps: usize, marker: Marker) -> Case {
         let disk = SimulatedDisk::new(seed);
         let mut log = create(&disk).unwrap();
-        let (mut worker, mut now) = (Worker::new(seed, 1500), Held::default());
+        let (mut worker, mut now) = (Worker::new(seed, 1500), LogContent::default());
         let mut states = vec![now.clone()];
         let (mut since, mut last_synced) = (0, 0);
         for number in 0..steps {
@@ -65,7 +65,7 @@ impl Case {
     /// Opens a damaged log. Returns how many of the last steps are missing, or the error.
     fn missing(&self, disk: &SimulatedDisk, what: &str) -> Result<usize, OpenError> {
         let mut log = open(disk)?;
-        let found = Held::of(&mut log);
+        let found = LogContent::of(&mut log);
         let at = self.states.iter().position(|held| *held == found);
         Ok(at.unwrap_or_else(|| panic!("{what}: what was never there is found")))
     }
@@ -288,7 +288,7 @@ fn records_of_another_log_do_not_count() {
     let (ours, theirs) = (SimulatedDisk::new(1), SimulatedDisk::new(2));
     let other = LogOwner { replica: ReplicaId(4), ..OWNER };
     let mut log = SegmentLog::create(Arc::new(theirs.clone()), folder(), other, SMALL).unwrap();
-    let (mut worker, mut now) = (Worker::new(1, 500), Held::default());
+    let (mut worker, mut now) = (Worker::new(1, 500), LogContent::default());
     for _ in 0..8 {
         let step = worker.next(&now);
         perform(&mut log, &step).unwrap();
@@ -301,7 +301,7 @@ fn records_of_another_log_do_not_count() {
         let end = bytes.iter().rposition(|byte| *byte != 0).unwrap() / 8 * 8 + 8;
         bytes[end..].copy_from_slice(&foreign[end..]);
     });
-    assert_eq!(Held::of(&mut open(&ours).unwrap()), Held::default());
+    assert_eq!(LogContent::of(&mut open(&ours).unwrap()), LogContent::default());
 }
 
 #[test]
@@ -310,7 +310,7 @@ fn damage_after_the_opening_is_found_by_the_read() {
     let disk = SimulatedDisk::new(1);
     let shared = Arc::new(disk.clone());
     let mut log = SegmentLog::create(shared, folder(), OWNER, options).unwrap();
-    let (mut worker, mut now) = (Worker::new(5, 500), Held::default());
+    let (mut worker, mut now) = (Worker::new(5, 500), LogContent::default());
     while now.entries.len() < 20 {
         let step = Step::Append(loop {
             if let Step::Append(batch) = worker.next(&now) {
@@ -337,7 +337,7 @@ fn damage_after_the_opening_is_found_by_the_read() {
 #[test]
 fn damage_inside_a_log_is_no_torn_end() {
     let lost = |bug| {
-        planted::with(bug, || {
+        injected_bugs::with(bug, || {
             let case = Case::new(1, 25, Marker::Written);
             let is_log = |path: &PathBuf| {
                 case.disk.bytes(path).is_some_and(|bytes| bytes.len() > 4096 && is_used(&bytes))

@@ -4,17 +4,20 @@
 //! writes to another thread. In all cases, acknowledged changes exist on every replica.
 
 use omega_cellstate::Cell;
+use omega_client::ErrorCode;
 use omega_core::{Amounts, Command, Job, Kinds, TaskGroup};
+use omega_service::Host;
 use omega_store::directory::{Directory, EngineKind, Identity};
 use omega_store::log::ReplicaId;
 use omega_store::log::segment::SegmentOptions;
 use omega_store::membership::{ChangeError, Membership};
 use omega_store::replica::{
-    Again, Answer, Ask, AskError, Network, ReplicatedCell, Running, Settings, found, start,
+    Network, ReplicatedCell, Reply, Request, RequestError, RetryReason, Running, Settings,
+    bootstrap, start,
 };
 use omega_store::{CellId, Disk, DiskFile, Origin, RealDisk};
-use omega_tests::insist::{catch_up, submit};
 use omega_tests::random::Dice;
+use omega_tests::retries::{catch_up, submit};
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
@@ -118,7 +121,7 @@ impl DiskFile for MoodyFile {
 
 struct Replicas {
     disks: Vec<MoodyDisk>,
-    running: Vec<Running>,
+    running: Vec<Arc<Running>>,
     cells: Vec<ReplicatedCell>,
     _folder: tempfile::TempDir,
 }
@@ -126,7 +129,7 @@ struct Replicas {
 fn start_replicas(count: u64) -> Replicas {
     let folder = tempfile::tempdir().unwrap();
     let network = Network::default();
-    let founders = Membership::founding((1..=count).map(ReplicaId));
+    let founders = Membership::initial((1..=count).map(ReplicaId));
     let (mut disks, mut running) = (Vec::new(), Vec::new());
     for id in (1..=count).map(ReplicaId) {
         let disk = MoodyDisk::default();
@@ -136,15 +139,15 @@ fn start_replicas(count: u64) -> Replicas {
         let options = SegmentOptions { segment_bytes: SEGMENT_BYTES, ..SegmentOptions::default() };
         let made = Directory::create_with(Arc::new(disk.clone()), &path, identity, options);
         let directory = made.unwrap();
-        found(&directory, &founders).unwrap();
+        bootstrap(&directory, &founders).unwrap();
         let mut settings = Settings { incarnation: 1, ..Settings::default() };
         settings.node.seed = id.0;
         let replica = Running::start(start(directory, settings).unwrap(), network.port(id), TICK);
         network.connect(id, &replica);
         disks.push(disk);
-        running.push(replica);
+        running.push(Arc::new(replica));
     }
-    let cells: Vec<_> = running.iter().map(ReplicatedCell::new).collect();
+    let cells: Vec<_> = running.iter().map(|replica| ReplicatedCell::new(replica)).collect();
     catch_up(&cells[0]);
     Replicas { disks, running, cells, _folder: folder }
 }
@@ -187,24 +190,28 @@ fn a_disk_that_was_full_is_written_again() {
         let set_full = |full: bool| {
             replicas.disks.iter().for_each(|disk| disk.full.store(full, Ordering::Relaxed));
         };
-        let leads = |replica: &Running| replica.status().leadership.is_leader;
+        let leads = |replica: &Arc<Running>| replica.status().leadership.is_leader;
         let (mut next, mut known) = (0, 0);
         for _ in 0..3 {
             set_full(true);
             loop {
                 next += 1;
-                match cell.ask(Ask::Command(job(next))) {
-                    Answer::Outcome(outcome) => known += usize::from(outcome.is_ok()),
+                match cell.request(Request::Command(job(next))) {
+                    Reply::Outcome(outcome) => known += usize::from(outcome.is_ok()),
                     // If all disks are full, no leader can be elected either.
-                    Answer::Again(Again::Full | Again::Leaderless | Again::LeaderlessAndFull) => {
+                    Reply::Retry(
+                        RetryReason::Full
+                        | RetryReason::Leaderless
+                        | RetryReason::LeaderlessAndFull,
+                    ) => {
                         break;
                     }
                     // The request waits for space, and may be carried out later: a replica with a full disk follows its
                     // last leader even after this leader has stepped down.
-                    Answer::Unknown if replicas.running.iter().any(leads) => {}
-                    Answer::Unknown => break,
+                    Reply::Unknown if replicas.running.iter().any(leads) => {}
+                    Reply::Unknown => break,
                     // Nothing was done, because the leader has changed.
-                    Answer::Again(again) if !again.is_final() => {}
+                    Reply::Retry(again) if !again.is_final() => {}
                     answer => panic!("{answer:?}"),
                 }
             }
@@ -247,8 +254,8 @@ fn a_leader_whose_disk_is_full_is_followed_by_another() {
         number += 1;
         match cell.apply(job(number)) {
             Ok(_) => after += usize::from(!leads(lost)),
-            Err(AskError::Unknown) => {}
-            Err(AskError::Unavailable(again)) if !again.is_final() => {}
+            Err(RequestError::Unknown) => {}
+            Err(RequestError::Unavailable(again)) if !again.is_final() => {}
             Err(error) => panic!("{error}"),
         }
     }
@@ -261,19 +268,51 @@ fn a_leader_whose_disk_is_full_is_followed_by_another() {
     assert!(hashes.iter().all(|hash| *hash == hashes[0]));
 }
 
+/// Callers of the replica with the full disk go to another replica, instead of waiting for a read that needs room.
+#[test]
+fn a_read_at_a_replica_that_is_behind_because_of_its_full_disk_is_refused() {
+    let replicas = start_replicas(3);
+    let leads = |at: usize| replicas.running[at].status().leadership.is_leader;
+    let leader = (0..3).cycle().find(|at| leads(*at)).unwrap();
+    let behind = (leader + 1) % 3;
+    replicas.disks[behind].full.store(true, Ordering::Relaxed);
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let refresh = || {
+        let _entered = runtime.enter();
+        let until = tokio::time::Instant::now() + Duration::from_secs(3600);
+        let host = Host::replica(replicas.running[behind].clone());
+        runtime.block_on(host.refresh(until))
+    };
+    let mut number = 0;
+    let refused = loop {
+        number += 1;
+        // The leader may change, and then the outcome is unknown.
+        let _ = replicas.cells[leader].apply(job(number));
+        if replicas.running[behind].status().disk_full
+            && let Err(refused) = refresh()
+        {
+            break refused;
+        }
+    };
+    assert_eq!(refused.code, ErrorCode::DiskFull, "{refused}");
+    assert!(refused.is_temporary() && refused.retry_after.is_some());
+    replicas.disks[behind].full.store(false, Ordering::Relaxed);
+    while refresh().is_err() {}
+}
+
 #[test]
 fn a_full_disk_does_not_keep_an_operator_from_choosing_another_leader() {
     let replicas = start_replicas(1);
     let cell = &replicas.cells[0];
     replicas.disks[0].full.store(true, Ordering::Relaxed);
     let mut number = 0;
-    while cell.ask(Ask::Command(job(number))) != Answer::Again(Again::Full) {
+    while cell.request(Request::Command(job(number))) != Reply::Retry(RetryReason::Full) {
         number += 1;
     }
     let unknown = Err(ChangeError::Unknown(ReplicaId(2)));
     assert_eq!(
-        cell.ask(Ask::Transfer(ReplicaId(2))),
-        Answer::Changed(unknown),
+        cell.request(Request::Transfer(ReplicaId(2))),
+        Reply::Changed(unknown),
         "not that the disk is full"
     );
 }

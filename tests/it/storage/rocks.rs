@@ -6,7 +6,7 @@ use crate::storage::log::{OWNER, check};
 use omega_store::log::rocks::RocksLog;
 use omega_store::log::segment::LogOwner;
 use omega_store::log::{Batch, CreateError, LogEngine, OpenError, ReplicaId, WriteError};
-use omega_tests::log_reference::{Held, NaiveLog, Step, Worker, perform};
+use omega_tests::log_reference::{LogContent, NaiveLog, Step, Worker, perform};
 use omega_tests::random::Dice;
 use std::path::{Path, PathBuf};
 use tempfile::TempDir;
@@ -61,7 +61,7 @@ impl Case {
             work(&mut log, &mut naive, &mut worker, 8);
             drop(log);
             log = RocksLog::open(folder.path(), OWNER).unwrap();
-            naive.reopened(Held::of(&mut log)).unwrap();
+            naive.reopened(LogContent::of(&mut log)).unwrap();
         }
         work(&mut log, &mut naive, &mut worker, 8);
         log.sync().unwrap();
@@ -77,8 +77,8 @@ impl Case {
     }
 
     /// Reads the log. Opening must fail, or yield content that a crash may leave.
-    fn look(&self, what: &str) -> Result<Held, OpenError> {
-        let found = Held::of(&mut RocksLog::look(self.folder.path(), OWNER)?);
+    fn look(&self, what: &str) -> Result<LogContent, OpenError> {
+        let found = LogContent::of(&mut RocksLog::look(self.folder.path(), OWNER)?);
         let allowed = self.naive.clone().reopened(found.clone());
         allowed.unwrap_or_else(|error| panic!("{what}: {error}"));
         Ok(found)
@@ -122,7 +122,7 @@ fn is_wal(path: &Path) -> bool {
     path.extension().is_some_and(|end| end == "log")
 }
 
-fn is_refused(result: &Result<Held, OpenError>, what: &str) -> bool {
+fn is_refused(result: &Result<LogContent, OpenError>, what: &str) -> bool {
     match result {
         Ok(_) => false,
         Err(OpenError::Library { .. } | OpenError::Io { .. } | OpenError::OtherReplica { .. }) => {
@@ -202,7 +202,7 @@ fn a_damaged_log_in_rocksdb_is_refused_as_often_as_it_is_opened() {
         let before = case.files();
         for _ in 0..2 {
             match RocksLog::open(case.folder.path(), OWNER) {
-                Ok(mut log) => assert_eq!(Held::of(&mut log), case.naive.now, "seed {seed}"),
+                Ok(mut log) => assert_eq!(LogContent::of(&mut log), case.naive.now, "seed {seed}"),
                 Err(_) => {
                     refused += 1;
                     assert!(case.files() == before, "seed {seed}: the evidence is there");
@@ -287,5 +287,5 @@ fn a_log_in_rocksdb_outgrows_its_memory() {
     drop(log);
     let is_table = |path: &PathBuf| path.extension().is_some_and(|end| end == "sst");
     assert!(names(folder.path()).iter().any(is_table));
-    assert_eq!(Held::of(&mut RocksLog::open(folder.path(), OWNER).unwrap()), naive.now);
+    assert_eq!(LogContent::of(&mut RocksLog::open(folder.path(), OWNER).unwrap()), naive.now);
 }

@@ -4,11 +4,11 @@
 //! `OMEGA_SEEDS=1000000 cargo test -p omega-tests snapshot_files` searches longer.
 
 use crate::cell::histories::seeds;
-use crate::cell::images::{rich_image, small_cell};
+use crate::cell::snapshot_states::{rich_snapshot_state, small_cell};
 use crate::storage::snapshot_fixtures::{
     CELL, CHUNK, FIXED, FailingDisk, Fault, Folder, Parts, at, meta,
 };
-use omega_cellstate::{Cell, Image};
+use omega_cellstate::{Cell, SnapshotState};
 use omega_core::{Amounts, Command, Job, TaskGroup};
 use omega_store::log::{LogIndex, Position, Term};
 use omega_store::snapshot::{FORMAT, LoadError, Meta, SaveError, SnapshotDamage, Snapshots};
@@ -19,8 +19,8 @@ use std::fmt::Write as _;
 use std::path::Path;
 use std::sync::Arc;
 
-/// An image with several chunks.
-pub(crate) fn large_image() -> Image {
+/// A snapshot state with several chunks.
+pub(crate) fn large_snapshot_state() -> SnapshotState {
     let mut cell = small_cell();
     for number in 0..6000u32 {
         let mut group = TaskGroup::new(1 + number % 40, Amounts::new([1]));
@@ -28,7 +28,7 @@ pub(crate) fn large_image() -> Image {
         let job = Job::batch(format!("job-{number}"), group);
         cell.apply(Command::SubmitJob(job)).unwrap();
     }
-    cell.image()
+    cell.snapshot_state()
 }
 
 #[track_caller]
@@ -46,9 +46,9 @@ fn a_snapshot_comes_back() {
         let (kinds, commands) = history::commands(seed, 60);
         let mut cell = Cell::new(kinds);
         commands.into_iter().for_each(|command| drop(cell.apply(command)));
-        let image = cell.image();
-        folder.snapshots.save(&meta(seed), &image).unwrap();
-        assert_eq!(folder.snapshots.load(at(seed)).unwrap(), (meta(seed), image), "seed {seed}");
+        let state = cell.snapshot_state();
+        folder.snapshots.save(&meta(seed), &state).unwrap();
+        assert_eq!(folder.snapshots.load(at(seed)).unwrap(), (meta(seed), state), "seed {seed}");
         let (_, again) = folder.snapshots.restore(at(seed)).unwrap();
         again.audit().unwrap();
         assert_eq!(again.state_hash(), cell.state_hash(), "seed {seed}");
@@ -59,17 +59,17 @@ fn a_snapshot_comes_back() {
 
 #[test]
 fn a_snapshot_of_many_chunks_comes_back() {
-    let image = large_image();
-    let folder = Folder::with(&image);
+    let state = large_snapshot_state();
+    let folder = Folder::with(&state);
     let bytes = folder.bytes(7);
     assert!(bytes.len() > 4 * CHUNK, "{} bytes", bytes.len());
-    assert_eq!(folder.load(&bytes).unwrap(), image);
+    assert_eq!(folder.load(&bytes).unwrap(), state);
     assert_eq!(Parts::of(&bytes).sealed(), bytes);
 }
 
 #[test]
 fn a_snapshot_that_was_cut_is_refused() {
-    let folder = Folder::with(&rich_image());
+    let folder = Folder::with(&rich_snapshot_state());
     let bytes = folder.bytes(7);
     for length in 0..bytes.len() {
         let error = folder.load(&bytes[..length]).unwrap_err();
@@ -81,7 +81,7 @@ fn a_snapshot_that_was_cut_is_refused() {
 
 #[test]
 fn every_flipped_bit_is_noticed() {
-    let folder = Folder::with(&rich_image());
+    let folder = Folder::with(&rich_snapshot_state());
     let bytes = folder.bytes(7);
     for bit in 0..bytes.len() * 8 {
         let mut bytes = bytes.clone();
@@ -94,7 +94,7 @@ fn every_flipped_bit_is_noticed() {
 
 #[test]
 fn chunks_that_are_swapped_lost_or_repeated_are_noticed() {
-    let folder = Folder::with(&large_image());
+    let folder = Folder::with(&large_snapshot_state());
     let bytes = folder.bytes(7);
     let start = FIXED + meta(7).membership.len();
     let chunk = |number: usize| start + number * (CHUNK + 8)..start + (number + 1) * (CHUNK + 8);
@@ -106,7 +106,7 @@ fn chunks_that_are_swapped_lost_or_repeated_are_noticed() {
     repeated[chunk(2)].copy_from_slice(&bytes[chunk(1)]);
     assert!(matches!(damage(folder.load(&repeated).unwrap_err()), SnapshotDamage::Chunk(2)));
     // A chunk from another snapshot of the same state is not accepted.
-    folder.snapshots.save(&meta(8), &large_image()).unwrap();
+    folder.snapshots.save(&meta(8), &large_snapshot_state()).unwrap();
     let mut foreign = bytes.clone();
     foreign[chunk(1)].copy_from_slice(&folder.bytes(8)[chunk(1)]);
     assert!(matches!(damage(folder.load(&foreign).unwrap_err()), SnapshotDamage::Chunk(1)));
@@ -115,21 +115,21 @@ fn chunks_that_are_swapped_lost_or_repeated_are_noticed() {
     assert!(matches!(found, SnapshotDamage::ChunkLength { number: 1, found: 0, .. }), "{found}");
 }
 
-/// An image without the fields that the state hash leaves out: the times and claims in load reports, the submission
-/// times of jobs, and the placement times of tasks.
-fn hashed(mut image: Image) -> Image {
-    for (_, report) in &mut image.loads {
+/// A snapshot state without the fields that the state hash leaves out: the times and claims in load reports, the
+/// submission times of jobs, and the placement times of tasks.
+fn hashed(mut state: SnapshotState) -> SnapshotState {
+    for (_, report) in &mut state.loads {
         (report.at_ms, report.claimed) = (0, Amounts::zero());
     }
-    image.jobs.iter_mut().for_each(|job| job.submitted_ms = 0);
-    image.jobs.iter_mut().flat_map(|job| &mut job.tasks).for_each(|task| task.placed_ms = 0);
-    image
+    state.jobs.iter_mut().for_each(|job| job.submitted_ms = 0);
+    state.jobs.iter_mut().flat_map(|job| &mut job.tasks).for_each(|task| task.placed_ms = 0);
+    state
 }
 
 /// Bytes are forged so that all checksums are right, but the content is not.
 #[test]
 fn a_forged_snapshot_is_refused_or_sound() {
-    let folder = Folder::with(&rich_image());
+    let folder = Folder::with(&rich_snapshot_state());
     let parts = Parts::of(&folder.bytes(7));
     let mut known = 0;
     for seed in seeds(6000) {
@@ -144,7 +144,7 @@ fn a_forged_snapshot_is_refused_or_sound() {
             }
         }
         match folder.load(&forged.clone().resized()) {
-            Ok(image) => assert_eq!(hashed(image), hashed(rich_image()), "seed {seed}"),
+            Ok(state) => assert_eq!(hashed(state), hashed(rich_snapshot_state()), "seed {seed}"),
             Err(LoadError::Corrupt { damage, .. }) => {
                 // A forger could change the state hash, too, so the snapshot is also loaded with the hash of its forged
                 // state.
@@ -161,7 +161,7 @@ fn a_forged_snapshot_is_refused_or_sound() {
 
 #[test]
 fn lengths_that_cannot_be_take_no_memory() {
-    let folder = Folder::with(&rich_image());
+    let folder = Folder::with(&rich_snapshot_state());
     let parts = Parts::of(&folder.bytes(7));
     for counts in 0..7 {
         for count in [u64::MAX, 1 << 40, 1000] {
@@ -196,7 +196,7 @@ fn lengths_that_cannot_be_take_no_memory() {
 
 #[test]
 fn a_state_that_hashes_otherwise_is_refused() {
-    let folder = Folder::with(&rich_image());
+    let folder = Folder::with(&rich_snapshot_state());
     let forged = Parts::of(&folder.bytes(7)).with_word(48, 1).sealed();
     let found = damage(folder.load(&forged).unwrap_err());
     assert!(matches!(found, SnapshotDamage::State { wanted: 1, .. }), "{found}");
@@ -204,7 +204,7 @@ fn a_state_that_hashes_otherwise_is_refused() {
 
 #[test]
 fn what_is_no_snapshot_of_this_cell_is_refused() {
-    let folder = Folder::with(&rich_image());
+    let folder = Folder::with(&rich_snapshot_state());
     let bytes = folder.bytes(7);
     let newer = [&bytes[..8], &(FORMAT + 1).to_le_bytes(), &bytes[12..]].concat();
     let error = folder.load(&newer).unwrap_err();
@@ -218,14 +218,14 @@ fn what_is_no_snapshot_of_this_cell_is_refused() {
     let others = Snapshots::open(Arc::new(RealDisk), folder.folder.path(), CellId(1)).unwrap();
     let error = others.newest().unwrap_err();
     assert!(matches!(error, LoadError::OtherCell { found: CELL, .. }), "{error}");
-    let error = others.save(&meta(9), &rich_image()).unwrap_err();
+    let error = others.save(&meta(9), &rich_snapshot_state()).unwrap_err();
     assert!(matches!(error, SaveError::OtherCell { .. }), "{error}");
     std::fs::copy(folder.snapshots.path(at(7)), folder.snapshots.path(at(9))).unwrap();
     let error = folder.snapshots.newest().unwrap_err();
     assert!(matches!(error, LoadError::OtherPosition { .. }), "{error}");
     assert!(matches!(folder.snapshots.load(at(1)), Err(LoadError::Missing(_))));
     let large = Meta { membership: vec![0; 1 << 20].into(), ..meta(9) };
-    let error = folder.snapshots.save(&large, &rich_image()).unwrap_err();
+    let error = folder.snapshots.save(&large, &rich_snapshot_state()).unwrap_err();
     assert!(matches!(error, SaveError::Membership(_)), "{error}");
 }
 
@@ -234,7 +234,7 @@ fn a_folder_keeps_the_last_two_and_names_a_damaged_one() {
     let folder = Folder::new();
     assert_eq!(folder.newest(), None);
     for index in [10, 9_999_999, 20, 30] {
-        folder.snapshots.save(&meta(index), &rich_image()).unwrap();
+        folder.snapshots.save(&meta(index), &rich_snapshot_state()).unwrap();
     }
     let names = ["00000000000000000020-00000003", "00000000000000000030-00000003"];
     let later = "00000000000009999999-00000003";
@@ -262,7 +262,7 @@ fn a_folder_keeps_the_last_two_and_names_a_damaged_one() {
     assert_eq!(again.newest_before(at(20)).unwrap(), None);
     // A term of more than eight digits is valid, too.
     let far = Position { index: LogIndex(u64::MAX), term: Term(u64::MAX) };
-    again.save(&Meta { position: far, ..meta(0) }, &rich_image()).unwrap();
+    again.save(&Meta { position: far, ..meta(0) }, &rich_snapshot_state()).unwrap();
     assert_eq!(again.newest().unwrap().unwrap().meta.position, far);
 }
 
@@ -272,20 +272,20 @@ fn a_disk_that_fails_leaves_nothing_half_made() {
     for fault in [Fault::Full, Fault::Broken] {
         let mut failures = 0;
         for operations in 0.. {
-            let folder = Folder::with(&rich_image());
+            let folder = Folder::with(&rich_snapshot_state());
             let disk = Arc::new(FailingDisk::new(operations, fault));
             let snapshots = Snapshots::open(disk, folder.folder.path(), CELL).unwrap();
-            match snapshots.save(&meta(8), &rich_image()) {
+            match snapshots.save(&meta(8), &rich_snapshot_state()) {
                 Ok(()) => break,
                 Err(SaveError::Full(_)) => assert_eq!(fault, Fault::Full),
                 Err(SaveError::Io { .. }) => assert_eq!(fault, Fault::Broken),
                 Err(error) => panic!("{error}"),
             }
             failures += 1;
-            assert_eq!(folder.snapshots.load(at(7)).unwrap().1, rich_image());
+            assert_eq!(folder.snapshots.load(at(7)).unwrap().1, rich_snapshot_state());
             let newest = folder.newest().unwrap();
             assert!(newest == at(7) || fault == Fault::Broken, "{operations} operations");
-            assert_eq!(folder.snapshots.load(newest).unwrap().1, rich_image());
+            assert_eq!(folder.snapshots.load(newest).unwrap().1, rich_snapshot_state());
             assert!(!folder.names().iter().any(|name| name.ends_with(".partial")));
         }
         let expected = if fault == Fault::Full { 3 } else { 6 };
@@ -310,7 +310,7 @@ fn golden(format: u32) -> std::path::PathBuf {
 /// The bytes of a format never change.
 #[test]
 fn the_bytes_of_a_format_never_change() {
-    let folder = Folder::with(&rich_image());
+    let folder = Folder::with(&rich_snapshot_state());
     let bytes = folder.bytes(7);
     if std::env::var_os("OMEGA_BLESS").is_some() && !golden(FORMAT).exists() {
         let mut text = String::new();

@@ -1,8 +1,8 @@
 //! A folder of snapshots that a test can damage, an independent writer of snapshot files, and a disk that fails once.
 
-use omega_cellstate::Image;
+use omega_cellstate::SnapshotState;
 use omega_store::log::{LogIndex, Position, Term};
-use omega_store::snapshot::{Found, LoadError, Meta, Snapshots};
+use omega_store::snapshot::{LoadError, Meta, SnapshotInfo, Snapshots};
 use omega_store::{CellId, Disk, DiskFile, RealDisk};
 use std::io;
 use std::path::Path;
@@ -43,10 +43,10 @@ impl Folder {
         Folder { folder, snapshots }
     }
 
-    /// Creates a folder with a snapshot of this image.
-    pub(crate) fn with(image: &Image) -> Folder {
+    /// Creates a folder with a snapshot of this state.
+    pub(crate) fn with(state: &SnapshotState) -> Folder {
         let folder = Folder::new();
-        folder.snapshots.save(&meta(7), image).unwrap();
+        folder.snapshots.save(&meta(7), state).unwrap();
         folder
     }
 
@@ -55,7 +55,7 @@ impl Folder {
     }
 
     /// Replaces the snapshot by these bytes, and reads it in every way.
-    pub(crate) fn load(&self, bytes: &[u8]) -> Result<Image, LoadError> {
+    pub(crate) fn load(&self, bytes: &[u8]) -> Result<SnapshotState, LoadError> {
         std::fs::write(self.snapshots.path(at(7)), bytes).unwrap();
         let loaded = self.snapshots.load(at(7));
         let restored = self.snapshots.restore(at(7));
@@ -64,11 +64,11 @@ impl Folder {
             // A snapshot that cannot be restored may still load without an error, if its state hash matches its
             // content.
             Err(LoadError::Corrupt { damage, .. }) if loaded.is_ok() => {
-                assert!(damage.to_string().contains("the image"), "{damage}");
+                assert!(damage.to_string().contains("the snapshot"), "{damage}");
             }
             Err(_) => assert!(loaded.is_err()),
         }
-        loaded.map(|(_, image)| image)
+        loaded.map(|(_, state)| state)
     }
 
     pub(crate) fn names(&self) -> Vec<String> {
@@ -76,7 +76,7 @@ impl Folder {
     }
 
     pub(crate) fn newest(&self) -> Option<Position> {
-        self.snapshots.newest().unwrap().map(|found: Found| found.meta.position)
+        self.snapshots.newest().unwrap().map(|found: SnapshotInfo| found.meta.position)
     }
 }
 

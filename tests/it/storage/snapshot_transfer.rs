@@ -1,10 +1,10 @@
 //! Transfers of snapshots: pieces that arrive twice, late, damaged or not at all.
 
-use crate::cell::images::rich_image;
-use crate::storage::snapshot_files::large_image;
+use crate::cell::snapshot_states::rich_snapshot_state;
+use crate::storage::snapshot_files::large_snapshot_state;
 use crate::storage::snapshot_fixtures::{CELL, FailingDisk, Fault, Folder, Parts, at, meta};
 use omega_store::RealDisk;
-use omega_store::snapshot::{Incoming, Offer, Outgoing, Piece, ReceiveError, Snapshots, Taken};
+use omega_store::snapshot::{Accepted, Incoming, Offer, Outgoing, Piece, ReceiveError, Snapshots};
 use omega_tests::random::Dice;
 use std::sync::Arc;
 
@@ -12,13 +12,13 @@ use std::sync::Arc;
 fn send(outgoing: &Outgoing, incoming: &mut Incoming, pieces: usize) {
     for _ in 0..pieces {
         let Some(wanted) = incoming.wanted() else { break };
-        assert_eq!(incoming.accept(&outgoing.piece(wanted).unwrap()).unwrap(), Taken::Written);
+        assert_eq!(incoming.accept(&outgoing.piece(wanted).unwrap()).unwrap(), Accepted::Written);
     }
 }
 
 #[test]
 fn a_snapshot_arrives_over_a_bad_line() {
-    let sender = Folder::with(&large_image());
+    let sender = Folder::with(&large_snapshot_state());
     let outgoing = sender.snapshots.outgoing(at(7)).unwrap();
     let pieces = outgoing.offer().pieces();
     assert!(pieces > 4);
@@ -39,8 +39,8 @@ fn a_snapshot_arrives_over_a_bad_line() {
                 continue;
             }
             match incoming.accept(&piece) {
-                Ok(Taken::Written) => assert_eq!(number, wanted),
-                Ok(Taken::Known) => assert!(number < wanted),
+                Ok(Accepted::Written) => assert_eq!(number, wanted),
+                Ok(Accepted::Known) => assert!(number < wanted),
                 Err(ReceiveError::Order { given, wanted: w }) => {
                     assert!((given, w) == (number, wanted) && number > wanted);
                 }
@@ -56,7 +56,7 @@ fn a_snapshot_arrives_over_a_bad_line() {
 
 #[test]
 fn receiving_goes_on_after_a_crash_with_what_is_good() {
-    let sender = Folder::with(&large_image());
+    let sender = Folder::with(&large_snapshot_state());
     let outgoing = sender.snapshots.outgoing(at(7)).unwrap();
     let bytes = sender.bytes(7);
     for seed in 0..30 {
@@ -91,8 +91,8 @@ fn receiving_goes_on_after_a_crash_with_what_is_good() {
 
 #[test]
 fn what_came_of_another_snapshot_is_removed() {
-    let sender = Folder::with(&large_image());
-    sender.snapshots.save(&meta(8), &large_image()).unwrap();
+    let sender = Folder::with(&large_snapshot_state());
+    sender.snapshots.save(&meta(8), &large_snapshot_state()).unwrap();
     let receiver = Folder::new();
     let first = sender.snapshots.outgoing(at(7)).unwrap();
     let mut incoming = receiver.snapshots.receive(first.offer()).unwrap();
@@ -112,25 +112,25 @@ fn what_came_of_another_snapshot_is_removed() {
 
 #[test]
 fn a_snapshot_that_is_sent_may_be_replaced_by_newer_ones() {
-    let sender = Folder::with(&large_image());
+    let sender = Folder::with(&large_snapshot_state());
     let outgoing = sender.snapshots.outgoing(at(7)).unwrap();
     let also = sender.snapshots.outgoing(at(7)).unwrap();
     assert_eq!(also.offer(), outgoing.offer(), "two peers may have it at once");
     for index in [8, 9, 10] {
-        sender.snapshots.save(&meta(index), &rich_image()).unwrap();
+        sender.snapshots.save(&meta(index), &rich_snapshot_state()).unwrap();
     }
     assert_eq!(sender.snapshots.list().unwrap(), [at(9), at(10)]);
     let receiver = Folder::new();
     let mut incoming = receiver.snapshots.receive(outgoing.offer()).unwrap();
     send(&outgoing, &mut incoming, usize::MAX);
     incoming.finish().unwrap();
-    assert_eq!(receiver.snapshots.load(at(7)).unwrap().1, large_image());
+    assert_eq!(receiver.snapshots.load(at(7)).unwrap().1, large_snapshot_state());
 }
 
 /// A peer sends another snapshot than it offered.
 #[test]
 fn what_is_not_what_was_offered_is_thrown_away() {
-    let sender = Folder::with(&rich_image());
+    let sender = Folder::with(&rich_snapshot_state());
     let good = sender.bytes(7);
     let send_file = |file: &[u8], offer: Offer| {
         let receiver = Folder::new();
@@ -168,7 +168,7 @@ fn what_is_not_what_was_offered_is_thrown_away() {
 
 #[test]
 fn a_full_disk_stops_receiving_until_there_is_room() {
-    let sender = Folder::with(&large_image());
+    let sender = Folder::with(&large_snapshot_state());
     let outgoing = sender.snapshots.outgoing(at(7)).unwrap();
     let receiver = Folder::new();
     let disk = Arc::new(FailingDisk::new(2, Fault::Full));

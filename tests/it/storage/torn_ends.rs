@@ -8,7 +8,7 @@ use omega_store::directory::{Directory, EngineKind, Expected, Identity};
 use omega_store::log::segment::SegmentOptions;
 use omega_store::log::{Batch, Entry, EntryKind, HardState, LogIndex, Position, ReplicaId, Term};
 use omega_store::membership::{MemberStep, Membership, MembershipChange};
-use omega_store::replica::{FIRST, Settings, StartError, Started, TornTail, found, start};
+use omega_store::replica::{FIRST, Settings, StartError, Started, TornTail, bootstrap, start};
 use omega_store::{CellId, Origin};
 use omega_tests::disk::SimulatedDisk;
 use omega_tests::durable::Lone;
@@ -57,7 +57,7 @@ impl Case {
         let shared = Arc::new(disk.clone());
         let made = Directory::create_with(shared, Path::new(FOLDER), identity, SEGMENTS).unwrap();
         let founders = self.founders.iter().copied().map(ReplicaId);
-        found(&made, &Membership::founding(founders)).unwrap();
+        bootstrap(&made, &Membership::initial(founders)).unwrap();
         let mut log = made.open_log().unwrap();
         log.restart(FIRST, hard_state(FIRST.term, FIRST.index.0)).unwrap();
         let change = |step: &MemberStep| MembershipChange::one(step.clone()).to_bytes();

@@ -9,10 +9,10 @@
 use omega_client::proto::DESCRIPTORS;
 use omega_core::{Command, Version};
 use omega_store::directory::{self, Directory, EngineKind, Expected, Identity};
-use omega_store::history::{self, ReplayOptions, Which};
+use omega_store::history::{self, ReplayOptions, ReplayScope};
 use omega_store::log::{self, ReplicaId};
 use omega_store::membership::Membership;
-use omega_store::replica::{Network, ReplicatedCell, Running, found, start};
+use omega_store::replica::{Network, ReplicatedCell, Running, bootstrap, start};
 use omega_store::snapshot::{self, read_backup, write_backup};
 use omega_store::{CellId, Origin, ReadOnlyDisk, RealDisk, codec};
 use omega_tests::durable::{SEGMENTS, settings};
@@ -48,7 +48,7 @@ fn formats() -> String {
 
 /// State of a directory: its version, and the hash of its cell.
 fn state(dir: &Path, to: Option<Version>) -> (Version, u64) {
-    let options = ReplayOptions { to, which: Which::All, ..ReplayOptions::default() };
+    let options = ReplayOptions { to, scope: ReplayScope::All, ..ReplayOptions::default() };
     let replay = history::open(dir).unwrap().replay(&options).unwrap();
     replay.cell().audit().unwrap();
     (replay.cell().version(), replay.cell().state_hash())
@@ -73,7 +73,7 @@ fn make(place: &Path) {
     let identity = Identity { origin, replica: ME, engine: EngineKind::Segment };
     let dir = place.join("replica");
     let directory = Directory::create_with(Arc::new(RealDisk), &dir, identity, SEGMENTS).unwrap();
-    found(&directory, &Membership::founding([ME])).unwrap();
+    bootstrap(&directory, &Membership::initial([ME])).unwrap();
     run(directory, |cell| {
         // The commands are in several entries, so that snapshots are taken in between.
         for some in commands.chunks(7) {
@@ -82,10 +82,10 @@ fn make(place: &Path) {
         // A registration begins a new version, so that the last version has exactly one state.
         cell.apply(Command::RegisterScheduler { name: "the last one".into() }).unwrap();
     });
-    let options = ReplayOptions { which: Which::All, ..ReplayOptions::default() };
+    let options = ReplayOptions { scope: ReplayScope::All, ..ReplayOptions::default() };
     let cell = history::open(&dir).unwrap().replay(&options).unwrap().into_cell();
     let mut file = Vec::new();
-    write_backup(CellId(0xCE11), &cell.image(), |offset, bytes| {
+    write_backup(CellId(0xCE11), &cell.snapshot_state(), |offset, bytes| {
         let at = offset as usize;
         file.resize(file.len().max(at + bytes.len()), 0);
         file[at..at + bytes.len()].copy_from_slice(bytes);

@@ -2,7 +2,7 @@
 //! can also inject a bug: `chaos --list-bugs`, `chaos --bug AckBeforeSync --seed 17`. With `--digests` it prints a hash
 //! of all events of each seed, which is equal on all computers.
 
-use omega_cellstate::planted::Bug;
+use omega_cellstate::injected_bugs::Bug;
 use omega_tests::cluster;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -85,7 +85,7 @@ fn run(
 
 fn run_one(bug: Option<Bug>, seed: u64) -> Result<cluster::Report, cluster::Violation> {
     match bug {
-        Some(bug) => cluster::planted::run_with(Some(bug), bug, seed),
+        Some(bug) => cluster::injected_bugs::run_with(Some(bug), bug, seed),
         None => cluster::run(seed),
     }
 }
@@ -97,7 +97,7 @@ fn find_bug(name: &str) -> Result<Bug, String> {
 
 fn list_bugs() -> ExitCode {
     for bug in Bug::ALL {
-        println!("{:24} {}", format!("{bug:?}"), bug.what());
+        println!("{:24} {}", format!("{bug:?}"), bug.description());
     }
     ExitCode::SUCCESS
 }

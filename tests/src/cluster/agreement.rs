@@ -95,7 +95,7 @@ impl World {
             let running = self.hosts[host].running.as_ref();
             running.map(|running| running.replica.applied().lock().position.index)
         };
-        let idle = self.operator.is_idle() && self.history.asked.len() >= self.calm_asked();
+        let idle = self.operator.is_idle() && self.history.calls.len() >= self.calm_asked();
         idle && !members.is_empty() && members.iter().all(|host| at(*host) == Some(last))
     }
 
@@ -134,7 +134,7 @@ impl World {
         if down.is_empty() {
             return Ok(());
         }
-        while self.history.asked.len() < self.calm_asked() {
+        while self.history.calls.len() < self.calm_asked() {
             if self.now > self.plan.faulty_for + CALM_MAX {
                 return Err(format!("without {down:?}: {}", self.why_not()));
             }
@@ -183,7 +183,7 @@ impl World {
             "no agreement {} us after the last fault; truth {}, asked {} of {}, operator {:?}{hosts}{waiting}",
             self.now - self.plan.faulty_for,
             self.truth.last(),
-            self.history.asked.len(),
+            self.history.calls.len(),
             self.calm_asked(),
             self.operator,
         )

@@ -35,7 +35,7 @@ pub enum Fate {
 
 /// A command that a client sent one or more times.
 #[derive(Clone, Debug)]
-pub struct Asked {
+pub struct ClientCall {
     /// The command.
     pub command: Command,
     /// Time of the first request.
@@ -61,7 +61,7 @@ pub struct Read {
 #[derive(Clone, Debug, Default)]
 pub struct History {
     /// Commands that clients sent.
-    pub asked: Vec<Asked>,
+    pub calls: Vec<ClientCall>,
     /// Reads by clients.
     pub reads: Vec<Read>,
 }
@@ -83,14 +83,14 @@ pub fn check_against(history: &History, done: &[Done], kinds: &Kinds) -> Result<
     let mut used = vec![false; done.len()];
     let mut placed = Vec::new();
     let mut refusals = Vec::new();
-    for asked in &history.asked {
-        match place_of(asked, done, &places, &mut used)? {
-            Place::At(at) => placed.push((asked, at)),
-            Place::Refused(commit) => refusals.push((asked, commit)),
+    for call in &history.calls {
+        match place_of(call, done, &places, &mut used)? {
+            Place::At(at) => placed.push((call, at)),
+            Place::Refused(commit) => refusals.push((call, commit)),
             Place::Nowhere => {}
         }
     }
-    check_asked(history, done)?;
+    check_calls(history, done)?;
     check_refusals(&refusals, done, kinds)?;
     check_order(&placed)?;
     check_reads(&history.reads, &placed, done)?;
@@ -137,17 +137,17 @@ enum Place {
 
 /// Finds the agreed command that belongs to a client's call.
 fn place_of(
-    asked: &Asked,
+    call: &ClientCall,
     done: &[Done],
     places: &Places,
     used: &mut [bool],
 ) -> Result<Place, String> {
-    let at = match &asked.command {
+    let at = match &call.command {
         Command::Commit(txn) => places.get(&txn.id).copied(),
         command => {
             // The answer of this command has no version, so the first matching command is taken.
             let fits = |at: &usize| {
-                let answered = match &asked.fate {
+                let answered = match &call.fate {
                     Fate::Answered(outcome) => done[*at].outcome == *outcome,
                     _ => true,
                 };
@@ -156,16 +156,16 @@ fn place_of(
             (0..done.len()).find(fits)
         }
     };
-    match (&asked.fate, at) {
+    match (&call.fate, at) {
         (Fate::Unknown, Some(at)) => {
             // The command was executed, but another client may have sent an equal one.
-            if matches!(asked.command, Command::Commit(_)) {
+            if matches!(call.command, Command::Commit(_)) {
                 return Ok(Place::At(at));
             }
             Ok(Place::Nowhere)
         }
         (Fate::Unknown, None) | (Fate::NotDone, None) => Ok(Place::Nowhere),
-        (Fate::NotDone, Some(at)) => match &asked.command {
+        (Fate::NotDone, Some(at)) => match &call.command {
             Command::Commit(txn) => {
                 Err(format!("{:?} was said to be not done, and is command {at}", txn.id))
             }
@@ -175,11 +175,11 @@ fn place_of(
             used[at] = true;
             Ok(Place::At(at))
         }
-        (Fate::Answered(outcome), at) => match (outcome, at, &asked.command) {
+        (Fate::Answered(outcome), at) => match (outcome, at, &call.command) {
             (Ok(Outcome::Commit(commit)), None, _) => Ok(Place::Refused(commit.clone())),
             (Err(Rejection::Transaction(_)), _, _) => Ok(Place::Nowhere),
-            (_, None, Command::Commit(_)) => Err(format!("answered out of nothing: {asked:?}")),
-            (_, None, _) => Err(format!("answered, and nowhere to be found: {asked:?}")),
+            (_, None, Command::Commit(_)) => Err(format!("answered out of nothing: {call:?}")),
+            (_, None, _) => Err(format!("answered, and nowhere to be found: {call:?}")),
             (_, Some(at), _) => {
                 Err(format!("answered {outcome:?}, but command {at} had {:?}", done[at].outcome))
             }
@@ -189,13 +189,13 @@ fn place_of(
 
 /// Checks each rejection: the cell at the version in it must reject the command, too.
 fn check_refusals(
-    refusals: &[(&Asked, Commit)],
+    refusals: &[(&ClientCall, Commit)],
     done: &[Done],
     kinds: &Kinds,
 ) -> Result<(), String> {
-    let mut by_version: BTreeMap<Version, Vec<(&Asked, &Commit)>> = BTreeMap::new();
-    for (asked, commit) in refusals {
-        by_version.entry(commit.version).or_default().push((asked, commit));
+    let mut by_version: BTreeMap<Version, Vec<(&ClientCall, &Commit)>> = BTreeMap::new();
+    for (call, commit) in refusals {
+        by_version.entry(commit.version).or_default().push((call, commit));
     }
     let mut cell = Cell::new(kinds.clone());
     let mut applied = 0;
@@ -207,9 +207,9 @@ fn check_refusals(
             drop(cell.apply(one.command.clone()));
             applied += 1;
         }
-        for (asked, commit) in refused {
-            let Command::Commit(txn) = &asked.command else {
-                return Err(format!("a refusal of what is no transaction: {asked:?}"));
+        for (call, commit) in refused {
+            let Command::Commit(txn) = &call.command else {
+                return Err(format!("a refusal of what is no transaction: {call:?}"));
             };
             check_refusal(&mut cell.clone(), txn, commit)?;
         }
@@ -231,20 +231,20 @@ fn check_refusal(cell: &mut Cell, txn: &Transaction, commit: &Commit) -> Result<
 }
 
 /// Checks that a command sent after the answer to another command comes after that other command in the log.
-fn check_order(placed: &[(&Asked, usize)]) -> Result<(), String> {
+fn check_order(placed: &[(&ClientCall, usize)]) -> Result<(), String> {
     let mut by_start: Vec<_> = placed.to_vec();
-    by_start.sort_by_key(|(asked, _)| asked.invoked);
-    let answered = |asked: &Asked| matches!(asked.fate, Fate::Answered(_));
-    let mut by_end: Vec<_> = placed.iter().filter(|(asked, _)| answered(asked)).collect();
-    by_end.sort_by_key(|(asked, _)| asked.completed);
+    by_start.sort_by_key(|(call, _)| call.invoked);
+    let answered = |call: &ClientCall| matches!(call.fate, Fate::Answered(_));
+    let mut by_end: Vec<_> = placed.iter().filter(|(call, _)| answered(call)).collect();
+    by_end.sort_by_key(|(call, _)| call.completed);
     let mut ended = by_end.into_iter().peekable();
     let mut latest = None;
-    for (asked, at) in by_start {
-        while let Some((_, before)) = ended.next_if(|(one, _)| one.completed < asked.invoked) {
+    for (call, at) in by_start {
+        while let Some((_, before)) = ended.next_if(|(one, _)| one.completed < call.invoked) {
             latest = latest.max(Some(*before));
         }
         // Other commands may have been sent by another client; only transactions belong to one client.
-        let own = matches!(asked.command, Command::Commit(_));
+        let own = matches!(call.command, Command::Commit(_));
         if own && latest.is_some_and(|latest| latest > at) {
             return Err(format!(
                 "command {at} was asked for after command {latest:?} was answered, and comes before it"
@@ -255,12 +255,16 @@ fn check_order(placed: &[(&Asked, usize)]) -> Result<(), String> {
 }
 
 /// Checks that each read includes every command that was answered before the read was sent.
-fn check_reads(reads: &[Read], placed: &[(&Asked, usize)], done: &[Done]) -> Result<(), String> {
+fn check_reads(
+    reads: &[Read],
+    placed: &[(&ClientCall, usize)],
+    done: &[Done],
+) -> Result<(), String> {
     let mut by_start = reads.to_vec();
     by_start.sort_by_key(|read| read.invoked);
-    let answered = placed.iter().filter(|(asked, _)| matches!(asked.fate, Fate::Answered(_)));
+    let answered = placed.iter().filter(|(call, _)| matches!(call.fate, Fate::Answered(_)));
     let mut by_end: Vec<(u64, Version)> =
-        answered.map(|(asked, at)| (asked.completed, done[*at].version)).collect();
+        answered.map(|(call, at)| (call.completed, done[*at].version)).collect();
     by_end.sort_unstable();
     let mut ended = by_end.into_iter().peekable();
     let mut seen = None;
@@ -279,13 +283,13 @@ fn check_reads(reads: &[Read], placed: &[(&Asked, usize)], done: &[Done]) -> Res
 }
 
 /// Checks that clients have sent each agreed command, at least as often as it was agreed.
-fn check_asked(history: &History, done: &[Done]) -> Result<(), String> {
-    let mut asked: BTreeMap<Vec<u8>, usize> = BTreeMap::new();
-    for one in history.asked.iter().filter(|one| one.fate != Fate::NotDone) {
-        *asked.entry(name_of(&one.command)?).or_default() += 1;
+fn check_calls(history: &History, done: &[Done]) -> Result<(), String> {
+    let mut call: BTreeMap<Vec<u8>, usize> = BTreeMap::new();
+    for one in history.calls.iter().filter(|one| one.fate != Fate::NotDone) {
+        *call.entry(name_of(&one.command)?).or_default() += 1;
     }
     for (at, one) in done.iter().enumerate() {
-        let left = asked.get_mut(&name_of(&one.command)?);
+        let left = call.get_mut(&name_of(&one.command)?);
         let Some(left) = left.filter(|left| **left > 0) else {
             if is_of_clock(&one.command) {
                 continue;
@@ -315,12 +319,12 @@ fn name_of(command: &Command) -> Result<Vec<u8>, String> {
 /// Checks that no answer has a version that includes a command sent after the answer.
 fn check_future(
     history: &History,
-    refusals: &[(&Asked, Commit)],
+    refusals: &[(&ClientCall, Commit)],
     done: &[Done],
 ) -> Result<(), String> {
     let made = versions_made(history, done);
     let reads = history.reads.iter().map(|read| (read.completed, read.version));
-    let refused = refusals.iter().map(|(asked, commit)| (asked.completed, commit.version));
+    let refused = refusals.iter().map(|(call, commit)| (call.completed, commit.version));
     let last = done.last().map_or(Version(0), |one| one.version);
     for (completed, version) in reads.chain(refused) {
         if version > last {
@@ -338,8 +342,8 @@ fn check_future(
 
 /// The versions that transactions made, with the times at which the transactions were first sent.
 fn versions_made(history: &History, done: &[Done]) -> BTreeMap<Version, u64> {
-    let invoked = history.asked.iter().filter_map(|asked| match &asked.command {
-        Command::Commit(txn) => Some((txn.id, asked.invoked)),
+    let invoked = history.calls.iter().filter_map(|call| match &call.command {
+        Command::Commit(txn) => Some((txn.id, call.invoked)),
         _ => None,
     });
     let invoked: BTreeMap<TransactionId, u64> = invoked.collect();

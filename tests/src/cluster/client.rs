@@ -3,7 +3,7 @@
 //! It sends a call to one replica and waits. If the call was not executed, or its outcome is unknown, it repeats the
 //! call like the library's own handle, possibly at another replica.
 
-use super::checker::{Asked, Fate, History, Read};
+use super::checker::{ClientCall, Fate, History, Read};
 use super::plan::Micros;
 use super::truth::Truth;
 use crate::random::{Dice, Generator};
@@ -13,7 +13,7 @@ use omega_core::{
     Version,
 };
 use omega_store::log::ReplicaId;
-use omega_store::replica::{Answer, Applied, Ask, AskId};
+use omega_store::replica::{Applied, Reply, Request, RequestId};
 
 /// Numbers of tries after which a client gives up. One of them is chosen for each call.
 const TRIES: [usize; 4] = [1, 3, 12, 12];
@@ -26,7 +26,7 @@ pub struct Pending {
     /// Time of the first request.
     pub invoked: Micros,
     /// The last request: the replica, the number of its start, and the id.
-    pub at: Option<(ReplicaId, u64, AskId)>,
+    pub at: Option<(ReplicaId, u64, RequestId)>,
     /// Whether an earlier request may have been executed.
     doubt: bool,
     /// Number of requests that the client may still send.
@@ -124,42 +124,42 @@ impl Client {
 
     /// Returns the request to send to the replica; `None` if there is none.
     #[must_use]
-    pub fn ask(&mut self) -> Option<Ask> {
+    pub fn ask(&mut self) -> Option<Request> {
         let pending = self.pending.as_mut()?;
         pending.tries = pending.tries.saturating_sub(1);
         Some(match &pending.command {
-            Some(command) if pending.doubt => Ask::Retry(command.clone()),
-            Some(command) => Ask::Command(command.clone()),
-            None => Ask::Read,
+            Some(command) if pending.doubt => Request::Retry(command.clone()),
+            Some(command) => Request::Command(command.clone()),
+            None => Request::Read,
         })
     }
 
     /// Handles an answer; `None` means that the request timed out, or its replica ended. Returns whether the call is
     /// finished.
-    pub fn answered(&mut self, now: Micros, answer: Option<Answer>, history: &mut History) -> bool {
+    pub fn answered(&mut self, now: Micros, answer: Option<Reply>, history: &mut History) -> bool {
         let Some(mut pending) = self.pending.take() else { return true };
         pending.at = None;
         let is_commit = matches!(pending.command, Some(Command::Commit(_)));
         match answer {
-            Some(Answer::Outcome(outcome)) => {
+            Some(Reply::Outcome(outcome)) => {
                 self.learn(&outcome);
                 self.close(pending, now, Fate::Answered(outcome), history);
             }
-            Some(Answer::Fresh(version)) => {
+            Some(Reply::Fresh(version)) => {
                 let invoked = pending.invoked;
                 history.reads.push(Read { invoked, completed: now, version });
             }
-            Some(Answer::Again(_)) if pending.tries > 0 => {
+            Some(Reply::Retry(_)) if pending.tries > 0 => {
                 self.pending = Some(pending);
                 return false;
             }
-            Some(Answer::Again(_)) if !pending.doubt => {
+            Some(Reply::Retry(_)) if !pending.doubt => {
                 self.close(pending, now, Fate::NotDone, history);
             }
             // Calls that may be executed twice without harm are sent again.
-            Some(Answer::Unknown) | None if is_commit && pending.tries > 0 => {
+            Some(Reply::Unknown) | None if is_commit && pending.tries > 0 => {
                 pending.doubt = true;
-                if omega_cellstate::planted!(RetryUnderNewId)
+                if omega_cellstate::injected!(RetryUnderNewId)
                     && let Some(Command::Commit(txn)) = &mut pending.command
                 {
                     txn.id.number = self.next;
@@ -185,7 +185,7 @@ impl Client {
     fn close(&self, pending: Pending, completed: Micros, fate: Fate, history: &mut History) {
         let Some(command) = pending.command else { return };
         let invoked = pending.invoked;
-        history.asked.push(Asked { command, invoked, completed, fate });
+        history.calls.push(ClientCall { command, invoked, completed, fate });
     }
 
     /// At the end of the run, records the outcome of the open request as unknown.

@@ -3,7 +3,7 @@
 //! Each kind of damage is applied at several places of recorded runs, of the simulation or of processes. The undamaged
 //! run must pass.
 
-use super::checker::{Asked, Fate, History, check_against};
+use super::checker::{ClientCall, Fate, History, check_against};
 use super::run_with_history;
 use super::truth::Done;
 use omega_core::{
@@ -55,10 +55,10 @@ impl Run {
     fn asker(&self, at: usize) -> Option<usize> {
         let Command::Commit(txn) = &self.done[at].command else { return None };
         let same =
-            |asked: &Asked| matches!(&asked.command, Command::Commit(one) if one.id == txn.id);
-        let answered = |asked: &Asked| matches!(asked.fate, Fate::Answered(Ok(_)));
+            |asked: &ClientCall| matches!(&asked.command, Command::Commit(one) if one.id == txn.id);
+        let answered = |asked: &ClientCall| matches!(asked.fate, Fate::Answered(Ok(_)));
         let took = self.done[at].version > self.before(at);
-        self.history.asked.iter().position(|asked| took && same(asked) && answered(asked))
+        self.history.calls.iter().position(|asked| took && same(asked) && answered(asked))
     }
 
     /// The `n`th answered transaction that changed something: its position in the log, and its call. Transactions that
@@ -85,7 +85,7 @@ impl Run {
             done.iter()
                 .any(|one| matches!(&one.command, Command::Commit(other) if other.id == txn.id))
         };
-        let mut refusals = self.history.asked.iter_mut().filter_map(|asked| {
+        let mut refusals = self.history.calls.iter_mut().filter_map(|asked| {
             match (&mut asked.command, &mut asked.fate) {
                 (Command::Commit(txn), Fate::Answered(Ok(Outcome::Commit(commit))))
                     if !agreed(txn) =>
@@ -104,12 +104,12 @@ impl Run {
         let mut pairs = (0..self.done.len()).filter_map(|at| {
             let outcome = &self.done[at].outcome;
             let unique = matches!(outcome, Ok(Outcome::Machine(_) | Outcome::Job(_)));
-            let answered = |asked: &Asked| {
+            let answered = |asked: &ClientCall| {
                 unique
                     && asked.command == self.done[at].command
                     && asked.fate == Fate::Answered(outcome.clone())
             };
-            Some((at, self.history.asked.iter().position(answered)?))
+            Some((at, self.history.calls.iter().position(answered)?))
         });
         pairs.nth(n)
     }
@@ -122,7 +122,7 @@ impl Run {
     }
 
     fn told(&mut self, asker: usize) -> Option<&mut Commit> {
-        match &mut self.history.asked[asker].fate {
+        match &mut self.history.calls[asker].fate {
             Fate::Answered(Ok(Outcome::Commit(commit))) => Some(commit),
             _ => None,
         }
@@ -236,13 +236,13 @@ const IN_THE_LOG: &[(&str, Damage)] = &[
 const IN_WHAT_WAS_TOLD: &[(&str, Damage)] = &[
     ("nobody has asked for a transaction", |run, n| {
         let (_, asker) = run.taken(n)?;
-        run.history.asked.remove(asker);
+        run.history.calls.remove(asker);
         Some(())
     }),
     ("nobody has asked for a command", |run, n| {
         let (at, _) = run.unique(n)?;
         let command = run.done[at].command.clone();
-        run.history.asked.retain(|asked| asked.command != command);
+        run.history.calls.retain(|asked| asked.command != command);
         Some(())
     }),
     ("a client was told another version", |run, n| {
@@ -271,57 +271,57 @@ const IN_WHAT_WAS_TOLD: &[(&str, Damage)] = &[
     }),
     ("what was done was told to be not done", |run, n| {
         let (_, asker) = run.taken(n)?;
-        run.history.asked[asker].fate = Fate::NotDone;
+        run.history.calls[asker].fate = Fate::NotDone;
         Some(())
     }),
     ("a command that was done was told to be not done", |run, n| {
         let (at, asker) = run.unique(n)?;
         let command = run.done[at].command.clone();
-        let others = run.history.asked.iter().filter(|asked| asked.command == command).count();
-        run.history.asked[asker].fate = Fate::NotDone;
+        let others = run.history.calls.iter().filter(|asked| asked.command == command).count();
+        run.history.calls[asker].fate = Fate::NotDone;
         (others == 1).then_some(())
     }),
     ("a transaction was acknowledged out of nothing", |run, n| {
         let (_, asker) = run.taken(n)?;
-        let mut made_up = run.history.asked[asker].clone();
+        let mut made_up = run.history.calls[asker].clone();
         if let Command::Commit(txn) = &mut made_up.command {
             txn.id.number += 1_000;
         }
-        run.history.asked.push(made_up);
+        run.history.calls.push(made_up);
         Some(())
     }),
     ("a command was acknowledged twice", |run, n| {
         let (_, asker) = run.unique(n)?;
-        run.history.asked.push(run.history.asked[asker].clone());
+        run.history.calls.push(run.history.calls[asker].clone());
         Some(())
     }),
     ("a transaction was another one when it was asked for", |run, n| {
         let (_, asker) = run.taken(n)?;
-        let Command::Commit(txn) = &mut run.history.asked[asker].command else { return None };
+        let Command::Commit(txn) = &mut run.history.calls[asker].command else { return None };
         txn.claims.first_mut()?.machine.incarnation += 1;
         Some(())
     }),
     ("a command has the answer to another", |run, n| {
         let (_, a) = run.unique(n)?;
         let (_, b) = run.unique(n + 1)?;
-        let fate = run.history.asked[a].fate.clone();
-        run.history.asked[a].fate = run.history.asked[b].fate.clone();
-        run.history.asked[b].fate = fate;
-        (run.history.asked[a].command != run.history.asked[b].command).then_some(())
+        let fate = run.history.calls[a].fate.clone();
+        run.history.calls[a].fate = run.history.calls[b].fate.clone();
+        run.history.calls[b].fate = fate;
+        (run.history.calls[a].command != run.history.calls[b].command).then_some(())
     }),
     ("two clients got each other's answers", |run, n| {
         let (_, a) = run.taken(n)?;
         let (_, b) = run.taken(n + 1)?;
-        let fate = run.history.asked[a].fate.clone();
-        run.history.asked[a].fate = run.history.asked[b].fate.clone();
-        run.history.asked[b].fate = fate;
+        let fate = run.history.calls[a].fate.clone();
+        run.history.calls[a].fate = run.history.calls[b].fate.clone();
+        run.history.calls[b].fate = fate;
         Some(())
     }),
     ("a transaction comes before one that was answered before it was asked for", |run, n| {
         let (_, earlier) = run.taken(n)?;
         let (_, later) = run.taken(n + 1)?;
-        let after = run.history.asked[later].completed + 1;
-        let asked = &mut run.history.asked[earlier];
+        let after = run.history.calls[later].completed + 1;
+        let asked = &mut run.history.calls[earlier];
         (asked.invoked, asked.completed) = (after, after + 1);
         Some(())
     }),
@@ -357,7 +357,7 @@ const IN_WHAT_WAS_READ: &[(&str, Damage)] = &[
         let mut stale = Vec::new();
         for (i, read) in run.history.reads.iter().enumerate() {
             let seen = (0..run.done.len()).filter_map(|at| {
-                let asked = &run.history.asked[run.asker(at)?];
+                let asked = &run.history.calls[run.asker(at)?];
                 (asked.completed < read.invoked).then_some(run.done[at].version)
             });
             stale.extend(seen.max().map(|seen| (i, Version(seen.0 - 1))));
@@ -368,7 +368,7 @@ const IN_WHAT_WAS_READ: &[(&str, Damage)] = &[
     }),
     ("a read saw nothing at all", |run, n| {
         let (_, asker) = run.taken(0)?;
-        let first = run.history.asked[asker].completed;
+        let first = run.history.calls[asker].completed;
         let read = run.history.reads.iter_mut().filter(|read| read.invoked > first).nth(n)?;
         read.version = Version(0);
         Some(())
@@ -382,7 +382,7 @@ const IN_WHAT_WAS_READ: &[(&str, Damage)] = &[
         let mut later = Vec::new();
         for (i, read) in run.history.reads.iter().enumerate() {
             let future = (0..run.done.len()).find(|at| {
-                let asker = run.asker(*at).map(|asker| &run.history.asked[asker]);
+                let asker = run.asker(*at).map(|asker| &run.history.calls[asker]);
                 asker.is_some_and(|asked| asked.invoked > read.completed)
             });
             later.extend(future.map(|at| (i, run.done[at].version)));

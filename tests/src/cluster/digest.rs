@@ -37,8 +37,8 @@ impl Digest {
         output.writes.iter().for_each(|write| self.write(write));
         self.number(output.compact.map_or(0, |base| base.index.0));
         self.number(output.files.len() as u64);
-        for (id, answer) in &output.answers {
-            self.message(&PeerMessage::Answer { id: *id, answer: answer.clone() });
+        for (id, answer) in &output.replies {
+            self.message(&PeerMessage::Reply { id: *id, reply: answer.clone() });
         }
     }
 

@@ -6,7 +6,7 @@ use super::{Asker, Event, TICK, World};
 use crate::disk::{Operation, SimulatedDisk};
 use crate::random::Dice;
 use omega_store::log::ReplicaId;
-use omega_store::replica::{Ask, AskId};
+use omega_store::replica::{Request, RequestId};
 use std::path::PathBuf;
 
 impl World {
@@ -59,7 +59,7 @@ impl World {
     fn lose(&mut self, host: usize) {
         self.hosts[host].running = None;
         let life = self.hosts[host].life;
-        let by_operator = |(key, asker): (&(usize, u64, AskId), &Asker)| {
+        let by_operator = |(key, asker): (&(usize, u64, RequestId), &Asker)| {
             (key.0, key.1) == (host, life) && *asker == Asker::Operator
         };
         if self.calm && self.waiting.iter().any(by_operator) {
@@ -188,7 +188,7 @@ impl World {
         self.after(2 * TICK, Event::Operator);
         for id in std::mem::take(&mut self.operator.to_make) {
             let mut host = Host::new(id, self.settings.node.seed ^ id.0, self.plan.segment_bytes);
-            host.found(self.truth.cell().kinds(), None);
+            host.bootstrap(self.truth.cell().kinds(), None);
             self.hosts.push(host);
             self.start(self.hosts.len() - 1)?;
         }
@@ -209,10 +209,10 @@ impl World {
         self.ask_for_operator(host, ask)
     }
 
-    fn ask_for_operator(&mut self, host: usize, ask: Ask) -> Result<(), String> {
+    fn ask_for_operator(&mut self, host: usize, ask: Request) -> Result<(), String> {
         let life = self.hosts[host].life;
         let Some(running) = self.hosts[host].running.as_mut() else { return Ok(()) };
-        let id = running.replica.ask(ask);
+        let id = running.replica.request(ask);
         self.waiting.insert((host, life, id), Asker::Operator);
         self.with(host, |_| {})
     }
@@ -224,7 +224,7 @@ impl World {
         self.network.calm = true;
         self.network.heal();
         self.set_clocks_right();
-        self.operator.asked_before_calm = self.history.asked.len();
+        self.operator.asked_before_calm = self.history.calls.len();
         self.keep_minority_down()?;
         for host in 0..self.hosts.len() {
             let one = &mut self.hosts[host];

@@ -10,7 +10,7 @@ use omega_store::log::segment::SegmentOptions;
 use omega_store::log::{LogIndex, ReplicaId};
 use omega_store::membership::Membership;
 use omega_store::node;
-use omega_store::replica::{FileJob, Settings, StartError, Started, TornTail, found, start};
+use omega_store::replica::{FileJob, Settings, StartError, Started, TornTail, bootstrap, start};
 use omega_store::{CellId, Origin};
 use std::collections::VecDeque;
 use std::path::Path;
@@ -119,14 +119,14 @@ impl Host {
     }
 
     /// Creates the replica's directory. A founding replica gets the initial state, and others get none.
-    pub fn found(&mut self, kinds: &Kinds, founders: Option<&Membership>) {
+    pub fn bootstrap(&mut self, kinds: &Kinds, founders: Option<&Membership>) {
         let disk = Arc::new(self.disk.clone());
         let origin = Origin { cell: CELL, kinds: kinds.clone() };
         let identity = Identity { origin, replica: self.id, engine: EngineKind::Segment };
         let directory = Directory::create_with(disk, Path::new(FOLDER), identity, self.segments);
         let directory = directory.expect("an empty disk takes a folder");
         if let Some(founders) = founders {
-            found(&directory, founders).expect("an empty disk takes a snapshot");
+            bootstrap(&directory, founders).expect("an empty disk takes a snapshot");
         }
     }
 

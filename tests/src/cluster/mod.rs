@@ -20,7 +20,7 @@
 //! state. At the end all faults stop. The replicas, in some runs only a majority at first, must
 //! agree and accept commands within a bounded time; then the history is checked (`checker.rs`).
 //!
-//! Injected bugs prove that these checks find errors (`planted.rs`).
+//! Injected bugs prove that these checks find errors (`injected_bugs.rs`).
 
 mod agreement;
 pub mod checker;
@@ -33,10 +33,10 @@ mod report;
 
 pub use report::{Report, Violation};
 pub mod host;
+pub mod injected_bugs;
 pub mod network;
 pub mod operator;
 pub mod plan;
-pub mod planted;
 mod promises;
 pub mod truth;
 
@@ -50,8 +50,8 @@ use omega_store::log::{ReplicaId, WriteError};
 use omega_store::membership::Membership;
 use omega_store::node;
 use omega_store::replica::{
-    Again, Answer, AskId, FileDone, Output, PeerMessage, Settings, StartError, Started, Stop,
-    TornTail,
+    FileDone, Output, PeerMessage, Reply, RequestId, RetryReason, Settings, StartError, Started,
+    Stop, TornTail,
 };
 use operator::Operator;
 use plan::{Micros, Plan};
@@ -85,7 +85,7 @@ enum Event {
     FileWork(usize, u64),
     FileDone(usize, u64, Box<FileDone>),
     Client(usize),
-    Deadline(usize, AskId),
+    Deadline(usize, RequestId),
     Restart(usize),
     Room(usize),
     Clock,
@@ -107,7 +107,7 @@ pub struct World {
     network: Network,
     clients: Vec<Client>,
     operator: Operator,
-    waiting: BTreeMap<(usize, u64, AskId), Asker>,
+    waiting: BTreeMap<(usize, u64, RequestId), Asker>,
     history: History,
     truth: Truth,
     promises: Promises,
@@ -169,10 +169,10 @@ impl World {
         adjust(&mut plan);
         let kinds = Generator::new(seed).kinds();
         let ids: Vec<ReplicaId> = (1..=plan.replicas as u64).map(ReplicaId).collect();
-        let founders = Membership::founding(ids.iter().copied());
+        let founders = Membership::initial(ids.iter().copied());
         let host = |id: &ReplicaId| {
             let mut host = Host::new(*id, seed ^ id.0, plan.segment_bytes);
-            host.found(&kinds, Some(&founders));
+            host.bootstrap(&kinds, Some(&founders));
             host
         };
         let node = node::Settings { seed, ..node::Settings::default() };
@@ -181,7 +181,7 @@ impl World {
             snapshot_bytes: plan.snapshot_bytes,
             log_keep_bytes: plan.log_keep_bytes,
             log_bytes_max: (16 << 10) + 4 * plan.snapshot_bytes,
-            answer_ticks: plan.answer_ticks,
+            reply_ticks: plan.reply_ticks,
             entries_in_flight: plan.entries_in_flight,
             ..Settings::default()
         };
@@ -242,11 +242,11 @@ impl World {
         self.report.recovery_max = self.now - self.well_since;
         self.report.slowest = self.settings.node.seed;
         self.report.entries = self.truth.last().0;
-        self.report.asked = self.history.asked.len();
+        self.report.asked = self.history.calls.len();
         self.hosts.iter().for_each(|host| self.digest.host(host));
         self.report.digest = self.digest.value();
         self.audit()?;
-        planted::sober(|| checker::check(&self.history, &self.truth))
+        injected_bugs::without_bugs(|| checker::check(&self.history, &self.truth))
     }
 
     /// Schedules an event after this many microseconds.
@@ -357,7 +357,7 @@ impl World {
         let Some(running) = one.running.as_mut() else { return Ok(()) };
         tell(running);
         if self.plan.clocks != plan::Clocks::Right {
-            running.replica.tell_time(one.clock.shows_ms(self.now));
+            running.replica.propose_time(one.clock.shows_ms(self.now));
         }
         if one.paused_until > self.now {
             return Ok(());
@@ -406,11 +406,11 @@ impl World {
     fn follow(&mut self, host: usize, output: Output) -> Result<(), String> {
         let life = self.hosts[host].life;
         self.digest.output(self.now, self.hosts[host].id, &output);
-        let Output { messages, writes, compact, files, answers, .. } = output;
+        let Output { messages, writes, compact, files, replies, .. } = output;
         let from = self.hosts[host].id;
         let mut said = Ok(());
         for (to, message) in messages {
-            if let PeerMessage::Agree(message) = &message {
+            if let PeerMessage::Raft(message) = &message {
                 said = said.and(self.promises.says(message));
             }
             for delay in self.network.arrivals((from, to), &self.plan, &mut self.dice) {
@@ -418,8 +418,8 @@ impl World {
                 self.after(delay, Event::Deliver { from, to, message });
             }
         }
-        for (id, answer) in answers {
-            if answer == Answer::Again(Again::NoSnapshot) {
+        for (id, answer) in replies {
+            if answer == Reply::Retry(RetryReason::NoSnapshot) {
                 *self.report.faults.entry("log too long").or_default() += 1;
             }
             self.answer((host, life, id), answer);
@@ -509,11 +509,11 @@ impl World {
         }
     }
 
-    fn answer(&mut self, to: (usize, u64, AskId), answer: Answer) {
+    fn answer(&mut self, to: (usize, u64, RequestId), answer: Reply) {
         match self.waiting.remove(&to) {
             Some(Asker::Client(client)) => {
                 let one = &mut self.clients[client];
-                if answer == Answer::Again(Again::Removed) {
+                if answer == Reply::Retry(RetryReason::Removed) {
                     // The client continues at any other replica.
                     one.home = ReplicaId(0);
                 }
@@ -539,7 +539,7 @@ impl World {
     /// Lets a client send a new call, or repeat the open one.
     fn client(&mut self, client: usize) -> Result<(), String> {
         let done =
-            self.history.asked.len() >= self.operator.asked_before_calm + 3 * self.clients.len();
+            self.history.calls.len() >= self.operator.asked_before_calm + 3 * self.clients.len();
         let one = &mut self.clients[client];
         if self.calm && one.pending.is_none() && done {
             // The client has made enough calls; the replicas can agree if no new ones arrive.
@@ -567,7 +567,7 @@ impl World {
             one.choose(self.now, self.plan.reads, world, &mut self.dice);
         }
         let Some(ask) = one.ask() else { return Ok(()) };
-        let ask_id = running.replica.ask(ask);
+        let ask_id = running.replica.request(ask);
         if let Some(pending) = &mut one.pending {
             pending.at = Some((id, life, ask_id));
         }
@@ -577,7 +577,7 @@ impl World {
     }
 
     /// Handles the timeout of a client's request.
-    fn give_up(&mut self, client: usize, id: AskId) {
+    fn give_up(&mut self, client: usize, id: RequestId) {
         let one = &mut self.clients[client];
         let waits = one.pending.as_ref().and_then(|pending| pending.at);
         if waits.is_some_and(|(.., asked)| asked == id) {

@@ -3,14 +3,14 @@
 
 use omega_store::log::ReplicaId;
 use omega_store::membership::{ChangeError, MemberStep, MembershipChange};
-use omega_store::replica::{Answer, Ask};
+use omega_store::replica::{Reply, Request};
 use std::collections::VecDeque;
 
 /// The operator; see the head of the file.
 #[derive(Debug)]
 pub struct Operator {
     /// Steps that the operator will take, in order.
-    todo: VecDeque<Ask>,
+    todo: VecDeque<Request>,
     /// Number of turns for which the operator has waited for an answer; `None` if it waits for none.
     waiting: Option<usize>,
     /// The highest replica id that was used.
@@ -47,7 +47,7 @@ impl Operator {
     }
 
     fn change(&mut self, steps: Vec<MemberStep>) {
-        self.todo.push_back(Ask::Change(MembershipChange { steps }));
+        self.todo.push_back(Request::Change(MembershipChange { steps }));
     }
 
     /// Replaces a lost replica.
@@ -86,16 +86,16 @@ impl Operator {
 
     /// Transfers the leadership.
     pub fn transfer(&mut self, to: ReplicaId) {
-        self.todo.push_back(Ask::Transfer(to));
+        self.todo.push_back(Request::Transfer(to));
     }
 
     /// Transfers the leadership before any other task.
     pub fn transfer_first(&mut self, to: ReplicaId) {
-        self.todo.push_front(Ask::Transfer(to));
+        self.todo.push_front(Request::Transfer(to));
     }
 
     /// Returns the operator's next request.
-    pub fn ask(&mut self) -> Option<Ask> {
+    pub fn ask(&mut self) -> Option<Request> {
         if let Some(turns) = &mut self.waiting {
             *turns += 1;
             if *turns < TURNS_MAX {
@@ -113,12 +113,12 @@ impl Operator {
     }
 
     /// Handles an answer.
-    pub fn answered(&mut self, answer: &Answer) {
+    pub fn answered(&mut self, answer: &Reply) {
         self.waiting = None;
         match answer {
             // The change was made, by this request or an earlier one.
-            Answer::Changed(Ok(_)) | Answer::Begun => _ = self.todo.pop_front(),
-            Answer::Changed(Err(
+            Reply::Changed(Ok(_)) | Reply::Begun => _ = self.todo.pop_front(),
+            Reply::Changed(Err(
                 ChangeError::Unknown(_)
                 | ChangeError::IdUsed(..)
                 | ChangeError::Votes(_)
@@ -127,12 +127,12 @@ impl Operator {
                 | ChangeError::Empty,
             )) => _ = self.todo.pop_front(),
             // The change may succeed when other replicas are back, or after other steps.
-            Answer::Changed(Err(ChangeError::NoQuorum { .. })) => {
+            Reply::Changed(Err(ChangeError::NoQuorum { .. })) => {
                 let first = self.todo.pop_front();
                 self.todo.extend(first);
             }
             // A leader cannot remove itself, so another replica must become leader first.
-            Answer::Changed(Err(ChangeError::Leads(id))) => self.leads = Some(*id),
+            Reply::Changed(Err(ChangeError::Leads(id))) => self.leads = Some(*id),
             _ => {}
         }
     }

@@ -31,7 +31,7 @@ pub struct Plan {
     /// an entry.
     pub entries_in_flight: usize,
     /// Number of ticks after which the answer to a waiting client is that the outcome is unknown.
-    pub answer_ticks: u64,
+    pub reply_ticks: u64,
     /// Percentage of reads among calls.
     pub reads: usize,
     /// Size of a log segment in bytes.
@@ -124,7 +124,7 @@ impl Plan {
             disk_max: *dice.pick(&[200, 2_000, 20_000, 200_000]),
             think_max: *dice.pick(&[5_000, 20_000, 100_000]),
             entries_in_flight: *dice.pick(&[1, 2, 4]),
-            answer_ticks: *dice.pick(&[20, 60]),
+            reply_ticks: *dice.pick(&[20, 60]),
             reads: *dice.pick(&[10, 10, 50]),
             segment_bytes: *dice.pick(&[8 << 10, 16 << 10]),
             rot_in_log: *dice.pick(&[0, 50]),

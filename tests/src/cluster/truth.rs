@@ -3,7 +3,7 @@
 //! The first replica that applies an entry defines it. Every other replica must apply an equal entry, and must then
 //! have the state of the reference cell, which has no faults.
 
-use super::planted;
+use super::injected_bugs;
 use crate::compare::compare_answers;
 use crate::reference::Reference;
 use omega_cellstate::Cell;
@@ -138,7 +138,7 @@ impl Truth {
     }
 
     fn do_command(&mut self, index: LogIndex, command: Command) -> Result<(), String> {
-        let outcome = planted::sober(|| self.cell.apply(command.clone()));
+        let outcome = injected_bugs::without_bugs(|| self.cell.apply(command.clone()));
         let reference = self.reference.apply(command.clone());
         compare_answers(outcome.clone(), reference)
             .map_err(|error| format!("entry {index}: {error}"))?;

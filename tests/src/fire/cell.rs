@@ -56,7 +56,7 @@ impl Processes {
     ///
     /// # Errors
     /// If a process does not start.
-    pub fn found(program: &Path, place: &Path) -> io::Result<Processes> {
+    pub fn bootstrap(program: &Path, place: &Path) -> io::Result<Processes> {
         Processes::found_as(program, place, Equipment::default())
     }
 

@@ -4,7 +4,7 @@
 //! it. If the outcome is unknown, the client sends the transaction with its id again to another replica, and sometimes
 //! to two at the same time. Sometimes the client gives up, and the checker has to determine the outcome.
 
-use super::ask::Replicas;
+use super::calls::Replicas;
 use super::notes::{Look, Notes};
 use super::place::Place;
 use crate::cluster::checker::Fate;
@@ -88,7 +88,7 @@ impl<'a> Scheduler<'a> {
         };
         for (txn, fate) in txns.into_iter().zip(fates) {
             self.learn(&txn, &fate);
-            self.notes.asked(Command::Commit(txn), invoked, fate);
+            self.notes.add_call(Command::Commit(txn), invoked, fate);
         }
         Ok(())
     }
@@ -238,7 +238,7 @@ pub fn drain_and_resume(notes: &Notes, replicas: &Replicas, machine: MachineId, 
             Ok(version) => Fate::Answered(Ok(Outcome::Done(version))),
             Err(_) => Fate::Unknown,
         };
-        notes.asked(Command::DrainMachine { id: machine, draining }, invoked, fate);
+        notes.add_call(Command::DrainMachine { id: machine, draining }, invoked, fate);
         std::thread::sleep(Duration::from_millis(chance.random_range(0..=40 * REST_MS)));
     }
 }

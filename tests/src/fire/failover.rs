@@ -4,7 +4,7 @@
 //! to the first reply to a transaction that was in flight at the failure or sent after it. The scheduler is connected
 //! to any replica; if that replica fails, the time includes the client's search for another one.
 
-use super::ask::Replicas;
+use super::calls::Replicas;
 use super::cell::{Disks, Equipment, Processes};
 use super::nemesis::leader;
 use super::notes::Notes;

@@ -14,7 +14,7 @@
 //! [`verdict`]. The binary `fire` measures the same processes with [`failover`], [`overload`], [`programs`] and
 //! [`standing`].
 
-pub mod ask;
+pub mod calls;
 pub mod cell;
 pub mod clients;
 pub mod disk;
@@ -31,7 +31,7 @@ pub mod watchdog;
 
 use crate::cluster::checker::{Fate, History};
 use crate::cluster::truth::Done;
-use ask::Replicas;
+use calls::Replicas;
 use cell::{Equipment, Processes};
 use clients::{Line, Scheduler};
 use nemesis::{Fault, Nemesis};
@@ -98,7 +98,7 @@ impl Recorded {
 impl fmt::Display for Recorded {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let count = |is: fn(&Fate) -> bool| {
-            self.history.asked.iter().filter(|asked| is(&asked.fate)).count()
+            self.history.calls.iter().filter(|asked| is(&asked.fate)).count()
         };
         let unknown = count(|fate| *fate == Fate::Unknown);
         let not_done = count(|fate| *fate == Fate::NotDone);
@@ -106,7 +106,7 @@ impl fmt::Display for Recorded {
             f,
             "{} commands asked for, {unknown} with unknown outcome, {not_done} not done; {} reads, {} of \
              them with tasks; {} commands agreed on",
-            self.history.asked.len(),
+            self.history.calls.len(),
             self.history.reads.len(),
             self.looks.len(),
             self.done.len(),

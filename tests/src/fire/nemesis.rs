@@ -3,7 +3,7 @@
 //! As long as a majority can communicate, clients must make progress. The injector waits for this, and fails after a
 //! long time without progress. A loss of all replicas is repaired at once.
 
-use super::ask::Replicas;
+use super::calls::Replicas;
 use super::cell::Processes;
 use super::notes::Notes;
 use super::proxy::Wire;

@@ -1,7 +1,7 @@
 //! Record of a run: requests, reads and violations of all its clients.
 
-use super::ask::TasksSeen;
-use crate::cluster::checker::{Asked, Fate, History, Read};
+use super::calls::TasksSeen;
+use crate::cluster::checker::{ClientCall, Fate, History, Read};
 use omega_core::{Command, MachineId, Version};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -51,12 +51,12 @@ impl Notes {
     }
 
     /// Records a request, and its outcome so far.
-    pub fn asked(&self, command: Command, invoked: u64, fate: Fate) {
+    pub fn add_call(&self, command: Command, invoked: u64, fate: Fate) {
         if matches!(fate, Fate::Answered(Ok(_))) {
             self.answered.fetch_add(1, Ordering::Relaxed);
         }
         let completed = self.now();
-        self.written().0.asked.push(Asked { command, invoked, completed, fate });
+        self.written().0.calls.push(ClientCall { command, invoked, completed, fate });
     }
 
     /// Records a read.

@@ -1,6 +1,6 @@
 //! Initial state of a run: few machines, schedulers, and a job for each.
 
-use super::ask::Replicas;
+use super::calls::Replicas;
 use super::notes::Notes;
 use crate::cluster::checker::Fate;
 use omega_client::ApiError;
@@ -45,7 +45,7 @@ pub fn make(notes: &Notes, replicas: &Replicas, schedulers: usize) -> Result<Vec
     for i in 0..MACHINES {
         let machine = Machine::new(format!("m{i}"), Amounts::new([ROOM * 1000, ROOM << 30]));
         let command = Command::RegisterMachine(machine.clone());
-        let id = insist(
+        let id = retry_until_done(
             notes,
             &command,
             |at| replicas.add_machine(at, &machine),
@@ -57,7 +57,7 @@ pub fn make(notes: &Notes, replicas: &Replicas, schedulers: usize) -> Result<Vec
     for i in 0..schedulers {
         let name = format!("scheduler-{i}");
         let command = Command::RegisterScheduler { name: name.as_str().into() };
-        let (scheduler, next) = insist(
+        let (scheduler, next) = retry_until_done(
             notes,
             &command,
             |at| replicas.register(at, &name),
@@ -66,14 +66,19 @@ pub fn make(notes: &Notes, replicas: &Replicas, schedulers: usize) -> Result<Vec
         let group = TaskGroup::new(TASKS, Amounts::new([1000, 1 << 30]));
         let job = Job { scheduler: name.as_str().into(), ..Job::batch(format!("job-{i}"), group) };
         let command = Command::SubmitJob(job.clone());
-        let job = insist(notes, &command, |at| replicas.submit(at, &job), |id| Outcome::Job(*id))?;
+        let job = retry_until_done(
+            notes,
+            &command,
+            |at| replicas.submit(at, &job),
+            |id| Outcome::Job(*id),
+        )?;
         places.push(Place { scheduler, next, job, tasks: TASKS, machines: machines.clone() });
     }
     Ok(places)
 }
 
 /// Repeats a request until there is an answer.
-fn insist<T>(
+fn retry_until_done<T>(
     notes: &Notes,
     command: &Command,
     ask: impl Fn(usize) -> Result<T, ApiError>,
@@ -84,11 +89,11 @@ fn insist<T>(
         let invoked = notes.now();
         match ask(at) {
             Ok(answer) => {
-                notes.asked(command.clone(), invoked, Fate::Answered(Ok(outcome(&answer))));
+                notes.add_call(command.clone(), invoked, Fate::Answered(Ok(outcome(&answer))));
                 return Ok(answer);
             }
             Err(error) if began.elapsed() > PATIENCE => return Err(format!("{error:?}")),
-            Err(_) => notes.asked(command.clone(), invoked, Fate::Unknown),
+            Err(_) => notes.add_call(command.clone(), invoked, Fate::Unknown),
         }
         std::thread::sleep(Duration::from_millis(20));
     }

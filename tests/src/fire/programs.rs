@@ -3,7 +3,7 @@
 //! Three replicas, a scheduler and an agent run on this machine. The agent has no control groups, and offers more cores
 //! than the computer has, so that a constant determines how many tasks run at a time.
 
-use super::ask::Replicas;
+use super::calls::Replicas;
 use super::cell::Processes;
 use super::standing::{Used, cpu, resident_mib};
 use omega_client::proto::JobStatus;
@@ -114,7 +114,7 @@ pub fn measure(program: &Path, place: &Path) -> Result<Measured, String> {
 impl World {
     fn new(program: &Path, place: &Path) -> Result<World, String> {
         let text = |error: std::io::Error| error.to_string();
-        let cell = Processes::found(program, place).map_err(text)?;
+        let cell = Processes::bootstrap(program, place).map_err(text)?;
         let runtime = Arc::new(Runtime::new().map_err(text)?);
         let replicas = Replicas::new(&runtime, cell.clients());
         let scheduler = start(Command::new(program).args(["scheduler", "--cell"]).arg(all(&cell)))?;

@@ -1,7 +1,7 @@
 //! Measures the time from the start of a server with a large cell until it is ready, and the resources of an idle
 //! server.
 
-use super::ask::Replicas;
+use super::calls::Replicas;
 use super::cell::Processes;
 use crate::ports;
 use omega_cellstate::Cell;
@@ -9,7 +9,7 @@ use omega_core::{Amounts, Command, Job, JobId, Kinds, Machine, MachineId, TaskGr
 use omega_store::directory::{Directory, EngineKind, Identity};
 use omega_store::log::ReplicaId;
 use omega_store::membership::Membership;
-use omega_store::replica::found_with;
+use omega_store::replica::bootstrap_with;
 use omega_store::{CellId, Origin, RealDisk};
 use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
@@ -101,7 +101,7 @@ fn until_ready(
 /// # Errors
 /// If the cell does not start.
 pub fn idle(program: &Path, place: &Path) -> Result<Vec<Used>, String> {
-    let cell = Processes::found(program, place).map_err(|error| error.to_string())?;
+    let cell = Processes::bootstrap(program, place).map_err(|error| error.to_string())?;
     std::thread::sleep(SETTLE);
     let processes: Vec<u32> = cell.ids().filter_map(|id| cell.process(id)).collect();
     let before: Vec<Duration> = processes.iter().map(|id| cpu(*id)).collect::<Result<_, _>>()?;
@@ -168,6 +168,6 @@ fn make(path: &Path, cell: &Cell) -> Result<(), String> {
     let identity = Identity { origin, replica, engine: EngineKind::Segment };
     let directory = Directory::create(Arc::new(RealDisk), path, identity);
     let directory = directory.map_err(|error| error.to_string())?;
-    let founding = Membership::founding([replica]);
-    found_with(&directory, &founding, cell).map_err(|error| error.to_string())
+    let founding = Membership::initial([replica]);
+    bootstrap_with(&directory, &founding, cell).map_err(|error| error.to_string())
 }

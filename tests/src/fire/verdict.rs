@@ -7,11 +7,11 @@
 
 use super::cell::Processes;
 use super::notes::Look;
-use crate::cluster::checker::{self, Asked, Fate, History};
+use crate::cluster::checker::{self, ClientCall, Fate, History};
 use crate::cluster::truth::{Done, Truth};
 use omega_cellstate::Cell;
 use omega_core::{Command, Kinds, TaskId, Version};
-use omega_store::history::{self, ReplayOptions, Which};
+use omega_store::history::{self, ReplayOptions, ReplayScope};
 use omega_store::log::{Entry, LogIndex};
 use omega_store::replica::FIRST;
 use std::path::Path;
@@ -32,7 +32,7 @@ pub fn agreed(cell: &Processes) -> Result<Truth, String> {
     }
     // The longest log is the first, because it must contain the others.
     logs.sort_by_key(|(_, _, entries)| std::cmp::Reverse(entries.len()));
-    let first = history::replay_to(&logs[0].1, FOUNDED, Which::All);
+    let first = history::replay_to(&logs[0].1, FOUNDED, ReplayScope::All);
     let first = first.map_err(|error| error.to_string())?;
     let mut truth = Truth::new(&Kinds::standard());
     truth.founded_with(Command::SetPolicy(first.policy().clone()))?;
@@ -67,7 +67,7 @@ fn entries(folder: &Path) -> Result<Vec<Entry>, String> {
 
 /// The state that results from a replica's own snapshot and log.
 fn state(folder: &Path) -> Result<(LogIndex, u64), String> {
-    let options = ReplayOptions { which: Which::All, ..ReplayOptions::default() };
+    let options = ReplayOptions { scope: ReplayScope::All, ..ReplayOptions::default() };
     let mut kept = history::open(folder).map_err(|error| error.to_string())?;
     let replay = kept.replay(&options).map_err(|error| error.to_string())?;
     Ok((replay.position().index, replay.cell().state_hash()))
@@ -81,13 +81,13 @@ pub fn with_servers_own(mut history: History, done: &[Done]) -> History {
         Command::SetPolicy(_) => one.version == FOUNDED,
         _ => false,
     };
-    let asked = |one: &Done| Asked {
+    let asked = |one: &Done| ClientCall {
         command: one.command.clone(),
         invoked: 0,
         completed: u64::MAX,
         fate: Fate::Unknown,
     };
-    history.asked.extend(done.iter().filter(own).map(asked));
+    history.calls.extend(done.iter().filter(own).map(asked));
     history
 }
 

@@ -2,7 +2,7 @@
 
 use super::mutate::mutate_part;
 use crate::disk::SimulatedDisk;
-use crate::log_reference::Held;
+use crate::log_reference::LogContent;
 use crate::random::Dice;
 use omega_cellstate::Cell;
 use omega_core::Kinds;
@@ -12,7 +12,7 @@ use omega_store::log::{
     Batch, Entry, EntryKind, HardState, LogEngine, LogIndex, Position, ReplicaId, Term,
 };
 use omega_store::membership::Membership;
-use omega_store::replica::found;
+use omega_store::replica::bootstrap;
 use omega_store::snapshot::{Meta, Snapshots};
 use omega_store::{CellId, Origin};
 use std::path::{Path, PathBuf};
@@ -49,8 +49,8 @@ impl Files {
         let shared = Arc::new(disk.clone());
         let directory = Directory::create_with(shared, Path::new(FOLDER), identity, SMALL);
         let directory = directory.expect("an empty disk takes a folder");
-        let members = Membership::founding([1, 2, 3].map(ReplicaId));
-        found(&directory, &members).expect("an empty disk takes a snapshot");
+        let members = Membership::initial([1, 2, 3].map(ReplicaId));
+        bootstrap(&directory, &members).expect("an empty disk takes a snapshot");
         drop(directory);
         Files { disk }
     }
@@ -114,10 +114,10 @@ impl Files {
         put(&disk, &PathBuf::from(format!("/{sequence:020}.log")), input);
         let open = || SegmentLog::open(Arc::new(disk.clone()), Path::new("/"), OWNER, SMALL);
         let Ok(mut log) = open() else { return false };
-        let held = Held::of(&mut log);
+        let content = LogContent::of(&mut log);
         drop(log);
         let mut again = open().expect("what was opened once can be opened again");
-        assert_eq!(Held::of(&mut again), held, "it holds the same");
+        assert_eq!(LogContent::of(&mut again), content, "it holds the same");
         true
     }
 
@@ -128,7 +128,7 @@ impl Files {
             let (kinds, commands) = crate::history::commands(seed, 60);
             let mut cell = Cell::new(kinds);
             commands.into_iter().for_each(|command| drop(cell.apply(command)));
-            cell.image()
+            cell.snapshot_state()
         };
         let meta = Meta { cell: CELL, position: AT, membership: (&b"\x01"[..]).into() };
         let saved = |seed| {

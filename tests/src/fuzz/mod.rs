@@ -242,6 +242,6 @@ fn check_entry(input: &[u8]) -> bool {
 fn membership(input: &[u8]) -> bool {
     let Ok(change) = MembershipChange::from_bytes(input) else { return false };
     // A change that the membership does not allow is an error, not a panic.
-    let _ = Membership::founding([1, 2, 3].map(ReplicaId)).check(&change);
+    let _ = Membership::initial([1, 2, 3].map(ReplicaId)).check(&change);
     true
 }

@@ -9,7 +9,7 @@ use omega_store::log::{Entry, EntryKind, LogIndex, Position, ReplicaId, Term};
 use omega_store::membership::{MemberStep, Membership, MembershipChange};
 use omega_store::node::{Message, MessageKind, SnapshotOffer};
 use omega_store::replica::{
-    Again, Answer, Ask, AskId, FileDone, PeerMessage, Settings, Started, start,
+    FileDone, PeerMessage, Reply, Request, RequestId, RetryReason, Settings, Started, start,
 };
 use omega_store::snapshot::{Offer, Piece};
 use omega_store::wire;
@@ -125,14 +125,14 @@ fn elect(started: &mut Started) {
     for kind in [MessageKind::PreVoted, MessageKind::Voted] {
         let term = Term(2);
         let message = Message::new(kind, ReplicaId(2), ReplicaId(1), term);
-        started.replica.receive(ReplicaId(2), PeerMessage::Agree(message));
+        started.replica.receive(ReplicaId(2), PeerMessage::Raft(message));
         settle(started);
     }
     let last = started.replica.node().last();
     let term = started.replica.node().leadership().term;
     let mut message = Message::new(MessageKind::Appended, ReplicaId(2), ReplicaId(1), term);
     message.at.index = last;
-    started.replica.receive(ReplicaId(2), PeerMessage::Agree(message));
+    started.replica.receive(ReplicaId(2), PeerMessage::Raft(message));
     settle(started);
     assert!(started.replica.node().leads_with_all(), "two of three vote for it");
 }
@@ -177,20 +177,20 @@ fn replica(dice: &mut Dice) -> ReplicaId {
 }
 
 fn any(dice: &mut Dice, term: Term, last: LogIndex, commands: &[Command]) -> PeerMessage {
-    let id = AskId { incarnation: number(dice, 1), number: number(dice, 5) };
+    let id = RequestId { incarnation: number(dice, 1), number: number(dice, 5) };
     match dice.below(16) {
         0 | 1 => {
             let ask = match dice.below(6) {
-                0 => Ask::Read,
-                1 => Ask::Change(change(dice)),
-                2 => Ask::Transfer(replica(dice)),
-                3 => Ask::Retry(dice.pick(commands).clone()),
-                _ => Ask::Command(dice.pick(commands).clone()),
+                0 => Request::Read,
+                1 => Request::Change(change(dice)),
+                2 => Request::Transfer(replica(dice)),
+                3 => Request::Retry(dice.pick(commands).clone()),
+                _ => Request::Command(dice.pick(commands).clone()),
             };
             let term = if dice.chance(80) { term } else { Term(number(dice, term.0)) };
-            PeerMessage::Ask { id, term, ask }
+            PeerMessage::Request { id, term, request: ask }
         }
-        2 => PeerMessage::Answer { id, answer: Answer::Again(Again::Busy) },
+        2 => PeerMessage::Reply { id, reply: Reply::Retry(RetryReason::Busy) },
         3 => {
             let piece = Some(number(dice, 0)).filter(|_| dice.chance(60));
             let position = if dice.chance(50) {
@@ -198,11 +198,11 @@ fn any(dice: &mut Dice, term: Term, last: LogIndex, commands: &[Command]) -> Pee
             } else {
                 position(dice, term, last)
             };
-            PeerMessage::SnapshotAsk { position, piece }
+            PeerMessage::SnapshotRequest { position, piece }
         }
         4 => {
             let (position, bytes) = (position(dice, term, last), number(dice, 1 << 20));
-            PeerMessage::SnapshotIs {
+            PeerMessage::SnapshotOffer {
                 offer: Offer { position, bytes, hash: dice.below(9) as u128 },
             }
         }
@@ -212,7 +212,7 @@ fn any(dice: &mut Dice, term: Term, last: LogIndex, commands: &[Command]) -> Pee
             PeerMessage::SnapshotPiece { position: position(dice, term, last), piece }
         }
         6 => PeerMessage::SnapshotGone { position: position(dice, term, last) },
-        _ => PeerMessage::Agree(message(dice, term, last, commands)),
+        _ => PeerMessage::Raft(message(dice, term, last, commands)),
     }
 }
 
@@ -250,7 +250,7 @@ fn message(dice: &mut Dice, term: Term, last: LogIndex, commands: &[Command]) ->
     }
     if kind == MessageKind::Snapshot || dice.chance(2) {
         let position = position(dice, term, last);
-        let membership = Membership::founding((1..2 + dice.below(4) as u64).map(ReplicaId));
+        let membership = Membership::initial((1..2 + dice.below(4) as u64).map(ReplicaId));
         message.snapshot = Some(SnapshotOffer { position, membership });
     }
     message

@@ -3,12 +3,12 @@
 //!
 //! Small numbers are intended: a few machines, labels and ports, and small amounts, interact often.
 
+mod allocations;
 mod cluster_resources;
 mod cores;
 mod dice;
-mod held;
-mod holders;
 mod jobs;
+mod leases;
 mod machines;
 mod peaks;
 mod ports;
@@ -52,7 +52,7 @@ pub struct Generator {
     /// Separate generator for ends of programs and restarts.
     ends: Dice,
     /// Separate generator for allocations that differ from the group's request.
-    held: Option<Dice>,
+    allocations: Option<Dice>,
     /// Separate generator for exclusive cores.
     cores: Option<Dice>,
     /// Separate generator for cluster resources.
@@ -89,7 +89,7 @@ impl Generator {
             containers: Dice::new(seed ^ 0xC0A7),
             ports: Dice::new(seed ^ 0x9084),
             ends: Dice::new(seed ^ 0xE4D5),
-            held: None,
+            allocations: None,
             cores: None,
             licences: None,
             peaks: None,
@@ -109,7 +109,7 @@ impl Generator {
     /// Creates a history in which tasks claim optional resources, and are resized.
     #[must_use]
     pub fn with_held(self, seed: u64) -> Generator {
-        Generator { held: Some(Dice::new(seed ^ 0x8E1D)), ..self }
+        Generator { allocations: Some(Dice::new(seed ^ 0x8E1D)), ..self }
     }
 
     /// The resource kinds of the cell.

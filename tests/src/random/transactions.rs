@@ -32,7 +32,7 @@ impl Generator {
         if self.dice.chance(30) {
             txn.evictions = self.evictions(reference, &txn.claims);
         }
-        self.hold_otherwise(reference, &mut txn);
+        self.change_allocations(reference, &mut txn);
         self.keep_cores(reference, &mut txn);
         self.sent.push(txn.clone());
         txn
@@ -47,7 +47,7 @@ impl Generator {
                 Granularity::AllOrNothing => Granularity::Incremental,
             };
         }
-        self.hold_again(&mut txn);
+        self.change_allocations_again(&mut txn);
         txn
     }
 

@@ -23,18 +23,19 @@ impl Generator {
     pub(super) fn result(&mut self, reference: &Reference) -> Option<Command> {
         let dice = self.results.as_mut().filter(|_| !reference.jobs().is_empty())?;
         match dice.below(100) {
-            0..6 => end_update(dice, reference),
+            0..6 => end_update(dice, reference, Among::RunningAndEnded),
             6..12 => Some(change_taint(dice, reference)),
             _ => None,
         }
     }
 
     pub(super) fn update(&mut self, reference: &Reference) -> Option<Command> {
+        let among = if self.results.is_some() { Among::RunningAndEnded } else { Among::Running };
         let dice = self.updates.as_mut().filter(|_| !reference.jobs().is_empty())?;
         match dice.below(100) {
             0..2 => Some(Command::DeleteJob { job: some_job(dice, reference) }),
-            2..7 => update_job(dice, reference),
-            7..14 => roll_job(dice, reference),
+            2..7 => update_job(dice, reference, among),
+            7..14 => roll_job(dice, reference, among),
             _ => None,
         }
     }
@@ -46,15 +47,25 @@ fn some_job(dice: &mut Dice, reference: &Reference) -> JobId {
     if dice.chance(5) { JobId(1 << 20) } else { *dice.pick(&known) }
 }
 
+/// The services of which one is picked.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Among {
+    Running,
+    RunningAndEnded,
+}
+
 /// A service of the cell; occasionally another job.
 fn some_service<'a>(
     dice: &mut Dice,
     reference: &'a Reference,
+    among: Among,
 ) -> Option<(JobId, &'a ReferenceJob)> {
-    let is_service = |job: &ReferenceJob| {
-        job.spec.kind == JobKind::Service && job.spec.gang_min.is_none() && job.alive() > 0
-    };
     let any = dice.chance(5);
+    let ended = among == Among::RunningAndEnded && dice.chance(15);
+    let is_service = |job: &ReferenceJob| {
+        let is_wanted = (job.alive() == 0) == ended;
+        job.spec.kind == JobKind::Service && job.spec.gang_min.is_none() && is_wanted
+    };
     let jobs = reference.jobs().iter().filter(|(_, job)| any || is_service(job));
     let jobs: Vec<(JobId, &ReferenceJob)> = jobs.map(|(id, job)| (*id, job)).collect();
     if jobs.is_empty() { None } else { Some(*dice.pick(&jobs)) }
@@ -69,8 +80,8 @@ fn some_version(dice: &mut Dice, job: &ReferenceJob) -> Option<u32> {
     }
 }
 
-fn update_job(dice: &mut Dice, reference: &Reference) -> Option<Command> {
-    let (id, job) = some_service(dice, reference)?;
+fn update_job(dice: &mut Dice, reference: &Reference, among: Among) -> Option<Command> {
+    let (id, job) = some_service(dice, reference, among)?;
     let version = some_version(dice, job);
     let earlier = dice.chance(25) && !job.versions.is_empty();
     let spec = if earlier { dice.pick(&job.versions).spec.clone() } else { job.target().clone() };
@@ -132,8 +143,8 @@ fn change_group(dice: &mut Dice, group: &mut TaskGroup) {
     }
 }
 
-fn roll_job(dice: &mut Dice, reference: &Reference) -> Option<Command> {
-    let (id, job) = some_service(dice, reference)?;
+fn roll_job(dice: &mut Dice, reference: &Reference, among: Among) -> Option<Command> {
+    let (id, job) = some_service(dice, reference, among)?;
     let mut step = RollStep::of(some_version(dice, job).unwrap_or(job.version()));
     for _ in 0..dice.below(3) {
         let name = if dice.chance(5) {
@@ -150,8 +161,8 @@ fn roll_job(dice: &mut Dice, reference: &Reference) -> Option<Command> {
     Some(Command::RollJob { job: id, step })
 }
 
-fn end_update(dice: &mut Dice, reference: &Reference) -> Option<Command> {
-    let (id, job) = some_service(dice, reference)?;
+fn end_update(dice: &mut Dice, reference: &Reference, among: Among) -> Option<Command> {
+    let (id, job) = some_service(dice, reference, among)?;
     let version = some_version(dice, job).unwrap_or(job.version());
     let result = *dice.pick(&[UpdateResult::Complete, UpdateResult::Failed]);
     Some(Command::EndUpdate { job: id, version, result })

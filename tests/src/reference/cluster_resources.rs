@@ -1,7 +1,7 @@
 //! Cluster resources in the reference model, summed up task by task.
 
-use super::held::taken;
-use super::judge::Member;
+use super::allocations::taken;
+use super::fit::Member;
 use super::{Reference, validate};
 use omega_core::{Amounts, KindId, Outcome, Reason, Rejection, Take, TaskGroup};
 
@@ -42,7 +42,7 @@ impl Reference {
     }
 
     /// Checks cluster resources for one more task of a group.
-    pub(super) fn judge_cell(&self, of: Member<'_>) -> Result<(), Reason> {
+    pub(super) fn check_cell(&self, of: Member<'_>) -> Result<(), Reason> {
         for (kind, amount) in cluster_request(of.job, of.group).iter() {
             let claimed = self.cluster_claimed(kind) + u128::from(amount);
             if claimed > u128::from(self.cluster_capacity(kind)) {
@@ -53,7 +53,7 @@ impl Reference {
     }
 
     /// Checks a tenant's limits for one more task of a group.
-    pub(super) fn judge_quota(&self, of: Member<'_>, take: Take) -> Result<(), Reason> {
+    pub(super) fn check_quota(&self, of: Member<'_>, take: Take) -> Result<(), Reason> {
         let group = &of.job.spec.groups[of.group];
         let (request, _) = taken(group, take);
         for tenant in self.line(&of.job.spec.tenant) {

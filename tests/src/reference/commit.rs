@@ -1,10 +1,10 @@
 //! Transactions. To undo items, the model starts again from a copy.
 
-use super::held::taken;
-use super::judge::Member;
+use super::allocations::taken;
+use super::fit::Member;
 use super::{Answers, Reference, ReferenceJob};
 use omega_core::limits::{
-    ANSWERS_PER_SCHEDULER, CONFLICTS_PER_SCHEDULER, NUMBERS_AHEAD_MAX, TRANSACTION_ITEMS_MAX,
+    CONFLICTS_PER_SCHEDULER, NUMBERS_AHEAD_MAX, REPLIES_PER_SCHEDULER, TRANSACTION_ITEMS_MAX,
 };
 use omega_core::{
     Claim, Commit, Conflict, ConflictCheck, Granularity, Item, Precedence, Reason, TaskId,
@@ -32,7 +32,7 @@ impl Reference {
             let version = self.version;
             return Err(TransactionError::BaseFromFuture { base: txn.base, version });
         }
-        let (mut after, refused) = self.judge_transaction(txn);
+        let (mut after, refused) = self.check_transaction(txn);
         if !refused.is_empty() && txn.granularity == Granularity::AllOrNothing {
             after = self.clone();
         }
@@ -59,7 +59,7 @@ impl Reference {
         let scheduler = &mut self.schedulers[txn.id.scheduler.0 as usize];
         // The place of a result is its transaction's number modulo the number of places. A new result replaces the
         // earlier one there.
-        let place = |number: u64| number % ANSWERS_PER_SCHEDULER as u64;
+        let place = |number: u64| number % REPLIES_PER_SCHEDULER as u64;
         scheduler.answers.retain(|other, _| place(*other) != place(txn.id.number));
         scheduler.answers.insert(txn.id.number, Arc::new((txn.clone(), commit.clone())));
         scheduler.next = scheduler.next.max(txn.id.number + 1);
@@ -93,7 +93,7 @@ impl Reference {
         let scheduler = scheduler.ok_or(TransactionError::UnknownScheduler(txn.id.scheduler))?;
         let number = u128::from(txn.id.number);
         let left_behind = txn.id.number < scheduler.left_behind;
-        let too_old = number + (ANSWERS_PER_SCHEDULER as u128) < u128::from(scheduler.next);
+        let too_old = number + (REPLIES_PER_SCHEDULER as u128) < u128::from(scheduler.next);
         let below = u128::from(scheduler.next) + u128::from(NUMBERS_AHEAD_MAX);
         if number >= below.min(u128::from(u64::MAX)) {
             return Err(TransactionError::NumberAhead(txn.id));
@@ -114,7 +114,7 @@ impl Reference {
 
     /// Checks the transaction in rounds, each from the start, until a round ends without a gang or an eviction to
     /// reject.
-    fn judge_transaction(&self, txn: &Transaction) -> (Reference, Refused) {
+    fn check_transaction(&self, txn: &Transaction) -> (Reference, Refused) {
         let mut early = Refused::new();
         let mut first: Option<Refused> = None;
         for round in 0.. {
@@ -139,7 +139,7 @@ impl Reference {
     fn try_items(&mut self, txn: &Transaction, early: &Refused, before: &Reference) -> Refused {
         let mut refused = Refused::new();
         for item in all_items(txn) {
-            let judged = match (early.get(&item), item) {
+            let checked = match (early.get(&item), item) {
                 (Some(reason), _) => Err(*reason),
                 (None, Item::Release(i)) => self.try_leave(txn.releases[i as usize]),
                 (None, Item::Eviction(i)) => self.try_leave(txn.evictions[i as usize]),
@@ -148,7 +148,7 @@ impl Reference {
                     self.try_claim(&txn.claims[i as usize], txn.check, before)
                 }
             };
-            if let Err(reason) = judged {
+            if let Err(reason) = checked {
                 refused.insert(item, reason);
             }
         }
@@ -182,12 +182,12 @@ impl Reference {
         if check == ConflictCheck::SequenceNumber && sequence != claim.seen {
             return Err(Reason::MachineChanged);
         }
-        let (devices, cores) = self.judge(of, claim.machine, (claim.take, claim.devices))?;
-        self.judge_cell(of)?;
-        self.judge_tasks_per_machine(of, claim.machine.row())?;
-        self.judge_given_ports(of, claim.machine.row())?;
+        let (devices, cores) = self.check_fit(of, claim.machine, (claim.take, claim.devices))?;
+        self.check_cell(of)?;
+        self.check_tasks_per_machine(of, claim.machine.row())?;
+        self.check_chosen_ports(of, claim.machine.row())?;
         let ports = self.choose_ports(claim.task, claim.machine.row())?;
-        self.judge_quota(of, claim.take)?;
+        self.check_quota(of, claim.take)?;
         let group = &job.spec.groups[of.group];
         let (holds, _) = taken(group, claim.take);
         let holds = (holds != group.request).then_some(holds);
@@ -197,7 +197,7 @@ impl Reference {
             (task.devices, task.cores) = (devices, cores);
             task.ports = ports;
             task.placed_ms = self.now_ms;
-            task.holds = holds;
+            task.allocation = holds;
         }
         Ok(())
     }
@@ -218,7 +218,7 @@ impl Reference {
                 Item::Release(_) | Item::Resize(_) => {}
                 Item::Eviction(i) => {
                     let task = txn.evictions[i as usize];
-                    let reason = self.judge_eviction(task, txn, refused, before);
+                    let reason = self.check_eviction(task, txn, refused, before);
                     let reason = reason.or(all.then_some(Reason::EvictionUnused));
                     let reason = match (reason, left) {
                         (None, 0) => Some(Reason::EvictionsCapped),
@@ -287,7 +287,7 @@ impl Reference {
         needed
     }
 
-    fn judge_eviction(
+    fn check_eviction(
         &self,
         victim: TaskId,
         txn: &Transaction,

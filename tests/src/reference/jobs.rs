@@ -22,7 +22,7 @@ impl ReferenceTask {
             group,
             failures: 0,
             placed_ms: 0,
-            holds: None,
+            allocation: None,
         }
     }
 
@@ -34,7 +34,7 @@ impl ReferenceTask {
         self.cores = NodeCores::NONE;
         self.ports.clear();
         self.placed_ms = 0;
-        self.holds = None;
+        self.allocation = None;
         row
     }
 }
@@ -74,8 +74,9 @@ impl Reference {
                 spec: Arc::new(job),
                 versions: Vec::new(),
                 submitted_ms: self.now_ms,
+                killed: false,
                 tasks,
-                hold: None,
+                gang_wait: None,
             },
         );
         self.done();
@@ -138,6 +139,7 @@ impl Reference {
         if job.alive() == 0 {
             return Ok(Outcome::Done(self.version));
         }
+        job.killed = true;
         let alive = job.tasks.iter_mut().filter(|task| !task.state.ended());
         let left = alive.filter_map(|task| task.leave(TaskState::Killed)).collect();
         self.raise(&left);

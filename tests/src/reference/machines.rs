@@ -1,6 +1,6 @@
 //! Commands about machines, and free amounts as a sum over all tasks.
 
-use super::{Host, Reference, Row, TwinLoad, validate};
+use super::{Host, Reference, ReferenceLoad, Row, validate};
 use omega_core::limits::{AMOUNT_MAX, DEVICE_MILLI};
 use omega_core::{
     Amounts, KindId, Machine, MachineId, NodeCores, Outcome, Policy, Rejection, Taint, TaskGroup,
@@ -113,7 +113,7 @@ impl Reference {
         let groups: Vec<TaskGroup> = here.map(|(_, job, task, _)| job.claims(task)).collect();
         let claimed = (0..self.kinds.count()).map(|kind| claimed_together(&groups, kind));
         let claimed = Amounts::new(claimed.map(|sum| sum.min(i128::from(AMOUNT_MAX)) as u64));
-        let report = TwinLoad { used: load, claimed, at_ms: self.now_ms };
+        let report = ReferenceLoad { used: load, claimed, at_ms: self.now_ms };
         if let Some(host) = &mut self.rows[id.row()].machine {
             host.load = Some(report);
         }

@@ -12,13 +12,13 @@
 //!   new version; setting a quota or a policy always starts one.
 //! - A task whose machine lacks the label of a level is not counted at that level.
 
+mod allocations;
 mod cluster_resources;
 mod commit;
+mod fit;
 mod gangs;
-mod held;
-mod holders;
 mod jobs;
-mod judge;
+mod leases;
 mod machines;
 mod peaks;
 mod ports;
@@ -58,12 +58,12 @@ pub struct Host {
     /// Whether the machine accepts no new tasks.
     pub draining: bool,
     /// Last load report of the machine.
-    pub load: Option<TwinLoad>,
+    pub load: Option<ReferenceLoad>,
 }
 
 /// A load report.
 #[derive(Clone, Debug, PartialEq)]
-pub struct TwinLoad {
+pub struct ReferenceLoad {
     /// Measured use.
     pub used: Amounts,
     /// Claims of the machine's tasks at the time of the report.
@@ -81,15 +81,17 @@ pub struct ReferenceJob {
     pub versions: Vec<JobVersion>,
     /// Time of the submission.
     pub submitted_ms: u64,
+    /// Whether the job has ended because it was killed.
+    pub killed: bool,
     /// Tasks of the job, by number.
     pub tasks: Vec<ReferenceTask>,
     /// State of the job's gang while it waits for more tasks.
-    pub hold: Option<TwinHold>,
+    pub gang_wait: Option<ReferenceGangWait>,
 }
 
 /// State of a waiting gang.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct TwinHold {
+pub struct ReferenceGangWait {
     /// Time of the first `Expire` after the wait began.
     pub noticed_ms: Option<u64>,
     /// Whether the gang was once kept at its timeout.
@@ -114,7 +116,7 @@ pub struct ReferenceTask {
     /// Ports that the cell chose for the task.
     pub ports: Vec<u16>,
     /// Allocation of the task; `None` if it is the group's request.
-    pub holds: Option<Amounts>,
+    pub allocation: Option<Amounts>,
 }
 
 /// Past transactions of a scheduler with their results, by number.
@@ -201,7 +203,7 @@ impl Reference {
         let before = self.gangs_placed();
         let outcome = self.apply_alone(command);
         if outcome.is_ok() {
-            self.note_holds(&before, adopts);
+            self.note_gang_waits(&before, adopts);
         }
         outcome
     }
@@ -242,10 +244,10 @@ impl Reference {
             }
             Command::Commit(txn) => Ok(Outcome::Commit(self.commit(&txn)?)),
             Command::Expire { now_ms } => Ok(self.expire(now_ms)),
-            Command::HoldScheduler { name, holder, lease_ms } => {
-                self.hold_scheduler(name, holder, lease_ms)
+            Command::GrantLease { name, holder, lease_ms } => {
+                self.grant_lease(name, holder, lease_ms)
             }
-            Command::EndHolder { holder } => Ok(self.end_holder(holder)),
+            Command::RevokeLeases { holder } => Ok(self.revoke_leases(holder)),
             Command::SetTenant { tenant, tenant_config } => self.set_tenant(tenant, tenant_config),
             Command::SetAdmission { tenant, limit } => self.set_admission(tenant, limit),
             Command::Reserve(reservation) => self.reserve(reservation),
@@ -351,7 +353,7 @@ impl Reference {
     }
 
     /// Names of the schedulers with their owners, by id.
-    pub fn holds(&self) -> impl Iterator<Item = (&Text, Option<HolderId>)> {
+    pub fn lease_owners(&self) -> impl Iterator<Item = (&Text, Option<HolderId>)> {
         self.schedulers.iter().map(|scheduler| (&scheduler.name, scheduler.holder))
     }
 

@@ -47,7 +47,7 @@ impl Reference {
     #[must_use]
     pub fn batch_allocated(&self, row: usize, kind: KindId) -> i128 {
         let batch = self.placed().filter(|(_, job, _, at)| *at == row && is_batch(job));
-        batch.map(|(_, job, task, _)| i128::from(job.holds(task).get(kind))).sum()
+        batch.map(|(_, job, task, _)| i128::from(job.allocation(task).get(kind))).sum()
     }
 
     /// Present limit for batch tasks; `None` if there is none.
@@ -62,7 +62,7 @@ impl Reference {
     }
 
     /// Whether peak hours now exclude a task with these additional amounts from a machine.
-    pub(super) fn judge_peaks(
+    pub(super) fn check_peaks(
         &self,
         id: omega_core::JobId,
         row: usize,
@@ -83,7 +83,7 @@ impl Reference {
 
     /// Kinds in which a task's allocation would grow, in ascending order, each with its growth.
     pub(super) fn growth(&self, task: TaskId, to: &Amounts) -> Vec<(KindId, i128)> {
-        let held = self.task(task).map(|(job, task)| job.holds(task)).unwrap_or_default();
+        let held = self.task(task).map(|(job, task)| job.allocation(task)).unwrap_or_default();
         let kinds = (0..self.kinds.count() as u8).map(KindId);
         let more = |kind| (kind, i128::from(to.get(kind)) - i128::from(held.get(kind)));
         kinds.map(more).filter(|(_, more)| *more > 0).collect()

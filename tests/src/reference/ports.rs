@@ -1,7 +1,7 @@
 //! Ports that the cell chooses: the first free ones of the machine's range, from a position that depends on the task.
 
 use super::Reference;
-use super::judge::Member;
+use super::fit::Member;
 use omega_core::{Reason, TaskId};
 use std::collections::BTreeSet;
 
@@ -13,7 +13,7 @@ impl Reference {
     }
 
     /// Checks that no port which this task requests is a port that the cell chose for another task on the machine.
-    pub(super) fn judge_given_ports(&self, of: Member<'_>, row: usize) -> Result<(), Reason> {
+    pub(super) fn check_chosen_ports(&self, of: Member<'_>, row: usize) -> Result<(), Reason> {
         let given = self.given(row);
         let mut own = of.job.spec.groups[of.group].rules.ports.iter();
         if own.any(|port| given.contains(&port.number)) { Err(Reason::PortTaken) } else { Ok(()) }

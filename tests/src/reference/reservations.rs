@@ -1,6 +1,6 @@
 //! Reservations: a list, which is evaluated for each task and machine.
 
-use super::judge::Member;
+use super::fit::Member;
 use super::{Reference, validate};
 use omega_core::{Outcome, Rejection, Reservation, Text};
 

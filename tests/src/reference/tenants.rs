@@ -1,7 +1,7 @@
 //! Tenants: the tree, the sums of usage, and reclaiming.
 
 use super::cluster_resources::charged;
-use super::judge::Member;
+use super::fit::Member;
 use super::{Reference, ReferenceJob, ReferenceTask, validate};
 use omega_core::limits::{TENANT_DEPTH_MAX, TENANT_WEIGHT_MAX};
 use omega_core::{
@@ -50,7 +50,7 @@ impl Reference {
     }
 
     /// Checks whether a machine may have one more task of the group's tenant.
-    pub(super) fn judge_tasks_per_machine(&self, of: Member<'_>, row: usize) -> Result<(), Reason> {
+    pub(super) fn check_tasks_per_machine(&self, of: Member<'_>, row: usize) -> Result<(), Reason> {
         let tenant = &of.job.spec.tenant;
         let Some(max) = self.tenant_config(tenant).tasks_per_machine_max else { return Ok(()) };
         let there =
@@ -119,7 +119,13 @@ impl Reference {
                 if more > 0 && asked > u128::from(limit.get(kind)) {
                     let (asked, limit) = (asked.min(u128::from(u64::MAX)) as u64, limit.get(kind));
                     let told = Text::from("");
-                    return Err(Rejection::NotAdmitted { tenant: name, kind, asked, limit, told });
+                    return Err(Rejection::NotAdmitted {
+                        tenant: name,
+                        kind,
+                        requested: asked,
+                        limit,
+                        detail: told,
+                    });
                 }
             }
         }
@@ -144,7 +150,7 @@ impl Reference {
         let mut used = vec![0; self.kinds.count()];
         for (_, job, task, _) in self.placed() {
             if self.line(&job.spec.tenant).contains(tenant) {
-                let (group, holds) = (&job.spec.groups[task.group], job.holds(task));
+                let (group, holds) = (&job.spec.groups[task.group], job.allocation(task));
                 for (kind, _) in self.kinds.iter() {
                     used[kind.index()] += i128::from(charged(group, &holds, kind));
                 }
@@ -189,7 +195,7 @@ impl Reference {
         before: &Reference,
     ) -> bool {
         let Some((job, task)) = before.task(victim) else { return false };
-        let request = &job.holds(task);
+        let request = &job.allocation(task);
         let stays = self.task(victim).is_some_and(|(_, task)| task.state.machine().is_some());
         claims.iter().any(|claim| {
             let ours = &self.jobs[&claim.task.job].spec.tenant;
@@ -198,7 +204,7 @@ impl Reference {
                 .map(|claim| (&self.jobs[&claim.task.job], claim.task.index as usize))
                 .filter(|(job, _)| job.spec.tenant == *ours)
                 .flat_map(|(job, index)| {
-                    let holds = job.holds(&job.tasks[index]);
+                    let holds = job.allocation(&job.tasks[index]);
                     holds.iter().map(|(kind, _)| kind).collect::<Vec<_>>()
                 })
                 .collect();

@@ -2,7 +2,7 @@
 //!
 //! `compare` ignores the texts of rejections.
 
-use super::held::taken;
+use super::allocations::taken;
 use omega_core::limits::{
     DEVICE_MILLI, DEVICES_MAX, GROUPS_PER_JOB_MAX, LABELS_MAX, OVERCOMMIT_PERCENT_MAX,
     RULES_PER_GROUP_MAX, TASKS_PER_JOB_MAX, TEXT_BYTES_MAX,

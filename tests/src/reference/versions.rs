@@ -65,11 +65,12 @@ impl Reference {
     ) -> Result<Outcome, Rejection> {
         validate::submitted_job(&spec, &self.kinds)?;
         let now_ms = self.now_ms;
-        let job = self.living_job(id, version)?;
-        if !may_become(&job.spec, &spec) {
+        let job = self.known_job(id, version)?;
+        if !may_become(&job.spec, &spec) || job.killed {
             return Err(validate::bad_job());
         }
-        if **job.target() == spec {
+        let has_ended = job.alive() == 0;
+        if **job.target() == spec && !has_ended {
             return Ok(Outcome::Done(self.version));
         }
         let number = job.version() + 1;
@@ -90,14 +91,31 @@ impl Reference {
                 None => groups.push(new),
             }
         }
-        let composed = Job { groups, ..spec.clone() };
+        let mut composed = Job { groups, ..spec.clone() };
         validate::composed_job(&composed, &self.kinds)?;
-        let job = self.living_job_mut(id)?;
+        let mut starts = Vec::new();
+        if has_ended {
+            let new: u64 = spec.task_count();
+            validate::at_most(job.tasks.len() + new as usize, TASKS_PER_JOB_MAX as usize)?;
+            self.admit(
+                &spec.tenant,
+                spec.groups.iter().map(|group| (&**group, u64::from(group.count))),
+            )?;
+            for (at, group) in composed.groups.iter_mut().enumerate() {
+                let wanted = spec.groups.iter().find(|wanted| plain(group) == plain(wanted));
+                let count = wanted.map_or(0, |wanted| wanted.count);
+                group.count += count;
+                starts.extend((0..count).map(|_| ReferenceTask::pending(at)));
+            }
+            self.over.retain(|(known, _)| *known != id);
+        }
+        let job = self.known_job_mut(id)?;
         job.begin_versions();
         let (at_ms, first_task) = (now_ms, job.tasks.len() as u32);
         let spec = Arc::new(spec);
         job.versions.push(JobVersion { number, at_ms, first_task, result: None, spec });
         job.spec = Arc::new(composed);
+        job.tasks.extend(starts);
         Ok(self.done())
     }
 
@@ -133,7 +151,7 @@ impl Reference {
         if more == 0 && stops.is_empty() {
             return Ok(Outcome::Done(self.version));
         }
-        let job = self.living_job_mut(id)?;
+        let job = self.known_job_mut(id)?;
         job.begin_versions();
         let spec = Arc::make_mut(&mut job.spec);
         for (at, count) in adds {
@@ -155,19 +173,26 @@ impl Reference {
         version: u32,
         result: UpdateResult,
     ) -> Result<Outcome, Rejection> {
-        let job = self.living_job(id, Some(version))?;
+        let job = self.known_job(id, Some(version))?;
         if job.versions.last().is_none_or(|latest| latest.result.is_some()) {
             return Ok(Outcome::Done(self.version));
         }
-        let versions = &mut self.living_job_mut(id)?.versions;
+        let versions = &mut self.known_job_mut(id)?.versions;
         versions.last_mut().into_iter().for_each(|latest| latest.result = Some(result));
         Ok(self.done())
     }
 
     /// Returns a job that has not ended. If a version is given, the job must have that version.
     fn living_job(&self, id: JobId, version: Option<u32>) -> Result<&ReferenceJob, Rejection> {
-        let job = self.jobs.get(&id).filter(|job| job.alive() > 0);
-        let job = job.ok_or(Rejection::UnknownJob(id))?;
+        match self.jobs.get(&id) {
+            Some(job) if job.alive() > 0 => self.known_job(id, version),
+            _ => Err(Rejection::UnknownJob(id)),
+        }
+    }
+
+    /// Returns a job, which may have ended. If a version is given, the job must have that version.
+    fn known_job(&self, id: JobId, version: Option<u32>) -> Result<&ReferenceJob, Rejection> {
+        let job = self.jobs.get(&id).ok_or(Rejection::UnknownJob(id))?;
         match version {
             Some(given) if given != job.version() => {
                 let (name, is) = (job.spec.name.clone(), job.version());
@@ -177,7 +202,7 @@ impl Reference {
         }
     }
 
-    fn living_job_mut(&mut self, id: JobId) -> Result<&mut ReferenceJob, Rejection> {
+    fn known_job_mut(&mut self, id: JobId) -> Result<&mut ReferenceJob, Rejection> {
         self.jobs.get_mut(&id).ok_or(Rejection::UnknownJob(id))
     }
 }

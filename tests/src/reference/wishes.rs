@@ -1,7 +1,7 @@
 //! Preferences about other tasks, counted over all tasks.
 
 use super::Reference;
-use super::judge::Member;
+use super::fit::Member;
 use omega_core::{JobId, Spread, TaskRule};
 
 impl Reference {

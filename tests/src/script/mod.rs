@@ -259,8 +259,8 @@ impl World {
                 tasks.sort_unstable();
                 let tasks = tasks.iter().map(|task| {
                     let job = cell.job(task.job).map_or("?", |job| &job.name);
-                    let held = cell.gang_hold(task.job).map_or("", |_| " (held)");
-                    let holds = cell.task_holds(*task).unwrap_or_default();
+                    let held = cell.gang_wait(task.job).map_or("", |_| " (held)");
+                    let holds = cell.task_allocation(*task).unwrap_or_default();
                     let group = cell.task_group(*task).unwrap_or_default();
                     let same = cell.job(task.job).is_some_and(|j| j.groups[group].request == holds);
                     let [cpu, mem] = [0, 1].map(|kind| holds.get(KindId(kind)));

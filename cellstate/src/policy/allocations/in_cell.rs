@@ -1,6 +1,6 @@
 //! Counting of resizes and optional allocations.
 
-use super::{Allocations, HeldCounts};
+use super::{AllocationCounts, Allocations};
 use crate::cell::Cell;
 use crate::commit::{Review, Step};
 use crate::policy::CellPolicy;
@@ -8,25 +8,25 @@ use omega_core::Item;
 
 impl CellPolicy for Allocations {
     fn settle(cell: &mut Cell, review: &Review<'_>, (): ()) {
-        cell.count_held(review);
+        cell.count_allocations(review);
     }
 }
 
 impl Cell {
     /// Counts of resizes and of optional allocations since this process started.
     #[must_use]
-    pub fn held_counts(&self) -> HeldCounts {
+    pub fn allocation_counts(&self) -> AllocationCounts {
         self.policies.allocations.counts
     }
 
     /// Counts the resizes and optional allocations of a transaction.
-    fn count_held(&mut self, review: &Review<'_>) {
+    fn count_allocations(&mut self, review: &Review<'_>) {
         let counts = &mut self.policies.allocations.counts;
         let refused = review.conflicts.iter();
         let refused = refused.filter(|conflict| matches!(conflict.item, Item::Resize(_))).count();
         counts.resizes_refused += refused as u64;
         counts.resized += (review.txn.resizes.len() - refused) as u64;
-        let mut more = HeldCounts::default();
+        let mut more = AllocationCounts::default();
         for step in review.steps {
             let Step::Placed { task, .. } = step else { continue };
             let Some((job, record)) = self.jobs.task(*task) else { continue };

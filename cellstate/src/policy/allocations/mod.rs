@@ -7,7 +7,7 @@ use omega_core::{Job, TaskGroup, Transaction};
 
 /// Counts of resizes and of optional allocations since this process started. They are not part of the cell's state.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct HeldCounts {
+pub struct AllocationCounts {
     /// Accepted resizes.
     pub resized: u64,
     /// Rejected resizes.
@@ -21,7 +21,7 @@ pub struct HeldCounts {
 /// The counters of allocations. The allocations themselves are stored with the jobs.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Allocations {
-    counts: HeldCounts,
+    counts: AllocationCounts,
 }
 
 impl Ledger for Allocations {

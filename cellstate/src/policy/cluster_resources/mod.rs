@@ -15,8 +15,8 @@ mod view;
 use super::{Applying, Columns, Context, Ledger, Mirror, Placement, Policy, Restoring, RowsAgain};
 use crate::audit_error::AuditError;
 use crate::commands::validate;
-use crate::image::{Image, ImageError};
 use crate::index::need::Need;
+use crate::snapshot::{SnapshotState, SnapshotStateError};
 use omega_core::{Amounts, Job, KindId, Reason, TaskGroup};
 use std::borrow::Cow;
 use std::hash::{Hash, Hasher};
@@ -38,7 +38,7 @@ impl ClusterResources {
     }
 
     /// Checks a request of one task.
-    fn judge(&self, request: &Amounts) -> Result<(), Reason> {
+    fn check_request(&self, request: &Amounts) -> Result<(), Reason> {
         match request.iter().find(|(kind, amount)| *amount > self.free(*kind)) {
             Some((kind, _)) => Err(Reason::CellExhausted(kind)),
             None => Ok(()),
@@ -81,7 +81,7 @@ impl Need {
 
 impl Ledger for ClusterResources {
     fn check(&self, at: &Placement<'_>, _: &Context<'_>) -> Result<(), Reason> {
-        at.need.cluster_request.as_deref().map_or(Ok(()), |request| self.judge(request))
+        at.need.cluster_request.as_deref().map_or(Ok(()), |request| self.check_request(request))
     }
 
     fn count(&mut self, at: &Placement<'_>, sign: i64) {
@@ -109,13 +109,13 @@ impl Policy for ClusterResources {
         request.is_none_or(|request| self.claimed.checked_add(request).is_some())
     }
 
-    fn capture(&self, image: &mut Image) {
-        image.cluster_capacity.clone_from(&self.capacity);
+    fn capture(&self, snapshot: &mut SnapshotState) {
+        snapshot.cluster_capacity.clone_from(&self.capacity);
     }
 
-    fn restore(&mut self, restoring: Restoring<'_>) -> Result<(), ImageError> {
-        validate::cluster_capacity(&restoring.image.cluster_capacity, restoring.kinds)?;
-        self.capacity.clone_from(&restoring.image.cluster_capacity);
+    fn restore(&mut self, restoring: Restoring<'_>) -> Result<(), SnapshotStateError> {
+        validate::cluster_capacity(&restoring.snapshot.cluster_capacity, restoring.kinds)?;
+        self.capacity.clone_from(&restoring.snapshot.cluster_capacity);
         Ok(())
     }
 
@@ -123,8 +123,8 @@ impl Policy for ClusterResources {
         hash(&self.capacity, into);
     }
 
-    fn hash_image(image: &Image, into: &mut impl Hasher) {
-        hash(&image.cluster_capacity, into);
+    fn hash_snapshot(snapshot: &SnapshotState, into: &mut impl Hasher) {
+        hash(&snapshot.cluster_capacity, into);
     }
 
     fn audit(&self, recount: &ClusterResources) -> Result<(), AuditError> {
@@ -138,7 +138,7 @@ impl Policy for ClusterResources {
 
 impl Mirror<ClusterResources> for ClusterResources {
     fn apply(&mut self, now: &ClusterResources, applying: Applying<'_>) {
-        applying.tally.cell_freed += u64::from(now.exceeds(self));
+        applying.change_counts.cell_freed += u64::from(now.exceeds(self));
         self.clone_from(now);
     }
 }
@@ -172,13 +172,13 @@ mod tests {
         let mut cell =
             ClusterResources { capacity: Amounts::new([0, 7]), claimed: Amounts::new([0, 2]) };
         let two = Amounts::new([0, 2]);
-        assert_eq!((cell.room_for(&two), cell.judge(&two)), (2, Ok(())));
+        assert_eq!((cell.room_for(&two), cell.check_request(&two)), (2, Ok(())));
         let before = cell.clone();
         cell.count_request(&Amounts::new([0, 9]), 1);
         assert_eq!((cell.free(KindId(1)), cell.room_for(&two)), (0, 0));
-        assert_eq!(cell.judge(&two), Err(Reason::CellExhausted(KindId(1))));
-        assert_eq!(cell.judge(&Amounts::new([1])), Err(Reason::CellExhausted(KindId(0))));
-        assert_eq!(cell.judge(&Amounts::zero()), Ok(()));
+        assert_eq!(cell.check_request(&two), Err(Reason::CellExhausted(KindId(1))));
+        assert_eq!(cell.check_request(&Amounts::new([1])), Err(Reason::CellExhausted(KindId(0))));
+        assert_eq!(cell.check_request(&Amounts::zero()), Ok(()));
         assert!(before.exceeds(&cell) && !cell.exceeds(&before));
     }
 }

@@ -11,7 +11,7 @@ mod in_cell;
 mod review;
 
 use super::{Columns, Ledger, Policy, Restoring, RowsAgain};
-use crate::image::{Image, ImageError};
+use crate::snapshot::{SnapshotState, SnapshotStateError};
 use omega_core::{EvictionCap, Job, TaskGroup, Transaction};
 use std::collections::VecDeque;
 
@@ -50,14 +50,14 @@ impl Policy for Evictions {
         !self.log.taken.is_empty()
     }
 
-    fn capture(&self, image: &mut Image) {
-        image.evicted = self.log.iter().collect();
+    fn capture(&self, snapshot: &mut SnapshotState) {
+        snapshot.evicted = self.log.iter().collect();
     }
 
-    fn restore(&mut self, restoring: Restoring<'_>) -> Result<(), ImageError> {
-        let image = restoring.image;
-        let cap = image.policy.eviction_cap;
-        self.log = EvictionLog::restore(&image.evicted, image.now_ms, cap)?;
+    fn restore(&mut self, restoring: Restoring<'_>) -> Result<(), SnapshotStateError> {
+        let snapshot = restoring.snapshot;
+        let cap = snapshot.policy.eviction_cap;
+        self.log = EvictionLog::restore(&snapshot.evicted, snapshot.now_ms, cap)?;
         Ok(())
     }
 }
@@ -111,17 +111,17 @@ impl EvictionLog {
         list: &[(u64, u32)],
         now_ms: u64,
         cap: Option<EvictionCap>,
-    ) -> Result<EvictionLog, ImageError> {
+    ) -> Result<EvictionLog, SnapshotStateError> {
         let mut log = EvictionLog::default();
         for (at, count) in list {
             let later = log.taken.back().is_none_or(|(before, _)| before < at);
             if !later || *at > now_ms || *count == 0 {
-                return Err(ImageError::Evictions);
+                return Err(SnapshotStateError::Evictions);
             }
             log.add(*at, *count);
         }
         let whole = !log.prune(now_ms, cap);
-        if whole { Ok(log) } else { Err(ImageError::Evictions) }
+        if whole { Ok(log) } else { Err(SnapshotStateError::Evictions) }
     }
 }
 

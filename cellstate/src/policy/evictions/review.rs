@@ -3,7 +3,7 @@
 
 use crate::cell::Cell;
 use crate::commit::{Review, Scope};
-use crate::state::held::Values;
+use crate::state::allocation_overrides::Values;
 use crate::state::map::FastMap;
 use crate::state::tenants::{Borrower, Claimant};
 use omega_core::bands::band_of;
@@ -19,7 +19,7 @@ impl Cell {
     fn strongest_claims(&self, review: &Review<'_>) -> FastMap<u32, Precedence> {
         let mut strongest: FastMap<u32, Precedence> = FastMap::default();
         let claims = review.txn.claims.iter().zip(0..);
-        for (claim, _) in claims.filter(|(_, i)| review.is_taken(Item::Claim(*i))) {
+        for (claim, _) in claims.filter(|(_, i)| review.is_accepted(Item::Claim(*i))) {
             let Some(job) = self.jobs.get(claim.task.job) else { continue };
             let precedence = job.spec.precedence;
             let strongest = strongest.entry(claim.machine.slot).or_insert(precedence);
@@ -43,10 +43,10 @@ impl Cell {
             }
             let read = || (self.claimants(review), review.amounts_before());
             let (claimants, amounts) = known.get_or_insert_with(read);
-            let held = amounts.get(&task).copied();
-            claimants.get(&slot).is_some_and(|here| self.may_reclaim(here, task, held))
+            let allocation = amounts.get(&task).copied();
+            claimants.get(&slot).is_some_and(|here| self.may_reclaim(here, task, allocation))
         };
-        let taken = |(_, i): &(&TaskId, u32)| review.is_taken(Item::Eviction(*i));
+        let taken = |(_, i): &(&TaskId, u32)| review.is_accepted(Item::Eviction(*i));
         for (task, i) in txn.evictions.iter().zip(0..).filter(taken) {
             let slot = machine_before.get(task).copied().unwrap_or(u32::MAX);
             let victim = self.jobs.get(task.job).map(|job| job.spec.precedence);
@@ -87,7 +87,7 @@ impl Cell {
     fn claimants(&self, review: &Review<'_>) -> Claimants {
         let mut claimants = Claimants::default();
         for (claim, i) in review.txn.claims.iter().zip(0..) {
-            let taken = review.is_taken(Item::Claim(i));
+            let taken = review.is_accepted(Item::Claim(i));
             let Some((job, task)) = self.jobs.task(claim.task).filter(|_| taken) else { continue };
             let request = job.need(task).taken(claim.take).0.iter().zip(0..);
             let kinds = request.filter(|(amount, _)| **amount > 0);
@@ -102,11 +102,16 @@ impl Cell {
     }
 
     /// Whether the guarantee of one of these claimants allows the eviction of a task.
-    fn may_reclaim(&self, claimants: &[Claimant], victim: TaskId, held: Option<&Values>) -> bool {
+    fn may_reclaim(
+        &self,
+        claimants: &[Claimant],
+        victim: TaskId,
+        allocation: Option<&Values>,
+    ) -> bool {
         let Some((job, task)) = self.jobs.task(victim) else { return false };
         // The evicted task still counts in its tenant's use if the transaction also placed it on another machine.
         let counted = task.state.machine().is_some();
-        let request = held.unwrap_or(&job.need(task).request);
+        let request = allocation.unwrap_or(&job.need(task).request);
         let victim = Borrower { tenant: job.tenant, request, counted };
         claimants.iter().any(|claimant| self.tenants.may_reclaim(*claimant, &victim))
     }

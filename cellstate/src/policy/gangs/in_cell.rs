@@ -5,7 +5,7 @@ use crate::cell::{Cell, Change};
 use crate::commit::{Review, Scope, Step};
 use crate::history::{Event, EventKind};
 use crate::policy::CellPolicy;
-use crate::state::job_record::{GangHold, JobRecord};
+use crate::state::job_record::{GangWait, JobRecord};
 use omega_core::transaction::Item;
 use omega_core::{Conflict, JobId, Reason, TaskId, TaskState};
 use std::collections::{BTreeMap, BTreeSet};
@@ -16,7 +16,7 @@ impl CellPolicy for Gangs {
         let all = review.scope == Scope::All;
         for (claim, i) in review.txn.claims.iter().zip(0..) {
             let job = cell.jobs.get(claim.task.job).filter(|job| job.spec.is_placed_at_once());
-            let Some(job) = job.filter(|_| review.is_taken(Item::Claim(i))) else { continue };
+            let Some(job) = job.filter(|_| review.is_accepted(Item::Claim(i))) else { continue };
             let is_too_small = |min: u32| all || job.placed < min.min(job.alive);
             if job.spec.gang_min.is_some_and(is_too_small) {
                 late.push(Conflict { item: Item::Claim(i), reason: Reason::GangIncomplete });
@@ -36,16 +36,16 @@ impl JobRecord {
     }
 
     /// Whether the recorded state of the waiting gang, if any, could result from commands.
-    pub fn hold_is_right(&self, now_ms: u64) -> bool {
-        self.hold.is_none_or(|hold| {
-            let may_hold = self.spec.gang_timeout_ms.is_some() && self.spec.gang_min.is_some();
-            let in_past = hold.since_ms.is_none_or(|since| since <= now_ms);
-            may_hold && in_past && self.placed > 0 && !self.has_enough()
+    pub fn gang_wait_is_right(&self, now_ms: u64) -> bool {
+        self.gang_wait.is_none_or(|wait| {
+            let may_wait = self.spec.gang_timeout_ms.is_some() && self.spec.gang_min.is_some();
+            let in_past = wait.since_ms.is_none_or(|since| since <= now_ms);
+            may_wait && in_past && self.placed > 0 && !self.has_enough()
         })
     }
 
     fn is_overdue(&self, now_ms: u64) -> bool {
-        let since = self.hold.and_then(|hold| hold.since_ms);
+        let since = self.gang_wait.and_then(|wait| wait.since_ms);
         let most = u64::from(self.spec.gang_timeout_ms.unwrap_or(0));
         since.is_some_and(|since| since.saturating_add(most) <= now_ms)
     }
@@ -54,22 +54,22 @@ impl JobRecord {
 impl Cell {
     /// The state of a job's waiting gang, whose tasks must not be started yet; `None` if the job has no waiting gang.
     #[must_use]
-    pub fn gang_hold(&self, job: JobId) -> Option<GangHold> {
-        self.jobs.get(job)?.hold
+    pub fn gang_wait(&self, job: JobId) -> Option<GangWait> {
+        self.jobs.get(job)?.gang_wait
     }
 
     /// The jobs with a waiting gang, in ascending order.
     #[must_use]
-    pub fn holding(&self) -> &BTreeSet<JobId> {
-        &self.policies.gangs.holding
+    pub fn waiting_gangs(&self) -> &BTreeSet<JobId> {
+        &self.policies.gangs.waiting
     }
 
     /// The time at which a waiting gang is released if it stays incomplete. `None` if the job has no waiting gang, or
     /// if no `Expire` has started the timeout.
     #[must_use]
-    pub fn held_until_ms(&self, job: JobId) -> Option<u64> {
+    pub fn gang_expires_ms(&self, job: JobId) -> Option<u64> {
         let job = self.jobs.get(job)?;
-        Some(job.hold?.since_ms?.saturating_add(u64::from(job.spec.gang_timeout_ms?)))
+        Some(job.gang_wait?.since_ms?.saturating_add(u64::from(job.spec.gang_timeout_ms?)))
     }
 
     /// Counts of waiting gangs since this process started.
@@ -101,67 +101,67 @@ impl Cell {
             return;
         };
         let small = job.placed > 0 && !job.has_enough();
-        let hold = match job.hold {
-            None if had_none && small => Some(GangHold::default()),
-            hold => hold.filter(|_| small),
+        let wait = match job.gang_wait {
+            None if had_none && small => Some(GangWait::default()),
+            wait => wait.filter(|_| small),
         };
-        if hold == job.hold {
+        if wait == job.gang_wait {
             return;
         }
-        match hold {
+        match wait {
             Some(_) => {
-                self.policies.gangs.holding.insert(id);
+                self.policies.gangs.waiting.insert(id);
                 self.policies.gangs.counts.begun += 1;
                 if let Some(job) = self.jobs.get_mut(id) {
-                    job.hold = hold;
+                    job.gang_wait = wait;
                 }
             }
             None if job.placed > 0 => self.begin_gang(id),
-            None => self.end_hold(id),
+            None => self.end_wait(id),
         }
     }
 
     /// Ends the wait of a job's gang, if it waits, because its tasks may now be started.
     pub(crate) fn begin_gang(&mut self, id: JobId) {
-        let Some(job) = self.jobs.get(id).filter(|job| job.hold.is_some()) else { return };
+        let Some(job) = self.jobs.get(id).filter(|job| job.gang_wait.is_some()) else { return };
         // Logged so that agents look at all tasks of the job again.
         self.log.push(Change::Job(id, job.owner));
         self.policies.gangs.counts.completed += 1;
-        self.end_hold(id);
+        self.end_wait(id);
     }
 
-    fn end_hold(&mut self, id: JobId) {
-        self.policies.gangs.holding.remove(&id);
+    fn end_wait(&mut self, id: JobId) {
+        self.policies.gangs.waiting.remove(&id);
         if let Some(job) = self.jobs.get_mut(id) {
-            job.hold = None;
+            job.gang_wait = None;
         }
     }
 
     /// Starts the timeouts of gangs that began to wait. Returns the gangs whose timeout is over, except one that gets a
     /// second timeout.
     pub(crate) fn overdue_gangs(&mut self) -> Vec<JobId> {
-        if self.policies.gangs.holding.is_empty() {
+        if self.policies.gangs.waiting.is_empty() {
             return Vec::new();
         }
         let now_ms = self.now_ms;
         let mut overdue = Vec::new();
-        for id in &self.policies.gangs.holding {
+        for id in &self.policies.gangs.waiting {
             let Some(job) = self.jobs.get_mut(*id) else { continue };
             if job.is_overdue(now_ms) {
-                overdue.push((job.hold.and_then(|hold| hold.since_ms), *id));
-            } else if let Some(hold) = &mut job.hold {
-                hold.since_ms.get_or_insert(now_ms);
+                overdue.push((job.gang_wait.and_then(|wait| wait.since_ms), *id));
+            } else if let Some(wait) = &mut job.gang_wait {
+                wait.since_ms.get_or_insert(now_ms);
             }
         }
         overdue.sort_unstable();
         let mut overdue: Vec<JobId> = overdue.into_iter().map(|(_, id)| id).collect();
-        let spared = |id: &JobId| self.gang_hold(*id).is_none_or(|hold| hold.spared);
+        let spared = |id: &JobId| self.gang_wait(*id).is_none_or(|wait| wait.spared);
         if overdue.len() > 1
             && let Some(first) = overdue.iter().position(|id| !spared(id))
         {
             let id = overdue.remove(first);
             if let Some(job) = self.jobs.get_mut(id) {
-                job.hold = Some(GangHold { since_ms: Some(now_ms), spared: true });
+                job.gang_wait = Some(GangWait { since_ms: Some(now_ms), spared: true });
             }
         }
         overdue
@@ -176,7 +176,7 @@ impl Cell {
                 left.extend(self.release_task(TaskId { job: id, index }));
             }
             self.policies.gangs.counts.timed_out += 1;
-            self.end_hold(id);
+            self.end_wait(id);
         }
         left.sort_unstable();
         left.dedup();

@@ -39,19 +39,19 @@ pub struct GangCounts {
 /// The policy of gangs: the jobs with a waiting gang, and counts.
 #[derive(Clone, Debug, Default)]
 pub struct Gangs {
-    holding: BTreeSet<JobId>,
+    waiting: BTreeSet<JobId>,
     counts: GangCounts,
 }
 
 impl Gangs {
     /// Whether a job has a waiting gang.
-    pub fn is_holding(&self, job: JobId) -> bool {
-        self.holding.contains(&job)
+    pub fn is_waiting(&self, job: JobId) -> bool {
+        self.waiting.contains(&job)
     }
 
     /// Adds a waiting gang of a snapshot.
-    pub fn restore_hold(&mut self, job: JobId) {
-        self.holding.insert(job);
+    pub fn restore_wait(&mut self, job: JobId) {
+        self.waiting.insert(job);
     }
 }
 
@@ -71,10 +71,10 @@ impl Policy for Gangs {
     }
 
     fn is_near_an_edge(&self, _: u64) -> bool {
-        !self.holding.is_empty()
+        !self.waiting.is_empty()
     }
 
-    fn goes_by_time(&self) -> bool {
-        !self.holding.is_empty()
+    fn depends_on_time(&self) -> bool {
+        !self.waiting.is_empty()
     }
 }

@@ -5,7 +5,7 @@ use crate::cell::{Cell, Change};
 use crate::commands::bounds::too_many;
 use crate::commands::validate;
 use crate::commit::Review;
-use crate::index::facts::Facts;
+use crate::index::machine_index::MachineIndex;
 use crate::policy::CellPolicy;
 use crate::policy::set::Listed;
 use crate::state::job_record::JobRecord;
@@ -41,19 +41,19 @@ impl Cell {
     #[must_use]
     pub fn batch_allocated(&self, machine: MachineId, kind: KindId) -> i64 {
         let known = self.machines.get(machine);
-        known.map_or(0, |_| self.policies.peaks.held_of(machine.row(), kind))
+        known.map_or(0, |_| self.policies.peaks.batch_of(machine.row(), kind))
     }
 
     /// The number of machines on which batch tasks exceed their share at present.
     #[must_use]
     pub fn machines_over_peak(&self) -> usize {
-        if !self.policies.peaks.any_holds() {
+        if !self.policies.peaks.any_is_active() {
             return 0;
         }
-        self.facts
+        self.machine_index
             .sets
             .present()
-            .filter(|row| self.policies.peaks.excess(*row, &self.facts).next().is_some())
+            .filter(|row| self.policies.peaks.excess(*row, &self.machine_index).next().is_some())
             .count()
     }
 
@@ -70,7 +70,7 @@ impl Cell {
         let others = self.peak_calendars().filter(|other| other.name != calendar.name);
         validate::all_peaks(others.chain([&calendar]))?;
         let version = self.begin();
-        self.change_peaks(|peaks, facts| peaks.set(calendar, facts));
+        self.change_peaks(|peaks, machine_index| peaks.set(calendar, machine_index));
         self.log.push(Change::Policy(Peaks::BIT));
         Ok(Outcome::Done(version))
     }
@@ -80,21 +80,21 @@ impl Cell {
             return Err(Rejection::UnknownPeaks(name.clone()));
         }
         let version = self.begin();
-        self.change_peaks(|peaks, facts| peaks.remove(name, facts));
+        self.change_peaks(|peaks, machine_index| peaks.remove(name, machine_index));
         self.log.push(Change::Policy(Peaks::BIT));
         Ok(Outcome::Done(version))
     }
 
     /// Changes the calendars. Batch allocations are summed only while there is a calendar.
-    fn change_peaks(&mut self, change: impl FnOnce(&mut Peaks, &mut Facts)) {
+    fn change_peaks(&mut self, change: impl FnOnce(&mut Peaks, &mut MachineIndex)) {
         let peaks = &mut self.policies.peaks;
         let before = peaks.is_empty();
         peaks.kinds = self.kinds.count();
-        change(peaks, &mut self.facts);
-        peaks.tell_time(self.now_ms);
+        change(peaks, &mut self.machine_index);
+        peaks.set_time(self.now_ms);
         match (before, peaks.is_empty()) {
-            (true, false) => self.policies.peaks.held = self.count_batch(),
-            (_, true) => self.policies.peaks.held = Vec::new(),
+            (true, false) => self.policies.peaks.batch = self.count_batch(),
+            (_, true) => self.policies.peaks.batch = Vec::new(),
             (false, false) => {}
         }
     }
@@ -102,16 +102,18 @@ impl Cell {
     /// Recounts the batch allocations of each kind on each machine, in the layout of `Peaks::held`.
     fn count_batch(&self) -> Vec<i64> {
         let kinds = self.kinds.count();
-        let mut held = vec![0; self.machines.row_count() * kinds];
+        let mut allocated = vec![0; self.machines.row_count() * kinds];
         let is_batch = |job: &&JobRecord| job.spec.kind == JobKind::Batch;
         for (_, job) in self.jobs.iter().filter(|(_, job)| is_batch(job)) {
             for (task, index) in job.tasks.iter().zip(0..) {
                 let Some(machine) = task.state.machine() else { continue };
-                let row = &mut held[machine.row() * kinds..][..kinds];
+                let row = &mut allocated[machine.row() * kinds..][..kinds];
                 let part = job.part(index);
-                row.iter_mut().zip(part.request).for_each(|(held, amount)| *held += amount);
+                row.iter_mut()
+                    .zip(part.request)
+                    .for_each(|(allocated, amount)| *allocated += amount);
             }
         }
-        held
+        allocated
     }
 }

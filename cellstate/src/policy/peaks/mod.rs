@@ -17,9 +17,9 @@ mod view;
 use super::{Applying, Columns, Context, Ledger, Mirror, Placement, Policy, Restoring, RowsAgain};
 use crate::audit_error::AuditError;
 use crate::commands::validate;
-use crate::image::{Image, ImageError};
-use crate::index::facts::Facts;
+use crate::index::machine_index::MachineIndex;
 use crate::index::sets::{SetId, SetKey};
+use crate::snapshot::{SnapshotState, SnapshotStateError};
 use omega_core::limits::PEAK_CALENDARS_MAX;
 use omega_core::{Job, JobKind, KindId, KindShare, Peak, PeakCalendar, Reason, TaskGroup, Text};
 use smallvec::SmallVec;
@@ -34,7 +34,7 @@ pub struct Peaks {
     calendars: Vec<(PeakCalendar, SetId)>,
     shares: Vec<(SetId, KindShare)>,
     /// Sums of batch allocations by row: all kinds of the first row, then all kinds of the second, and so on.
-    held: Vec<i64>,
+    batch: Vec<i64>,
     kinds: usize,
     /// Counts for metrics, which are not part of the cell's state.
     counts: PeakCounts,
@@ -48,7 +48,7 @@ impl Peaks {
 
     /// Whether a peak is active.
     #[inline]
-    fn any_holds(&self) -> bool {
+    fn any_is_active(&self) -> bool {
         !self.shares.is_empty()
     }
 
@@ -62,10 +62,10 @@ impl Peaks {
     }
 
     /// Determines the peaks that are active at a time.
-    fn tell_time(&mut self, now_ms: u64) {
+    fn set_time(&mut self, now_ms: u64) {
         self.shares.clear();
         for (calendar, machines) in &self.calendars {
-            let peaks = calendar.peaks.iter().filter(|peak| peak.holds(now_ms));
+            let peaks = calendar.peaks.iter().filter(|peak| peak.is_active(now_ms));
             let shares = peaks.flat_map(|peak| &peak.batch_max);
             self.shares.extend(shares.map(|share| (*machines, *share)));
         }
@@ -77,81 +77,94 @@ impl Peaks {
     }
 
     /// The batch allocations of each kind on the machine in a row; empty if there are none.
-    fn held(&self, row: usize) -> &[i64] {
-        self.held.get(row * self.kinds..).and_then(|held| held.get(..self.kinds)).unwrap_or(&[])
+    fn batch_on(&self, row: usize) -> &[i64] {
+        self.batch
+            .get(row * self.kinds..)
+            .and_then(|allocated| allocated.get(..self.kinds))
+            .unwrap_or(&[])
     }
 
-    fn held_of(&self, row: usize, kind: KindId) -> i64 {
-        self.held(row).get(kind.index()).copied().unwrap_or(0)
+    fn batch_of(&self, row: usize, kind: KindId) -> i64 {
+        self.batch_on(row).get(kind.index()).copied().unwrap_or(0)
     }
 
-    fn held_mut(&mut self, row: usize) -> &mut [i64] {
+    fn batch_mut(&mut self, row: usize) -> &mut [i64] {
         let end = (row + 1) * self.kinds;
-        if self.held.len() < end {
-            self.held.resize(end, 0);
+        if self.batch.len() < end {
+            self.batch.resize(end, 0);
         }
-        &mut self.held[row * self.kinds..end]
+        &mut self.batch[row * self.kinds..end]
     }
 
     /// Sets the batch allocations on the machine in a row.
-    fn set_held(&mut self, row: usize, held: &[i64]) {
-        let known = self.held_mut(row);
+    fn set_batch(&mut self, row: usize, allocated: &[i64]) {
+        let known = self.batch_mut(row);
         known.fill(0);
-        known.iter_mut().zip(held).for_each(|(known, held)| *known = *held);
+        known.iter_mut().zip(allocated).for_each(|(known, allocated)| *known = *allocated);
     }
 
     /// Clears the batch allocations on the machine in a row.
-    fn clear_held(&mut self, row: usize) {
-        if self.held.len() > row * self.kinds {
-            self.held_mut(row).fill(0);
+    fn clear_batch(&mut self, row: usize) {
+        if self.batch.len() > row * self.kinds {
+            self.batch_mut(row).fill(0);
         }
     }
 }
 
 impl Peaks {
     /// Adds a calendar, or replaces the calendar with an equal name.
-    fn set(&mut self, calendar: PeakCalendar, facts: &mut Facts) {
-        self.remove(&calendar.name, facts);
+    fn set(&mut self, calendar: PeakCalendar, machine_index: &mut MachineIndex) {
+        self.remove(&calendar.name, machine_index);
         let Err(at) = self.place(&calendar.name) else { return };
         let key = SetKey::Match(vec![calendar.machines.clone()]);
-        let machines = facts.sets.acquire(key, &facts.machines);
+        let machines = machine_index.sets.acquire(key, &machine_index.machines);
         self.calendars.insert(at, (calendar, machines));
     }
 
-    fn remove(&mut self, name: &str, facts: &mut Facts) {
+    fn remove(&mut self, name: &str, machine_index: &mut MachineIndex) {
         let Ok(at) = self.place(name) else { return };
         let (_, machines) = self.calendars.remove(at);
-        facts.sets.release(machines);
+        machine_index.sets.release(machines);
     }
 
     /// Replaces all calendars, in a cell with `kinds` kinds. The caller must set the batch allocations afterwards.
-    fn set_all(&mut self, calendars: &[PeakCalendar], facts: &mut Facts, kinds: usize) {
+    fn set_all(
+        &mut self,
+        calendars: &[PeakCalendar],
+        machine_index: &mut MachineIndex,
+        kinds: usize,
+    ) {
         for (_, machines) in std::mem::take(self).calendars {
-            facts.sets.release(machines);
+            machine_index.sets.release(machines);
         }
         self.kinds = kinds;
-        calendars.iter().for_each(|calendar| self.set(calendar.clone(), facts));
+        calendars.iter().for_each(|calendar| self.set(calendar.clone(), machine_index));
     }
 
     /// The shares of batch tasks that active peaks set for the machine in a row.
     fn shares_of<'a>(
         &'a self,
         row: usize,
-        facts: &'a Facts,
+        machine_index: &'a MachineIndex,
     ) -> impl Iterator<Item = KindShare> + 'a {
-        let here = move |set: SetId| facts.sets.contains(set, row);
+        let here = move |set: SetId| machine_index.sets.contains(set, row);
         self.shares.iter().filter(move |(set, _)| here(*set)).map(|(_, share)| *share)
     }
 
     /// Whether a calendar covers the machine in a row.
-    fn has_calendar(&self, row: usize, facts: &Facts) -> bool {
-        self.calendars.iter().any(|(_, machines)| facts.sets.contains(*machines, row))
+    fn has_calendar(&self, row: usize, machine_index: &MachineIndex) -> bool {
+        self.calendars.iter().any(|(_, machines)| machine_index.sets.contains(*machines, row))
     }
 
-    fn exceeds(&self, row: usize, share: KindShare, (more, facts): (&[i64], &Facts)) -> bool {
+    fn exceeds(
+        &self,
+        row: usize,
+        share: KindShare,
+        (more, machine_index): (&[i64], &MachineIndex),
+    ) -> bool {
         let more = more.get(share.kind.index()).copied().unwrap_or(0);
         // A kind that is not requested always fits, even if batch tasks exceed their share of it.
-        more > 0 && self.held_of(row, share.kind) + more > share_of(row, share, facts)
+        more > 0 && self.batch_of(row, share.kind) + more > share_of(row, share, machine_index)
     }
 
     /// The first kind of which batch tasks would exceed their share of a row's machine if `more` were added to their
@@ -161,18 +174,20 @@ impl Peaks {
         &self,
         row: usize,
         (kind, more): (JobKind, &[i64]),
-        facts: &Facts,
+        machine_index: &MachineIndex,
     ) -> Option<KindId> {
-        if !self.any_holds() || kind != JobKind::Batch {
+        if !self.any_is_active() || kind != JobKind::Batch {
             return None;
         }
-        let mut shares = self.shares_of(row, facts);
-        shares.find(|share| self.exceeds(row, *share, (more, facts))).map(|share| share.kind)
+        let mut shares = self.shares_of(row, machine_index);
+        shares
+            .find(|share| self.exceeds(row, *share, (more, machine_index)))
+            .map(|share| share.kind)
     }
 
     /// The machines in `among` on which batch tasks would exceed their share if one more task were placed. `among` has
     /// one bit for each of the 64 rows from `64 * word` on, and so has the result.
-    fn over_peak_among(&self, (word, among): (usize, u64), asked: (&[i64], &Facts)) -> u64 {
+    fn over_peak_among(&self, (word, among): (usize, u64), asked: (&[i64], &MachineIndex)) -> u64 {
         let mut over = 0;
         for (machines, share) in &self.shares {
             let mut left = asked.1.sets.word(*machines, word) & among & !over;
@@ -189,18 +204,18 @@ impl Peaks {
     fn excess<'a>(
         &'a self,
         row: usize,
-        facts: &'a Facts,
+        machine_index: &'a MachineIndex,
     ) -> impl Iterator<Item = (KindId, i64)> + 'a {
         let excess = move |share: KindShare| {
-            let over = self.held_of(row, share.kind) - share_of(row, share, facts);
+            let over = self.batch_of(row, share.kind) - share_of(row, share, machine_index);
             (over > 0).then_some((share.kind, over))
         };
-        self.shares_of(row, facts).filter_map(excess)
+        self.shares_of(row, machine_index).filter_map(excess)
     }
 
     /// Whether batch tasks exceed their share of the machine in a row now.
-    fn is_over_its_share(&self, row: usize, facts: &Facts) -> bool {
-        self.any_holds() && self.excess(row, facts).next().is_some()
+    fn is_over_its_share(&self, row: usize, machine_index: &MachineIndex) -> bool {
+        self.any_is_active() && self.excess(row, machine_index).next().is_some()
     }
 
     /// The active peak that bounds a kind on the machine in a row: the name of its calendar, and the time of its end.
@@ -209,9 +224,9 @@ impl Peaks {
         &self,
         row: usize,
         kind: KindId,
-        (now_ms, facts): (u64, &Facts),
+        (now_ms, machine_index): (u64, &MachineIndex),
     ) -> Option<(&Text, u64)> {
-        let here = self.calendars.iter().filter(|(_, set)| facts.sets.contains(*set, row));
+        let here = self.calendars.iter().filter(|(_, set)| machine_index.sets.contains(*set, row));
         let bounds = |peak: &&Peak| peak.batch_max.iter().any(|share| share.kind == kind);
         let ends = here.flat_map(|(calendar, _)| {
             let peaks = calendar.peaks.iter().filter(bounds);
@@ -222,15 +237,15 @@ impl Peaks {
 }
 
 /// A share of the machine in a row as an amount; 0 if the row is empty.
-fn share_of(row: usize, share: KindShare, facts: &Facts) -> i64 {
-    let machine = facts.machines.get(row).and_then(Option::as_ref);
+fn share_of(row: usize, share: KindShare, machine_index: &MachineIndex) -> i64 {
+    let machine = machine_index.machines.get(row).and_then(Option::as_ref);
     machine.map_or(0, |machine| share.of(machine.capacity.get(share.kind)) as i64)
 }
 
 impl Ledger for Peaks {
     #[inline]
-    fn is_checking(&self, _: &Facts) -> bool {
-        self.any_holds()
+    fn is_checking(&self, _: &MachineIndex) -> bool {
+        self.any_is_active()
     }
 
     #[inline]
@@ -239,13 +254,13 @@ impl Ledger for Peaks {
     }
 
     fn admit(&self, at: &Placement<'_>, context: &Context<'_>) -> Result<(), Reason> {
-        let over = self.over_peak(at.row, (at.job.kind, at.request), context.facts);
+        let over = self.over_peak(at.row, (at.job.kind, at.request), context.machine_index);
         over.map_or(Ok(()), |kind| Err(Reason::PeakHours(kind)))
     }
 
     fn count(&mut self, at: &Placement<'_>, sign: i64) {
-        let held = self.held_mut(at.row).iter_mut();
-        held.zip(at.request).for_each(|(held, amount)| *held += sign * amount);
+        let allocated = self.batch_mut(at.row).iter_mut();
+        allocated.zip(at.request).for_each(|(allocated, amount)| *allocated += sign * amount);
     }
 }
 
@@ -267,21 +282,26 @@ impl Policy for Peaks {
         self.count(by, 1);
     }
 
-    fn note_resize(&self, by: &Placement<'_>, facts: &Facts, note: &mut PeakCounts) {
+    fn note_resize(&self, by: &Placement<'_>, machine_index: &MachineIndex, note: &mut PeakCounts) {
         let shrinks = by.request.iter().any(|more| *more < 0);
         let grows = by.request.iter().any(|more| *more > 0);
-        note.throttled += u64::from(shrinks && self.is_over_its_share(by.row, facts));
-        note.grown += u64::from(grows && self.has_calendar(by.row, facts));
+        note.throttled += u64::from(shrinks && self.is_over_its_share(by.row, machine_index));
+        note.grown += u64::from(grows && self.has_calendar(by.row, machine_index));
     }
 
-    fn note_removal(&self, at: &Placement<'_>, facts: &Facts, note: &mut PeakCounts) {
-        note.released += u64::from(self.is_over_its_share(at.row, facts));
+    fn note_removal(
+        &self,
+        at: &Placement<'_>,
+        machine_index: &MachineIndex,
+        note: &mut PeakCounts,
+    ) {
+        note.released += u64::from(self.is_over_its_share(at.row, machine_index));
     }
 
     fn write_row(&self, slot: u32, columns: &mut PeakColumns) {
-        let held = self.held(slot as usize);
-        if held.iter().any(|held| *held != 0) {
-            columns.batch.push((slot, SmallVec::from_slice(held)));
+        let allocated = self.batch_on(slot as usize);
+        if allocated.iter().any(|allocated| *allocated != 0) {
+            columns.batch.push((slot, SmallVec::from_slice(allocated)));
         }
     }
 
@@ -308,33 +328,33 @@ impl Policy for Peaks {
         self.each_peak().any(|peak| peak.changes_within(now_ms, SOON_MS))
     }
 
-    fn goes_by_time(&self) -> bool {
+    fn depends_on_time(&self) -> bool {
         self.is_counting()
     }
 
     fn changes_between(&self, before_ms: u64, now_ms: u64) -> bool {
-        self.each_peak().any(|peak| peak.holds(before_ms) != peak.holds(now_ms))
+        self.each_peak().any(|peak| peak.is_active(before_ms) != peak.is_active(now_ms))
     }
 
-    fn pass_time(&mut self, _: &mut Facts, now_ms: u64) {
-        self.tell_time(now_ms);
+    fn pass_time(&mut self, _: &mut MachineIndex, now_ms: u64) {
+        self.set_time(now_ms);
     }
 
-    fn capture(&self, image: &mut Image) {
-        image.peaks = self.iter().cloned().collect();
+    fn capture(&self, snapshot: &mut SnapshotState) {
+        snapshot.peaks = self.iter().cloned().collect();
     }
 
-    fn restore(&mut self, restoring: Restoring<'_>) -> Result<(), ImageError> {
-        let Restoring { image, facts, kinds } = restoring;
-        let list = &image.peaks;
+    fn restore(&mut self, restoring: Restoring<'_>) -> Result<(), SnapshotStateError> {
+        let Restoring { snapshot, machine_index, kinds } = restoring;
+        let list = &snapshot.peaks;
         let max = PEAK_CALENDARS_MAX as u64;
-        ImageError::check_count("peak calendars", list.len() as u64, max)?;
+        SnapshotStateError::check_count("peak calendars", list.len() as u64, max)?;
         if let Some(pair) = list.windows(2).find(|pair| pair[0].name >= pair[1].name) {
-            return Err(ImageError::Peaks(pair[1].name.clone()));
+            return Err(SnapshotStateError::Peaks(pair[1].name.clone()));
         }
         list.iter().try_for_each(|calendar| validate::peaks(calendar, kinds))?;
-        self.set_all(list, facts, kinds.count());
-        self.tell_time(image.now_ms);
+        self.set_all(list, machine_index, kinds.count());
+        self.set_time(snapshot.now_ms);
         Ok(())
     }
 
@@ -342,21 +362,21 @@ impl Policy for Peaks {
         self.iter().for_each(|calendar| ("peaks", calendar).hash(into));
     }
 
-    fn hash_image(image: &Image, into: &mut impl Hasher) {
-        image.peaks.iter().for_each(|calendar| ("peaks", calendar).hash(into));
+    fn hash_snapshot(snapshot: &SnapshotState, into: &mut impl Hasher) {
+        snapshot.peaks.iter().for_each(|calendar| ("peaks", calendar).hash(into));
     }
 
     /// Compares the batch allocations of all rows. A row beyond the end of a list has none.
     fn audit(&self, recount: &Peaks) -> Result<(), AuditError> {
-        let rows = recount.held.len().max(self.held.len());
-        let at = |held: &[i64], i: usize| held.get(i).copied().unwrap_or(0);
-        let is_right = (0..rows).all(|i| at(&recount.held, i) == at(&self.held, i));
-        let is_right = is_right && (self.is_counting() || self.held.is_empty());
+        let rows = recount.batch.len().max(self.batch.len());
+        let at = |allocated: &[i64], i: usize| allocated.get(i).copied().unwrap_or(0);
+        let is_right = (0..rows).all(|i| at(&recount.batch, i) == at(&self.batch, i));
+        let is_right = is_right && (self.is_counting() || self.batch.is_empty());
         if is_right { Ok(()) } else { Err(AuditError::Batch) }
     }
 
     fn uncounted(&self) -> Peaks {
-        Peaks { held: Vec::new(), ..self.clone() }
+        Peaks { batch: Vec::new(), ..self.clone() }
     }
 }
 
@@ -366,17 +386,17 @@ impl Mirror<PeakColumns> for Peaks {
     }
 
     fn apply(&mut self, PeakColumns { calendars, batch }: &PeakColumns, applying: Applying<'_>) {
-        let Applying { slots, now_ms, facts, kinds, stale, .. } = applying;
+        let Applying { slots, now_ms, machine_index, kinds, stale, .. } = applying;
         if let Some(calendars) = calendars {
-            self.set_all(calendars, facts, kinds);
+            self.set_all(calendars, machine_index, kinds);
             *stale = true;
         }
         if self.is_empty() {
             return;
         }
-        self.tell_time(now_ms);
-        slots.iter().for_each(|slot| self.clear_held(*slot as usize));
-        batch.iter().for_each(|(slot, held)| self.set_held(*slot as usize, held));
+        self.set_time(now_ms);
+        slots.iter().for_each(|slot| self.clear_batch(*slot as usize));
+        batch.iter().for_each(|(slot, allocated)| self.set_batch(*slot as usize, allocated));
     }
 }
 

@@ -13,8 +13,8 @@ impl View {
 
     /// Whether an active peak may at present reject tasks of a job on some machine.
     #[must_use]
-    pub fn holds_back(&self, job: &Job) -> bool {
-        self.mirrors().peaks.any_holds() && job.kind == JobKind::Batch
+    pub fn peaks_may_reject(&self, job: &Job) -> bool {
+        self.mirrors().peaks.any_is_active() && job.kind == JobKind::Batch
     }
 
     /// Checks whether batch tasks would exceed their share of the machine in a row with one more task of this need. If
@@ -22,8 +22,8 @@ impl View {
     #[must_use]
     pub fn peak_over(&self, row: usize, job: &Job, need: &Need) -> Option<(KindId, &Text, u64)> {
         let peaks = &self.mirrors().peaks;
-        let kind = peaks.over_peak(row, (job.kind, &need.request), self.facts())?;
-        let (name, ends_ms) = peaks.peak_on(row, kind, (self.now_ms(), self.facts()))?;
+        let kind = peaks.over_peak(row, (job.kind, &need.request), self.machine_index())?;
+        let (name, ends_ms) = peaks.peak_on(row, kind, (self.now_ms(), self.machine_index()))?;
         Some((kind, name, ends_ms))
     }
 
@@ -31,9 +31,9 @@ impl View {
     /// exceed their share. `None` if no active peak bounds the kind.
     #[must_use]
     pub fn batch_room(&self, row: usize, kind: KindId) -> Option<i64> {
-        let shares = self.mirrors().peaks.shares_of(row, self.facts());
+        let shares = self.mirrors().peaks.shares_of(row, self.machine_index());
         let shares = shares.filter(|share| share.kind == kind);
-        let most = shares.map(|share| share_of(row, share, self.facts())).min()?;
+        let most = shares.map(|share| share_of(row, share, self.machine_index())).min()?;
         Some(most - self.batch_allocated(row, kind))
     }
 
@@ -41,20 +41,20 @@ impl View {
     #[must_use]
     pub fn is_peak_on(&self, row: usize) -> bool {
         let peaks = &self.mirrors().peaks;
-        peaks.any_holds() && peaks.shares_of(row, self.facts()).next().is_some()
+        peaks.any_is_active() && peaks.shares_of(row, self.machine_index()).next().is_some()
     }
 
     /// Whether a calendar covers the machine in a row.
     #[must_use]
     pub fn has_peaks(&self, row: usize) -> bool {
-        self.mirrors().peaks.has_calendar(row, self.facts())
+        self.mirrors().peaks.has_calendar(row, self.machine_index())
     }
 
     /// The amount of a kind that is allocated to batch tasks on the machine in a row, including this view's claims. It
     /// is 0 while there is no calendar.
     #[must_use]
     pub fn batch_allocated(&self, row: usize, kind: KindId) -> i64 {
-        self.mirrors().peaks.held_of(row, kind)
+        self.mirrors().peaks.batch_of(row, kind)
     }
 }
 
@@ -62,9 +62,10 @@ impl Block<'_> {
     /// The machines in `among` on which batch tasks would exceed their share with one more task of this need.
     #[must_use]
     pub fn over_peak(&self, job: &Job, need: &Need, among: u64) -> u64 {
-        if self.view().holds_back(job) {
-            let (peaks, facts) = (&self.view().mirrors().peaks, self.view().facts());
-            peaks.over_peak_among((self.index(), among), (&need.request, facts))
+        if self.view().peaks_may_reject(job) {
+            let (peaks, machine_index) =
+                (&self.view().mirrors().peaks, self.view().machine_index());
+            peaks.over_peak_among((self.index(), among), (&need.request, machine_index))
         } else {
             0
         }

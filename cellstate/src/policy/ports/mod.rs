@@ -25,9 +25,9 @@ pub use task_ports::TaskPorts;
 
 use super::{Applying, Columns, Context, Ledger, Mirror, Placement, Policy, Restoring, RowsAgain};
 use crate::audit_error::AuditError;
-use crate::image::ImageError;
-use crate::index::facts::Facts;
+use crate::index::machine_index::MachineIndex;
 use crate::index::need::Need;
+use crate::snapshot::SnapshotStateError;
 use crate::state::map::FastMap;
 use need::has_ports;
 use omega_core::{Job, MachineId, PortRange, Reason, TaskGroup, TaskId};
@@ -45,7 +45,7 @@ pub struct Ports {
     rows: FastMap<u32, RowPorts>,
 }
 
-static NO_PORTS: RowPorts = RowPorts { fixed: Vec::new(), given: Vec::new(), unknown: 0 };
+static NO_PORTS: RowPorts = RowPorts { fixed: Vec::new(), chosen: Vec::new(), unknown: 0 };
 
 impl Ports {
     fn on(&self, row: usize) -> &RowPorts {
@@ -53,34 +53,46 @@ impl Ports {
     }
 
     /// Checks whether a task gets its ports on the machine in a row.
-    fn judge(&self, row: usize, need: &PortNeed, facts: &Facts) -> Result<(), Reason> {
+    fn check_need(
+        &self,
+        row: usize,
+        need: &PortNeed,
+        machine_index: &MachineIndex,
+    ) -> Result<(), Reason> {
         let here = self.on(row);
         if here.takes_fixed_of(need) {
             return Err(Reason::PortTaken);
         }
-        let has_room = need.any == 0 || here.free(range_of(facts, row), need) >= need.any as i64;
+        let has_room =
+            need.any == 0 || here.free(range_of(machine_index, row), need) >= need.any as i64;
         if has_room { Ok(()) } else { Err(Reason::NoPorts) }
     }
 
     /// Whether the port range of a row's machine has enough free ports for the cell to choose.
-    pub fn has_room(&self, row: usize, need: &Need, facts: &Facts) -> bool {
+    pub fn has_room(&self, row: usize, need: &Need, machine_index: &MachineIndex) -> bool {
         let Some(need) = &need.ports else { return true };
-        need.any == 0 || self.on(row).free(range_of(facts, row), need) >= need.any as i64
+        need.any == 0 || self.on(row).free(range_of(machine_index, row), need) >= need.any as i64
     }
 
     /// Writes the ports in a row, if there are any.
     fn write_taken(&self, slot: u32, columns: &mut PortColumns) {
-        if let Some(RowPorts { fixed, given, .. }) = self.rows.get(&slot) {
-            let taken = TakenPorts { fixed: fixed.clone(), given: given.clone() };
+        if let Some(RowPorts { fixed, chosen, .. }) = self.rows.get(&slot) {
+            let taken = TakenPorts { fixed: fixed.clone(), chosen: chosen.clone() };
             columns.taken.push((slot, taken));
         }
     }
 
     /// Chooses the ports of a task that is placed on the machine in a row.
-    pub fn choose(&self, task: TaskId, row: usize, need: &Need, facts: &Facts) -> Vec<u16> {
+    pub fn choose(
+        &self,
+        task: TaskId,
+        row: usize,
+        need: &Need,
+        machine_index: &MachineIndex,
+    ) -> Vec<u16> {
         let Some(need) = &need.ports else { return Vec::new() };
         let position = task.job.0.wrapping_mul(JOB_STRIDE).wrapping_add(task.index.into());
-        self.on(row).choose(range_of(facts, row), need, position)
+        self.on(row).choose(range_of(machine_index, row), need, position)
     }
 
     /// Whether a task of a snapshot can have these ports: as many as it needs, each one only once, and none that
@@ -88,20 +100,20 @@ impl Ports {
     pub fn can_have(&self, row: usize, need: &Need, ports: &[u16]) -> bool {
         let here = self.on(row);
         let is_new = |(at, port): (usize, &u16)| {
-            *port > 0 && here.given.binary_search(port).is_err() && !ports[..at].contains(port)
+            *port > 0 && here.chosen.binary_search(port).is_err() && !ports[..at].contains(port)
         };
         ports.len() == need.any_ports() && ports.iter().enumerate().all(is_new)
     }
 }
 
 /// The range of the machine in a row.
-fn range_of(facts: &Facts, row: usize) -> PortRange {
-    let machine = facts.machines.get(row).and_then(Option::as_ref);
+fn range_of(machine_index: &MachineIndex, row: usize) -> PortRange {
+    let machine = machine_index.machines.get(row).and_then(Option::as_ref);
     machine.map_or(PortRange::NONE, |machine| machine.ports)
 }
 
 impl Ledger for Ports {
-    fn is_checking(&self, _: &Facts) -> bool {
+    fn is_checking(&self, _: &MachineIndex) -> bool {
         self.counted
     }
 
@@ -111,7 +123,7 @@ impl Ledger for Ports {
 
     fn check(&self, at: &Placement<'_>, context: &Context<'_>) -> Result<(), Reason> {
         let Some(need) = &at.need.ports else { return Ok(()) };
-        self.judge(at.row, need, context.facts)
+        self.check_need(at.row, need, context.machine_index)
     }
 
     fn count(&mut self, at: &Placement<'_>, sign: i64) {
@@ -153,8 +165,8 @@ impl Policy for Ports {
         columns.counted = self.counted;
     }
 
-    fn restore(&mut self, restoring: Restoring<'_>) -> Result<(), ImageError> {
-        self.counted = restoring.image.jobs.iter().any(|job| has_any_ports(&job.spec));
+    fn restore(&mut self, restoring: Restoring<'_>) -> Result<(), SnapshotStateError> {
+        self.counted = restoring.snapshot.jobs.iter().any(|job| has_any_ports(&job.spec));
         Ok(())
     }
 
@@ -180,7 +192,7 @@ impl Mirror<PortColumns> for Ports {
     }
 
     fn apply(&mut self, PortColumns { counted, taken }: &PortColumns, applying: Applying<'_>) {
-        let Applying { slots, tally, stale, .. } = applying;
+        let Applying { slots, change_counts, stale, .. } = applying;
         self.counted |= counted;
         if !self.counted {
             return;
@@ -192,14 +204,14 @@ impl Mirror<PortColumns> for Ports {
             let changed = slots.iter();
             changed.filter_map(|slot| Some((*slot, self.rows.remove(slot)?))).collect()
         };
-        for (slot, TakenPorts { fixed, given }) in taken {
-            let row = RowPorts { fixed: fixed.clone(), given: given.clone(), unknown: 0 };
+        for (slot, TakenPorts { fixed, chosen }) in taken {
+            let row = RowPorts { fixed: fixed.clone(), chosen: chosen.clone(), unknown: 0 };
             self.rows.insert(*slot, row);
         }
         // Rows with fewer ports count as freed: a task that requested only ports frees no amounts, but makes room for
         // another task with ports.
         let fewer = had.iter().filter(|(slot, had)| self.on(*slot as usize).count() < had.count());
-        tally.freed += fewer.count() as u64;
+        change_counts.freed += fewer.count() as u64;
     }
 }
 
@@ -220,7 +232,7 @@ pub struct TakenPorts {
     /// Numbers of requested ports. A number occurs once for each port that has it.
     pub fixed: Vec<u16>,
     /// Numbers that the cell chose.
-    pub given: Vec<u16>,
+    pub chosen: Vec<u16>,
 }
 
 impl Columns for PortColumns {

@@ -10,7 +10,7 @@ pub(super) struct RowPorts {
     /// addresses may share a number.
     pub(super) fixed: Vec<u16>,
     /// Numbers that the cell chose.
-    pub(super) given: Vec<u16>,
+    pub(super) chosen: Vec<u16>,
     /// In a view, the number of ports that the cell will choose for the view's own claims. Negative if the view's
     /// evictions free more ports than its claims need. Always 0 in a cell.
     pub(super) unknown: i64,
@@ -18,30 +18,30 @@ pub(super) struct RowPorts {
 
 impl RowPorts {
     pub(super) fn is_empty(&self) -> bool {
-        self.fixed.is_empty() && self.given.is_empty() && self.unknown == 0
+        self.fixed.is_empty() && self.chosen.is_empty() && self.unknown == 0
     }
 
     /// The number of all ports.
     pub(super) fn count(&self) -> usize {
-        self.fixed.len() + self.given.len()
+        self.fixed.len() + self.chosen.len()
     }
 
     /// Whether no task has this port.
     fn is_free(&self, port: u16) -> bool {
-        self.given.binary_search(&port).is_err() && self.fixed.binary_search(&port).is_err()
+        self.chosen.binary_search(&port).is_err() && self.fixed.binary_search(&port).is_err()
     }
 
     /// Whether the cell gave another task a port that this task requests.
     pub(super) fn takes_fixed_of(&self, need: &PortNeed) -> bool {
-        !self.given.is_empty()
-            && need.fixed.iter().any(|port| self.given.binary_search(port).is_ok())
+        !self.chosen.is_empty()
+            && need.fixed.iter().any(|port| self.chosen.binary_search(port).is_ok())
     }
 
     /// The number of free ports of a range that the cell may choose for a task. A task's own requested ports are not
     /// free.
     pub(super) fn free(&self, range: PortRange, need: &PortNeed) -> i64 {
         let mut taken: Vec<u16> =
-            [&self.fixed, &self.given, &need.fixed].into_iter().flatten().copied().collect();
+            [&self.fixed, &self.chosen, &need.fixed].into_iter().flatten().copied().collect();
         taken.retain(|port| range.contains(*port));
         taken.sort_unstable();
         taken.dedup();
@@ -55,11 +55,11 @@ impl RowPorts {
     }
 
     /// Counts the ports of a task if `sign` is 1, or of a task that left if it is -1.
-    pub(super) fn add(&mut self, need: &PortNeed, given: &[u16], sign: i64) {
+    pub(super) fn add(&mut self, need: &PortNeed, chosen: &[u16], sign: i64) {
         let change = if sign > 0 { insert } else { remove };
         need.fixed.iter().for_each(|port| change(&mut self.fixed, *port));
-        given.iter().for_each(|port| change(&mut self.given, *port));
-        self.unknown += sign * (need.any as i64 - given.len() as i64);
+        chosen.iter().for_each(|port| change(&mut self.chosen, *port));
+        self.unknown += sign * (need.any as i64 - chosen.len() as i64);
     }
 }
 

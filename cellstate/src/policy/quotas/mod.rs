@@ -10,8 +10,8 @@
 mod in_cell;
 
 use super::{Context, Ledger, Placement, Policy, Restoring};
-use crate::image::ImageError;
-use crate::index::facts::Facts;
+use crate::index::machine_index::MachineIndex;
+use crate::snapshot::SnapshotStateError;
 use omega_core::{Job, Reason, TaskGroup};
 
 /// The policy of quotas. See the module documentation.
@@ -22,7 +22,7 @@ pub struct Quotas {
 }
 
 impl Ledger for Quotas {
-    fn is_checking(&self, _: &Facts) -> bool {
+    fn is_checking(&self, _: &MachineIndex) -> bool {
         self.any
     }
 
@@ -49,8 +49,8 @@ impl Policy for Quotas {
         context.tenants.check_limits(by.tenant, by.request)
     }
 
-    fn restore(&mut self, restoring: Restoring<'_>) -> Result<(), ImageError> {
-        self.any = restoring.image.tenants.iter().any(|tenant| tenant.limit.is_some());
+    fn restore(&mut self, restoring: Restoring<'_>) -> Result<(), SnapshotStateError> {
+        self.any = restoring.snapshot.tenants.iter().any(|tenant| tenant.limit.is_some());
         Ok(())
     }
 

@@ -30,7 +30,7 @@ impl Cell {
         }
         validate::all_reservations(self.policies.reservations.iter().chain([&reservation]))?;
         let version = self.begin();
-        self.policies.reservations.book(reservation, &mut self.facts);
+        self.policies.reservations.book(reservation, &mut self.machine_index);
         self.log.push(Change::Policy(Reservations::BIT));
         Ok(Outcome::Done(version))
     }
@@ -40,7 +40,7 @@ impl Cell {
             return Err(Rejection::UnknownReservation(name.clone()));
         }
         let version = self.begin();
-        self.policies.reservations.cancel(name, &mut self.facts);
+        self.policies.reservations.cancel(name, &mut self.machine_index);
         self.log.push(Change::Policy(Reservations::BIT));
         Ok(Outcome::Done(version))
     }

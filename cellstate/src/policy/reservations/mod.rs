@@ -19,9 +19,9 @@ mod view;
 
 use super::{Applying, Columns, Context, Ledger, Mirror, Placement, Policy, Restoring, RowsAgain};
 use crate::commands::validate;
-use crate::image::{Image, ImageError};
-use crate::index::facts::Facts;
+use crate::index::machine_index::MachineIndex;
 use crate::index::sets::{SetId, SetKey};
+use crate::snapshot::{SnapshotState, SnapshotStateError};
 use omega_core::limits::RESERVATIONS_MAX;
 use omega_core::{Job, Reason, Reservation, TaskGroup, Text};
 use smallvec::SmallVec;
@@ -86,27 +86,27 @@ impl Reservations {
     }
 
     /// Adds a reservation with a new name.
-    fn book(&mut self, reservation: Reservation, facts: &mut Facts) {
+    fn book(&mut self, reservation: Reservation, machine_index: &mut MachineIndex) {
         let Err(at) = self.place(&reservation.name) else { return };
         let key = SetKey::Match(vec![reservation.machines.clone()]);
-        let machines = facts.sets.acquire(key, &facts.machines);
+        let machines = machine_index.sets.acquire(key, &machine_index.machines);
         self.all.insert(at, (reservation, machines));
         self.order();
     }
 
-    fn cancel(&mut self, name: &str, facts: &mut Facts) {
+    fn cancel(&mut self, name: &str, machine_index: &mut MachineIndex) {
         let Ok(at) = self.place(name) else { return };
         let (_, machines) = self.all.remove(at);
         self.order();
-        facts.sets.release(machines);
+        machine_index.sets.release(machines);
     }
 
     /// Replaces all reservations.
-    fn book_all(&mut self, reservations: &[Reservation], facts: &mut Facts) {
+    fn book_all(&mut self, reservations: &[Reservation], machine_index: &mut MachineIndex) {
         for (_, machines) in std::mem::take(self).all {
-            facts.sets.release(machines);
+            machine_index.sets.release(machines);
         }
-        reservations.iter().for_each(|reservation| self.book(reservation.clone(), facts));
+        reservations.iter().for_each(|reservation| self.book(reservation.clone(), machine_index));
     }
 
     /// The machines in `among` on which a reservation rejects a task. `among` has one bit for each of the 64 rows from
@@ -114,12 +114,12 @@ impl Reservations {
     fn reserved<'a>(
         &self,
         (word, among): (usize, u64),
-        (stay, facts): (Stay, &Facts),
+        (stay, machine_index): (Stay, &MachineIndex),
         line: impl Fn() -> Line<'a>,
     ) -> u64 {
         let mut reserved = 0;
         for (reservation, machines) in self.met(stay) {
-            let more = facts.sets.word(*machines, word) & among & !reserved;
+            let more = machine_index.sets.word(*machines, word) & among & !reserved;
             if more != 0 && !reservation.admits(line().into_iter()) {
                 reserved |= more;
             }
@@ -131,12 +131,12 @@ impl Reservations {
     fn reserved_by<'a>(
         &self,
         row: usize,
-        (stay, facts): (Stay, &Facts),
+        (stay, machine_index): (Stay, &MachineIndex),
         line: impl Fn() -> Line<'a>,
     ) -> Option<&Reservation> {
         let mut met = self.met(stay);
         let found = met.find(|(reservation, machines)| {
-            facts.sets.contains(*machines, row) && !reservation.admits(line().into_iter())
+            machine_index.sets.contains(*machines, row) && !reservation.admits(line().into_iter())
         });
         found.map(|(reservation, _)| reservation)
     }
@@ -147,7 +147,7 @@ type Line<'a> = SmallVec<[&'a Text; 4]>;
 
 impl Ledger for Reservations {
     #[inline]
-    fn is_checking(&self, _: &Facts) -> bool {
+    fn is_checking(&self, _: &MachineIndex) -> bool {
         self.is_any()
     }
 
@@ -159,7 +159,7 @@ impl Ledger for Reservations {
         let spot = (at.row / 64, 1 << (at.row % 64));
         let stay = Stay { now_ms: context.now_ms, run_ms: at.job.runtime_estimate_ms };
         let line = || context.tenants.line_of(at.job);
-        let is_free = self.reserved(spot, (stay, context.facts), line) == 0;
+        let is_free = self.reserved(spot, (stay, context.machine_index), line) == 0;
         if is_free { Ok(()) } else { Err(Reason::Reserved) }
     }
 }
@@ -188,7 +188,7 @@ impl Policy for Reservations {
         self.iter().any(|one| soon.contains(&one.from_ms) || soon.contains(&one.until_ms))
     }
 
-    fn goes_by_time(&self) -> bool {
+    fn depends_on_time(&self) -> bool {
         self.is_any()
     }
 
@@ -197,26 +197,30 @@ impl Policy for Reservations {
     }
 
     /// Removes the reservations that have ended.
-    fn pass_time(&mut self, facts: &mut Facts, now_ms: u64) {
+    fn pass_time(&mut self, machine_index: &mut MachineIndex, now_ms: u64) {
         let over = |reservation: &&Reservation| reservation.until_ms <= now_ms;
         let past: Vec<Text> = self.iter().filter(over).map(|one| one.name.clone()).collect();
-        past.iter().for_each(|name| self.cancel(name, facts));
+        past.iter().for_each(|name| self.cancel(name, machine_index));
     }
 
-    fn capture(&self, image: &mut Image) {
-        image.reservations = self.iter().cloned().collect();
+    fn capture(&self, snapshot: &mut SnapshotState) {
+        snapshot.reservations = self.iter().cloned().collect();
     }
 
-    fn restore(&mut self, restoring: Restoring<'_>) -> Result<(), ImageError> {
-        let Restoring { image, facts, .. } = restoring;
-        let list = &image.reservations;
-        ImageError::check_count("reservations", list.len() as u64, RESERVATIONS_MAX as u64)?;
+    fn restore(&mut self, restoring: Restoring<'_>) -> Result<(), SnapshotStateError> {
+        let Restoring { snapshot, machine_index, .. } = restoring;
+        let list = &snapshot.reservations;
+        SnapshotStateError::check_count(
+            "reservations",
+            list.len() as u64,
+            RESERVATIONS_MAX as u64,
+        )?;
         if let Some(pair) = list.windows(2).find(|pair| pair[0].name >= pair[1].name) {
-            return Err(ImageError::Reservation(pair[1].name.clone()));
+            return Err(SnapshotStateError::Reservation(pair[1].name.clone()));
         }
         for reservation in list {
-            validate::reservation(reservation, image.now_ms)?;
-            self.book(reservation.clone(), facts);
+            validate::reservation(reservation, snapshot.now_ms)?;
+            self.book(reservation.clone(), machine_index);
         }
         Ok(())
     }
@@ -225,8 +229,8 @@ impl Policy for Reservations {
         self.iter().for_each(|reservation| ("reserved", reservation).hash(into));
     }
 
-    fn hash_image(image: &Image, into: &mut impl Hasher) {
-        image.reservations.iter().for_each(|reservation| ("reserved", reservation).hash(into));
+    fn hash_snapshot(snapshot: &SnapshotState, into: &mut impl Hasher) {
+        snapshot.reservations.iter().for_each(|reservation| ("reserved", reservation).hash(into));
     }
 }
 
@@ -237,7 +241,7 @@ impl Mirror<ReservationColumns> for Reservations {
 
     fn apply(&mut self, columns: &ReservationColumns, applying: Applying<'_>) {
         if let Some(reservations) = &columns.all {
-            self.book_all(reservations, applying.facts);
+            self.book_all(reservations, applying.machine_index);
             *applying.stale = true;
         }
     }

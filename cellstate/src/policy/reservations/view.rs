@@ -19,7 +19,7 @@ impl View {
 
     /// Whether a reservation may reject tasks of a job now.
     #[must_use]
-    pub fn keeps_off(&self, job: &Job) -> bool {
+    pub fn reservations_may_reject(&self, job: &Job) -> bool {
         if !self.any_reservation() {
             return false;
         }
@@ -33,7 +33,7 @@ impl View {
         if !self.any_reservation() {
             return None;
         }
-        let asked = (self.stay(job), self.facts());
+        let asked = (self.stay(job), self.machine_index());
         self.mirrors().reservations.reserved_by(row, asked, || self.tenants_above(job))
     }
 
@@ -45,12 +45,12 @@ impl View {
         }
         let stay = Stay { now_ms, run_ms: job.runtime_estimate_ms };
         let reservations = &self.mirrors().reservations;
-        let asked = (stay, self.facts());
+        let asked = (stay, self.machine_index());
         reservations.reserved_by(row, asked, || self.tenants_above(job)).is_some()
     }
 
     fn reserved_among(&self, spots: (usize, u64), job: &Job) -> u64 {
-        let asked = (self.stay(job), self.facts());
+        let asked = (self.stay(job), self.machine_index());
         self.mirrors().reservations.reserved(spots, asked, || self.tenants_above(job))
     }
 

@@ -27,12 +27,12 @@ impl Cell {
     /// Adds conflicts for the items that the scope of the review selects: those that break a runtime affinity, or all
     /// that could break one.
     fn add_runtime_affinity_conflicts(&self, review: &Review<'_>, late: &mut Vec<Conflict>) {
-        let book = &self.facts.rules;
+        let rule_index = &self.machine_index.rules;
         let left = self.left(review);
         let stays: Vec<Item> = match review.scope {
             Scope::All => left
                 .iter()
-                .filter(|l| book.may_be_runtime_affinity(l.rules))
+                .filter(|l| rule_index.may_be_runtime_affinity(l.rules))
                 .map(|left| left.item)
                 .collect(),
             Scope::Breaking => self.needed(&left),
@@ -48,7 +48,7 @@ impl Cell {
     fn left<'a>(&'a self, review: &Review<'_>) -> Vec<Left<'a>> {
         let releases = (0..review.txn.releases.len() as u32).map(Item::Release);
         let evictions = (0..review.txn.evictions.len() as u32).map(Item::Eviction);
-        let taken = |item: &Item| review.is_taken(*item);
+        let taken = |item: &Item| review.is_accepted(*item);
         // Each accepted release and eviction has one step, and these steps come first.
         let items = releases.chain(evictions).filter(taken).zip(review.steps);
         let left = |(item, step): (Item, &Step)| match *step {
@@ -67,14 +67,16 @@ impl Cell {
 
     /// The items to reject: for each domain that lacks tasks, the last items that removed a missing task.
     fn needed(&self, left: &[Left<'_>]) -> Vec<Item> {
-        let (book, sets) = (&self.facts.rules, &self.facts.sets);
-        let mut alone: Vec<Alone> =
-            left.iter().flat_map(|left| book.alone_without(left.rules, left.row, sets)).collect();
+        let (rule_index, sets) = (&self.machine_index.rules, &self.machine_index.sets);
+        let mut alone: Vec<Alone> = left
+            .iter()
+            .flat_map(|left| rule_index.alone_without(left.rules, left.row, sets))
+            .collect();
         alone.sort_unstable_by_key(|alone| (alone.tracker, alone.domain));
         alone.dedup();
         let of_domain = |alone: Alone| {
             let counted =
-                move |left: &&Left<'_>| book.is_counted((left.rules, left.row), alone, sets);
+                move |left: &&Left<'_>| rule_index.is_counted((left.rules, left.row), alone, sets);
             left.iter().rev().filter(counted).take(alone.missing as usize).map(|left| left.item)
         };
         alone.into_iter().flat_map(of_domain).collect()

@@ -7,7 +7,7 @@
 mod in_cell;
 
 use super::{Ledger, Policy};
-use crate::index::facts::Facts;
+use crate::index::machine_index::MachineIndex;
 use omega_core::{Job, TaskGroup};
 
 /// The policy of runtime affinity. It has no state besides the counters of rules.
@@ -15,8 +15,8 @@ use omega_core::{Job, TaskGroup};
 pub struct RuntimeAffinity;
 
 impl Ledger for RuntimeAffinity {
-    fn is_checking(&self, facts: &Facts) -> bool {
-        facts.rules.any_runtime_affinity()
+    fn is_checking(&self, machine_index: &MachineIndex) -> bool {
+        machine_index.rules.any_runtime_affinity()
     }
 
     fn is_counting(&self) -> bool {

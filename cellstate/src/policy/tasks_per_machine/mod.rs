@@ -14,8 +14,8 @@ mod view;
 
 use super::{Applying, Columns, Context, Ledger, Mirror, Placement, Policy, Restoring, RowsAgain};
 use crate::audit_error::AuditError;
-use crate::image::ImageError;
-use crate::index::facts::Facts;
+use crate::index::machine_index::MachineIndex;
+use crate::snapshot::SnapshotStateError;
 use omega_core::{Job, Reason, TaskGroup, Text};
 use std::collections::BTreeMap;
 
@@ -85,7 +85,7 @@ impl TasksPerMachine {
 }
 
 impl Ledger for TasksPerMachine {
-    fn is_checking(&self, _: &Facts) -> bool {
+    fn is_checking(&self, _: &MachineIndex) -> bool {
         !self.tenants.is_empty()
     }
 
@@ -120,14 +120,14 @@ impl Policy for TasksPerMachine {
         for (tenant, limited) in &self.tenants {
             let count = limited.on(slot as usize);
             if count > 0 {
-                let told = TenantCount { tenant: tenant.clone(), count };
-                columns.counts.push((slot, told));
+                let entry = TenantCount { tenant: tenant.clone(), count };
+                columns.counts.push((slot, entry));
             }
         }
     }
 
-    fn restore(&mut self, restoring: Restoring<'_>) -> Result<(), ImageError> {
-        for tenant in &restoring.image.tenants {
+    fn restore(&mut self, restoring: Restoring<'_>) -> Result<(), SnapshotStateError> {
+        for tenant in &restoring.snapshot.tenants {
             self.configure(&tenant.name, tenant.tenant_config.tasks_per_machine_max);
         }
         Ok(())
@@ -155,7 +155,7 @@ impl Mirror<TenantCounts> for TasksPerMachine {
     }
 
     fn apply(&mut self, columns: &TenantCounts, applying: Applying<'_>) {
-        let Applying { slots, tenants, tally, stale, .. } = applying;
+        let Applying { slots, tenants, change_counts, stale, .. } = applying;
         for tenant in tenants {
             let max = tenant.terms.tenant_config.tasks_per_machine_max;
             *stale |= self.configure(&tenant.terms.name, max);
@@ -168,15 +168,15 @@ impl Mirror<TenantCounts> for TasksPerMachine {
         for slot in slots {
             had.extend(self.clear(*slot as usize));
         }
-        for (slot, told) in &columns.counts {
-            if let Some(limited) = self.tenants.get_mut(&told.tenant) {
-                limited.set(*slot as usize, told.count);
+        for (slot, entry) in &columns.counts {
+            if let Some(limited) = self.tenants.get_mut(&entry.tenant) {
+                limited.set(*slot as usize, entry.count);
             }
         }
         // A lower count is reported as freed room: a task that requested nothing frees no amounts, but makes room for
         // another task of its tenant.
         let fewer = had.iter().filter(|(row, before)| self.placed_on(*row) < *before);
-        tally.freed += fewer.count() as u64;
+        change_counts.freed += fewer.count() as u64;
     }
 }
 

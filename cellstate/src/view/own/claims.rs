@@ -3,10 +3,10 @@
 //! A claim is subtracted from the view's free amounts, and added back exactly once: when the claim is dropped or
 //! rejected, or when a sync brings its machine's row with the claim in it.
 
-use crate::judge::Grant;
+use crate::fit::Grant;
 use crate::view::counting::{GroupOnRow, OnRow};
 use crate::view::departures::Claimed;
-use crate::view::own::own_claims::{Open, Taken};
+use crate::view::own::own_claims::{Accepted, Open};
 use crate::view::{GroupRef, View};
 use omega_core::{
     Claim, Commit, ConflictCheck, Granularity, Job, MachineId, Reason, TaskId, Transaction, Version,
@@ -33,7 +33,7 @@ impl View {
         machine: MachineId,
         group: GroupRef,
     ) -> Result<(), Reason> {
-        let grant = self.judge_machine(machine, group)?;
+        let grant = self.check_machine_fit(machine, group)?;
         if let Some(lack) = self.quota_lack(group) {
             return Err(Reason::QuotaExceeded(lack.kind));
         }
@@ -53,7 +53,7 @@ impl View {
         group: GroupRef,
     ) -> Result<(), Reason> {
         debug_assert!(self.quota_lack(group).is_none(), "there is room within all limits");
-        let grant = self.judge_machine(machine, group)?;
+        let grant = self.check_machine_fit(machine, group)?;
         self.open_claim_for(Wish { task, machine, group }, grant);
         Ok(())
     }
@@ -91,7 +91,7 @@ impl View {
         }
     }
 
-    /// Drops the open or held claim of a task, with its evictions. Returns whether the task had one.
+    /// Drops the open or deferred claim of a task, with its evictions. Returns whether the task had one.
     pub fn drop_claim(&mut self, task: TaskId) -> bool {
         let Some(open) = self.claims.remove(task) else { return false };
         self.drop_open(&open);
@@ -100,19 +100,19 @@ impl View {
 
     /// Holds the open claim of a task. The claim stays subtracted through every sync, but no transaction contains it
     /// until [`View::resume_claim`] is called. Returns whether the task had an open claim.
-    pub fn hold_claim(&mut self, task: TaskId) -> bool {
-        self.claims.hold(task)
+    pub fn defer_claim(&mut self, task: TaskId) -> bool {
+        self.claims.defer(task)
     }
 
-    /// Makes the held claim of a task open again. Returns whether the task had a held claim.
+    /// Makes the deferred claim of a task open again. Returns whether the task had a deferred claim.
     pub fn resume_claim(&mut self, task: TaskId) -> bool {
         self.claims.resume(task)
     }
 
     /// The number of held claims.
     #[must_use]
-    pub fn held_claims(&self) -> usize {
-        self.claims.held()
+    pub fn deferred_claims(&self) -> usize {
+        self.claims.deferred()
     }
 
     fn drop_open(&mut self, open: &Open) {
@@ -162,18 +162,18 @@ impl View {
             if gives_back(index) {
                 self.count(open, 1);
             } else {
-                self.note_taken(open, version);
+                self.note_accepted(open, version);
             }
         }
         self.claims.recycle(claims);
     }
 
     /// Keeps an accepted claim subtracted until a sync brings the machine's row at this version.
-    fn note_taken(&mut self, open: &Open, version: Version) {
+    fn note_accepted(&mut self, open: &Open, version: Version) {
         let Claim { task, machine, .. } = open.claim;
         self.indexes.placed(task, machine);
         let compiled = self.groups.get(open.group);
-        self.claims.accept(Taken {
+        self.claims.accept(Accepted {
             version,
             task,
             machine,
@@ -192,52 +192,53 @@ impl View {
             let compiled = self.groups.get(open.group);
             (&compiled.job, &compiled.need.request[..])
         });
-        let taken = self.claims.taken().iter();
-        unanswered.chain(taken.map(|taken| (&taken.job, &taken.need.request[..])))
+        let accepted = self.claims.accepted().iter();
+        unanswered.chain(accepted.map(|accepted| (&accepted.job, &accepted.need.request[..])))
     }
 
     /// Adds back all own claims, and then subtracts the amounts that their evictions free. Called before a sync.
     pub(in crate::view) fn give_all_back(&mut self) {
         self.each_unanswered(1);
-        self.each_taken(1);
+        self.each_accepted(1);
         self.return_victims();
     }
 
     /// Reverts [`View::give_all_back`]: subtracts all own claims again. Called after a sync.
     pub(in crate::view) fn take_all_again(&mut self) {
         self.lift_victims();
-        self.each_taken(-1);
+        self.each_accepted(-1);
         self.each_unanswered(-1);
     }
 
     /// Forgets the claims and evictions that the rows of a version include.
-    pub(in crate::view) fn forget_taken(&mut self, version: Version) {
-        self.forget_taken_evictions(version);
-        self.claims.forget_taken(version);
+    pub(in crate::view) fn forget_accepted(&mut self, version: Version) {
+        self.forget_accepted_evictions(version);
+        self.claims.forget_accepted(version);
     }
 
     /// Adds back every accepted claim that the rows do not include yet if `sign` is 1, or subtracts it again if it is
     /// -1.
-    fn each_taken(&mut self, sign: i64) {
+    fn each_accepted(&mut self, sign: i64) {
         let mut claims = std::mem::take(&mut self.claims);
-        for taken in claims.taken_mut() {
+        for accepted in claims.accepted_mut() {
             // The machine may have been removed since the claim.
-            if self.rows.has(taken.machine) {
-                self.count_taken(taken, sign);
+            if self.rows.has(accepted.machine) {
+                self.count_accepted(accepted, sign);
             }
         }
         self.claims = claims;
     }
 
-    fn count_taken(&mut self, taken: &mut Taken, sign: i64) {
-        let row = taken.machine.row();
+    fn count_accepted(&mut self, accepted: &mut Accepted, sign: i64) {
+        let row = accepted.machine.row();
         if sign < 0 {
             // The cell chooses devices and cores by the same rule. The delta that includes the commit has the cell's
             // choice in the machine's row.
-            taken.grant = self.rows.choose(row, &taken.need);
+            accepted.grant = self.rows.choose(row, &accepted.need);
         }
-        let Taken { task, job, need, take, grant, tenant, .. } = &*taken;
-        self.counters().count(&OnRow { row, job, need, tenant: *tenant, grant, held: None }, sign);
+        let Accepted { task, job, need, take, grant, tenant, .. } = &*accepted;
+        self.counters()
+            .count(&OnRow { row, job, need, tenant: *tenant, grant, allocation: None }, sign);
         let now_ms = self.session.now_ms();
         let Some(departures) = self.indexes.departures_mut() else { return };
         if sign > 0 {
@@ -274,7 +275,7 @@ impl View {
             return;
         }
         let row = machine.row();
-        self.count_group(GroupOnRow { row, group, grant, held: None }, sign);
+        self.count_group(GroupOnRow { row, group, grant, allocation: None }, sign);
         let now_ms = self.session.now_ms();
         let Some(departures) = self.indexes.departures_mut() else { return };
         if sign > 0 {

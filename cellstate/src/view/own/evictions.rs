@@ -6,7 +6,7 @@
 //! accepted, the amounts stay added until the sync that reaches the commit's version. Until then [`View::tasks_on`]
 //! still lists the task, and its room is for this claim only.
 
-use crate::state::held::amounts_of;
+use crate::state::allocation_overrides::amounts_of;
 use crate::view::own::claims::Wish;
 use crate::view::own::own_evictions::{Eviction, Gives, Victim};
 use crate::view::{GroupRef, PlacedTask, View};
@@ -74,8 +74,8 @@ impl View {
     /// Returns a bound: a task of this precedence may evict tasks whose precedence is below it. The bound is the lowest
     /// precedence of the task's band, or `precedence` if it is in no band.
     #[must_use]
-    pub fn displaces_below(&self, precedence: Precedence) -> Precedence {
-        self.evictions.displaces_below(precedence)
+    pub fn preemptible_below(&self, precedence: Precedence) -> Precedence {
+        self.evictions.preemptible_below(precedence)
     }
 
     /// The number of evictions that the cell's limit still allows; `None` if there is no limit. Evictions for own
@@ -138,7 +138,7 @@ impl View {
     /// Moves the evictions and resizes of open claims into a transaction.
     pub(in crate::view) fn submit_evictions(&mut self, number: u64) -> (Vec<TaskId>, Vec<Resize>) {
         let claims = &self.claims;
-        let submitted = self.evictions.submit(number, |task| claims.is_held(task));
+        let submitted = self.evictions.submit(number, |task| claims.is_deferred(task));
         let of = |wanted| submitted.iter().filter(move |victim| victim.gives == wanted);
         let resize = |task: &PlacedTask| {
             let to = amounts_of(&self.throttled(task)?);
@@ -158,8 +158,8 @@ impl View {
     }
 
     /// Forgets the evictions and resizes that the rows of a version include.
-    pub(in crate::view) fn forget_taken_evictions(&mut self, version: Version) {
-        for task in self.evictions.forget_taken(version) {
+    pub(in crate::view) fn forget_accepted_evictions(&mut self, version: Version) {
+        for task in self.evictions.forget_accepted(version) {
             self.indexes.evicted(task);
         }
     }

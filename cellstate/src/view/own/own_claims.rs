@@ -1,11 +1,11 @@
-//! The lists of a view's own claims: open, held, in flight, and accepted.
+//! The lists of a view's own claims: open, deferred, in flight, and accepted.
 //!
 //! A claim is in one list at a time. The lists only record which claims are subtracted from the view; the view itself
 //! subtracts them.
 
-use crate::index::facts::Facts;
+use crate::fit::Grant;
+use crate::index::machine_index::MachineIndex;
 use crate::index::need::Need;
-use crate::judge::Grant;
 use crate::view::GroupRef;
 use crate::view::tenants::TenantRef;
 use omega_core::{Claim, Job, MachineId, Take, TaskId, Version};
@@ -32,7 +32,7 @@ struct InFlight {
 /// The claim does not refer to a compiled group, because the view drops the groups of a job at once when all its tasks
 /// are placed.
 #[derive(Debug)]
-pub(in crate::view) struct Taken {
+pub(in crate::view) struct Accepted {
     pub(in crate::view) version: Version,
     pub(in crate::view) task: TaskId,
     pub(in crate::view) machine: MachineId,
@@ -50,9 +50,9 @@ pub(in crate::view) struct Taken {
 #[derive(Debug, Default)]
 pub(in crate::view) struct OwnClaims {
     open: Vec<Open>,
-    held: BTreeMap<TaskId, Open>,
+    deferred: BTreeMap<TaskId, Open>,
     in_flight: Vec<InFlight>,
-    taken: Vec<Taken>,
+    accepted: Vec<Accepted>,
     /// Empty lists whose memory is reused.
     spare: Vec<Vec<Open>>,
 }
@@ -64,13 +64,13 @@ impl OwnClaims {
     }
 
     /// The number of held claims.
-    pub(in crate::view) fn held(&self) -> usize {
-        self.held.len()
+    pub(in crate::view) fn deferred(&self) -> usize {
+        self.deferred.len()
     }
 
     /// Whether the claim of a task is held.
-    pub(in crate::view) fn is_held(&self, task: TaskId) -> bool {
-        self.held.contains_key(&task)
+    pub(in crate::view) fn is_deferred(&self, task: TaskId) -> bool {
+        self.deferred.contains_key(&task)
     }
 
     /// Adds an open claim.
@@ -83,9 +83,9 @@ impl OwnClaims {
         self.open.pop()
     }
 
-    /// Removes the open or held claim of a task.
+    /// Removes the open or deferred claim of a task.
     pub(in crate::view) fn remove(&mut self, task: TaskId) -> Option<Open> {
-        self.take_open(task).or_else(|| self.held.remove(&task))
+        self.take_open(task).or_else(|| self.deferred.remove(&task))
     }
 
     /// Removes an open claim. Searches from the newest one, because the claim was usually just added.
@@ -95,17 +95,17 @@ impl OwnClaims {
     }
 
     /// Holds the open claim of a task. Returns whether the task had an open claim.
-    pub(in crate::view) fn hold(&mut self, task: TaskId) -> bool {
+    pub(in crate::view) fn defer(&mut self, task: TaskId) -> bool {
         let open = self.take_open(task);
-        self.held.extend(open.map(|open| (task, open)));
+        self.deferred.extend(open.map(|open| (task, open)));
         open.is_some()
     }
 
-    /// Makes the held claim of a task open again. Returns whether the task had a held claim.
+    /// Makes the deferred claim of a task open again. Returns whether the task had a deferred claim.
     pub(in crate::view) fn resume(&mut self, task: TaskId) -> bool {
-        let held = self.held.remove(&task);
-        self.open.extend(held);
-        held.is_some()
+        let deferred = self.deferred.remove(&task);
+        self.open.extend(deferred);
+        deferred.is_some()
     }
 
     /// Moves the open claims into the transaction with this number, and returns them.
@@ -131,47 +131,48 @@ impl OwnClaims {
     }
 
     /// Adds an accepted claim.
-    pub(in crate::view) fn accept(&mut self, taken: Taken) {
-        self.taken.push(taken);
+    pub(in crate::view) fn accept(&mut self, accepted: Accepted) {
+        self.accepted.push(accepted);
     }
 
     /// Whether every claim has a result.
     pub(in crate::view) fn all_answered(&self) -> bool {
-        self.open.is_empty() && self.in_flight.is_empty() && self.held.is_empty()
+        self.open.is_empty() && self.in_flight.is_empty() && self.deferred.is_empty()
     }
 
     /// The claims without a result.
     pub(in crate::view) fn unanswered(&self) -> impl Iterator<Item = &Open> {
         let flying = self.in_flight.iter().flat_map(|flight| &flight.claims);
-        flying.chain(&self.open).chain(self.held.values())
+        flying.chain(&self.open).chain(self.deferred.values())
     }
 
     /// The claims without a result, mutable because their devices and cores are chosen again.
     pub(in crate::view) fn unanswered_mut(&mut self) -> impl Iterator<Item = &mut Open> {
         let flying = self.in_flight.iter_mut().flat_map(|flight| &mut flight.claims);
-        flying.chain(&mut self.open).chain(self.held.values_mut())
+        flying.chain(&mut self.open).chain(self.deferred.values_mut())
     }
 
     /// The accepted claims that the rows do not include yet.
-    pub(in crate::view) fn taken(&self) -> &[Taken] {
-        &self.taken
+    pub(in crate::view) fn accepted(&self) -> &[Accepted] {
+        &self.accepted
     }
 
     /// The accepted claims, mutable because their devices and cores are chosen again.
-    pub(in crate::view) fn taken_mut(&mut self) -> &mut [Taken] {
-        &mut self.taken
+    pub(in crate::view) fn accepted_mut(&mut self) -> &mut [Accepted] {
+        &mut self.accepted
     }
 
     /// Removes each accepted claim that the rows of a version include.
-    pub(in crate::view) fn forget_taken(&mut self, version: Version) {
-        self.taken.retain(|taken| taken.version > version);
+    pub(in crate::view) fn forget_accepted(&mut self, version: Version) {
+        self.accepted.retain(|accepted| accepted.version > version);
     }
 
     /// Looks up again which trackers count the tasks of accepted claims.
-    pub(in crate::view) fn match_rules(&mut self, facts: &mut Facts) {
-        for taken in &mut self.taken {
-            let rules = facts.find_rules((taken.task.job, &taken.job), taken.group);
-            Arc::make_mut(&mut taken.need).rules = rules;
+    pub(in crate::view) fn match_rules(&mut self, machine_index: &mut MachineIndex) {
+        for accepted in &mut self.accepted {
+            let rules =
+                machine_index.find_rules((accepted.task.job, &accepted.job), accepted.group);
+            Arc::make_mut(&mut accepted.need).rules = rules;
         }
     }
 }

@@ -35,7 +35,7 @@ enum Phase {
     /// The eviction was submitted in the transaction with this number.
     InFlight(u64),
     /// The eviction was accepted at this version, which the view has not reached.
-    Taken(Version),
+    Accepted(Version),
 }
 
 /// The part of a task's allocation that makes room for a claim.
@@ -92,7 +92,7 @@ impl OwnEvictions {
     }
 
     /// Returns a bound: a task of this precedence may evict tasks whose precedence is below it.
-    pub(in crate::view) fn displaces_below(&self, precedence: Precedence) -> Precedence {
+    pub(in crate::view) fn preemptible_below(&self, precedence: Precedence) -> Precedence {
         band_of(&self.bands, precedence).map_or(precedence, |band| band.from)
     }
 
@@ -148,10 +148,10 @@ impl OwnEvictions {
     pub(in crate::view) fn submit(
         &mut self,
         number: u64,
-        is_held: impl Fn(TaskId) -> bool,
+        is_deferred: impl Fn(TaskId) -> bool,
     ) -> Vec<Victim> {
         let open = self.list.iter_mut().filter(|eviction| eviction.phase == Phase::Open);
-        let submitted = open.filter(|eviction| !is_held(eviction.of));
+        let submitted = open.filter(|eviction| !is_deferred(eviction.of));
         let mark = |eviction: &mut Eviction| {
             eviction.phase = Phase::InFlight(number);
             eviction.victim
@@ -177,7 +177,7 @@ impl OwnEvictions {
             let is_accepted =
                 |commit: &&Commit| item.is_some_and(|item| commit.conflict_of(item).is_none());
             match accepted.filter(is_accepted) {
-                Some(commit) => eviction.phase = Phase::Taken(commit.version),
+                Some(commit) => eviction.phase = Phase::Accepted(commit.version),
                 None => returned.push(*eviction),
             }
             eviction.phase != Phase::InFlight(txn.id.number)
@@ -187,12 +187,11 @@ impl OwnEvictions {
 
     /// Removes the evictions that the rows of a version include. Returns the evicted tasks that were placed at the last
     /// sync.
-    pub(in crate::view) fn forget_taken(
+    pub(in crate::view) fn forget_accepted(
         &mut self,
         version: Version,
     ) -> impl Iterator<Item = TaskId> {
-        let reached =
-            move |one: &mut Eviction| matches!(one.phase, Phase::Taken(taken) if taken <= version);
+        let reached = move |one: &mut Eviction| matches!(one.phase, Phase::Accepted(accepted) if accepted <= version);
         let forgotten = self.list.extract_if(.., reached);
         forgotten.filter(Eviction::removes).map(|eviction| eviction.victim.task.id)
     }

@@ -42,7 +42,7 @@ use super::{
 };
 use mark::Mark;
 use open::TABLE_BYTES;
-use record::{Known, STATE, State, key};
+use record::{CheckedPosition, STATE, State, key};
 use rocksdb::{DB, Direction, FlushOptions, IteratorMode, ReadOptions, WriteBatch};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -136,7 +136,7 @@ impl RocksLog {
     }
 
     /// Term and checksum of an entry in the log, or of the base.
-    fn known(&self, index: LogIndex) -> io::Result<Known> {
+    fn known(&self, index: LogIndex) -> io::Result<CheckedPosition> {
         for known in [self.state.base, self.state.last] {
             if known.position.index == index {
                 return Ok(known);
@@ -145,7 +145,7 @@ impl RocksLog {
         let found = self.db.get(key(index)).map_err(io::Error::other)?;
         let read = found.and_then(|value| record::read_entry(&key(index), &value, index));
         let (entry, checks) = read.ok_or(io::ErrorKind::InvalidData)?;
-        Ok(Known { position: entry.position, checksum: checks.own })
+        Ok(CheckedPosition { position: entry.position, checksum: checks.own })
     }
 }
 
@@ -176,7 +176,7 @@ impl LogEngine for RocksLog {
         for entry in &batch.entries {
             let checksum = record::put_entry(&mut value, entry, state.last.checksum);
             writes.put(key(entry.position.index), &value);
-            state.last = Known { position: entry.position, checksum };
+            state.last = CheckedPosition { position: entry.position, checksum };
         }
         self.write(writes, state)
     }
@@ -250,7 +250,7 @@ impl LogEngine for RocksLog {
         self.check_access()?;
         let mut writes = WriteBatch::default();
         writes.delete_range(key(LogIndex(0)), key(self.bounds().last.index.next()));
-        let base = Known { position: base, checksum: 0 };
+        let base = CheckedPosition { position: base, checksum: 0 };
         self.write(writes, State { base, last: base, hard_state, ..self.state })?;
         self.sync()
     }

@@ -2,7 +2,7 @@
 
 use super::endless;
 use super::mark::{self, Mark};
-use super::record::{self, ENTRY, Known, OWNER, STATE, State, key};
+use super::record::{self, CheckedPosition, ENTRY, OWNER, STATE, State, key};
 use super::{CreateError, LogIndex, LogOwner, OpenError};
 use rocksdb::{
     DB, DBCompressionType, DBRecoveryMode, Direction, ErrorKind, IteratorMode, Options,
@@ -123,7 +123,7 @@ fn check_entries(db: &DB, folder: &Path, state: &State) -> Result<(), OpenError>
         let follows = read.filter(|(_, checks)| checks.before == last.checksum);
         let (entry, checks) = follows
             .ok_or_else(|| damaged(folder, &format!("entry {index} is damaged or missing")))?;
-        last = Known { position: entry.position, checksum: checks.own };
+        last = CheckedPosition { position: entry.position, checksum: checks.own };
     }
     if last == state.last {
         Ok(())

@@ -15,7 +15,7 @@ const HEAD: usize = 17;
 
 /// An entry without its content, or the base.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Known {
+pub(super) struct CheckedPosition {
     pub(super) position: Position,
     /// Checksum of the entry; 0 at the beginning of a log.
     pub(super) checksum: u32,
@@ -26,8 +26,8 @@ pub(super) struct Known {
 pub(super) struct State {
     /// Number of batches written so far.
     pub(super) number: u64,
-    pub(super) base: Known,
-    pub(super) last: Known,
+    pub(super) base: CheckedPosition,
+    pub(super) last: CheckedPosition,
     pub(super) hard_state: HardState,
 }
 
@@ -87,8 +87,8 @@ fn checksum(index: LogIndex, content: &[u8]) -> u32 {
 impl State {
     pub(super) fn to_bytes(self) -> Vec<u8> {
         let State { number, base, last, hard_state } = self;
-        let known = |known: Known| {
-            let Known { position, checksum } = known;
+        let known = |known: CheckedPosition| {
+            let CheckedPosition { position, checksum } = known;
             [position.index.0, position.term.0, u64::from(checksum)]
         };
         let vote = hard_state.vote.map_or(0, |vote| vote.0);
@@ -102,7 +102,7 @@ impl State {
         let [number, a, b, c, d, e, f, term, voted, vote, commit] = words(bytes)?;
         let known = |index, term, checksum| {
             let position = Position { index: LogIndex(index), term: Term(term) };
-            Some(Known { position, checksum: u32::try_from(checksum).ok()? })
+            Some(CheckedPosition { position, checksum: u32::try_from(checksum).ok()? })
         };
         let vote = (voted == 1).then_some(ReplicaId(vote));
         let hard_state = HardState { term: Term(term), vote, commit: LogIndex(commit) };

@@ -64,7 +64,7 @@ impl Index {
             *self = Index::after(Position { index: before, term: position.term });
         }
         let place = (index.0 - self.before.index.0 - 1) as usize;
-        if place < self.slots.len() && omega_cellstate::planted!(OldTailKept) {
+        if place < self.slots.len() && omega_cellstate::injected!(OldTailKept) {
             self.slots[place] = slot;
             return;
         }

@@ -315,7 +315,7 @@ impl SegmentLog {
         let first = self.spares.pop_front();
         let spare = made.or(first).expect("there is a spare that fits, or one was made");
         self.write(Written::Seal)?;
-        if !omega_cellstate::planted!(SealNotSynced) {
+        if !omega_cellstate::injected!(SealNotSynced) {
             self.sync_current()?;
         }
         self.segments.push_back(spare);
@@ -425,7 +425,7 @@ impl SegmentLog {
         self.write_promise()?;
         failpoint!("log-sync-file");
         let synced = self.on_current(|file| file.sync());
-        if omega_cellstate::planted!(SyncErrorIgnored) {
+        if omega_cellstate::injected!(SyncErrorIgnored) {
             self.trust = Trust::Sound;
         } else {
             synced?;
@@ -533,7 +533,7 @@ impl LogEngine for SegmentLog {
         self.write(Written::Base { base, first_segment })?;
         self.index.forget(base);
         self.first_segment = first_segment;
-        if omega_cellstate::planted!(FreedEarly) {
+        if omega_cellstate::injected!(FreedEarly) {
             self.free_segments();
         }
         Ok(())

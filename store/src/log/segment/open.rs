@@ -279,7 +279,7 @@ impl Opening {
         let misplaced =
             matches!(end.damage, Some(Damage::Number(_) | Damage::Order | Damage::Kind));
         let proof = matches!(behind(bytes, end.offset, salt, tail.number), Behind::Proof);
-        if !tail.sealed && (misplaced || proof) && !omega_cellstate::planted!(CorruptMiddleCut) {
+        if !tail.sealed && (misplaced || proof) && !omega_cellstate::injected!(CorruptMiddleCut) {
             return Err(self.corrupt(last, tail, end.offset, end.damage));
         }
         let spares: Vec<u64> = self.segments.keys().copied().filter(|s| *s > last).collect();
@@ -340,7 +340,7 @@ impl Opening {
         let head = Head::at(bytes, end.offset).filter(|_| end.damage.is_some());
         let torn = head.is_some_and(|head| head.number == replay.number);
         if !replay.sealed
-            && !omega_cellstate::planted!(TornTailKept)
+            && !omega_cellstate::injected!(TornTailKept)
             && let Behind::Debris(to) = behind(bytes, end.offset, salt, replay.number)
         {
             bytes[end.offset..to].fill(0);
@@ -348,7 +348,7 @@ impl Opening {
         }
         let (from, to) = (end.unsafe_from, end.offset);
         let segment = self.segment(last)?;
-        if from < to && !omega_cellstate::planted!(CacheTrusted) {
+        if from < to && !omega_cellstate::injected!(CacheTrusted) {
             let written = segment.file.write_at(from as u64, &bytes[from..to]);
             written.map_err(|source| failed(&segment.path, source))?;
         }

@@ -111,7 +111,7 @@ fn name(
     file.sync()?;
     let path = path_of(folder, header.sequence);
     disk.rename(&folder.join(UNFINISHED), &path)?;
-    if !omega_cellstate::planted!(SegmentFolderNotSynced) {
+    if !omega_cellstate::injected!(SegmentFolderNotSynced) {
         disk.sync_folder(folder)?;
     }
     Ok(Segment { file, path, header, salt })

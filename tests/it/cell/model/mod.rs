@@ -76,9 +76,9 @@ impl Model for Protocol {
             }),
             Property::always("what was refused is never taken", |_, world: &World| {
                 let taken = world.cell().taken;
-                let refused = |told: &Vec<Answer>| told.contains(&Answer::Refused);
+                let refused = |results: &Vec<Answer>| results.contains(&Answer::Refused);
                 let mut pairs = world.clients.iter().zip(taken);
-                pairs.all(|(client, taken)| !refused(&client.told) || taken == 0)
+                pairs.all(|(client, taken)| !refused(&client.results) || taken == 0)
             }),
             Property::always("what was said not to be done is not", |_, world: &World| {
                 let taken = world.cell().taken;
@@ -88,20 +88,20 @@ impl Model for Protocol {
             Property::always("what was said to be taken is", |_, world: &World| {
                 let taken = world.cell().taken;
                 let mut pairs = world.clients.iter().zip(taken);
-                pairs.all(|(client, taken)| !client.told.contains(&Answer::Taken) || taken == 1)
+                pairs.all(|(client, taken)| !client.results.contains(&Answer::Taken) || taken == 1)
             }),
-            Property::always("whoever asks again hears the same", |_, world: &World| {
-                world.clients.iter().all(|client| client.told.windows(2).all(|w| w[0] == w[1]))
+            Property::always("a repeated request gets an equal result", |_, world: &World| {
+                world.clients.iter().all(|client| client.results.windows(2).all(|w| w[0] == w[1]))
             }),
             Property::sometimes("every client has its answer", |_, world: &World| {
-                world.clients.iter().all(|client| !client.told.is_empty())
+                world.clients.iter().all(|client| !client.results.is_empty())
             }),
             Property::sometimes("the last leader commits", |model: &Protocol, world: &World| {
                 let last = world.committed.last();
                 world.leaders.len() == model.terms && last.is_some_and(|entry| entry.is_claim())
             }),
-            Property::sometimes("an answer is heard twice", |_, world: &World| {
-                world.clients.iter().any(|client| client.told == [Answer::Taken; 2])
+            Property::sometimes("a result is received twice", |_, world: &World| {
+                world.clients.iter().any(|client| client.results == [Answer::Taken; 2])
             }),
             Property::sometimes("a client is refused early", |_, world: &World| {
                 world.clients.iter().any(|client| client.refused_early)

@@ -8,7 +8,7 @@ const SENDERS: usize = 2;
 
 /// Identifies a request of a sender.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) struct AskId {
+pub(crate) struct RequestId {
     sender: usize,
     number: u8,
 }
@@ -16,7 +16,7 @@ pub(crate) struct AskId {
 /// A request in flight to a leader.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Request {
-    id: AskId,
+    id: RequestId,
     /// Term of the leader to which the request is sent.
     term: usize,
     /// Client of the transaction; each client has one.
@@ -49,7 +49,7 @@ pub(crate) struct Entry {
     term: usize,
     what: What,
     /// Request that waits for the entry; `None` if no request waits.
-    from: Option<AskId>,
+    from: Option<RequestId>,
 }
 
 impl Entry {
@@ -91,17 +91,17 @@ enum Stage {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct Client {
     attempts: u8,
-    waits_for: Option<AskId>,
+    waits_for: Option<RequestId>,
     /// Whether a request of the client has had no reply.
     doubt: bool,
-    pub(crate) told: Vec<Answer>,
+    pub(crate) results: Vec<Answer>,
     pub(crate) refused_early: bool,
 }
 
 impl Client {
     /// Whether all requests of the client got the reply "nothing was or will be done".
     pub(crate) fn knows_that_nothing_was_done(&self) -> bool {
-        self.waits_for.is_none() && !self.doubt && self.told.is_empty()
+        self.waits_for.is_none() && !self.doubt && self.results.is_empty()
     }
 }
 
@@ -146,7 +146,7 @@ pub(crate) struct World {
     pub(crate) clients: Vec<Client>,
     numbers: [u8; SENDERS],
     requests: BTreeSet<Request>,
-    replies: BTreeSet<(AskId, Reply)>,
+    replies: BTreeSet<(RequestId, Reply)>,
     releases: u8,
     dedupes: bool,
     /// Whether a reply said that the request's entry was replaced by another one.
@@ -161,7 +161,7 @@ pub(crate) enum Act {
     /// The client's request times out.
     Silence { client: usize },
     /// The client receives a reply.
-    Hear { client: usize, reply: Reply },
+    Receive { client: usize, reply: Reply },
     /// A request reaches a leader, which accepts it or is busy.
     Deliver { request: Request, term: usize, busy: bool },
     /// Another scheduler releases room.
@@ -249,8 +249,10 @@ impl World {
         for (number, client) in self.clients.iter().enumerate() {
             if let Some(id) = client.waits_for {
                 acts.push(Act::Silence { client: number });
-                let heard = self.replies.iter().filter(|(of, _)| *of == id);
-                acts.extend(heard.map(|(_, reply)| Act::Hear { client: number, reply: *reply }));
+                let received = self.replies.iter().filter(|(of, _)| *of == id);
+                acts.extend(
+                    received.map(|(_, reply)| Act::Receive { client: number, reply: *reply }),
+                );
             } else if client.attempts < protocol.attempts[number] && !client.refused_early {
                 // It makes no difference through which sender the first attempt goes; retries may use another one.
                 let senders = if client.attempts == 0 { number..number + 1 } else { 0..SENDERS };
@@ -273,20 +275,20 @@ impl World {
         match *act {
             Act::Ask { client, sender, term } => {
                 self.numbers[sender] += 1;
-                let id = AskId { sender, number: self.numbers[sender] };
+                let id = RequestId { sender, number: self.numbers[sender] };
                 let asks = &mut self.clients[client];
                 asks.attempts += 1;
                 asks.waits_for = Some(id);
                 // If the client has already received a result, the leader may have accepted an earlier copy of the
                 // request.
-                let retry = asks.doubt || !asks.told.is_empty();
+                let retry = asks.doubt || !asks.results.is_empty();
                 self.requests.insert(Request { id, term, client, retry });
             }
             Act::Silence { client } => {
                 self.clients[client].waits_for = None;
                 self.clients[client].doubt = true;
             }
-            Act::Hear { client, reply } => self.clients[client].hear(reply),
+            Act::Receive { client, reply } => self.clients[client].hear(reply),
             Act::Deliver { request, term, busy } => self.deliver(protocol, request, term, busy),
             Act::Release => {
                 self.releases -= 1;
@@ -408,9 +410,9 @@ impl Client {
     fn hear(&mut self, reply: Reply) {
         self.waits_for = None;
         match reply {
-            Reply::Recorded(answer) => self.told.push(answer),
+            Reply::Recorded(answer) => self.results.push(answer),
             Reply::Early => {
-                self.told.push(Answer::Refused);
+                self.results.push(Answer::Refused);
                 self.refused_early = true;
             }
             Reply::Again => {}
