@@ -7,10 +7,12 @@ use crate::run::first::First;
 use crate::run::input::{Input, Into};
 use crate::run::reasons::Explainer;
 use crate::run::{NAMESPACES, NODES, PODS, watch_storage};
+use crate::watch::progress::Progress;
 use crate::watch::{self, Event, keep};
 use omega_workload::kube::api::{Namespace, Node, Pod, PodGroup};
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::time::Duration;
 use tokio::sync::mpsc::channel;
 
 /// Returns the reason why a pod is pending, in words.
@@ -22,10 +24,16 @@ pub async fn explain(client: &Client, namespace: &str, name: &str) -> Result<Str
     // The pod is explained with the profile of the scheduler that it names.
     let scheduler = scheduler_of(client, &wanted).await?;
     let profile = KubeProfile::new(scheduler.clone());
-    let first = lists(client).await?;
+    let progress = Progress::default();
+    let first = within(client.timeout() * 3, &progress, lists(client, &progress)).await?;
     let scheduler_names = BTreeSet::from([scheduler]);
-    let settings =
-        Settings { scheduler_names, request_timeout_ms: 10_000, preempts: false, repairs: false };
+    let settings = Settings {
+        scheduler_names,
+        request_timeout_ms: 10_000,
+        preempts: false,
+        repairs: false,
+        binds: false,
+    };
     let (mut adapter, later) = first.adapter(settings)?;
     for input in later {
         if let Input::Storage(kind, Event::Listed(all, _)) = input {
@@ -51,14 +59,35 @@ pub async fn explain(client: &Client, namespace: &str, name: &str) -> Result<Str
     }
 }
 
+/// Waits for lists until a limit. The error of lists that take longer names a list that failed.
+async fn within<T>(
+    limit: Duration,
+    progress: &Progress,
+    lists: impl Future<Output = Result<T, String>>,
+) -> Result<T, String> {
+    tokio::time::timeout(limit, lists).await.unwrap_or_else(|_| {
+        let seconds = limit.as_secs();
+        Err(match progress.failure() {
+            Some((path, why)) => {
+                format!("{path} cannot be listed within {seconds} seconds: {why}")
+            }
+            None => format!(
+                "the lists of the API server take longer than {seconds} seconds: give a larger \
+                 --request-timeout"
+            ),
+        })
+    })
+}
+
 /// Lists the objects on which a decision depends. Fails if the API server refuses a list.
-async fn lists(client: &Client) -> Result<First, String> {
+async fn lists(client: &Client, progress: &Progress) -> Result<First, String> {
     let (queue, mut inputs) = channel(64);
     let settings = watch::Settings::default();
-    let pods = Into { queue: queue.clone(), wrap: Input::Pods };
-    let nodes = Into { queue: queue.clone(), wrap: |event| Input::Nodes(Box::new(event)) };
-    let storage = watch_storage(client, settings, &queue);
-    let namespaces = Into { queue, wrap: Input::Namespaces };
+    let (of, to) = (|| queue.clone(), || progress.clone());
+    let pods = Into { queue: of(), wrap: Input::Pods, progress: to() };
+    let nodes = Into { queue: of(), wrap: |event| Input::Nodes(Box::new(event)), progress: to() };
+    let storage = watch_storage(client, settings, &queue, progress);
+    let namespaces = Into { queue: of(), wrap: Input::Namespaces, progress: to() };
     let collect = async {
         let (mut first, mut stored) = (First::default(), BTreeSet::new());
         let mut refused = None;

@@ -4,7 +4,7 @@ use clap::{Args, Parser, Subcommand};
 use omega_kube::client::Client;
 use omega_kube::client::config::Config;
 use omega_kube::explain::explain;
-use omega_kube::profiles::{self, KubeProfile};
+use omega_kube::profiles::{self, Configuration, ElectionFields, KubeProfile};
 use omega_kube::run::engine::Mode;
 use omega_kube::run::lease::Candidate;
 use omega_kube::run::notices::{Choice, Written};
@@ -12,7 +12,7 @@ use omega_kube::run::{Options, run};
 use omega_kube::watch;
 use omega_workload::{command_line, readable};
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 use tracing_subscriber::filter::Targets;
@@ -46,7 +46,7 @@ enum Command {
 /// The API server.
 #[derive(Args)]
 struct ServerArgs {
-    /// Kubeconfig file [default: the file that KUBECONFIG names, or else the service account of the pod that runs
+    /// Kubeconfig file [default: the files that KUBECONFIG names, or else the service account of the pod that runs
     /// omega-kube, or else ~/.kube/config].
     #[arg(long, value_name = "FILE")]
     kubeconfig: Option<PathBuf>,
@@ -70,7 +70,8 @@ struct RunArgs {
     /// Schedule the pods whose spec.schedulerName is NAME. May be repeated.
     #[arg(long, value_name = "NAME", default_value = "omega", conflicts_with = "config")]
     scheduler_name: Vec<String>,
-    /// KubeSchedulerConfiguration file, whose `profiles` are used instead of --scheduler-name. A field that is not
+    /// KubeSchedulerConfiguration file, whose `profiles` are used instead of --scheduler-name, and whose
+    /// `leaderElection` and `clientConnection` are the defaults of other options. A field of scheduling that is not
     /// supported is an error [default: the default plugins of kube-scheduler].
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
@@ -97,34 +98,23 @@ struct RunArgs {
     /// Maximum number of PodScheduled=False conditions written per second; 0 writes none.
     #[arg(long, value_name = "N", default_value_t = 5)]
     condition_rate: u32,
-    /// Elect a leader among several processes with a Lease, so that only one of them schedules.
+    /// Elect a leader among several processes with a Lease, so that only one of them schedules [default: off].
     #[arg(
         long,
         help_heading = "Leader election",
         value_name = "on|off",
-        hide_possible_values = true,
-        default_value = "off"
+        hide_possible_values = true
     )]
-    leader_elect: Choice,
-    /// Namespace of the Lease.
-    #[arg(
-        long,
-        help_heading = "Leader election",
-        value_name = "NAMESPACE",
-        default_value = "kube-system"
-    )]
-    lease_namespace: String,
-    /// Name of the Lease.
-    #[arg(
-        long,
-        help_heading = "Leader election",
-        value_name = "NAME",
-        default_value = "omega-kube"
-    )]
-    lease_name: String,
-    /// Time after which another process takes over if the Lease is not renewed, in seconds, at most 300.
-    #[arg(long, help_heading = "Leader election", value_name = "SECONDS", default_value_t = 15, value_parser = clap::value_parser!(u64).range(1..=300))]
-    lease_duration: u64,
+    leader_elect: Option<Choice>,
+    /// Namespace of the Lease [default: kube-system].
+    #[arg(long, help_heading = "Leader election", value_name = "NAMESPACE")]
+    lease_namespace: Option<String>,
+    /// Name of the Lease [default: omega-kube].
+    #[arg(long, help_heading = "Leader election", value_name = "NAME")]
+    lease_name: Option<String>,
+    /// Time after which another process takes over if the Lease is not renewed, in seconds, at most 300 [default: 15].
+    #[arg(long, help_heading = "Leader election", value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=300))]
+    lease_duration: Option<u64>,
     /// Name of this process in the Lease and in Events [default: the name of the host and a random suffix].
     #[arg(long, help_heading = "Leader election", value_name = "NAME", env = "POD_NAME")]
     identity: Option<String>,
@@ -169,7 +159,7 @@ fn main() -> ExitCode {
             let done = runtime.block_on(async {
                 match cli.command {
                     Command::Run(args) => schedule(args).await,
-                    Command::Explain(args) => say(args).await,
+                    Command::Explain(args) => print_explanation(args).await,
                 }
             });
             runtime.shutdown_background();
@@ -183,10 +173,11 @@ fn main() -> ExitCode {
     }
 }
 
-fn client(args: &ServerArgs) -> Result<Client, String> {
+/// Returns a client. `file` is the kubeconfig file if the options name none.
+fn client(args: &ServerArgs, file: Option<&Path>) -> Result<Client, String> {
     let config = match &args.server {
         Some(server) => Ok(Config::plain(server)),
-        None => Config::find(args.kubeconfig.as_deref(), args.context.as_deref()),
+        None => Config::find(args.kubeconfig.as_deref().or(file), args.context.as_deref()),
     };
     let made =
         config.and_then(|config| Client::new(config, Duration::from_secs(args.request_timeout)));
@@ -215,32 +206,20 @@ fn identity() -> String {
 async fn schedule(args: RunArgs) -> Result<(), String> {
     log(args.log_format);
     omega_kube::run::end_on_panic();
-    let client = client(&args.server)?;
     let listen = match args.listen.as_str() {
         "off" => None,
         text => Some(text.parse::<SocketAddr>().map_err(|_| {
             format!("--listen {text:?} must be an address such as 127.0.0.1:10259, or off")
         })?),
     };
-    let profiles = match &args.config {
-        None => args.scheduler_name.into_iter().map(KubeProfile::new).collect(),
-        Some(path) => {
-            let text = readable::read_text(path).map_err(|why| why.to_string());
-            let read = text.and_then(|text| profiles::parse(&text));
-            read.map_err(|why| format!("--config {}: {why}", path.display()))?
-        }
-    };
-    let identity = args.identity.unwrap_or_else(identity);
-    let candidate = (args.leader_elect == Choice::On).then(|| Candidate {
-        namespace: args.lease_namespace,
-        name: args.lease_name,
-        identity: identity.clone(),
-        duration: Duration::from_secs(args.lease_duration),
-    });
+    let configuration = configuration(&args)?;
+    let client = client(&args.server, configuration.kubeconfig.as_deref())?;
+    let identity = args.identity.clone().unwrap_or_else(identity);
+    let candidate = candidate(&args, configuration.election, identity.clone());
     let (events, conditions_per_second) =
         if args.dry_run { (Choice::Off, 0) } else { (args.events, args.condition_rate) };
     let options = Options {
-        profiles,
+        profiles: configuration.profiles,
         workers: args.workers,
         in_flight: args.in_flight,
         mode: if args.dry_run { Mode::DryRun } else { Mode::Bind },
@@ -253,6 +232,31 @@ async fn schedule(args: RunArgs) -> Result<(), String> {
         watch: watch::Settings::default(),
     };
     run(client, options, ended()).await.map_err(|why| why.to_string())
+}
+
+/// Reads the configuration file, or makes the default profiles of the given scheduler names.
+fn configuration(args: &RunArgs) -> Result<Configuration, String> {
+    let Some(path) = &args.config else {
+        let profiles = args.scheduler_name.iter().map(KubeProfile::new).collect();
+        return Ok(Configuration { profiles, ..Configuration::default() });
+    };
+    let text = readable::read_text(path).map_err(|why| why.to_string());
+    let read = text.and_then(|text| profiles::parse(&text));
+    read.map_err(|why| format!("--config {}: {why}", path.display()))
+}
+
+/// Returns the lease to acquire; `None` without leader election. An option is stronger than the file.
+fn candidate(args: &RunArgs, file: ElectionFields, identity: String) -> Option<Candidate> {
+    let elects = args.leader_elect.map_or(file.elects == Some(true), |it| it == Choice::On);
+    let namespace = args.lease_namespace.clone().or(file.namespace);
+    let name = args.lease_name.clone().or(file.name);
+    let duration = args.lease_duration.map(Duration::from_secs).or(file.duration);
+    elects.then(|| Candidate {
+        namespace: namespace.unwrap_or_else(|| "kube-system".into()),
+        name: name.unwrap_or_else(|| "omega-kube".into()),
+        identity,
+        duration: duration.unwrap_or(Duration::from_secs(15)),
+    })
 }
 
 /// Waits until the process gets SIGTERM or Ctrl-C.
@@ -269,8 +273,8 @@ async fn ended() {
     }
 }
 
-async fn say(args: ExplainArgs) -> Result<(), String> {
-    let client = client(&args.server)?;
+async fn print_explanation(args: ExplainArgs) -> Result<(), String> {
+    let client = client(&args.server, None)?;
     let (namespace, name) = args.pod.split_once('/').unwrap_or(("default", &args.pod));
     println!("{}", explain(&client, namespace, name).await?);
     Ok(())

@@ -1,4 +1,8 @@
 //! Worker threads: schedulers that decide in parallel on one cell, with kube-scheduler's filters and scores.
+//!
+//! Each worker orders only its own pods by priority. Pods that already wait at the start are therefore first tried by
+//! one scheduler in one order. Otherwise, after each failover, one worker could bind pods that another worker's pods of
+//! higher priority preempt at once.
 
 use crate::adapter::Shared;
 use crate::profiles::KubeProfile;
@@ -7,7 +11,7 @@ use omega_core::{Commit, JobId, MachineId, TaskId, Transaction};
 use omega_schedulers::{Observer, Scheduler, Settings};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::{Arc, Barrier, Condvar, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -89,6 +93,18 @@ pub fn worker(
     Scheduler::new(&shared.cell, bound, profile.apply(Settings::worker(&profile.name, index, of)))
 }
 
+/// Returns the scheduler that tries the pods of a profile that wait at the start.
+fn first_scheduler(
+    shared: &Shared,
+    profile: &KubeProfile,
+) -> Result<Scheduler, omega_cellstate::HandleError> {
+    let bound = shared.cell.read(|cell| profile.bind(cell.kinds()));
+    let bound = bound.with_volumes(&shared.volumes);
+    let name = format!("omega-kube/first/{}", profile.name).into();
+    let settings = Settings { name, ..Settings::worker(&profile.name, 0, 1) };
+    Scheduler::new(&shared.cell, bound, profile.apply(settings))
+}
+
 /// A signal that the cell has changed.
 #[derive(Debug, Default)]
 struct Bell {
@@ -117,13 +133,27 @@ impl Workers {
     ) -> std::io::Result<Workers> {
         let bell = Arc::<Bell>::default();
         let mut threads = Vec::new();
-        let all = profiles.iter().flat_map(|profile| (0..count).map(move |index| (profile, index)));
-        for (profile, index) in all {
-            let scheduler = worker(shared, profile, index, count).map_err(std::io::Error::other)?;
-            let (cell, bell, decided) = (shared.cell.clone(), Arc::clone(&bell), decided.clone());
-            let name = format!("worker-{}", threads.len());
-            let work = move || work(scheduler, &cell, &bell, &decided);
-            threads.push(std::thread::Builder::new().name(name).spawn(work)?);
+        for profile in profiles {
+            // One worker alone has one order in any case.
+            let mut first = (count > 1).then(|| first_scheduler(shared, profile)).transpose();
+            let tried = Arc::new(Barrier::new(count as usize));
+            for index in 0..count {
+                let scheduler = worker(shared, profile, index, count);
+                let scheduler = scheduler.map_err(std::io::Error::other)?;
+                let first =
+                    std::mem::replace(&mut first, Ok(None)).map_err(std::io::Error::other)?;
+                let (cell, bell) = (shared.cell.clone(), Arc::clone(&bell));
+                let (decided, tried) = (decided.clone(), Arc::clone(&tried));
+                let name = format!("worker-{}", threads.len());
+                let work = move || {
+                    if let Some(first) = first {
+                        try_all(first, &cell, &bell, &decided);
+                    }
+                    tried.wait();
+                    work(scheduler, &cell, &bell, &decided);
+                };
+                threads.push(std::thread::Builder::new().name(name).spawn(work)?);
+            }
         }
         Ok(Workers { bell, threads })
     }
@@ -141,6 +171,27 @@ impl Drop for Workers {
         self.wake();
         for thread in self.threads.drain(..) {
             let _ = thread.join();
+        }
+    }
+}
+
+/// Steps a scheduler until it has tried each pod that waits now, or the workers stop.
+fn try_all(mut scheduler: Scheduler, cell: &SharedCell, bell: &Bell, decided: &impl Fn(Collect)) {
+    let started = Instant::now();
+    let (mut tried, mut waiting) = (0, None);
+    while waiting.is_none_or(|waiting| tried < waiting) && !bell.stopped.load(Ordering::Relaxed) {
+        let now = u64::try_from(started.elapsed().as_nanos()).unwrap_or(u64::MAX);
+        let mut collect = Collect::default();
+        let step = scheduler.step(cell, now, &mut collect);
+        tried += collect.times.len();
+        // The queue is known from the first step on.
+        waiting = waiting.or(Some(tried + scheduler.queue().active_jobs()));
+        if !collect.is_empty() {
+            decided(collect);
+        }
+        // The workers find the same failure, and end the process.
+        if !step.is_ok_and(|step| !step.idle) {
+            return;
         }
     }
 }
@@ -169,6 +220,56 @@ fn work(mut scheduler: Scheduler, cell: &SharedCell, bell: &Bell, decided: &impl
             Ok(_) => {}
             // The panic ends the process (`run::end_on_panic`). Without this worker, pods would wait without notice.
             Err(why) => panic!("a worker cannot use the cell: {why}"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::adapter::{Adapter, Settings as AdapterSettings};
+    use omega_workload::kube::api::{Node, Pod};
+    use omega_workload::kube::live::Converter;
+    use serde_json::{Value, json};
+    use std::collections::BTreeSet;
+
+    fn pod(name: &str, priority: i32) -> Pod {
+        let pod = json!({"metadata": {"name": name, "namespace": "t", "resourceVersion": "1"},
+            "spec": {"schedulerName": "omega", "priority": priority,
+                "containers": [{"resources": {"requests": {"cpu": "1"}}}]}});
+        serde_json::from_value(pod).expect("a pod")
+    }
+
+    #[test]
+    fn the_pod_of_the_highest_priority_is_bound_first_at_the_start() {
+        let resources: Value = json!({"cpu": "1", "memory": "1Gi", "pods": "110"});
+        let node = json!({"metadata": {"name": "n"}, "status": {"allocatable": resources}});
+        let node: Node = serde_json::from_value(node).expect("a node");
+        // The workers share the pods by their numbers.
+        for urgent in 0..7 {
+            let pods = (0..7).map(|n| pod(&format!("p{n}"), if n == urgent { 1000 } else { 0 }));
+            let pods: Vec<Pod> = pods.collect();
+            let converter = Converter::new(std::slice::from_ref(&node), &pods, &[]).expect("kinds");
+            let settings = AdapterSettings {
+                scheduler_names: BTreeSet::from(["omega".to_owned()]),
+                request_timeout_ms: 1,
+                preempts: false,
+                repairs: false,
+                binds: true,
+            };
+            let mut adapter = Adapter::new(converter, settings);
+            adapter.nodes_listed(std::slice::from_ref(&node));
+            adapter.pods_listed(pods.into_iter().map(Arc::new).collect(), "1");
+            let (told, accepted) = std::sync::mpsc::channel();
+            let decided = move |collect: Collect| {
+                collect.accepted.iter().for_each(|claim| told.send(claim.task.job).unwrap_or(()));
+            };
+            let profiles = [KubeProfile::new("omega")];
+            let workers = Workers::start(&adapter.shared(), &profiles, 4, decided);
+            let job = accepted.recv().expect("a decision");
+            let name = adapter.pod_of(job).expect("a pod").name.clone();
+            assert_eq!(name, format!("p{urgent}"));
+            drop(workers);
         }
     }
 }

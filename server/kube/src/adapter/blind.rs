@@ -1,10 +1,12 @@
-//! Closed nodes: nodes that accept no further pods, because the node itself or a pod on it could not be read.
+//! Closed nodes: nodes that accept no further pods, because the node itself or a pod on it cannot be mirrored.
 //!
-//! The requests of a bound pod are unknown if the pod could only be read in part, or if the cell rejects it. Its node
-//! might be full, so the node is closed until the pod is gone or can be read. A node that could only be read in part
-//! keeps its last description, and is closed, too.
+//! The requests of a bound pod are unknown if the pod could only be read in part. Its node might be full, so the node
+//! is closed until the pod is gone or can be read. So is the node of a pod with more required anti-affinity or host
+//! ports than a job may have. A node that could only be read in part, or that the cell rejects, keeps its last
+//! description, and is closed, too.
 
 use super::place::{REJECTED, node_of};
+use super::shared::Closers;
 use super::{Adapter, Effect, PodName, Remark, State};
 use omega_cellstate::MachineStatus;
 use omega_core::Command;
@@ -13,10 +15,23 @@ use std::collections::{BTreeMap, BTreeSet};
 /// The closed nodes.
 #[derive(Default)]
 pub(super) struct Blind {
-    /// Bound pods whose requests are unknown, by node.
+    /// Bound pods that close their nodes, by node.
     pods: BTreeMap<String, BTreeSet<PodName>>,
-    /// Nodes whose last change could not be read.
+    /// Nodes whose last change could not be mirrored.
     nodes: BTreeSet<String>,
+    closers: Closers,
+}
+
+impl Blind {
+    /// Returns the nodes whose last change could not be mirrored.
+    pub(super) fn nodes(&self) -> impl Iterator<Item = &String> {
+        self.nodes.iter()
+    }
+
+    /// Returns the objects that close nodes, for messages.
+    pub(super) fn closers(&self) -> Closers {
+        self.closers.clone()
+    }
 }
 
 impl Adapter {
@@ -34,20 +49,23 @@ impl Adapter {
         pods.count() + self.blind.nodes.len()
     }
 
-    /// Closes the node of a bound pod if the pod's requests are unknown. Opens the node when they are known again.
+    /// Closes the node of a bound pod if the pod's requests, or its requirements on other pods, are unknown. Opens the
+    /// node when they are known again.
     pub(super) fn note_sight(&mut self, name: &PodName) {
         let Some(entry) = self.pods.get(name) else { return };
         let State::Bound(node) = &entry.state else { return };
         let node = node.clone();
         let is_rejected = entry.job.is_none() && self.nodes.contains_key(&node);
         let rejected = || is_rejected.then(|| REJECTED.to_owned());
-        let Some(why) = entry.pod.metadata.unreadable.clone().or_else(rejected) else {
+        let why = entry.pod.metadata.unreadable.clone().or_else(|| entry.lacks.clone());
+        let Some(why) = why.or_else(rejected) else {
             self.forget_sight(name);
             return;
         };
         if self.blind.pods.entry(node.clone()).or_default().insert(name.clone()) {
-            tracing::error!(pod = %name, %node, %why, "the requests of a bound pod are not known: \
-                 its node accepts no pods");
+            tracing::error!(pod = %name, %node, %why, "a bound pod cannot be mirrored: its node is \
+                 closed");
+            self.blind.closers.add(format!("pod {name}"));
             let remark = Remark::Unreadable { node: node.clone(), why };
             self.effects.push(Effect::Tell(name.clone(), remark));
         }
@@ -60,23 +78,26 @@ impl Adapter {
         let Some(node) = node else { return };
         let Some(pods) = self.blind.pods.get_mut(&node) else { return };
         pods.remove(name);
+        self.blind.closers.remove(&format!("pod {name}"));
         if pods.is_empty() {
             self.blind.pods.remove(&node);
         }
         self.shut(&node);
     }
 
-    /// Records whether a node could be read.
-    pub(super) fn note_node_sight(&mut self, node: &str, unreadable: Option<&String>) {
-        match unreadable {
+    /// Records whether a node could be mirrored, or the reason why not.
+    pub(super) fn note_node_sight(&mut self, node: &str, obstacle: Option<&String>) {
+        match obstacle {
             Some(why) => {
+                self.blind.closers.add(format!("node {node}"));
                 if self.blind.nodes.insert(node.to_owned()) {
-                    tracing::error!(%node, %why, "the node has fields that omega-kube does not \
-                         understand: it accepts no pods");
+                    tracing::error!(%node, %why, "the node cannot be mirrored: it is closed");
                 }
             }
             None => {
-                self.blind.nodes.remove(node);
+                if self.blind.nodes.remove(node) {
+                    self.blind.closers.remove(&format!("node {node}"));
+                }
             }
         }
     }

@@ -45,6 +45,10 @@ impl Adapter {
     /// binding is sent when the pod's claims are bound.
     pub(super) fn bind_with_claims(&mut self, binding: Binding) -> Option<Binding> {
         let pod = &self.pods.get(&binding.pod)?.pod;
+        if self.foreign_claim(pod).is_some() {
+            self.give_up_claims(&binding.pod);
+            return None;
+        }
         let mut claims = Converter::claims(pod);
         claims.sort_unstable();
         claims.dedup();
@@ -91,6 +95,10 @@ impl Adapter {
             return;
         };
         let (binding, claims) = (waiting.binding.clone(), waiting.claims.clone());
+        if self.pods.get(name).is_some_and(|entry| self.foreign_claim(&entry.pod).is_some()) {
+            self.give_up_claims(name);
+            return;
+        }
         let mut open = false;
         for claim in &claims {
             match self.claim_step(name, claim, &binding) {
@@ -217,7 +225,7 @@ impl Adapter {
             Done::Unknown => Some(Action::Claim(choice, now_ms + 1000)),
             // The object has changed since it was read. The choice is written again with the new version, at the next
             // change or tick.
-            Done::Gone if waiting.conflicts < super::answer::FAILURES_MAX => {
+            Done::Gone if waiting.conflicts < super::bind_reply::FAILURES_MAX => {
                 waiting.conflicts += 1;
                 let claim = format!("{}/{}", choice.namespace, choice.claim);
                 waiting.written.remove(claim.as_str());

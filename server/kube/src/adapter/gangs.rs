@@ -18,7 +18,7 @@
 
 use super::effects::{Action, Done, GroupCondition};
 use super::place::PLACED;
-use super::types::Hold;
+use super::types::HoldReason;
 use super::{Adapter, Effect, PodName, State, scheduler_of};
 use omega_core::limits::GROUPS_PER_JOB_MAX;
 use omega_core::{
@@ -71,7 +71,7 @@ struct Gang {
 
 /// Way in which a group's pending pods are scheduled.
 enum Plan {
-    Hold(Hold),
+    Hold(HoldReason),
     Gang(u32),
     Single,
 }
@@ -217,7 +217,7 @@ impl Adapter {
     }
 
     /// Holds pods of a group for one reason. They have neither jobs nor nominations any more.
-    fn hold_all(&mut self, pods: &[PodName], why: &Hold) {
+    fn hold_all(&mut self, pods: &[PodName], why: &HoldReason) {
         for name in pods {
             self.give_nomination_up(name);
             self.replace(name, None);
@@ -226,8 +226,8 @@ impl Adapter {
     }
 
     fn plan(&self, group: &Text, ready: &[PodName], placed: usize) -> Plan {
-        let quiet = |why: String| Plan::Hold(Hold::Quiet(why));
-        let told = |why: String| Plan::Hold(Hold::Told(why));
+        let quiet = |why: String| Plan::Hold(HoldReason::Quiet(why));
+        let reported = |why: String| Plan::Hold(HoldReason::Reported(why));
         let Some(known) = self.gangs.groups.get(group) else {
             let name = group.rsplit('/').next().unwrap_or_default();
             return match self.gangs.api {
@@ -236,7 +236,7 @@ impl Adapter {
                          groups"
                         .into(),
                 ),
-                GroupApi::Absent => told(format!(
+                GroupApi::Absent => reported(format!(
                     "spec.schedulingGroup: {name:?} is not supported, because this API server \
                      does not serve PodGroup of scheduling.k8s.io/v1alpha2: remove the group"
                 )),
@@ -244,11 +244,11 @@ impl Adapter {
             };
         };
         if let Some(why) = &known.metadata.unreadable {
-            return told(format!("the pod's PodGroup is not understood: {why}"));
+            return reported(format!("the pod's PodGroup is not understood: {why}"));
         }
         if known.spec.constraints.as_ref().is_some_and(|rules| !rules.topology.is_empty()) {
             let rule = "schedulingConstraints of its PodGroup are not supported: remove them";
-            return told(format!("spec.schedulingGroup: {rule}"));
+            return reported(format!("spec.schedulingGroup: {rule}"));
         }
         let Some(gang) = &known.spec.policy.gang else { return Plan::Single };
         let missing = (gang.min as usize).saturating_sub(placed);
@@ -267,7 +267,7 @@ impl Adapter {
         if ready.iter().any(|name| scheduler(name) != scheduler(&ready[0])) {
             let rule = "all pods of a group must have the same scheduler: give all of them the \
                  same name";
-            return told(format!("spec.schedulerName: {rule}"));
+            return reported(format!("spec.schedulerName: {rule}"));
         }
         Plan::Gang(u32::try_from(missing).unwrap_or(u32::MAX))
     }
@@ -280,12 +280,12 @@ impl Adapter {
                  which is not supported"
             );
             self.dissolve(group);
-            self.hold_all(ready, &Hold::Told(rule));
+            self.hold_all(ready, &HoldReason::Reported(rule));
             return;
         };
         let wait = "the pod's group has enough pending pods of this kind: this pod is scheduled \
              after them";
-        self.hold_all(&surplus, &Hold::Quiet(wait.into()));
+        self.hold_all(&surplus, &HoldReason::Quiet(wait.into()));
         let same = |pending: &Pending| pending.pods == pods && is_same(&pending.spec, &spec);
         if self.gangs.pending.get(group).is_some_and(same) {
             // A pod of the gang may have been deleted and created again since.
@@ -306,10 +306,11 @@ impl Adapter {
                 self.gangs.jobs.insert(job, group.clone());
                 self.gangs.pending.insert(group.clone(), Pending { job, spec, pods });
             }
-            other => {
-                tracing::warn!(%group, ?other, "the cell rejects the gang");
-                let why = "the cell rejects the pod's group; the log of omega-kube has the reason";
-                pods.iter().for_each(|name| self.set(name, State::Held(why.into())));
+            Ok(_) => {}
+            Err(why) => {
+                tracing::warn!(%group, %why, "the cell rejects the gang");
+                let why = format!("the pod's group exceeds a limit of omega-kube: {why}");
+                self.hold_all(&pods, &HoldReason::Reported(why));
             }
         }
     }

@@ -1,13 +1,13 @@
 //! The state machine between the API server and the cell. It does no I/O and reads no clock.
 //!
 //! Events of watches become commands of the cell. A claim that the cell accepted becomes a [`Binding`]. The pod is
-//! *assumed* on its node until the watch reports it as bound, so no other pod gets its room. [`answer`] has the rules
-//! for answers of the API server.
+//! *assumed* on its node until the watch reports it as bound, so no other pod gets its room. [`bind_reply`] has the
+//! rules for answers of the API server.
 //!
-//! In reading order: [`types`], `nodes`, `place`, [`answer`], `blind`, `overcommit`, `namespaces`, [`preempt`],
-//! `nominations`, [`budgets`], [`storage`], [`claims`], [`gangs`].
+//! In reading order: [`types`], [`shared`], `nodes`, `place`, [`bind_reply`], `blind`, `overcommit`, `namespaces`,
+//! [`preempt`], `nominations`, [`budgets`], `starts`, [`storage`], [`claims`], [`gangs`].
 
-pub mod answer;
+pub mod bind_reply;
 mod blind;
 pub mod budgets;
 pub mod claims;
@@ -19,12 +19,15 @@ mod nominations;
 mod overcommit;
 mod place;
 pub mod preempt;
+pub mod shared;
+mod starts;
 pub mod storage;
 pub mod types;
 
 pub use effects::Effect;
 pub(crate) use place::scheduler_of;
-pub use types::{Binding, Counters, PodName, Queues, Remark, Settings, Shared, State};
+pub use shared::Shared;
+pub use types::{Binding, Counters, PodName, Queues, Remark, Settings, State};
 
 use blind::Blind;
 use budgets::Budgets;
@@ -32,6 +35,7 @@ use claims::Waiting;
 use gangs::Gangs;
 use nominations::Nomination;
 use overcommit::Overcommits;
+use shared::Starts;
 use storage::Storage;
 
 use omega_cellstate::{Cell, CellHandle, SharedCell};
@@ -53,12 +57,18 @@ struct Entry {
     job: Option<JobId>,
     /// Number of failed bindings of the current decision.
     failures: u32,
+    /// The server's message about the last binding of the current decision, if the server refused the binding.
+    refusal: Option<String>,
     /// Number of times that the pod was parked, which determines its backoff.
     parked: u32,
     /// Room that is kept for the pod on a node.
     nomination: Option<Box<Nomination>>,
     /// Whether the reason for which the pod is held must be reported to its owner.
     refused: bool,
+    /// The reason why the pod's job lacks requirements that keep other pods off the node, if it does.
+    lacks: Option<String>,
+    /// The job with which the pod's order among the pods of its node was last checked.
+    ordered: Option<JobId>,
     /// The pod's binding, if it waits for volume claims.
     waiting: Option<Box<Waiting>>,
     /// The node of the pod's last nomination. The node is not tried again if the nomination failed.
@@ -73,18 +83,21 @@ pub struct Adapter {
     pods: BTreeMap<PodName, Entry>,
     jobs: BTreeMap<JobId, PodName>,
     nodes: BTreeMap<String, MachineId>,
+    /// Resources of each node that the cell does not count.
+    untracked: BTreeMap<String, BTreeSet<String>>,
     names: BTreeMap<MachineId, String>,
     /// Names of the pods on each node. The node itself need not exist.
     on_node: BTreeMap<String, BTreeSet<PodName>>,
     /// Jobs that keep room on a node, each with the pod that gets the room.
     rooms: BTreeMap<JobId, PodName>,
     budgets: Budgets,
+    starts: Starts,
     storage: Storage,
     gangs: Gangs,
     /// Whether this process may preempt: it is the leader, and preemption is switched on.
     leads: bool,
     /// Whether this process reports to users why pods are held, and repairs overcommit. Only the leader does.
-    tells: bool,
+    reports_reasons: bool,
     /// Id of the adapter in the cell.
     scheduler: SchedulerId,
     /// Number of the adapter's last transaction.
@@ -122,14 +135,16 @@ impl Adapter {
             pods: BTreeMap::new(),
             jobs: BTreeMap::new(),
             nodes: BTreeMap::new(),
+            untracked: BTreeMap::new(),
             names: BTreeMap::new(),
             on_node: BTreeMap::new(),
             rooms: BTreeMap::new(),
             budgets: Budgets::default(),
+            starts: Starts::default(),
             storage: Storage::default(),
             gangs: Gangs::default(),
             leads: false,
-            tells: false,
+            reports_reasons: false,
             scheduler,
             transactions,
             postponed: BTreeMap::new(),
@@ -154,7 +169,12 @@ impl Adapter {
     /// Returns the state that schedulers share with the adapter.
     #[must_use]
     pub fn shared(&self) -> Shared {
-        Shared { cell: self.cell.clone(), volumes: self.storage.list.clone() }
+        Shared {
+            cell: self.cell.clone(),
+            volumes: self.storage.list.clone(),
+            closers: self.blind.closers(),
+            starts: self.starts.clone(),
+        }
     }
 
     /// Returns the counters.
@@ -204,7 +224,8 @@ impl Adapter {
         self.pods.values().filter(|entry| of(&entry.state)).count()
     }
 
-    /// Returns the numbers of pods in each queue. `failed` tells whether the last attempt to place a pending pod failed.
+    /// Returns the numbers of pods in each queue. `failed` tells whether the last attempt to place a pending pod
+    /// failed.
     #[must_use]
     pub fn queues(&self, failed: impl Fn(&Pod) -> bool) -> Queues {
         let mut queues = Queues::default();
@@ -247,7 +268,9 @@ impl Adapter {
             if version <= known.version {
                 return;
             }
-            if known.pod.metadata.uid != pod.metadata.uid {
+            // A bound pod stays bound, unless the API server was restored from a backup.
+            let is_undone = matches!(known.state, State::Bound(_)) && pod.spec.node_name.is_empty();
+            if is_undone || known.pod.metadata.uid != pod.metadata.uid {
                 self.forget(&name);
             }
         }
@@ -270,9 +293,12 @@ impl Adapter {
                     state,
                     job: None,
                     failures: 0,
+                    refusal: None,
                     parked: 0,
                     nomination: None,
                     refused: false,
+                    lacks: None,
+                    ordered: None,
                     waiting: None,
                     tried: String::new(),
                 };
@@ -281,6 +307,20 @@ impl Adapter {
             }
         }
         self.settle(&name);
+    }
+
+    /// Handles versions that went back, such as after the API server was restored from a backup: every form in the next
+    /// list counts as new. Bindings that were acknowledged may be lost, so assumed pods are read.
+    pub fn versions_reset(&mut self) {
+        for (name, entry) in &mut self.pods {
+            entry.version = 0;
+            if let (State::Assumed { decision, node }, None) = (&entry.state, &entry.waiting) {
+                let uid = entry.pod.metadata.uid.clone();
+                let (decision, pod, node) = (*decision, name.clone(), node.clone());
+                let binding = Binding { decision, pod, uid, node };
+                self.effects.push(Effect::Act(effects::Action::Get(binding, self.now_ms)));
+            }
+        }
     }
 
     /// Handles the deletion of a pod. The pod's group is only updated by the next call of [`Adapter::settle_groups`].

@@ -46,7 +46,7 @@ impl Adapter {
     /// Records that this process is now the leader, so that its decisions are carried out.
     pub fn lead(&mut self) {
         self.leads = self.settings.preempts;
-        self.tell_all();
+        self.report_all();
         self.find_overcommits();
         let nominated: Vec<PodName> = self.rooms.values().cloned().collect();
         nominated.iter().for_each(|name| self.bind_if_free(name));
@@ -122,7 +122,8 @@ impl Adapter {
         let entry = self.pods.get(name)?;
         self.submitted += 1;
         let called = format!("{name}#nominated{}", self.submitted);
-        Some(self.converter.job(&entry.pod, called.into(), PLACED.into()))
+        let job = self.converter.job(&entry.pod, called.into(), PLACED.into());
+        Some(self.within_limits(job).0)
     }
 
     /// Records a nomination.
@@ -221,7 +222,7 @@ impl Adapter {
         let decision = self.decisions;
         let entry = self.pods.get_mut(name)?;
         entry.state = State::Assumed { decision, node: node.clone() };
-        entry.failures = 0;
+        (entry.failures, entry.refusal) = (0, None);
         self.on_node.entry(node.clone()).or_default().insert(name.clone());
         let uid = entry.pod.metadata.uid.clone();
         Some(Binding { decision, pod: name.clone(), uid, node })

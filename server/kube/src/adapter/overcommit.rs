@@ -7,7 +7,9 @@
 use super::effects::{Action, Done, Repair};
 use super::{Adapter, Effect, Entry, PodName, Remark, State};
 use omega_cellstate::{Cell, MachineState};
+use omega_core::limits::AMOUNT_MAX;
 use omega_core::{Job, JobId, KindId, MachineId};
+use omega_workload::kube::kinds::resource_name;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -25,7 +27,7 @@ struct Repairs {
     /// Earliest time of the next attempt.
     due_ms: u64,
     /// Uid of the pod for which a disruption is held, because the outcome of its deletion is not known yet.
-    asked: Option<String>,
+    pending_uid: Option<String>,
     /// Uids of the pods on the node that could not be deleted, each with the outcome. Other pods are tried instead.
     tried: BTreeMap<String, Done>,
 }
@@ -43,7 +45,7 @@ impl Adapter {
         let Some(State::Bound(node)) = self.state(name) else { return };
         let Some(id) = self.nodes.get(node).copied() else { return };
         let node = node.clone();
-        let over = self.excess_without(id, &self.kept_on(id));
+        let over = self.excess_without(id, &self.unreal_on(id));
         if over.is_empty() {
             return;
         }
@@ -64,8 +66,9 @@ impl Adapter {
             let over = cell.machines().filter(|machine| !excess(cell, machine, &[]).is_empty());
             over.map(|machine| machine.id).collect()
         });
-        let over =
-            suspects.iter().filter(|id| !self.excess_without(**id, &self.kept_on(**id)).is_empty());
+        let over = suspects
+            .iter()
+            .filter(|id| !self.excess_without(**id, &self.unreal_on(**id)).is_empty());
         over.filter_map(|id| self.names.get(id)).collect()
     }
 
@@ -81,7 +84,7 @@ impl Adapter {
 
     /// Requests the deletion of one pod on each overcommitted node where a repair is due.
     pub(super) fn repair_overcommits(&mut self, now_ms: u64) {
-        if !self.tells || !self.settings.repairs {
+        if !self.reports_reasons || !self.settings.repairs {
             return;
         }
         // The time of the last attempt is remembered until another one would be allowed.
@@ -89,8 +92,9 @@ impl Adapter {
         let due: Vec<String> = due.map(|(node, _)| node.clone()).collect();
         for node in due {
             // If the last attempt had no known outcome, the watch has shown its effect since.
-            let asked = self.overcommits.0.get_mut(&node).and_then(|repairs| repairs.asked.take());
-            asked.into_iter().for_each(|uid| drop(self.budgets.release(&uid)));
+            let pending =
+                self.overcommits.0.get_mut(&node).and_then(|repairs| repairs.pending_uid.take());
+            pending.into_iter().for_each(|uid| drop(self.budgets.release(&uid)));
             let over = self.lasting_excess(&node);
             if over.is_empty() {
                 self.overcommits.0.remove(&node);
@@ -136,7 +140,7 @@ impl Adapter {
             return;
         };
         repairs.due_ms = now_ms + REPAIR_INTERVAL_MS;
-        repairs.asked = Some(repair.uid.clone());
+        repairs.pending_uid = Some(repair.uid.clone());
         self.budgets.hold(&repair.uid, job);
         let Repair { pod, resources, .. } = &repair;
         tracing::warn!(%pod, %node, %resources, "deleting a pod from an overcommitted node");
@@ -176,7 +180,7 @@ impl Adapter {
         let Repair { pod, uid, node, resources } = repair;
         let held = self.budgets.release(&uid);
         if let Some(repairs) = self.overcommits.0.get_mut(&node) {
-            repairs.asked.take_if(|asked| *asked == uid);
+            repairs.pending_uid.take_if(|pending| *pending == uid);
             if matches!(done, Done::Gone | Done::Refused) {
                 repairs.tried.insert(uid, done);
             }
@@ -191,12 +195,25 @@ impl Adapter {
     /// Returns the overcommitted resources of a node that remain when the pods that are being deleted are gone.
     fn lasting_excess(&self, node: &str) -> Vec<Excess> {
         let Some(id) = self.nodes.get(node).copied() else { return Vec::new() };
-        let mut left_out = self.kept_on(id);
+        let mut left_out = self.unreal_on(id);
         let entries = self.on_node.get(node).into_iter().flatten();
         let entries = entries.filter_map(|name| self.pods.get(name));
         let leaving = entries.filter(|entry| entry.pod.metadata.deleted.is_some());
         left_out.extend(leaving.filter_map(|entry| entry.job));
         self.excess_without(id, &left_out)
+    }
+
+    /// Returns the jobs on a machine that use nothing of it yet: those that keep room, and in a dry run the assumed
+    /// pods, which are never bound by this process.
+    fn unreal_on(&self, id: MachineId) -> Vec<JobId> {
+        let mut jobs = self.kept_on(id);
+        if !self.settings.binds {
+            let on_node = self.names.get(&id).and_then(|node| self.on_node.get(node));
+            let entries = on_node.into_iter().flatten().filter_map(|name| self.pods.get(name));
+            let assumed = entries.filter(|entry| matches!(entry.state, State::Assumed { .. }));
+            jobs.extend(assumed.filter_map(|entry| entry.job));
+        }
+        jobs
     }
 
     fn excess_without(&self, id: MachineId, left_out: &[JobId]) -> Vec<Excess> {
@@ -209,6 +226,7 @@ impl Adapter {
         self.cell.read(|cell| {
             let texts = over.iter().map(|Excess { kind, requested, has }| {
                 let name = cell.kinds().get(*kind).map_or("a resource", |kind| kind.name.as_str());
+                let name = resource_name(name);
                 format!("{name} {requested} of {has}")
             });
             texts.collect::<Vec<_>>().join(", ")
@@ -228,7 +246,10 @@ fn excess(cell: &Cell, machine: &MachineState<'_>, left_out: &[JobId]) -> Vec<Ex
     };
     let kinds = (0..).map(KindId).zip(machine.free);
     let free = kinds.map(|(kind, free)| (kind, free + kept(kind)));
-    let short = free.zip(&machine.claimable).filter(|((_, free), _)| *free < 0);
+    // The true amount is unknown if it exceeds the maximum.
+    let is_known = |has: i64| has < AMOUNT_MAX.cast_signed();
+    let short =
+        free.zip(&machine.claimable).filter(|((_, free), has)| *free < 0 && is_known(**has));
     let excess = short.map(|((kind, free), has)| Excess { kind, requested: has - free, has: *has });
     excess.collect()
 }

@@ -1,9 +1,11 @@
 //! The pods of the API server as jobs of the cell.
 
-use super::types::Hold;
+use super::types::HoldReason;
 use super::{Adapter, Effect, Entry, PodName, State};
-use omega_core::{Command, Job, JobId, MachineId, Outcome, PlacementRules, TaskId};
+use omega_core::{Command, Job, JobId, MachineId, Outcome, Rejection, TaskId};
 use omega_workload::kube::api::Pod;
+use omega_workload::kube::bounds::Lacks;
+use omega_workload::kube::live::Converter;
 use std::sync::Arc;
 
 /// Scheduler name of jobs whose pods are already bound. No worker schedules such jobs.
@@ -43,48 +45,49 @@ impl Adapter {
     }
 
     /// Returns the reason why this program does not schedule a pod; `None` if the program schedules the pod.
-    pub(super) fn held(&self, pod: &Pod) -> Option<Hold> {
+    pub(super) fn held(&self, pod: &Pod) -> Option<HoldReason> {
         let scheduler = scheduler_of(pod);
         if !self.settings.scheduler_names.contains(scheduler) {
-            return Some(Hold::Quiet(format!(
+            return Some(HoldReason::Quiet(format!(
                 "spec.schedulerName is {scheduler:?}, which \
                  omega-kube does not serve"
             )));
         }
         if pod.metadata.deleted.is_some() {
-            return Some(Hold::Quiet("the pod is being deleted".into()));
+            return Some(HoldReason::Quiet("the pod is being deleted".into()));
         }
         if let Some(why) = &pod.metadata.unreadable {
-            return Some(Hold::Told(format!(
+            return Some(HoldReason::Reported(format!(
                 "the pod has a field that omega-kube does not \
                  understand: {why}"
             )));
         }
         if !pod.spec.gates.is_empty() {
-            return Some(Hold::Quiet("spec.schedulingGates is not empty".into()));
+            return Some(HoldReason::Quiet("spec.schedulingGates is not empty".into()));
         }
-        let obstacle = self.converter.obstacle(pod).map(Hold::Told);
-        obstacle.or_else(|| self.storage_obstacle(pod).map(Hold::Quiet))
+        let obstacle = self.converter.obstacle(pod).or_else(|| self.lacks_resource(pod));
+        let obstacle = obstacle.or_else(|| self.foreign_claim(pod)).map(HoldReason::Reported);
+        obstacle.or_else(|| self.storage_obstacle(pod).map(HoldReason::Quiet))
     }
 
     /// Holds a pod. If the reason is new and the owner can remove it, reports it to the owner.
-    pub(super) fn hold(&mut self, name: &PodName, why: Hold) {
+    pub(super) fn hold(&mut self, name: &PodName, why: HoldReason) {
         let Some(entry) = self.pods.get_mut(name) else { return };
         let (why, refused) = match why {
-            Hold::Quiet(why) => (why, false),
-            Hold::Told(why) => (why, true),
+            HoldReason::Quiet(why) => (why, false),
+            HoldReason::Reported(why) => (why, true),
         };
         let state = State::Held(why.clone());
         entry.refused = refused;
-        if refused && self.tells && entry.state != state {
+        if refused && self.reports_reasons && entry.state != state {
             self.effects.push(Effect::Refuse(name.clone(), why));
         }
         entry.state = state;
     }
 
     /// Starts to report the reasons why pods are held, beginning with all pods that are held now.
-    pub(super) fn tell_all(&mut self) {
-        self.tells = true;
+    pub(super) fn report_all(&mut self) {
+        self.reports_reasons = true;
         let held = self.pods.iter().filter_map(|(name, entry)| match &entry.state {
             State::Held(why) if entry.refused => Some(Effect::Refuse(name.clone(), why.clone())),
             _ => None,
@@ -98,6 +101,14 @@ impl Adapter {
         let scheduler = scheduler_of(&entry.pod);
         let job = self.converter.job(&entry.pod, "".into(), scheduler.into());
         if entry.state == State::Pending && self.is_same(entry, &job) {
+            return;
+        }
+        if let Err(why) = self.check(&job) {
+            self.replace(name, None);
+            self.hold(
+                name,
+                HoldReason::Reported(format!("the pod exceeds a limit of omega-kube: {why}")),
+            );
             return;
         }
         self.replace(name, Some((job, None)));
@@ -122,6 +133,7 @@ impl Adapter {
         self.set(name, State::Bound(node.to_owned()));
         self.on_node.entry(node.to_owned()).or_default().insert(name.clone());
         self.place(name, job);
+        self.order_by_start(name);
         // The kept room is removed only after the pod is placed, so that no worker takes the room in between.
         self.drop_nomination(name);
         self.note_group_of(name);
@@ -140,19 +152,39 @@ impl Adapter {
             self.replace(name, None);
             return;
         };
-        if self.is_same(entry, &job) && self.machine_of(entry) == Some(machine) {
+        let is_placed =
+            |job: &Job| self.is_same(entry, job) && self.machine_of(entry) == Some(machine);
+        if is_placed(&job) {
             return;
         }
-        self.replace(name, Some((job.clone(), Some(machine))));
-        if self.pods.get(name).is_some_and(|entry| entry.job.is_some()) {
-            return;
+        let (job, lacks) = self.within_limits(job);
+        let is_placed = is_placed(&job);
+        if let Some(entry) = self.pods.get_mut(name) {
+            entry.lacks = lacks;
         }
-        // The cell rejects the job, probably because of the pod's rules. The pod uses resources in any case, so it is
-        // placed without rules.
-        let Some(group) = job.groups.first() else { return };
-        let mut bare = group.clone();
-        bare.rules = PlacementRules::default();
-        self.replace(name, Some((Job { groups: [bare].into(), ..job }, Some(machine))));
+        if !is_placed {
+            self.replace(name, Some((job, Some(machine))));
+        }
+    }
+
+    /// Returns a form of a placed pod's job that the cell accepts. If the form lacks requirements that keep other pods
+    /// off the node, also returns the reason.
+    pub(super) fn within_limits(&self, job: Job) -> (Job, Option<String>) {
+        let Err(why) = self.check(&job) else { return (job, None) };
+        let mut short = job.clone();
+        let mut lacks = Converter::shorten(&mut short);
+        if self.check(&short).is_err() {
+            short = job;
+            lacks = Converter::strip(&mut short);
+        }
+        let lacks = lacks == Lacks::Requirements;
+        (short, lacks.then(|| format!("the pod exceeds a limit of omega-kube: {why}")))
+    }
+
+    /// Checks whether the cell accepts a job, which need not have a name yet.
+    fn check(&self, job: &Job) -> Result<(), Rejection> {
+        let command = Command::SubmitJob(Job { name: PLACED.into(), ..job.clone() });
+        self.cell.read(|cell| cell.check(&command))
     }
 
     /// Returns the job of a pod that is already placed.
@@ -201,6 +233,7 @@ impl Adapter {
         let outcomes = self.cell.apply_all(commands);
         if let Some(old) = old {
             self.jobs.remove(&old);
+            self.starts.forget(old);
             self.storage.list.left(TaskId { job: old, index: 0 });
         }
         match outcomes.into_iter().next().filter(|_| new) {

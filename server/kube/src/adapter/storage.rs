@@ -245,6 +245,10 @@ impl Adapter {
         }
         let waiting: Vec<Text> = self.storage.waiting.keys().cloned().collect();
         waiting.iter().for_each(|claim| self.claim_changed(claim));
+        if kind == StoredKind::Claim {
+            listed.iter().chain(&gone).for_each(|claim| self.settle_user(claim));
+            self.settle_groups();
+        }
     }
 
     /// Handles a storage object that is new or has changed.
@@ -253,6 +257,7 @@ impl Adapter {
         self.storage.put(object);
         if kind == StoredKind::Claim {
             self.claim_changed(&key);
+            self.settle_user(&key);
         }
     }
 
@@ -262,7 +267,34 @@ impl Adapter {
         self.storage.remove(kind, &key);
         if kind == StoredKind::Claim {
             self.claim_changed(&key);
+            self.settle_user(&key);
         }
+    }
+
+    /// Settles the unbound pod for whose ephemeral volume a claim is, if there is one. The claim is named after the pod
+    /// and the volume, with a dash in between.
+    fn settle_user(&mut self, claim: &Text) {
+        let Some((namespace, name)) = claim.split_once('/') else { return };
+        let of = |(at, _)| PodName { namespace: namespace.to_owned(), name: name[..at].to_owned() };
+        let uses = |user: &PodName| {
+            self.pods.get(user).is_some_and(|entry| {
+                matches!(entry.state, State::Held(_) | State::Pending)
+                    && Converter::ephemeral_claims(&entry.pod).contains(claim)
+            })
+        };
+        let users: Vec<PodName> = name.match_indices('-').map(of).filter(uses).collect();
+        users.iter().for_each(|user| self.settle(user));
+    }
+
+    /// Returns the reason why a pod must not use the claim of one of its ephemeral volumes: somebody else made a claim
+    /// of this name. The words are those of kube-scheduler.
+    pub(super) fn foreign_claim(&self, pod: &Pod) -> Option<String> {
+        let is_foreign = |claim: &Text| {
+            self.storage.claims.get(claim).is_some_and(|object| !Converter::owns(pod, object))
+        };
+        let claim = Converter::ephemeral_claims(pod).into_iter().find(is_foreign)?;
+        let pod = PodName::of(pod);
+        Some(format!("PVC {claim} was not created for pod {pod} (pod is not owner)"))
     }
 
     /// Queues the unbound pods with claims. They were held until the storage objects were listed.

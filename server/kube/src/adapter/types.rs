@@ -1,7 +1,5 @@
 //! Names, states and effects: the types that the adapter shares with its callers.
 
-use omega_cellstate::SharedCell;
-use omega_schedulers::Volumes;
 use omega_workload::kube::api::Pod;
 use std::collections::BTreeSet;
 
@@ -27,15 +25,6 @@ impl std::fmt::Display for PodName {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{}/{}", self.namespace, self.name)
     }
-}
-
-/// State that schedulers share with the adapter. Clones refer to the same state.
-#[derive(Clone, Debug)]
-pub struct Shared {
-    /// The cell.
-    pub cell: SharedCell,
-    /// The volumes.
-    pub volumes: Volumes,
 }
 
 /// A binding to send to the API server.
@@ -104,6 +93,8 @@ pub struct Settings {
     pub preempts: bool,
     /// Whether pods that have not started are deleted from nodes that another scheduler has overcommitted.
     pub repairs: bool,
+    /// Whether decisions are carried out. Otherwise, assumed pods do not count as overcommitting their nodes.
+    pub binds: bool,
 }
 
 /// Counters of the adapter.
@@ -133,11 +124,11 @@ pub struct Counters {
 
 /// The reason why a pod is held.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Hold {
+pub(super) enum HoldReason {
     /// The reason ends by itself, or the pod's owner chose it, so no condition is written.
     Quiet(String),
     /// The pod's owner has to change the pod, so the reason is written into a condition.
-    Told(String),
+    Reported(String),
 }
 
 /// Content of an Event about a pod, except for the usual Events of scheduling.

@@ -1,6 +1,7 @@
 //! Configurations of the client, from a kubeconfig file, or from the service account files in a pod.
 //!
-//! Relative paths in a kubeconfig are relative to its folder, as for `kubectl`.
+//! As for `kubectl`, relative paths in a kubeconfig are relative to its folder, and the first file of several that has
+//! an entry wins.
 
 use super::error::ConfigError;
 use super::exec::{Exec, Identity};
@@ -42,16 +43,14 @@ pub struct Config {
     pub auth: Auth,
 }
 
-#[derive(Deserialize)]
+#[derive(Default, Deserialize)]
+#[serde(default)]
 struct File {
-    #[serde(default, rename = "current-context")]
-    current: String,
-    #[serde(default)]
-    clusters: Vec<NamedCluster>,
-    #[serde(default)]
-    users: Vec<NamedUser>,
-    #[serde(default)]
-    contexts: Vec<NamedContext>,
+    #[serde(rename = "current-context")]
+    current: Option<String>,
+    clusters: Option<Vec<NamedCluster>>,
+    users: Option<Vec<NamedUser>>,
+    contexts: Option<Vec<NamedContext>>,
 }
 
 #[derive(Deserialize)]
@@ -116,9 +115,14 @@ impl Config {
     /// # Errors
     /// If there is no configuration, or it cannot be used.
     pub fn find(file: Option<&Path>, context: Option<&str>) -> Result<Config, ConfigError> {
-        let named = std::env::var_os("KUBECONFIG").filter(|path| !path.is_empty());
-        if let Some(path) = file.map(Path::to_owned).or(named.map(PathBuf::from)) {
-            return Config::of_file(&path, context);
+        if let Some(path) = file {
+            return Config::of_file(path, context);
+        }
+        let named = std::env::var_os("KUBECONFIG").unwrap_or_default();
+        let named = std::env::split_paths(&named).filter(|path| !path.as_os_str().is_empty());
+        let named: Vec<PathBuf> = named.collect();
+        if !named.is_empty() {
+            return Config::of_files(&named, context);
         }
         if let Some(config) = Config::in_cluster()? {
             return Ok(config);
@@ -168,44 +172,78 @@ impl Config {
     /// # Errors
     /// If the file cannot be read, or refers to an entry that it does not have.
     pub fn of_file(path: &Path, context: Option<&str>) -> Result<Config, ConfigError> {
-        let text = read(path)?;
-        let text = String::from_utf8_lossy(&text);
-        let file = serde_saphyr::from_str::<File>(&text);
-        let file = file.map_err(|why| {
-            // The other lines of the message quote the file.
-            let why = why.to_string();
-            let line = why.lines().next().unwrap_or_default().trim_start_matches("error: ");
-            fault(path, format!("is not a kubeconfig file: {line}"))
-        })?;
-        let current = context.unwrap_or(&file.current);
-        let known = file.contexts.iter().find(|named| named.name == current);
-        let context = known.ok_or_else(|| {
-            fault(
-                path,
-                format!(
-                    "current-context {current:?} is not in contexts: choose one with \
+        Config::of_files(&[path.to_owned()], context)
+    }
+
+    /// Reads kubeconfig files, of which the first with an entry wins. Missing files are skipped, unless all are
+    /// missing.
+    ///
+    /// # Errors
+    /// If a file cannot be read, or an entry is in none of them.
+    fn of_files(paths: &[PathBuf], context: Option<&str>) -> Result<Config, ConfigError> {
+        let exist: Vec<&PathBuf> = paths.iter().filter(|path| path.exists()).collect();
+        let Some(first) = exist.first().copied().or(paths.first()) else {
+            return Err(ConfigError::NoCluster);
+        };
+        let read = if exist.is_empty() { vec![first] } else { exist };
+        let files: Vec<(&PathBuf, File)> = read
+            .into_iter()
+            .map(|path| Ok((path, parse(path)?)))
+            .collect::<Result<_, ConfigError>>()?;
+        let mut currents = files.iter().filter_map(|(_, file)| file.current.as_deref());
+        let current = context.or_else(|| currents.find(|current| !current.is_empty()));
+        let current = current.unwrap_or_default();
+        let (_, context) = find(&files, |file| &file.contexts, |named| named.name == current)
+            .ok_or_else(|| {
+                fault(
+                    first,
+                    format!(
+                        "current-context {current:?} is not in contexts: choose one with \
                  --context"
-                ),
-            )
-        })?;
+                    ),
+                )
+            })?;
         let (cluster, user) = (&context.context.cluster, &context.context.user);
-        let known = file.clusters.into_iter().find(|named| named.name == *cluster);
-        let cluster = known.ok_or_else(|| {
-            fault(path, format!("context {current:?}: cluster {cluster:?} is not in clusters"))
+        let known = find(&files, |file| &file.clusters, |named| named.name == *cluster);
+        let (of_cluster, cluster) = known.ok_or_else(|| {
+            fault(first, format!("context {current:?}: cluster {cluster:?} is not in clusters"))
         })?;
-        let known = file.users.into_iter().find(|named| named.name == *user);
-        let user = match known {
-            Some(named) => named.user,
-            None if user.is_empty() => User::default(),
+        let none = User::default();
+        let (of_user, user) = match find(&files, |file| &file.users, |named| named.name == *user) {
+            Some((path, named)) => (path, &named.user),
+            None if user.is_empty() => (first.as_path(), &none),
             None => {
                 return Err(fault(
-                    path,
+                    first,
                     format!("context {current:?}: user {user:?} is not in users"),
                 ));
             }
         };
-        Reader { path }.config(cluster.cluster, user)
+        config(&Reader { path: of_cluster }, &cluster.cluster, &Reader { path: of_user }, user)
     }
+}
+
+/// Reads the entries of a kubeconfig file.
+fn parse(path: &Path) -> Result<File, ConfigError> {
+    let text = read(path)?;
+    serde_saphyr::from_str(&String::from_utf8_lossy(&text)).map_err(|why| {
+        // The other lines of the message quote the file.
+        let why = why.to_string();
+        let line = why.lines().next().unwrap_or_default().trim_start_matches("error: ");
+        fault(path, format!("is not a kubeconfig file: {line}"))
+    })
+}
+
+/// Returns the first entry that is wanted, and its file.
+fn find<'a, T>(
+    files: &'a [(&PathBuf, File)],
+    entries: impl Fn(&'a File) -> &'a Option<Vec<T>>,
+    wanted: impl Fn(&T) -> bool,
+) -> Option<(&'a Path, &'a T)> {
+    files.iter().find_map(|(path, file)| {
+        let entry = entries(file).iter().flatten().find(|entry| wanted(entry));
+        entry.map(|entry| (path.as_path(), entry))
+    })
 }
 
 fn read(path: &Path) -> Result<Vec<u8>, ConfigError> {
@@ -221,28 +259,47 @@ struct Reader<'a> {
     path: &'a Path,
 }
 
+/// Returns the configuration of a cluster and a user, each with the reader of its file.
+fn config(
+    of_cluster: &Reader<'_>,
+    cluster: &Cluster,
+    of_user: &Reader<'_>,
+    user: &User,
+) -> Result<Config, ConfigError> {
+    if let Some(proxy) = cluster.proxy_url.as_ref().filter(|proxy| !proxy.is_empty()) {
+        let message = format!("proxy-url {proxy:?} is not supported: remove it");
+        return Err(fault(of_cluster.path, message));
+    }
+    let authorities = of_cluster.pem(
+        "certificate-authority-data",
+        cluster.certificate_authority_data.as_deref(),
+        cluster.certificate_authority.as_deref(),
+    )?;
+    let (identity, auth) = of_user.credentials(user)?;
+    Ok(Config {
+        server: cluster.server.clone(),
+        authorities,
+        server_name: cluster.tls_server_name.clone(),
+        insecure: cluster.insecure_skip_tls_verify,
+        identity,
+        auth,
+    })
+}
+
 impl Reader<'_> {
-    fn config(&self, cluster: Cluster, user: User) -> Result<Config, ConfigError> {
-        if let Some(proxy) = cluster.proxy_url {
-            let message = format!("proxy-url {proxy:?} is not supported: remove it");
-            return Err(fault(self.path, message));
-        }
+    /// Returns the client's certificate and the other credentials of a user.
+    fn credentials(&self, user: &User) -> Result<(Option<Identity>, Auth), ConfigError> {
         if user.auth_provider.is_some() {
             let message = "auth-provider is not supported: use exec, as kubectl does since 1.26";
             return Err(fault(self.path, message.into()));
         }
-        if let Some(name) = user.impersonate {
+        if let Some(name) = user.impersonate.as_ref().filter(|name| !name.is_empty()) {
             let message = format!(
                 "impersonation (`as` {name:?}) is not supported: use that \
                  user's own credentials"
             );
             return Err(fault(self.path, message));
         }
-        let authorities = self.pem(
-            "certificate-authority-data",
-            cluster.certificate_authority_data.as_deref(),
-            cluster.certificate_authority.as_deref(),
-        )?;
         let certificate = self.pem(
             "client-certificate-data",
             user.client_certificate_data.as_deref(),
@@ -261,25 +318,18 @@ impl Reader<'_> {
                 return Err(fault(self.path, message.into()));
             }
         };
-        let auth = match user.exec {
-            Some(exec) => Auth::Exec(exec.in_folder(self.folder())),
-            None => match (user.token_file, user.token, user.username, user.password) {
+        let auth = match &user.exec {
+            Some(exec) => Auth::Exec(exec.clone().in_folder(self.folder())),
+            None => match (&user.token_file, &user.token, &user.username, &user.password) {
                 (Some(file), ..) => Auth::TokenFile(self.folder().join(file)),
-                (None, Some(token), ..) => Auth::Token(token),
+                (None, Some(token), ..) => Auth::Token(token.clone()),
                 (None, None, Some(name), Some(password)) => {
                     Auth::Basic(STANDARD.encode(format!("{name}:{password}")))
                 }
                 _ => Auth::None,
             },
         };
-        Ok(Config {
-            server: cluster.server,
-            authorities,
-            server_name: cluster.tls_server_name,
-            insecure: cluster.insecure_skip_tls_verify,
-            identity,
-            auth,
-        })
+        Ok((identity, auth))
     }
 
     fn folder(&self) -> &Path {
@@ -328,6 +378,31 @@ users: [{name: u, user: {token: secret}}]
         assert_eq!(config.server, "https://h:6443");
         assert_eq!(config.authorities.as_deref(), Some(&b"abc"[..]));
         assert!(matches!(config.auth, Auth::Token(token) if token == "secret"));
+    }
+
+    #[test]
+    fn of_several_files_the_first_with_an_entry_wins_and_missing_files_are_skipped() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let file = |name: &str, text: &str| {
+            let path = folder.path().join(name);
+            std::fs::create_dir_all(path.parent().expect("a folder")).expect("a folder");
+            std::fs::write(&path, text).expect("a file");
+            path
+        };
+        let first = "
+current-context: ''
+clusters: [{name: c, cluster: {server: 'https://first:6443', proxy-url: ''}}]
+contexts: null
+";
+        let second = GOOD.replace("token: secret", "tokenFile: token");
+        let missing = folder.path().join("missing");
+        let paths = [missing.clone(), file("a/config", first), file("b/config", &second)];
+        let config = Config::of_files(&paths, None).expect("a configuration");
+        assert_eq!(config.server, "https://first:6443");
+        let token = folder.path().join("b/token");
+        assert!(matches!(config.auth, Auth::TokenFile(path) if path == token));
+        let why = Config::of_files(&[missing], None).expect_err("no file").to_string();
+        assert!(why.contains("missing"), "{why}");
     }
 
     #[test]

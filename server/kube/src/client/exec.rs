@@ -84,8 +84,8 @@ impl Exec {
         let fault = |message: String| ConfigError::Exec { command: self.command.clone(), message };
         let output = command.output().await.map_err(|why| fault(why.to_string()))?;
         if !output.status.success() {
-            let said = String::from_utf8_lossy(&output.stderr);
-            return Err(fault(format!("{}: {}", output.status, said.trim())));
+            let text = String::from_utf8_lossy(&output.stderr);
+            return Err(fault(format!("{}: {}", output.status, text.trim())));
         }
         parse(&output.stdout).map_err(fault)
     }

@@ -8,7 +8,7 @@ mod connection;
 mod error;
 pub mod exec;
 mod lines;
-mod reach;
+mod outage_log;
 mod session;
 pub mod time;
 mod tls;
@@ -18,7 +18,7 @@ pub use self::lines::{Line, Lines};
 
 use self::config::Config;
 use self::connection::{Endpoint, Sender};
-use self::reach::Reach;
+use self::outage_log::OutageLog;
 use self::session::Session;
 use bytes::Bytes;
 use http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HOST, RETRY_AFTER, USER_AGENT};
@@ -57,14 +57,16 @@ pub struct Call {
     pub body: Bytes,
     /// Maximum length of the answer in bytes.
     pub answer_max: usize,
+    /// Minimum of the time limit; the client's time limit applies if it is longer.
+    pub patience: Duration,
 }
 
 impl Call {
     /// Returns a call with the method GET.
     #[must_use]
     pub fn get(path: impl Into<String>) -> Call {
-        let (body, answer_max) = (Bytes::new(), OBJECT_MAX);
-        Call { method: Method::GET, path: path.into(), content: "", body, answer_max }
+        let (body, answer_max, patience) = (Bytes::new(), OBJECT_MAX, Duration::ZERO);
+        Call { method: Method::GET, path: path.into(), content: "", body, answer_max, patience }
     }
 
     /// Returns a GET of a page of a list.
@@ -88,7 +90,7 @@ impl Call {
             "application/json"
         };
         let body = body.to_string().into();
-        Call { method, path: path.into(), content, body, answer_max: OBJECT_MAX }
+        Call { method, content, body, ..Call::get(path) }
     }
 }
 
@@ -147,7 +149,7 @@ struct Inner {
     timeout: Duration,
     session: tokio::sync::Mutex<Option<Arc<Session>>>,
     idle: Mutex<Vec<Sender>>,
-    reach: Reach,
+    outage_log: OutageLog,
 }
 
 impl std::fmt::Debug for Client {
@@ -164,8 +166,8 @@ impl Client {
     pub fn new(config: Config, timeout: Duration) -> Result<Client, ConfigError> {
         let endpoint = Endpoint::new(&config)?;
         let (session, idle) = (tokio::sync::Mutex::new(None), Mutex::new(Vec::new()));
-        let reach = Reach::default();
-        Ok(Client(Arc::new(Inner { config, endpoint, timeout, session, idle, reach })))
+        let outage_log = OutageLog::default();
+        Ok(Client(Arc::new(Inner { config, endpoint, timeout, session, idle, outage_log })))
     }
 
     /// Returns the time limit of calls.
@@ -179,7 +181,7 @@ impl Client {
     /// # Errors
     /// If there is no complete answer. The call may then have had its effect.
     pub async fn call(&self, call: &Call) -> Result<Response, CallError> {
-        let limit = self.0.timeout;
+        let limit = self.0.timeout.max(call.patience);
         let both = async {
             let first = self.call_once(call).await?;
             if first.status != 401 {
@@ -192,14 +194,14 @@ impl Client {
             self.drop_idle();
             Err(CallError::Timeout(limit))
         });
-        self.0.reach.note(answer.as_ref().err());
+        self.0.outage_log.record(answer.as_ref().err());
         answer
     }
 
     /// Writes to the log that a stream has ended without an answer, unless the log already says that the server does
     /// not answer.
-    pub(crate) fn note_lost(&self, why: &CallError) {
-        self.0.reach.note(Some(why));
+    pub(crate) fn log_lost(&self, why: &CallError) {
+        self.0.outage_log.record(Some(why));
     }
 
     /// Closes the idle connections, so that the next calls use new ones. After a call without an answer, the others
@@ -235,7 +237,7 @@ impl Client {
             self.drop_idle();
             Err(CallError::Timeout(limit))
         });
-        self.0.reach.note(sent.as_ref().err());
+        self.0.outage_log.record(sent.as_ref().err());
         let (response, sender) = sent?;
         let status = response.status().as_u16();
         if status == 401 {

@@ -2,7 +2,7 @@
 
 use super::attempts::InFlight;
 use super::engine::{Engine, Mode};
-use super::metrics::Outcome;
+use super::metrics::{Entry, Outcome};
 use crate::adapter::{Binding, PodName, State, scheduler_of};
 use crate::watch::Event;
 use crate::workers::DecisionTime;
@@ -36,16 +36,23 @@ impl Engine {
         } else if !node.is_empty() {
             self.attempts.bound(pod, node, &self.parts.metrics);
         } else if pod.spec.gates.is_empty() {
-            self.attempts.tried(&pod.metadata.uid);
+            self.note_new(&pod.metadata.uid);
+        }
+    }
+
+    /// Begins the record of a pod that has none.
+    fn note_new(&mut self, uid: &str) {
+        if !self.attempts.has(uid) {
+            self.attempts.tried(uid);
+            self.parts.metrics.entered(Entry::New);
         }
     }
 
     /// Records the pods of the first list.
     pub(super) fn note_first_pods(&mut self) {
         let Some(adapter) = &self.adapter else { return };
-        for pod in adapter.pending() {
-            self.attempts.tried(&pod.metadata.uid);
-        }
+        let uids: Vec<String> = adapter.pending().map(|pod| pod.metadata.uid.clone()).collect();
+        uids.iter().for_each(|uid| self.note_new(uid));
     }
 
     /// Records that an attempt found no node for a pod.
@@ -53,6 +60,8 @@ impl Engine {
         let Some(pod) = self.adapter.as_ref().and_then(|adapter| adapter.pod(name)) else { return };
         let Some(time) = time else { return };
         self.attempts.unplaced(&pod.metadata.uid);
+        self.parts.metrics.entered(Entry::Unschedulable);
+        self.parts.metrics.decisions_seconds.observe(time.took.as_secs_f64());
         self.parts.metrics.attempted(scheduler_of(pod), Outcome::Unschedulable, time.took);
     }
 
@@ -66,6 +75,9 @@ impl Engine {
             return;
         };
         let (uid, node) = (&pod.metadata.uid, node.clone());
+        if let Some(time) = time {
+            self.parts.metrics.decisions_seconds.observe(time.took.as_secs_f64());
+        }
         let time = time.unwrap_or(DecisionTime { began: Instant::now(), took: Duration::ZERO });
         if self.attempts.is_in_flight(uid) {
             return;
@@ -87,6 +99,7 @@ impl Engine {
     /// Records that a decision about a pod was given up.
     pub(super) fn note_given_up(&mut self, name: &PodName) {
         let Some(pod) = self.adapter.as_ref().and_then(|adapter| adapter.pod(name)) else { return };
+        self.parts.metrics.entered(Entry::Backoff);
         if let Some(took) = self.attempts.ended(&pod.metadata.uid) {
             self.parts.metrics.attempted(scheduler_of(pod), Outcome::Error, took);
         }

@@ -45,6 +45,11 @@ impl Attempts {
         self.0.retain(|uid, _| uids.contains(uid.as_str()));
     }
 
+    /// Whether a pod has a record.
+    pub(super) fn has(&self, uid: &str) -> bool {
+        self.0.contains_key(uid)
+    }
+
     /// The record of a pod, which begins now if there is none.
     pub(super) fn tried(&mut self, uid: &str) -> &mut Tried {
         let new = || Tried { since: Instant::now(), attempts: 0, failed: false, in_flight: None };

@@ -1,5 +1,6 @@
 //! The engine: the thread that owns the adapter. It receives all inputs through one queue.
 
+use super::PODS;
 use super::attempts::Attempts;
 use super::first::First;
 use super::input::Input;
@@ -7,11 +8,13 @@ use super::metrics::Metrics;
 use super::notices::{Notice, Notices};
 use super::outbox::Outbox;
 use super::preempter::{Preempter, Preempting};
-use crate::adapter::answer::Answer;
+use crate::adapter::bind_reply::BindReply;
 use crate::adapter::effects::{Action, ClaimChoice};
+use crate::adapter::storage::{Stored, StoredKind};
 use crate::adapter::{Adapter, Binding, Counters, Effect, PodName, Settings, State};
 use crate::profiles::KubeProfile;
 use crate::watch::Event;
+use crate::watch::progress::Progress;
 use crate::workers::{Collect, Workers};
 use omega_workload::kube::api::{Namespace, Node, Pod, PodGroup};
 use std::collections::{BTreeMap, BTreeSet};
@@ -58,7 +61,7 @@ impl Stage {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).mirrored
     }
 
-    fn ready(&self) {
+    pub(super) fn ready(&self) {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).mirrored = true;
     }
 }
@@ -81,6 +84,8 @@ pub struct Parts {
     pub preempting: Preempting,
     /// The metrics.
     pub metrics: Arc<Metrics>,
+    /// The times at which the mirrored lists were last known to be up to date.
+    pub progress: Progress,
     /// The progress of the start, for probes.
     pub stage: Stage,
     /// The sending side of the engine's own queue, for workers.
@@ -174,7 +179,7 @@ impl Engine {
                 let now_ms = self.now_ms();
                 self.follow_up(now_ms);
             }
-            input if self.adapter.is_some() => self.happened(input),
+            input if self.adapter.is_some() => self.handle(input),
             Input::Tick => {}
             input => {
                 self.first.take(input);
@@ -199,7 +204,7 @@ impl Engine {
         self.parts.preempting.mirror(preempter);
         self.adapter = Some(adapter);
         self.note_first_pods();
-        later.into_iter().for_each(|input| self.happened(input));
+        later.into_iter().for_each(|input| self.handle(input));
         self.parts.stage.ready();
         self.figures();
         tracing::info!("the mirror is whole");
@@ -227,16 +232,21 @@ impl Engine {
         u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX)
     }
 
-    fn happened(&mut self, input: Input) {
+    fn handle(&mut self, input: Input) {
         let now_ms = self.now_ms();
         match input {
             Input::Pods(event) => self.pods(event),
             Input::Nodes(event) => self.nodes(*event),
             Input::Decided(collect) => self.decided(&collect),
-            Input::Answered(binding, answer) => self.answered(binding, answer, now_ms),
-            Input::Found(binding, found) => {
+            Input::BindReplied(binding, answer, refusal) => {
+                if let (Some(adapter), Some(why)) = (&mut self.adapter, refusal) {
+                    adapter.binding_refused(&binding, why);
+                }
+                self.handle_bind_reply(binding, answer, now_ms);
+            }
+            Input::PodRead(binding, found) => {
                 let Some(adapter) = &mut self.adapter else { return };
-                let action = adapter.found(binding, found, now_ms);
+                let action = adapter.handle_pod_read(binding, found, now_ms);
                 self.act(action, now_ms);
             }
             Input::Explained(pod, message) => self.explained(&pod, message),
@@ -246,20 +256,13 @@ impl Engine {
                 }
                 std::mem::take(&mut self.again)
                     .into_iter()
-                    .for_each(|pod| self.ask_for_victims(pod));
-                self.tell_why();
+                    .for_each(|pod| self.request_victims(pod));
+                self.report_reasons();
                 self.figures();
             }
             Input::Namespaces(event) => self.namespaces(event),
             Input::Budgets(event) => self.budgets(event),
-            Input::Storage(kind, event) => {
-                let Some(adapter) = &mut self.adapter else { return };
-                match event {
-                    Event::Listed(all, _) => adapter.storage_listed(kind, all),
-                    Event::Changed(object) => adapter.storage_changed(object),
-                    Event::Deleted(object) => adapter.storage_deleted(&object),
-                }
-            }
+            Input::Storage(kind, event) => self.storage(kind, event),
             Input::Groups(event) => self.groups(event),
             Input::GroupsAbsent => {
                 let Some(adapter) = &mut self.adapter else { return };
@@ -289,9 +292,27 @@ impl Engine {
                 let Some(adapter) = &mut self.adapter else { return };
                 adapter.repaired(repair, done);
             }
+            Input::Reset(path) => self.versions_reset(path),
             Input::Lead | Input::LeftOut | Input::Refused(..) | Input::Stop => {}
         }
         self.follow_up(now_ms);
+    }
+
+    fn storage(&mut self, kind: StoredKind, event: Event<Stored>) {
+        let Some(adapter) = &mut self.adapter else { return };
+        match event {
+            Event::Listed(all, _) => adapter.storage_listed(kind, all),
+            Event::Changed(object) => adapter.storage_changed(object),
+            Event::Deleted(object) => adapter.storage_deleted(&object),
+        }
+    }
+
+    /// Handles a list whose versions went back. Only pods are compared by version. Lists of other objects replace what
+    /// is known in any case.
+    fn versions_reset(&mut self, path: &str) {
+        if let Some(adapter) = self.adapter.as_mut().filter(|_| path == PODS.path) {
+            adapter.versions_reset();
+        }
     }
 
     /// Carries out the effects of an event.
@@ -322,7 +343,7 @@ impl Engine {
                     notice
                         .filter(|_| self.leads)
                         .into_iter()
-                        .for_each(|it| self.parts.notices.tell(it));
+                        .for_each(|it| self.parts.notices.queue(it));
                 }
             }
         }
@@ -404,7 +425,7 @@ impl Engine {
                 self.untold.extend(pods.map(|pod| (pod.clone(), why.clone())));
             }
             if let Some(pod) = adapter.pod_of(*job) {
-                self.parts.notices.ask(pod.clone(), *job);
+                self.parts.notices.request_explanation(pod.clone(), *job);
                 missed.push((pod.clone(), *job));
                 unplaced.push(pod.clone());
             }
@@ -420,26 +441,26 @@ impl Engine {
                 self.parts.outbox.act(Action::Bind(binding, 0), 0);
             }
         }
-        unplaced.into_iter().for_each(|pod| self.ask_for_victims(pod));
+        unplaced.into_iter().for_each(|pod| self.request_victims(pod));
     }
 
-    fn answered(&mut self, binding: Binding, answer: Answer, now_ms: u64) {
+    fn handle_bind_reply(&mut self, binding: Binding, answer: BindReply, now_ms: u64) {
         let Some(adapter) = &mut self.adapter else { return };
         let outcome = match answer {
-            Answer::Bound => "bound",
-            Answer::Conflict => "conflict",
-            Answer::Throttled(_) => "throttled",
-            Answer::Failed => "failed",
-            Answer::Unknown => "unknown",
+            BindReply::Bound => "bound",
+            BindReply::Conflict => "conflict",
+            BindReply::Throttled(_) => "throttled",
+            BindReply::Failed => "failed",
+            BindReply::Unknown => "unknown",
         };
         self.parts.metrics.bindings.get_or_create(&[("answer", outcome)]).inc();
-        if answer == Answer::Bound
+        if answer == BindReply::Bound
             && let Some(pod) = adapter.pod(&binding.pod)
         {
-            self.parts.notices.tell(Notice::scheduled(pod, &binding.node));
+            self.parts.notices.queue(Notice::scheduled(pod, &binding.node));
         }
-        let action = adapter.answered(binding.clone(), answer, now_ms);
-        if answer == Answer::Bound {
+        let action = adapter.handle_bind_reply(binding.clone(), answer, now_ms);
+        if answer == BindReply::Bound {
             self.note_bound(&binding);
         }
         self.act(action, now_ms);
@@ -452,22 +473,23 @@ impl Engine {
     }
 
     /// Passes the reasons in `untold` to the explainer, until its queue is full.
-    fn tell_why(&mut self) {
+    fn report_reasons(&mut self) {
         while let Some((pod, why)) = self.untold.pop_first() {
-            if !self.parts.notices.say(pod.clone(), why.clone()) {
+            if !self.parts.notices.send_reason(pod.clone(), why.clone()) {
                 self.untold.insert(pod, why);
                 return;
             }
         }
     }
 
-    /// Writes a notice that a pod fits on no node, if the pod is still not placed.
+    /// Writes a notice that a pod is not scheduled, if the pod is still not placed.
     fn explained(&self, name: &PodName, message: String) {
         let Some(adapter) = &self.adapter else { return };
-        if matches!(adapter.state(name), Some(State::Pending | State::Held(_)))
+        let state = adapter.state(name);
+        if matches!(state, Some(State::Pending | State::Held(_) | State::Parked { .. }))
             && let Some(pod) = adapter.pod(name)
         {
-            self.parts.notices.tell(Notice::unschedulable(pod, message));
+            self.parts.notices.queue(Notice::unschedulable(pod, message));
         }
     }
 }

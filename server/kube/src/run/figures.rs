@@ -3,6 +3,7 @@
 use super::engine::Engine;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
+use std::time::Instant;
 
 impl Engine {
     /// Updates the gauges and counters.
@@ -25,6 +26,7 @@ impl Engine {
         let set = |gauge: &Gauge, count| gauge.set(i64::try_from(count).unwrap_or(i64::MAX));
         set(&metrics.blind, adapter.blind_nodes());
         set(&metrics.unreadable, adapter.unreadable());
+        set(&metrics.stale, self.parts.progress.stale(Instant::now()).len());
         // The next gauge examines every node under the cell's lock, so it is updated only with every tenth tick.
         self.ticks += 1;
         if self.ticks % 10 == 1 {

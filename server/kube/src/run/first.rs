@@ -111,7 +111,7 @@ impl First {
     /// Returns two values: an adapter that is made from the lists it needs, and the other lists that have arrived.
     ///
     /// # Errors
-    /// If the cluster has more resources than a cell can have kinds.
+    /// If two resources of the cluster have the same name, which the API server prevents.
     pub fn adapter(self, settings: Settings) -> Result<(Adapter, Vec<Input>), String> {
         let ((nodes, _), (namespaces, _)) = (self.nodes.into_list(), self.namespaces.into_list());
         let (pods, at) = self.pods.into_list();
@@ -166,8 +166,13 @@ mod tests {
         first.take(Input::Namespaces(Event::Listed(Vec::new(), "1".into())));
         assert!(first.is_whole());
         let scheduler_names = BTreeSet::from(["omega".to_owned()]);
-        let settings =
-            Settings { scheduler_names, request_timeout_ms: 1, preempts: false, repairs: false };
+        let settings = Settings {
+            scheduler_names,
+            request_timeout_ms: 1,
+            preempts: false,
+            repairs: false,
+            binds: true,
+        };
         let (adapter, others) = first.adapter(settings).expect("an adapter");
         assert_eq!(adapter.pod(&name("a")).expect("a pod").metadata.version, "9999");
         assert_eq!(adapter.state(&name("new")), Some(&State::Pending));

@@ -2,6 +2,7 @@
 
 use super::input::{Input, Into};
 use crate::client::{Call, Client};
+use crate::watch::progress::Progress;
 use crate::watch::{self, Resource};
 use omega_workload::kube::api::PodGroup;
 use serde::Deserialize;
@@ -27,9 +28,14 @@ struct Named {
 }
 
 /// Watches the groups, or reports that the server does not serve them.
-pub(super) async fn keep(client: Client, settings: watch::Settings, queue: Sender<Input>) {
+pub(super) async fn keep(
+    client: Client,
+    settings: watch::Settings,
+    queue: Sender<Input>,
+    progress: Progress,
+) {
     if are_served(&client).await {
-        let sink = Into { queue, wrap: Input::Groups };
+        let sink = Into { queue, wrap: Input::Groups, progress };
         watch::keep::<PodGroup, _>(&client, RESOURCE, settings, sink).await;
     } else {
         let _ = queue.send(Input::GroupsAbsent).await;

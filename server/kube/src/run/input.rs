@@ -1,14 +1,16 @@
 //! Inputs of the engine, which all come through one queue.
 
-use crate::adapter::answer::{Answer, Found};
+use crate::adapter::bind_reply::{BindReply, PodRead};
 use crate::adapter::effects::{ClaimChoice, Done, Eviction, GroupCondition, Nominee, Repair};
 use crate::adapter::preempt::Proposal;
 use crate::adapter::storage::{Stored, StoredKind};
 use crate::adapter::{Binding, PodName};
+use crate::watch::progress::Progress;
 use crate::watch::{Event, Sink};
 use crate::workers::Collect;
 use omega_workload::kube::api::{DisruptionBudget, Namespace, Node, Pod, PodGroup};
 use std::sync::Arc;
+use std::time::Instant;
 use tokio::sync::mpsc::Sender;
 
 /// An input.
@@ -22,10 +24,10 @@ pub enum Input {
     Namespaces(Event<Namespace>),
     /// Decisions of a worker.
     Decided(Collect),
-    /// The answer to a binding.
-    Answered(Binding, Answer),
+    /// The answer to a binding, with the server's message if the server refuses the binding.
+    BindReplied(Binding, BindReply, Option<String>),
     /// The answer to the GET of a pod.
-    Found(Binding, Found),
+    PodRead(Binding, PodRead),
     /// An event from the watch of disruption budgets.
     Budgets(Event<DisruptionBudget>),
     /// An event from the watch of storage objects of a kind.
@@ -50,6 +52,8 @@ pub enum Input {
     Refused(&'static str, String),
     /// The reason why a pod is pending, in words.
     Explained(PodName, String),
+    /// The versions of the list with this path went back, so all known versions of its objects are void.
+    Reset(&'static str),
     /// A change of an object was left out, because it was too long to be read.
     LeftOut,
     /// Time has passed.
@@ -66,6 +70,8 @@ pub struct Into<T> {
     pub queue: Sender<Input>,
     /// Converts an event to an input.
     pub wrap: fn(Event<T>) -> Input,
+    /// The times at which lists were known to be up to date.
+    pub progress: Progress,
 }
 
 impl<T: Send> Sink<T> for Into<T> {
@@ -76,6 +82,18 @@ impl<T: Send> Sink<T> for Into<T> {
     async fn left_out(&mut self) {
         // If the engine has stopped, it need not count this change.
         let _ = self.queue.send(Input::LeftOut).await;
+    }
+
+    fn progressed(&mut self, path: &'static str) {
+        self.progress.note(path, Instant::now());
+    }
+
+    fn failed(&mut self, path: &'static str, why: String) {
+        self.progress.fail(path, why);
+    }
+
+    async fn reset(&mut self, path: &'static str) {
+        let _ = self.queue.send(Input::Reset(path)).await;
     }
 
     async fn refused(&mut self, path: &'static str, why: String) {

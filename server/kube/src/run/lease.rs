@@ -6,10 +6,13 @@
 //! never write at the same time.
 
 use super::fence::Fence;
-use crate::client::{Call, CallError, Client, time};
+use crate::client::{Call, CallError, Client, Response, time};
 use http::Method;
 use serde_json::{Value, json};
 use std::time::{Duration, Instant, SystemTime};
+
+/// Number of further attempts to release the lease after a conflict.
+const RELEASES_MAX: u32 = 3;
 
 /// A lease, and the process that tries to acquire it.
 #[derive(Clone, Debug)]
@@ -37,7 +40,7 @@ impl Candidate {
 }
 
 /// The lease as last read.
-struct Seen {
+struct ObservedLease {
     record: Value,
     at: Instant,
 }
@@ -60,7 +63,7 @@ pub struct Election {
     client: Client,
     candidate: Candidate,
     fence: Fence,
-    seen: Option<Seen>,
+    observed: Option<ObservedLease>,
     /// The time at which the last successful write of the lease was sent. The fence closes a deadline later.
     renewed: Instant,
 }
@@ -73,7 +76,7 @@ impl Election {
     /// Creates the election of a candidate. The election opens and closes `fence`.
     #[must_use]
     pub fn new(client: Client, candidate: Candidate, fence: Fence) -> Election {
-        Election { client, candidate, fence, seen: None, renewed: Instant::now() }
+        Election { client, candidate, fence, observed: None, renewed: Instant::now() }
     }
 
     fn path(&self) -> String {
@@ -168,21 +171,48 @@ impl Election {
     /// more.
     pub async fn give_back(&mut self) {
         self.fence.close();
-        let Some(seen) = self.seen.take() else { return };
-        if text(&seen.record, "holderIdentity") != self.candidate.identity {
-            return;
+        let Some(ObservedLease { record, .. }) = self.observed.take() else { return };
+        let path = format!("{}/{}", self.path(), self.candidate.name);
+        let mut done = self.release(record, &path).await;
+        // A renewal in flight may be carried out after the last read, so the lease has a newer version.
+        for _ in 0..RELEASES_MAX {
+            if !matches!(&done, Some(Ok(response)) if response.status == 409) {
+                break;
+            }
+            done = match self.client.call(&Call::get(&path)).await {
+                Ok(found) if found.status == 200 => {
+                    let lease = serde_json::from_slice(&found.body).unwrap_or_default();
+                    self.release(lease, &path).await
+                }
+                other => Some(other),
+            };
         }
-        let mut lease = seen.record;
+        match done {
+            Some(Ok(response)) if response.status != 200 => {
+                let (status, message) = (response.status, response.message());
+                tracing::warn!(status, message, "the lease was not released: it expires");
+            }
+            Some(Err(why)) => tracing::warn!(%why, "the lease was not released: it expires"),
+            Some(Ok(_)) | None => {}
+        }
+    }
+
+    /// Writes a lease without a holder. Returns `None` if another process holds the lease.
+    async fn release(&self, mut lease: Value, path: &str) -> Option<Result<Response, CallError>> {
+        if text(&lease, "holderIdentity") != self.candidate.identity {
+            return None;
+        }
         lease["spec"]["holderIdentity"] = "".into();
         lease["spec"]["leaseDurationSeconds"] = 1.into();
         lease["spec"]["renewTime"] = time::micros(SystemTime::now()).into();
-        let path = format!("{}/{}", self.path(), self.candidate.name);
-        let _ = self.client.call(&Call::json(Method::PUT, path, &lease)).await;
+        Some(self.client.call(&Call::json(Method::PUT, path, &lease)).await)
     }
 
     fn is_held_by_another(&self) -> bool {
-        let seen = self.seen.as_ref();
-        seen.is_some_and(|seen| text(&seen.record, "holderIdentity") != self.candidate.identity)
+        let observed = self.observed.as_ref();
+        observed.is_some_and(|observed| {
+            text(&observed.record, "holderIdentity") != self.candidate.identity
+        })
     }
 
     async fn attempt(&mut self) -> Result<Attempt, CallError> {
@@ -211,7 +241,8 @@ impl Election {
 
     async fn create(&mut self) -> Result<Attempt, CallError> {
         // If the lease of another process was deleted, that process may write until its deadline.
-        let holder = self.seen.as_ref().map_or("", |seen| text(&seen.record, "holderIdentity"));
+        let holder =
+            self.observed.as_ref().map_or("", |observed| text(&observed.record, "holderIdentity"));
         let is_free = holder.is_empty() || holder == self.candidate.identity;
         let Candidate { namespace, name, .. } = &self.candidate;
         let lease = json!({"apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
@@ -228,19 +259,21 @@ impl Election {
 
     fn ours(&mut self, body: &[u8]) -> Attempt {
         if let Ok(record) = serde_json::from_slice(body) {
-            self.seen = Some(Seen { record, at: Instant::now() });
+            self.observed = Some(ObservedLease { record, at: Instant::now() });
         }
         Attempt::Held
     }
 
     async fn update(&mut self, mut lease: Value, path: String) -> Result<Attempt, CallError> {
-        if self.seen.as_ref().is_none_or(|seen| seen.record["spec"] != lease["spec"]) {
-            self.seen = Some(Seen { record: lease.clone(), at: Instant::now() });
+        if self.observed.as_ref().is_none_or(|observed| observed.record["spec"] != lease["spec"]) {
+            self.observed = Some(ObservedLease { record: lease.clone(), at: Instant::now() });
         }
         let holder = text(&lease, "holderIdentity").to_owned();
         let ours = holder == self.candidate.identity;
-        let valid =
-            self.seen.as_ref().is_some_and(|seen| seen.at.elapsed() < self.candidate.duration);
+        let valid = self
+            .observed
+            .as_ref()
+            .is_some_and(|observed| observed.at.elapsed() < self.candidate.duration);
         if !ours && !holder.is_empty() && valid {
             return Ok(Attempt::Not);
         }
@@ -349,6 +382,24 @@ mod tests {
             assert_eq!(writes_for, election.candidate.deadline());
         });
         server.join().unwrap();
+    }
+
+    #[test]
+    fn a_lease_that_was_renewed_meanwhile_is_released() {
+        let ours = |version: &str| json!({"metadata": {"resourceVersion": version}, "spec": {"holderIdentity": "us"}});
+        let answers = vec![
+            ("409 Conflict", EMPTY.to_owned()),
+            ("200 OK", ours("8").to_string()),
+            ("200 OK", EMPTY.to_owned()),
+        ];
+        let (url, server) = serve(answers);
+        let mut election = election(&url, &Fence::closed());
+        election.observed = Some(ObservedLease { record: ours("7"), at: Instant::now() });
+        block_on(async {
+            election.give_back().await;
+            // The server ends after its last answer.
+            server.join().unwrap();
+        });
     }
 
     #[test]

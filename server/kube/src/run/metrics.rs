@@ -1,5 +1,6 @@
 //! Metrics. A metric that kube-scheduler also has gets kube-scheduler's name; other names begin with `omega_kube_`.
 
+use super::process::Process;
 use prometheus_client::encoding::text::encode;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
@@ -58,14 +59,20 @@ pub struct Metrics {
     pub left_out: Counter,
     /// `omega_kube_blind_nodes`.
     pub blind: Gauge,
+    /// `omega_kube_stale_lists`: lists whose mirrors may be out of date.
+    pub stale: Gauge,
     /// `omega_kube_nodes`.
     pub nodes: Gauge,
-    /// `omega_kube_events_total`: Events and conditions, by outcome.
+    /// `omega_kube_notices_total`: Events and conditions, by outcome.
     pub notices: Family<Labels, Counter>,
     /// `omega_kube_dry_run_total`: decisions of a dry run, by whether the present scheduler chose the same node.
     pub dry_run: Family<Labels, Counter>,
-    /// `leader_election_master_status`.
-    pub leads: Gauge,
+    /// `leader_election_master_status`, by the name of the Lease.
+    leads: Family<[(&'static str, String); 1], Gauge>,
+    /// `scheduler_queue_incoming_pods_total`, by queue and event.
+    incoming: Family<[(&'static str, &'static str); 2], Counter>,
+    /// `scheduler_scheduling_algorithm_duration_seconds`: decisions without bindings.
+    pub decisions_seconds: Histogram,
 }
 
 /// The outcome of a scheduling attempt.
@@ -82,13 +89,37 @@ pub enum Outcome {
 impl Outcome {
     const ALL: [Outcome; 3] = [Outcome::Scheduled, Outcome::Unschedulable, Outcome::Error];
 
-    fn word(self) -> String {
+    fn name(self) -> String {
         let word = match self {
             Outcome::Scheduled => "scheduled",
             Outcome::Unschedulable => "unschedulable",
             Outcome::Error => "error",
         };
         word.into()
+    }
+}
+
+/// The entry of a pod into a queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Entry {
+    /// A new pod is to be scheduled.
+    New,
+    /// No node was feasible.
+    Unschedulable,
+    /// The pod could not be bound.
+    Backoff,
+}
+
+impl Entry {
+    const ALL: [Entry; 3] = [Entry::New, Entry::Unschedulable, Entry::Backoff];
+
+    /// Returns kube-scheduler's words for the queue and the event.
+    fn words(self) -> (&'static str, &'static str) {
+        match self {
+            Entry::New => ("active", "PodAdd"),
+            Entry::Unschedulable => ("unschedulable", "ScheduleAttemptFailure"),
+            Entry::Backoff => ("backoff", "ScheduleAttemptFailure"),
+        }
     }
 }
 
@@ -123,10 +154,13 @@ impl Default for Metrics {
             unreadable: Gauge::default(),
             left_out: Counter::default(),
             blind: Gauge::default(),
+            stale: Gauge::default(),
             nodes: Gauge::default(),
             notices: Family::default(),
             dry_run: Family::default(),
-            leads: Gauge::default(),
+            leads: Family::default(),
+            incoming: Family::default(),
+            decisions_seconds: seconds(),
         };
         metrics.register();
         metrics.begin();
@@ -137,6 +171,7 @@ impl Default for Metrics {
 impl Metrics {
     fn register(&mut self) {
         self.register_attempts();
+        self.register_queues();
         self.register_preemption();
         let all = &mut self.registry;
         let help = "Time in which the API server answered a binding";
@@ -156,8 +191,10 @@ impl Metrics {
         all.register("omega_kube_unreadable_objects", help, self.unreadable.clone());
         let help = "Changes of objects that were left out, because they are too long to be read";
         all.register("omega_kube_left_out_changes", help, self.left_out.clone());
-        let help = "Nodes that accept no pods, because the requests on them are not known";
+        let help = "Nodes that accept no pods: the node or a pod on it cannot be mirrored";
         all.register("omega_kube_blind_nodes", help, self.blind.clone());
+        let help = "Lists about which the API server has sent nothing for too long";
+        all.register("omega_kube_stale_lists", help, self.stale.clone());
         let help = "Nodes in the cell";
         all.register("omega_kube_nodes", help, self.nodes.clone());
         let help = "Events and conditions, by outcome";
@@ -186,6 +223,16 @@ impl Metrics {
         all.register(name, help, self.sli_seconds.clone());
     }
 
+    fn register_queues(&mut self) {
+        let all = &mut self.registry;
+        let help = "Pods that entered a queue, by queue and event";
+        all.register("scheduler_queue_incoming_pods", help, self.incoming.clone());
+        let help = "Duration of a decision, without the binding";
+        let name = "scheduler_scheduling_algorithm_duration_seconds";
+        all.register(name, help, self.decisions_seconds.clone());
+        all.register_collector(Box::new(Process));
+    }
+
     fn register_preemption(&mut self) {
         let all = &mut self.registry;
         let help = "Searches for pods to preempt";
@@ -198,9 +245,25 @@ impl Metrics {
         all.register("omega_kube_repairs", help, self.repairs.clone());
     }
 
+    /// Records that this process does not lead yet, under the name of its Lease.
+    pub fn stands_by(&self, lease: &str) {
+        self.leads.get_or_create(&[("name", lease.to_owned())]).set(0);
+    }
+
+    /// Records that this process leads, under the name of its Lease.
+    pub fn leads(&self, lease: &str) {
+        self.leads.get_or_create(&[("name", lease.to_owned())]).set(1);
+    }
+
+    /// Counts a pod that entered a queue.
+    pub fn entered(&self, entry: Entry) {
+        let (queue, event) = entry.words();
+        self.incoming.get_or_create(&[("queue", queue), ("event", event)]).inc();
+    }
+
     /// Counts an attempt to schedule a pod with this scheduler name.
     pub fn attempted(&self, profile: &str, outcome: Outcome, took: Duration) {
-        let labels = [("result", outcome.word()), ("profile", profile.to_owned())];
+        let labels = [("result", outcome.name()), ("profile", profile.to_owned())];
         self.attempts.get_or_create(&labels).inc();
         self.attempt_seconds.get_or_create(&labels).observe(took.as_secs_f64());
     }
@@ -217,7 +280,7 @@ impl Metrics {
     pub fn begin_profiles<'a>(&self, profiles: impl Iterator<Item = &'a str>) {
         for profile in profiles {
             for outcome in Outcome::ALL {
-                let labels = [("result", outcome.word()), ("profile", profile.to_owned())];
+                let labels = [("result", outcome.name()), ("profile", profile.to_owned())];
                 drop(self.attempts.get_or_create(&labels));
                 drop(self.attempt_seconds.get_or_create(&labels));
             }
@@ -238,6 +301,10 @@ impl Metrics {
         zero(&self.dry_run, "node", &["same", "other"]);
         for queue in ["active", "backoff", "unschedulable", "gated"] {
             drop(self.pending.get_or_create(&[("queue", queue)]));
+        }
+        for entry in Entry::ALL {
+            let (queue, event) = entry.words();
+            drop(self.incoming.get_or_create(&[("queue", queue), ("event", event)]));
         }
         for kind in ["nodes", "pods", "assumed_pods"] {
             drop(self.cache.get_or_create(&[("type", kind)]));

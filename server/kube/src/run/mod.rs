@@ -1,7 +1,8 @@
 //! The program: watches, engine, workers and outbox together.
 //!
 //! In reading order: [`input`], [`first`], [`engine`], `victims`, `attempts`, `figures`, `groups`, [`outbox`],
-//! `repairs`, `refusals`, [`fence`], [`lease`], [`notices`], [`reasons`], [`preempter`], [`metrics`], [`serve`].
+//! `repairs`, `refusals`, [`fence`], [`lease`], [`notices`], [`reasons`], [`preempter`], [`metrics`], `process`,
+//! [`serve`].
 
 mod attempt_notes;
 mod attempts;
@@ -16,6 +17,7 @@ pub mod metrics;
 pub mod notices;
 pub mod outbox;
 pub mod preempter;
+mod process;
 pub mod reasons;
 mod refusals;
 mod repairs;
@@ -30,12 +32,13 @@ use self::metrics::Metrics;
 use self::notices::{Choice, Notices, Written};
 use self::outbox::Outbox;
 use self::preempter::Preempting;
+use self::serve::Shown;
 use crate::adapter::storage::{Stored, StoredKind};
 use crate::client::Client;
 use crate::profiles::KubeProfile;
+use crate::watch::progress::Progress;
 use crate::watch::{self, Event, Resource};
 use omega_workload::kube::api::{DisruptionBudget, Namespace, Node, Pod};
-use std::collections::BTreeSet;
 use std::future::Future;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -63,16 +66,17 @@ pub(crate) fn watch_storage(
     client: &Client,
     settings: watch::Settings,
     queue: &Sender<Input>,
+    progress: &Progress,
 ) -> [tokio::task::JoinHandle<()>; 7] {
     macro_rules! keep {
         ($kind:ident, $path:literal) => {{
-            let (client, queue) = (client.clone(), queue.clone());
+            let (client, queue, progress) = (client.clone(), queue.clone(), progress.clone());
             let wrap = |event: Event<_>| {
                 Input::Storage(StoredKind::$kind, event.map(|it| Stored::$kind(Box::new(it))))
             };
             let resource = Resource { path: $path, fields: "" };
             tokio::spawn(async move {
-                watch::keep(&client, resource, settings, Into { queue, wrap }).await;
+                watch::keep(&client, resource, settings, Into { queue, wrap, progress }).await;
             })
         }};
     }
@@ -114,6 +118,25 @@ pub struct Options {
     pub watch: watch::Settings,
 }
 
+impl Options {
+    /// Returns the settings of the adapter, for requests with this time limit.
+    fn of_adapter(&self, timeout: Duration) -> crate::adapter::Settings {
+        let binds = self.mode == Mode::Bind;
+        crate::adapter::Settings {
+            scheduler_names: self.profiles.iter().map(|profile| profile.name.clone()).collect(),
+            request_timeout_ms: u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX),
+            preempts: self.preemption == Choice::On && binds,
+            repairs: self.repair == Choice::On && binds,
+            binds,
+        }
+    }
+
+    /// Returns the name of the Lease in metrics, even without leader election.
+    fn lease_name(&self) -> &str {
+        self.candidate.as_ref().map_or("omega-kube", |candidate| &candidate.name)
+    }
+}
+
 /// Error that ends the program.
 #[derive(Debug, thiserror::Error)]
 pub enum RunError {
@@ -145,9 +168,11 @@ pub async fn run(
 ) -> Result<(), RunError> {
     let (queue, inputs) = channel(QUEUE_MAX);
     let metrics = Arc::<Metrics>::default();
-    let stage = Stage::default();
+    let (stage, progress) = (Stage::default(), Progress::default());
     let fence = if options.candidate.is_some() { Fence::closed() } else { Fence::open() };
-    listen(&options, &stage, &metrics).await?;
+    let shown =
+        Shown { stage: stage.clone(), progress: progress.clone(), metrics: Arc::clone(&metrics) };
+    listen(&options, shown).await?;
     let outbox = Outbox::new(
         client.clone(),
         options.in_flight,
@@ -163,19 +188,11 @@ pub async fn run(
         written: options.written,
     };
     let notices = Notices::start(parts, queue.clone()).map_err(RunError::Thread)?;
-    let request_timeout_ms = u64::try_from(client.timeout().as_millis()).unwrap_or(u64::MAX);
-    let names = options.profiles.iter().map(|profile| profile.name.clone());
     metrics.begin_profiles(options.profiles.iter().map(|profile| &*profile.name));
-    let scheduler_names: BTreeSet<String> = names.collect();
+    metrics.stands_by(options.lease_name());
     let preempting = Preempting::start(queue.clone()).map_err(RunError::Thread)?;
-    let preempts = options.preemption == Choice::On && options.mode == Mode::Bind;
     let engine = Engine::new(engine::Parts {
-        settings: crate::adapter::Settings {
-            scheduler_names,
-            request_timeout_ms,
-            preempts,
-            repairs: options.repair == Choice::On && options.mode == Mode::Bind,
-        },
+        settings: options.of_adapter(client.timeout()),
         profiles: options.profiles.clone(),
         workers: options.workers,
         mode: options.mode,
@@ -183,16 +200,18 @@ pub async fn run(
         notices,
         preempting,
         metrics: Arc::clone(&metrics),
+        progress: progress.clone(),
         stage,
         queue: queue.clone(),
     });
     let mut thread = tokio::task::spawn_blocking(move || engine.run(inputs));
-    let watches = watches(&client, &options, &queue);
+    let watches = watches(&client, &options, &queue, &progress);
+    let lease = options.lease_name().to_owned();
     let mut election = options.candidate.map(|candidate| Election::new(client, candidate, fence));
     let ended = tokio::select! {
         ended = &mut thread => Some(ended),
         () = end => None,
-        () = lead(&mut election, &queue, &metrics) => return Err(RunError::LeaseLost),
+        () = lead(&mut election, &lease, &queue, &metrics) => return Err(RunError::LeaseLost),
     };
     watches.into_iter().for_each(|watch| watch.abort());
     if let Some(ended) = ended {
@@ -221,14 +240,13 @@ pub fn end_on_panic() {
     }));
 }
 
-async fn listen(options: &Options, stage: &Stage, metrics: &Arc<Metrics>) -> Result<(), RunError> {
+async fn listen(options: &Options, shown: Shown) -> Result<(), RunError> {
     let Some(address) = options.listen else { return Ok(()) };
     let listener = tokio::net::TcpListener::bind(address).await;
     let listener = listener.map_err(|why| RunError::Listen(address, why))?;
     if let Ok(address) = listener.local_addr() {
         tracing::info!(%address, "probes and metrics");
     }
-    let shown = serve::Shown { stage: stage.clone(), metrics: Arc::clone(metrics) };
     tokio::spawn(serve::serve(listener, shown));
     Ok(())
 }
@@ -238,16 +256,18 @@ fn watches(
     client: &Client,
     options: &Options,
     queue: &Sender<Input>,
+    progress: &Progress,
 ) -> Vec<tokio::task::JoinHandle<()>> {
     let settings = options.watch;
-    let pods = Into { queue: queue.clone(), wrap: Input::Pods };
-    let nodes = Into { queue: queue.clone(), wrap: |event| Input::Nodes(Box::new(event)) };
-    let namespaces = Into { queue: queue.clone(), wrap: Input::Namespaces };
-    let budgets = Into { queue: queue.clone(), wrap: Input::Budgets };
+    let (of, to) = (|| queue.clone(), || progress.clone());
+    let pods = Into { queue: of(), wrap: Input::Pods, progress: to() };
+    let nodes = Into { queue: of(), wrap: |event| Input::Nodes(Box::new(event)), progress: to() };
+    let namespaces = Into { queue: of(), wrap: Input::Namespaces, progress: to() };
+    let budgets = Into { queue: of(), wrap: Input::Budgets, progress: to() };
     let clients = [client.clone(), client.clone(), client.clone(), client.clone()];
     let [of_pods, of_nodes, of_namespaces, of_budgets] = clients;
     let ticks = queue.clone();
-    let storage = watch_storage(client, settings, queue);
+    let storage = watch_storage(client, settings, queue, progress);
     let others = [
         tokio::spawn(
             async move { watch::keep::<Arc<Pod>, _>(&of_pods, PODS, settings, pods).await },
@@ -268,17 +288,22 @@ fn watches(
             }
         }),
     ];
-    let groups = tokio::spawn(groups::keep(client.clone(), settings, queue.clone()));
+    let groups = tokio::spawn(groups::keep(client.clone(), settings, queue.clone(), to()));
     others.into_iter().chain(storage).chain([groups]).collect()
 }
 
 /// Waits until this process is the leader, and renews the lease until it is lost.
-async fn lead(election: &mut Option<Election>, queue: &Sender<Input>, metrics: &Metrics) {
+async fn lead(
+    election: &mut Option<Election>,
+    name: &str,
+    queue: &Sender<Input>,
+    metrics: &Metrics,
+) {
     if let Some(election) = election {
         tracing::info!("waiting for the lease");
         election.win().await;
     }
-    metrics.leads.set(1);
+    metrics.leads(name);
     if queue.send(Input::Lead).await.is_err() {
         return std::future::pending().await;
     }

@@ -57,6 +57,8 @@ pub struct Notice {
     uid: String,
     version: String,
     scheduler: String,
+    /// Time since which the pod's condition says that it is not scheduled; empty if it does not say so.
+    since: Box<str>,
     kind: Kind,
 }
 
@@ -74,6 +76,7 @@ impl Notice {
             uid: pod.metadata.uid.clone(),
             version: pod.metadata.version.clone(),
             scheduler: scheduler_of(pod).to_owned(),
+            since: pod.status.conditions.unscheduled_since.clone(),
             kind,
         }
     }
@@ -98,7 +101,7 @@ impl Notice {
 
     /// Returns the Event of this notice, in kube-scheduler's form.
     fn event(&self, instance: &str, number: u64) -> Value {
-        let Notice { name, uid, version, scheduler, kind } = self;
+        let Notice { name, uid, version, scheduler, kind, .. } = self;
         let [action, reason, severity] = kind.words();
         let note = match kind {
             Kind::Scheduled(node) => format!("Successfully assigned {name} to {node}"),
@@ -120,10 +123,15 @@ impl Notice {
     fn condition(&self, message: &str) -> Call {
         let path =
             format!("/api/v1/namespaces/{}/pods/{}/status", self.name.namespace, self.name.name);
+        // The time is that of the last change of the status, not of the message.
+        let since = if self.since.is_empty() {
+            time::seconds(SystemTime::now())
+        } else {
+            self.since.to_string()
+        };
         let body = json!({"metadata": {"uid": self.uid}, "status": {"conditions": [{
             "type": "PodScheduled", "status": "False", "reason": "Unschedulable",
-            "message": message, "lastProbeTime": null,
-            "lastTransitionTime": time::seconds(SystemTime::now())}]}});
+            "message": message, "lastProbeTime": null, "lastTransitionTime": since}]}});
         Call::json(Method::PATCH, path, &body)
     }
 }
@@ -173,14 +181,14 @@ fn words(remark: &Remark) -> String {
 pub struct Notices {
     queue: Sender<Notice>,
     metrics: Arc<Metrics>,
-    asks: std::sync::mpsc::SyncSender<Ask>,
+    requests: std::sync::mpsc::SyncSender<ExplainerRequest>,
 }
 
 /// A request to the explainer.
-enum Ask {
+enum ExplainerRequest {
     Mirror(Shared, Vec<KubeProfile>),
     Explain(PodName, JobId),
-    Say(PodName, String),
+    Send(PodName, String),
 }
 
 /// The parts that the writer of notices needs.
@@ -206,33 +214,33 @@ impl Notices {
     pub fn start(parts: Parts, back: Sender<Input>) -> std::io::Result<Notices> {
         let (queue, notices) = channel(QUEUE_MAX);
         // Requests that do not fit into the queue are dropped. A worker causes a new request with its next attempt.
-        let (asks, asked) = std::sync::mpsc::sync_channel(1000);
+        let (requests, requested) = std::sync::mpsc::sync_channel(1000);
         let metrics = Arc::clone(&parts.metrics);
         let per_second = parts.written.conditions_per_second;
-        let explain = move || explain(&asked, &back, per_second);
+        let explain = move || explain(&requested, &back, per_second);
         std::thread::Builder::new().name("explainer".into()).spawn(explain)?;
         tokio::spawn(write(parts, notices));
-        Ok(Notices { queue, metrics, asks })
+        Ok(Notices { queue, metrics, requests })
     }
 
     /// Passes the cell and the volumes to the explainer.
     pub fn mirror(&self, shared: &Shared, profiles: &[KubeProfile]) {
-        let _ = self.asks.try_send(Ask::Mirror(shared.clone(), profiles.to_vec()));
+        let _ = self.requests.try_send(ExplainerRequest::Mirror(shared.clone(), profiles.to_vec()));
     }
 
     /// Requests an explanation why a pod fits on no node.
-    pub fn ask(&self, pod: PodName, job: JobId) {
-        let _ = self.asks.try_send(Ask::Explain(pod, job));
+    pub fn request_explanation(&self, pod: PodName, job: JobId) {
+        let _ = self.requests.try_send(ExplainerRequest::Explain(pod, job));
     }
 
     /// Sends an already known reason through the explainer, so that the rate limit applies to it. Returns `false` if
     /// the explainer's queue is full.
-    pub fn say(&self, pod: PodName, why: String) -> bool {
-        self.asks.try_send(Ask::Say(pod, why)).is_ok()
+    pub fn send_reason(&self, pod: PodName, why: String) -> bool {
+        self.requests.try_send(ExplainerRequest::Send(pod, why)).is_ok()
     }
 
     /// Queues a notice; drops it if the queue is full.
-    pub fn tell(&self, notice: Notice) {
+    pub fn queue(&self, notice: Notice) {
         if self.queue.try_send(notice).is_err() {
             self.metrics.notices.get_or_create(&[("outcome", "dropped")]).inc();
         }
@@ -240,13 +248,19 @@ impl Notices {
 }
 
 /// Explains pods, at most `per_second` a second, until the engine ends.
-fn explain(asked: &std::sync::mpsc::Receiver<Ask>, back: &Sender<Input>, per_second: u32) {
+fn explain(
+    requested: &std::sync::mpsc::Receiver<ExplainerRequest>,
+    back: &Sender<Input>,
+    per_second: u32,
+) {
     let mut explainer = None;
     let mut recent: HashMap<PodName, Instant> = HashMap::new();
-    while let Ok(ask) = asked.recv() {
-        match ask {
-            Ask::Mirror(shared, profiles) => explainer = Some(Explainer::new(shared, profiles)),
-            Ask::Say(pod, why) => {
+    while let Ok(request) = requested.recv() {
+        match request {
+            ExplainerRequest::Mirror(shared, profiles) => {
+                explainer = Some(Explainer::new(shared, profiles))
+            }
+            ExplainerRequest::Send(pod, why) => {
                 if per_second == 0 {
                     continue;
                 }
@@ -255,7 +269,7 @@ fn explain(asked: &std::sync::mpsc::Receiver<Ask>, back: &Sender<Input>, per_sec
                 }
                 std::thread::sleep(Duration::from_secs(1) / per_second);
             }
-            Ask::Explain(pod, job) => {
+            ExplainerRequest::Explain(pod, job) => {
                 if per_second == 0 {
                     continue;
                 }
@@ -287,9 +301,9 @@ async fn write(parts: Parts, mut notices: Receiver<Notice>) {
         let mut condition = None;
         if let Kind::Unschedulable(message) = &notice.kind {
             match messages().add(&notice.uid, message) {
-                News::Nothing => continue,
-                News::Repeated => {}
-                News::Changed => condition = Some(notice.condition(message)),
+                MessageChange::Nothing => continue,
+                MessageChange::Repeated => {}
+                MessageChange::Changed => condition = Some(notice.condition(message)),
             }
         } else if matches!(notice.kind, Kind::Scheduled(_)) {
             messages().remove(&notice.uid);
@@ -327,7 +341,7 @@ struct LastMessages(HashMap<String, (String, Option<Instant>)>);
 
 /// The difference of a message from the last one.
 #[derive(Debug, PartialEq, Eq)]
-enum News {
+enum MessageChange {
     /// The message was written not long ago.
     Nothing,
     /// Only the Event is due: it was written long ago, or is lost.
@@ -338,18 +352,20 @@ enum News {
 
 impl LastMessages {
     /// Records a message that is about to be written, unless there is nothing new.
-    fn add(&mut self, uid: &str, message: &str) -> News {
+    fn add(&mut self, uid: &str, message: &str) -> MessageChange {
         let is_recent = |at: &Option<Instant>| at.is_some_and(|at| at.elapsed() < REPEAT);
-        let news = match self.0.get(uid) {
-            Some((known, at)) if known == message && is_recent(at) => return News::Nothing,
-            Some((known, _)) if known == message => News::Repeated,
-            _ => News::Changed,
+        let change = match self.0.get(uid) {
+            Some((known, at)) if known == message && is_recent(at) => {
+                return MessageChange::Nothing;
+            }
+            Some((known, _)) if known == message => MessageChange::Repeated,
+            _ => MessageChange::Changed,
         };
         self.0.insert(uid.to_owned(), (message.to_owned(), Some(Instant::now())));
         if self.0.len() > QUEUE_MAX {
             self.0.retain(|_, (_, at)| is_recent(at));
         }
-        news
+        change
     }
 
     /// Removes the message of a pod that was placed.
@@ -390,7 +406,7 @@ async fn send(
         Ok(response) if matches!(response.status, 404 | 409 | 422) => "obsolete",
         Ok(response) => {
             is_lost = response.status != 403;
-            refusals.note(request, &pod.to_string(), &response);
+            refusals.warn(request, &pod.to_string(), &response);
             if let Some(seconds) = response.retry_after {
                 tokio::time::sleep(Duration::from_secs(seconds)).await;
             }
@@ -398,7 +414,7 @@ async fn send(
         }
         Err(why) => {
             is_lost = true;
-            refusals.note_lost(request, &pod.to_string(), &why);
+            refusals.warn_lost(request, &pod.to_string(), &why);
             "failed"
         }
     };
@@ -411,19 +427,42 @@ mod tests {
     use super::*;
 
     #[test]
+    fn the_time_of_a_condition_stays_while_its_status_stays() {
+        let written = |conditions: Value| {
+            let pod = json!({"metadata": {"name": "a", "namespace": "t"},
+                "status": {"conditions": conditions}});
+            let pod: Pod = serde_json::from_value(pod).expect("a pod");
+            let call = Notice::unschedulable(&pod, "no cpu".into()).condition("no cpu");
+            let body: Value = serde_json::from_slice(&call.body).expect("JSON");
+            body["status"]["conditions"][0]["lastTransitionTime"].clone()
+        };
+        let condition = |status: &str| {
+            json!([{"type": "PodScheduled", "status": status,
+                "lastTransitionTime": "2026-01-01T00:00:00Z"}])
+        };
+        assert_eq!(written(condition("False")), "2026-01-01T00:00:00Z");
+        assert_ne!(written(condition("True")), "2026-01-01T00:00:00Z");
+        assert_ne!(written(json!([])), "");
+    }
+
+    #[test]
     fn a_message_is_written_again_if_its_notice_was_lost() {
         let mut messages = LastMessages::default();
-        assert_eq!(messages.add("u", "no cpu"), News::Changed);
-        assert_eq!(messages.add("u", "no cpu"), News::Nothing);
+        assert_eq!(messages.add("u", "no cpu"), MessageChange::Changed);
+        assert_eq!(messages.add("u", "no cpu"), MessageChange::Nothing);
         messages.condition_lost("u", "no cpu");
-        assert_eq!(messages.add("u", "no cpu"), News::Changed);
+        assert_eq!(messages.add("u", "no cpu"), MessageChange::Changed);
         messages.event_lost("u");
-        assert_eq!(messages.add("u", "no cpu"), News::Repeated);
-        assert_eq!(messages.add("u", "no memory"), News::Changed);
+        assert_eq!(messages.add("u", "no cpu"), MessageChange::Repeated);
+        assert_eq!(messages.add("u", "no memory"), MessageChange::Changed);
         messages.condition_lost("u", "no cpu");
-        assert_eq!(messages.add("u", "no memory"), News::Nothing, "that is an older message");
+        assert_eq!(
+            messages.add("u", "no memory"),
+            MessageChange::Nothing,
+            "that is an older message"
+        );
         messages.remove("u");
-        assert_eq!(messages.add("u", "no memory"), News::Changed);
-        assert_eq!(messages.add("v", "no memory"), News::Changed);
+        assert_eq!(messages.add("u", "no memory"), MessageChange::Changed);
+        assert_eq!(messages.add("v", "no memory"), MessageChange::Changed);
     }
 }

@@ -7,7 +7,7 @@ use super::metrics::Metrics;
 use super::refusals::Refusals;
 use super::repairs;
 use crate::adapter::Binding;
-use crate::adapter::answer::{Answer, Found};
+use crate::adapter::bind_reply::{BindReply, PodRead};
 use crate::adapter::effects::{
     Action, ClaimChoice, Done, Eviction, GroupCondition, Nominee, Repair,
 };
@@ -67,12 +67,12 @@ impl Outbox {
             }
             let input = match action {
                 Action::Bind(binding, _) => {
-                    let answer = outbox.bind(&binding).await;
-                    Input::Answered(binding, answer)
+                    let (answer, refusal) = outbox.bind(&binding).await;
+                    Input::BindReplied(binding, answer, refusal)
                 }
                 Action::Get(binding, _) => {
                     let found = outbox.get(&binding).await;
-                    Input::Found(binding, found)
+                    Input::PodRead(binding, found)
                 }
                 Action::Nominate(nominee, _) => {
                     let done = outbox.nominate(&nominee).await;
@@ -115,7 +115,8 @@ impl Outbox {
         is_idle
     }
 
-    async fn bind(&self, binding: &Binding) -> Answer {
+    /// Sends a binding. Also returns the server's message if the server refuses the binding.
+    async fn bind(&self, binding: &Binding) -> (BindReply, Option<String>) {
         let Binding { pod, uid, node, .. } = binding;
         let path = format!("/api/v1/namespaces/{}/pods/{}/binding", pod.namespace, pod.name);
         let body = json!({"apiVersion": "v1", "kind": "Binding",
@@ -124,31 +125,33 @@ impl Outbox {
         let sent = Instant::now();
         let response = self.client.call(&Call::json(Method::POST, path, &body)).await;
         self.metrics.bindings_seconds.observe(sent.elapsed().as_secs_f64());
-        let answer = answer_of(&response);
-        if let (Answer::Failed, Ok(response)) = (answer, &response) {
-            self.refusals.note("a binding", &pod.to_string(), response);
+        let answer = bind_reply_of(&response);
+        let mut refusal = None;
+        if let (BindReply::Failed, Ok(response)) = (answer, &response) {
+            self.refusals.warn("a binding", &pod.to_string(), response);
+            refusal = Some(response.message());
         }
-        if answer != Answer::Bound {
+        if answer != BindReply::Bound {
             let error = response.err();
             tracing::debug!(%pod, %node, ?answer, ?error, "the binding was not acknowledged");
         }
-        answer
+        (answer, refusal)
     }
 
-    async fn get(&self, binding: &Binding) -> Found {
+    async fn get(&self, binding: &Binding) -> PodRead {
         let pod = &binding.pod;
         let path = format!("/api/v1/namespaces/{}/pods/{}", pod.namespace, pod.name);
         match self.client.call(&Call::get(path)).await {
-            Ok(response) if response.status == 404 => Found::Gone,
+            Ok(response) if response.status == 404 => PodRead::Gone,
             Ok(response) if response.status == 200 => {
                 let text = std::str::from_utf8(&response.body).unwrap_or_default();
-                read(text).map_or(Found::Unknown, |pod| Found::Pod(Box::new(pod)))
+                read(text).map_or(PodRead::Unknown, |pod| PodRead::Pod(Box::new(pod)))
             }
             Ok(response) => {
                 self.done("reading a pod", &pod.to_string(), Ok(response));
-                Found::Unknown
+                PodRead::Unknown
             }
-            Err(_) => Found::Unknown,
+            Err(_) => PodRead::Unknown,
         }
     }
 
@@ -161,7 +164,7 @@ impl Outbox {
     ) -> Done {
         let done = done_of(&answer);
         if let (Done::Refused, Ok(response)) = (done, &answer) {
-            self.refusals.note(request, object, response);
+            self.refusals.warn(request, object, response);
         }
         done
     }
@@ -283,13 +286,13 @@ fn done_of(answer: &Result<Response, CallError>) -> Done {
 }
 
 /// Classifies an answer to a binding.
-fn answer_of(answer: &Result<Response, CallError>) -> Answer {
-    let Ok(response) = answer else { return Answer::Unknown };
+fn bind_reply_of(answer: &Result<Response, CallError>) -> BindReply {
+    let Ok(response) = answer else { return BindReply::Unknown };
     match response.status {
-        201 | 200 => Answer::Bound,
-        404 | 409 => Answer::Conflict,
-        429 => Answer::Throttled(response.retry_after.unwrap_or(RETRY_AFTER) * 1000),
-        _ => Answer::Failed,
+        201 | 200 => BindReply::Bound,
+        404 | 409 => BindReply::Conflict,
+        429 => BindReply::Throttled(response.retry_after.unwrap_or(RETRY_AFTER) * 1000),
+        _ => BindReply::Failed,
     }
 }
 

@@ -7,15 +7,17 @@
 use super::input::Input;
 use crate::adapter::budgets::Budgets;
 use crate::adapter::preempt::Proposal;
+use crate::adapter::shared::Starts;
 use crate::adapter::{PodName, Shared};
 use crate::profiles::KubeProfile;
 use omega_cellstate::{CellHandle, GroupRef, View};
 use omega_core::{Job, JobId, TaskId, TaskState, Text};
 use omega_schedulers::plugin::tasks;
-use omega_schedulers::preemption::{Candidate, Preemptor, best};
+use omega_schedulers::preemption::{Candidate, Preemptor};
 use omega_schedulers::{Profile, plugins::CandidateMachines};
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64;
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -53,7 +55,7 @@ impl Preempter {
             cell.job(job).filter(|_| waits).cloned()
         })?;
         let mut looking =
-            self.views.remove(&spec.scheduler).or_else(|| self.look(&spec.scheduler))?;
+            self.views.remove(&spec.scheduler).or_else(|| self.bind_view(&spec.scheduler))?;
         let Looking { profile, candidates, view } = &mut looking;
         let mut found = None;
         if view.sync(&self.shared.cell).is_ok() {
@@ -69,7 +71,8 @@ impl Preempter {
             };
             let enough = |machines| candidates.among(machines);
             let start = self.random.random_range(0..view.rows().max(1));
-            found = choose(&preemptor, view, &spec, (start, &enough));
+            let starts = &self.shared.starts;
+            found = choose(&preemptor, view, (&spec, starts), (start, &enough));
             view.forget_job(job);
         }
         let proposal = found.map(|candidate| Proposal {
@@ -84,10 +87,10 @@ impl Preempter {
     }
 
     /// Returns the profile for a scheduler name, with a new view.
-    fn look(&self, scheduler: &Text) -> Option<Looking> {
+    fn bind_view(&self, scheduler: &Text) -> Option<Looking> {
         let profile = self.profiles.iter().find(|profile| *profile.name == **scheduler)?;
         let candidates = profile.candidates()?;
-        let profile = profile.bind_to_look(&self.shared);
+        let profile = profile.bind_read_only(&self.shared);
         let name = format!("omega-kube/preempter/{scheduler}");
         let (id, number) = self.shared.cell.register(name.into()).ok()?;
         let mut view = View::new(id, number).with_placements();
@@ -101,10 +104,10 @@ impl Preempter {
 fn choose(
     preemptor: &Preemptor<'_>,
     view: &mut View,
-    spec: &Arc<Job>,
+    (spec, starts): (&Arc<Job>, &Starts),
     (start, enough): (usize, &dyn Fn(usize) -> usize),
 ) -> Option<Candidate> {
-    let bound = view.displaces_below(spec.precedence);
+    let bound = view.preemptible_below(spec.precedence);
     if view.lowest_precedence().is_none_or(|lowest| lowest >= bound)
         || fits(preemptor, view, preemptor.group)
     {
@@ -113,7 +116,19 @@ fn choose(
     let curable = preemptor.curable(view);
     let machines = curable.iter().map(|word| word.count_ones() as usize).sum();
     let candidates = preemptor.candidates_among(view, &curable, (start, enough(machines)));
-    best(&candidates).cloned()
+    let harm = |candidate: &Candidate| harm(candidate, starts);
+    candidates.into_iter().min_by_key(harm)
+}
+
+/// The harm of a candidate, by kube-scheduler's criteria: broken budgets, the highest priority of a victim, the sum of
+/// the priorities, the number of victims, and the earliest start of a victim of the highest priority.
+fn harm(candidate: &Candidate, starts: &Starts) -> impl Ord + use<> {
+    let victims = &candidate.victims;
+    let highest = victims.first().map_or(i32::MIN, |task| task.precedence.0);
+    let sum: i64 = victims.iter().map(|task| i64::from(task.precedence.0) + (1 << 31)).sum();
+    let of_highest = victims.iter().filter(|task| task.precedence.0 == highest);
+    let oldest = of_highest.map(|task| (starts.of(task.id.job), task.id)).min();
+    (candidate.violations, highest, sum, victims.len(), Reverse(oldest))
 }
 
 /// Whether the filters accept any machine without victims.
@@ -127,13 +142,13 @@ fn fits(preemptor: &Preemptor<'_>, view: &View, group: GroupRef) -> bool {
 }
 
 /// A request to the preempter.
-enum Ask {
+enum PreempterRequest {
     Mirror(Preempter),
     Propose(PodName, JobId),
 }
 
 /// The preempter in its thread, which ends when this value is dropped.
-pub struct Preempting(Sender<Ask>);
+pub struct Preempting(Sender<PreempterRequest>);
 
 impl Preempting {
     /// Starts the thread. It answers each request by sending the proposal to `back`.
@@ -141,29 +156,29 @@ impl Preempting {
     /// # Errors
     /// If the system cannot start the thread.
     pub fn start(back: tokio::sync::mpsc::Sender<Input>) -> std::io::Result<Preempting> {
-        let (asks, asked) = channel();
-        let work = move || work(&asked, &back);
+        let (requests, received) = channel();
+        let work = move || work(&received, &back);
         std::thread::Builder::new().name("preempter".into()).spawn(work)?;
-        Ok(Preempting(asks))
+        Ok(Preempting(requests))
     }
 
     /// Passes a preempter to the thread.
     pub fn mirror(&self, preempter: Preempter) {
-        let _ = self.0.send(Ask::Mirror(preempter));
+        let _ = self.0.send(PreempterRequest::Mirror(preempter));
     }
 
     /// Requests a proposal. The caller must not request another proposal for a pod before the first one has arrived.
-    pub fn ask(&self, pod: PodName, job: JobId) {
-        let _ = self.0.send(Ask::Propose(pod, job));
+    pub fn request(&self, pod: PodName, job: JobId) {
+        let _ = self.0.send(PreempterRequest::Propose(pod, job));
     }
 }
 
-fn work(asked: &Receiver<Ask>, back: &tokio::sync::mpsc::Sender<Input>) {
+fn work(received: &Receiver<PreempterRequest>, back: &tokio::sync::mpsc::Sender<Input>) {
     let mut preempter = None;
-    while let Ok(ask) = asked.recv() {
+    while let Ok(ask) = received.recv() {
         match ask {
-            Ask::Mirror(new) => preempter = Some(new),
-            Ask::Propose(pod, job) => {
+            PreempterRequest::Mirror(new) => preempter = Some(new),
+            PreempterRequest::Propose(pod, job) => {
                 let proposal = preempter.as_mut().and_then(|it| it.propose(pod.clone(), job));
                 if back.blocking_send(Input::Proposed(pod, proposal)).is_err() {
                     return;

@@ -5,7 +5,7 @@ use crate::profiles::KubeProfile;
 use omega_core::{JobId, Kinds, Reason, Text};
 use omega_schedulers::volumes::{VolumeObstacle, VolumeReason};
 use omega_schedulers::{Explanation, Scheduler, Settings};
-use omega_workload::kube::kinds::is_nominal;
+use omega_workload::kube::kinds::{is_nominal, resource_name};
 use std::collections::BTreeMap;
 
 /// Schedulers that place no pods and only explain, one for each profile.
@@ -29,7 +29,7 @@ impl Explainer {
         let takes = spec.scheduler.clone();
         if !self.schedulers.contains_key(&takes) {
             let profile = self.profiles.iter().find(|profile| *profile.name == *takes)?;
-            let bound = profile.bind_to_look(&self.shared);
+            let bound = profile.bind_read_only(&self.shared);
             let name = format!("omega-kube/explainer/{takes}").into();
             let settings = Settings { name, ..Settings::worker(&takes, 0, 1) };
             let scheduler = Scheduler::new(cell, bound, settings).ok()?;
@@ -43,20 +43,29 @@ impl Explainer {
         if let Some(obstacle) = self.shared.volumes.obstacle_everywhere(claims) {
             return Some(of_claim(explanation.machines, &obstacle));
         }
-        (explanation.feasible == 0).then(|| message(&explanation, kinds))
+        let closers = self.shared.closers.text();
+        (explanation.feasible == 0).then(|| message(&explanation, kinds, &closers))
     }
 }
 
-/// Returns an explanation in kube-scheduler's words.
+/// Returns an explanation in kube-scheduler's words. `closers` are the objects that close nodes, as text.
 #[must_use]
-pub fn message(explanation: &Explanation, kinds: &Kinds) -> String {
+pub fn message(explanation: &Explanation, kinds: &Kinds, closers: &str) -> String {
     let nodes = explanation.machines;
     if nodes == 0 {
         return "no nodes available to schedule pods".into();
     }
     let mut counts: BTreeMap<String, usize> = BTreeMap::new();
     for (reason, count) in &explanation.refused {
-        if let Some(text) = words(*reason, kinds) {
+        let text = match reason {
+            // The object that closed the node may be gone meanwhile.
+            Reason::MachineDraining if closers.is_empty() => {
+                Some("node(s) were unschedulable".to_owned())
+            }
+            Reason::MachineDraining => Some(format!("node(s) were closed by {closers}")),
+            reason => words(*reason, kinds),
+        };
+        if let Some(text) = text {
             *counts.entry(text).or_default() += count;
         }
     }
@@ -80,10 +89,9 @@ fn words(reason: Reason, kinds: &Kinds) -> Option<String> {
             }
             return Some(match name {
                 "pods" => "Too many pods".into(),
-                name => format!("Insufficient {name}"),
+                name => format!("Insufficient {}", resource_name(name)),
             });
         }
-        Reason::MachineDraining => "node(s) were unschedulable",
         Reason::OtherMachine => "node(s) didn't match the requested node name",
         Reason::AffinityUnmet => "node(s) didn't match Pod's node affinity/selector",
         Reason::Tainted => "node(s) had untolerated taint(s)",
@@ -134,23 +142,34 @@ fn filter_words(filter: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use omega_core::KindId;
+    use omega_core::{KindId, ResourceKind, Unit};
 
     #[test]
     fn reasons_are_counted_and_sorted_as_by_kube_scheduler() {
         let kinds = Kinds::standard();
         let cpu = kinds.get(KindId(0)).expect("a kind").name.clone();
         let explanation = Explanation {
-            machines: 5,
-            refused: vec![(Reason::Tainted, 1), (Reason::NoRoom(KindId(0)), 3)],
+            machines: 6,
+            refused: vec![
+                (Reason::Tainted, 1),
+                (Reason::NoRoom(KindId(0)), 3),
+                (Reason::MachineDraining, 1),
+            ],
             filtered: vec![("node_affinity", 1)],
             ..Explanation::default()
         };
         let expected = format!(
-            "0/5 nodes are available: 1 node(s) didn't match Pod's node affinity/selector, 1 node(s) had untolerated \
-             taint(s), 3 Insufficient {cpu}."
+            "0/6 nodes are available: 1 node(s) didn't match Pod's node affinity/selector, 1 node(s) had untolerated \
+             taint(s), 1 node(s) were closed by pod t/a, 3 Insufficient {cpu}."
         );
-        assert_eq!(message(&explanation, &kinds), expected);
-        assert_eq!(message(&Explanation::default(), &kinds), "no nodes available to schedule pods");
+        assert_eq!(message(&explanation, &kinds, "pod t/a"), expected);
+        let none = message(&Explanation::default(), &kinds, "");
+        assert_eq!(none, "no nodes available to schedule pods");
+        let disk = ResourceKind { name: "disk".into(), unit: Unit::Bytes, compressible: false };
+        let disk = Kinds::new(vec![disk]).expect("kinds");
+        let refused = vec![(Reason::NoRoom(KindId(0)), 1)];
+        let explanation = Explanation { machines: 1, refused, ..Explanation::default() };
+        let expected = "0/1 nodes are available: 1 Insufficient ephemeral-storage.";
+        assert_eq!(message(&explanation, &disk, ""), expected);
     }
 }

@@ -34,7 +34,7 @@ struct Recent {
 
 impl Refusals {
     /// Writes a warning that a request about an object was refused, unless it was written recently.
-    pub(super) fn note(&self, request: &'static str, object: &str, response: &Response) {
+    pub(super) fn warn(&self, request: &'static str, object: &str, response: &Response) {
         let (status, why) = (response.status, cut(&response.message()));
         if let Some(hidden) = self.due(request, &why, Instant::now()) {
             tracing::warn!(status, object, %why, hidden, "the API server refuses {request}");
@@ -42,7 +42,7 @@ impl Refusals {
     }
 
     /// Writes a warning that a request about an object got no answer, unless it was written recently.
-    pub(super) fn note_lost(&self, request: &'static str, object: &str, error: &CallError) {
+    pub(super) fn warn_lost(&self, request: &'static str, object: &str, error: &CallError) {
         let why = cut(&error.to_string());
         if let Some(hidden) = self.due(request, &why, Instant::now()) {
             tracing::warn!(object, %why, hidden, "the API server did not answer {request}");

@@ -2,6 +2,8 @@
 
 use super::engine::Stage;
 use super::metrics::Metrics;
+use super::{NAMESPACES, NODES, PODS};
+use crate::watch::progress::{Progress, STALE};
 use bytes::Bytes;
 use http::{Request, Response, StatusCode};
 use http_body_util::Full;
@@ -11,7 +13,7 @@ use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use std::convert::Infallible;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio::net::TcpListener;
 
 /// The data that probes and metrics report.
@@ -19,6 +21,8 @@ use tokio::net::TcpListener;
 pub struct Shown {
     /// The stage of the engine.
     pub stage: Stage,
+    /// The times at which the mirrored lists were last known to be up to date.
+    pub progress: Progress,
     /// The metrics.
     pub metrics: Arc<Metrics>,
 }
@@ -35,7 +39,7 @@ pub async fn serve(listener: TcpListener, shown: Shown) {
         let shown = shown.clone();
         tokio::spawn(async move {
             let answer = service_fn(move |request| {
-                let response = answer(&shown, &request);
+                let response = respond(&shown, &request);
                 async move { Ok::<_, Infallible>(response) }
             });
             let mut server = http1::Builder::new();
@@ -46,16 +50,30 @@ pub async fn serve(listener: TcpListener, shown: Shown) {
     }
 }
 
-fn answer(shown: &Shown, request: &Request<Incoming>) -> Response<Full<Bytes>> {
+/// Returns the answer to the probe of readiness.
+fn readiness(shown: &Shown, now: Instant) -> (StatusCode, String) {
+    if !shown.stage.is_ready() {
+        let message = "the first lists of the API server have not been read yet";
+        return (StatusCode::SERVICE_UNAVAILABLE, message.into());
+    }
+    // Other lists may be missing in a cluster, or denied.
+    let is_needed = |path: &&str| [PODS.path, NODES.path, NAMESPACES.path].contains(path);
+    let stale: Vec<_> = shown.progress.stale(now).into_iter().filter(is_needed).collect();
+    if stale.is_empty() {
+        return (StatusCode::OK, "ok".to_owned());
+    }
+    let message = format!(
+        "no news from the API server for {} seconds about {}",
+        STALE.as_secs(),
+        stale.join(", ")
+    );
+    (StatusCode::SERVICE_UNAVAILABLE, message)
+}
+
+fn respond(shown: &Shown, request: &Request<Incoming>) -> Response<Full<Bytes>> {
     let (status, body) = match request.uri().path() {
         "/healthz" | "/livez" => (StatusCode::OK, "ok".to_owned()),
-        "/readyz" if shown.stage.is_ready() => (StatusCode::OK, "ok".to_owned()),
-        "/readyz" => (
-            StatusCode::SERVICE_UNAVAILABLE,
-            "the first lists of the API server have \
-         not been read yet"
-                .into(),
-        ),
+        "/readyz" => readiness(shown, Instant::now()),
         "/metrics" => (StatusCode::OK, shown.metrics.text()),
         _ => (
             StatusCode::NOT_FOUND,
@@ -74,4 +92,23 @@ fn answer(shown: &Shown, request: &Request<Incoming>) -> Response<Full<Bytes>> {
     let value = http::HeaderValue::from_static(content);
     response.headers_mut().insert(http::header::CONTENT_TYPE, value);
     response
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_process_is_ready_while_its_lists_have_progress() {
+        let (stage, progress, metrics) = (Stage::default(), Progress::default(), Arc::default());
+        let shown = Shown { stage: stage.clone(), progress: progress.clone(), metrics };
+        let now = Instant::now();
+        assert_eq!(readiness(&shown, now).0, StatusCode::SERVICE_UNAVAILABLE);
+        stage.ready();
+        progress.note("/api/v1/pods", now);
+        assert_eq!(readiness(&shown, now).0, StatusCode::OK);
+        let (status, why) = readiness(&shown, now + STALE * 2);
+        assert_eq!(status, StatusCode::SERVICE_UNAVAILABLE);
+        assert!(why.ends_with("about /api/v1/pods"), "{why}");
+    }
 }

@@ -18,7 +18,7 @@ impl Engine {
     }
 
     /// Requests victims for a pod that fits on no node, unless a request for the pod is already pending.
-    pub(super) fn ask_for_victims(&mut self, pod: PodName) {
+    pub(super) fn request_victims(&mut self, pod: PodName) {
         let Some(adapter) = &self.adapter else { return };
         let Some(job) = adapter.job_of(&pod).filter(|_| self.parts.settings.preempts) else {
             return;
@@ -27,7 +27,7 @@ impl Engine {
             self.again.insert(pod);
         } else if adapter.may_preempt(&pod) && self.asking.insert(pod.clone()) {
             self.parts.metrics.preemptions.inc();
-            self.parts.preempting.ask(pod, job);
+            self.parts.preempting.request(pod, job);
         }
     }
 

@@ -1,7 +1,7 @@
 //! Lists in pages.
 
 use super::partial::Object;
-use super::{Event, Failure, Held, Keeper, Sink};
+use super::{Failure, Keeper, ListSize, Sink};
 use crate::client::{Call, CallError, Response, escape};
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -9,6 +9,9 @@ use serde_json::value::RawValue;
 /// Maximum number of times that a list in pages is started again because its continue token has expired. After that,
 /// the list is read in one piece.
 const RESTARTS_MAX: u32 = 3;
+
+/// Number of objects in a page below which a timeout is not a matter of the page's size.
+const SLOW_PAGE: usize = 100;
 
 #[derive(Deserialize)]
 struct Page<'a> {
@@ -35,15 +38,20 @@ impl<S> Keeper<'_, S> {
     {
         let (mut items, mut next, mut restarts) = (Vec::new(), String::new(), 0);
         let mut page = self.settings.page;
-        self.held = Held::default();
+        self.list_size = ListSize::default();
         loop {
+            let patience = self.settings.patience;
             let call = if restarts < RESTARTS_MAX {
-                Call::page(self.page_path(page, &next))
+                Call { patience, ..Call::page(self.page_path(page, &next)) }
             } else {
-                Call::whole(self.page_path(0, &next))
+                Call { patience, ..Call::whole(self.page_path(0, &next)) }
             };
             let response = match self.client.call(&call).await {
                 Err(CallError::Body(_)) if restarts < RESTARTS_MAX && page > 1 => {
+                    page /= 2;
+                    continue;
+                }
+                Err(CallError::Timeout(_)) if restarts < RESTARTS_MAX && page > SLOW_PAGE => {
                     page /= 2;
                     continue;
                 }
@@ -54,7 +62,7 @@ impl<S> Keeper<'_, S> {
                 // objects in earlier pages, so the list starts again.
                 (items, next) = (Vec::new(), String::new());
                 restarts += 1;
-                self.held = Held::default();
+                self.list_size = ListSize::default();
                 continue;
             }
             let page = parse(&response)?;
@@ -64,9 +72,7 @@ impl<S> Keeper<'_, S> {
             items.extend(found.into_iter().filter_map(|item| self.read(item.get())));
             next = page.metadata.next;
             if next.is_empty() {
-                self.version.clone_from(&page.metadata.resource_version);
-                let event = Event::Listed(items, page.metadata.resource_version);
-                return if self.sink.take(event).await { Ok(()) } else { Err(Failure::Closed) };
+                return self.pass_list(items, page.metadata.resource_version).await;
             }
         }
     }

@@ -2,7 +2,7 @@
 
 use super::long;
 use super::partial::{Object, read};
-use super::{Event, Failure, Held, Keeper, Sink};
+use super::{Event, Failure, Keeper, ListSize, Sink};
 use crate::client::{Call, CallError, Line as Received, RETRY_AFTER_MAX, Response, Stream, escape};
 use bytes::Bytes;
 use serde::Deserialize;
@@ -99,10 +99,15 @@ impl<S> Keeper<'_, S> {
         }
         let mut initial = Initial(from_start.then(BTreeMap::new));
         if from_start {
-            self.held = Held::default();
+            self.list_size = ListSize::default();
+        } else {
+            self.sink.progressed(self.resource.path);
         }
+        let quiet = self.settings.quiet;
         loop {
-            let line = match lines.next().await {
+            // A server that hangs keeps its connections, so only the missing bookmarks show this.
+            let line = tokio::time::timeout(quiet, lines.next()).await;
+            let line = match line.unwrap_or(Err(CallError::Timeout(quiet))) {
                 Err(CallError::Timeout(_)) if initial.0.is_none() => return Ok(()),
                 line => line?,
             };
@@ -138,7 +143,7 @@ impl<S> Keeper<'_, S> {
     {
         let long::Head { kind, namespace, name, version } = head;
         let key = (namespace.clone(), name.clone());
-        if self.is_news(&key) {
+        if self.is_unlogged(&key) {
             let resource = self.resource.path;
             tracing::error!(
                 resource,
@@ -156,7 +161,7 @@ impl<S> Keeper<'_, S> {
             Some(_) => {}
             None => {
                 if !version.is_empty() {
-                    self.version.clone_from(version);
+                    self.advance(version);
                 }
                 let text = json!({"metadata": {"namespace": namespace, "name": name, "resourceVersion": version}});
                 let gone = is_deleted.then(|| read(&text.to_string())).flatten();
@@ -199,12 +204,13 @@ impl<S> Keeper<'_, S> {
             let status: Status = serde_json::from_str(text).map_err(wrong)?;
             return Err(match status.code {
                 410 => Failure::Expired,
-                code => Failure::Status(code, status.retry_after(), status.message),
+                429 => Failure::Status(429, status.retry_after(), status.message),
+                code => Failure::Event(code, status.retry_after(), status.message),
             });
         }
         match line.kind.as_ref() {
             "ADDED" => self.count(1, if initial.0.is_some() { text.len() } else { 0 })?,
-            "DELETED" => self.held.objects = self.held.objects.saturating_sub(1),
+            "DELETED" => self.list_size.objects = self.list_size.objects.saturating_sub(1),
             _ => {}
         }
         let head: Versioned = serde_json::from_str(text).map_err(wrong)?;
@@ -214,7 +220,7 @@ impl<S> Keeper<'_, S> {
             ("BOOKMARK", Some(items)) if head.metadata.annotations.contains_key(INITIAL_END) => {
                 let items = std::mem::take(items).into_values().collect();
                 initial.0 = None;
-                Some(Event::Listed(items, version.clone()))
+                return self.pass_list(items, version).await;
             }
             ("BOOKMARK", _) => None,
             ("ADDED" | "MODIFIED", Some(items)) => {
@@ -230,7 +236,11 @@ impl<S> Keeper<'_, S> {
             (kind, _) => return Err(Failure::Json(format!("event of type {kind:?}"))),
         };
         if initial.0.is_none() {
-            self.version = version;
+            if let Some(now) = version.parse().ok().filter(|now| *now < self.newest) {
+                return Err(Failure::Backwards(self.newest, now));
+            }
+            self.advance(&version);
+            self.sink.progressed(self.resource.path);
         }
         match event {
             Some(event) => {
@@ -264,6 +274,20 @@ mod tests {
         }
     }
 
+    fn keeper(client: &Client, settings: Settings) -> Keeper<'_, Ignore> {
+        Keeper {
+            client,
+            resource: Resource { path: "/api/v1/nodes", fields: "" },
+            settings,
+            sink: Ignore,
+            version: "7".into(),
+            newest: 7,
+            watch_list: true,
+            list_size: ListSize::default(),
+            logged: BTreeSet::new(),
+        }
+    }
+
     /// The failure of a watch that gets this answer.
     fn failure(answer: &'static str) -> Failure {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -279,16 +303,8 @@ mod tests {
             stream.write_all(answer.as_bytes()).unwrap();
         });
         let client = Client::new(Config::plain(&url), Duration::from_secs(300)).unwrap();
-        let mut keeper = Keeper {
-            client: &client,
-            resource: Resource { path: "/api/v1/nodes", fields: "" },
-            settings: Settings { short: Duration::from_secs(300), ..Settings::default() },
-            sink: Ignore,
-            version: "7".into(),
-            watch_list: true,
-            held: Held::default(),
-            told: BTreeSet::new(),
-        };
+        let settings = Settings { short: Duration::from_secs(300), ..Settings::default() };
+        let mut keeper = keeper(&client, settings);
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         let failure = runtime.block_on(keeper.watch::<Node>()).unwrap_err();
         server.join().unwrap();
@@ -307,9 +323,29 @@ mod tests {
             {\"code\":500,\"message\":\"busy\",\"details\":{\"retryAfterSeconds\":900}}}\n";
         let failed = failure(broken);
         assert!(
-            matches!(&failed, Failure::Status(500, Some(300), why) if why == "busy"),
+            matches!(&failed, Failure::Event(500, Some(300), why) if why == "busy"),
             "{failed}"
         );
+    }
+
+    #[test]
+    fn a_watch_of_a_server_that_hangs_is_ended() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        let server = std::thread::spawn(move || {
+            let (mut stream, _) = listener.accept().unwrap();
+            let mut request = [0; 4096];
+            assert!(stream.read(&mut request).unwrap() > 0);
+            stream.write_all(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n").unwrap();
+            // The connection stays open until the client closes it.
+            let _ = stream.read(&mut request);
+        });
+        let client = Client::new(Config::plain(&url), Duration::from_secs(300)).unwrap();
+        let mut keeper = keeper(&client, Settings { quiet: Duration::ZERO, ..Settings::default() });
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(keeper.watch::<Node>()).unwrap();
+        drop(runtime);
+        server.join().unwrap();
     }
 
     #[test]

@@ -82,11 +82,11 @@ fn refusal(pod: &Value, body: &Value) -> Option<Response> {
     let namespace = text(pod, "/metadata/namespace");
     for (field, called) in [("uid", "UID"), ("resourceVersion", "ResourceVersion")] {
         let path = format!("/metadata/{field}");
-        let (asked, is) = (text(body, &path), text(pod, &path));
-        if !asked.is_empty() && asked != is {
+        let (requests, is) = (text(body, &path), text(pod, &path));
+        if !requests.is_empty() && requests != is {
             let differs = format!(
                 "StorageError: invalid object, Code: 4, Key: /registry/pods/{namespace}/{name}, ResourceVersion: 0, \
-                 AdditionalErrorMsg: Precondition failed: {called} in precondition: {asked}, {called} in object \
+                 AdditionalErrorMsg: Precondition failed: {called} in precondition: {requests}, {called} in object \
                  meta: {is}"
             );
             return Some(conflict("pods", name, &differs));

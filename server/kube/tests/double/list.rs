@@ -43,7 +43,7 @@ pub(super) fn list_kind(resource: &str) -> (String, String) {
 
 impl Double {
     /// Returns all objects as they were at a version.
-    fn at(&self, version: u64) -> BTreeMap<Key, Arc<Value>> {
+    pub(super) fn at(&self, version: u64) -> BTreeMap<Key, Arc<Value>> {
         let mut objects = self.objects.clone();
         for change in self.changes.iter().rev().take_while(|change| change.version > version) {
             match &change.old {
@@ -119,10 +119,11 @@ impl Double {
             }
             return Ok((token.version.min(self.version), token.start));
         }
-        let asked = query.number("resourceVersion").unwrap_or(0);
-        if asked > self.version {
-            let (asked, now) = (asked, self.version);
-            let message = format!("Timeout: Too large resource version: {asked}, current: {now}");
+        let requests = query.number("resourceVersion").unwrap_or(0);
+        if requests > self.version {
+            let (requests, now) = (requests, self.version);
+            let message =
+                format!("Timeout: Too large resource version: {requests}, current: {now}");
             let mut refusal = failure(504, Some("Timeout"), message);
             refusal.body["details"] = json!({"causes": [
                 {"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}],
@@ -130,11 +131,11 @@ impl Double {
             return Err(refusal);
         }
         if query.get("resourceVersionMatch") == Some("Exact") {
-            if asked < self.compacted {
+            if requests < self.compacted {
                 let message = "The resourceVersion for the provided list is too old.";
                 return Err(failure(410, Some("Expired"), message.into()));
             }
-            return Ok((asked, String::new()));
+            return Ok((requests, String::new()));
         }
         Ok((self.version, String::new()))
     }

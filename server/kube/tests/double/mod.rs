@@ -247,6 +247,13 @@ impl Double {
         self.changes.clear();
     }
 
+    /// Goes back to a version, as a server that is restored from a backup.
+    pub(crate) fn restore(&mut self, version: u64) {
+        self.objects = self.at(version);
+        self.changes.retain(|change| change.version <= version);
+        self.version = version;
+    }
+
     /// Returns the objects of a resource.
     pub(crate) fn all(&self, resource: &str) -> impl Iterator<Item = &Arc<Value>> {
         self.objects

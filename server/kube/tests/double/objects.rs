@@ -127,8 +127,8 @@ impl Double {
 
     pub(super) fn update(&mut self, target: &Target, body: &Value) -> Response {
         let Some(known) = self.objects.get(&target.key()) else { return Double::missing(target) };
-        let asked = text(body, "/metadata/resourceVersion");
-        if !asked.is_empty() && asked != text(known, "/metadata/resourceVersion") {
+        let requests = text(body, "/metadata/resourceVersion");
+        if !requests.is_empty() && requests != text(known, "/metadata/resourceVersion") {
             let why = "the object has been modified; please apply your changes to the latest version and try again";
             return conflict(&target.called, &target.name, why);
         }
@@ -165,15 +165,15 @@ impl Double {
         let lists = if merged { Lists::Merged } else { Lists::Replaced };
         let Some(known) = self.objects.get(&target.key()) else { return Double::missing(target) };
         let name = &target.name;
-        let asked = text(body, "/metadata/uid");
-        if !asked.is_empty() && asked != text(known, "/metadata/uid") {
+        let requests = text(body, "/metadata/uid");
+        if !requests.is_empty() && requests != text(known, "/metadata/uid") {
             let message = format!(
-                "Pod \"{name}\" is invalid: metadata.uid: Invalid value: \"{asked}\": field is immutable"
+                "Pod \"{name}\" is invalid: metadata.uid: Invalid value: \"{requests}\": field is immutable"
             );
             return failure(422, Some("Invalid"), message);
         }
-        let asked = text(body, "/metadata/resourceVersion");
-        if !asked.is_empty() && asked != text(known, "/metadata/resourceVersion") {
+        let requests = text(body, "/metadata/resourceVersion");
+        if !requests.is_empty() && requests != text(known, "/metadata/resourceVersion") {
             let why = "the object has been modified; please apply your changes to the latest version and try again";
             return conflict(&target.called, name, why);
         }
@@ -205,12 +205,12 @@ impl Double {
     pub(super) fn delete(&mut self, target: &Target, body: &Value) -> Response {
         let Some(known) = self.objects.get(&target.key()) else { return Double::missing(target) };
         for (field, called) in [("uid", "UID"), ("resourceVersion", "ResourceVersion")] {
-            let asked = text(body, &format!("/preconditions/{field}"));
+            let requests = text(body, &format!("/preconditions/{field}"));
             let is = text(known, &format!("/metadata/{field}"));
-            if !asked.is_empty() && asked != is {
+            if !requests.is_empty() && requests != is {
                 let fate = if field == "uid" { "deleted and then recreated" } else { "modified" };
                 let why = format!(
-                    "the {called} in the precondition ({asked}) does not match the {called} in record ({is}). The \
+                    "the {called} in the precondition ({requests}) does not match the {called} in record ({is}). The \
                      object might have been {fate}"
                 );
                 let (_, plural) = target.resource.rsplit_once('/').unwrap_or_default();
@@ -269,8 +269,8 @@ impl Double {
         if target.resource != PODS || text(pod, "/spec/nodeName").is_empty() || ended {
             return 0;
         }
-        let asked = body["gracePeriodSeconds"].as_u64();
-        asked.or(pod["spec"]["terminationGracePeriodSeconds"].as_u64()).unwrap_or(30)
+        let requests = body["gracePeriodSeconds"].as_u64();
+        requests.or(pod["spec"]["terminationGracePeriodSeconds"].as_u64()).unwrap_or(30)
     }
 
     /// Ends a pod that is being deleted, as its kubelet would.

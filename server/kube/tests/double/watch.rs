@@ -34,8 +34,8 @@ impl Double {
                            sendInitialEvents requires setting resourceVersionMatch to NotOlderThan";
             return Err(failure(422, Some("Invalid"), message.into()));
         }
-        let asked = query.number("resourceVersion").unwrap_or(0);
-        let from_start = sends || asked == 0;
+        let requests = query.number("resourceVersion").unwrap_or(0);
+        let from_start = sends || requests == 0;
         let mut initial = Vec::new();
         if from_start {
             let found = self.objects.iter().filter(|(key, object)| {
@@ -45,7 +45,7 @@ impl Double {
             });
             initial.extend(found.map(|(_, object)| Arc::clone(object)));
         }
-        let version = if from_start { self.version } else { asked };
+        let version = if from_start { self.version } else { requests };
         let bookmarks = query.has("allowWatchBookmarks");
         Ok(Watch { target, selector, version, bookmarks, initial, ends_initial: sends })
     }
@@ -61,8 +61,8 @@ impl Double {
             events.push(bookmark);
         }
         if watch.version < self.compacted {
-            let (asked, oldest) = (watch.version, self.compacted);
-            let message = format!("too old resource version: {asked} ({oldest})");
+            let (requests, oldest) = (watch.version, self.compacted);
+            let message = format!("too old resource version: {requests} ({oldest})");
             events.push(event("ERROR", &failure(410, Some("Expired"), message).body));
             return events;
         }

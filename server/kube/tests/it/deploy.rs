@@ -11,24 +11,77 @@ fn read(name: &str) -> String {
     std::fs::read_to_string(&path).unwrap_or_else(|why| panic!("{}: {why}", path.display()))
 }
 
+/// The chart's default values.
+fn values() -> BTreeMap<String, Value> {
+    serde_saphyr::from_str(&read("chart/values.yaml")).expect("values")
+}
+
+/// Renders the chart as Helm does. Conditions are lines of their own, and test texts.
+fn render(values: &BTreeMap<String, Value>) -> String {
+    let (mut rendered, mut shown) = (String::new(), Vec::new());
+    for line in read("chart/templates/omega-kube.yaml").lines() {
+        let condition = line.trim().strip_prefix("{{- if .Values.");
+        if let Some(name) = condition.and_then(|rest| rest.strip_suffix(" }}")) {
+            shown.push(!values[name].as_str().expect("a text").is_empty());
+        } else if line.trim() == "{{- else }}" {
+            let last = shown.last_mut().expect("a condition");
+            *last = !*last;
+        } else if line.trim() == "{{- end }}" {
+            shown.pop().expect("a condition");
+        } else if shown.iter().all(|shown| *shown) {
+            rendered += &format!("{line}\n");
+        }
+    }
+    for (name, value) in values {
+        let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+        rendered = rendered.replace(&format!("{{{{ .Values.{name} }}}}"), &text);
+        let json = value.to_string();
+        rendered = rendered.replace(&format!("{{{{ toJson .Values.{name} }}}}"), &json);
+    }
+    let rendered = rendered.replace("{{ .Release.Namespace }}", "kube-system");
+    rendered.replace("{{ .Release.Name }}", "omega-kube")
+}
+
+/// Parses the objects of a manifest.
+fn parsed(manifest: &str) -> Vec<Value> {
+    let objects = manifest.split("\n---\n");
+    objects.map(|text| serde_saphyr::from_str(text).expect("YAML")).collect()
+}
+
 #[test]
 fn the_manifest_is_the_chart_with_its_default_values() {
-    let values: BTreeMap<String, serde_json::Value> =
-        serde_saphyr::from_str(&read("chart/values.yaml")).expect("values");
-    let mut rendered = read("chart/templates/omega-kube.yaml");
-    rendered = rendered.replace("{{ .Release.Namespace }}", "kube-system");
-    for (name, value) in &values {
-        let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
-        let place = format!("{{{{ .Values.{name} }}}}");
-        assert!(rendered.contains(&place), "{name} is used");
-        rendered = rendered.replace(&place, &text);
+    let values = values();
+    let template = read("chart/templates/omega-kube.yaml");
+    for name in values.keys() {
+        assert!(template.contains(&format!(" .Values.{name} }}}}")), "{name} is used");
     }
+    let rendered = render(&values);
     assert_eq!(rendered, read("omega-kube.yaml"));
-    let objects = rendered.split("\n---\n");
-    for object in objects {
-        let value: serde_json::Value = serde_saphyr::from_str(object).expect("YAML");
-        assert!(value["kind"].is_string(), "{object}");
-    }
+    assert!(parsed(&rendered).iter().all(|object| object["kind"].is_string()));
+}
+
+#[test]
+fn a_configuration_replaces_the_scheduler_name() {
+    let mut values = values();
+    let configuration =
+        "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n";
+    values.insert("config".into(), configuration.into());
+    let objects = parsed(&render(&values));
+    let of = |kind: &str| objects.iter().find(|object| object["kind"] == kind).expect(kind);
+    assert_eq!(of("ConfigMap")["data"]["config.yaml"], configuration);
+    let pod = &of("Deployment")["spec"]["template"]["spec"];
+    let args: Vec<&str> = texts(&pod["containers"][0], "args").collect();
+    assert!(args.contains(&"--config=/etc/omega-kube/config.yaml"), "{args:?}");
+    assert!(!args.iter().any(|arg| arg.starts_with("--scheduler-name")), "{args:?}");
+    assert_eq!(pod["volumes"][0]["configMap"]["name"], "omega-kube");
+    assert_eq!(pod["containers"][0]["volumeMounts"][0]["name"], "config");
+}
+
+#[test]
+fn one_replica_can_be_evicted() {
+    let budget = objects("PodDisruptionBudget").pop().expect("a budget");
+    assert_eq!(budget["spec"]["maxUnavailable"], 1);
+    assert!(budget["spec"].get("minAvailable").is_none());
 }
 
 #[test]

@@ -5,8 +5,9 @@ use crate::double::{Double, PODS, text};
 use crate::pairs::{self, Pair};
 use crate::process::{block_on, bound, check, create, pod, server, start};
 use crate::recorded::{outbox, run};
+use omega_kube::adapter::bind_reply::BindReply;
 use omega_kube::adapter::effects::{Action, Done};
-use omega_kube::adapter::{Binding, PodName};
+use omega_kube::adapter::{Binding, Effect, PodName};
 use omega_kube::client::Client;
 use omega_kube::client::config::Config;
 use omega_kube::run::fence::Fence;
@@ -236,6 +237,30 @@ fn a_victim_that_seemed_to_be_gone_and_is_still_there_is_deleted_later() {
     assert!(!more.iter().any(|action| matches!(action, Action::Evict(..))), "{more:?}");
 }
 
+#[test]
+fn the_owner_of_a_pod_learns_why_its_binding_is_refused() {
+    let mut pair = Pair::new(1, 1);
+    pair.create("a", 1000);
+    pair.deliver();
+    let binding = pair.decide().pop().expect("a decision");
+    let mut next = Some(Action::Bind(binding.clone(), 0));
+    while let Some(action) = next {
+        next = match action {
+            Action::Bind(binding, _) => {
+                pair.adapter.binding_refused(&binding, "pods \"a\" is forbidden".into());
+                pair.adapter.handle_bind_reply(binding, BindReply::Failed, 0)
+            }
+            Action::Get(binding, _) => {
+                let found = pair.get(&binding);
+                pair.adapter.handle_pod_read(binding, found, 0)
+            }
+            other => panic!("{other:?}"),
+        };
+    }
+    let why = "the API server refuses the binding: pods \"a\" is forbidden".to_owned();
+    assert!(pair.adapter.effects().contains(&Effect::Refuse(binding.pod, why)));
+}
+
 /// Number of refused requests in the next test, which are more than are written to the log in a minute.
 const REFUSED: u64 = 30;
 
@@ -266,7 +291,7 @@ fn refused_bindings_and_events_of_several_pods_are_named_but_not_all_of_them() {
             // In each namespace, the server's message is another one.
             let mut pod = pod("p", 100);
             pod["metadata"]["namespace"] = format!("t{number}").into();
-            notices.tell(Notice::scheduled(&pairs::pod(&pod), "n0"));
+            notices.queue(Notice::scheduled(&pairs::pod(&pod), "n0"));
         }
         let refused = format!("omega_kube_notices_total{{outcome=\"refused\"}} {REFUSED}\n");
         for _ in 0..1_000_000 {

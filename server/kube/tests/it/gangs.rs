@@ -4,7 +4,7 @@ use crate::double::{Double, GROUPS, PODS, text};
 use crate::pairs::Pair;
 use crate::process::{block_on, create, pod as plain_pod, server, start};
 use crate::replay::transcript;
-use omega_kube::adapter::answer::Answer;
+use omega_kube::adapter::bind_reply::BindReply;
 use omega_kube::adapter::preempt::Verdict;
 use omega_kube::adapter::{Effect, PodName, State};
 use serde_json::{Value, json};
@@ -48,12 +48,19 @@ fn settle(pair: &mut Pair) -> usize {
         }
         for binding in bindings {
             let answer = pair.send(&binding);
-            assert_eq!(answer, Answer::Bound);
-            assert_eq!(pair.adapter.answered(binding, answer, 0), None);
+            assert_eq!(answer, BindReply::Bound);
+            assert_eq!(pair.adapter.handle_bind_reply(binding, answer, 0), None);
             bound += 1;
         }
         pair.deliver();
     }
+}
+
+/// Creates the group `g` of at least `min` pods, and these pods, each with a request in thousandths of a core.
+fn create_gang(pair: &mut Pair, min: u32, pods: &[&str], milli: u32) {
+    group(&mut pair.server, "g", &gang(min));
+    pods.iter().for_each(|pod| pair.create_with(pod, &member("g", milli)));
+    pair.deliver();
 }
 
 fn condition<'a>(server: &'a Double, group: &str) -> &'a str {
@@ -88,11 +95,7 @@ fn a_gang_waits_for_its_pods_and_is_bound_as_one() {
 #[test]
 fn a_gang_without_room_leaves_no_pod_on_a_node() {
     let mut pair = Pair::new(2, 2);
-    group(&mut pair.server, "g", &gang(3));
-    for pod in ["a", "b", "c"] {
-        pair.create_with(pod, &member("g", 3000));
-    }
-    pair.deliver();
+    create_gang(&mut pair, 3, &["a", "b", "c"], 3000);
     assert_eq!(settle(&mut pair), 0);
     let job = pair.adapter.gang_of(&name("a")).expect("a gang");
     assert_eq!(pair.adapter.pods_of_gang(job).len(), 3);
@@ -115,11 +118,7 @@ fn a_gang_without_room_leaves_no_pod_on_a_node() {
 #[test]
 fn a_gang_that_loses_a_node_before_it_is_bound_is_decided_again() {
     let mut pair = Pair::new(3, 1);
-    group(&mut pair.server, "g", &gang(3));
-    for pod in ["a", "b", "c"] {
-        pair.create_with(pod, &member("g", 3000));
-    }
-    pair.deliver();
+    create_gang(&mut pair, 3, &["a", "b", "c"], 3000);
     let (accepted, _) = pair.commit(0);
     assert_eq!(accepted.len(), 3);
     pair.server.delete_node("n0");
@@ -169,9 +168,7 @@ fn a_gang_is_submitted_once_per_list_and_per_batch_of_events() {
 #[test]
 fn a_pending_gang_stays_when_pods_arrive_of_which_it_has_enough() {
     let mut pair = Pair::new(1, 1);
-    group(&mut pair.server, "g", &gang(2));
-    ["b", "c"].iter().for_each(|pod| pair.create_with(pod, &member("g", 3000)));
-    pair.deliver();
+    create_gang(&mut pair, 2, &["b", "c"], 3000);
     assert_eq!(settle(&mut pair), 0);
     let job = pair.adapter.gang_of(&name("b"));
     assert!(job.is_some());
@@ -203,9 +200,7 @@ fn a_pending_gang_stays_when_pods_arrive_of_which_it_has_enough() {
 fn a_pod_that_is_created_again_within_a_batch_stays_in_its_gang() {
     let mut pair = Pair::new(1, 1);
     pair.batch = usize::MAX;
-    group(&mut pair.server, "g", &gang(2));
-    ["a", "b"].iter().for_each(|pod| pair.create_with(pod, &member("g", 1000)));
-    pair.deliver();
+    create_gang(&mut pair, 2, &["a", "b"], 1000);
     let (accepted, _) = pair.commit(0);
     assert_eq!(accepted.len(), 2);
     pair.delete("a");
@@ -222,9 +217,7 @@ fn a_pod_that_is_created_again_within_a_batch_stays_in_its_gang() {
 fn a_gang_that_loses_a_pod_within_a_batch_is_not_bound() {
     let mut pair = Pair::new(2, 1);
     pair.batch = usize::MAX;
-    group(&mut pair.server, "g", &gang(2));
-    ["a", "b"].iter().for_each(|pod| pair.create_with(pod, &member("g", 1000)));
-    pair.deliver();
+    create_gang(&mut pair, 2, &["a", "b"], 1000);
     let (accepted, _) = pair.commit(0);
     assert_eq!(accepted.len(), 2);
     pair.delete("a");
@@ -318,11 +311,7 @@ fn a_nominated_pod_that_is_held_with_its_group_gives_its_room_up() {
 #[test]
 fn a_restart_in_the_middle_of_a_gang_completes_it() {
     let mut pair = Pair::new(4, 1);
-    group(&mut pair.server, "g", &gang(3));
-    for pod in ["a", "b", "c"] {
-        pair.create_with(pod, &member("g", 3000));
-    }
-    pair.deliver();
+    create_gang(&mut pair, 3, &["a", "b", "c"], 3000);
     pair.decide();
     let bindings = pair.carry_out();
     assert_eq!(bindings.len(), 3);
@@ -355,11 +344,11 @@ fn groups_that_are_not_known_or_not_supported_hold_their_pods() {
     pair.deliver();
     let why = held(&pair, "late");
     assert!(why.contains("does not serve PodGroup"), "{why}");
-    let told = pair.adapter.effects().into_iter().filter_map(|effect| match effect {
+    let reported = pair.adapter.effects().into_iter().filter_map(|effect| match effect {
         Effect::Refuse(pod, why) => Some((pod.name, why)),
         _ => None,
     });
-    assert_eq!(told.collect::<BTreeMap<_, _>>().get("late"), Some(&why));
+    assert_eq!(reported.collect::<BTreeMap<_, _>>().get("late"), Some(&why));
 }
 
 #[test]
@@ -410,7 +399,7 @@ fn refused_pods_and_gangs_without_room_have_conditions_over_http() {
         let mut device = plain_pod("device", 500);
         device["spec"]["resourceClaims"] = json!([{"name": "g", "resourceClaimName": "rc1"}]);
         create(&server, &device);
-        let told = |double: &Double, pod: &str| {
+        let reported = |double: &Double, pod: &str| {
             let mut pods = double.all(PODS).filter(|known| text(known, "/metadata/name") == pod);
             let condition = "/status/conditions/0";
             pods.next()
@@ -418,8 +407,8 @@ fn refused_pods_and_gangs_without_room_have_conditions_over_http() {
         };
         server
             .until(|double| {
-                (0..3).all(|index| told(double, &format!("large{index}")))
-                    && told(double, "device")
+                (0..3).all(|index| reported(double, &format!("large{index}")))
+                    && reported(double, "device")
                     && condition(double, "large") == "False"
                     && condition(double, "fits") == "True"
             })

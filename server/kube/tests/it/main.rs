@@ -18,6 +18,7 @@ mod process;
 mod random;
 mod recorded;
 mod replay;
+mod restored;
 mod rights;
 mod rules;
 mod storage;

@@ -11,16 +11,18 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 /// Metrics of kube-scheduler v1.36: name, type and labels.
-const OF_KUBE_SCHEDULER: [(&str, &str, &[&str]); 9] = [
+const OF_KUBE_SCHEDULER: [(&str, &str, &[&str]); 11] = [
     ("scheduler_cache_size", "gauge", &["type"]),
     ("scheduler_pending_pods", "gauge", &["queue"]),
     ("scheduler_pod_scheduling_attempts", "histogram", &[]),
     ("scheduler_pod_scheduling_sli_duration_seconds", "histogram", &["attempts"]),
     ("scheduler_preemption_attempts", "counter", &[]),
     ("scheduler_preemption_victims", "histogram", &[]),
+    ("scheduler_queue_incoming_pods", "counter", &["queue", "event"]),
     ("scheduler_schedule_attempts", "counter", &["result", "profile"]),
+    ("scheduler_scheduling_algorithm_duration_seconds", "histogram", &[]),
     ("scheduler_scheduling_attempt_duration_seconds", "histogram", &["result", "profile"]),
-    ("leader_election_master_status", "gauge", &[]),
+    ("leader_election_master_status", "gauge", &["name"]),
 ];
 
 /// Maximum number of reads of a sample until it must have its value. The program updates its metrics twice a second,
@@ -40,6 +42,7 @@ fn metrics_of_kube_scheduler_have_its_types_and_labels() {
     let metrics = Metrics::default();
     metrics.begin_profiles(["omega"].into_iter());
     metrics.bound(1, Duration::from_millis(20));
+    metrics.leads("omega-kube");
     metrics.attempted("omega", Outcome::Error, Duration::from_millis(3));
     let text = metrics.text();
     for (name, kind, expected) in OF_KUBE_SCHEDULER {
@@ -50,6 +53,12 @@ fn metrics_of_kube_scheduler_have_its_types_and_labels() {
         });
         let sample = samples.next().unwrap_or_else(|| panic!("{name}: no sample"));
         assert_eq!(labels(sample), expected, "{sample}");
+    }
+    for of_process in
+        ["cpu_seconds_total", "resident_memory_bytes", "start_time_seconds", "open_fds"]
+    {
+        let sample = format!("process_{of_process} ");
+        assert!(text.lines().any(|line| line.starts_with(&sample)), "{sample}: {text}");
     }
     let mut ours: Vec<&str> = text
         .lines()
@@ -138,6 +147,8 @@ fn attempts_and_queues_are_counted_as_by_kube_scheduler() {
                 (&seconds, 1.0),
                 (r#"scheduler_pod_scheduling_sli_duration_seconds_count{attempts="1"}"#, 1.0),
                 (r#"scheduler_pending_pods{queue="unschedulable"}"#, 1.0),
+                (r#"scheduler_queue_incoming_pods_total{queue="active",event="PodAdd"}"#, 2.0),
+                (r#"leader_election_master_status{name="omega-kube"}"#, 1.0),
                 (r#"scheduler_pending_pods{queue="active"}"#, 0.0),
                 (r#"scheduler_pending_pods{queue="gated"}"#, 1.0),
                 (r#"scheduler_pending_pods{queue="backoff"}"#, 0.0),

@@ -8,7 +8,7 @@ use crate::pairs::Pair;
 use crate::replay::data;
 use flate2::read::GzDecoder;
 use omega_kube::adapter::PodName;
-use omega_kube::adapter::answer::Answer;
+use omega_kube::adapter::bind_reply::BindReply;
 use serde_json::{Map, Value, json};
 use std::collections::BTreeSet;
 use std::fs::File;
@@ -172,7 +172,7 @@ fn compare_bindings(suite: &str, every: usize, least: usize) {
     for case in &cases {
         let mut pair = world(case);
         for binding in pair.decide() {
-            assert_eq!(pair.send(&binding), Answer::Bound);
+            assert_eq!(pair.send(&binding), BindReply::Bound);
         }
         let (node, wanted) = (bound_node(&pair, &name_of(&case["pod"])), wanted(case));
         let right =

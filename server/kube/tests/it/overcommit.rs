@@ -119,8 +119,13 @@ fn stand_by(pair: &mut Pair) {
     let pods: Vec<_> = pair.server.all(PODS).map(|value| pairs::pod(value)).collect();
     let converter = Converter::new(&nodes, &pods, &[]).expect("kinds");
     let scheduler_names = BTreeSet::from(["omega".to_owned()]);
-    let settings =
-        Settings { scheduler_names, request_timeout_ms: 10_000, preempts: true, repairs: true };
+    let settings = Settings {
+        scheduler_names,
+        request_timeout_ms: 10_000,
+        preempts: true,
+        repairs: true,
+        binds: true,
+    };
     pair.adapter = Adapter::new(converter, settings);
     pair.relist();
 }
@@ -153,11 +158,28 @@ fn the_newest_pods_leave_an_overcommitted_node_one_in_a_minute() {
     pair.deliver();
     assert_eq!(tick(&mut pair, 300_000), ["a"]);
     assert_eq!(pair.adapter.counters().repairs, 3);
-    let told = pair.adapter.effects().into_iter().filter(|effect| {
+    let reported = pair.adapter.effects().into_iter().filter(|effect| {
         matches!(effect, Effect::Tell(pod, Remark::Repaired { node, resources })
             if pod.name == "a" && node == "n0" && resources.starts_with("cpu 5000 of 4000"))
     });
-    assert_eq!(told.count(), 1);
+    assert_eq!(reported.count(), 1);
+}
+
+#[test]
+fn the_decisions_of_a_dry_run_overcommit_no_node() {
+    for (binds, overcommits) in [(false, 0), (true, 1)] {
+        let mut server = Double::default();
+        add_node(&mut server, 0);
+        let mut pair = Pair::with_settings(server, 1, |settings| settings.binds = binds);
+        pair.create("ours", 3000);
+        pair.deliver();
+        assert_eq!(pair.decide().len(), 1);
+        pair.create("theirs", 3000);
+        pair.bind_elsewhere("theirs", "n0");
+        pair.deliver();
+        assert_eq!(pair.adapter.counters().overcommits, overcommits);
+        assert_eq!(pair.adapter.overcommitted_nodes().len() as u64, overcommits);
+    }
 }
 
 #[test]
@@ -427,14 +449,14 @@ fn a_pod_that_changes_after_it_was_read_may_be_tried_again() {
         (format!("GET {path}"), answer(&unstarted())),
         (format!("DELETE {path}"), answer(&conflict)),
     ];
-    let (url, mut asked) = play(answers);
+    let (url, mut requests) = play(answers);
     let (done, _) = run(async {
         let (outbox, mut answers) = outbox(&url);
         outbox.act(Action::Repair(repair_of_a("u"), 0), 0);
         outcome(&mut answers).await
     });
     assert_eq!(done, Done::Unknown);
-    let deletion = std::iter::from_fn(|| asked.try_recv().ok()).last().expect("a deletion");
+    let deletion = std::iter::from_fn(|| requests.try_recv().ok()).last().expect("a deletion");
     assert_eq!(deletion.body["preconditions"], json!({"uid": "u", "resourceVersion": "7"}));
 }
 

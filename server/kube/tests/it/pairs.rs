@@ -4,7 +4,7 @@ use crate::double::{
     BUDGETS, CLAIMS, Double, GROUPS, NAMESPACES, NODES, PODS, STORAGE, VOLUMES, WORKLOADS,
 };
 use omega_core::JobId;
-use omega_kube::adapter::answer::{Answer, Found};
+use omega_kube::adapter::bind_reply::{BindReply, PodRead};
 use omega_kube::adapter::effects::{
     Action, ClaimChoice, Done, Eviction, GroupCondition, Nominee, Repair,
 };
@@ -75,6 +75,7 @@ impl Pair {
             request_timeout_ms: timeout_ms,
             preempts: true,
             repairs: false,
+            binds: true,
         };
         change(&mut settings);
         let mut adapter = Adapter::new(converter, settings);
@@ -350,22 +351,22 @@ impl Pair {
         all
     }
 
-    pub(crate) fn send(&mut self, binding: &Binding) -> Answer {
+    pub(crate) fn send(&mut self, binding: &Binding) -> BindReply {
         let body = json!({"metadata": {"name": binding.pod.name, "uid": binding.uid},
             "target": {"kind": "Node", "name": binding.node}});
         let path = format!("{}/binding", path(&binding.pod));
         match self.server.call("POST", &path, &body).status {
-            201 => Answer::Bound,
-            404 | 409 => Answer::Conflict,
-            _ => Answer::Failed,
+            201 => BindReply::Bound,
+            404 | 409 => BindReply::Conflict,
+            _ => BindReply::Failed,
         }
     }
 
-    pub(crate) fn get(&mut self, binding: &Binding) -> Found {
+    pub(crate) fn get(&mut self, binding: &Binding) -> PodRead {
         let answer = self.server.call("GET", &path(&binding.pod), &Value::Null);
         match answer.status {
-            200 => Found::Pod(Box::new(pod(&answer.body))),
-            _ => Found::Gone,
+            200 => PodRead::Pod(Box::new(pod(&answer.body))),
+            _ => PodRead::Gone,
         }
     }
 

@@ -12,7 +12,7 @@ pub(crate) struct Play(Vec<u8>);
 
 /// A request that the player received.
 #[derive(Debug)]
-pub(crate) struct Asked {
+pub(crate) struct ReceivedRequest {
     /// Method and path without the query.
     pub(crate) call: String,
     pub(crate) query: String,
@@ -80,18 +80,18 @@ pub(crate) fn initial(call: &Value) -> Play {
 
 /// Starts a player of answers, which are taken in order for each method and path. A request without an answer is left
 /// open. Returns the address of the player, and its requests.
-pub(crate) fn play(answers: Vec<(String, Play)>) -> (String, UnboundedReceiver<Asked>) {
+pub(crate) fn play(answers: Vec<(String, Play)>) -> (String, UnboundedReceiver<ReceivedRequest>) {
     let mut left = BTreeMap::<String, VecDeque<Play>>::new();
     answers.into_iter().for_each(|(call, play)| left.entry(call).or_default().push_back(play));
     let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let url = format!("http://{}", listener.local_addr().expect("an address"));
-    let (told, asked) = unbounded_channel();
+    let (reported, requests) = unbounded_channel();
     std::thread::spawn(move || {
         let mut open = Vec::new();
         while let Ok((mut socket, _)) = listener.accept() {
             let Some(request) = receive(&socket) else { continue };
             let play = left.get_mut(&request.call).and_then(VecDeque::pop_front);
-            if told.send(request).is_err() {
+            if reported.send(request).is_err() {
                 return;
             }
             match play {
@@ -100,10 +100,10 @@ pub(crate) fn play(answers: Vec<(String, Play)>) -> (String, UnboundedReceiver<A
             }
         }
     });
-    (url, asked)
+    (url, requests)
 }
 
-fn receive(socket: &TcpStream) -> Option<Asked> {
+fn receive(socket: &TcpStream) -> Option<ReceivedRequest> {
     let mut reader = BufReader::new(socket);
     let mut line = String::new();
     reader.read_line(&mut line).ok()?;
@@ -124,5 +124,10 @@ fn receive(socket: &TcpStream) -> Option<Asked> {
     }
     let mut body = vec![0; length];
     reader.read_exact(&mut body).ok()?;
-    Some(Asked { call, query, token, body: serde_json::from_slice(&body).unwrap_or_default() })
+    Some(ReceivedRequest {
+        call,
+        query,
+        token,
+        body: serde_json::from_slice(&body).unwrap_or_default(),
+    })
 }

@@ -2,7 +2,7 @@
 
 use crate::double::{PODS, text};
 use crate::pairs::Pair;
-use omega_kube::adapter::answer::Answer;
+use omega_kube::adapter::bind_reply::BindReply;
 use omega_kube::adapter::effects::{Action, Done};
 use omega_kube::adapter::preempt::Verdict;
 use omega_kube::adapter::{PodName, State};
@@ -24,7 +24,7 @@ fn full(nodes: u32) -> Pair {
 /// Decides and binds until nothing changes any more.
 fn bind_all(pair: &mut Pair) {
     for binding in pair.decide() {
-        assert_eq!(pair.send(&binding), Answer::Bound);
+        assert_eq!(pair.send(&binding), BindReply::Bound);
     }
     pair.deliver();
 }
@@ -74,7 +74,7 @@ fn a_pod_is_bound_once_its_victim_is_gone_and_nobody_takes_the_room_before() {
     let bindings = pair.carry_out();
     assert_eq!(bindings.len(), 1);
     assert_eq!((bindings[0].pod.name.as_str(), bindings[0].node.as_str()), ("high", "n0"));
-    assert_eq!(pair.send(&bindings[0]), Answer::Bound);
+    assert_eq!(pair.send(&bindings[0]), BindReply::Bound);
     pair.deliver();
     assert_eq!(pair.adapter.state(&name("high")), Some(&State::Bound("n0".into())));
     bind_all(&mut pair);
@@ -224,7 +224,7 @@ fn a_restart_in_the_middle_goes_on_with_the_nomination_or_begins_again() {
     pair.deliver();
     let bindings = pair.carry_out();
     assert_eq!(bindings.iter().map(|one| one.pod.name.as_str()).collect::<Vec<_>>(), ["high"]);
-    assert_eq!(pair.send(&bindings[0]), Answer::Bound);
+    assert_eq!(pair.send(&bindings[0]), BindReply::Bound);
     // The program restarts before it requests the deletion: the status names the node, and the victim still runs.
     let mut pair = full(1);
     pair.create_ranked("high", 3000, 10);
@@ -280,4 +280,73 @@ fn a_node_that_goes_takes_its_nominations_with_it() {
     pair.deliver();
     bind_all(&mut pair);
     assert_eq!(node_of(&pair, "high"), "n5");
+}
+
+/// Writes the start of a pod into its status, as its kubelet does.
+fn start(pair: &mut Pair, pod: &str, second: u32) {
+    let started = format!("2026-01-01T00:00:{second:02}Z");
+    let status = json!({"status": {"phase": "Running", "startTime": started}});
+    pair.server.call("PATCH", &format!("/api/v1/namespaces/t/pods/{pod}/status"), &status);
+    pair.deliver();
+}
+
+/// Creates a node with pods of two cores, which start in this order, and changes the labels of the pod `old`.
+fn relabelled(pods: &[&str]) -> Pair {
+    let mut pair = Pair::new(1, 1);
+    for (second, pod) in (1..).zip(pods) {
+        pair.create_ranked(pod, 2000, 0);
+        pair.deliver();
+        bind_all(&mut pair);
+        start(&mut pair, pod, second);
+    }
+    let labels = json!({"metadata": {"labels": {"app": "other"}}});
+    pair.server.call("PATCH", "/api/v1/namespaces/t/pods/old", &labels);
+    pair
+}
+
+#[test]
+fn the_victim_is_the_pod_that_started_last_even_if_another_has_changed_since() {
+    let mut pair = relabelled(&["old", "young"]);
+    pair.create_ranked("high", 2000, 10);
+    assert_eq!(preempt(&mut pair), [Verdict::Nominated]);
+    assert_eq!(leaving(&pair), ["young"]);
+}
+
+#[test]
+fn the_node_whose_victim_started_last_is_chosen() {
+    let mut pair = full(2);
+    start(&mut pair, "low0", 1);
+    start(&mut pair, "low1", 2);
+    let labels = json!({"metadata": {"labels": {"app": "other"}}});
+    pair.server.call("PATCH", "/api/v1/namespaces/t/pods/low0", &labels);
+    pair.create_ranked("high", 3000, 10);
+    assert_eq!(preempt(&mut pair), [Verdict::Nominated]);
+    assert_eq!(leaving(&pair), ["low1"]);
+}
+
+#[test]
+fn a_disruption_that_is_already_counted_breaks_no_budget_and_is_not_spent_again() {
+    let mut pair = full(2);
+    for pod in ["low0", "low1"] {
+        let labels = json!({"metadata": {"labels": {"app": "db"}}});
+        pair.server.call("PATCH", &format!("/api/v1/namespaces/t/pods/{pod}"), &labels);
+    }
+    budget(&mut pair, "db", &json!({"app": "db"}), 1);
+    let path = "/apis/policy/v1/namespaces/t/poddisruptionbudgets/db/status";
+    let disrupted = json!({"status": {"disruptedPods": {"low0": "2026-01-01T00:00:00Z"}}});
+    pair.server.call("PATCH", path, &disrupted);
+    pair.deliver();
+    let job = |pair: &Pair, pod: &str| {
+        let job = pair.adapter.job_of(&name(pod)).expect("a job");
+        pair.adapter.cell().read(|cell| cell.job(job).cloned()).expect("the job")
+    };
+    let (first, second) = (job(&pair, "low0"), job(&pair, "low1"));
+    let budgets = pair.adapter.budgets().clone();
+    let allowed = || budgets.now().expect("budgets")[0].allowed;
+    budgets.spend(&first);
+    assert_eq!(allowed(), 1);
+    assert_eq!(budgets.violations(&[first.clone(), second.clone()]), 0);
+    budgets.spend(&second);
+    assert_eq!(allowed(), 0);
+    assert_eq!(budgets.violations(&[first, second]), 1);
 }

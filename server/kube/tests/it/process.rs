@@ -82,8 +82,8 @@ fn pods_are_bound_to_nodes_with_room_and_told_of() {
         server.until(|double| double.all(PODS).any(|pod| is_told(&pod))).await;
         check(&server);
         let double = server.lock();
-        let told = double.all(PODS).find(is_told);
-        let condition = &told.expect("one")["status"]["conditions"][0];
+        let reported = double.all(PODS).find(is_told);
+        let condition = &reported.expect("one")["status"]["conditions"][0];
         assert_eq!(condition["type"], "PodScheduled");
         assert_eq!(condition["status"], "False");
         assert_eq!(condition["reason"], "Unschedulable");

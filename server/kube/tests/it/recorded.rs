@@ -1,10 +1,10 @@
 //! Recorded answers of a real API server, as the client, the outbox and the watches handle them.
 
 use crate::pairs::{Pair, add_node};
-use crate::player::{Asked, Ending, Play, answer, events, initial, play, stream};
+use crate::player::{Ending, Play, ReceivedRequest, answer, events, initial, play, stream};
 use crate::process::Program;
 use crate::replay::transcript;
-use omega_kube::adapter::answer::{Answer, Found};
+use omega_kube::adapter::bind_reply::{BindReply, PodRead};
 use omega_kube::adapter::effects::{Action, ClaimChoice, Eviction, GroupCondition, Nominee};
 use omega_kube::adapter::{Binding, PodName, State};
 use omega_kube::client::config::Config;
@@ -44,9 +44,9 @@ pub(crate) fn outbox(url: &str) -> (Outbox, Receiver<Input>) {
     (Outbox::new(client(url), 100, back, Fence::open(), Arc::default()), answers)
 }
 
-async fn answered(answers: &mut Receiver<Input>) -> (Binding, Answer) {
+async fn answered(answers: &mut Receiver<Input>) -> (Binding, BindReply) {
     match answers.recv().await {
-        Some(Input::Answered(binding, answer)) => (binding, answer),
+        Some(Input::BindReplied(binding, answer, _)) => (binding, answer),
         other => panic!("{other:?}"),
     }
 }
@@ -99,18 +99,18 @@ fn bindings_that_an_overloaded_server_rejects_are_sent_again_after_its_delay() {
     let accepted = calls.iter().find(|call| call["response"]["status"] == 201).expect("a 201");
     let mut script: Vec<_> = calls.iter().map(|call| (called(call), answer(call))).collect();
     script.extend(calls.iter().map(|call| (called(call), answer(accepted))));
-    let (url, mut asked) = play(script);
+    let (url, mut requests) = play(script);
     let work = async {
         let (outbox, mut answers) = outbox(&url);
         let mut rejected = 0;
         for binding in bindings {
             outbox.act(Action::Bind(binding, 0), 0);
             let (binding, answer) = answered(&mut answers).await;
-            let request = asked.recv().await.expect("a request");
+            let request = requests.recv().await.expect("a request");
             let call = calls.iter().find(|call| called(call) == request.call).expect("it");
-            let action = pair.adapter.answered(binding.clone(), answer, 500);
+            let action = pair.adapter.handle_bind_reply(binding.clone(), answer, 500);
             if call["response"]["status"] == 201 {
-                assert_eq!((answer, action), (Answer::Bound, None));
+                assert_eq!((answer, action), (BindReply::Bound, None));
                 continue;
             }
             // `Retry-After: 1` is one second.
@@ -118,8 +118,8 @@ fn bindings_that_an_overloaded_server_rejects_are_sent_again_after_its_delay() {
             assert!(matches!(pair.adapter.state(&binding.pod), Some(State::Assumed { .. })));
             outbox.act(Action::Bind(binding, 1500), 0);
             let (binding, answer) = answered(&mut answers).await;
-            assert_eq!(asked.recv().await.expect("a request").call, request.call);
-            assert_eq!(pair.adapter.answered(binding, answer, 1500), None, "{answer:?}");
+            assert_eq!(requests.recv().await.expect("a request").call, request.call);
+            assert_eq!(pair.adapter.handle_bind_reply(binding, answer, 1500), None, "{answer:?}");
             rejected += 1;
         }
         rejected
@@ -142,7 +142,7 @@ fn a_token_that_the_server_rejects_is_read_again() {
         (nodes.clone(), answer(rejected)),
         (nodes, initial(listed)),
     ];
-    let (url, mut asked) = play(script);
+    let (url, mut requests) = play(script);
     let home = tempfile::tempdir().expect("a folder");
     let write = |token: &str| std::fs::write(home.path().join("token"), token).expect("a file");
     let config = json!({"current-context": "c", "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
@@ -159,15 +159,15 @@ fn a_token_that_the_server_rejects_is_read_again() {
         write("second");
         assert_eq!(client.call(&call).await.expect("an answer").status, 200);
         write("third");
-        let (told, mut seen) = unbounded_channel();
+        let (reported, mut seen) = unbounded_channel();
         tokio::select! {
-            () = watch::keep::<Node, _>(&client, NODES, watch::Settings::default(), Seen(told)) => {}
+            () = watch::keep::<Node, _>(&client, NODES, watch::Settings::default(), Seen(reported)) => {}
             event = seen.recv() => assert!(matches!(event, Some(Event::Listed(..))), "{event:?}"),
         }
     };
     run(work);
     for token in ["first", "first", "second", "second", "third"] {
-        assert_eq!(asked.try_recv().expect("a request").token, format!("Bearer {token}"));
+        assert_eq!(requests.try_recv().expect("a request").token, format!("Bearer {token}"));
     }
 }
 
@@ -178,10 +178,10 @@ fn a_watch_that_is_forbidden_names_the_missing_right_and_starts_once_it_is_given
     let (forbidden, listed) = (nth(&calls, 3), nth(&calls, 6));
     let (url, _asked) = play(vec![(nodes(), answer(forbidden)), (nodes(), initial(listed))]);
     let ((), log) = run(async {
-        let (told, mut seen) = unbounded_channel();
+        let (reported, mut seen) = unbounded_channel();
         let client = client(&url);
         tokio::select! {
-            () = watch::keep::<Node, _>(&client, NODES, watch::Settings::default(), Seen(told)) => {}
+            () = watch::keep::<Node, _>(&client, NODES, watch::Settings::default(), Seen(reported)) => {}
             event = seen.recv() => {
                 let Some(Event::Listed(nodes, at)) = event else { panic!("{event:?}") };
                 assert_eq!((nodes[0].metadata.name.as_str(), at.as_str()), ("rec-n1", "338"));
@@ -204,8 +204,8 @@ fn a_binding_that_is_forbidden_names_the_missing_right() {
         outbox.act(Action::Bind(binding, 0), 0);
         answered(&mut answers).await
     });
-    assert_eq!(answer, Answer::Failed);
-    let action = pair.adapter.answered(binding.clone(), answer, 0);
+    assert_eq!(answer, BindReply::Failed);
+    let action = pair.adapter.handle_bind_reply(binding.clone(), answer, 0);
     assert_eq!(action, Some(Action::Get(binding, 0)));
     let message = call["response"]["body"]["message"].as_str().expect("a message");
     assert!(log.contains("WARN") && log.contains(message), "{log}");
@@ -213,23 +213,23 @@ fn a_binding_that_is_forbidden_names_the_missing_right() {
 
 /// The events and the requested versions of a watch of pods, until the player leaves a request open.
 fn watched(script: Vec<Play>) -> (Vec<Event<Arc<Pod>>>, Vec<String>) {
-    let requests = script.len() + 1;
+    let count = script.len() + 1;
     let pods = script.into_iter().map(|play| ("GET /api/v1/pods".to_owned(), play));
-    let (url, mut asked) = play(pods.collect());
-    let (told, mut seen) = unbounded_channel();
+    let (url, mut requests) = play(pods.collect());
+    let (reported, mut seen) = unbounded_channel();
     let work = async {
         let client = client(&url);
         let all = async {
             let mut versions = Vec::new();
-            while versions.len() < requests {
-                let query = asked.recv().await.expect("a request").query;
+            while versions.len() < count {
+                let query = requests.recv().await.expect("a request").query;
                 let version = query.split('&').find_map(|one| one.strip_prefix("resourceVersion="));
                 versions.push(version.expect("a version").to_owned());
             }
             versions
         };
         tokio::select! {
-            () = watch::keep::<Arc<Pod>, _>(&client, PODS, watch::Settings::default(), Seen(told)) => Vec::new(),
+            () = watch::keep::<Arc<Pod>, _>(&client, PODS, watch::Settings::default(), Seen(reported)) => Vec::new(),
             versions = all => versions,
         }
     };
@@ -289,25 +289,25 @@ fn a_binding_whose_answer_was_lost_in_a_restart_is_found_and_not_sent_again() {
         (get(), Play::default()),
         (get(), answer(&found)),
     ];
-    let (url, mut asked) = play(script);
+    let (url, mut requests) = play(script);
     let binding = bindings.pop().expect("a binding");
     let work = async {
         let (outbox, mut answers) = outbox(&url);
         outbox.act(Action::Bind(binding.clone(), 0), 0);
         let (binding, answer) = answered(&mut answers).await;
-        assert_eq!(answer, Answer::Unknown);
-        let mut action = pair.adapter.answered(binding, answer, 0);
+        assert_eq!(answer, BindReply::Unknown);
+        let mut action = pair.adapter.handle_bind_reply(binding, answer, 0);
         let mut times = Vec::new();
         while let Some(next) = action {
             assert!(matches!(next, Action::Get(..)), "{next:?}");
             times.push(next.at_ms());
             outbox.act(next, 0);
-            let Some(Input::Found(binding, found)) = answers.recv().await else {
+            let Some(Input::PodRead(binding, found)) = answers.recv().await else {
                 panic!("an answer")
             };
-            let is_lost = matches!(found, Found::Unknown);
+            let is_lost = matches!(found, PodRead::Unknown);
             assert_eq!(is_lost, times.len() == 1);
-            action = pair.adapter.found(binding, found, 0);
+            action = pair.adapter.handle_pod_read(binding, found, 0);
         }
         times
     };
@@ -315,17 +315,17 @@ fn a_binding_whose_answer_was_lost_in_a_restart_is_found_and_not_sent_again() {
     assert_eq!(times, [0, 1000]);
     assert_eq!(pair.adapter.state(&name("a2")), Some(&State::Bound("n1".into())));
     assert_eq!(pair.adapter.counters().foreign, 0, "it is our own binding");
-    let sent = std::iter::from_fn(|| asked.try_recv().ok());
+    let sent = std::iter::from_fn(|| requests.try_recv().ok());
     assert_eq!(sent.filter(|request| request.call.starts_with("POST")).count(), 1);
 }
 
 /// Returns the body of the only request for an action.
 fn body_of(action: Action) -> (String, Value) {
-    let (url, mut asked) = play(Vec::new());
+    let (url, mut requests) = play(Vec::new());
     let (request, _) = run(async {
         let (outbox, _answers) = outbox(&url);
         outbox.act(action, 0);
-        asked.recv().await.expect("a request")
+        requests.recv().await.expect("a request")
     });
     (request.call, request.body)
 }
@@ -453,7 +453,7 @@ fn the_program_reads_what_kube_scheduler_reads_in_one_pass_each() {
     }
     let Some(calls) = transcript("auth.jsonl") else { return };
     let groups = nth(&calls, 22);
-    let (url, mut asked) = play(vec![(called(groups), answer(groups))]);
+    let (url, mut requests) = play(vec![(called(groups), answer(groups))]);
     let mut command = Command::new(env!("CARGO_BIN_EXE_omega-kube"));
     // A request that takes too long is sent again.
     command.args(["run", "--listen", "off", "--server", &url, "--request-timeout", "300"]);
@@ -462,7 +462,7 @@ fn the_program_reads_what_kube_scheduler_reads_in_one_pass_each() {
     let mut ours = BTreeMap::new();
     let mut discovery = 0;
     while ours.len() < theirs.len() || discovery == 0 {
-        let Asked { call, query, .. } = asked.blocking_recv().expect("a request");
+        let ReceivedRequest { call, query, .. } = requests.blocking_recv().expect("a request");
         let path = call.strip_prefix("GET ").expect("it only reads");
         if call == called(groups) {
             discovery += 1;

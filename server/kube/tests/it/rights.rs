@@ -1,6 +1,7 @@
 //! Missing rights: each is named in the log, or in the error of a command.
 
 use crate::double::Double;
+use crate::double::hostile::Hostile;
 use crate::double::http::Server;
 use crate::pairs::add_node;
 use crate::process::{block_on, create, pod, server};
@@ -125,9 +126,9 @@ fn a_pod_is_deleted_from_an_overcommitted_node_only_if_it_has_not_started() {
 }
 
 /// Runs `omega-kube explain` for a pod.
-async fn explain(server: &Server) -> Output {
+async fn explain(server: &Server, more: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_omega-kube"));
-    command.args(["explain", "t/a", "--server", &server.url()]).stdin(Stdio::null());
+    command.args(["explain", "t/a", "--server", &server.url()]).args(more).stdin(Stdio::null());
     let ended = tokio::task::spawn_blocking(move || command.output()).await;
     ended.expect("a thread").expect("it starts")
 }
@@ -137,7 +138,7 @@ fn an_explanation_ends_with_an_error_that_names_the_missing_right() {
     block_on(async {
         let server = server(1).await;
         create(&server, &pod("a", 64_000));
-        let explained = explain(&server).await;
+        let explained = explain(&server, &[]).await;
         assert!(explained.status.success(), "{explained:?}");
         for (rights, path) in [
             (vec!["list nodes", "watch nodes"], "/api/v1/nodes"),
@@ -148,7 +149,7 @@ fn an_explanation_ends_with_an_error_that_names_the_missing_right() {
         ] {
             let (verb, resource) = rights[rights.len() - 1].split_once(' ').expect("two words");
             server.faults(|faults| faults.forbidden = rights.clone());
-            let ended = explain(&server).await;
+            let ended = explain(&server, &[]).await;
             let error = String::from_utf8_lossy(&ended.stderr);
             assert_eq!(ended.status.code(), Some(1), "{error}");
             assert!(ended.stdout.is_empty());
@@ -156,5 +157,18 @@ fn an_explanation_ends_with_an_error_that_names_the_missing_right() {
             assert!(error.starts_with("omega-kube: ") && error.contains(path), "{error}");
             assert!(error.contains(&named), "{error}");
         }
+    });
+}
+
+#[test]
+fn an_explanation_ends_although_a_list_fails_again_and_again() {
+    block_on(async {
+        let server = server(1).await;
+        create(&server, &pod("a", 500));
+        server.faults(|faults| faults.hostile = Some(Hostile::Garbage));
+        let ended = explain(&server, &["--request-timeout", "1"]).await;
+        let error = String::from_utf8_lossy(&ended.stderr);
+        assert_eq!(ended.status.code(), Some(1), "{error}");
+        assert!(error.contains("/api/v1/pods cannot be listed within 3 seconds: "), "{error}");
     });
 }

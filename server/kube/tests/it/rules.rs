@@ -3,7 +3,7 @@
 use crate::double::text;
 use crate::pairs::Pair;
 use crate::replay::transcript;
-use omega_kube::adapter::answer::{Answer, FAILURES_MAX, Found};
+use omega_kube::adapter::bind_reply::{BindReply, FAILURES_MAX, PodRead};
 use omega_kube::adapter::effects::Action;
 use omega_kube::adapter::{Effect, PodName, State};
 use omega_workload::kube::api::Pod;
@@ -21,8 +21,8 @@ fn an_acknowledged_binding_stays_assumed_until_the_watch_shows_it() {
     pair.deliver();
     let binding = pair.decide().pop().expect("a decision");
     let answer = pair.send(&binding);
-    assert_eq!(answer, Answer::Bound);
-    assert_eq!(pair.adapter.answered(binding, answer, 0), None);
+    assert_eq!(answer, BindReply::Bound);
+    assert_eq!(pair.adapter.handle_bind_reply(binding, answer, 0), None);
     assert!(matches!(pair.adapter.state(&name("a")), Some(State::Assumed { .. })));
     pair.deliver();
     assert_eq!(pair.adapter.state(&name("a")), Some(&State::Bound("n0".into())));
@@ -37,11 +37,11 @@ fn a_pod_that_another_scheduler_bound_is_adopted_there() {
     let other = if binding.node == "n0" { "n1" } else { "n0" };
     pair.bind_elsewhere("a", other);
     let answer = pair.send(&binding);
-    assert_eq!(answer, Answer::Conflict);
-    let action = pair.adapter.answered(binding.clone(), answer, 0);
+    assert_eq!(answer, BindReply::Conflict);
+    let action = pair.adapter.handle_bind_reply(binding.clone(), answer, 0);
     assert_eq!(action, Some(Action::Get(binding.clone(), 0)));
     let found = pair.get(&binding);
-    assert_eq!(pair.adapter.found(binding, found, 0), None);
+    assert_eq!(pair.adapter.handle_pod_read(binding, found, 0), None);
     assert_eq!(pair.adapter.state(&name("a")), Some(&State::Bound(other.into())));
     assert_eq!(pair.adapter.counters().foreign, 1);
 }
@@ -52,9 +52,9 @@ fn a_lost_answer_is_settled_by_a_get_and_never_sent_elsewhere() {
     pair.create("a", 500);
     pair.deliver();
     let binding = pair.decide().pop().expect("a decision");
-    assert!(pair.adapter.answered(binding.clone(), Answer::Unknown, 0).is_some());
+    assert!(pair.adapter.handle_bind_reply(binding.clone(), BindReply::Unknown, 0).is_some());
     let found = pair.get(&binding);
-    match pair.adapter.found(binding.clone(), found, 0) {
+    match pair.adapter.handle_pod_read(binding.clone(), found, 0) {
         Some(Action::Bind(again, _)) => assert_eq!(again, binding),
         other => panic!("{other:?}"),
     }
@@ -67,9 +67,9 @@ fn a_pod_that_cannot_be_bound_is_parked_and_scheduled_again() {
     pair.deliver();
     let binding = pair.decide().pop().expect("a decision");
     for failure in 1..=FAILURES_MAX {
-        assert!(pair.adapter.answered(binding.clone(), Answer::Failed, 0).is_some());
+        assert!(pair.adapter.handle_bind_reply(binding.clone(), BindReply::Failed, 0).is_some());
         let found = pair.get(&binding);
-        let action = pair.adapter.found(binding.clone(), found, 0);
+        let action = pair.adapter.handle_pod_read(binding.clone(), found, 0);
         assert_eq!(action.is_some(), failure < FAILURES_MAX);
     }
     assert!(matches!(pair.adapter.state(&name("a")), Some(State::Parked { .. })));
@@ -87,7 +87,7 @@ fn flow_control_puts_a_binding_off_and_counts_as_no_failure() {
     pair.deliver();
     let binding = pair.decide().pop().expect("a decision");
     for _ in 0..FAILURES_MAX * 2 {
-        let action = pair.adapter.answered(binding.clone(), Answer::Throttled(1000), 7);
+        let action = pair.adapter.handle_bind_reply(binding.clone(), BindReply::Throttled(1000), 7);
         assert_eq!(action, Some(Action::Bind(binding.clone(), 1007)));
     }
 }
@@ -100,14 +100,14 @@ fn a_pod_created_again_under_its_name_is_another_pod() {
     let old = pair.decide().pop().expect("a decision");
     pair.delete("a");
     pair.create("a", 500);
-    assert_eq!(pair.send(&old), Answer::Conflict, "the uid is a precondition");
+    assert_eq!(pair.send(&old), BindReply::Conflict, "the uid is a precondition");
     let found = pair.get(&old);
-    assert!(matches!(found, Found::Pod(_)));
-    assert_eq!(pair.adapter.found(old.clone(), found, 0), None);
+    assert!(matches!(found, PodRead::Pod(_)));
+    assert_eq!(pair.adapter.handle_pod_read(old.clone(), found, 0), None);
     pair.deliver();
     let new = pair.decide().pop().expect("a decision");
     assert_ne!(new.uid, old.uid);
-    assert_eq!(pair.send(&new), Answer::Bound);
+    assert_eq!(pair.send(&new), BindReply::Bound);
 }
 
 #[test]
@@ -116,11 +116,11 @@ fn a_pod_that_is_read_late_does_not_come_back() {
     pair.create("a", 3000);
     pair.deliver();
     let binding = pair.decide().pop().expect("a decision");
-    assert_eq!(pair.send(&binding), Answer::Bound);
+    assert_eq!(pair.send(&binding), BindReply::Bound);
     let found = pair.get(&binding);
     pair.delete("a");
     pair.deliver();
-    assert_eq!(pair.adapter.found(binding, found, 0), None);
+    assert_eq!(pair.adapter.handle_pod_read(binding, found, 0), None);
     assert_eq!(pair.adapter.state(&name("a")), None);
     pair.create("b", 3000);
     pair.deliver();
@@ -194,7 +194,7 @@ fn recorded_changes_of_a_node_open_and_close_it_for_pods() {
     assert_eq!(binding.node, "rec-n9");
     // The node is deleted while the binding is in flight. The server accepts the binding, and the pod then fails.
     pair.adapter.node_deleted("rec-n9");
-    assert_eq!(pair.adapter.answered(binding.clone(), Answer::Bound, 0), None);
+    assert_eq!(pair.adapter.handle_bind_reply(binding.clone(), BindReply::Bound, 0), None);
     assert_eq!((pair.adapter.node_count(), pair.decide()), (0, Vec::new()));
     pair.adapter.pod_changed(recorded::<Pod>(body("pod rejected")));
     assert_eq!(pair.adapter.state(&binding.pod), None);
@@ -214,8 +214,8 @@ fn a_recorded_pod_with_a_device_claim_is_left_alone_until_it_is_gone() {
         why.starts_with("spec.resourceClaims: ") && why.contains("spec.schedulerName"),
         "{why}"
     );
-    let told = Effect::Refuse(pod.clone(), why.clone());
-    assert_eq!(pair.adapter.effects(), [told], "its owner is told, and nothing is written");
+    let reported = Effect::Refuse(pod.clone(), why.clone());
+    assert_eq!(pair.adapter.effects(), [reported], "its owner is told, and nothing is written");
     pair.adapter.pod_deleted(&recorded(body(8)));
     assert_eq!(pair.adapter.state(&pod), None);
 }

@@ -450,3 +450,40 @@ fn pods_with_claims_are_bound_over_http() {
         crate::process::check(&server);
     });
 }
+
+/// Creates the bound claim `a-data`. With `uid`, it was created for the pod with this uid.
+fn claim_for(pair: &mut Pair, uid: Option<&str>) {
+    let owners = uid.map(|uid| json!({"kind": "Pod", "name": "a", "uid": uid, "controller": true}));
+    let owners: Vec<Value> = owners.into_iter().collect();
+    let object = json!({"metadata": {"name": "a-data", "ownerReferences": owners},
+        "spec": {"accessModes": ["ReadWriteOnce"], "storageClassName": "early",
+            "resources": {"requests": {"storage": "1Gi"}}}});
+    make(&mut pair.server, "/api/v1/namespaces/t/persistentvolumeclaims", &object);
+}
+
+#[test]
+fn an_ephemeral_volume_gets_no_claim_of_somebody_else() {
+    let mut pair = pair(1, 1);
+    volume(&mut pair.server, "v", "early", "n0");
+    claim_for(&mut pair, None);
+    bind(&mut pair.server, "a-data", "v");
+    let mut spec = pod_spec(&[]);
+    spec["volumes"] = json!([{"name": "data", "ephemeral": {"volumeClaimTemplate": {}}}]);
+    pair.create_with("a", &spec.to_string());
+    pair.deliver();
+    assert_eq!(pair.decide(), []);
+    let why = "PVC t/a-data was not created for pod t/a (pod is not owner)";
+    assert_eq!(pair.adapter.state(&name("a")), Some(&State::Held(why.into())));
+    // Somebody deletes the claim, and the controller of ephemeral volumes creates it for the pod.
+    let path = "/api/v1/namespaces/t/persistentvolumeclaims/a-data";
+    pair.server.call("DELETE", path, &json!({}));
+    pair.deliver();
+    assert_eq!(pair.decide(), [], "the claim is missing");
+    let uid = pair.adapter.pod(&name("a")).expect("a pod").metadata.uid.clone();
+    claim_for(&mut pair, Some(&uid));
+    bind(&mut pair.server, "a-data", "v");
+    pair.deliver();
+    pair.pass(600_000);
+    let bindings = pair.decide();
+    assert_eq!(bindings.iter().map(|binding| binding.node.as_str()).collect::<Vec<_>>(), ["n0"]);
+}

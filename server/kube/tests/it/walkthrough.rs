@@ -106,13 +106,13 @@ fn the_page_works_as_it_is_typed() {
                 Step::Run(line) => {
                     // The double has no schemas, so `kubectl` must not validate.
                     let line = line.replace("kubectl apply", "kubectl apply --validate=false");
-                    let said = user.succeed(&line).await;
+                    let output = user.succeed(&line).await;
                     if let Some(name) = line.strip_prefix("kubectl run ") {
                         let name = name.split(' ').next().unwrap_or_default().to_owned();
                         server.until(|double| is_bound(double, &name)).await;
                         pods += 1;
                     } else if line.starts_with("omega-kube explain") {
-                        assert!(said.contains("is bound to"), "{said}");
+                        assert!(output.contains("is bound to"), "{output}");
                     }
                 }
                 Step::Apply(manifest) if manifest.contains("kind: KubeSchedulerConfiguration") => {

@@ -4,7 +4,7 @@
 use crate::double::{PODS, text};
 use crate::pairs::Pair;
 use omega_kube::adapter::Binding;
-use omega_kube::adapter::answer::Answer;
+use omega_kube::adapter::bind_reply::BindReply;
 use omega_kube::adapter::effects::Action;
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64;
@@ -76,11 +76,11 @@ impl Late {
             let next = match action {
                 Action::Bind(binding, _) => {
                     let answer = self.bind(&binding);
-                    self.pair.adapter.answered(binding, answer, now_ms)
+                    self.pair.adapter.handle_bind_reply(binding, answer, now_ms)
                 }
                 Action::Get(binding, _) => {
                     let found = self.pair.get(&binding);
-                    self.pair.adapter.found(binding, found, now_ms)
+                    self.pair.adapter.handle_pod_read(binding, found, now_ms)
                 }
                 other => panic!("{other:?}"),
             };
@@ -95,12 +95,12 @@ impl Late {
         }
     }
 
-    fn bind(&mut self, binding: &Binding) -> Answer {
+    fn bind(&mut self, binding: &Binding) -> BindReply {
         if self.chance(8) {
-            return Answer::Unknown;
+            return BindReply::Unknown;
         }
         let answer = self.pair.send(binding);
-        if self.chance(8) { Answer::Unknown } else { answer }
+        if self.chance(8) { BindReply::Unknown } else { answer }
     }
 
     fn check(&self, seed: u64) {

@@ -14,7 +14,7 @@ mod world;
 use self::world::{Kind, World};
 use crate::double::{PODS as POD_LIST, text};
 use crate::pairs::Pair;
-use omega_kube::adapter::answer::Answer;
+use omega_kube::adapter::bind_reply::BindReply;
 use omega_kube::adapter::{PodName, State};
 use serde_json::Value;
 use std::sync::Arc;
@@ -136,7 +136,7 @@ fn workers_overcommit_no_node_when_pods_exceed_the_room() {
         }
         bindings.extend(pair.decide());
         for binding in &bindings {
-            assert_eq!(pair.send(binding), Answer::Bound);
+            assert_eq!(pair.send(binding), BindReply::Bound);
         }
         pair.deliver();
         assert_eq!(bindings.len(), 80, "{workers} workers fill the room");

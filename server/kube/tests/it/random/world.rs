@@ -6,7 +6,7 @@ use super::storage::Controllers;
 use super::{NODES, PODS};
 use crate::double::{NODES as NODE_LIST, PODS as POD_LIST, text};
 use crate::pairs::{Pair, add_node};
-use omega_kube::adapter::answer::Answer;
+use omega_kube::adapter::bind_reply::BindReply;
 use omega_kube::adapter::effects::{Action, Done};
 use omega_kube::adapter::{Binding, PodName, State};
 use rand::{RngExt, SeedableRng};
@@ -187,9 +187,9 @@ impl World {
     }
 
     /// Sends a binding, and checks what the server then has.
-    fn send(&mut self, binding: &Binding) -> Answer {
+    fn send(&mut self, binding: &Binding) -> BindReply {
         let answer = self.pair.send(binding);
-        if answer == Answer::Bound && self.kind.has_claims() {
+        if answer == BindReply::Bound && self.kind.has_claims() {
             self.check_volumes(binding);
         }
         answer
@@ -224,7 +224,7 @@ impl World {
         let next = match self.actions.swap_remove(which) {
             Action::Get(binding, _) => {
                 let found = self.pair.get(&binding);
-                self.pair.adapter.found(binding, found, self.now_ms)
+                self.pair.adapter.handle_pod_read(binding, found, self.now_ms)
             }
             Action::Nominate(nominee, _) => {
                 let done = self.fault(faults).unwrap_or_else(|| self.pair.nominate(&nominee));
@@ -246,20 +246,20 @@ impl World {
             Action::Repair(..) => unreachable!("repairs are switched off"),
             Action::Bind(binding, _) => {
                 let answer = match if faults { self.chance(8) } else { 7 } {
-                    0 => Answer::Throttled(1000),
-                    1 => Answer::Failed,
-                    2 => Answer::Unknown,
+                    0 => BindReply::Throttled(1000),
+                    1 => BindReply::Failed,
+                    2 => BindReply::Unknown,
                     3 => {
                         self.send(&binding);
-                        Answer::Unknown
+                        BindReply::Unknown
                     }
                     4 => {
                         self.late.push((self.now_ms, binding.clone()));
-                        Answer::Unknown
+                        BindReply::Unknown
                     }
                     _ => self.send(&binding),
                 };
-                self.pair.adapter.answered(binding, answer, self.now_ms)
+                self.pair.adapter.handle_bind_reply(binding, answer, self.now_ms)
             }
         };
         self.actions.extend(next);

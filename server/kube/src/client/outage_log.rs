@@ -12,7 +12,7 @@ const REPEAT: Duration = Duration::from_secs(60);
 
 /// The last warning that the server does not answer.
 #[derive(Debug, Default)]
-pub(super) struct Reach(Mutex<Warned>);
+pub(super) struct OutageLog(Mutex<Warned>);
 
 #[derive(Debug, Default)]
 struct Warned {
@@ -21,17 +21,17 @@ struct Warned {
     is_current: bool,
 }
 
-impl Reach {
+impl OutageLog {
     /// Records the end of a call, with its error if it failed.
-    pub(super) fn note(&self, error: Option<&CallError>) {
+    pub(super) fn record(&self, error: Option<&CallError>) {
         match error {
             None => {
-                if self.answered() {
+                if self.record_reply() {
                     tracing::info!("the API server answers again");
                 }
             }
             Some(why) if why.is_no_answer() => {
-                if self.lost(Instant::now()) {
+                if self.record_lost(Instant::now()) {
                     tracing::warn!(%why, "the API server does not answer: trying again");
                 }
             }
@@ -40,7 +40,7 @@ impl Reach {
     }
 
     /// Records a call without an answer. Returns whether a warning is due.
-    fn lost(&self, now: Instant) -> bool {
+    fn record_lost(&self, now: Instant) -> bool {
         let mut warned = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let is_due = warned.at.is_none_or(|at| now.saturating_duration_since(at) >= REPEAT);
         if is_due {
@@ -50,7 +50,7 @@ impl Reach {
     }
 
     /// Records an answer. Returns whether it is the first one after a warning.
-    fn answered(&self) -> bool {
+    fn record_reply(&self) -> bool {
         let mut warned = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         std::mem::take(&mut warned.is_current)
     }
@@ -62,18 +62,18 @@ mod tests {
 
     #[test]
     fn an_outage_has_a_warning_per_minute_and_one_end() {
-        let (reach, begin) = (Reach::default(), Instant::now());
-        let lost = |second: u64| reach.lost(begin + Duration::from_secs(second));
-        assert!(!reach.answered(), "nothing was lost");
+        let (outage_log, begin) = (OutageLog::default(), Instant::now());
+        let lost = |second: u64| outage_log.record_lost(begin + Duration::from_secs(second));
+        assert!(!outage_log.record_reply(), "nothing was lost");
         assert!(lost(0));
         assert_eq!((1..150).filter(|second| lost(*second)).collect::<Vec<_>>(), [60, 120]);
-        assert!(reach.answered());
-        assert!(!reach.answered());
+        assert!(outage_log.record_reply());
+        assert!(!outage_log.record_reply());
         // A server that is often lost for a moment does not fill the log, either.
         assert!(!lost(151));
-        assert!(!reach.answered());
+        assert!(!outage_log.record_reply());
         assert!(lost(180));
-        assert!(reach.answered());
+        assert!(outage_log.record_reply());
     }
 
     #[test]

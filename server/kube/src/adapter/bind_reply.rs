@@ -22,7 +22,7 @@ const BACKOFF_MAX_MS: u64 = 300_000;
 
 /// The answer to a binding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Answer {
+pub enum BindReply {
     /// Status 201.
     Bound,
     /// Status 404 or 409.
@@ -37,7 +37,7 @@ pub enum Answer {
 
 /// The outcome of the GET of a pod.
 #[derive(Debug)]
-pub enum Found {
+pub enum PodRead {
     /// Status 200, with the pod.
     Pod(Box<Pod>),
     /// Status 404.
@@ -48,43 +48,62 @@ pub enum Found {
 
 impl Adapter {
     /// Handles the answer to a binding.
-    pub fn answered(&mut self, binding: Binding, answer: Answer, now_ms: u64) -> Option<Action> {
-        let counter = match answer {
-            Answer::Bound => &mut self.counters.bound,
-            Answer::Conflict => &mut self.counters.conflicts,
-            Answer::Throttled(_) => &mut self.counters.throttled,
-            Answer::Failed | Answer::Unknown => &mut self.counters.unknown,
+    pub fn handle_bind_reply(
+        &mut self,
+        binding: Binding,
+        reply: BindReply,
+        now_ms: u64,
+    ) -> Option<Action> {
+        let counter = match reply {
+            BindReply::Bound => &mut self.counters.bound,
+            BindReply::Conflict => &mut self.counters.conflicts,
+            BindReply::Throttled(_) => &mut self.counters.throttled,
+            BindReply::Failed | BindReply::Unknown => &mut self.counters.unknown,
         };
         *counter += 1;
         if !self.is_present(&binding) {
             return None;
         }
-        match answer {
-            Answer::Bound => None,
-            Answer::Throttled(ms) => Some(Action::Bind(binding, now_ms + ms)),
-            Answer::Conflict | Answer::Failed | Answer::Unknown => {
+        match reply {
+            BindReply::Bound => None,
+            BindReply::Throttled(ms) => Some(Action::Bind(binding, now_ms + ms)),
+            BindReply::Conflict | BindReply::Failed | BindReply::Unknown => {
                 Some(Action::Get(binding, now_ms))
             }
         }
     }
 
+    /// Records the message with which the API server refused a binding.
+    pub fn binding_refused(&mut self, binding: &Binding, why: String) {
+        if self.is_present(binding)
+            && let Some(entry) = self.pods.get_mut(&binding.pod)
+        {
+            entry.refusal = Some(why);
+        }
+    }
+
     /// Handles the pod that was read because the outcome of its binding is unknown.
-    pub fn found(&mut self, binding: Binding, found: Found, now_ms: u64) -> Option<Action> {
-        match found {
-            Found::Unknown => {
+    pub fn handle_pod_read(
+        &mut self,
+        binding: Binding,
+        read: PodRead,
+        now_ms: u64,
+    ) -> Option<Action> {
+        match read {
+            PodRead::Unknown => {
                 self.is_present(&binding).then_some(Action::Get(binding, now_ms + 1000))
             }
-            Found::Gone => {
+            PodRead::Gone => {
                 if self.is_present(&binding) {
                     self.forget(&binding.pod);
                 }
                 None
             }
-            Found::Pod(pod) => self.found_pod(binding, *pod, now_ms),
+            PodRead::Pod(pod) => self.handle_read_pod(binding, *pod, now_ms),
         }
     }
 
-    fn found_pod(&mut self, binding: Binding, pod: Pod, now_ms: u64) -> Option<Action> {
+    fn handle_read_pod(&mut self, binding: Binding, pod: Pod, now_ms: u64) -> Option<Action> {
         let unbound = pod.spec.node_name.is_empty();
         let open = pod.spec.gates.is_empty() && pod.metadata.deleted.is_none();
         let known = self.pods.get(&binding.pod);
@@ -116,6 +135,11 @@ impl Adapter {
         let Some(entry) = self.pods.get_mut(name) else { return };
         let backoff = (1000 << entry.parked.min(16)).min(BACKOFF_MAX_MS);
         entry.parked += 1;
+        // Without the message, the pod's owner would not learn why the pod waits.
+        if let Some(why) = entry.refusal.take().filter(|_| self.reports_reasons) {
+            let why = format!("the API server refuses the binding: {why}");
+            self.effects.push(Effect::Refuse(name.clone(), why));
+        }
         let until_ms = now_ms + self.settings.request_timeout_ms.max(backoff);
         entry.state = State::Parked { until_ms };
         self.settle(name);
