@@ -9,7 +9,7 @@
 //! Without an address, the example serves a cell itself, with a scheduler and simulated machines.
 
 use omega_cellstate::{Cell, SharedCell};
-use omega_client::agent::{Agent, AgentSettings, Order};
+use omega_client::agent::{Agent, AgentSettings, Directive};
 use omega_client::application::{
     Application, ApplicationSettings, Completed, Container, ContainerSpec, ContainerState, Ended,
     Recover, Registered,
@@ -17,7 +17,7 @@ use omega_client::application::{
 use omega_client::{Address, ApiError, RemoteCell};
 use omega_core::{Amounts, Kinds, Machine, TaskReport};
 use omega_schedulers::{Profile, Scheduler, Settings, Unobserved};
-use omega_service::{Entrance, Extras, Host, Whoami, serve_clients};
+use omega_service::{Extras, Host, ListenerConfig, ReplicaIdentity, serve_clients};
 use omega_store::CellId;
 use omega_store::log::ReplicaId;
 use std::collections::BTreeSet;
@@ -125,10 +125,10 @@ fn pretend(runtime: &Runtime) -> Result<String, Box<dyn Error>> {
     let listener = runtime.block_on(TcpListener::bind("127.0.0.1:0"))?;
     let address = listener.local_addr()?.to_string();
     let host = Host::memory(SharedCell::new(Cell::new(Kinds::standard())));
-    let me = Whoami { cell: CellId(1), replica: ReplicaId(1) };
-    let entrance = Entrance::open(listener);
+    let me = ReplicaIdentity { cell: CellId(1), replica: ReplicaId(1) };
+    let listener_config = ListenerConfig::open(listener);
     let extras = Extras::default();
-    runtime.spawn(serve_clients(entrance, host, me, extras, std::future::pending()));
+    runtime.spawn(serve_clients(listener_config, host, me, extras, std::future::pending()));
 
     let cell = RemoteCell::connect(&Address::plain([address.clone()]))?;
     let mut scheduler = Scheduler::new(&cell, Profile::batch(), Settings::new("default"))?;
@@ -145,14 +145,14 @@ fn pretend(runtime: &Runtime) -> Result<String, Box<dyn Error>> {
 /// Simulated machines: tasks end after their expected run time. The first attempt at frame 2 fails.
 async fn machines(address: &str) -> Result<(), ApiError> {
     let address = Address::plain([address]);
-    let (agent, mut orders) = Agent::start(&address, AgentSettings::default())?;
+    let (agent, mut directives) = Agent::start(&address, AgentSettings::default())?;
     for index in 0..3 {
         let capacity = Amounts::new([4000, 8 << 30]);
         agent.register(Machine::new(format!("sim-{index}"), capacity)).await?;
     }
     tokio::spawn(async move {
-        while let Some(order) = orders.recv().await {
-            let Order::Start(task) = order else { continue };
+        while let Some(directive) = directives.recv().await {
+            let Directive::Start(task) = directive else { continue };
             let agent = agent.clone();
             tokio::spawn(async move {
                 agent.report(task.run_id(), TaskReport::Started);

@@ -16,7 +16,7 @@ use omega_schedulers::{
     MachineRef, MachineScore, PerMachine, Profile, SCORE_MAX, Scheduler, Settings, Tasks,
     Unobserved,
 };
-use omega_service::{Entrance, Extras, Host, Whoami, serve_clients};
+use omega_service::{Extras, Host, ListenerConfig, ReplicaIdentity, serve_clients};
 use omega_store::CellId;
 use omega_store::log::ReplicaId;
 use std::error::Error;
@@ -65,10 +65,10 @@ fn serve(runtime: &Runtime) -> Result<String, Box<dyn Error>> {
     let listener = runtime.block_on(TcpListener::bind("127.0.0.1:0"))?;
     let address = listener.local_addr()?.to_string();
     let host = Host::memory(SharedCell::new(Cell::new(Kinds::standard())));
-    let me = Whoami { cell: CellId(1), replica: ReplicaId(1) };
-    let entrance = Entrance::open(listener);
+    let me = ReplicaIdentity { cell: CellId(1), replica: ReplicaId(1) };
+    let listener_config = ListenerConfig::open(listener);
     let extras = Extras::default();
-    runtime.spawn(serve_clients(entrance, host, me, extras, std::future::pending()));
+    runtime.spawn(serve_clients(listener_config, host, me, extras, std::future::pending()));
     Ok(address)
 }
 

@@ -121,7 +121,7 @@ impl Decider {
             rows.reverse();
         }
         for task in &self.pending {
-            let fits = rows.iter().find(|row| self.view.judge(**row, group).is_ok());
+            let fits = rows.iter().find(|row| self.view.check_fit(**row, group).is_ok());
             if let Some(row) = fits {
                 // The claim was just checked on this copy, so it cannot fail.
                 let _ = self.view.claim(*task, self.view.machine_id(*row), group);

@@ -52,12 +52,12 @@ fn served(_: &str, _: &str, _: &ExplainArgs) -> Result<(), Error> {
 fn served(cell: &str, job: &str, args: &ExplainArgs) -> Result<(), Error> {
     let json = args.output.json.as_deref();
     output::check(json.as_slice(), &[])?;
-    let told = crate::ask::jobs::explain::served(cell, job, args.how.profile())
+    let response = crate::commands::jobs::explain::served(cell, job, args.how.profile())
         .map_err(crate::served::Error::from)?;
-    let table = waiting::render_job(&told);
+    let table = waiting::render_job(&response);
     let data = json.map(|file| {
-        let (name, pending) = (cell.to_owned(), told.waiting);
-        let (jobs, notes) = (vec![told], Vec::new());
+        let (name, pending) = (cell.to_owned(), response.waiting);
+        let (jobs, notes) = (vec![response], Vec::new());
         (file, waiting::json(&waiting::WaitingReport { name, pending, jobs, notes }))
     });
     output::show(&table, data.as_ref().map(|(file, text)| (*file, text.as_str())))?;

@@ -10,7 +10,7 @@ use omega_run::report::waiting::{
 use omega_run::{AskedJob, explain_at};
 use omega_schedulers::config::{Profiles, Registry};
 use omega_schedulers::rebalance::Objectives;
-use omega_service::{Explainer, Onlooker, Question, Words};
+use omega_service::{Explainer, ExplanationText, Question, ReadOnlyHandle};
 use omega_workload::words::plural;
 
 /// Explainer that uses the decision code of schedulers. See the module documentation.
@@ -20,7 +20,7 @@ pub(crate) struct ByScheduler;
 impl Explainer for ByScheduler {
     fn explain(
         &self,
-        cell: &Onlooker,
+        cell: &ReadOnlyHandle,
         question: &Question,
     ) -> Result<proto::ExplainJobResponse, ApiError> {
         let wrong = |why: String| ApiError::new(ErrorCode::Malformed, format!("profile: {why}"));
@@ -31,15 +31,15 @@ impl Explainer for ByScheduler {
                 .map_err(|why| wrong(why.to_string()))?,
         };
         let Question { id, job, waiting, kinds, .. } = question;
-        let asked = AskedJob { id: *id, job, waiting: waiting.clone() };
-        let told = explain_at(cell, kinds, &profiles, asked, &|| question.is_needed())
+        let asked_job = AskedJob { id: *id, job, waiting: waiting.clone() };
+        let explained = explain_at(cell, kinds, &profiles, asked_job, &|| question.is_needed())
             .map_err(|why| wrong(why.to_string()))?;
-        Ok(to_message(told))
+        Ok(to_message(explained))
     }
 
-    fn words(&self, told: proto::ExplainJobResponse) -> Words {
-        let told = from_message(told);
-        Words { summary: summary(&told), text: render_job(&told) }
+    fn format(&self, explanation: proto::ExplainJobResponse) -> ExplanationText {
+        let job = from_message(explanation);
+        ExplanationText { summary: summary(&job), text: render_job(&job) }
     }
 }
 
@@ -51,18 +51,18 @@ fn registry() -> Registry {
 
 /// Summarises in one line why a job is pending: for the first group without a machine, the reason that applies to most
 /// machines, and the change that would help.
-pub(crate) fn summary(told: &WaitingJob) -> String {
-    if told.waiting == 0 {
+pub(crate) fn summary(job: &WaitingJob) -> String {
+    if job.waiting == 0 {
         return "none of its tasks is pending".to_owned();
     }
-    let Some(group) = told.groups.iter().find(|group| group.feasible == 0) else {
-        if told.unattended {
+    let Some(group) = job.groups.iter().find(|group| group.feasible == 0) else {
+        if job.unattended {
             return format!(
                 "its scheduler {} is not running: no process owns this name",
-                told.scheduler
+                job.scheduler
             );
         }
-        let feasible = told.groups.first().map_or(0, |group| group.feasible);
+        let feasible = job.groups.first().map_or(0, |group| group.feasible);
         let machines = plural(feasible as u64, "machine");
         return format!(
             "{machines} could run a task, but its scheduler has not tried this job yet"
@@ -81,20 +81,20 @@ pub(crate) fn summary(told: &WaitingJob) -> String {
     }
 }
 
-fn to_message(told: WaitingJob) -> proto::ExplainJobResponse {
+fn to_message(waiting_job: WaitingJob) -> proto::ExplainJobResponse {
     proto::ExplainJobResponse {
-        job: told.job,
-        scheduler: told.scheduler,
-        tasks: told.tasks,
-        waiting: told.waiting as u64,
-        gang: told.gang.map(|gang| proto::ExplainedGang {
+        job: waiting_job.job,
+        scheduler: waiting_job.scheduler,
+        tasks: waiting_job.tasks,
+        waiting: waiting_job.waiting as u64,
+        gang: waiting_job.gang.map(|gang| proto::ExplainedGang {
             needs: gang.needs,
             have: gang.have as u64,
             room: gang.room as u64,
             waits_for_gang: gang.holds,
         }),
-        groups: told.groups.into_iter().map(group_to_message).collect(),
-        unattended: told.unattended,
+        groups: waiting_job.groups.into_iter().map(group_to_message).collect(),
+        unattended: waiting_job.unattended,
     }
 }
 
@@ -141,21 +141,21 @@ fn group_to_message(group: WaitingGroup) -> proto::ExplainedGroup {
 }
 
 /// Converts a message of the API to a report.
-pub(crate) fn from_message(told: proto::ExplainJobResponse) -> WaitingJob {
+pub(crate) fn from_message(explanation: proto::ExplainJobResponse) -> WaitingJob {
     WaitingJob {
-        job: told.job,
-        scheduler: told.scheduler,
-        tasks: told.tasks,
-        waiting: told.waiting as usize,
+        job: explanation.job,
+        scheduler: explanation.scheduler,
+        tasks: explanation.tasks,
+        waiting: explanation.waiting as usize,
         refused: None,
-        gang: told.gang.map(|gang| WaitingGang {
+        gang: explanation.gang.map(|gang| WaitingGang {
             needs: gang.needs,
             have: gang.have as usize,
             room: gang.room as usize,
             holds: gang.waits_for_gang,
         }),
-        groups: told.groups.into_iter().map(group_from_message).collect(),
-        unattended: told.unattended,
+        groups: explanation.groups.into_iter().map(group_from_message).collect(),
+        unattended: explanation.unattended,
     }
 }
 

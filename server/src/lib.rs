@@ -23,11 +23,11 @@ mod accounting;
 #[cfg(feature = "serve")]
 mod agent;
 #[cfg(feature = "serve")]
-mod ask;
-#[cfg(feature = "serve")]
 mod audit;
 #[cfg(feature = "serve")]
 mod cert;
+#[cfg(feature = "serve")]
+mod commands;
 #[cfg(feature = "serve")]
 mod completions;
 #[cfg(feature = "serve")]
@@ -41,11 +41,11 @@ mod events;
 #[cfg(feature = "serve")]
 mod explainer;
 #[cfg(feature = "serve")]
-mod keep;
-#[cfg(feature = "serve")]
 mod log;
 #[cfg(feature = "serve")]
 mod manual;
+#[cfg(feature = "serve")]
+mod peak_run;
 #[cfg(feature = "serve")]
 mod restore;
 #[cfg(feature = "serve")]

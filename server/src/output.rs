@@ -1,7 +1,7 @@
 //! Outputs of a result: standard output, and the files given by the user.
 //!
 //! Files are tested before the run, so that an unwritable file is reported early. A file is not changed before there is
-//! a result, so bad input never destroys an earlier result.
+//! a result, or the first row of placements, so bad input never destroys an earlier result.
 
 use std::fs::{self, OpenOptions};
 use std::io::{self, ErrorKind, Write};
@@ -41,14 +41,20 @@ pub(crate) fn show(people: &str, data: Option<(&Path, &str)>) -> Result<(), Outp
 }
 
 /// Checks that each file in `outputs` can be written, and is different from the other outputs and from all `inputs`.
+/// Only one output may be standard output.
 pub(crate) fn check(outputs: &[&Path], inputs: &[&Path]) -> Result<(), OutputError> {
     for (i, file) in outputs.iter().enumerate() {
-        if is_stdout(file) {
-            continue;
-        }
-        let mut others = outputs[..i].iter().chain(inputs);
-        if others.any(|other| is_same(file, other)) {
+        let (before, is_stdout) = (&outputs[..i], is_stdout(file));
+        let is_taken = if is_stdout {
+            before.contains(file)
+        } else {
+            before.iter().chain(inputs).any(|other| is_same(file, other))
+        };
+        if is_taken {
             return Err(OutputError::Twice { file: file.to_path_buf() });
+        }
+        if is_stdout {
+            continue;
         }
         try_open(file).map_err(|why| OutputError::Write { file: file.to_path_buf(), why })?;
     }

@@ -98,14 +98,14 @@ pub(crate) fn run(args: &RestoreArgs) -> Result<(), RestoreError> {
     let origin = Origin { cell, kinds: content.cell.kinds().clone() };
     let identity = Identity { origin, replica, engine: EngineKind::of_servers() };
     let directory = Directory::create(Arc::new(RealDisk), &unfinished, identity)?;
-    restore(&directory, &Membership::founding(founders), &content.cell)?;
+    restore(&directory, &Membership::initial(founders), &content.cell)?;
     drop(directory);
     // The rename replaces an empty folder of this name.
     fs::rename(&unfinished, &args.dir).map_err(failed)?;
     File::open(parent).and_then(|folder| folder.sync_all()).map_err(failed)?;
     let (dir, version) = (args.dir.display(), content.cell.version());
-    let said = format!("{dir}: {replica} of the new cell {cell}, at version {version}\n");
-    Ok(output::print(&said)?)
+    let text = format!("{dir}: {replica} of the new cell {cell}, at version {version}\n");
+    Ok(output::print(&text)?)
 }
 
 /// Id of the replica to create, and ids of all replicas that bootstrap the cell.

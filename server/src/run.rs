@@ -8,13 +8,16 @@ use clap::{Args, ValueEnum};
 use omega_core::{ConflictCheck, Granularity, Kinds};
 use omega_run::kept::Keeper;
 use omega_run::report::{self, RunReport};
-use omega_run::{Evict, Pace, Progress, Rebalancing, RunError, RunOptions, Stop, Workers};
+use omega_run::{
+    Evict, Pace, PlacedFile, Progress, Rebalancing, RunError, RunOptions, Stop, Workers,
+};
 use omega_schedulers::Search;
 use omega_schedulers::config::Profiles;
 use omega_workload::Workload;
 use omega_workload::input::{InputArgs, InputError};
 use omega_workload::objectives::{self, ObjectivesError, Overrides};
 use omega_workload::profiles::{self, ProfileError};
+use std::io::{self, IsTerminal};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -186,6 +189,10 @@ struct OutputArgs {
     /// Write the result to this file as a web page with plots and a heat map.
     #[arg(long, value_name = "FILE.html")]
     report: Option<PathBuf>,
+    /// Write a row for each placement or move to this file as CSV: time, job, task and machine. `-` writes the rows to
+    /// standard output, instead of the table.
+    #[arg(long, value_name = "FILE.csv")]
+    placed: Option<PathBuf>,
     /// Show no progress.
     #[arg(long, short)]
     quiet: bool,
@@ -221,6 +228,8 @@ pub(crate) enum Error {
     NoJob { job: String, input: String },
     #[error("{input}: {why}")]
     Run { input: String, why: RunError },
+    #[error(transparent)]
+    Placed(RunError),
     #[error(transparent)]
     Output(#[from] OutputError),
     #[error("interrupted: the result covers only what was done until then")]
@@ -265,8 +274,9 @@ pub(crate) fn run(args: &RunArgs) -> Result<(), Error> {
     let (workload, mut options) = prepare((&args.input, &args.how), &args.output.files())?;
     options.rebalancing = args.rebalancing.options(&workload.kinds)?;
     options.keeper = keeper;
+    options.placed = args.output.placed();
     options.stop = interrupt::listen()?;
-    let result = with_bar(args.output.quiet, workload, |workload, progress| {
+    let result = with_bar(args.output.is_quiet(), workload, |workload, progress| {
         omega_run::run(workload, &options, progress)
     })?;
     show(&args.output, &result)?;
@@ -298,13 +308,20 @@ pub(crate) fn with_bar<T>(
     let bar = Bar::new(quiet);
     let result = run(workload, &mut |progress| bar.show(progress));
     bar.clear();
-    result.map_err(|why| Error::Run { input, why })
+    result.map_err(|why| match why {
+        RunError::Placed { .. } => Error::Placed(why),
+        why => Error::Run { input, why },
+    })
 }
 
 fn show(output: &OutputArgs, result: &RunReport) -> Result<(), OutputError> {
     let json = output.json.as_deref().map(|file| (file, report::json(result)));
     let data = json.as_ref().map(|(file, text)| (*file, text.as_str()));
-    output::show(&report::table::render(result), data)?;
+    match data {
+        _ if !output.has_rows_on_stdout() => output::show(&report::table::render(result), data)?,
+        Some((file, text)) => output::write(file, text)?,
+        None => {}
+    }
     if let Some(file) = &output.report {
         output::write(file, &report::page::render(result))?;
     }
@@ -313,7 +330,24 @@ fn show(output: &OutputArgs, result: &RunReport) -> Result<(), OutputError> {
 
 impl OutputArgs {
     fn files(&self) -> Vec<&Path> {
-        [&self.json, &self.report].into_iter().flatten().map(PathBuf::as_path).collect()
+        let files = [&self.json, &self.report, &self.placed];
+        files.into_iter().flatten().map(PathBuf::as_path).collect()
+    }
+
+    /// The output of the placements.
+    fn placed(&self) -> Option<PlacedFile> {
+        let file = self.placed.as_deref()?;
+        let is_stdout = output::is_stdout(file);
+        Some(if is_stdout { PlacedFile::Stdout } else { PlacedFile::Path(file.to_owned()) })
+    }
+
+    fn has_rows_on_stdout(&self) -> bool {
+        self.placed.as_deref().is_some_and(output::is_stdout)
+    }
+
+    /// Whether no progress is shown. On a terminal, it would be mixed with the rows of placements.
+    fn is_quiet(&self) -> bool {
+        self.quiet || (self.has_rows_on_stdout() && io::stdout().is_terminal())
     }
 }
 
@@ -358,6 +392,7 @@ fn options(how: &HowArgs) -> Result<RunOptions, ProfileError> {
         }),
         setup: Vec::new(),
         rebalancing: None,
+        placed: None,
         profiles: how.profile.as_deref().map_or(Ok(Profiles::default()), profiles::load)?,
         evict: if how.evict { Evict::Always } else { Evict::AsProfilesSay },
         pace: how.speed.map_or(Pace::Fastest, Pace::Speed),

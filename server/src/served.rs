@@ -1,12 +1,13 @@
 //! Commands that the feature `serve` adds: they serve and operate a cell.
 
 use crate::{
-    accounting, agent, ask, audit, cert, completions, dev, keep, log, manual, restore, scheduler,
-    serve,
+    accounting, agent, audit, cert, commands, completions, dev, log, manual, peak_run, restore,
+    scheduler, serve,
 };
 use clap::Subcommand;
 use omega_run::RunError;
 use omega_run::replicas::ReplicaError;
+use omega_store::directory::OpenDirectoryError;
 use omega_store::history::HistoryError;
 use omega_workload::profiles::ProfileError;
 
@@ -73,66 +74,66 @@ pub(crate) enum Verb {
         subcommand,
         after_help = "Examples:\n  omega machine list\n  omega machine drain m-1 --deadline 10m"
     )]
-    Machine(ask::machine::MachineCommand),
+    Machine(commands::machine::MachineCommand),
     /// Submit, list, update and end jobs.
     #[command(
         subcommand,
         after_help = "Examples:\n  omega job list\n  omega job submit web --count 3 --cpu 0.5 --service"
     )]
-    Job(ask::jobs::job::JobCommand),
+    Job(commands::jobs::job::JobCommand),
     /// List the tasks of a job or a machine, print their output, and resize them.
     #[command(
         subcommand,
         after_help = "Examples:\n  omega task list --job web\n  omega task logs web/0 -f"
     )]
-    Task(ask::task::TaskCommand),
+    Task(commands::task::TaskCommand),
     /// List and set the limits and guarantees of tenants.
     #[command(
         subcommand,
         after_help = "Examples:\n  omega quota list\n  omega quota set team-a --cpu 100 --memory 1TiB"
     )]
-    Quota(ask::quota::QuotaCommand),
+    Quota(commands::quota::QuotaCommand),
     /// Reserve machines for some tenants for a time.
     #[command(
         subcommand,
         after_help = "Examples:\n  omega reservation list\n  omega reservation create demo --label rack=a --tenant show --from 2h --for 30m"
     )]
-    Reservation(ask::reservation::ReservationCommand),
+    Reservation(commands::reservation::ReservationCommand),
     /// List and set resources that belong to no machine, such as licences.
     #[command(
         subcommand,
         after_help = "Examples:\n  omega cluster-resource list\n  omega cluster-resource set solver-licence 40"
     )]
-    ClusterResource(ask::resource::ResourceCommand),
+    ClusterResource(commands::resource::ResourceCommand),
     /// Limit batch tasks in favour of services during peak hours.
     #[command(
         subcommand,
         after_help = "Examples:\n  omega peak list\n  omega peak set web --label pool=web --peak 08:00-20:00,cpu=30"
     )]
-    Peak(ask::peak::PeakCommand),
+    Peak(commands::peak::PeakCommand),
     /// Show and change the cell's policy: bands, eviction limit, overcommit, and how long ended jobs are kept.
     #[command(
         subcommand,
         after_help = "Examples:\n  omega policy get\n  omega policy set --evictions 20/1m"
     )]
-    Policy(ask::policy::PolicyCommand),
+    Policy(commands::policy::PolicyCommand),
     /// List, add, promote and remove the replicas of a cell.
     #[command(
         subcommand,
         after_help = "Examples:\n  omega member list\n  omega member add 4 db4.example:7601"
     )]
-    Member(ask::member::MemberCommand),
+    Member(commands::member::MemberCommand),
     /// List the scheduler names of a cell and the processes that own them, and revoke leases.
     #[command(subcommand, after_help = "Examples:\n  omega lease list\n  omega lease revoke web")]
-    Lease(ask::lease::LeaseCommand),
+    Lease(commands::lease::LeaseCommand),
     /// Show the results of past transactions, and commit transactions from a file.
     #[command(
         subcommand,
         after_help = "Examples:\n  omega txn list --limit 20\n  omega txn get default-0:17"
     )]
-    Txn(ask::txn::TxnCommand),
+    Txn(commands::txn::TxnCommand),
     /// Show the id, the leader and the allocation of a cell.
-    Cell(ask::cell::DescribeArgs),
+    Cell(commands::cell::DescribeArgs),
     /// Save the addresses of cells under names, and choose the cell that commands use by default.
     ///
     /// Contexts are in ~/.config/omega/config.toml, or in the file that OMEGA_CONFIG names.
@@ -140,14 +141,14 @@ pub(crate) enum Verb {
         subcommand,
         after_help = "Examples:\n  omega context set prod --cell 10.0.0.1:7600,10.0.0.2:7600\n  omega context use prod"
     )]
-    Context(ask::context::ContextCommand),
+    Context(commands::context::ContextCommand),
     /// Watch a cell: allocation, schedulers, and pending jobs with reasons.
-    Top(ask::top::TopArgs),
+    Top(commands::top::TopArgs),
     /// Check that an audit log was not changed.
     #[command(subcommand, after_help = "Example:\n  omega audit verify audit.log")]
     Audit(audit::AuditCommand),
     /// Save the whole state of a served cell in a file.
-    Backup(ask::backup::BackupArgs),
+    Backup(commands::backup::BackupArgs),
     /// Create a replica of a new cell from a backup; then start the replica with `omega serve`.
     Restore(restore::RestoreArgs),
     /// Print shell completions.
@@ -191,7 +192,7 @@ pub(crate) enum Error {
     #[error(transparent)]
     Scheduler(#[from] scheduler::SchedulerError),
     #[error(transparent)]
-    Ask(#[from] ask::AskError),
+    Command(#[from] commands::CommandError),
     #[error(transparent)]
     Audit(#[from] audit::AuditError),
     #[error(transparent)]
@@ -202,13 +203,14 @@ impl Error {
     /// The exit code: the code of bad input, except for errors with codes of their own.
     pub(crate) fn exit_code(&self) -> u8 {
         match self {
-            Error::Ask(error) => error.exit_code(),
+            Error::Command(error) => error.exit_code(),
             Error::Audit(error) => error.exit_code(),
             Error::Serve(error) if error.is_exposed() => EXPOSED,
             Error::Serve(error) if error.is_of_disk() => DISK_FAILED,
             Error::Serve(error) if error.may_pass() => FAILED,
             Error::Scheduler(error) if error.may_pass() => FAILED,
             Error::Agent(error) if error.may_pass() => FAILED,
+            Error::History(HistoryError::Directory(OpenDirectoryError::Locked(_))) => FAILED,
             Error::Scheduler(error) if error.is_exposed() => EXPOSED,
             Error::Scheduler(error) if error.is_replaced() => REPLACED,
             _ => crate::BAD_INPUT,
@@ -226,22 +228,22 @@ pub(crate) fn run(verb: Verb) -> Result<(), Error> {
         Verb::Cert(command) => cert::run(&command)?,
         Verb::Dev(args) => dev::run(&args)?,
         Verb::Serve(args) => serve::serve(*args)?,
-        Verb::Machine(command) => ask::machine::run(&command)?,
-        Verb::Job(command) => ask::jobs::job::run(&command)?,
-        Verb::Task(command) => ask::task::run(&command)?,
-        Verb::Reservation(command) => ask::reservation::run(&command)?,
-        Verb::ClusterResource(command) => ask::resource::run(&command)?,
+        Verb::Machine(command) => commands::machine::run(&command)?,
+        Verb::Job(command) => commands::jobs::job::run(&command)?,
+        Verb::Task(command) => commands::task::run(&command)?,
+        Verb::Reservation(command) => commands::reservation::run(&command)?,
+        Verb::ClusterResource(command) => commands::resource::run(&command)?,
         Verb::Peak(command) => peak(&command)?,
-        Verb::Quota(command) => ask::quota::run(&command)?,
-        Verb::Policy(command) => ask::policy::run(&command)?,
-        Verb::Member(command) => ask::member::run(&command)?,
-        Verb::Lease(command) => ask::lease::run(&command)?,
-        Verb::Txn(command) => ask::txn::run(&command)?,
-        Verb::Cell(args) => ask::cell::run(&args)?,
-        Verb::Context(command) => ask::context::run(&command)?,
-        Verb::Top(args) => ask::top::run(&args)?,
+        Verb::Quota(command) => commands::quota::run(&command)?,
+        Verb::Policy(command) => commands::policy::run(&command)?,
+        Verb::Member(command) => commands::member::run(&command)?,
+        Verb::Lease(command) => commands::lease::run(&command)?,
+        Verb::Txn(command) => commands::txn::run(&command)?,
+        Verb::Cell(args) => commands::cell::run(&args)?,
+        Verb::Context(command) => commands::context::run(&command)?,
+        Verb::Top(args) => commands::top::run(&args)?,
         Verb::Audit(command) => audit::run(&command)?,
-        Verb::Backup(args) => ask::backup::run(&args)?,
+        Verb::Backup(args) => commands::backup::run(&args)?,
         Verb::Restore(args) => restore::run(&args)?,
         Verb::Completions(args) => completions::completions(&args)?,
         Verb::Man(args) => manual::manual(&args)?,
@@ -250,13 +252,13 @@ pub(crate) fn run(verb: Verb) -> Result<(), Error> {
 }
 
 /// Runs a command about peak calendars, or the peak controller.
-fn peak(command: &ask::peak::PeakCommand) -> Result<(), Error> {
-    use ask::peak::PeakCommand;
+fn peak(command: &commands::peak::PeakCommand) -> Result<(), Error> {
+    use commands::peak::PeakCommand;
     match command {
-        PeakCommand::List(ask) => ask::peak::list(ask)?,
-        PeakCommand::Set(args) => ask::peak::set(args)?,
-        PeakCommand::Remove(args) => ask::peak::remove(args)?,
-        PeakCommand::Run(args) => keep::run(args)?,
+        PeakCommand::List(ask) => commands::peak::list(ask)?,
+        PeakCommand::Set(args) => commands::peak::set(args)?,
+        PeakCommand::Remove(args) => commands::peak::remove(args)?,
+        PeakCommand::Run(args) => peak_run::run(args)?,
     }
     Ok(())
 }

@@ -13,12 +13,12 @@
 
 use crate::cgroup::Cgroup;
 use crate::driver::DriverError;
-use crate::happened::Happened;
 use crate::inbox::Sender;
 use crate::journal::SupervisorProcess;
 use crate::limits;
 use crate::logs::{self, LogStream};
 use crate::spec::{Container, FOLDER_VARIABLE, LOGS, Limits, TaskSpec};
+use crate::supervisor_event::SupervisorEvent;
 use crate::tree;
 use rustix::process::{Resource, Signal};
 use std::ffi::OsString;
@@ -247,8 +247,8 @@ pub(crate) struct Ended {
 /// Asks Podman about the end of a container. A container that Podman does not have was not started.
 pub(crate) fn ended(name: &str) -> Ended {
     let format = "--format={{.State.OOMKilled}} {{.State.StartedAt.IsZero}}";
-    let told = podman(&["container", "inspect", format, name]).unwrap_or_default();
-    let mut words = told.split_whitespace();
+    let written = podman(&["container", "inspect", format, name]).unwrap_or_default();
+    let mut words = written.split_whitespace();
     let is_out_of_memory = words.next() == Some("true");
     Ended { is_out_of_memory, was_started: words.next() == Some("false") }
 }
@@ -306,7 +306,7 @@ pub(crate) fn await_start(folder: &Path, run: u32, events: Sender, alive: Weak<(
     std::thread::spawn(move || {
         while alive.strong_count() > 0 {
             if fs::metadata(&path).is_ok_and(|file| file.len() > 0) {
-                return events.send(Happened::ContainerStarted(run));
+                return events.send(SupervisorEvent::ContainerStarted(run));
             }
             std::thread::sleep(CHECK_EVERY);
         }

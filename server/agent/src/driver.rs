@@ -60,6 +60,12 @@ pub trait Driver: Send + fmt::Debug {
         None
     }
 
+    /// Returns the space of the disk that has the tasks' files, after removing files that are no longer needed. `None`
+    /// means that it cannot be measured. While the disk is full, the machine gets no new tasks.
+    fn disk_space(&mut self) -> Option<DiskSpace> {
+        None
+    }
+
     /// Returns the usage of all tasks since the last call, including tasks that have ended since.
     fn usage(&mut self) -> Usage;
 
@@ -114,6 +120,17 @@ pub struct TaskUsage {
     pub memory_bytes: u64,
 }
 
+/// Space of a disk.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DiskSpace {
+    /// Size of the disk in bytes.
+    pub total_bytes: u64,
+    /// Number of bytes that can still be written.
+    pub free_bytes: u64,
+    /// Whether further files can be created.
+    pub has_free_files: bool,
+}
+
 /// Error of a driver.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -132,4 +149,14 @@ pub enum DriverError {
     /// The task cannot be run, for this reason. Correct the job.
     #[error("{0}")]
     Refused(String),
+}
+
+impl DriverError {
+    /// Whether a file cannot be written because the disk is full, or because a quota is used up.
+    #[must_use]
+    pub fn is_disk_full(&self) -> bool {
+        use std::io::ErrorKind::{QuotaExceeded, StorageFull};
+        let DriverError::File { why, .. } = self else { return false };
+        matches!(why.kind(), StorageFull | QuotaExceeded)
+    }
 }

@@ -1,6 +1,6 @@
 //! The inputs of a supervisor: signals, and events of other threads. Each wakes the supervisor's loop through a pipe.
 
-use crate::happened::Happened;
+use crate::supervisor_event::SupervisorEvent;
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::fs::OFlags;
 use rustix::io::Errno;
@@ -19,20 +19,20 @@ pub(crate) struct Inbox {
     killed: Arc<AtomicBool>,
     stopped: Arc<AtomicBool>,
     child_ended: Arc<AtomicBool>,
-    events: Receiver<Happened>,
+    events: Receiver<SupervisorEvent>,
     wakes: PipeReader,
 }
 
 /// Sends events of a thread to the inbox.
 #[derive(Clone, Debug)]
 pub(crate) struct Sender {
-    events: mpsc::Sender<Happened>,
+    events: mpsc::Sender<SupervisorEvent>,
     wake: Arc<PipeWriter>,
 }
 
 impl Sender {
     /// Sends an event.
-    pub(crate) fn send(&self, event: Happened) {
+    pub(crate) fn send(&self, event: SupervisorEvent) {
         // Once there is no receiver, the process ends.
         let _ = self.events.send(event);
         // If the pipe is full, the loop will wake up anyway.
@@ -41,7 +41,7 @@ impl Sender {
 }
 
 /// A channel for events, and the pipe that has a byte for each.
-pub(crate) fn channel() -> io::Result<(Sender, Receiver<Happened>, PipeReader)> {
+pub(crate) fn channel() -> io::Result<(Sender, Receiver<SupervisorEvent>, PipeReader)> {
     let (wakes, wake) = io::pipe()?;
     never_block(&wakes)?;
     never_block(&wake)?;
@@ -91,13 +91,13 @@ impl Inbox {
 
     /// Takes the next event. A stop is taken before the end of a child, so that a program that ends because of it
     /// counts as stopped.
-    pub(crate) fn take(&mut self) -> Option<Happened> {
+    pub(crate) fn take(&mut self) -> Option<SupervisorEvent> {
         // The pipe is emptied before the inputs are checked, so that an input after the check wakes the loop again.
         while self.wakes.read(&mut [0; 64]).is_ok_and(|count| count > 0) {}
         let flags = [
-            (&self.killed, Happened::Kill),
-            (&self.stopped, Happened::Stop),
-            (&self.child_ended, Happened::Child),
+            (&self.killed, SupervisorEvent::Kill),
+            (&self.stopped, SupervisorEvent::Stop),
+            (&self.child_ended, SupervisorEvent::Child),
         ];
         let signal = flags.into_iter().find(|(flag, _)| flag.swap(false, Ordering::SeqCst));
         signal.map(|(_, event)| event).or_else(|| self.events.try_recv().ok())

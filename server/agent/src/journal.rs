@@ -39,6 +39,9 @@ pub(crate) struct Status {
     pub(crate) running: bool,
     /// Whether the health check has succeeded in this run. Without a health check, this field equals `running`.
     pub(crate) ready: bool,
+    /// Whether the program was ready in some run.
+    #[serde(default)]
+    pub(crate) was_ready: bool,
     /// Whether the program has started in some run.
     #[serde(default)]
     pub(crate) has_started: bool,

@@ -1,7 +1,7 @@
 //! Health checks: a thread for each run of a program that has a check.
 
-use crate::happened::Happened;
 use crate::inbox::Sender;
+use crate::supervisor_event::SupervisorEvent;
 use omega_core::{HealthCheck, Probe};
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
@@ -31,12 +31,12 @@ pub(crate) fn watch(check: HealthCheck, run: u32, events: Sender, alive: Weak<()
                 failures = 0;
                 if !is_ready {
                     is_ready = true;
-                    events.send(Happened::Ready(run));
+                    events.send(SupervisorEvent::Ready(run));
                 }
             } else if is_ready || began.elapsed() >= start {
                 failures += 1;
                 if failures >= check.failures {
-                    return events.send(Happened::Unhealthy(run));
+                    return events.send(SupervisorEvent::Unhealthy(run));
                 }
             }
             // Before the program is ready, checks are more frequent, so that readiness is noticed soon.
@@ -75,11 +75,11 @@ fn test(check: &HealthCheck, events: &Sender) -> bool {
         Probe::NamedTcp(_) | Probe::NamedHttp { .. } => false,
         Probe::Command(_) => {
             let (answer, answered) = mpsc::channel();
-            events.send(Happened::Probe(answer));
+            events.send(SupervisorEvent::Probe(answer));
             match answered.recv_timeout(timeout) {
                 Ok(succeeded) => succeeded,
                 Err(mpsc::RecvTimeoutError::Timeout) => {
-                    events.send(Happened::ProbeIsLate);
+                    events.send(SupervisorEvent::ProbeIsLate);
                     false
                 }
                 Err(mpsc::RecvTimeoutError::Disconnected) => false,
@@ -156,7 +156,7 @@ mod tests {
         let (sender, events, _wakes) = inbox::channel().unwrap();
         let alive = Arc::new(());
         watch(check, 0, sender, Arc::downgrade(&alive));
-        assert!(matches!(events.recv(), Ok(Happened::Ready(0))));
+        assert!(matches!(events.recv(), Ok(SupervisorEvent::Ready(0))));
         drop(alive);
         // The thread drops its sender when it ends.
         let ended = events.recv_timeout(Duration::from_secs(60));

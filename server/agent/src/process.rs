@@ -10,8 +10,7 @@
 
 use crate::cgroup::{Cgroup, CgroupRoot};
 use crate::container;
-use crate::driver::{Driver, DriverError, Event, FoundTask, TaskUsage, Usage};
-use crate::exit::Exit;
+use crate::driver::{DiskSpace, Driver, DriverError, Event, FoundTask, TaskUsage, Usage};
 use crate::journal::{self, Entry, JOURNAL, Journal, Status};
 use crate::removal::{self, Trash};
 use crate::running::{Life, Running, handle};
@@ -109,14 +108,22 @@ fn forget_other_owner(trash: &mut Trash, folder: &Path, owner: &str) -> Result<(
     }
 }
 
+/// Measures the file system of a folder. `None` means that it cannot be read.
+fn disk_space(folder: &Path) -> Option<DiskSpace> {
+    let file_system = rustix::fs::statvfs(folder).ok()?;
+    Some(DiskSpace {
+        total_bytes: file_system.f_blocks.saturating_mul(file_system.f_frsize),
+        free_bytes: file_system.f_bavail.saturating_mul(file_system.f_frsize),
+        // Some file systems have no bound on the number of files.
+        has_free_files: file_system.f_files == 0 || file_system.f_favail > 0,
+    })
+}
+
 /// Whether the file system of a folder has little room. If this cannot be read, it has room.
 fn is_nearly_full(folder: &Path) -> bool {
-    rustix::fs::statvfs(folder).is_ok_and(|file_system| {
-        let wanted = file_system.f_blocks / ROOM_PART;
-        let bytes_max = ROOM_BYTES_MAX / file_system.f_frsize.max(1);
-        // Some file systems have no bound on the number of files.
-        let lacks_files = file_system.f_files > 0 && file_system.f_favail == 0;
-        file_system.f_bavail < wanted.min(bytes_max) || lacks_files
+    disk_space(folder).is_some_and(|space| {
+        let wanted = (space.total_bytes / ROOM_PART).min(ROOM_BYTES_MAX);
+        space.free_bytes < wanted || !space.has_free_files
     })
 }
 
@@ -262,7 +269,7 @@ impl ProcessDriver {
         let running = || broken.iter().filter_map(|id| self.tasks.get(id));
         let is_known = running().all(|running| !running.remains.is_empty());
         let tasks: Vec<strays::Task<'_>> = running().map(Running::stray_task).collect();
-        let left = if is_known { strays::end_once(&tasks) } else { strays::end(&tasks) };
+        let left = if is_known { strays::kill_once(&tasks) } else { strays::end(&tasks) };
         let mut swept = Vec::new();
         for (id, remains) in broken.into_iter().zip(left) {
             if remains.is_empty() {
@@ -288,6 +295,7 @@ impl ProcessDriver {
             let (task, cpu_us) = (id.clone(), running.measure(total_us));
             self.last_used.push(TaskUsage { task, cpu_us, memory_bytes: 0 });
         }
+        let has_run = running.has_ever_run(&journal);
         let exit = running.exit(journal);
         if let (Some(watch), Some(watched)) = (&self.watch, running.watched) {
             watch.remove(watched);
@@ -302,8 +310,8 @@ impl ProcessDriver {
             let why = shown(&why.to_string());
             tracing::warn!(task = id, why, "the working directory of a task cannot be removed");
         }
-        // The task ended before any poll found it running. It was started, so its start is reported, too.
-        if !running.is_started && !matches!(exit, Exit::NotStarted(_)) {
+        // If the task ended before any poll found it running, its start is reported, too.
+        if !running.is_started && has_run {
             self.events.push(Event::Started(id.clone()));
         }
         self.events.extend(restarted);
@@ -354,9 +362,11 @@ impl Driver for ProcessDriver {
                 over.push((changed, id));
                 continue;
             }
+            // A task that is alive may wait for its first health check. Once the machine is attached, the start of a
+            // task that has ended is reported unless the cell knows it.
+            let has_ever_run = !is_alive && running.has_ever_run(&journal);
             let status = journal.status;
-            // A task that is alive may wait for its first health check.
-            running.is_started = !is_alive || running.has_run(&status);
+            running.is_started = has_ever_run || (is_alive && running.has_run(&status));
             let Status { ending: is_ending, restarts, .. } = status;
             running.restarts = restarts;
             if is_ending {
@@ -447,7 +457,7 @@ impl Driver for ProcessDriver {
             }
             // If a supervisor is traced, the kernel reports its end to its parent later than through the pidfd. The
             // task is polled until then.
-            running.watched.take_if(|watched| notices.tell_the_end(*watched));
+            running.watched.take_if(|watched| notices.has_end_of(*watched));
             let status = running.journal().status;
             if !running.is_started && running.has_run(&status) {
                 running.is_started = true;
@@ -462,6 +472,11 @@ impl Driver for ProcessDriver {
 
     fn readable(&self) -> Option<OwnedFd> {
         self.watch.as_ref()?.readable().ok()
+    }
+
+    fn disk_space(&mut self) -> Option<DiskSpace> {
+        self.make_room();
+        disk_space(&self.settings.folder)
     }
 
     fn usage(&mut self) -> Usage {

@@ -14,6 +14,7 @@ use rustix::fs::FlockOperation;
 use rustix::process::{Pid, PidfdFlags, Signal, WaitOptions};
 use std::collections::BTreeSet;
 use std::fs::File;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -71,10 +72,13 @@ pub(crate) fn handle(known: SupervisorProcess) -> Option<OwnedFd> {
     (tree::start_ticks(known.pid) == Some(known.start_ticks)).then_some(handle)
 }
 
-/// Whether a supervisor has locked the folder.
+/// Whether a supervisor has locked the folder. A folder that cannot be examined, for example because too many files are
+/// open, counts as locked.
 fn is_locked(folder: &Path) -> bool {
-    let Ok(lock) = File::open(folder) else { return false };
-    rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive).is_err()
+    match File::open(folder) {
+        Ok(lock) => rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive).is_err(),
+        Err(error) => error.kind() != io::ErrorKind::NotFound,
+    }
 }
 
 impl Running {
@@ -139,9 +143,7 @@ impl Running {
             },
             // The lock is not checked, because a process of the task could still have it after the supervisor has
             // ended.
-            (None, Some(found)) if tree::start_ticks(found.pid) == Some(found.start_ticks) => {
-                Life::Alive
-            }
+            (None, Some(found)) if !tree::has_ended(found.pid, found.start_ticks) => Life::Alive,
             (None, None) if is_locked(&self.folder) => Life::Alive,
             (None, _) => Life::Broken,
         };
@@ -212,6 +214,13 @@ impl Running {
     /// been ready before.
     pub(crate) fn has_run(&self, status: &Status) -> bool {
         status.ready || (status.has_started && status.restarts > 0 && self.spec.health.is_none())
+    }
+
+    /// Whether the program of a task that has ended ran at some time. With a health check, it ran if it was ever ready.
+    pub(crate) fn has_ever_run(&self, journal: &Journal) -> bool {
+        let Status { ready, was_ready, .. } = journal.status;
+        let was_started = !matches!(journal.end, Some(Exit::NotStarted(_)));
+        was_started && (self.spec.health.is_none() || ready || was_ready)
     }
 
     /// The event for restarts that were not reported yet, if any.

@@ -114,7 +114,7 @@ pub(crate) struct Task<'a> {
 pub(crate) fn end(tasks: &[Task<'_>]) -> Vec<Vec<i32>> {
     let began = Instant::now();
     loop {
-        let left = end_once(tasks);
+        let left = kill_once(tasks);
         if left.iter().all(Vec::is_empty) || began.elapsed() >= CHECKED {
             return left;
         }
@@ -123,7 +123,7 @@ pub(crate) fn end(tasks: &[Task<'_>]) -> Vec<Vec<i32>> {
 }
 
 /// Kills the remaining processes of tasks, once. Returns the processes that it found, for each task.
-pub(crate) fn end_once(tasks: &[Task<'_>]) -> Vec<Vec<i32>> {
+pub(crate) fn kill_once(tasks: &[Task<'_>]) -> Vec<Vec<i32>> {
     for cgroup in tasks.iter().filter_map(|task| task.cgroup) {
         Cgroup::at(cgroup).kill();
     }

@@ -7,7 +7,6 @@
 use crate::cgroup::Cgroup;
 use crate::container;
 use crate::exit::Exit;
-use crate::happened::Happened;
 use crate::inbox::{Inbox, Sender};
 use crate::journal::{self, Entry, Status, SupervisorProcess};
 use crate::launch::CANNOT_START;
@@ -16,6 +15,7 @@ use crate::output::Output;
 use crate::probe;
 use crate::spec::{self, LOGS, TaskSpec};
 use crate::start_pipe::StartPipe;
+use crate::supervisor_event::SupervisorEvent;
 use crate::tree;
 use omega_core::RestartPolicy;
 use rustix::fs::FlockOperation;
@@ -41,7 +41,7 @@ const DELAY_MIN: Duration = Duration::from_millis(100);
 const DELAY_MAX: Duration = Duration::from_secs(300);
 
 /// Time after which an entry of the journal that could not be written is written again.
-const TELL_AGAIN: Duration = Duration::from_secs(1);
+const REWRITE_DELAY: Duration = Duration::from_secs(1);
 
 /// A run of the program.
 struct Run {
@@ -75,7 +75,7 @@ struct Supervisor {
     kill_at: Option<Instant>,
     restart_at: Option<Instant>,
     /// Time at which the status is written again, because it could not be written.
-    tell_at: Option<Instant>,
+    rewrite_at: Option<Instant>,
     probe: Option<(Pid, mpsc::Sender<bool>)>,
     /// Whether the last command of the health check took too long, so that its processes may be left in the container.
     was_probe_late: bool,
@@ -119,7 +119,7 @@ pub(crate) fn run(folder: &Path) -> io::Result<()> {
         is_unhealthy: false,
         kill_at: None,
         restart_at: None,
-        tell_at: None,
+        rewrite_at: None,
         probe: None,
         was_probe_late: false,
     };
@@ -135,7 +135,7 @@ pub(crate) fn run(folder: &Path) -> io::Result<()> {
         if !matches!(why.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded) {
             return Err(why);
         }
-        std::thread::sleep(TELL_AGAIN);
+        std::thread::sleep(REWRITE_DELAY);
     }
     drop(lock);
     Ok(())
@@ -152,7 +152,7 @@ impl Supervisor {
     /// Handles events and output until the task has ended.
     fn supervise(&mut self) -> io::Result<Exit> {
         loop {
-            let next = [self.kill_at, self.restart_at, self.tell_at].into_iter().flatten().min();
+            let next = [self.kill_at, self.restart_at, self.rewrite_at].into_iter().flatten().min();
             let outputs = self.run.iter().flat_map(|run| &run.outputs).filter_map(Output::pipe);
             let starts = self.run.iter().filter_map(|run| run.start.pipe());
             self.inbox.wait(next, outputs.chain(starts))?;
@@ -197,47 +197,49 @@ impl Supervisor {
             self.row += 1;
             self.start()?;
         }
-        if self.tell_at.is_some_and(|at| at <= now) {
-            self.tell();
+        if self.rewrite_at.is_some_and(|at| at <= now) {
+            self.write_status();
         }
         Ok(())
     }
 
-    fn follow(&mut self, event: Happened) -> io::Result<Option<Exit>> {
+    fn follow(&mut self, event: SupervisorEvent) -> io::Result<Option<Exit>> {
         match event {
-            Happened::Child => return self.reap(),
-            Happened::Stop => {
+            SupervisorEvent::Child => return self.reap(),
+            SupervisorEvent::Stop => {
                 self.status.ending = true;
                 if self.run.is_none() {
                     return Ok(Some(Exit::Stopped));
                 }
                 self.terminate();
-                self.tell();
+                self.write_status();
             }
-            Happened::Kill => {
+            SupervisorEvent::Kill => {
                 self.status.ending = true;
                 if self.run.is_none() {
                     return Ok(Some(Exit::Stopped));
                 }
                 self.kill();
             }
-            Happened::Probe(answer) => self.begin_probe(answer),
-            Happened::ProbeIsLate => self.end_probe(),
-            Happened::ContainerStarted(run) if self.is_present(run) => {
+            SupervisorEvent::Probe(answer) => self.begin_probe(answer),
+            SupervisorEvent::ProbeIsLate => self.end_probe(),
+            SupervisorEvent::ContainerStarted(run) if self.is_present(run) => {
                 if let Some(cgroup) = &self.cgroup {
                     cgroup.end_container_as_one();
                 }
                 self.program_runs();
             }
-            Happened::Ready(run) if self.is_present(run) => {
+            SupervisorEvent::Ready(run) if self.is_present(run) => {
                 self.status.ready = true;
-                self.tell();
+                self.write_status();
             }
-            Happened::Unhealthy(run) if self.is_present(run) => {
+            SupervisorEvent::Unhealthy(run) if self.is_present(run) => {
                 self.is_unhealthy = true;
                 self.terminate();
             }
-            Happened::ContainerStarted(_) | Happened::Ready(_) | Happened::Unhealthy(_) => {}
+            SupervisorEvent::ContainerStarted(_)
+            | SupervisorEvent::Ready(_)
+            | SupervisorEvent::Unhealthy(_) => {}
         }
         Ok(None)
     }
@@ -307,7 +309,7 @@ impl Supervisor {
                 container::await_start(&self.folder, restarts, events, alive);
             }
         }
-        self.tell();
+        self.write_status();
         Ok(())
     }
 
@@ -321,7 +323,7 @@ impl Supervisor {
             }
             _ => self.status.ready = true,
         }
-        self.tell();
+        self.write_status();
     }
 
     /// Starts the command of the health check. While processes of a command that took too long are left, the check
@@ -355,9 +357,10 @@ impl Supervisor {
 
     /// Writes the status to the journal. If this fails, for example because the disk is full, the task runs on, and the
     /// status is written later.
-    fn tell(&mut self) {
-        let told = self.journal.append(&Entry::Status(self.status.clone()));
-        self.tell_at = told.err().map(|_| Instant::now() + TELL_AGAIN);
+    fn write_status(&mut self) {
+        self.status.was_ready |= self.status.ready;
+        let written = self.journal.append(&Entry::Status(self.status.clone()));
+        self.rewrite_at = written.err().map(|_| Instant::now() + REWRITE_DELAY);
     }
 
     /// Stops the program, and records when it must be killed.
@@ -433,7 +436,7 @@ impl Supervisor {
         }
         self.status.last = Some(exit);
         self.restart_at = Some(Instant::now() + delay(self.spec.restart, self.row));
-        self.tell();
+        self.write_status();
         Ok(None)
     }
 }

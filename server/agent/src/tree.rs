@@ -4,6 +4,7 @@
 //! forking twice. With a cgroup, the kernel kills all processes at once. Without one, processes are killed until the
 //! supervisor has no child. For processes that outlive their supervisor, see `strays.rs`.
 
+use rustix::io::Errno;
 use rustix::process::{Pid, Signal, WaitOptions};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -56,8 +57,23 @@ pub(crate) fn own_cpu_us() -> Option<u64> {
 
 /// Start of a process, in clock ticks since the machine booted; `None` if there is no such process, or it has ended.
 pub(crate) fn start_ticks(pid: i32) -> Option<u64> {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    let mut fields = after_name(&stat)?;
+    start_ticks_in(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
+}
+
+/// Whether a process has ended. A process that cannot be examined, for example because too many files are open, counts
+/// as running.
+pub(crate) fn has_ended(pid: i32, started_ticks: u64) -> bool {
+    match fs::read_to_string(format!("/proc/{pid}/stat")) {
+        Ok(stat) => start_ticks_in(&stat) != Some(started_ticks),
+        Err(error) => {
+            error.kind() == io::ErrorKind::NotFound
+                || error.raw_os_error() == Some(Errno::SRCH.raw_os_error())
+        }
+    }
+}
+
+fn start_ticks_in(stat: &str) -> Option<u64> {
+    let mut fields = after_name(stat)?;
     let state = fields.next()?;
     // The start is the 22nd field of the line. The first field here is the state (the third field), and 18 other fields
     // lie between the two.
@@ -225,6 +241,9 @@ mod tests {
         assert_eq!(start_ticks(own), start_ticks(own));
         assert!(start_ticks(own).is_some_and(|ticks| ticks > 0));
         assert_eq!(start_ticks(i32::MAX), None);
+        assert!(!has_ended(own, start_ticks(own).unwrap()));
+        assert!(has_ended(own, 1), "another process had this pid");
+        assert!(has_ended(i32::MAX, 1));
     }
 
     #[test]

@@ -43,7 +43,7 @@ pub(crate) struct Notices {
 
 impl Notices {
     /// Whether the supervisor of a task has ended.
-    pub(crate) fn tell_the_end(&self, task: Watched) -> bool {
+    pub(crate) fn has_end_of(&self, task: Watched) -> bool {
         self.numbers.contains(&task.number)
     }
 
@@ -201,7 +201,7 @@ mod tests {
         drop(child.stdin.take());
         child.wait().unwrap();
         let notices = watch.take();
-        assert!(notices.concern(Some(task)) && notices.tell_the_end(task));
+        assert!(notices.concern(Some(task)) && notices.has_end_of(task));
         assert_eq!(noticed(&watch, [task]), []);
     }
 }

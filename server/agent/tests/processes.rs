@@ -51,6 +51,16 @@ fn all(driver: &mut ProcessDriver, count: usize) -> Vec<Event> {
     events
 }
 
+fn health(command: &str) -> HealthCheck {
+    HealthCheck {
+        probe: Probe::Command(vec!["/bin/sh".into(), "-c".into(), command.into()]),
+        interval_ms: 20,
+        timeout_ms: 60_000,
+        failures: 1,
+        start_period_ms: 600_000,
+    }
+}
+
 /// Runs a task to its end.
 fn run(spec: &TaskSpec) -> (Exit, String) {
     let folder = tempfile::tempdir().unwrap();
@@ -68,8 +78,7 @@ fn run(spec: &TaskSpec) -> (Exit, String) {
             assert!(!matches!(exit, Exit::NotStarted(_)), "{events:?}");
             restarts = others;
         }
-        // Without `Started`, the program could not be started.
-        _ => assert!(matches!(exit, Exit::NotStarted(_)), "{events:?}"),
+        _ => assert!(matches!(exit, Exit::NotStarted(_) | Exit::Unhealthy), "{events:?}"),
     }
     assert!(restarts.iter().all(|event| matches!(event, Event::Restarted(..))), "{events:?}");
     (exit, output(&driver, &spec.id))
@@ -82,7 +91,7 @@ fn output(driver: &ProcessDriver, task: &str) -> String {
 }
 
 /// Waits until the output of a task is as expected.
-fn said(driver: &ProcessDriver, task: &str, expected: &str) {
+fn await_output(driver: &ProcessDriver, task: &str, expected: &str) {
     let is_said = || driver.logs(task, "").is_some() && output(driver, task).contains(expected);
     while !is_said() {
         std::thread::yield_now();
@@ -139,7 +148,7 @@ fn other_users_read_neither_the_environment_nor_the_output() {
     let folder = tempfile::tempdir().unwrap();
     let mut driver = driver(folder.path());
     driver.start(&shell("secret", "echo up; while :; do sleep 0.05; done")).unwrap();
-    said(&driver, "secret", "up");
+    await_output(&driver, "secret", "up");
     for name in ["secret/spec.json", "secret/logs"] {
         let mode = folder.path().join(name).metadata().unwrap().permissions().mode();
         assert_eq!(mode & 0o077, 0, "{name}: {mode:o}");
@@ -172,7 +181,7 @@ fn a_task_that_ignores_the_signal_is_killed_after_its_grace() {
     spec.grace_ms = 300;
     driver.start(&spec).unwrap();
     assert_eq!(next(&mut driver), Event::Started("stubborn".to_owned()));
-    said(&driver, "stubborn", "up");
+    await_output(&driver, "stubborn", "up");
     driver.stop("stubborn");
     assert_eq!(next(&mut driver), Event::Ended("stubborn".to_owned(), Exit::Stopped));
     assert!(!is_anything_left(folder.path()));
@@ -187,7 +196,7 @@ fn what_a_task_leaves_behind_is_killed_with_it() {
                   setsid sleep 1000 & sleep 1000 & wait";
     driver.start(&shell("parent", script)).unwrap();
     assert_eq!(next(&mut driver), Event::Started("parent".to_owned()));
-    said(&driver, "parent", "away");
+    await_output(&driver, "parent", "away");
     driver.stop("parent");
     assert_eq!(next(&mut driver), Event::Ended("parent".to_owned(), Exit::Stopped));
     assert!(!is_anything_left(folder.path()));
@@ -213,7 +222,7 @@ fn an_agent_that_is_started_again_finds_its_tasks() {
     assert!(found.iter().all(|task| !task.is_ending));
     assert_eq!(second.poll(), []);
     assert!(second.start(&found[0].spec).is_err(), "it is already running");
-    said(&second, "one", "up");
+    await_output(&second, "one", "up");
     second.kill("one");
     assert_eq!(next(&mut second), Event::Ended("one".to_owned(), Exit::Stopped));
     second.stop("two");
@@ -227,7 +236,7 @@ fn what_a_killed_supervisor_leaves_is_killed() {
     let mut driver = driver(folder.path());
     driver.start(&shell("orphan", "sleep 1000 & echo up; wait")).unwrap();
     assert_eq!(next(&mut driver), Event::Started("orphan".to_owned()));
-    said(&driver, "orphan", "up");
+    await_output(&driver, "orphan", "up");
     let pid = supervisor(folder.path(), "orphan");
     rustix::process::kill_process(pid, Signal::KILL).unwrap();
     assert_eq!(next(&mut driver), Event::Ended("orphan".to_owned(), Exit::Lost));
@@ -248,19 +257,11 @@ fn a_task_that_kills_its_supervisor_leaves_nothing() {
 fn a_task_that_was_never_healthy_is_found_as_not_started() {
     let folder = tempfile::tempdir().unwrap();
     let is_healthy = folder.path().join("healthy");
-    let test = vec!["/bin/sh".into(), "-c".into(), format!("test -e {}", is_healthy.display())];
-    let health = HealthCheck {
-        probe: Probe::Command(test.into_iter().map(|word: String| word.as_str().into()).collect()),
-        interval_ms: 50,
-        timeout_ms: 60_000,
-        failures: 1,
-        start_period_ms: 600_000,
-    };
+    let health = health(&format!("test -e {}", is_healthy.display()));
     let mut first = driver(folder.path());
-    let spec =
-        TaskSpec { health: Some(health), ..shell("slow", "echo up; while :; do sleep 0.05; done") };
+    let spec = TaskSpec { health: Some(health), ..shell("slow", "echo up; exec sleep 1000") };
     first.start(&spec).unwrap();
-    said(&first, "slow", "up");
+    await_output(&first, "slow", "up");
     drop(first);
     let mut second = driver(folder.path());
     assert!(second.find().unwrap().iter().all(|task| !task.is_started));
@@ -272,6 +273,17 @@ fn a_task_that_was_never_healthy_is_found_as_not_started() {
     assert!(third.find().unwrap().iter().all(|task| task.is_started));
     third.kill("slow");
     assert_eq!(next(&mut third), Event::Ended("slow".to_owned(), Exit::Stopped));
+}
+
+#[test]
+fn the_start_of_a_task_that_was_never_healthy_is_not_reported() {
+    let health = HealthCheck { start_period_ms: 0, ..health("false") };
+    let spec = TaskSpec { health: Some(health), ..shell("ill", "while :; do sleep 0.05; done") };
+    let folder = tempfile::tempdir().unwrap();
+    driver(folder.path()).start(&spec).unwrap();
+    let mut second = driver(folder.path());
+    assert!(second.find().unwrap().iter().all(|task| !task.is_started));
+    assert_eq!(next(&mut second), Event::Ended("ill".to_owned(), Exit::Unhealthy));
 }
 
 #[test]
@@ -430,6 +442,12 @@ fn the_logs_of_ended_tasks_leave_room_on_a_full_disk() {
     fill_up();
     driver.usage();
     assert!(!folder.path().join("next").exists());
+    // No folder is left that could be removed.
+    fill_up();
+    let refused = driver.start(&shell("last", "true")).unwrap_err();
+    assert!(refused.is_disk_full(), "{refused}");
+    let space = driver.disk_space().unwrap();
+    assert!(space.total_bytes == 400 << 10 && space.free_bytes < 8192, "{space:?}");
 }
 
 /// A mounted folder, which is unmounted at the end.
@@ -516,16 +534,10 @@ fn a_check_makes_a_task_ready_and_ends_it_when_it_fails() {
     let (marker, gate) = (folder.path().join("healthy"), folder.path().join("gate"));
     let script = format!("echo up; while [ ! -e {} ]; do sleep 0.05; done", gate.display());
     let mut spec = shell("checked", &script);
-    let test = ["/bin/sh".into(), "-c".into(), format!("test -e {}", marker.display()).into()];
-    spec.health = Some(HealthCheck {
-        probe: Probe::Command(test.to_vec()),
-        interval_ms: 20,
-        timeout_ms: 10_000,
-        failures: 2,
-        start_period_ms: 60_000,
-    });
+    spec.health =
+        Some(HealthCheck { failures: 2, ..health(&format!("test -e {}", marker.display())) });
     driver.start(&spec).unwrap();
-    said(&driver, "checked", "up");
+    await_output(&driver, "checked", "up");
     assert_eq!(driver.poll(), [], "it is not ready");
     std::fs::write(&marker, "").unwrap();
     assert_eq!(next(&mut driver), Event::Started("checked".to_owned()));
@@ -571,7 +583,7 @@ fn all_processor_time_of_a_task_is_measured() {
     let script = format!("{burn}; echo half; read go < {}; {burn}", gate.display());
     let mut first = driver(folder.path());
     first.start(&shell("burning", &script)).unwrap();
-    said(&first, "burning", "half");
+    await_output(&first, "burning", "half");
     let cpu_us = |driver: &mut ProcessDriver| {
         driver.usage().tasks.iter().map(|task| task.cpu_us).sum::<u64>()
     };

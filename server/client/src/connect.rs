@@ -5,7 +5,7 @@
 //! with the leader's address. The client then connects to that address, even if its list of replicas lacks the address.
 
 use crate::error::NO_CONNECTION;
-use crate::mismatch::{self, Speaks};
+use crate::mismatch::{self, ConnectionSecurity};
 use crate::{ApiError, ErrorCode};
 use parking_lot::Mutex;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use tonic::transport::{Certificate, Channel, ClientTlsConfig, Endpoint, Identity
 pub const MESSAGE_BYTES_MAX: usize = 4 << 20;
 
 /// Maximum bytes of a message to an agent. Such a message may contain all tasks of a machine, each with its images.
-pub const ORDERS_BYTES_MAX: usize = 64 << 20;
+pub const DIRECTIVES_BYTES_MAX: usize = 64 << 20;
 
 /// Time limit of connecting.
 const CONNECT_MAX: Duration = Duration::from_secs(2);
@@ -67,7 +67,7 @@ impl Address {
 /// Connections to the replicas, which clones share.
 #[derive(Clone, Debug)]
 pub struct Connections {
-    speaks: Speaks,
+    security: ConnectionSecurity,
     tls: Option<Arc<Tls>>,
     channels: Arc<[(String, Channel)]>,
     /// The leader, if a replica has named its address. Locked only for a look-up.
@@ -76,7 +76,7 @@ pub struct Connections {
     /// replica. A stale value costs one call to a replica that does not answer.
     moves: Arc<AtomicUsize>,
     /// Whether a failure was logged. If the value is stale, a second failure is logged.
-    has_told: Arc<AtomicBool>,
+    is_outage_logged: Arc<AtomicBool>,
 }
 
 impl Connections {
@@ -86,17 +86,25 @@ impl Connections {
     /// No address is given, or an address is invalid.
     pub fn new(address: &Address) -> Result<Connections, ApiError> {
         if address.replicas.is_empty() {
-            let say = "name at least one replica of the cell, as host:port";
-            return Err(ApiError::new(ErrorCode::Malformed, say));
+            let message = "name at least one replica of the cell, as host:port";
+            return Err(ApiError::new(ErrorCode::Malformed, message));
         }
         let one = |replica: &String| {
             Ok((replica.clone(), endpoint(replica, address.tls.as_ref())?.connect_lazy()))
         };
         let channels = address.replicas.iter().map(one).collect::<Result<Vec<_>, ApiError>>()?;
-        let speaks = if address.tls.is_some() { Speaks::Tls } else { Speaks::Plain };
+        let security =
+            if address.tls.is_some() { ConnectionSecurity::Tls } else { ConnectionSecurity::Plain };
         let tls = address.tls.clone().map(Arc::new);
-        let (leader, moves, has_told) = (Arc::default(), Arc::default(), Arc::default());
-        Ok(Connections { speaks, tls, channels: channels.into(), leader, moves, has_told })
+        let (leader, moves, is_outage_logged) = (Arc::default(), Arc::default(), Arc::default());
+        Ok(Connections {
+            security,
+            tls,
+            channels: channels.into(),
+            leader,
+            moves,
+            is_outage_logged,
+        })
     }
 
     /// The connection to the present replica.
@@ -157,7 +165,7 @@ impl Connections {
             _ => false,
         };
         let address = &connection.address;
-        if may_never_work && let Some(why) = mismatch::of_address(address, self.speaks).await {
+        if may_never_work && let Some(why) = mismatch::of_address(address, self.security).await {
             return why;
         }
         let ApiError { code: ErrorCode::Unreachable, message, .. } = &error else { return error };
@@ -169,10 +177,19 @@ impl Connections {
         ApiError::new(ErrorCode::Unreachable, format!("{NO_CONNECTION} to {address}{why}"))
     }
 
-    /// Logs the first error after which a client tries again, so that users can see why the client waits.
-    pub fn note_retry(&self, error: &ApiError) {
-        if !self.has_told.swap(true, Ordering::Relaxed) {
+    /// Logs the first error of an outage after which a client tries again, so that users can see why the client waits.
+    pub fn log_outage(&self, error: &ApiError) {
+        if !self.is_outage_logged.swap(true, Ordering::Relaxed) {
             tracing::warn!(why = %error.message, "no replica answers: trying again");
+        }
+    }
+
+    /// Logs the end of an outage that was logged.
+    pub fn log_recovery(&self, connection: &Connection) {
+        if self.is_outage_logged.load(Ordering::Relaxed)
+            && self.is_outage_logged.swap(false, Ordering::Relaxed)
+        {
+            tracing::info!(replica = %connection.address, "the cell answers again");
         }
     }
 

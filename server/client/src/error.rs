@@ -32,7 +32,7 @@ macro_rules! define_codes {
 
             /// Name of the code in messages.
             #[must_use]
-            pub fn name(self) -> &'static str {
+            pub const fn name(self) -> &'static str {
                 match self {
                     $(ErrorCode::$variant => $name,)*
                 }
@@ -139,7 +139,7 @@ define_codes! {
     NoLeader = "NO_LEADER", Unavailable;
     /// The cell is busy. Wait for the given delay.
     Busy = "BUSY", ResourceExhausted;
-    /// The leader's disk is full. Make space on it.
+    /// The disk of the leader, or of the replica that was asked, is full. Make space on it.
     DiskFull = "DISK_FULL", ResourceExhausted;
     /// This replica has stopped, or is about to stop. Try another one.
     Stopped = "STOPPED", Unavailable;

@@ -12,10 +12,10 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
 /// Time limit for the first bytes of the reply.
-const LOOK_MAX: Duration = Duration::from_secs(1);
+const PROBE_MAX: Duration = Duration::from_secs(1);
 
 /// Maximum number of attempts. A server that rejects the first bytes may reset the connection before its alert is read.
-const LOOKS: usize = 3;
+const PROBE_ATTEMPTS: usize = 3;
 
 /// A request of HTTP/1, to which a server of web pages replies.
 const REQUEST: &[u8] = b"HEAD / HTTP/1.0\r\n\r\n";
@@ -31,7 +31,7 @@ const SETTINGS: u8 = 0x4;
 
 /// Protocol that a listener uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Spoken {
+enum Protocol {
     Tls,
     Plain,
     /// HTTP/1, which a cell uses only for its web page.
@@ -40,7 +40,7 @@ enum Spoken {
 
 /// Whether a client's connections use TLS.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Speaks {
+pub(crate) enum ConnectionSecurity {
     /// The client uses TLS, and presents a certificate.
     Tls,
     /// The client does not use TLS.
@@ -85,39 +85,41 @@ fn sentence(error: &rustls::Error) -> Option<String> {
 }
 
 /// Returns the reason why connections to this address (`host:port`) can never work; `None` if they may work.
-pub(crate) async fn of_address(address: &str, speaks: Speaks) -> Option<ApiError> {
-    let spoken = tokio::time::timeout(LOOK_MAX, look(address)).await.ok()??;
-    let why = match (speaks, spoken) {
-        (Speaks::Plain, Spoken::Tls) => format!(
+pub(crate) async fn of_address(address: &str, security: ConnectionSecurity) -> Option<ApiError> {
+    let protocol = tokio::time::timeout(PROBE_MAX, probe(address)).await.ok()??;
+    let why = match (security, protocol) {
+        (ConnectionSecurity::Plain, Protocol::Tls) => format!(
             "{address} uses TLS, but this client has no certificate: give --tls-ca, --tls-cert \
              and --tls-key (or set OMEGA_CA, OMEGA_CERT and OMEGA_KEY)"
         ),
-        (Speaks::Tls, Spoken::Plain) => format!(
+        (ConnectionSecurity::Tls, Protocol::Plain) => format!(
             "{address} does not use TLS, but this client has a certificate: leave out --tls-ca, \
              --tls-cert and --tls-key if the address is right"
         ),
-        (_, Spoken::Web) => format!(
+        (_, Protocol::Web) => format!(
             "{address} is not the address of a cell's API, for example that of its web page \
              (--web-listen): give the address that `omega serve` has in --listen"
         ),
-        (Speaks::Plain, Spoken::Plain) | (Speaks::Tls, Spoken::Tls) => return None,
+        (ConnectionSecurity::Plain, Protocol::Plain) | (ConnectionSecurity::Tls, Protocol::Tls) => {
+            return None;
+        }
     };
     Some(ApiError::new(ErrorCode::Tls, why))
 }
 
 /// The protocol of a listener, if its first bytes reveal it.
-async fn look(address: &str) -> Option<Spoken> {
-    for _ in 0..LOOKS {
+async fn probe(address: &str) -> Option<Protocol> {
+    for _ in 0..PROBE_ATTEMPTS {
         match first_bytes(address, PREFACE).await {
-            Ok([ALERT, 3, ..]) => return Some(Spoken::Tls),
-            Ok([.., SETTINGS]) => return Some(Spoken::Plain),
+            Ok([ALERT, 3, ..]) => return Some(Protocol::Tls),
+            Ok([.., SETTINGS]) => return Some(Protocol::Plain),
             Err(why) if why.kind() == ErrorKind::ConnectionReset => {}
             Err(why) if why.kind() == ErrorKind::UnexpectedEof => break,
             Ok(_) | Err(_) => return None,
         }
     }
     let first = first_bytes(address, REQUEST).await.ok()?;
-    (first == *b"HTTP").then_some(Spoken::Web)
+    (first == *b"HTTP").then_some(Protocol::Web)
 }
 
 /// The first bytes that a listener sends after a message.

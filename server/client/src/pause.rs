@@ -39,12 +39,15 @@ mod tests {
 
     #[test]
     fn nobody_comes_before_he_was_told_to_or_much_later() {
-        let told = Duration::from_millis(300);
-        let error = ApiError::new(ErrorCode::Limit, "come again").retry_after(told);
-        assert_eq!(with_chance(&error, 7, 0.0), told);
-        assert_eq!(with_chance(&error, 0, 1.0), told * 3 / 2);
+        let reported = Duration::from_millis(300);
+        let error = ApiError::new(ErrorCode::Limit, "come again").retry_after(reported);
+        assert_eq!(with_chance(&error, 7, 0.0), reported);
+        assert_eq!(with_chance(&error, 0, 1.0), reported * 3 / 2);
         let drawn: Vec<Duration> = (0..100).map(|_| before_another_try(&error, 0)).collect();
-        assert!(drawn.iter().all(|pause| (told..=told * 3 / 2).contains(pause)), "{drawn:?}");
+        assert!(
+            drawn.iter().all(|pause| (reported..=reported * 3 / 2).contains(pause)),
+            "{drawn:?}"
+        );
         assert!(drawn.iter().any(|pause| *pause != drawn[0]), "all come at once");
     }
 

@@ -16,7 +16,7 @@ impl CorePool {
     }
 
     /// Records the cores of a running task that an earlier agent started.
-    pub(crate) fn found(&mut self, task: &str, cores: Vec<u32>) {
+    pub(crate) fn restore(&mut self, task: &str, cores: Vec<u32>) {
         if !cores.is_empty() {
             self.taken.insert(task.to_owned(), cores);
         }
@@ -30,7 +30,7 @@ impl CorePool {
     /// Assigns this many free cores of each node to a task; `None` if a node has too few.
     pub(crate) fn take(&mut self, task: &str, counts: &[u32]) -> Option<Vec<u32>> {
         let cores = self.free(counts)?;
-        self.found(task, cores.clone());
+        self.restore(task, cores.clone());
         Some(cores)
     }
 
@@ -54,7 +54,7 @@ impl CorePool {
     }
 
     /// Frees the cores of a task. Returns whether it had any.
-    pub(crate) fn give(&mut self, task: &str) -> bool {
+    pub(crate) fn release(&mut self, task: &str) -> bool {
         self.taken.remove(task).is_some()
     }
 
@@ -77,11 +77,11 @@ mod tests {
         assert_eq!(pool.take("b", &[1, 1]), Some(vec![2, 4]));
         assert_eq!(pool.take("c", &[]), Some(Vec::new()));
         assert_eq!(pool.taken(), BTreeSet::from([0, 1, 2, 3, 4]));
-        assert!(pool.give("a") && !pool.give("a"));
+        assert!(pool.release("a") && !pool.release("a"));
         assert_eq!(pool.take("c", &[1, 0, 0]), Some(vec![0]));
         assert_eq!(pool.take("d", &[0, 0, 1]), None, "there is no such node");
         let mut again = CorePool::new(vec![vec![0, 1]]);
-        again.found("old", vec![0]);
+        again.restore("old", vec![0]);
         assert_eq!(again.take("new", &[1]), Some(vec![1]));
     }
 }

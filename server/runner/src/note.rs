@@ -2,7 +2,7 @@
 //! running process belongs.
 
 use omega_agent::FoundTask;
-use omega_client::agent::{Found, Owner, RunId, Task};
+use omega_client::agent::{Owner, RecoveredTask, RunId, Task};
 use omega_core::text::shown;
 use omega_core::{Amounts, MachineId, TaskId};
 use serde::{Deserialize, Serialize};
@@ -76,9 +76,9 @@ impl Note {
     }
 
     /// Converts the note to the report of a running task for the cell.
-    pub(crate) fn found(self, found: &FoundTask) -> Found {
+    pub(crate) fn recovered(self, found: &FoundTask) -> RecoveredTask {
         let grace_ms = found.spec.grace_ms;
-        Found {
+        RecoveredTask {
             run: self.run(),
             owner: self.owner(),
             request: self.request,

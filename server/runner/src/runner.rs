@@ -1,13 +1,16 @@
 //! Carries out the cell's directives on this machine, and reports the results.
 
 use crate::core_pool::CorePool;
+use crate::disk::Disk;
 use crate::note::Note;
 use crate::start_delays::StartDelays;
 use crate::task_spec::{self, owner};
 use crate::uses::Uses;
 use omega_agent::logs::{self, LogStream};
 use omega_agent::{Driver, DriverError, Event, Exit, FoundTask, Limits, TaskSpec};
-use omega_client::agent::{Agent, AgentSettings, LogPart, LogRead, Order, RunId, Task};
+use omega_client::agent::{
+    Agent, AgentSettings, Condition, Directive, LogPart, LogRead, RunId, Task,
+};
 use omega_client::{Address, ApiError};
 use omega_core::text::shown;
 use omega_core::{Amounts, EndReason, Kinds, Machine, MachineId, RunEnd, TaskReport};
@@ -20,7 +23,10 @@ use tokio::sync::mpsc::UnboundedReceiver;
 
 /// Interval at which the driver is polled, even if it has no notice of an event, because it may have to kill a process
 /// that does not end in time.
-const LOOK_EVERY: Duration = Duration::from_millis(100);
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
+
+/// Interval at which the disk with the tasks' files is measured.
+const DISK_EVERY: Duration = Duration::from_secs(5);
 
 /// Steps to which reported loads are rounded, so that small changes do not cause log entries.
 const CPU_STEP: u64 = 50;
@@ -65,7 +71,7 @@ pub enum RunnerError {
 
 /// A task that the driver runs.
 #[derive(Debug)]
-struct Held {
+struct RunningTask {
     note: Note,
     /// Whether the task's events are reported to the cell. False if the task was killed: the cell may already have
     /// ordered another run of it.
@@ -81,13 +87,13 @@ struct Held {
 #[derive(Debug)]
 pub struct Runner {
     agent: Agent,
-    orders: UnboundedReceiver<Order>,
+    directives: UnboundedReceiver<Directive>,
     driver: Box<dyn Driver>,
     kinds: Kinds,
     settings: RunnerSettings,
     cores: CorePool,
     /// Tasks by their name in the driver.
-    tasks: BTreeMap<String, Held>,
+    tasks: BTreeMap<String, RunningTask>,
     /// Tasks to start later: after their earlier run on this machine has ended, and after the delay that follows a
     /// failure or loss.
     waiting: BTreeMap<String, Task>,
@@ -97,6 +103,11 @@ pub struct Runner {
     /// The last reported load.
     load: Amounts,
     uses: Uses,
+    disk: Disk,
+    /// The registered machine.
+    machine: Option<MachineId>,
+    /// The last reported condition of this machine.
+    condition: Option<Condition>,
 }
 
 /// Converts the exit of a program to the cell's reason for the end of a task.
@@ -144,11 +155,11 @@ impl Runner {
         settings: RunnerSettings,
     ) -> Result<Runner, RunnerError> {
         let left = driver.find()?;
-        let (agent, orders) = Agent::start(address, settings.agent)?;
+        let (agent, directives) = Agent::start(address, settings.agent)?;
         let kinds = agent.kinds().await?;
         let mut runner = Runner {
             agent,
-            orders,
+            directives,
             driver,
             kinds,
             cores: CorePool::new(settings.cores.clone()),
@@ -159,6 +170,9 @@ impl Runner {
             delays: StartDelays::default(),
             load: Amounts::zero(),
             uses: Uses::default(),
+            disk: Disk::default(),
+            machine: None,
+            condition: None,
         };
         runner.find(left);
         Ok(runner)
@@ -176,7 +190,9 @@ impl Runner {
     /// The cell rejects the machine, or no replica answers for half a minute.
     pub async fn register(&mut self, machine: Machine) -> Result<MachineId, RunnerError> {
         let id = self.agent.register(machine).await?;
-        self.end_those_of_others(id);
+        self.kill_tasks_of_other_machines(id);
+        (self.machine, self.condition) = (Some(id), None);
+        self.check_disk();
         Ok(id)
     }
 
@@ -187,20 +203,22 @@ impl Runner {
     /// The cell detaches the machine, or the operating system refuses a resource.
     pub async fn run(&mut self, machine: MachineId) -> Result<(), RunnerError> {
         let readable = self.driver.readable().map(register).transpose()?;
-        let mut look = tokio::time::interval(LOOK_EVERY);
+        let mut poll = tokio::time::interval(POLL_INTERVAL);
         let mut loads = tokio::time::interval(self.settings.agent.heartbeat);
+        let mut disk = tokio::time::interval(DISK_EVERY);
         loop {
             tokio::select! {
-                order = self.orders.recv() => match order {
-                    Some(Order::Detached(detached)) if detached == machine => {
+                directive = self.directives.recv() => match directive {
+                    Some(Directive::Detached(detached)) if detached == machine => {
                         return Err(RunnerError::Detached);
                     }
-                    Some(order) => self.obey(order),
+                    Some(directive) => self.apply(directive),
                     None => return Ok(()),
                 },
-                () = notice(readable.as_ref()) => self.look(),
-                _ = look.tick(), if self.is_busy() => self.look(),
-                _ = loads.tick() => self.tell_load(machine),
+                () = notice(readable.as_ref()) => self.poll(),
+                _ = poll.tick(), if self.is_busy() => self.poll(),
+                _ = loads.tick() => self.report_load(machine),
+                _ = disk.tick() => self.check_disk(),
             }
         }
     }
@@ -215,23 +233,23 @@ impl Runner {
                 self.driver.kill(&id);
                 continue;
             };
-            self.cores.found(&id, found.spec.limits.cores.clone());
-            self.agent.found(note.clone().found(&found));
-            let held = Held {
+            self.cores.restore(&id, found.spec.limits.cores.clone());
+            self.agent.recover(note.clone().recovered(&found));
+            let running = RunningTask {
                 note,
                 is_reported: true,
                 is_stopping: found.is_ending,
                 stays_up: found.spec.stays_up,
                 restarts: found.restarts,
             };
-            self.tasks.insert(id, held);
+            self.tasks.insert(id, running);
         }
         self.driver.keep_off(&self.cores.taken());
     }
 
     /// Frees the exclusive cores of a task.
-    fn give_cores(&mut self, name: &str) {
-        if self.cores.give(name) {
+    fn release_cores(&mut self, name: &str) {
+        if self.cores.release(name) {
             self.driver.keep_off(&self.cores.taken());
         }
     }
@@ -242,19 +260,19 @@ impl Runner {
     }
 
     /// Kills tasks of a removed machine that had this name. The cell has since placed them elsewhere.
-    fn end_those_of_others(&mut self, id: MachineId) {
-        for (name, held) in &mut self.tasks {
-            if held.note.machine != id {
-                held.is_reported = false;
+    fn kill_tasks_of_other_machines(&mut self, id: MachineId) {
+        for (name, running) in &mut self.tasks {
+            if running.note.machine != id {
+                running.is_reported = false;
                 self.driver.kill(name);
             }
         }
     }
 
-    fn obey(&mut self, order: Order) {
-        match order {
-            Order::Start(task) => self.start(task),
-            Order::Stop { run, grace_ms } => {
+    fn apply(&mut self, directive: Directive) {
+        match directive {
+            Directive::Start(task) => self.start(task),
+            Directive::Stop { run, grace_ms } => {
                 let name = task_spec::name(run.task);
                 if self.waiting.remove(&name).is_some() {
                     // This run has not started: it waits for the end of an earlier run, or because its supervisor was
@@ -264,22 +282,22 @@ impl Runner {
                     }
                     return;
                 }
-                let Some(held) = self.tasks.get_mut(&name) else { return };
-                (held.is_stopping, held.is_reported) = (true, grace_ms > 0);
+                let Some(running) = self.tasks.get_mut(&name) else { return };
+                (running.is_stopping, running.is_reported) = (true, grace_ms > 0);
                 match grace_ms {
                     0 => self.driver.kill(&name),
                     _ => self.driver.stop(&name),
                 }
             }
-            Order::Kill(run) => {
+            Directive::Kill(run) => {
                 let name = task_spec::name(run.task);
-                if let Some(held) = self.tasks.get_mut(&name) {
-                    held.is_reported = false;
+                if let Some(running) = self.tasks.get_mut(&name) {
+                    running.is_reported = false;
                 }
                 self.driver.kill(&name);
             }
-            Order::EndConfirmed(run) => self.confirmed(run),
-            Order::Resize { run, to } => {
+            Directive::EndConfirmed(run) => self.confirmed(run),
+            Directive::Resize { run, to } => {
                 let (cpu, memory) = task_spec::cpu_and_memory(&self.kinds, &to);
                 let name = task_spec::name(run.task);
                 if let Some(waiting) = self.waiting.get_mut(&name) {
@@ -287,13 +305,13 @@ impl Runner {
                     return;
                 }
                 if let Err(why) = self.driver.resize(&name, cpu, memory) {
-                    let name = self.tasks.get(&name).map(|held| held.note.name());
+                    let name = self.tasks.get(&name).map(|running| running.note.name());
                     let why = shown(&why.to_string());
                     tracing::warn!(task = name, why, "the limits of a task could not be changed");
                 }
             }
-            Order::ReadLog(read) => self.agent.log(&read, self.log(&read)),
-            Order::Detached(_) => {}
+            Directive::ReadLog(read) => self.agent.log(&read, self.log(&read)),
+            Directive::Detached(_) => {}
         }
     }
 
@@ -330,11 +348,16 @@ impl Runner {
             Ok(()) => {
                 let note = Note::of(&task);
                 let (is_reported, is_stopping, restarts) = (true, false, 0);
-                let held = Held { note, is_reported, is_stopping, stays_up, restarts };
-                self.tasks.insert(name, held);
+                let running = RunningTask { note, is_reported, is_stopping, stays_up, restarts };
+                self.tasks.insert(name, running);
             }
             Err(why) => {
-                self.give_cores(&name);
+                self.release_cores(&name);
+                // The condition is reported before the loss, so that the task is not placed here again.
+                if why.is_disk_full() {
+                    self.disk.write_failed(Instant::now());
+                }
+                self.check_disk();
                 // A fault of the machine is no fault of the task, which may run elsewhere.
                 let report = match why {
                     DriverError::Refused(_) => TaskReport::Failed,
@@ -353,7 +376,7 @@ impl Runner {
     /// Whether no earlier run, delay, or ending task with exclusive cores keeps a task from its start.
     fn can_start(&self, name: &str, task: &Task, now: Instant) -> bool {
         let is_ending = |name: &str| {
-            self.tasks.get(name).is_some_and(|held| held.is_stopping || !held.is_reported)
+            self.tasks.get(name).is_some_and(|running| running.is_stopping || !running.is_reported)
         };
         let waits_for_cores = !self.cores.has(&task.cores) && self.cores.owners().any(is_ending);
         !self.tasks.contains_key(name) && !self.delays.has(name, now) && !waits_for_cores
@@ -378,12 +401,14 @@ impl Runner {
     }
 
     /// Reports the events that the driver has observed.
-    fn look(&mut self) {
+    fn poll(&mut self) {
         for event in self.driver.poll() {
             match event {
                 Event::Started(name) => {
-                    if let Some(held) = self.tasks.get(&name).filter(|held| held.is_reported) {
-                        self.agent.report(held.note.run(), TaskReport::Started);
+                    if let Some(running) =
+                        self.tasks.get(&name).filter(|running| running.is_reported)
+                    {
+                        self.agent.report(running.note.run(), TaskReport::Started);
                     }
                 }
                 Event::Restarted(name, exit, restarts) => self.restarted(&name, &exit, restarts),
@@ -408,9 +433,9 @@ impl Runner {
 
     /// Reports that a program was started again.
     fn restarted(&mut self, name: &str, exit: &Exit, restarts: u32) {
-        let Some(held) = self.tasks.get_mut(name) else { return };
-        held.restarts = restarts;
-        let Held { note, is_reported, .. } = held;
+        let Some(running) = self.tasks.get_mut(name) else { return };
+        running.restarts = restarts;
+        let RunningTask { note, is_reported, .. } = running;
         let name = note.name();
         if restarts <= RESTARTS_SHOWN {
             tracing::info!(task = name, %exit, restarts, "a program was started again");
@@ -425,13 +450,17 @@ impl Runner {
     }
 
     fn ended(&mut self, name: &str, exit: &Exit) {
-        self.give_cores(name);
-        let Some(held) = self.tasks.remove(name) else {
+        self.release_cores(name);
+        let Some(running) = self.tasks.remove(name) else {
             // The task was found without a valid note.
             return self.driver.confirm_end(name);
         };
-        let Held { note, is_reported, is_stopping, stays_up, restarts } = held;
+        let RunningTask { note, is_reported, is_stopping, stays_up, restarts } = running;
         self.uses.ended(name, note.task);
+        if matches!(exit, Exit::Lost | Exit::NotStarted(_)) {
+            // The supervisor may have failed because the disk is full.
+            self.check_disk();
+        }
         let report = match exit {
             _ if is_stopping => TaskReport::Finished,
             Exit::Lost => TaskReport::Lost,
@@ -462,11 +491,37 @@ impl Runner {
         }
     }
 
+    /// Measures the disk, and reports the machine's condition if it has changed.
+    fn check_disk(&mut self) {
+        let space = self.driver.disk_space();
+        self.disk.measured(space, Instant::now());
+        let condition = Condition { is_disk_full: self.disk.is_full() };
+        let Some(machine) = self.machine else { return };
+        let before = self.condition.replace(condition);
+        if before == Some(condition) {
+            return;
+        }
+        let free_bytes = space.map_or(0, |space| space.free_bytes);
+        if condition.is_disk_full {
+            tracing::warn!(
+                free_bytes,
+                "the disk with the files of tasks is full: the machine gets no new tasks until \
+                 there is room"
+            );
+        } else if before.is_some() {
+            tracing::info!(
+                free_bytes,
+                "the disk with the files of tasks has room again: the machine gets new tasks"
+            );
+        }
+        self.agent.report_condition(machine, condition);
+    }
+
     /// Reports the load if it has changed by at least a step, and from time to time the use of tasks.
-    fn tell_load(&mut self, id: MachineId) {
+    fn report_load(&mut self, id: MachineId) {
         let usage = self.driver.usage();
         let tasks = &self.tasks;
-        let id_of = |name: &str| tasks.get(name).map(|held| held.note.task);
+        let id_of = |name: &str| tasks.get(name).map(|running| running.note.task);
         if let Some(used) = self.uses.add(&usage.tasks, id_of, Instant::now()) {
             self.agent.report_use(id, used);
         }

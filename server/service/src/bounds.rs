@@ -4,7 +4,7 @@
 use crate::access::identity::{Caller, Role};
 use crate::overload::limits::{Deadlines, Limits, Places};
 use crate::server::serve_as;
-use crate::{Entrance, Extras, Host, Whoami, serve_clients};
+use crate::{Extras, Host, ListenerConfig, ReplicaIdentity, serve_clients};
 use http_body::Body as _;
 use omega_cellstate::{Cell, SharedCell};
 use omega_client::proto::job_service_client::JobServiceClient;
@@ -52,8 +52,8 @@ impl Shared {
         for caller in callers {
             let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
             addresses.push(format!("http://{}", listener.local_addr().unwrap()));
-            let entrance = Entrance { limits, ..Entrance::open(listener) };
-            tokio::spawn(serve_as(caller, entrance, places.clone(), host.clone()));
+            let listener_config = ListenerConfig { limits, ..ListenerConfig::open(listener) };
+            tokio::spawn(serve_as(caller, listener_config, places.clone(), host.clone()));
         }
         Shared { cell, addresses, places }
     }
@@ -66,17 +66,17 @@ impl Shared {
     }
 
     /// The cell as seen by one caller.
-    fn seen_by(&self, caller: usize) -> Served {
+    fn as_caller(&self, caller: usize) -> Served {
         Served { cell: self.cell.clone(), address: self.addresses[caller].clone() }
     }
 
-    fn held(&self) -> usize {
+    fn buffered(&self) -> usize {
         self.places.accounts().bytes()
     }
 
     /// Waits until at most this many bytes are held for readers.
-    async fn held_falls_to(&self, bytes: usize) {
-        while self.held() > bytes {
+    async fn await_buffered_at_most(&self, bytes: usize) {
+        while self.buffered() > bytes {
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
     }
@@ -146,11 +146,11 @@ impl Served {
         let cell = SharedCell::new(Cell::new(Kinds::standard()));
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = format!("http://{}", listener.local_addr().unwrap());
-        let me = Whoami { cell: CellId(1), replica: ReplicaId(1) };
+        let me = ReplicaIdentity { cell: CellId(1), replica: ReplicaId(1) };
         let host = Host::memory(cell.clone());
-        let entrance = Entrance::open(listener);
+        let listener_config = ListenerConfig::open(listener);
         let end = std::future::pending();
-        tokio::spawn(serve_clients(entrance, host, me, Extras::default(), end));
+        tokio::spawn(serve_clients(listener_config, host, me, Extras::default(), end));
         Served { cell, address }
     }
 
@@ -169,9 +169,9 @@ impl Served {
     /// The initial state that is sent to a scheduler of all jobs.
     async fn synced(&self) -> proto::Delta {
         let interest = proto::sync_request::Interest::AllJobs(proto::sync_request::AllJobs {});
-        let asked = proto::SyncRequest { interest: Some(interest), ..Default::default() };
+        let requested = proto::SyncRequest { interest: Some(interest), ..Default::default() };
         let mut client = SchedulingServiceClient::new(self.channel().await);
-        let mut deltas = client.sync(asked).await.unwrap().into_inner();
+        let mut deltas = client.sync(requested).await.unwrap().into_inner();
         let mut whole = proto::Delta { more: true, ..Default::default() };
         let mut first = true;
         while whole.more {
@@ -205,10 +205,10 @@ impl Served {
     async fn watched(&self) -> (BTreeSet<u64>, BTreeSet<TaskId>) {
         let mut client = JobServiceClient::new(self.channel().await);
         let request = proto::WatchJobsRequest::default();
-        let mut told = client.watch_jobs(request).await.unwrap().into_inner();
+        let mut reported = client.watch_jobs(request).await.unwrap().into_inner();
         let (mut jobs, mut tasks) = (BTreeSet::new(), BTreeSet::new());
         loop {
-            let message = told.message().await.unwrap().unwrap();
+            let message = reported.message().await.unwrap().unwrap();
             for job in message.jobs {
                 jobs.extend(job.job.map(|_| job.id));
                 tasks.extend(job.tasks.into_iter().filter_map(|one| one.task).map(TaskId::from));
@@ -347,13 +347,13 @@ async fn calls_whose_message_does_not_come_take_no_place_from_others() {
         let refused = calls.join_next().await.unwrap().unwrap();
         assert_eq!(refused.code, ErrorCode::Limit, "{refused:?}");
     }
-    assert_eq!(shared.seen_by(1).listed().await.0, Vec::<u64>::new());
+    assert_eq!(shared.as_caller(1).listed().await.0, Vec::<u64>::new());
     let mut own = JobServiceClient::new(channel.clone());
     let refused = own.list_jobs(proto::ListJobsRequest::default()).await.unwrap_err();
     assert_eq!(ApiError::from(refused).code, ErrorCode::Limit);
     calls.abort_all();
     while own.list_jobs(proto::ListJobsRequest::default()).await.is_err() {}
-    shared.held_falls_to(0).await;
+    shared.await_buffered_at_most(0).await;
 }
 
 #[tokio::test]
@@ -370,7 +370,7 @@ async fn a_message_that_does_not_come_in_time_ends_its_call() {
         let late = hung(shared.channel(1).await, COMMIT_STREAM, sent).await;
         assert_eq!(late.code, ErrorCode::Late, "{late:?}");
     }
-    shared.held_falls_to(0).await;
+    shared.await_buffered_at_most(0).await;
 }
 
 #[tokio::test]
@@ -386,11 +386,11 @@ async fn bytes_of_messages_that_are_not_whole_are_bounded() {
     for _ in 0..17 {
         let refused = calls.join_next().await.unwrap().unwrap();
         assert_eq!(refused.code, ErrorCode::Limit, "{refused:?}");
-        assert!(shared.held() < EACH + (64 << 10), "{} bytes", shared.held());
+        assert!(shared.buffered() < EACH + (64 << 10), "{} bytes", shared.buffered());
     }
-    assert_eq!(shared.seen_by(1).listed().await.0, Vec::<u64>::new());
+    assert_eq!(shared.as_caller(1).listed().await.0, Vec::<u64>::new());
     calls.abort_all();
-    shared.held_falls_to(0).await;
+    shared.await_buffered_at_most(0).await;
 }
 
 #[tokio::test]
@@ -402,7 +402,7 @@ async fn streams_that_read_nothing_hold_little_and_stop_nobody() {
     let limits = Limits { held_bytes_each: EACH as u64, ..patient() };
     let shared = Shared::start(limits, vec![reader("one"), reader("other")]).await;
     let group = TaskGroup::new(TASKS, Amounts::new([1]));
-    shared.seen_by(0).submit(Job::batch("wide", group));
+    shared.as_caller(0).submit(Job::batch("wide", group));
     for number in 0..MACHINES {
         let machine = Machine::new(format!("machine-{number}"), Amounts::new([4000]));
         shared.cell.apply(Command::RegisterMachine(machine)).unwrap();
@@ -416,38 +416,38 @@ async fn streams_that_read_nothing_hold_little_and_stop_nobody() {
             0 => proto::sync_request::Interest::JobsOf(jobs),
             _ => proto::sync_request::Interest::AllJobs(all),
         };
-        let asked = proto::SyncRequest { interest: Some(interest), ..Default::default() };
+        let requested = proto::SyncRequest { interest: Some(interest), ..Default::default() };
         let channel = shared.channel(0).await;
         let mut client = SchedulingServiceClient::new(channel.clone());
         // A caller at its memory limit gets no further streams.
-        views.extend(client.sync(asked).await.ok().map(tonic::Response::into_inner));
-        let asked = proto::WatchJobsRequest::default();
-        let watch = JobServiceClient::new(channel).watch_jobs(asked).await;
+        views.extend(client.sync(requested).await.ok().map(tonic::Response::into_inner));
+        let requested = proto::WatchJobsRequest::default();
+        let watch = JobServiceClient::new(channel).watch_jobs(requested).await;
         watches.extend(watch.ok().map(tonic::Response::into_inner));
     }
     assert!(!views.is_empty() && !watches.is_empty());
     // A stream of another caller arrives completely.
-    let other = shared.seen_by(1);
+    let other = shared.as_caller(1);
     assert_eq!(other.synced().await.machines.len(), MACHINES as usize);
     assert_eq!(other.watched().await.1.len(), TASKS as usize);
     // The bytes held may exceed the bound by one full state and the buffer of one stream.
-    let held = shared.held();
+    let held = shared.buffered();
     assert!((1 << 20..EACH + (4 << 20)).contains(&held), "{held} bytes");
 
     // A stream continues once its reader begins to read.
     let mut last = watches.pop().unwrap();
     drop((views, watches));
-    let mut told = 0;
+    let mut reported = 0;
     loop {
         let message = last.message().await.unwrap().unwrap();
-        told += message.jobs.iter().map(|job| job.tasks.len()).sum::<usize>();
+        reported += message.jobs.iter().map(|job| job.tasks.len()).sum::<usize>();
         if !message.more {
             break;
         }
     }
-    assert_eq!(told, TASKS as usize);
+    assert_eq!(reported, TASKS as usize);
     drop(last);
-    shared.held_falls_to(0).await;
+    shared.await_buffered_at_most(0).await;
 }
 
 #[tokio::test]
@@ -456,18 +456,18 @@ async fn a_view_that_is_not_read_in_time_is_let_go() {
     let deadlines = Deadlines { max: soon, ..patient().deadlines };
     let limits = Limits { deadlines, ..patient() };
     let shared = Shared::start(limits, vec![reader("one")]).await;
-    let job = shared.seen_by(0);
+    let job = shared.as_caller(0);
     for number in 0..4 {
         job.submit(labelled(&format!("job-{number}"), 120));
     }
     let interest = proto::sync_request::Interest::AllJobs(proto::sync_request::AllJobs {});
-    let asked = proto::SyncRequest { interest: Some(interest), ..Default::default() };
+    let requested = proto::SyncRequest { interest: Some(interest), ..Default::default() };
     let mut client = SchedulingServiceClient::new(shared.channel(0).await);
-    let mut deltas = client.sync(asked).await.unwrap().into_inner();
-    while shared.held() < 300 << 10 {
+    let mut deltas = client.sync(requested).await.unwrap().into_inner();
+    while shared.buffered() < 300 << 10 {
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
-    shared.held_falls_to(300 << 10).await;
+    shared.await_buffered_at_most(300 << 10).await;
     let ended = loop {
         match deltas.message().await {
             Ok(piece) => assert!(piece.is_some_and(|piece| piece.more)),
@@ -495,11 +495,11 @@ async fn a_watch_of_one_job_ends_when_all_its_tasks_were_told_as_ended() {
     served.cell.apply(Command::KillJob { job: omega_core::JobId(id) }).unwrap();
     let mut killed = BTreeSet::new();
     loop {
-        let told = changes.message().await.unwrap().unwrap();
-        let tasks = told.tasks.into_iter();
+        let reported = changes.message().await.unwrap().unwrap();
+        let tasks = reported.tasks.into_iter();
         let over = tasks.filter(|task| task.phase() == proto::TaskPhase::Killed);
         killed.extend(over.filter_map(|one| one.task).map(TaskId::from));
-        if told.ended {
+        if reported.ended {
             break;
         }
     }

@@ -12,7 +12,7 @@ use crate::overload::frames::Frames;
 use crate::overload::limits::{Limits, Places as Calls};
 use crate::overload::slots::{Slot, SlotLimits, Slots, Usage};
 use crate::overload::slowdown::Slowdown;
-use crate::tls::{Certificates, Language};
+use crate::tls::{Certificates, Protocol};
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -38,7 +38,7 @@ const PREFACE: &[u8; 24] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
 /// Callers that may connect to a listener.
 #[derive(Clone, Debug)]
-pub enum Door {
+pub enum ListenerSecurity {
     /// Everyone who reaches the listener.
     Open,
     /// Owners of valid certificates.
@@ -56,49 +56,49 @@ pub enum Door {
 /// reading from connections when few slots are free.
 pub(crate) fn incoming(
     listener: TcpListener,
-    door: Door,
+    security: ListenerSecurity,
     anyone: Caller,
     (limits, calls): (Limits, Option<Calls>),
 ) -> ReceiverStream<io::Result<Connection>> {
     let (ready, connections) = mpsc::channel(1);
-    let language = Language::Http2;
-    let threshold = Threshold { door, anyone: Arc::new(anyone), language, limits, calls };
-    tokio::spawn(accept(listener, threshold, ready));
+    let protocol = Protocol::Http2;
+    let requirements = Requirements { security, anyone: Arc::new(anyone), protocol, limits, calls };
+    tokio::spawn(accept(listener, requirements, ready));
     ReceiverStream::new(connections)
 }
 
 /// Accepted connections of browsers and probes, of which no request has been read yet.
 pub(crate) fn incoming_http1(
     listener: TcpListener,
-    door: Door,
+    security: ListenerSecurity,
     anyone: Caller,
     limits: Limits,
 ) -> mpsc::Receiver<io::Result<Connection>> {
     let (ready, connections) = mpsc::channel(1);
-    let language = Language::Http1;
+    let protocol = Protocol::Http1;
     let calls = None;
-    let threshold = Threshold { door, anyone: Arc::new(anyone), language, limits, calls };
-    tokio::spawn(accept(listener, threshold, ready));
+    let requirements = Requirements { security, anyone: Arc::new(anyone), protocol, limits, calls };
+    tokio::spawn(accept(listener, requirements, ready));
     connections
 }
 
 /// Requirements for a new connection: certificates, protocol and limits.
 #[derive(Clone, Debug)]
-struct Threshold {
-    door: Door,
+struct Requirements {
+    security: ListenerSecurity,
     /// Identity of all callers if no certificate is required.
     anyone: Arc<Caller>,
-    language: Language,
+    protocol: Protocol,
     limits: Limits,
     calls: Option<Calls>,
 }
 
 async fn accept(
     listener: TcpListener,
-    threshold: Threshold,
+    requirements: Requirements,
     ready: mpsc::Sender<io::Result<Connection>>,
 ) {
-    let Limits { connections, connections_each, idle, handshake, .. } = threshold.limits;
+    let Limits { connections, connections_each, idle, handshake, .. } = requirements.limits;
     let all = connections as usize;
     let slots = Slots::new(SlotLimits { all, each: connections_each as usize });
     let mut sweeps = interval(SWEEP);
@@ -123,11 +123,11 @@ async fn accept(
             tracing::debug!(%address, "too many connections");
             continue;
         };
-        let (threshold, ready) = (threshold.clone(), ready.clone());
-        let has_certificates = matches!(threshold.door, Door::Tls { .. });
+        let (requirements, ready) = (requirements.clone(), ready.clone());
+        let has_certificates = matches!(requirements.security, ListenerSecurity::Tls { .. });
         tokio::spawn(async move {
             let begun = tokio::select! {
-                begun = tokio::time::timeout(handshake, begin(socket, threshold)) => begun,
+                begun = tokio::time::timeout(handshake, begin(socket, requirements)) => begun,
                 () = slot.lost() => {
                     tracing::debug!(%address, "a newer connection took the slot of a handshake");
                     return;
@@ -150,13 +150,13 @@ async fn accept(
 
 async fn begin(
     socket: TcpStream,
-    Threshold { door, anyone, language, calls, .. }: Threshold,
+    Requirements { security, anyone, protocol, calls, .. }: Requirements,
 ) -> io::Result<Begun> {
     socket.set_nodelay(true)?;
-    let (mut stream, caller) = match door {
-        Door::Open => (Stream::Open(socket), anyone),
-        Door::Tls { certificates, cell } => {
-            let tls = TlsAcceptor::from(certificates.config(language)).accept(socket).await?;
+    let (mut stream, caller) = match security {
+        ListenerSecurity::Open => (Stream::Open(socket), anyone),
+        ListenerSecurity::Tls { certificates, cell } => {
+            let tls = TlsAcceptor::from(certificates.config(protocol)).accept(socket).await?;
             let chain = tls.get_ref().1.peer_certificates().unwrap_or_default();
             let caller = match chain.first() {
                 Some(own) => Caller::of_certificate(own, &cell),
@@ -166,7 +166,7 @@ async fn begin(
         }
     };
     let patience = calls.map(|calls| Slowdown::new(calls, caller.clone()));
-    if language == Language::Http1 {
+    if protocol == Protocol::Http1 {
         let first = PREFACE.len();
         return Ok(Begun { stream, first, caller, patience, frames: None });
     }

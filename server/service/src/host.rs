@@ -7,22 +7,23 @@ use crate::calls::names;
 use crate::leases::Leases;
 use crate::observe::metrics::Metrics;
 use crate::observe::observer::Observer;
-use crate::overload::under_way::UnderWay;
-use crate::peers::{Peers, PeersHeard};
-use omega_cellstate::{Cell, Image, SharedCell};
+use crate::overload::in_flight::TasksInFlight;
+use crate::peers::{PeerContacts, Peers};
+use crate::replies::{PAUSE, disk_full};
+pub(crate) use crate::replies::{done, unavailable, unknown};
+use omega_cellstate::{Cell, SharedCell, SnapshotState};
 use omega_client::{ApiError, ErrorCode};
 use omega_core::{Command, Outcome, Rejection, Version};
 use omega_store::log::ReplicaId;
 use omega_store::membership::{ChangeError, MemberStep, Membership, MembershipChange};
 use omega_store::node::Leadership;
-use omega_store::replica::{Again, Answer, Ask, Remedy, ReplicatedCell, Running, TIME_AGE_MAX_MS};
+use omega_store::replica::{
+    Remedy, ReplicatedCell, Reply, Request, RetryReason, Running, TIME_AGE_MAX_MS,
+};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tokio::sync::{oneshot, watch};
 use tokio::time::Instant;
-
-/// Pause before a request without a reply is sent again: about a tenth of the time that an election takes.
-const PAUSE: Duration = Duration::from_millis(50);
 
 /// Longest time for which a request to a leader with a full disk is repeated: the time of several elections.
 const FULL_MAX: Duration = Duration::from_secs(3);
@@ -30,6 +31,9 @@ const FULL_MAX: Duration = Duration::from_secs(3);
 /// Maximum delay of a reply while this replica has not applied the change. The delay is far longer than a message
 /// takes, but still short for people.
 const CATCH_UP: Duration = Duration::from_secs(1);
+
+/// Interval at which a waiting read looks whether this replica's disk is full. A read takes far less if it is not.
+const FULL_CHECK: Duration = Duration::from_millis(100);
 
 /// Maximum wait for this replica's own snapshot, before another copy of the state is made. It is far longer than the
 /// largest cells need.
@@ -45,7 +49,7 @@ const QUORUM_PAUSE: Duration = Duration::from_millis(100);
 const IDLE: Duration = Duration::from_millis(200);
 
 /// Interval of the check whether the replica has stopped. It is short, so that the process ends soon after its replica.
-const LOOK_EVERY: Duration = Duration::from_millis(100);
+const CHECK_INTERVAL: Duration = Duration::from_millis(100);
 
 /// The cell behind a server. Clones share it.
 #[derive(Clone, Debug)]
@@ -55,8 +59,8 @@ pub struct Host {
     metrics: Metrics,
     leases: Leases,
     observer: Arc<Observer>,
-    peers_heard: PeersHeard,
-    tasks_under_way: UnderWay,
+    peer_contacts: PeerContacts,
+    tenants_in_flight: TasksInFlight,
     /// Connections to peers, for a replica with a network.
     peers: Option<Peers>,
 }
@@ -104,9 +108,10 @@ impl Host {
 
     fn of(cell: HostedCell, versions: watch::Receiver<Version>, observer: Arc<Observer>) -> Host {
         let (metrics, leases) = (Metrics::default(), Leases::default());
-        let (peers_heard, tasks_under_way) = (PeersHeard::default(), UnderWay::default());
+        let (peer_contacts, tenants_in_flight) =
+            (PeerContacts::default(), TasksInFlight::default());
         let peers = None;
-        Host { cell, versions, metrics, leases, observer, peers_heard, tasks_under_way, peers }
+        Host { cell, versions, metrics, leases, observer, peer_contacts, tenants_in_flight, peers }
     }
 
     /// Returns the host with connections to the other replicas. The host then rejects new members for which `peers` has
@@ -131,8 +136,8 @@ impl Host {
     /// the call, such as "agents attach to".
     pub(crate) fn no_leader(&self, what: &str) -> ApiError {
         let Some(leader) = self.leadership().leader else {
-            let say = format!("{what} the leader, but no replica leads now");
-            return ApiError::new(ErrorCode::NoLeader, say);
+            let message = format!("{what} the leader, but no replica leads now");
+            return ApiError::new(ErrorCode::NoLeader, message);
         };
         let address = self.client_address(leader);
         let at = address.as_ref().map_or_else(String::new, |address| format!(" at {address}"));
@@ -143,15 +148,15 @@ impl Host {
 
     /// Time of the last message from each other replica.
     #[must_use]
-    pub fn peers_heard(&self) -> &PeersHeard {
-        &self.peers_heard
+    pub fn peer_contacts(&self) -> &PeerContacts {
+        &self.peer_contacts
     }
 
-    /// Calls `look` with this replica's state, under its lock.
-    pub fn read<T>(&self, look: impl FnOnce(&Cell) -> T) -> T {
+    /// Calls `reader` with this replica's state, under its lock.
+    pub fn read<T>(&self, reader: impl FnOnce(&Cell) -> T) -> T {
         match &self.cell {
-            HostedCell::Memory(cell, _) => cell.read(look),
-            HostedCell::Replica(replica) => replica.cell.read(look),
+            HostedCell::Memory(cell, _) => cell.read(reader),
+            HostedCell::Replica(replica) => replica.cell.read(reader),
         }
     }
 
@@ -160,11 +165,11 @@ impl Host {
     ///
     /// # Errors
     /// If this replica stays busy with its own snapshots for too long.
-    pub fn image(&self) -> Result<Image, ApiError> {
+    pub fn snapshot_state(&self) -> Result<SnapshotState, ApiError> {
         match &self.cell {
-            HostedCell::Memory(cell, _) => Ok(cell.image()),
+            HostedCell::Memory(cell, _) => Ok(cell.snapshot_state()),
             HostedCell::Replica(replica) => {
-                replica.cell.image(IMAGE_MAX).ok_or_else(|| unavailable(Again::Busy))
+                replica.cell.snapshot_state(IMAGE_MAX).ok_or_else(|| unavailable(RetryReason::Busy))
             }
         }
     }
@@ -188,8 +193,8 @@ impl Host {
     }
 
     /// Tasks that were accepted and may not be in the state yet.
-    pub(crate) fn tasks_under_way(&self) -> &UnderWay {
-        &self.tasks_under_way
+    pub(crate) fn tenants_in_flight(&self) -> &TasksInFlight {
+        &self.tenants_in_flight
     }
 
     /// State kept for statistics.
@@ -219,7 +224,7 @@ impl Host {
             if let Some(stopped) = self.stopped() {
                 return stopped;
             }
-            tokio::time::sleep(LOOK_EVERY).await;
+            tokio::time::sleep(CHECK_INTERVAL).await;
         }
     }
 
@@ -249,21 +254,21 @@ impl Host {
         match &self.cell {
             HostedCell::Memory(cell, versions) => {
                 let since = Instant::now();
-                tell_time(cell);
+                advance_time(cell);
                 let outcomes = cell.apply_all(commands.into_iter().map(|(command, _)| command));
                 self.metrics.applied(since.elapsed());
                 let version = cell.read(Cell::version);
-                versions.send_if_modified(|known| {
-                    let newer = *known < version;
-                    *known = version.max(*known);
+                versions.send_if_modified(|current| {
+                    let newer = *current < version;
+                    *current = version.max(*current);
                     newer
                 });
-                Pending::Here(outcomes.into_iter().map(Answer::Outcome).collect())
+                Pending::Here(outcomes.into_iter().map(Reply::Outcome).collect())
             }
             HostedCell::Replica(replica) => {
                 let ask = |(command, try_)| match try_ {
-                    Try::First => Ask::Command(command),
-                    Try::Again => Ask::Retry(command),
+                    Try::First => Request::Command(command),
+                    Try::Again => Request::Retry(command),
                 };
                 replica.begin(commands.into_iter().map(ask).collect())
             }
@@ -294,7 +299,7 @@ impl Host {
         })?;
         let ask = || self.begin(command.clone(), try_);
         match self.insist(ask, until).await? {
-            Answer::Outcome(outcome) => self.settled(outcome).await,
+            Reply::Outcome(outcome) => self.settled(outcome).await,
             _ => Err(unknown()),
         }
     }
@@ -307,8 +312,8 @@ impl Host {
         let outcome =
             outcome.map_err(|rejection| self.read(|cell| names::rejection(cell, &rejection)))?;
         match &outcome {
-            Outcome::Commit(commit) => self.reach(commit.version).await,
-            Outcome::Done(version) => self.reach(*version).await,
+            Outcome::Commit(commit) => self.await_version(commit.version).await,
+            Outcome::Done(version) => self.await_version(*version).await,
             Outcome::Machine(id) if self.read(|cell| cell.machine(*id).is_none()) => {
                 self.catch_up().await;
             }
@@ -321,10 +326,23 @@ impl Host {
     /// Waits until this replica's state includes every change that any replica confirmed before this call.
     ///
     /// # Errors
-    /// If no leader answers in time.
+    /// If no leader answers in time, or if this replica is behind and its disk is full.
     pub async fn refresh(&self, until: Instant) -> Result<(), ApiError> {
         let HostedCell::Replica(replica) = &self.cell else { return Ok(()) };
-        self.insist(|| replica.begin(vec![Ask::Read]), until).await.map(drop)
+        let read = self.insist(|| replica.begin(vec![Request::Read]), until);
+        tokio::select! {
+            biased;
+            reply = read => reply.map(drop),
+            () = until_full(&replica.running) => Err(self.disk_full()),
+        }
+    }
+
+    /// The error for a read that waits for room on this replica's disk, with the leader's id and address, if known.
+    fn disk_full(&self) -> ApiError {
+        let Leadership { leader, is_leader, .. } = self.leadership();
+        let leader = leader.filter(|_| !is_leader);
+        let leader_address = leader.and_then(|id| self.client_address(id));
+        ApiError { leader: leader.map(|id| id.0.to_string()), leader_address, ..disk_full() }
     }
 
     /// Changes the membership.
@@ -342,14 +360,14 @@ impl Host {
         let give_up = until.min(Instant::now() + QUORUM_WAIT);
         loop {
             let changed =
-                self.insist(|| replica.begin(vec![Ask::Change(change.clone())]), until).await?;
+                self.insist(|| replica.begin(vec![Request::Change(change.clone())]), until).await?;
             match changed {
-                Answer::Changed(Err(ChangeError::NoQuorum { .. } | ChangeError::Behind(_)))
+                Reply::Changed(Err(ChangeError::NoQuorum { .. } | ChangeError::Behind(_)))
                     if Instant::now() < give_up =>
                 {
                     tokio::time::sleep(QUORUM_PAUSE).await;
                 }
-                Answer::Changed(changed) => {
+                Reply::Changed(changed) => {
                     let refused =
                         |error: ChangeError| ApiError::new(ErrorCode::BadChange, error.to_string());
                     return changed.map_err(refused);
@@ -369,7 +387,7 @@ impl Host {
         for step in &change.steps {
             if let MemberStep::AddLearner(id) = *step
                 && !is_located(id)
-                && !peers.know(id)
+                && !peers.has_address(id)
             {
                 let number = id.0;
                 let why = format!(
@@ -389,7 +407,7 @@ impl Host {
         for step in &change.steps {
             let MemberStep::Locate { id, address } = step else { continue };
             let is_new = change.steps.contains(&MemberStep::AddLearner(*id));
-            if is_new || !peers.know(*id) || !address.contains(':') {
+            if is_new || !peers.has_address(*id) || !address.contains(':') {
                 continue;
             }
             let connect = tokio::net::TcpStream::connect(address);
@@ -417,8 +435,8 @@ impl Host {
         until: Instant,
     ) -> Result<(), ApiError> {
         let replica = self.need_replica()?;
-        match self.insist(|| replica.begin(vec![Ask::Transfer(to)]), until).await? {
-            Answer::Changed(Err(error)) => {
+        match self.insist(|| replica.begin(vec![Request::Transfer(to)]), until).await? {
+            Reply::Changed(Err(error)) => {
                 Err(ApiError::new(ErrorCode::BadChange, error.to_string()))
             }
             _ => Ok(()),
@@ -437,19 +455,19 @@ impl Host {
 
     /// Repeats a request until there is a reply, or the deadline has passed. While the leader's disk is full, the
     /// request is repeated only for the time that another replica may need to take over.
-    async fn insist(&self, ask: impl Fn() -> Pending, until: Instant) -> Result<Answer, ApiError> {
+    async fn insist(&self, send: impl Fn() -> Pending, until: Instant) -> Result<Reply, ApiError> {
         let full_until = until.min(Instant::now() + FULL_MAX);
         loop {
-            let answer = match tokio::time::timeout_at(until, ask().answers()).await {
-                Ok(mut answers) => answers.pop().unwrap_or(Answer::Unknown),
+            let reply = match tokio::time::timeout_at(until, send().replies()).await {
+                Ok(mut replies) => replies.pop().unwrap_or(Reply::Unknown),
                 Err(_) => return Err(unknown()),
             };
-            let again = match answer {
-                Answer::Again(again) => again,
-                Answer::Unknown => return Err(unknown()),
-                answer => return Ok(answer),
+            let again = match reply {
+                Reply::Retry(again) => again,
+                Reply::Unknown => return Err(unknown()),
+                reply => return Ok(reply),
             };
-            let end = if again == Again::Full { full_until } else { until };
+            let end = if again == RetryReason::Full { full_until } else { until };
             if again.is_final() || Instant::now() + PAUSE >= end {
                 return Err(unavailable(again));
             }
@@ -459,12 +477,12 @@ impl Host {
 
     /// Waits a short time for this replica to reach a version. After this time, an isolated replica replies with its
     /// older state.
-    pub(crate) async fn reach(&self, version: Version) {
+    pub(crate) async fn await_version(&self, version: Version) {
         if *self.versions.borrow() >= version {
             return;
         }
         let mut versions = self.versions();
-        let reached = versions.wait_for(|known| *known >= version);
+        let reached = versions.wait_for(|current| *current >= version);
         // After the timeout, the caller's next read may see an older version.
         let _ = tokio::time::timeout(CATCH_UP, reached).await;
     }
@@ -476,12 +494,22 @@ impl Host {
 }
 
 impl Replica {
-    fn begin(&self, asks: Vec<Ask>) -> Pending {
-        let count = asks.len();
-        let (to, answers) = oneshot::channel();
+    fn begin(&self, requests: Vec<Request>) -> Pending {
+        let count = requests.len();
+        let (to, replies) = oneshot::channel();
         // The caller may be gone.
-        self.cell.begin(asks, move |answers| drop(to.send(answers)));
-        Pending::ToCome(answers, count)
+        self.cell.begin(requests, move |replies| drop(to.send(replies)));
+        Pending::ToCome(replies, count)
+    }
+}
+
+/// Waits until the disk of a replica's log is full, at least for a short time in which most reads are answered.
+async fn until_full(running: &Running) {
+    loop {
+        tokio::time::sleep(FULL_CHECK).await;
+        if running.status().disk_full {
+            return;
+        }
     }
 }
 
@@ -498,63 +526,29 @@ pub enum Try {
 #[derive(Debug)]
 pub enum Pending {
     /// The results, which have arrived.
-    Here(Vec<Answer>),
+    Here(Vec<Reply>),
     /// Receiver of the results, and the number of results. If the sender is dropped, the outcomes are unknown.
-    ToCome(oneshot::Receiver<Vec<Answer>>, usize),
+    ToCome(oneshot::Receiver<Vec<Reply>>, usize),
 }
 
 impl Pending {
     /// Waits for the replies.
-    pub async fn answers(self) -> Vec<Answer> {
+    pub async fn replies(self) -> Vec<Reply> {
         match self {
-            Pending::Here(answers) => answers,
-            Pending::ToCome(answers, count) => {
-                answers.await.unwrap_or_else(|_| vec![Answer::Unknown; count])
+            Pending::Here(replies) => replies,
+            Pending::ToCome(replies, count) => {
+                replies.await.unwrap_or_else(|_| vec![Reply::Unknown; count])
             }
         }
     }
 }
 
-/// Error for the caller of a request that was not executed.
-#[must_use]
-pub(crate) fn unavailable(again: Again) -> ApiError {
-    let code = match again {
-        Again::Leaderless | Again::LeaderlessAndFull | Again::Overwritten => ErrorCode::NoLeader,
-        Again::Busy => ErrorCode::Busy,
-        Again::Full => ErrorCode::DiskFull,
-        Again::Stopped | Again::Removed => ErrorCode::Stopped,
-        _ => ErrorCode::Busy,
-    };
-    let error = ApiError::new(code, format!("nothing was done: {again}"));
-    match code {
-        ErrorCode::Stopped => error,
-        ErrorCode::DiskFull => error.retry_after(Duration::from_secs(1)),
-        _ => error.retry_after(PAUSE),
-    }
-}
-
-/// Error for the caller of a request whose outcome is unknown.
-#[must_use]
-pub(crate) fn unknown() -> ApiError {
-    let say = "it is unknown whether the request was carried out: send it again, which does not \
-         carry it out twice";
-    ApiError::new(ErrorCode::OutcomeUnknown, say)
-}
-
-/// The version in a result.
-pub(crate) fn done(outcome: Outcome) -> Result<Version, ApiError> {
-    match outcome {
-        Outcome::Done(version) => Ok(version),
-        _ => Err(unknown()),
-    }
-}
-
 /// Advances the time of a cell in memory, if something in the cell depends on the time. In a replicated cell, the
 /// leader does this.
-fn tell_time(cell: &SharedCell) {
+fn advance_time(cell: &SharedCell) {
     let now_ms = unix_ms();
     let old = |cell: &Cell| cell.now_ms().saturating_add(TIME_AGE_MAX_MS) <= now_ms;
-    if cell.read(|cell| cell.goes_by_time() && old(cell)) {
+    if cell.read(|cell| cell.depends_on_time() && old(cell)) {
         // The cell never rejects this command.
         let _ = cell.apply(Command::Expire { now_ms });
     }
@@ -569,9 +563,9 @@ pub(crate) fn unix_ms() -> u64 {
 /// Publishes the version that the replica has applied, until all receivers are gone.
 fn follow(cell: &ReplicatedCell, to: &watch::Sender<Version>) {
     while !to.is_closed() {
-        let known = *to.borrow();
-        let version = cell.wait_past(known, IDLE);
-        if version != known {
+        let current = *to.borrow();
+        let version = cell.wait_past(current, IDLE);
+        if version != current {
             to.send_replace(version);
         }
     }

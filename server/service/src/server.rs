@@ -8,16 +8,18 @@ use crate::access::identity::Caller;
 use crate::access::roles;
 use crate::calls::commit_log::SlowCommit;
 use crate::calls::traces::Traces;
-use crate::connection::{Door, incoming};
+use crate::connection::{ListenerSecurity, incoming};
 use crate::host::Host;
 use crate::observe::statistics::follow;
 use crate::overload::limits::{Deadlines, Limits, Places};
+use crate::overload::tenant_limits::TenantLimits;
 use crate::peers::{FRAME_BYTES_MAX, PeerListener};
 use crate::updates;
 use crate::{
-    Agents, Cells, Explainer, Jobs, Machines, MonitorSettings, Scheduling, Tasks, Tenants, Whoami,
+    Agents, Cells, Explainer, Jobs, Machines, MonitorSettings, ReplicaIdentity, Scheduling, Tasks,
+    Tenants,
 };
-use omega_client::connect::{MESSAGE_BYTES_MAX, ORDERS_BYTES_MAX};
+use omega_client::connect::{DIRECTIVES_BYTES_MAX, MESSAGE_BYTES_MAX};
 use omega_client::proto;
 use std::io;
 use std::sync::Arc;
@@ -63,7 +65,7 @@ type Guarded = Stack<GateLayer, Identity>;
 /// Every service that clients may call.
 fn client_services(
     host: &Host,
-    me: Whoami,
+    me: ReplicaIdentity,
     extras: Extras,
     gate: Gate,
 ) -> io::Result<Router<Guarded>> {
@@ -101,7 +103,7 @@ fn client_services(
             .max_encoding_message_size(sent_max),
         )
         .add_service(
-            JobServiceServer::new(Jobs::new(host.clone(), extras.explainer, limits.tenant_tasks))
+            JobServiceServer::new(Jobs::new(host.clone(), extras.explainer, &limits))
                 .max_decoding_message_size(taken_max)
                 .max_encoding_message_size(sent_max),
         )
@@ -128,7 +130,7 @@ fn client_services(
         .add_service(
             AgentServiceServer::new(agents)
                 .max_decoding_message_size(taken_max)
-                .max_encoding_message_size(ORDERS_BYTES_MAX),
+                .max_encoding_message_size(DIRECTIVES_BYTES_MAX),
         )
         .add_service(health_service)
         .add_service(reflection().build_v1().map_err(io::Error::other)?)
@@ -138,22 +140,27 @@ fn client_services(
 
 /// A listener with its access rules and its audit log.
 #[derive(Debug)]
-pub struct Entrance {
+pub struct ListenerConfig {
     /// The bound listener.
     pub listener: TcpListener,
     /// Callers that may connect.
-    pub door: Door,
+    pub security: ListenerSecurity,
     /// Audit log, if any.
     pub audit: Option<Arc<AuditLog>>,
     /// Limits of requests.
     pub limits: Limits,
 }
 
-impl Entrance {
+impl ListenerConfig {
     /// A server without certificates and audit log, with the default limits.
     #[must_use]
-    pub fn open(listener: TcpListener) -> Entrance {
-        Entrance { listener, door: Door::Open, audit: None, limits: Limits::default() }
+    pub fn open(listener: TcpListener) -> ListenerConfig {
+        ListenerConfig {
+            listener,
+            security: ListenerSecurity::Open,
+            audit: None,
+            limits: Limits::default(),
+        }
     }
 }
 
@@ -176,21 +183,21 @@ pub struct Extras {
 /// # Errors
 /// I/O errors of the listener.
 pub async fn serve_clients(
-    Entrance { listener, door, audit, limits }: Entrance,
+    ListenerConfig { listener, security, audit, limits }: ListenerConfig,
     host: Host,
-    me: Whoami,
+    me: ReplicaIdentity,
     extras: Extras,
     end: impl Future<Output = ()>,
 ) -> io::Result<()> {
-    if let Door::Tls { certificates, .. } = &door {
+    if let ListenerSecurity::Tls { certificates, .. } = &security {
         host.metrics().show(certificates);
     }
     let places = Places::new(limits);
     let gate = Gate { audit, limits, places: places.clone() };
     let services = client_services(&host, me, extras, gate)?;
-    let controller = tokio::spawn(updates::run(host.clone(), limits.tenant_tasks));
+    let controller = tokio::spawn(updates::run(host.clone(), TenantLimits::new(&limits)));
     let following = tokio::spawn(follow(host));
-    let incoming = incoming(listener, door, Caller::local(), (limits, Some(places)));
+    let incoming = incoming(listener, security, Caller::local(), (limits, Some(places)));
     let served = services.serve_with_incoming_shutdown(incoming, end).await;
     following.abort();
     controller.abort();
@@ -204,14 +211,15 @@ pub async fn serve_clients(
 #[cfg(test)]
 pub(crate) async fn serve_as(
     caller: Caller,
-    Entrance { listener, door, audit, limits }: Entrance,
+    ListenerConfig { listener, security, audit, limits }: ListenerConfig,
     places: Places,
     host: Host,
 ) -> io::Result<()> {
-    let me = Whoami { cell: omega_store::CellId(1), replica: omega_store::log::ReplicaId(1) };
+    let me =
+        ReplicaIdentity { cell: omega_store::CellId(1), replica: omega_store::log::ReplicaId(1) };
     let gate = Gate { audit, limits, places: places.clone() };
     let services = client_services(&host, me, Extras::default(), gate)?;
-    let incoming = incoming(listener, door, caller, (limits, Some(places)));
+    let incoming = incoming(listener, security, caller, (limits, Some(places)));
     services.serve_with_incoming(incoming).await.map_err(io::Error::other)
 }
 
@@ -221,13 +229,13 @@ pub(crate) async fn serve_as(
 /// # Errors
 /// I/O errors of the listener.
 pub async fn serve_peers(
-    Entrance { listener, door, audit, limits }: Entrance,
+    ListenerConfig { listener, security, audit, limits }: ListenerConfig,
     peers: PeerListener,
     end: impl Future<Output = ()>,
 ) -> io::Result<()> {
     use proto::peer_service_server::PeerServiceServer;
     // Connections of peers are never slowed down, because a replica that misses a leader's messages starts an election.
-    let incoming = incoming(listener, door, Caller::local_peer(), (limits, None));
+    let incoming = incoming(listener, security, Caller::local_peer(), (limits, None));
     let service = PeerServiceServer::new(peers).max_decoding_message_size(FRAME_BYTES_MAX);
     // The longest deadline is used, because a frame may be large, and the network between replicas slow.
     let Deadlines { max, .. } = limits.deadlines;

@@ -8,7 +8,7 @@ use tokio::time::Instant;
 use tonic::{Request, Response, Status};
 
 /// Reply to a call.
-pub(crate) type Answered<T> = Result<Response<T>, Status>;
+pub(crate) type RpcResult<T> = Result<Response<T>, Status>;
 
 /// Maximum and default number of items of a page.
 pub(crate) const PAGE_MAX: usize = 1000;
@@ -26,8 +26,8 @@ pub(crate) struct Room {
 
 impl Room {
     /// The space of an empty page for this many items; 0 means the maximum.
-    pub(crate) fn of_page(asked: u32) -> Room {
-        Room { items: page_size(asked), bytes: PAGE_BYTES }
+    pub(crate) fn of_page(requested: u32) -> Room {
+        Room { items: page_size(requested), bytes: PAGE_BYTES }
     }
 
     /// The space of a reply that has no further pages, for any number of items.
@@ -57,9 +57,9 @@ pub(crate) struct Arrived(pub(crate) Instant);
 
 /// Deadline of a call, counted from its first frame.
 pub(crate) fn deadline<T>(request: &Request<T>) -> Instant {
-    let asked = request.metadata().get("grpc-timeout").and_then(|value| value.to_str().ok());
+    let requested = request.metadata().get("grpc-timeout").and_then(|value| value.to_str().ok());
     let Deadlines { usual, max } = deadlines(request);
-    let timeout = asked.and_then(timeout).unwrap_or(usual);
+    let timeout = requested.and_then(timeout).unwrap_or(usual);
     let arrived = request.extensions().get().copied().unwrap_or(Arrived(Instant::now()));
     arrived.0 + timeout.min(max)
 }
@@ -71,14 +71,14 @@ pub(crate) fn deadlines<T>(request: &Request<T>) -> Deadlines {
 
 /// Deadline of a stream, if the caller has set one.
 pub(crate) fn stream_end<T>(request: &Request<T>) -> Option<Instant> {
-    let asked = request.metadata().get("grpc-timeout").and_then(|value| value.to_str().ok());
-    asked.and_then(timeout).and_then(|timeout| Instant::now().checked_add(timeout))
+    let requested = request.metadata().get("grpc-timeout").and_then(|value| value.to_str().ok());
+    requested.and_then(timeout).and_then(|timeout| Instant::now().checked_add(timeout))
 }
 
 /// Whether a call's deadline had passed when it arrived.
 pub(crate) fn is_late(headers: &http::HeaderMap) -> bool {
-    let asked = headers.get("grpc-timeout").and_then(|value| value.to_str().ok());
-    asked.and_then(timeout).is_some_and(|left| left.is_zero())
+    let requested = headers.get("grpc-timeout").and_then(|value| value.to_str().ok());
+    requested.and_then(timeout).is_some_and(|left| left.is_zero())
 }
 
 /// The timeout in a header, which has at most eight digits and a unit.
@@ -101,10 +101,10 @@ fn timeout(header: &str) -> Option<Duration> {
 }
 
 /// Number of items of a page, for the number that the caller asked for.
-pub(crate) fn page_size(asked: u32) -> usize {
-    match asked as usize {
+pub(crate) fn page_size(requested: u32) -> usize {
+    match requested as usize {
         0 => PAGE_MAX,
-        asked => asked.min(PAGE_MAX),
+        requested => requested.min(PAGE_MAX),
     }
 }
 
@@ -116,11 +116,11 @@ pub(crate) fn page_start(token: &str) -> Result<u64, ApiError> {
     match token {
         "" => Ok(0),
         token => u64::from_str_radix(token, 16).map_err(|_| {
-            let say = format!(
+            let message = format!(
                 "{token:?} is not a page token: give the one of the previous page, or \
                      none"
             );
-            ApiError::new(ErrorCode::BadPageToken, say)
+            ApiError::new(ErrorCode::BadPageToken, message)
         }),
     }
 }

@@ -17,7 +17,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use x509_parser::prelude::{FromDer, X509Certificate};
 
 /// Interval at which the files are checked for changes.
-const LOOK: Duration = Duration::from_secs(2);
+const CHECK_INTERVAL: Duration = Duration::from_secs(2);
 
 /// Time before a certificate's expiry from which warnings are logged: two weeks.
 const WARN: Duration = Duration::from_secs(14 * 24 * 3600);
@@ -27,7 +27,7 @@ const WARN_EVERY: Duration = Duration::from_secs(24 * 3600);
 
 /// Protocol of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Language {
+pub(crate) enum Protocol {
     /// HTTP/2, for programs with certificates.
     Http2,
     /// HTTP/1.1, for browsers and probes. A caller without a certificate is unidentified, and may make only calls that
@@ -123,9 +123,10 @@ impl TlsFiles {
 /// Reads a regular file. A named pipe would wait for ever, and any pipe could be read only once.
 fn read(file: &Path) -> Result<Vec<u8>, TlsError> {
     let regular = std::fs::metadata(file).and_then(|about| {
-        let say = "it is not a regular file: give one, because it is read again when it changes";
+        let message =
+            "it is not a regular file: give one, because it is read again when it changes";
         let is_regular = about.is_file() || about.is_dir();
-        if is_regular { Ok(()) } else { Err(io::Error::new(io::ErrorKind::InvalidInput, say)) }
+        if is_regular { Ok(()) } else { Err(io::Error::new(io::ErrorKind::InvalidInput, message)) }
     });
     let read = regular.and_then(|()| std::fs::read(file));
     read.map_err(|why| TlsError::File { file: file.to_owned(), why })
@@ -145,9 +146,9 @@ pub fn read_key(file: &Path) -> Result<Vec<u8>, TlsError> {
 /// # Errors
 /// If there is no such file, or users other than the owner may read it.
 pub fn check_key(file: &Path) -> Result<(), TlsError> {
-    let told = std::fs::metadata(file);
-    let told = told.map_err(|why| TlsError::File { file: file.to_owned(), why })?;
-    let mode = told.permissions().mode() & 0o777;
+    let reported = std::fs::metadata(file);
+    let reported = reported.map_err(|why| TlsError::File { file: file.to_owned(), why })?;
+    let mode = reported.permissions().mode() & 0o777;
     match mode & 0o077 {
         0 => Ok(()),
         _ => Err(TlsError::Mode { file: file.to_owned(), mode }),
@@ -182,11 +183,11 @@ impl Certificates {
     }
 
     /// Configuration of a new connection.
-    pub(crate) fn config(&self, language: Language) -> Arc<ServerConfig> {
+    pub(crate) fn config(&self, protocol: Protocol) -> Arc<ServerConfig> {
         let now = self.now.lock();
-        match language {
-            Language::Http2 => now.config.clone(),
-            Language::Http1 => now.config_http1.clone(),
+        match protocol {
+            Protocol::Http2 => now.config.clone(),
+            Protocol::Http1 => now.config_http1.clone(),
         }
     }
 
@@ -223,7 +224,7 @@ impl Certificates {
                 tracing::warn!(file, days, "a certificate expires soon: replace the file");
                 warned = Some(tokio::time::Instant::now());
             }
-            tokio::time::sleep(LOOK).await;
+            tokio::time::sleep(CHECK_INTERVAL).await;
             match self.reload() {
                 Ok(true) => {
                     tracing::info!(file, "new certificates are used from now on");
@@ -258,13 +259,13 @@ fn load(files: &TlsFiles, bytes: TlsBytes) -> Result<Loaded, TlsError> {
         _ => Vec::new(),
     };
     let of_callers = files.revoked.as_ref().unwrap_or(&files.authority);
-    let made = |language| {
-        let callers = callers(roots.clone(), revoked.clone(), language);
+    let made = |protocol| {
+        let callers = callers(roots.clone(), revoked.clone(), protocol);
         let callers = callers.map_err(|why| unusable(of_callers, why.to_string()))?;
-        let made = config(callers, (chain.clone(), key.clone_key()), language);
+        let made = config(callers, (chain.clone(), key.clone_key()), protocol);
         made.map(Arc::new).map_err(|why| unusable(&files.certificate, why.to_string()))
     };
-    let (config, config_http1) = (made(Language::Http2)?, made(Language::Http1)?);
+    let (config, config_http1) = (made(Protocol::Http2)?, made(Protocol::Http1)?);
     Ok(Loaded { bytes, config, config_http1, ends })
 }
 
@@ -276,22 +277,22 @@ fn load(files: &TlsFiles, bytes: TlsBytes) -> Result<Loaded, TlsError> {
 fn callers(
     roots: RootCertStore,
     revoked: Vec<CertificateRevocationListDer<'static>>,
-    language: Language,
+    protocol: Protocol,
 ) -> Result<Arc<dyn ClientCertVerifier>, VerifierBuilderError> {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let callers = WebPkiClientVerifier::builder_with_provider(roots.into(), provider)
         .with_crls(revoked)
         .allow_unknown_revocation_status();
-    match language {
-        Language::Http2 => callers.build(),
-        Language::Http1 => callers.allow_unauthenticated().build(),
+    match protocol {
+        Protocol::Http2 => callers.build(),
+        Protocol::Http1 => callers.allow_unauthenticated().build(),
     }
 }
 
 fn config(
     callers: Arc<dyn ClientCertVerifier>,
     (chain, key): (Vec<CertificateDer<'static>>, PrivateKeyDer<'static>),
-    language: Language,
+    protocol: Protocol,
 ) -> Result<ServerConfig, rustls::Error> {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let mut config = ServerConfig::builder_with_provider(provider)
@@ -299,9 +300,9 @@ fn config(
         .expect("the provider knows TLS 1.3")
         .with_client_cert_verifier(callers)
         .with_single_cert(chain, key)?;
-    config.alpn_protocols = match language {
-        Language::Http2 => vec![b"h2".to_vec()],
-        Language::Http1 => vec![b"http/1.1".to_vec()],
+    config.alpn_protocols = match protocol {
+        Protocol::Http2 => vec![b"h2".to_vec()],
+        Protocol::Http1 => vec![b"http/1.1".to_vec()],
     };
     config.session_storage = Arc::new(NoServerSessionStorage {});
     config.send_tls13_tickets = 0;

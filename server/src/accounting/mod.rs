@@ -70,7 +70,7 @@ fn seconds(text: &str) -> Result<u64, String> {
 /// Runs the command.
 pub(crate) fn run(args: &AccountingArgs) -> Result<(), Error> {
     let mut history = history::open(&args.dir)?;
-    let options = ReplayOptions { which: which(args.all), ..ReplayOptions::default() };
+    let options = ReplayOptions { scope: which(args.all), ..ReplayOptions::default() };
     let mut from_ms = args.from.unwrap_or(0);
     let to_ms = args.to.unwrap_or(u64::MAX);
     if let Some(last) = args.last {

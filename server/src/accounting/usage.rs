@@ -194,7 +194,7 @@ impl Usage {
         let new = Tracked {
             state,
             failures: cell.task_failures(id),
-            allocated: cell.task_holds(id).unwrap_or_default(),
+            allocated: cell.task_allocation(id).unwrap_or_default(),
             since_ms: self.now_ms,
             machines: Tracked::moved(
                 old.as_ref().map_or([None; 2], |old| old.machines),

@@ -20,7 +20,7 @@ type Places = BTreeMap<TaskId, Vec<MachineId>>;
 fn tasks(cell: &Cell) -> Tasks {
     let all = cell.jobs().flat_map(|(job, _)| cell.tasks(job));
     let task = |(id, state): (TaskId, TaskState)| {
-        (id, (state, cell.task_failures(id), cell.task_holds(id).unwrap_or_default()))
+        (id, (state, cell.task_failures(id), cell.task_allocation(id).unwrap_or_default()))
     };
     all.map(task).collect()
 }

@@ -1,7 +1,7 @@
 //! Arguments of `omega agent`.
 
-use crate::ask::files::amount::machine_bytes;
-use crate::ask::files::pairs;
+use crate::commands::files::amount::machine_bytes;
+use crate::commands::files::pairs;
 use crate::connect::CellArgs;
 use crate::events::LogArgs;
 use clap::Args;

@@ -10,12 +10,13 @@ use std::path::PathBuf;
 
 impl AgentError {
     /// Whether the agent may start later without a correction: the cell did not answer, or another agent has the
-    /// machine.
+    /// machine or the folder.
     pub(crate) fn may_pass(&self) -> bool {
         match self {
             AgentError::Cell(error) | AgentError::Runner(RunnerError::Cell(error)) => {
                 error.is_temporary() || error.code == ErrorCode::NameTaken
             }
+            AgentError::FolderInUse(_) => true,
             _ => false,
         }
     }

@@ -8,7 +8,7 @@ use super::error::AgentError;
 use super::simulation::{Behaviour, Simulation};
 use crate::signals::Signals;
 use omega_client::ApiError;
-use omega_client::agent::{Agent, AgentSettings, Order};
+use omega_client::agent::{Agent, AgentSettings, Directive};
 use omega_core::{Amounts, Labels, Machine, TaskReport};
 use omega_workload::words::plural;
 use std::io::{self, Write};
@@ -33,12 +33,12 @@ const MEMORY_BYTES: u64 = 256 << 30;
 /// Runs the simulated machines until a signal ends the agent.
 pub(super) async fn run(args: &AgentArgs, count: u32) -> Result<(), AgentError> {
     let settings = AgentSettings { heartbeat: Duration::from_secs(args.heartbeat) };
-    let (agent, orders) = Agent::start(&args.cell.address()?, settings)?;
+    let (agent, directives) = Agent::start(&args.cell.address()?, settings)?;
     let mut signals = Signals::listen()?;
     tokio::select! {
         () = signals.end() => Ok(()),
         error = register(args, count, &agent) => Err(error.into()),
-        () = follow(args, &agent, orders) => Ok(()),
+        () = follow(args, &agent, directives) => Ok(()),
     }
 }
 
@@ -80,7 +80,7 @@ fn machine(args: &AgentArgs, index: u32) -> Machine {
 }
 
 /// Executes directives until their stream ends.
-async fn follow(args: &AgentArgs, agent: &Agent, mut orders: UnboundedReceiver<Order>) {
+async fn follow(args: &AgentArgs, agent: &Agent, mut directives: UnboundedReceiver<Directive>) {
     let behaviour =
         Behaviour { seed: args.seed, run_time_scale: args.run_time_scale, fail_percent: args.fail };
     let mut simulation = Simulation::new(behaviour);
@@ -89,8 +89,8 @@ async fn follow(args: &AgentArgs, agent: &Agent, mut orders: UnboundedReceiver<O
     loop {
         let next = simulation.next_end_ms().map(|at| began + Duration::from_millis(at));
         tokio::select! {
-            order = orders.recv() => match order {
-                Some(order) => obey(agent, &mut simulation, order, elapsed_ms(began)),
+            directive = directives.recv() => match directive {
+                Some(directive) => apply(agent, &mut simulation, directive, elapsed_ms(began)),
                 None => return,
             },
             () = tokio::time::sleep_until(next.unwrap_or(began)), if next.is_some() => {
@@ -107,18 +107,18 @@ async fn follow(args: &AgentArgs, agent: &Agent, mut orders: UnboundedReceiver<O
     }
 }
 
-fn obey(agent: &Agent, simulation: &mut Simulation, order: Order, now_ms: u64) {
-    match order {
-        Order::Start(task) => {
+fn apply(agent: &Agent, simulation: &mut Simulation, directive: Directive, now_ms: u64) {
+    match directive {
+        Directive::Start(task) => {
             simulation.start(&task, now_ms);
             agent.report(task.run_id(), TaskReport::Started);
         }
-        Order::Stop { run, grace_ms: 0 } | Order::Kill(run) => simulation.stop(run),
-        Order::Stop { run, grace_ms } => simulation.end(run, grace_ms, now_ms),
-        Order::Resize { run, to } => simulation.resize(run, &to),
-        Order::EndConfirmed(_) => {}
-        Order::ReadLog(read) => agent.log(&read, None),
-        Order::Detached(machine) => simulation.forget(machine),
+        Directive::Stop { run, grace_ms: 0 } | Directive::Kill(run) => simulation.stop(run),
+        Directive::Stop { run, grace_ms } => simulation.end(run, grace_ms, now_ms),
+        Directive::Resize { run, to } => simulation.resize(run, &to),
+        Directive::EndConfirmed(_) => {}
+        Directive::ReadLog(read) => agent.log(&read, None),
+        Directive::Detached(machine) => simulation.forget(machine),
     }
 }
 

@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn a_task_that_is_told_to_end_takes_some_of_its_grace_or_more() {
+    fn a_stopped_task_takes_some_of_its_grace_or_more() {
         let mut simulation = simulation(0);
         let tasks: Vec<Task> = (0..200).map(|index| task(index, JobKind::Service)).collect();
         tasks.iter().for_each(|task| simulation.start(task, 0));
@@ -244,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn loads_are_told_once_and_come_back_to_nothing() {
+    fn loads_are_reported_once_and_return_to_nothing() {
         let mut simulation = simulation(0);
         (0..10).for_each(|index| simulation.start(&task(index, JobKind::Batch), 0));
         let loads = simulation.take_loads();

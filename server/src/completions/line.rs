@@ -1,13 +1,13 @@
 //! Command lines with the cursor at a name. The words are read as clap reads them, except that the line may have
 //! errors, because it is not complete.
 
-use crate::ask::names::{Kind, Wanted};
+use crate::commands::names::{Kind, NameQuery};
 use clap::{Arg, Command};
 
 /// Names that a command line requires at the cursor.
 #[derive(Debug)]
 pub(super) struct Request {
-    pub(super) wanted: Wanted,
+    pub(super) wanted: NameQuery,
     /// The part of the name that is typed.
     pub(super) prefix: String,
     /// The options of the line that choose the cell, as `--NAME=VALUE`.
@@ -121,23 +121,23 @@ impl<'a> Line<'a> {
     }
 
     /// Names that are values of an option.
-    fn of_option(&self, option: &Arg) -> Option<Wanted> {
+    fn of_option(&self, option: &Arg) -> Option<NameQuery> {
         let kind = match option.get_long()? {
-            "context" => return Some(Wanted::Contexts),
+            "context" => return Some(NameQuery::Contexts),
             "job" => Kind::Jobs,
             "machine" => Kind::Machines,
             "tenant" | "parent" => Kind::Tenants,
             "scheduler" => Kind::Schedulers,
             _ => return None,
         };
-        self.long(OF_CALL).map(|_| Wanted::OfCell(kind))
+        self.long(OF_CALL).map(|_| NameQuery::OfCell(kind))
     }
 
     /// Names that are arguments of the command.
-    fn of_value(&self) -> Option<Wanted> {
+    fn of_value(&self) -> Option<NameQuery> {
         self.command.get_positionals().next()?;
-        Some(Wanted::OfCell(match self.path.as_slice() {
-            ["context", _] => return Some(Wanted::Contexts),
+        Some(NameQuery::OfCell(match self.path.as_slice() {
+            ["context", _] => return Some(NameQuery::Contexts),
             // The name is that of a new object.
             ["job", "submit"] | ["machine", "add"] => return None,
             ["job", "kill" | "resize" | "rollback" | "explain"] => Kind::LiveJobs,

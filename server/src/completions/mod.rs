@@ -3,7 +3,7 @@
 //! `clap_complete` generates the scripts of verbs and options. For names, each script first runs a hidden command:
 //!
 //! ```text
-//!   omega __names COUNT WORD... ──▶ line.rs: which names? ──▶ ask/names.rs: a request to each replica ──▶ names, by line
+//!   omega __names COUNT WORD... ──▶ line.rs: which names? ──▶ commands/names.rs: a request ──▶ names, by line
 //! ```
 //!
 //! The program of the user's `PATH` reads the words, so that a script contains no list of verbs that take names, and
@@ -12,7 +12,7 @@
 
 mod line;
 
-use crate::ask::names::{self, Found, Wanted};
+use crate::commands::names::{self, NameQuery, Names};
 use crate::connect::CellArgs;
 use crate::output::{self, OutputError};
 use crate::{Omega, context};
@@ -86,13 +86,13 @@ pub(crate) fn names_of_line() -> Option<ExitCode> {
 }
 
 /// The first complete list, or else the longest one that is there at the deadline.
-fn first(found: &Receiver<Found>, until: Instant) -> Vec<String> {
+fn first(found: &Receiver<Names>, until: Instant) -> Vec<String> {
     let mut longest = Vec::new();
     while let Ok(one) = found.recv_timeout(until.saturating_duration_since(Instant::now())) {
         match one {
-            Found::All(names) => return names,
-            Found::Some(names) if names.len() > longest.len() => longest = names,
-            Found::Some(_) => {}
+            Names::All(names) => return names,
+            Names::Some(names) if names.len() > longest.len() => longest = names,
+            Names::Some(_) => {}
         }
     }
     longest
@@ -107,13 +107,13 @@ struct Cell {
 
 /// Sends the names for the word at the cursor. All replicas are asked at once, because there is no time to try them in
 /// turn.
-fn look_up(words: Vec<String>, after: Vec<String>, sender: &Sender<Found>) {
+fn look_up(words: Vec<String>, after: Vec<String>, sender: &Sender<Names>) {
     let read = line::read(&Omega::command(), words, after);
     let Some(line::Request { wanted, prefix, cell }) = read else { return };
-    let Wanted::OfCell(kind) = wanted else {
+    let NameQuery::OfCell(kind) = wanted else {
         let read = context::path().and_then(|file| context::read(&file).ok());
         let contexts = read.map(|read| read.contexts.into_keys()).into_iter().flatten();
-        drop(sender.send(Found::All(names::matching(contexts, &prefix))));
+        drop(sender.send(Names::All(names::matching(contexts, &prefix))));
         return;
     };
     let parsed = Cell::try_parse_from([String::new()].into_iter().chain(cell));
@@ -122,9 +122,9 @@ fn look_up(words: Vec<String>, after: Vec<String>, sender: &Sender<Found>) {
         let one = omega_client::Address { replicas: vec![replica.clone()], ..address.clone() };
         let (sender, prefix) = (sender.clone(), prefix.clone());
         std::thread::spawn(move || {
-            let some = |names| drop(sender.send(Found::Some(names)));
+            let some = |names| drop(sender.send(Names::Some(names)));
             if let Ok(names) = names::of_cell(&one, kind, &prefix, time_max(), &some) {
-                drop(sender.send(Found::All(names)));
+                drop(sender.send(Names::All(names)));
             }
         });
     }

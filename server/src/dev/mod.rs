@@ -11,7 +11,7 @@ pub(crate) use error::DevError;
 use crate::output;
 use crate::signals::Signals;
 use clap::Args;
-use part::{LOOK, Part};
+use part::{POLL_INTERVAL, Part};
 use std::net::{SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 
@@ -89,7 +89,7 @@ pub(crate) fn run(args: &DevArgs) -> Result<(), DevError> {
         let agent = ["agent", "--cell", &cell, "--simulate", &machines].map(str::to_owned);
         parts.push(Part::start("agent", &root, &agent)?);
     }
-    tell(&format!("{}\n", summary(args, &root, &parts)));
+    print_now(&format!("{}\n", summary(args, &root, &parts)));
     watch(&mut parts)
 }
 
@@ -125,18 +125,18 @@ fn serve(args: &DevArgs, root: &Path, replica: u16) -> Vec<String> {
     let dir = root.join(format!("r{replica}"));
     let is_new = !dir.join("IDENTITY").exists();
     let mut all: Vec<String> = vec!["serve".into()];
-    let mut say = |flag: &str, value: String| all.extend([flag.to_owned(), value]);
-    say("--dir", dir.display().to_string());
-    say("--listen", client_address(args, replica).to_string());
-    say("--web-listen", web_address(args, replica).to_string());
+    let mut push = |flag: &str, value: String| all.extend([flag.to_owned(), value]);
+    push("--dir", dir.display().to_string());
+    push("--listen", client_address(args, replica).to_string());
+    push("--web-listen", web_address(args, replica).to_string());
     if args.replicas > 1 {
         let peer = |id: u16| format!("{id}={}", peer_address(args, id));
         let peers: Vec<String> = (1..=args.replicas).map(peer).collect();
-        say("--cell-name", "dev".into());
-        say("--replica", replica.to_string());
-        say("--peers", peers.join(","));
+        push("--cell-name", "dev".into());
+        push("--replica", replica.to_string());
+        push("--peers", peers.join(","));
         if is_new {
-            say("--bootstrap", "true".into());
+            push("--bootstrap", "true".into());
         }
     }
     all
@@ -175,11 +175,11 @@ fn watch(parts: &mut [Part]) -> Result<(), DevError> {
         loop {
             tokio::select! {
                 () = signals.end() => return Ok(()),
-                () = tokio::time::sleep(LOOK) => {}
+                () = tokio::time::sleep(POLL_INTERVAL) => {}
             }
             for part in parts.iter_mut() {
                 if let Some(end) = part.new_end()? {
-                    tell(&format!("{end}; the other processes continue\n"));
+                    print_now(&format!("{end}; the other processes continue\n"));
                 }
             }
         }
@@ -187,6 +187,6 @@ fn watch(parts: &mut [Part]) -> Result<(), DevError> {
 }
 
 /// Prints a text at once. If nothing reads it, the cell continues.
-fn tell(text: &str) {
+fn print_now(text: &str) {
     drop(output::print(text));
 }

@@ -12,7 +12,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 /// Interval at which processes are checked for their end.
-pub(super) const LOOK: Duration = Duration::from_millis(100);
+pub(super) const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Maximum time until a replica listens.
 const START_MAX: Duration = Duration::from_secs(20);
@@ -81,7 +81,7 @@ impl Part {
             if self.output(0, HEAD_BYTES)?.contains(&report) {
                 return Ok(());
             }
-            std::thread::sleep(LOOK);
+            std::thread::sleep(POLL_INTERVAL);
         }
     }
 

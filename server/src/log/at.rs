@@ -158,14 +158,14 @@ fn job(cell: &Cell, id: omega_core::JobId, spec: &omega_core::Job) -> Job {
 
 fn tenants(cell: &Cell) -> Vec<Tenant> {
     let name = |kind| cell.kinds().get(kind).map_or_else(String::new, |spec| spec.name.clone());
-    let tenant = |of: omega_cellstate::TenantImage| {
+    let tenant = |of: omega_cellstate::TenantSnapshot| {
         let used = cell.tenant_used(&of.name).unwrap_or_default();
         let used =
             cell.kinds().iter().zip(used).map(|((_, spec), used)| (spec.name.clone(), *used));
         let limit = of.limit.map(|limit| limit.iter().map(|(k, most)| (name(k), most)).collect());
         Tenant { name: of.name.to_string(), used: used.collect(), limit }
     };
-    cell.image().tenants.into_iter().map(tenant).collect()
+    cell.snapshot_state().tenants.into_iter().map(tenant).collect()
 }
 
 fn table(cell: &Cell, shown: &Shown) -> String {

@@ -78,10 +78,10 @@ pub(super) fn command(command: &Command) -> String {
         Command::SetPolicy(_) => "set policy".to_owned(),
         Command::Commit(txn) => commit(txn),
         Command::Expire { now_ms } => format!("expire, the time is {now_ms} ms"),
-        Command::HoldScheduler { name, holder, .. } => {
+        Command::GrantLease { name, holder, .. } => {
             format!("give the scheduler's name {} to process {holder}", clean(name))
         }
-        Command::EndHolder { holder } => format!("revoke all names of process {holder}"),
+        Command::RevokeLeases { holder } => format!("revoke all names of process {holder}"),
         _ => "a command that this program does not know".to_owned(),
     }
 }

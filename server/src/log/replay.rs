@@ -5,7 +5,7 @@ use crate::served::Error;
 use clap::Args;
 use omega_cellstate::Cell;
 use omega_core::{TaskState, Version};
-use omega_store::history::{self, ReplayOptions, Which};
+use omega_store::history::{self, ReplayOptions, ReplayScope};
 use std::path::PathBuf;
 
 /// End of the replay, and the audits during it.
@@ -30,7 +30,7 @@ pub(crate) fn replay(args: &ReplayArgs) -> Result<(), Error> {
     let mut history = history::open(&args.dir)?;
     let options = ReplayOptions {
         to: args.to.map(Version),
-        which: which(args.all),
+        scope: which(args.all),
         audit_every: args.audit_every,
     };
     let replay = history.replay(&options)?;
@@ -78,6 +78,6 @@ impl TaskStates {
 }
 
 /// Selection of the entries: all, or only the committed ones.
-pub(crate) fn which(all: bool) -> Which {
-    if all { Which::All } else { Which::Committed }
+pub(crate) fn which(all: bool) -> ReplayScope {
+    if all { ReplayScope::All } else { ReplayScope::Committed }
 }

@@ -29,7 +29,7 @@ use std::num::NonZero;
 use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
-use unknown::{Known, unknown};
+use unknown::{KnownNames, unknown};
 
 /// The cell, the objectives, and the limits on moves.
 #[derive(Debug, Args)]
@@ -245,7 +245,7 @@ pub(crate) fn rebalance(args: &RebalanceArgs) -> Result<(), Error> {
         #[cfg(feature = "serve")]
         (Some(cell), None) => served::served(args, cell)?,
         #[cfg(feature = "serve")]
-        (None, Some(from)) => served::kept(args, from)?,
+        (None, Some(from)) => served::from_backup(args, from)?,
         #[cfg(not(feature = "serve"))]
         _ => return Err(crate::served::Error::NotBuilt("a served cell or its files".into()).into()),
     };
@@ -294,7 +294,7 @@ fn tried(
     let drain = args.pass.drain.clone();
     let annealing = args.annealing(&clock);
     let mut go_on = || clock.spent_of(ALL) < 1.0;
-    let unknown = unknown(&settings.objectives, &Known::of_cell(&cell));
+    let unknown = unknown(&settings.objectives, &KnownNames::of_cell(&cell));
     let pass = Pass { settings, drain, annealing, go_on: &mut go_on, carry: Carry::OnCopy };
     let mut report = rebalance_cell(cell, name, pass).map_err(RebalanceError::Run)?;
     report.notes.extend(unknown);

@@ -16,10 +16,10 @@ use std::time::Duration;
 struct Progress {
     clock: Clock,
     /// The progress bar, the least cost so far, and the times at which lower costs were found.
-    seen: Mutex<Seen>,
+    log: Mutex<SearchLog>,
 }
 
-struct Seen {
+struct SearchLog {
     bar: progress::SearchBar,
     least: i64,
     trail: Vec<(f64, i64)>,
@@ -31,13 +31,13 @@ impl Watch for Progress {
     }
 
     fn best(&self, cost: i64) {
-        let seen = &mut *self.seen.lock();
+        let log = &mut *self.log.lock();
         let elapsed = self.clock.start.elapsed();
-        if cost < seen.least {
-            seen.least = cost;
-            seen.trail.push((elapsed.as_secs_f64(), cost));
+        if cost < log.least {
+            log.least = cost;
+            log.trail.push((elapsed.as_secs_f64(), cost));
         }
-        seen.bar.show(elapsed, seen.least);
+        log.bar.show(elapsed, log.least);
     }
 }
 
@@ -59,12 +59,12 @@ pub(super) fn rebalance(args: &RebalanceArgs, files: &[PathBuf]) -> Result<(), E
     let before =
         State::new(&problem).map_err(of_problem).map_err(super::RebalanceError::Roadef)?.costs();
     let clock = args.clock()?;
-    let seen = Mutex::new(Seen {
+    let log = Mutex::new(SearchLog {
         bar: progress::SearchBar::new(args.output.quiet, clock.limit),
         least: i64::MAX,
         trail: vec![(0.0, before.total())],
     });
-    let progress = Progress { clock, seen };
+    let progress = Progress { clock, log };
     let settings = Settings {
         seed: args.how.seed(),
         walks: args.walks(),
@@ -73,9 +73,9 @@ pub(super) fn rebalance(args: &RebalanceArgs, files: &[PathBuf]) -> Result<(), E
     let found = search(&problem, settings, &progress)
         .map_err(of_problem)
         .map_err(super::RebalanceError::Roadef)?;
-    let Progress { clock, seen } = progress;
+    let Progress { clock, log } = progress;
     let elapsed = clock.start.elapsed();
-    let Seen { bar, trail, .. } = seen.into_inner();
+    let SearchLog { bar, trail, .. } = log.into_inner();
     bar.clear();
     if let Some(file) = &args.output.out {
         output::write(file, &contest::write_assignment(&found.assignment))?;

@@ -1,7 +1,7 @@
 //! `omega rebalance` on a served cell, or on a cell from a backup or a stopped replica.
 
 use super::error::ServedError;
-use super::unknown::{Known, unknown};
+use super::unknown::{KnownNames, unknown};
 use super::{ALL, NAME, RebalanceArgs, RebalanceError, tried};
 use crate::connect::CellArgs;
 use crate::run::Error;
@@ -17,10 +17,10 @@ use omega_workload::command_line::argument_error;
 use std::path::{Path, PathBuf};
 
 /// Rebalances a copy of a cell from a backup or a stopped replica.
-pub(super) fn kept(args: &RebalanceArgs, from: &Path) -> Result<RebalanceReport, Error> {
+pub(super) fn from_backup(args: &RebalanceArgs, from: &Path) -> Result<RebalanceReport, Error> {
     let outputs: Vec<&Path> = args.output.json.iter().map(PathBuf::as_path).collect();
     output::check(&outputs, &[from])?;
-    let options = ReplayOptions { which: log::which(args.all), ..ReplayOptions::default() };
+    let options = ReplayOptions { scope: log::which(args.all), ..ReplayOptions::default() };
     let cell = read_cell(from, &options)
         .map_err(|why| ServedError::Kept(Box::new(why)))
         .map_err(RebalanceError::Served)?;
@@ -63,7 +63,7 @@ pub(super) fn served(args: &RebalanceArgs, cell: &str) -> Result<RebalanceReport
     let mut go_on = || clock.spent_of(ALL) < 1.0;
     let carry = if args.output.apply { Carry::Out } else { Carry::PlanOnly };
     let annealing = args.annealing(&clock);
-    let unknown = unknown(&settings.objectives, &Known::of_view(&view));
+    let unknown = unknown(&settings.objectives, &KnownNames::of_view(&view));
     let pass = Pass { settings, drain: Vec::new(), annealing, go_on: &mut go_on, carry };
     let name = format!("the cell at {cell}");
     let mut report = rebalance_at(&remote, name, pass).map_err(RebalanceError::Run)?;

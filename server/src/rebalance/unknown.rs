@@ -15,29 +15,29 @@ const NAMES_MAX: usize = 5;
 
 /// Names that a cell has.
 #[derive(Default)]
-pub(super) struct Known {
+pub(super) struct KnownNames {
     machines: HashSet<Text>,
     labels: HashSet<Text>,
     /// `None` if the jobs are not known.
     jobs: Option<HashSet<Text>>,
 }
 
-impl Known {
+impl KnownNames {
     /// Names of a cell.
-    pub(super) fn of_cell(cell: &Cell) -> Known {
-        let mut known = Known::default();
-        cell.machines().for_each(|state| known.add(state.machine));
-        known.jobs = Some(cell.jobs().map(|(_, job)| job.name.clone()).collect());
-        known
+    pub(super) fn of_cell(cell: &Cell) -> KnownNames {
+        let mut names = KnownNames::default();
+        cell.machines().for_each(|state| names.add(state.machine));
+        names.jobs = Some(cell.jobs().map(|(_, job)| job.name.clone()).collect());
+        names
     }
 
     /// Names of a view, which has no list of jobs.
     #[cfg(feature = "serve")]
-    pub(super) fn of_view(view: &View) -> Known {
-        let mut known = Known::default();
+    pub(super) fn of_view(view: &View) -> KnownNames {
+        let mut names = KnownNames::default();
         let machines = (0..view.rows()).filter_map(|row| view.machine(row));
-        machines.for_each(|machine| known.add(machine));
-        known
+        machines.for_each(|machine| names.add(machine));
+        names
     }
 
     fn add(&mut self, machine: &Machine) {
@@ -52,14 +52,14 @@ impl Known {
 
 /// The notes, one for each field with unknown names. Unknown names in the table `between` and in `move-of` give no
 /// note, because these are often exported for more than one cell.
-pub(super) fn unknown(objectives: &Objectives, known: &Known) -> Vec<String> {
-    let no_job = |name: &&Text| known.jobs.as_ref().is_some_and(|jobs| !jobs.contains(*name));
+pub(super) fn unknown(objectives: &Objectives, names: &KnownNames) -> Vec<String> {
+    let no_job = |name: &&Text| names.jobs.as_ref().is_some_and(|jobs| !jobs.contains(*name));
     let no_level = |level: &TopologyLevel| match level {
-        TopologyLevel::Label(key) if !known.labels.contains(key) => Some(key.clone()),
+        TopologyLevel::Label(key) if !names.labels.contains(key) => Some(key.clone()),
         _ => None,
     };
     let no_machine = |set: &MachineSet| -> Vec<Text> {
-        set.names.iter().filter(|name| !known.machines.contains(*name)).cloned().collect()
+        set.names.iter().filter(|name| !names.machines.contains(*name)).cloned().collect()
     };
     let rules = &objectives.rules;
     let moves = &objectives.move_costs.entries;

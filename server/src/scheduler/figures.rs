@@ -4,7 +4,7 @@
 //! counts as useful, and the share of conflicts as wasted. A decision that finds no machine counts as unschedulable.
 //! docs/metrics.md has all names.
 
-use super::aside;
+use super::panic_log;
 use super::plugins::PluginTimes;
 use omega_cellstate::View;
 use omega_client::convert::reason_name;
@@ -143,7 +143,7 @@ impl Observer for WorkerMeter {
     }
 
     fn set_aside(&mut self, job: JobId, panic: &str) {
-        aside::tell(&self.name, job, panic);
+        panic_log::log_panic(&self.name, job, panic);
     }
 
     fn deciding(&mut self) {
@@ -190,7 +190,7 @@ impl Observer for WorkerMeter {
 }
 
 /// Copy of a worker's counters, from which the metrics are written.
-struct Told {
+struct WorkerSnapshot {
     name: String,
     counts: Counts,
     job_wait: Histogram,
@@ -198,8 +198,8 @@ struct Told {
 }
 
 impl SchedulerFigures {
-    fn look(&self) -> Vec<Told> {
-        let of = |(name, counted): &(String, Arc<Counted>)| Told {
+    fn snapshot(&self) -> Vec<WorkerSnapshot> {
+        let of = |(name, counted): &(String, Arc<Counted>)| WorkerSnapshot {
             name: name.clone(),
             counts: counted.counts.lock().clone(),
             job_wait: counted.job_wait.histogram(),
@@ -211,7 +211,7 @@ impl SchedulerFigures {
 
 impl Figures for SchedulerFigures {
     fn write(&self, pen: &mut MetricWriter<'_>) -> fmt::Result {
-        let all = self.look();
+        let all = self.snapshot();
         let help = "Workers that place tasks; 0 while this process is a standby";
         pen.gauge(Figure::new("scheduler_workers", help), all.len() as f64)?;
         write_busyness(&all, pen)?;
@@ -223,7 +223,7 @@ impl Figures for SchedulerFigures {
     }
 }
 
-fn write_busyness(all: &[Told], pen: &mut MetricWriter<'_>) -> fmt::Result {
+fn write_busyness(all: &[WorkerSnapshot], pen: &mut MetricWriter<'_>) -> fmt::Result {
     let busy = all.iter().flat_map(|worker| {
         let Counts { useful, wasted, unschedulable, .. } = &worker.counts;
         let of = |outcome, time: &Duration| {
@@ -238,11 +238,11 @@ fn write_busyness(all: &[Told], pen: &mut MetricWriter<'_>) -> fmt::Result {
     pen.counters(Figure::new("worker_decisions", "Decisions about a job"), decisions)
 }
 
-fn own(worker: &Told) -> [(&'static str, &str); 1] {
+fn own(worker: &WorkerSnapshot) -> [(&'static str, &str); 1] {
     [("worker", worker.name.as_str())]
 }
 
-fn write_commits(all: &[Told], pen: &mut MetricWriter<'_>) -> fmt::Result {
+fn write_commits(all: &[WorkerSnapshot], pen: &mut MetricWriter<'_>) -> fmt::Result {
     let results = all.iter().flat_map(|worker| {
         let of =
             |result, count| ([("worker", worker.name.as_str()), ("result", result)], count as f64);
@@ -267,7 +267,7 @@ fn write_commits(all: &[Told], pen: &mut MetricWriter<'_>) -> fmt::Result {
     pen.counters(Figure::new("worker_transactions_behind_versions", help), behind)
 }
 
-fn write_preferences(all: &[Told], pen: &mut MetricWriter<'_>) -> fmt::Result {
+fn write_preferences(all: &[WorkerSnapshot], pen: &mut MetricWriter<'_>) -> fmt::Result {
     let placed = all.iter().flat_map(|worker| {
         let WaitFigures { met, missed, .. } = worker.counts.waits;
         let of =
@@ -285,7 +285,7 @@ fn write_preferences(all: &[Told], pen: &mut MetricWriter<'_>) -> fmt::Result {
     pen.counters(Figure::seconds("worker_preference_wait", help), waited)
 }
 
-fn write_plans(all: &[Told], pen: &mut MetricWriter<'_>) -> fmt::Result {
+fn write_plans(all: &[WorkerSnapshot], pen: &mut MetricWriter<'_>) -> fmt::Result {
     let each = |of: fn(&BackfillFigures) -> f64| {
         all.iter().map(move |worker| (own(worker), of(&worker.counts.backfill)))
     };
@@ -310,7 +310,7 @@ fn write_plans(all: &[Told], pen: &mut MetricWriter<'_>) -> fmt::Result {
     pen.counters(Figure::seconds("scheduler_planned_late", help), late)
 }
 
-fn write_waits(all: &[Told], pen: &mut MetricWriter<'_>) -> fmt::Result {
+fn write_waits(all: &[WorkerSnapshot], pen: &mut MetricWriter<'_>) -> fmt::Result {
     let pending = all.iter().map(|worker| (own(worker), worker.counts.pending_tasks as f64));
     pen.gauges(Figure::new("worker_pending_tasks", "Tasks in the queue"), pending)?;
     let active = all.iter().map(|worker| (own(worker), worker.counts.active_jobs as f64));

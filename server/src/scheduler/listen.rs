@@ -31,10 +31,10 @@ impl MetricsArgs {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let runtime = runtime.map_err(SchedulerError::System)?;
         let figures = SchedulerFigures::default();
-        let told = figures.clone();
+        let response = figures.clone();
         let serve = async move {
             let listener = tokio::net::TcpListener::from_std(listener)?;
-            serve_metrics(listener, Arc::new(move || told.text()), std::future::pending()).await
+            serve_metrics(listener, Arc::new(move || response.text()), std::future::pending()).await
         };
         let run = move || match runtime.block_on(serve) {
             Ok(()) => {}

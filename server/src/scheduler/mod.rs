@@ -3,10 +3,10 @@
 //! Several processes may run schedulers with different names at once. For each name, one process places jobs, and
 //! others may be on standby: see docs/schedulers.md.
 
-mod aside;
 mod error;
 mod figures;
 mod listen;
+mod panic_log;
 mod plugins;
 
 pub(crate) use error::SchedulerError;
@@ -16,7 +16,6 @@ use crate::duration::duration;
 use crate::events::LogArgs;
 use crate::output;
 use crate::signals::Signals;
-use aside::Telling;
 use clap::Args;
 use figures::{SchedulerFigures, WorkerMeter};
 use listen::MetricsArgs;
@@ -28,6 +27,7 @@ use omega_schedulers::config::Profiles;
 use omega_schedulers::{Clock, Nanos, Observer, Pool, Profile, Scheduler, Settings};
 use omega_workload::profiles::{self, ProfileError};
 use omega_workload::words::plural;
+use panic_log::PanicLog;
 use std::io;
 use std::ops::ControlFlow;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -104,7 +104,7 @@ pub(crate) fn run(args: &SchedulerArgs) -> Result<(), SchedulerError> {
     let cell = RemoteCell::with_leases(&args.cell.address()?, settings)?;
     let figures = args.metrics.serve()?;
     let mut end = End::listen().map_err(SchedulerError::System)?;
-    if !take_name((&args.name, args.standby), &cell, &mut end)? {
+    if !acquire_name((&args.name, args.standby), &cell, &mut end)? {
         return Ok(());
     }
     let schedulers = schedulers(args, profiles.as_ref(), &cell, figures.as_ref());
@@ -115,7 +115,7 @@ pub(crate) fn run(args: &SchedulerArgs) -> Result<(), SchedulerError> {
             place(args, (&cell, measured(schedulers, &figures)), &mut end)
         }
     }));
-    if cell.lost().is_none() {
+    if cell.lease_loss().is_none() {
         // If the cell does not answer, the leases expire.
         drop(cell.end_leases());
     }
@@ -123,36 +123,40 @@ pub(crate) fn run(args: &SchedulerArgs) -> Result<(), SchedulerError> {
 }
 
 /// Leases the scheduler's name, and with it the names of its workers. Returns `false` if a signal arrives first.
-pub(crate) fn take_name(
+pub(crate) fn acquire_name(
     (name, standby): (&str, bool),
     cell: &RemoteCell,
     end: &mut End,
 ) -> Result<bool, SchedulerError> {
     if !standby {
-        return match cell.hold(name) {
+        return match cell.acquire(name) {
             Ok(_) => Ok(true),
             Err(why) if why.code == ErrorCode::LeaseHeld => Err(SchedulerError::Held(why)),
             Err(why) => Err(why.into()),
         };
     }
-    let mut has_told = false;
+    let mut is_logged = false;
     let held = cell.stand_by(name, |why| {
-        if !has_told {
+        if !is_logged {
             // The process waits even if standard output cannot be written.
             drop(output::print(&format!("scheduler {name} stands by: {}\n", why.message)));
-            has_told = true;
+            is_logged = true;
         }
-        if end.came_within(ASK_AGAIN) { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        if end.ended_within(RETRY_INTERVAL) {
+            ControlFlow::Break(())
+        } else {
+            ControlFlow::Continue(())
+        }
     });
     Ok(held?.is_some())
 }
 
-fn unmeasured(schedulers: Vec<Scheduler>) -> Vec<(Scheduler, Telling)> {
-    let telling = |scheduler: Scheduler| {
+fn unmeasured(schedulers: Vec<Scheduler>) -> Vec<(Scheduler, PanicLog)> {
+    let with_log = |scheduler: Scheduler| {
         let name = scheduler.settings().name.clone();
-        (scheduler, Telling(name))
+        (scheduler, PanicLog(name))
     };
-    schedulers.into_iter().map(telling).collect()
+    schedulers.into_iter().map(with_log).collect()
 }
 
 fn measured(
@@ -178,11 +182,14 @@ fn place<O: Observer + Send>(
     let ended = std::thread::scope(|scope| {
         let pool = Pool::start(scope, cell, &clock, schedulers);
         // If one worker has ended, all are stopped: otherwise, the jobs of the ended worker would stay pending.
-        while pool.running() == workers && cell.lost().is_none() && !end.came_within(LOOK) {}
+        while pool.running() == workers
+            && cell.lease_loss().is_none()
+            && !end.ended_within(CHECK_INTERVAL)
+        {}
         pool.stop()
     });
     let error = ended.into_iter().find_map(|worker| worker.error);
-    match (cell.lost(), error) {
+    match (cell.lease_loss(), error) {
         (Some(why), _) => Err(SchedulerError::Lost(why)),
         (None, Some(HandleError::Refused(why @ TransactionError::Fenced(_)))) => {
             Err(SchedulerError::Lost((&why).into()))
@@ -230,32 +237,32 @@ pub(crate) fn process_name() -> String {
 }
 
 /// Interval at which the scheduler checks whether it should end.
-const LOOK: Duration = Duration::from_millis(200);
+const CHECK_INTERVAL: Duration = Duration::from_millis(200);
 
 /// Interval at which a standby asks for the name.
-const ASK_AGAIN: Duration = Duration::from_millis(250);
+const RETRY_INTERVAL: Duration = Duration::from_millis(250);
 
 /// Termination signals of this process. The arrival of a signal is recorded for later checks.
 pub(crate) struct End {
     runtime: Runtime,
     signals: Signals,
-    has_come: bool,
+    has_ended: bool,
 }
 
 impl End {
     pub(crate) fn listen() -> io::Result<End> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let signals = runtime.block_on(async { Signals::listen() })?;
-        Ok(End { runtime, signals, has_come: false })
+        Ok(End { runtime, signals, has_ended: false })
     }
 
     /// Whether a signal arrives within this time, or has arrived before.
-    pub(crate) fn came_within(&mut self, time: Duration) -> bool {
-        let End { runtime, signals, has_come } = self;
-        if !*has_come {
+    pub(crate) fn ended_within(&mut self, time: Duration) -> bool {
+        let End { runtime, signals, has_ended } = self;
+        if !*has_ended {
             let come = async { tokio::time::timeout(time, signals.end()).await.is_ok() };
-            *has_come = runtime.block_on(come);
+            *has_ended = runtime.block_on(come);
         }
-        *has_come
+        *has_ended
     }
 }

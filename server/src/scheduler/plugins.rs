@@ -97,10 +97,10 @@ impl PluginTimes {
         pen.counters(Figure::seconds("plugin", help), seconds)?;
         let refusals = self.refusals.lock().clone();
         let of = |count: fn(&Refusals) -> u64| {
-            let told = move |(filter, refused): (&&'static str, &Refusals)| {
+            let response = move |(filter, refused): (&&'static str, &Refusals)| {
                 ([("plugin", *filter)], (count(refused) * EVERY) as f64)
             };
-            refusals.iter().map(told).collect::<Vec<_>>()
+            refusals.iter().map(response).collect::<Vec<_>>()
         };
         let help = "Machines that a filter rejected after the earlier filters had accepted them, \
              estimated from one search in 61";

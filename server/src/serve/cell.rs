@@ -1,16 +1,18 @@
 //! Creates, opens or joins the cell of a server.
 
-use super::settings::{Kept, Replicated, Settings, Start};
+use super::settings::{Replicated, Settings, Start, Storage};
 use super::tls::dial;
 use omega_cellstate::{Cell, HISTORY_BYTES, SharedCell};
 use omega_core::{Command, Kinds, Policy};
-use omega_service::{Host, PeerListener, Peers, SlowCommit, Whoami};
+use omega_service::{Host, PeerListener, Peers, ReplicaIdentity, SlowCommit};
 use omega_store::directory::{
     CreateDirectoryError, Directory, EngineKind, Expected, Identity, OpenDirectoryError,
 };
 use omega_store::log::ReplicaId;
 use omega_store::membership::Membership;
-use omega_store::replica::{Network, Running, StartError, TornTail, Transport, found_with, start};
+use omega_store::replica::{
+    Network, Running, StartError, TornTail, Transport, bootstrap_with, start,
+};
 use omega_store::{CellId, Origin, RealDisk};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -67,7 +69,7 @@ pub(crate) struct Opened {
     /// The service of the cell.
     pub(crate) host: Host,
     /// Identity of this replica.
-    pub(crate) me: Whoami,
+    pub(crate) me: ReplicaIdentity,
     /// Receiver of messages from the replica's peers, and the address on which it listens.
     pub(crate) peers: Option<(PeerListener, String)>,
 }
@@ -82,15 +84,15 @@ pub(crate) fn open(
     torn_tail: TornTail,
     runtime: &Handle,
 ) -> Result<Opened, CellError> {
-    match &settings.kept {
-        Kept::Memory => {
-            let me = Whoami { cell: CellId(rand_id()), replica: ReplicaId(1) };
+    match &settings.storage {
+        Storage::Memory => {
+            let me = ReplicaIdentity { cell: CellId(rand_id()), replica: ReplicaId(1) };
             let mut cell = new_cell(&settings.kinds);
             cell.keep_history(HISTORY_BYTES);
             let cell = SharedCell::new(cell);
             Ok(Opened { host: Host::memory(cell), me, peers: None })
         }
-        Kept::Alone(dir) => {
+        Storage::Alone(dir) => {
             let replica = ReplicaId(1);
             let directory = if is_replica(dir) {
                 Directory::open(Arc::new(RealDisk), dir, Expected::default())?
@@ -102,7 +104,7 @@ pub(crate) fn open(
             let running = run(directory, port, (settings.slow_commit, torn_tail))?;
             Ok(Opened { host: Host::replica(running), me, peers: None })
         }
-        Kept::Replica(replicated) => open_replicated(replicated, settings, (torn_tail, runtime)),
+        Storage::Replica(replicated) => open_replicated(replicated, settings, (torn_tail, runtime)),
     }
 }
 
@@ -136,7 +138,7 @@ fn open_replicated(
     let transport = Arc::new(peers.clone());
     let running = run(directory, transport, (settings.slow_commit, torn_tail))?;
     let host = Host::replica(running.clone()).with_peers(peers.clone());
-    let listener = PeerListener::new(running, peers, host.peers_heard().clone());
+    let listener = PeerListener::new(running, peers, host.peer_contacts().clone());
     Ok(Opened { host, me, peers: Some((listener, of.listen.clone())) })
 }
 
@@ -144,9 +146,9 @@ fn is_replica(dir: &Path) -> bool {
     dir.join("IDENTITY").exists()
 }
 
-fn whoami(directory: &Directory) -> Whoami {
+fn whoami(directory: &Directory) -> ReplicaIdentity {
     let identity = directory.identity();
-    Whoami { cell: identity.origin.cell, replica: identity.replica }
+    ReplicaIdentity { cell: identity.origin.cell, replica: identity.replica }
 }
 
 /// The initial cell, which is equal on all replicas. It keeps ended jobs for an hour.
@@ -168,7 +170,11 @@ fn make(
     let identity = Identity { origin, replica, engine: EngineKind::of_servers() };
     let directory = Directory::create(Arc::new(RealDisk), dir, identity)?;
     if let Some(founders) = founders {
-        found_with(&directory, &Membership::founding(founders.iter().copied()), &new_cell(kinds))?;
+        bootstrap_with(
+            &directory,
+            &Membership::initial(founders.iter().copied()),
+            &new_cell(kinds),
+        )?;
     }
     Ok(directory)
 }

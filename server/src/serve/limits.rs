@@ -7,7 +7,7 @@
 use clap::Args;
 use omega_service::{Deadlines, HEADER_BYTES_MIN, Limits};
 use serde::Deserialize;
-use std::num::NonZeroU32;
+use std::num::{NonZeroU32, NonZeroU64};
 use std::time::Duration;
 
 /// Largest limit of header bytes. No call needs more, and each connection may keep this number of bytes in memory.
@@ -24,7 +24,7 @@ const SECONDS_MAX: u32 = 86_400;
 /// The limits of one source. A missing limit is taken from the next source.
 #[derive(Clone, Debug, Default, Args, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
-pub(super) struct GivenLimits {
+pub(super) struct SourceLimits {
     /// Concurrent calls of all callers except operators. One caller may make at most a quarter of them [default: 1024].
     #[arg(long = "limit-calls", env = "OMEGA_LIMIT_CALLS", value_name = "N")]
     calls: Option<NonZeroU32>,
@@ -68,6 +68,9 @@ pub(super) struct GivenLimits {
     /// Tasks of one tenant that have not ended; must be the same for all replicas [default: 4194304].
     #[arg(long = "limit-tenant-tasks", env = "OMEGA_LIMIT_TENANT_TASKS", value_name = "N")]
     tenant_tasks: Option<NonZeroU32>,
+    /// Bytes of one tenant's jobs, including ended ones; must be the same for all replicas [default: 2147483648].
+    #[arg(long = "limit-tenant-bytes", env = "OMEGA_LIMIT_TENANT_BYTES", value_name = "BYTES")]
+    tenant_bytes: Option<NonZeroU64>,
     /// Seconds in which a connection must complete its TLS handshake and send its first HTTP/2 frame [default: 5].
     #[arg(
         long = "limit-handshake-seconds",
@@ -121,10 +124,10 @@ pub(crate) enum LimitsError {
     },
 }
 
-impl GivenLimits {
+impl SourceLimits {
     /// Fills missing values from another source.
-    pub(super) fn or(self, other: GivenLimits) -> GivenLimits {
-        GivenLimits {
+    pub(super) fn or(self, other: SourceLimits) -> SourceLimits {
+        SourceLimits {
             calls: self.calls.or(other.calls),
             operator_calls: self.operator_calls.or(other.operator_calls),
             streams: self.streams.or(other.streams),
@@ -138,6 +141,7 @@ impl GivenLimits {
             header_bytes: self.header_bytes.or(other.header_bytes),
             message_bytes: self.message_bytes.or(other.message_bytes),
             tenant_tasks: self.tenant_tasks.or(other.tenant_tasks),
+            tenant_bytes: self.tenant_bytes.or(other.tenant_bytes),
             handshake_seconds: self.handshake_seconds.or(other.handshake_seconds),
             idle_seconds: self.idle_seconds.or(other.idle_seconds),
             call_seconds: self.call_seconds.or(other.call_seconds),
@@ -174,6 +178,7 @@ impl GivenLimits {
             header_bytes: of(self.header_bytes, usual.header_bytes),
             message_bytes: of(self.message_bytes, usual.message_bytes),
             tenant_tasks: of(self.tenant_tasks, usual.tenant_tasks),
+            tenant_bytes: self.tenant_bytes.map_or(usual.tenant_bytes, NonZeroU64::get),
             handshake: seconds(self.handshake_seconds, usual.handshake),
             idle: seconds(self.idle_seconds, usual.idle),
             deadlines: Deadlines { usual: deadline, max },
@@ -214,7 +219,7 @@ fn check(limits: &Limits) -> Result<(), LimitsError> {
 /// All limits, in the form of the file.
 pub(super) fn describe(limits: &Limits) -> String {
     let Deadlines { usual, max } = limits.deadlines;
-    let all: [(&str, u64); 17] = [
+    let all: [(&str, u64); 18] = [
         ("calls", limits.calls.into()),
         ("operator-calls", limits.operator_calls.into()),
         ("streams", limits.streams.into()),
@@ -228,6 +233,7 @@ pub(super) fn describe(limits: &Limits) -> String {
         ("header-bytes", limits.header_bytes.into()),
         ("message-bytes", limits.message_bytes.into()),
         ("tenant-tasks", limits.tenant_tasks.into()),
+        ("tenant-bytes", limits.tenant_bytes),
         ("handshake-seconds", limits.handshake.as_secs()),
         ("idle-seconds", limits.idle.as_secs()),
         ("call-seconds", usual.as_secs()),

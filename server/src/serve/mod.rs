@@ -17,16 +17,16 @@ use crate::signals::Signals;
 use cell::{CellError, Opened};
 use clap::Args;
 use omega_service::{
-    AuditLog, Entrance, Explainer, Extras, Limits, TlsError, Traces, Web, serve_clients,
-    serve_peers, serve_web,
+    AuditLog, Explainer, Extras, Limits, ListenerConfig, ReplicaIdentity, TlsError, Traces, Web,
+    serve_clients, serve_peers, serve_web,
 };
 use omega_store::replica::{Remedy, TornTail};
-use settings::{Given, Kept, Settings, SettingsError};
+use settings::{Settings, SettingsError, SourceSettings, Storage};
 use std::io;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use tls::{Doors, TlsSettingsError};
+use tls::{SecurityByListener, TlsSettingsError};
 use tokio::net::TcpListener;
 use tokio::runtime::Runtime;
 use tokio::sync::watch;
@@ -41,7 +41,7 @@ pub(crate) struct ServeArgs {
     /// environment take precedence.
     #[arg(long, env = "OMEGA_SERVE_CONFIG", value_name = "FILE.toml")]
     config: Option<PathBuf>,
-    /// Check the settings, print them, and exit.
+    /// Check the settings and the certificates, print the settings, and exit.
     #[arg(long)]
     check_config: bool,
     /// Start once without the damaged end of the log. Acknowledged entries in the damaged end are lost if no other
@@ -49,7 +49,7 @@ pub(crate) struct ServeArgs {
     #[arg(long)]
     accept_torn_log: bool,
     #[command(flatten)]
-    given: Given,
+    given: SourceSettings,
 }
 
 /// Error of starting or running a server, as one line for the user.
@@ -130,36 +130,31 @@ impl ServeError {
 /// Serves until a signal arrives.
 pub(crate) fn serve(args: ServeArgs) -> Result<(), ServeError> {
     let settings = args.given.resolve(args.config.as_deref())?;
+    let runtime = Runtime::new().map_err(ServeError::System)?;
     if args.check_config {
+        drop(tls::listeners(settings.tls.as_ref(), runtime.handle())?);
+        settings.audit_log.as_deref().map(check_audit).transpose()?;
         return Ok(output::print(&format!("{}\n", describe(&settings)))?);
     }
     settings.log.show();
-    let runtime = Runtime::new().map_err(ServeError::System)?;
-    let doors = tls::doors(settings.tls.as_ref(), runtime.handle())?;
+    let listeners = tls::listeners(settings.tls.as_ref(), runtime.handle())?;
     let audit = settings.audit_log.as_deref().map(open_audit).transpose()?;
     let torn_tail = if args.accept_torn_log { TornTail::Forgive } else { TornTail::Doubt };
     let opened = cell::open(&settings, torn_tail, runtime.handle())?;
-    let served = runtime.block_on(run(&settings, (doors, audit), opened));
+    let served = runtime.block_on(run(&settings, (listeners, audit), opened));
     runtime.shutdown_background();
     served
 }
 
 async fn run(
     settings: &Settings,
-    (doors, audit): (Doors, Option<Arc<AuditLog>>),
+    (listeners, audit): (SecurityByListener, Option<Arc<AuditLog>>),
     opened: Opened,
 ) -> Result<(), ServeError> {
     let Opened { host, me, peers } = opened;
     let clients = listen(&settings.listen.to_string()).await?;
     let address = clients.local_addr().map_err(ServeError::System)?;
-    let traces = settings.traces.as_ref().map(|of| {
-        let process = format!("{} of cell {}", me.replica, me.cell);
-        Traces::start(of, process).map_err(|why| {
-            let address = of.endpoint.clone();
-            ServeError::Collector { address, why }
-        })
-    });
-    let traces = traces.transpose()?;
+    let traces = start_traces(settings, &me)?;
     let (end, ended) = watch::channel(false);
     let until = |mut ended: watch::Receiver<bool>| async move {
         // An error means that the sender, and with it the server, is gone.
@@ -167,8 +162,12 @@ async fn run(
     };
     let mut tasks = Vec::new();
     let limits = settings.limits;
-    let entrance =
-        |listener| Entrance { listener, door: doors.clients.clone(), audit: audit.clone(), limits };
+    let listener_config = |listener| ListenerConfig {
+        listener,
+        security: listeners.clients.clone(),
+        audit: audit.clone(),
+        limits,
+    };
     let over = until(ended.clone());
     let explainer = Some(Arc::new(ByScheduler) as Arc<dyn Explainer>);
     let extras = Extras {
@@ -177,11 +176,17 @@ async fn run(
         slow_commit: settings.slow_commit,
         traces: traces.clone(),
     };
-    tasks.push(tokio::spawn(serve_clients(entrance(clients), host.clone(), me, extras, over)));
+    tasks.push(tokio::spawn(serve_clients(
+        listener_config(clients),
+        host.clone(),
+        me,
+        extras,
+        over,
+    )));
     if let Some(address) = settings.web {
         let listener = listen(&address.to_string()).await?;
         let web = Web { host: host.clone(), me, explainer };
-        tasks.push(tokio::spawn(serve_web(entrance(listener), web, until(ended.clone()))));
+        tasks.push(tokio::spawn(serve_web(listener_config(listener), web, until(ended.clone()))));
     }
     if let Some((peers, at)) = peers {
         peers.listens_to_clients(advertised(settings, address));
@@ -189,9 +194,13 @@ async fn run(
         // Limits for clients do not apply to peers, because there are few replicas, and they must always reach each
         // other.
         let limits = Limits::default();
-        let entrance =
-            Entrance { listener, door: doors.peers.clone(), audit: audit.clone(), limits };
-        tasks.push(tokio::spawn(serve_peers(entrance, peers, until(ended))));
+        let listener_config = ListenerConfig {
+            listener,
+            security: listeners.peers.clone(),
+            audit: audit.clone(),
+            limits,
+        };
+        tasks.push(tokio::spawn(serve_peers(listener_config, peers, until(ended))));
     }
     let mut signals = Signals::listen().map_err(ServeError::System)?;
     output::print(&format!("{} of cell {} listens on {address}\n", me.replica, me.cell))?;
@@ -211,12 +220,21 @@ async fn run(
     stopped.map_or(Ok(()), |(why, remedy)| Err(ServeError::Stopped { why, remedy }))
 }
 
+/// Starts to export traces to the collector, if one is set.
+fn start_traces(settings: &Settings, me: &ReplicaIdentity) -> Result<Option<Traces>, ServeError> {
+    let Some(of) = &settings.traces else { return Ok(None) };
+    let process = format!("{} of cell {}", me.replica, me.cell);
+    let address = of.endpoint.clone();
+    let started = Traces::start(of, process);
+    started.map(Some).map_err(|why| ServeError::Collector { address, why })
+}
+
 /// The address of this replica for clients: `--advertise`, or else `address`, on which the replica listens. If
 /// `address` covers all addresses of the host, the host is taken from the replica's address for peers, and the port
 /// from `address`.
 fn advertised(settings: &Settings, address: SocketAddr) -> String {
-    let of_peers = match &settings.kept {
-        Kept::Replica(of) if address.ip().is_unspecified() => of.address.rsplit_once(':'),
+    let of_peers = match &settings.storage {
+        Storage::Replica(of) if address.ip().is_unspecified() => of.address.rsplit_once(':'),
         _ => None,
     };
     let by_peers = of_peers.map(|(host, _)| format!("{host}:{}", address.port()));
@@ -228,22 +246,38 @@ fn open_audit(file: &Path) -> Result<Arc<AuditLog>, ServeError> {
     opened.map(Arc::new).map_err(|why| ServeError::Audit { file: file.to_owned(), why })
 }
 
+/// Checks whether the folder of an audit log exists.
+fn check_audit(file: &Path) -> Result<(), ServeError> {
+    let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty());
+    let is_folder = folder.is_none_or(Path::is_dir);
+    let why = || io::Error::from(io::ErrorKind::NotFound);
+    is_folder.then_some(()).ok_or_else(|| ServeError::Audit { file: file.to_owned(), why: why() })
+}
+
 async fn listen(address: &str) -> Result<TcpListener, ServeError> {
     let listening = TcpListener::bind(address).await;
     listening.map_err(|why| ServeError::Listen { address: address.to_owned(), why })
 }
 
 fn describe(settings: &Settings) -> String {
-    let kept = match &settings.kept {
-        Kept::Memory => "in memory only: it is lost when the server ends".to_owned(),
-        Kept::Alone(dir) => format!("in {}, by one replica", dir.display()),
-        Kept::Replica(of) => {
+    let storage_text = match &settings.storage {
+        Storage::Memory => "in memory only: it is lost when the server ends".to_owned(),
+        Storage::Alone(dir) => format!("in {}, by one replica", dir.display()),
+        Storage::Replica(of) => {
             let peers: Vec<String> =
                 of.peers.iter().map(|peer| format!("{}={}", peer.id.0, peer.address)).collect();
             let (replica, dir) = (of.replica, of.dir.display());
             format!("in {dir}, by {replica} of {}, cell {}", peers.join(","), of.cell)
         }
     };
-    let limits = limits::describe(&settings.limits);
-    format!("clients   {}\ncell      {kept}\nlimits    {limits}", settings.listen)
+    let mut lines = vec![("clients", settings.listen.to_string())];
+    lines.extend(settings.web.map(|web| ("web", web.to_string())));
+    lines.push(("cell", storage_text));
+    let tls = if settings.tls.is_some() { "mutual: callers need certificates" } else { "none" };
+    lines.push(("tls", tls.to_owned()));
+    lines.extend(settings.audit_log.as_ref().map(|file| ("audit", file.display().to_string())));
+    lines.push(("limits", limits::describe(&settings.limits)));
+    let lines: Vec<String> =
+        lines.iter().map(|(name, value)| format!("{name:10}{value}")).collect();
+    lines.join("\n")
 }

@@ -1,6 +1,6 @@
 //! Files of settings with typing errors: each is either read, or rejected with one line. None causes a panic.
 
-use super::settings::Given;
+use super::settings::SourceSettings;
 use omega_tests::fuzz::words::{ends_in_toml, mutate};
 use omega_tests::random::Dice;
 
@@ -46,7 +46,7 @@ fn mutated_settings_are_read_or_refused() {
     let path = folder.path().join("omega.toml");
     let read = |text: &str| {
         std::fs::write(&path, text).unwrap();
-        Given::default().resolve(Some(&path)).map_err(|why| why.to_string())
+        SourceSettings::default().resolve(Some(&path)).map_err(|why| why.to_string())
     };
     for text in [ALONE, REPLICA] {
         read(text).unwrap_or_else(|why| panic!("the file itself is refused: {why}"));

@@ -3,7 +3,7 @@
 //! Every key is one field here, and so one flag (`--peer-listen`), one variable (`OMEGA_PEER_LISTEN`) and one line of
 //! the file (`peer-listen = "..."`).
 
-use super::limits::{GivenLimits, LimitsError};
+use super::limits::{LimitsError, SourceLimits};
 use super::tls::{self, Files};
 use super::traces::{self, Collector, Fraction};
 use crate::events::{LogArgs, LogFormat, LogLevel};
@@ -38,7 +38,7 @@ const EVENTS: &str = "Log events and traces";
 /// The settings of one source. A missing setting is taken from the next source.
 #[derive(Clone, Debug, Default, Args, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
-pub(crate) struct Given {
+pub(crate) struct SourceSettings {
     /// Folder of the replica. Without --replica, the folder is created with a new cell if it does not exist. Give
     /// either --dir or --memory.
     #[arg(long, help_heading = STORAGE, env = "OMEGA_DIR", value_name = "DIR")]
@@ -135,7 +135,7 @@ pub(crate) struct Given {
     trace_fraction: Option<Fraction>,
     #[command(flatten, next_help_heading = "Limits on requests")]
     #[serde(default)]
-    limits: GivenLimits,
+    limits: SourceLimits,
 }
 
 /// Initial state of a new replica.
@@ -268,7 +268,7 @@ pub(crate) struct Settings {
     /// Address for the web page, metrics and probes, if any.
     pub(crate) web: Option<SocketAddr>,
     /// Storage of the cell.
-    pub(crate) kept: Kept,
+    pub(crate) storage: Storage,
     /// Resource kinds of the cell, if the cell is new.
     pub(crate) kinds: Kinds,
     /// Certificates of the server, if any. If the server has certificates, its callers need certificates, too.
@@ -289,7 +289,7 @@ pub(crate) struct Settings {
 
 /// Storage of a cell.
 #[derive(Clone, Debug)]
-pub(crate) enum Kept {
+pub(crate) enum Storage {
     /// Only in memory.
     Memory,
     /// Only in this folder.
@@ -375,9 +375,9 @@ pub(crate) enum SettingsError {
     Limits(#[from] LimitsError),
 }
 
-impl Given {
+impl SourceSettings {
     /// Settings of a file.
-    fn read(file: &Path) -> Result<Given, SettingsError> {
+    fn read(file: &Path) -> Result<SourceSettings, SettingsError> {
         let wrong = |why: String| SettingsError::File { file: file.to_owned(), why };
         let text = readable::read_text(file).map_err(|why| wrong(why.to_string()))?;
         let read = omega_workload::file::toml(text.trim_start_matches('\u{feff}'));
@@ -385,8 +385,8 @@ impl Given {
     }
 
     /// Fills missing values from another source of settings.
-    fn or(self, other: Given) -> Given {
-        Given {
+    fn or(self, other: SourceSettings) -> SourceSettings {
+        SourceSettings {
             dir: self.dir.or(other.dir),
             memory: self.memory.or(other.memory),
             listen: self.listen.or(other.listen),
@@ -424,12 +424,12 @@ impl Given {
     /// If settings contradict each other, or one is missing.
     pub(crate) fn resolve(self, file: Option<&Path>) -> Result<Settings, SettingsError> {
         let given = match file {
-            Some(file) => self.or(Given::read(file)?),
+            Some(file) => self.or(SourceSettings::read(file)?),
             None => self,
         };
         let listen = given.listen.unwrap_or_else(|| LISTEN.parse().expect("it is an address"));
-        let said = given.said_of_tls();
-        let files = said.files(given.cell_name.as_deref())?;
+        let tls_options = given.tls_options();
+        let files = tls_options.files(given.cell_name.as_deref())?;
         let audit_log = given.audit_log.clone();
         let monitor = given.monitor();
         let limits = given.limits.resolve()?;
@@ -442,26 +442,26 @@ impl Given {
         let slow_commit = slow.unwrap_or_default();
         let log = LogArgs { log_level: given.log_level.clone(), log_format: given.log_format };
         let is_one_of_several = given.peers.is_some() || given.replica.is_some();
-        let kept = match (given.memory == Some(true), given.dir.clone()) {
-            (true, None) if !is_one_of_several => Kept::Memory,
+        let storage = match (given.memory == Some(true), given.dir.clone()) {
+            (true, None) if !is_one_of_several => Storage::Memory,
             (true, _) => return Err(SettingsError::MemoryAndMore),
-            (false, Some(dir)) if !is_one_of_several => Kept::Alone(dir),
+            (false, Some(dir)) if !is_one_of_several => Storage::Alone(dir),
             (false, None) if !is_one_of_several => return Err(SettingsError::NoPlace),
-            (false, _) => Kept::Replica(given.replicated(listen)?),
+            (false, _) => Storage::Replica(given.replicated(listen)?),
         };
-        said.check("--listen", &listen.to_string())?;
+        tls_options.check("--listen", &listen.to_string())?;
         if let Some(web) = web {
-            said.check("--web-listen", &web.to_string())?;
+            tls_options.check("--web-listen", &web.to_string())?;
         }
-        if let Kept::Replica(of) = &kept {
-            said.check("--peer-listen", &of.listen)?;
+        if let Storage::Replica(of) = &storage {
+            tls_options.check("--peer-listen", &of.listen)?;
         }
         let tls = files;
         Ok(Settings {
             listen,
             advertise,
             web,
-            kept,
+            storage,
             kinds,
             tls,
             audit_log,
@@ -473,8 +473,8 @@ impl Given {
         })
     }
 
-    fn said_of_tls(&self) -> tls::Said {
-        tls::Said {
+    fn tls_options(&self) -> tls::TlsOptions {
+        tls::TlsOptions {
             tls_cert: self.tls_cert.clone(),
             tls_key: self.tls_key.clone(),
             client_ca: self.client_ca.clone(),

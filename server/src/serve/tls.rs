@@ -2,7 +2,7 @@
 
 use omega_client::Tls;
 use omega_client::connect::tls_endpoint;
-use omega_service::{Certificates, Dial, Door, TlsError, TlsFiles};
+use omega_service::{Certificates, Dial, ListenerSecurity, TlsError, TlsFiles};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use tonic::transport::Endpoint;
 
 /// Options for certificates. Each field is described at the flag of the same name.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Said {
+pub(crate) struct TlsOptions {
     pub(crate) tls_cert: Option<PathBuf>,
     pub(crate) tls_key: Option<PathBuf>,
     pub(crate) client_ca: Option<PathBuf>,
@@ -52,7 +52,7 @@ pub(crate) struct Files {
     cell: Arc<str>,
 }
 
-impl Said {
+impl TlsOptions {
     fn is_none(&self) -> bool {
         let files = [&self.tls_cert, &self.tls_key, &self.client_ca, &self.peer_ca, &self.revoked];
         files.iter().all(|file| file.is_none())
@@ -109,25 +109,33 @@ fn is_local(address: &str) -> bool {
 
 /// The callers that each listener accepts.
 #[derive(Clone, Debug)]
-pub(crate) struct Doors {
+pub(crate) struct SecurityByListener {
     /// The listener for clients.
-    pub(crate) clients: Door,
+    pub(crate) clients: ListenerSecurity,
     /// The listener for peers.
-    pub(crate) peers: Door,
+    pub(crate) peers: ListenerSecurity,
 }
 
 /// Reads and checks the certificates, and starts to watch them for changes.
 ///
 /// # Errors
 /// If the certificates cannot be used.
-pub(crate) fn doors(files: Option<&Files>, runtime: &Handle) -> Result<Doors, TlsError> {
-    let Some(files) = files else { return Ok(Doors { clients: Door::Open, peers: Door::Open }) };
-    let door = |of: &TlsFiles| {
+pub(crate) fn listeners(
+    files: Option<&Files>,
+    runtime: &Handle,
+) -> Result<SecurityByListener, TlsError> {
+    let Some(files) = files else {
+        return Ok(SecurityByListener {
+            clients: ListenerSecurity::Open,
+            peers: ListenerSecurity::Open,
+        });
+    };
+    let security = |of: &TlsFiles| {
         let certificates = Arc::new(Certificates::load(of.clone())?);
         runtime.spawn(certificates.clone().watch());
-        Ok::<_, TlsError>(Door::Tls { certificates, cell: files.cell.clone() })
+        Ok::<_, TlsError>(ListenerSecurity::Tls { certificates, cell: files.cell.clone() })
     };
-    Ok(Doors { clients: door(&files.clients)?, peers: door(&files.peers)? })
+    Ok(SecurityByListener { clients: security(&files.clients)?, peers: security(&files.peers)? })
 }
 
 /// Connection settings for the peer at `host:port`.

@@ -1,6 +1,6 @@
 //! Receives the directives of a stream: joins their parts, and parses them.
 
-use super::records::Told;
+use super::records::DirectiveBatch;
 use super::{LogRead, Owner, Program, Task};
 use crate::ApiError;
 use crate::convert::{self, Malformed};
@@ -22,7 +22,7 @@ impl Incoming {
 
     /// Returns the next directives. An error means that the stream has ended, and contains the reason, if known.
     /// Dropping the future early loses no directive.
-    pub(super) async fn next(&mut self) -> Result<Told, Option<ApiError>> {
+    pub(super) async fn next(&mut self) -> Result<DirectiveBatch, Option<ApiError>> {
         loop {
             let message = self.stream.message().await.map_err(|status| Some(status.into()))?;
             let message = message.ok_or(None)?;
@@ -31,7 +31,7 @@ impl Incoming {
             if is_last {
                 let whole = std::mem::take(&mut self.joined);
                 // A malformed directive ends the stream. The cell sends the directives again on the next stream.
-                return told(whole).map_err(|malformed| Some(malformed.into()));
+                return parse(whole).map_err(|malformed| Some(malformed.into()));
             }
         }
     }
@@ -49,25 +49,25 @@ fn join(joined: &mut AgentDirectives, mut message: AgentDirectives) {
     joined.reads.append(&mut message.reads);
 }
 
-fn told(orders: AgentDirectives) -> Result<Told, Malformed> {
+fn parse(directives: AgentDirectives) -> Result<DirectiveBatch, Malformed> {
     let stop = |stop: proto::StopTask| {
         let machine = stop.machine.ok_or(Malformed::Missing("stop.machine"))?;
         let task = stop.task.ok_or(Malformed::Missing("stop.task"))?;
         Ok::<(MachineId, TaskId), Malformed>((machine.into(), task.into()))
     };
-    let programs = orders.programs.into_iter().map(|one| program(one).map(Arc::new));
+    let programs = directives.programs.into_iter().map(|one| program(one).map(Arc::new));
     let programs = programs.collect::<Result<Vec<_>, Malformed>>()?;
     let start = |start: proto::StartTask| {
         let is_running = start.running;
         Ok::<(Task, bool), Malformed>((task(start, &programs)?, is_running))
     };
-    let reads = orders.reads.into_iter().map(log_read).collect::<Result<_, _>>()?;
-    Ok(Told {
+    let reads = directives.reads.into_iter().map(log_read).collect::<Result<_, _>>()?;
+    Ok(DirectiveBatch {
         reads,
-        whole: machines(&orders.whole_slots, &orders.whole_incarnations).collect(),
-        stops: orders.stops.into_iter().map(stop).collect::<Result<_, _>>()?,
-        starts: orders.starts.into_iter().map(start).collect::<Result<_, _>>()?,
-        detached: machines(&orders.detached_slots, &orders.detached_incarnations).collect(),
+        whole: machines(&directives.whole_slots, &directives.whole_incarnations).collect(),
+        stops: directives.stops.into_iter().map(stop).collect::<Result<_, _>>()?,
+        starts: directives.starts.into_iter().map(start).collect::<Result<_, _>>()?,
+        detached: machines(&directives.detached_slots, &directives.detached_incarnations).collect(),
     })
 }
 

@@ -2,13 +2,14 @@
 //!
 //! Invariant: the records contain all reports about tasks, so that no report is lost when a new stream is opened.
 
+use super::conditions::Conditions;
 use super::directives::Incoming;
 use super::endings::Endings;
 use super::outgoing::Outgoing;
-use super::records::{Follows, Records, Reported, Told};
+use super::records::{DirectiveBatch, Follows, Records, Reported};
 use super::reports::{attach, incarnations, task_use, write};
-use super::{AgentSettings, Found, LogPart, Order, PAUSE};
-use crate::connect::{Connection, Connections, ORDERS_BYTES_MAX};
+use super::{AgentSettings, Condition, Directive, LogPart, PAUSE, RecoveredTask};
+use crate::connect::{Connection, Connections, DIRECTIVES_BYTES_MAX};
 use crate::convert;
 use crate::proto::agent_service_client::AgentServiceClient;
 use crate::proto::{self, AgentReport};
@@ -29,9 +30,9 @@ const COLUMN_MAX: usize = 4096;
 const PARTS: u32 = 10;
 
 /// Time without directives from any replica after which operators are notified. It is longer than an election, because
-/// an election needs no notice. `TELL_EVERY` is the time between two notices.
-const TELL_AFTER: Duration = Duration::from_secs(3);
-const TELL_EVERY: Duration = Duration::from_secs(30);
+/// an election needs no notice. `NOTICE_INTERVAL` is the time between two notices.
+const NOTICE_AFTER: Duration = Duration::from_secs(3);
+const NOTICE_INTERVAL: Duration = Duration::from_secs(30);
 
 /// Time limit for a replica's first reply to a new stream. It doubles with each replica that does not reply in time, up
 /// to `REPLY_MAX`, because replicas may be slow instead of hung.
@@ -50,13 +51,14 @@ const MESSAGES_MAX: usize = 4;
 
 /// A message from the agent to the driver.
 #[derive(Debug)]
-pub(super) enum Said {
+pub(super) enum AgentEvent {
     Attach(MachineId),
     Task(Reported),
     Load(MachineId, Amounts),
+    Condition(MachineId, Condition),
     Use(MachineId, Vec<TaskUse>),
     Capacity(MachineId, Amounts),
-    Found(Found),
+    Recovered(RecoveredTask),
     /// The reply to a request to read a log, with the number of the request.
     Log(u64, Option<LogPart>),
 }
@@ -65,11 +67,11 @@ pub(super) enum Said {
 pub(super) struct Driver {
     connections: Connections,
     settings: AgentSettings,
-    said: mpsc::UnboundedReceiver<Said>,
-    orders: mpsc::UnboundedSender<Order>,
+    events: mpsc::UnboundedReceiver<AgentEvent>,
+    directives: mpsc::UnboundedSender<Directive>,
     machines: BTreeSet<MachineId>,
-    /// Machines of which the cell has named all tasks on this stream. Until then, a task of an earlier cell may have the
-    /// id of a new one, so that reports about the machine's tasks wait.
+    /// Machines of which the cell has named all tasks on this stream. Until then, a task of an earlier cell may have
+    /// the id of a new one, so that reports about the machine's tasks wait.
     compared: BTreeSet<MachineId>,
     /// Restarts that were reported before their machine was compared. The records keep other reports.
     restarted: Vec<Reported>,
@@ -81,6 +83,7 @@ pub(super) struct Driver {
     outgoing: Outgoing,
     /// Load reports that are not sent yet.
     loads: BTreeMap<MachineId, Amounts>,
+    conditions: Conditions,
     /// Use that is not reported yet.
     uses: BTreeMap<(MachineId, TaskId), TaskUse>,
     /// Number of the part of the machines that sends the next heartbeats.
@@ -103,14 +106,14 @@ impl Driver {
     pub(super) fn new(
         connections: Connections,
         settings: AgentSettings,
-        said: mpsc::UnboundedReceiver<Said>,
-        orders: mpsc::UnboundedSender<Order>,
+        events: mpsc::UnboundedReceiver<AgentEvent>,
+        directives: mpsc::UnboundedSender<Directive>,
     ) -> Driver {
         Driver {
             connections,
             settings,
-            said,
-            orders,
+            events,
+            directives,
             machines: BTreeSet::new(),
             compared: BTreeSet::new(),
             restarted: Vec::new(),
@@ -119,6 +122,7 @@ impl Driver {
             began: Instant::now(),
             outgoing: Outgoing::default(),
             loads: BTreeMap::new(),
+            conditions: Conditions::default(),
             uses: BTreeMap::new(),
             part: 0,
             reply_in: REPLY_MIN,
@@ -132,8 +136,8 @@ impl Driver {
                 // While the agent manages no machine, no stream is kept open.
                 let due = self.due();
                 tokio::select! {
-                    said = self.said.recv() => match said {
-                        Some(said) => _ = self.take(said),
+                    event = self.events.recv() => match event {
+                        Some(event) => _ = self.take(event),
                         None => return,
                     },
                     // On machines that the agent no longer manages, stopped tasks may still have to be killed.
@@ -155,8 +159,8 @@ impl Driver {
             }
             self.compared.clear();
             tokio::time::sleep(PAUSE).await;
-            while let Ok(said) = self.said.try_recv() {
-                self.take(said);
+            while let Ok(event) = self.events.try_recv() {
+                self.take(event);
             }
             // Stopped tasks must be killed in time even if no replica answers.
             self.kill_late();
@@ -167,8 +171,8 @@ impl Driver {
     /// once of an error that no retry can fix.
     async fn note_failure(&mut self, connection: &Connection, why: Option<ApiError>) {
         let now = Instant::now();
-        let (since, told) = *self.failing.get_or_insert((now, None));
-        if told.is_some_and(|told| now - told < TELL_EVERY) {
+        let (since, last_notice) = *self.failing.get_or_insert((now, None));
+        if last_notice.is_some_and(|last| now - last < NOTICE_INTERVAL) {
             return;
         }
         let why = match why {
@@ -177,7 +181,7 @@ impl Driver {
         };
         let is_hopeless = why.as_ref().is_some_and(|why| why.code == ErrorCode::Tls);
         let notice = notice(why.as_ref().map(|why| why.code));
-        if now - since < TELL_AFTER && !is_hopeless {
+        if now - since < NOTICE_AFTER && !is_hopeless {
             return;
         }
         self.failing = Some((since, Some(now)));
@@ -192,6 +196,14 @@ impl Driver {
         );
     }
 
+    /// Notifies operators of the end of a failure that was logged.
+    fn note_recovery(&mut self, connection: &Connection) {
+        if let Some((since, Some(_))) = self.failing.take() {
+            let for_s = since.elapsed().as_secs();
+            tracing::info!(replica = %connection.address, for_s, "the cell answers again");
+        }
+    }
+
     fn now_ms(&self) -> u64 {
         self.began.elapsed().as_millis() as u64
     }
@@ -202,27 +214,27 @@ impl Driver {
     }
 
     /// Passes directives to the agent.
-    fn order(&self, orders: Vec<Order>) {
-        for order in orders {
+    fn send_directives(&self, directives: Vec<Directive>) {
+        for directive in directives {
             // If the receiver was dropped, `stream` returns at its next iteration.
-            let _ = self.orders.send(order);
+            let _ = self.directives.send(directive);
         }
     }
 
     /// Orders the agent to kill the tasks whose grace period is over.
     fn kill_late(&mut self) {
         let now_ms = self.now_ms();
-        let orders = self.endings.due(now_ms);
-        self.order(orders);
+        let directives = self.endings.due(now_ms);
+        self.send_directives(directives);
     }
 
     /// Exchanges messages on one stream until it breaks.
     async fn stream(&mut self, connection: &Connection) -> Ended {
         let mut client = AgentServiceClient::new(connection.channel.clone())
-            .max_decoding_message_size(ORDERS_BYTES_MAX);
+            .max_decoding_message_size(DIRECTIVES_BYTES_MAX);
         let (to, reports) = mpsc::channel(MESSAGES_MAX);
         let opened = client.attach(ReceiverStream::new(reports));
-        let mut orders = match tokio::time::timeout(self.reply_in, opened).await {
+        let mut incoming = match tokio::time::timeout(self.reply_in, opened).await {
             Ok(Ok(opened)) => Incoming::new(opened.into_inner()),
             Ok(Err(status)) => {
                 let why = self.connections.explain(connection, status.into(), 0).await;
@@ -235,7 +247,12 @@ impl Driver {
             }
         };
         let all: Vec<MachineId> = self.machines.iter().copied().collect();
-        self.outgoing = Outgoing::new(all.chunks(COLUMN_MAX).map(attach));
+        let conditions = &mut self.conditions;
+        let first = |ids: &[MachineId]| {
+            let conditions = conditions.take(ids);
+            AgentReport { conditions, ..attach(ids) }
+        };
+        self.outgoing = Outgoing::new(all.chunks(COLUMN_MAX).map(first));
         let mut heartbeats = tokio::time::interval(self.settings.heartbeat / PARTS);
         heartbeats.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
@@ -245,21 +262,22 @@ impl Driver {
                     let Ok(room) = room else { return Ended::Stream(None) };
                     room.send(self.outgoing.take_next().unwrap_or_else(|| self.next_uses()));
                 }
-                said = self.said.recv() => {
-                    let Some(said) = said else { return Ended::Agent };
-                    self.gather(said);
+                event = self.events.recv() => {
+                    let Some(event) = event else { return Ended::Agent };
+                    self.gather(event);
                 }
-                told = orders.next() => {
-                    let told = match told {
-                        Ok(told) => told,
+                batch = incoming.next() => {
+                    let batch = match batch {
+                        Ok(batch) => batch,
                         Err(why) => return Ended::Stream(why),
                     };
-                    (self.failing, self.reply_in) = (None, REPLY_MIN);
+                    self.note_recovery(connection);
+                    self.reply_in = REPLY_MIN;
                     self.drain();
-                    let reports = self.hear(told);
+                    let reports = self.apply_directives(batch);
                     self.outgoing.add_reports(reports);
                 }
-                () = self.orders.closed() => return Ended::Agent,
+                () = self.directives.closed() => return Ended::Agent,
                 () = until(due) => {
                     self.drain();
                     self.kill_late();
@@ -269,32 +287,33 @@ impl Driver {
         }
     }
 
-    /// Handles all queued messages of the agent. This comes before directives are followed: the end of a run must not be
-    /// taken for the end of a later run, which a directive starts.
+    /// Handles all queued messages of the agent. This comes before directives are followed: the end of a run must not
+    /// be taken for the end of a later run, which a directive starts.
     fn drain(&mut self) {
-        while let Ok(said) = self.said.try_recv() {
-            self.gather(said);
+        while let Ok(event) = self.events.try_recv() {
+            self.gather(event);
         }
     }
 
     /// Records a message from the agent, and further messages that are queued. Queues the report for the server.
-    fn gather(&mut self, first: Said) {
+    fn gather(&mut self, first: AgentEvent) {
         let mut next = Some(first);
         let (mut attached, mut reports) = (Vec::new(), Vec::new());
         let mut count = 0;
-        while let Some(said) = next {
-            if let Said::Attach(machine) = &said {
+        while let Some(event) = next {
+            if let AgentEvent::Attach(machine) = &event {
                 attached.push(*machine);
             }
-            reports.extend(self.take(said));
+            reports.extend(self.take(event));
             count += 1;
-            next = if count < COLUMN_MAX { self.said.try_recv().ok() } else { None };
+            next = if count < COLUMN_MAX { self.events.try_recv().ok() } else { None };
         }
         let mut report = attach(&attached);
         for (machine, used) in std::mem::take(&mut self.loads) {
             let used = convert::values(&used);
             report.loads.push(proto::MachineLoad { machine: Some(machine.into()), used });
         }
+        report.conditions = self.conditions.take_unsent(&self.machines);
         write(&reports, &mut report);
         if report != AgentReport::default() {
             self.outgoing.add_reports([report]);
@@ -302,31 +321,32 @@ impl Driver {
     }
 
     /// Handles a message of the agent. Returns the report for the cell, if any.
-    fn take(&mut self, said: Said) -> Option<Reported> {
-        match said {
-            Said::Capacity(machine, has) => self.endings.has(machine, has),
-            Said::Found(found) => {
-                self.records.found(&found);
+    fn take(&mut self, event: AgentEvent) -> Option<Reported> {
+        match event {
+            AgentEvent::Capacity(machine, has) => self.endings.has(machine, has),
+            AgentEvent::Recovered(recovered) => {
+                self.records.add_recovered(&recovered);
                 let now_ms = self.now_ms();
-                self.endings.found(found, now_ms);
+                self.endings.add_recovered(recovered, now_ms);
             }
-            Said::Attach(machine) => _ = self.machines.insert(machine),
-            Said::Log(read, part) => self.outgoing.answer_read(read, part),
-            Said::Load(machine, used) => _ = self.loads.insert(machine, used),
-            Said::Use(machine, used) => {
+            AgentEvent::Attach(machine) => _ = self.machines.insert(machine),
+            AgentEvent::Log(read, part) => self.outgoing.add_reply(read, part),
+            AgentEvent::Load(machine, used) => _ = self.loads.insert(machine, used),
+            AgentEvent::Condition(machine, condition) => self.conditions.report(machine, condition),
+            AgentEvent::Use(machine, used) => {
                 used.into_iter().for_each(|used| self.add_use(machine, used));
             }
-            Said::Task(reported) => {
+            AgentEvent::Task(reported) => {
                 // A task that the cell has stopped may already be ordered again. Its new run starts when the stopped
                 // one has ended, so that reports until then do not concern the cell.
                 let Reported { run, report, .. } = reported;
                 let is_stopped = self.endings.is_stopping(run) || !self.records.contains(run);
                 if !matches!(report, TaskReport::Started | TaskReport::Restarted) {
                     if is_stopped {
-                        self.order(vec![Order::EndConfirmed(run)]);
+                        self.send_directives(vec![Directive::EndConfirmed(run)]);
                     }
-                    let orders = self.endings.ended(run);
-                    self.order(orders);
+                    let directives = self.endings.ended(run);
+                    self.send_directives(directives);
                 }
                 if is_stopped || !self.records.report(&reported) {
                     return None;
@@ -366,30 +386,33 @@ impl Driver {
     }
 
     /// Handles directives of the cell. Returns the reports that follow from them.
-    fn hear(&mut self, mut told: Told) -> Vec<AgentReport> {
-        told.reads.retain(|read| self.outgoing.begin_read(read.read));
-        told.detached.iter().for_each(|machine| _ = self.machines.remove(machine));
+    fn apply_directives(&mut self, mut batch: DirectiveBatch) -> Vec<AgentReport> {
+        batch.reads.retain(|read| self.outgoing.begin_read(read.read));
+        batch.detached.iter().for_each(|machine| _ = self.machines.remove(machine));
         // Without a right to report about a machine, an agent would lose its stream.
-        self.uses.retain(|(machine, _), _| !told.detached.contains(machine));
-        self.loads.retain(|machine, _| !told.detached.contains(machine));
-        self.restarted.retain(|one| !told.detached.contains(&one.run.machine));
-        self.compared.extend(&told.whole);
-        told.detached.iter().for_each(|machine| _ = self.compared.remove(machine));
-        let Follows { orders, reports } = self.records.hear(told);
+        self.uses.retain(|(machine, _), _| !batch.detached.contains(machine));
+        self.loads.retain(|machine, _| !batch.detached.contains(machine));
+        batch.detached.iter().for_each(|machine| self.conditions.forget(*machine));
+        self.restarted.retain(|one| !batch.detached.contains(&one.run.machine));
+        self.compared.extend(&batch.whole);
+        batch.detached.iter().for_each(|machine| _ = self.compared.remove(machine));
+        let Follows { directives, reports } = self.records.apply(batch);
         let is_started = |one: &Reported| {
-            orders
-                .iter()
-                .any(|order| matches!(order, Order::Start(task) if task.id == one.run.task))
+            directives.iter().any(
+                |directive| matches!(directive, Directive::Start(task) if task.id == one.run.task),
+            )
         };
-        // Restarts of a run come before its end, which may be among the other reports.
+        // Restarts of a run come after its start and before its end, which may be among the other reports.
         let compared = &self.compared;
         let waited = self.restarted.extract_if(.., |one| compared.contains(&one.run.machine));
         let waited = waited.filter(|one| !is_started(one));
-        let reports: Vec<Reported> = waited.chain(reports).collect();
+        let is_start = |one: &Reported| one.report == TaskReport::Started;
+        let (starts, ends): (Vec<_>, Vec<_>) = reports.into_iter().partition(is_start);
+        let reports: Vec<Reported> = starts.into_iter().chain(waited).chain(ends).collect();
         let now_ms = self.now_ms();
-        for order in orders {
-            let now = self.endings.follow(order, now_ms);
-            self.order(now);
+        for directive in directives {
+            let now = self.endings.follow(directive, now_ms);
+            self.send_directives(now);
         }
         let message = |reports: &[_]| {
             let mut report = AgentReport::default();
@@ -406,14 +429,14 @@ impl Driver {
         }
         let part = self.part;
         self.part = (part + 1) % PARTS;
-        let mine = self.machines.iter().filter(|id| id.slot % PARTS == part);
-        let mine: Vec<MachineId> = mine.copied().collect();
+        let machines_of_part = self.machines.iter().filter(|id| id.slot % PARTS == part);
+        let machines_of_part: Vec<MachineId> = machines_of_part.copied().collect();
         let message = |ids: &[MachineId]| AgentReport {
             alive_slots: ids.iter().map(|id| id.slot).collect(),
             alive_incarnations: incarnations(ids),
             ..AgentReport::default()
         };
-        self.outgoing.add_heartbeats(mine.chunks(COLUMN_MAX).map(message));
+        self.outgoing.add_heartbeats(machines_of_part.chunks(COLUMN_MAX).map(message));
     }
 }
 
@@ -438,162 +461,5 @@ async fn until(due: Option<Instant>) {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::super::{RunId, Task, sample, sample_read};
-    use super::*;
-    use crate::Address;
-    use omega_core::JobId;
-
-    const HERE: MachineId = MachineId { slot: 1, incarnation: 0 };
-    const TASK: TaskId = TaskId { job: JobId(0), index: 0 };
-
-    fn driver() -> (Driver, mpsc::UnboundedReceiver<Order>) {
-        let connections = Connections::new(&Address::plain(["127.0.0.1:1"])).unwrap();
-        let (_, from) = mpsc::unbounded_channel();
-        let (to, orders) = mpsc::unbounded_channel();
-        (Driver::new(connections, AgentSettings::default(), from, to), orders)
-    }
-
-    fn says(report: TaskReport) -> Said {
-        says_of(0, report)
-    }
-
-    /// A report about the run of the task that was placed at this time.
-    fn says_of(placed_ms: u64, report: TaskReport) -> Said {
-        let run = RunId { task: TASK, machine: HERE, placed_ms };
-        Said::Task(Reported { run, report, end: None })
-    }
-
-    /// The first directives of a stream: the task, as one of this job.
-    fn whole(job: &str) -> Told {
-        Told { whole: [HERE].into(), ..start(job) }
-    }
-
-    fn start(job: &str) -> Told {
-        let task = Task { job_name: job.into(), grace_ms: 60_000, ..sample(0, HERE) };
-        Told { starts: vec![(task, false)], ..Told::default() }
-    }
-
-    /// A stopped task may be placed on its machine again before its first run has ended.
-    #[tokio::test]
-    async fn the_end_of_a_stopped_run_is_not_the_end_of_the_next_run() {
-        let (mut driver, mut orders) = driver();
-        driver.hear(whole("job"));
-        driver.hear(Told { stops: vec![(HERE, TASK)], ..Told::default() });
-        driver.hear(start("job"));
-        let mut ordered = || std::iter::from_fn(|| orders.try_recv().ok()).collect::<Vec<_>>();
-        assert!(matches!(&ordered()[..], [Order::Start(_), Order::Stop { grace_ms: 60_000, .. }]));
-        assert_eq!(driver.take(says(TaskReport::Started)), None, "the first run starts late");
-        assert_eq!(driver.take(says(TaskReport::Finished)), None);
-        assert!(matches!(&ordered()[..], [Order::EndConfirmed(_), Order::Start(_)]));
-        assert!(driver.take(says(TaskReport::Started)).is_some());
-        assert!(driver.take(says(TaskReport::Finished)).is_some());
-        assert_eq!(ordered(), [], "the cell has not confirmed this end");
-        driver.hear(Told { stops: vec![(HERE, TASK)], ..Told::default() });
-        assert!(matches!(&ordered()[..], [Order::EndConfirmed(_)]));
-        // The cell no longer expects an end of this task.
-        assert_eq!(driver.take(says(TaskReport::Finished)), None);
-        assert!(matches!(&ordered()[..], [Order::EndConfirmed(_)]));
-    }
-
-    /// The end of a killed run may be on its way while the run is killed and the task is started again.
-    #[tokio::test]
-    async fn the_late_end_of_a_killed_run_is_not_the_end_of_the_next_run() {
-        for grace_ms in [0, 1] {
-            let (mut driver, mut orders) = driver();
-            let task = |placed_ms| Task { placed_ms, grace_ms, ..sample(0, HERE) };
-            let starts = |placed_ms| vec![(task(placed_ms), false)];
-            driver.hear(Told { whole: [HERE].into(), starts: starts(7), ..Told::default() });
-            assert!(driver.take(says_of(7, TaskReport::Started)).is_some());
-            let stops = vec![(HERE, TASK)];
-            driver.hear(Told { stops, starts: starts(8), ..Told::default() });
-            driver.began -= Duration::from_secs(1);
-            driver.kill_late();
-            let mut ordered = || std::iter::from_fn(|| orders.try_recv().ok()).collect::<Vec<_>>();
-            let first = task(7).run_id();
-            let killed = (grace_ms > 0).then_some(Order::Kill(first));
-            let stopped = [Order::Start(task(7)), Order::Stop { run: first, grace_ms }];
-            let expected = stopped.into_iter().chain(killed).chain([Order::Start(task(8))]);
-            assert_eq!(ordered(), expected.collect::<Vec<_>>());
-            for late in [TaskReport::Started, TaskReport::Restarted, TaskReport::Finished] {
-                assert_eq!(driver.take(says_of(7, late)), None, "{late:?}");
-            }
-            assert_eq!(ordered(), [Order::EndConfirmed(first)]);
-            assert!(driver.take(says_of(8, TaskReport::Started)).is_some());
-            assert!(driver.take(says_of(8, TaskReport::Failed)).is_some());
-            assert_eq!(ordered(), []);
-        }
-    }
-
-    /// While the stream is broken, the cell may record the end of a task and place the task here again.
-    #[tokio::test]
-    async fn a_recorded_end_is_not_reported_for_the_next_run() {
-        let (mut driver, mut orders) = driver();
-        let whole = |placed_ms| {
-            let starts = vec![(Task { placed_ms, ..sample(0, HERE) }, false)];
-            Told { whole: [HERE].into(), starts, ..Told::default() }
-        };
-        driver.hear(whole(7));
-        assert!(driver.take(says_of(7, TaskReport::Failed)).is_some());
-        driver.compared.clear();
-        assert_eq!(driver.hear(whole(7)).len(), 1, "the cell has not recorded the end");
-        let ordered = std::iter::from_fn(|| orders.try_recv().ok()).count();
-        driver.compared.clear();
-        assert_eq!(driver.hear(whole(8)), []);
-        let first = RunId { task: TASK, machine: HERE, placed_ms: 7 };
-        let next = Order::Start(Task { placed_ms: 8, ..sample(0, HERE) });
-        let orders: Vec<_> = std::iter::from_fn(|| orders.try_recv().ok()).collect();
-        assert_eq!((ordered, orders), (1, vec![Order::EndConfirmed(first), next]));
-    }
-
-    /// A server may send any number of requests to read logs, and the agent may be slow.
-    #[tokio::test]
-    async fn few_of_many_requests_to_read_logs_reach_the_agent() {
-        let (mut driver, mut orders) = driver();
-        driver.hear(Told { reads: (0..1000).map(sample_read).collect(), ..Told::default() });
-        let ordered = std::iter::from_fn(|| orders.try_recv().ok()).count();
-        assert!((1..=16).contains(&ordered), "{ordered}");
-    }
-
-    /// While no replica is reachable, use is summed up. A detached machine's use is dropped.
-    #[tokio::test]
-    async fn use_waits_until_it_can_be_sent() {
-        let (mut driver, _orders) = driver();
-        let other = MachineId { slot: 2, incarnation: 0 };
-        let used = |index: usize, cpu_us| TaskUse {
-            task: TaskId { job: JobId(0), index: index as u32 },
-            cpu_us,
-            memory_byte_seconds: 1,
-        };
-        let all = || (0..USES_MAX + 5).map(|index| used(index, 2)).collect();
-        driver.take(Said::Use(HERE, all()));
-        driver.take(Said::Use(HERE, all()));
-        let first = driver.next_uses().uses;
-        assert_eq!((first.len(), first[0].cpu_us), (COLUMN_MAX, 4));
-        assert_eq!(first[0].machine, Some(HERE.into()));
-        driver.take(Said::Use(other, vec![used(0, 3)]));
-        driver.hear(Told { detached: vec![HERE], ..Told::default() });
-        assert_eq!(driver.next_uses().uses, [task_use(other, &used(0, 3))]);
-        assert_eq!(driver.next_uses().uses, []);
-    }
-
-    /// A new stream may lead to a restored cell, in which another job has the number of a lost one.
-    #[tokio::test]
-    async fn reports_wait_until_the_cell_has_named_the_tasks_of_the_machine() {
-        use proto::TaskReport::{Finished, Restarted};
-        for (job, expected) in [("job", &[Restarted, Finished][..]), ("other", &[])] {
-            let (mut driver, mut orders) = driver();
-            driver.hear(whole("job"));
-            assert!(driver.take(says(TaskReport::Started)).is_some());
-            driver.compared.clear();
-            assert_eq!(driver.take(says(TaskReport::Restarted)), None);
-            assert_eq!(driver.take(says(TaskReport::Finished)), None);
-            let reports = driver.hear(whole(job));
-            let reports: Vec<_> = reports.iter().flat_map(AgentReport::task_reports).collect();
-            assert_eq!(reports, expected, "{job}");
-            let ordered = std::iter::from_fn(|| orders.try_recv().ok());
-            let starts = ordered.filter(|order| matches!(order, Order::Start(_))).count();
-            assert_eq!(starts, if job == "job" { 1 } else { 2 });
-        }
-    }
-}
+#[path = "driver_tests.rs"]
+mod tests;

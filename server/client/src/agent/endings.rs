@@ -2,10 +2,10 @@
 //! the time.
 //!
 //! ```text
-//!                told to stop            end, or end of the grace period (then: kill)
+//!          directive to stop           end, or end of the grace period (then: kill)
 //!   running ───────────────────▶ ending ────────────────────────────────────────────────▶ gone
 //!                                   ▲ its resources are still in use
-//!   told to start ──▶ waiting ──────┘ until its resources are free ──▶ started
+//!   directive to start ▶ waiting ───┘ until its resources are free ──▶ started
 //! ```
 //!
 //! The cell gives a stopping task's resources to the next task at once, so that schedulers need not wait. On the
@@ -13,7 +13,7 @@
 //! here, at most for the longest grace period of the stopping tasks on its machine. A resize to more resources is
 //! delayed in the same way.
 
-use super::{Found, Order, RunId, Task};
+use super::{Directive, RecoveredTask, RunId, Task};
 use omega_core::{Amounts, MachineId, TaskId};
 use std::collections::BTreeMap;
 
@@ -108,7 +108,7 @@ impl Here {
     }
 
     /// Resizes running tasks and starts waiting tasks whose resources are free now.
-    fn go_on(&mut self, orders: &mut Vec<Order>) {
+    fn go_on(&mut self, directives: &mut Vec<Directive>) {
         // Tasks that shrink come first, because other tasks may wait for their resources.
         let mut grows: Vec<(TaskId, Amounts)> =
             std::mem::take(&mut self.grows).into_iter().collect();
@@ -118,7 +118,7 @@ impl Here {
             match self.runs.get_mut(&task) {
                 Some(part) if may_hold => {
                     part.request.clone_from(&to);
-                    orders.push(Order::Resize { run: part.run, to });
+                    directives.push(Directive::Resize { run: part.run, to });
                 }
                 Some(_) => _ = self.grows.insert(task, to),
                 None => {}
@@ -127,14 +127,14 @@ impl Here {
         for task in std::mem::take(&mut self.waits) {
             if self.has_room(&task) {
                 self.runs.insert(task.id, Part::of(&task));
-                orders.push(Order::Start(task));
+                directives.push(Directive::Start(task));
             } else {
                 self.waits.push(task)
             }
         }
     }
 
-    fn stop(&mut self, run: RunId, now_ms: u64) -> Option<Order> {
+    fn stop(&mut self, run: RunId, now_ms: u64) -> Option<Directive> {
         let is_it = |waiting: &Task| waiting.run_id().may_be(&run);
         if let Some(at) = self.waits.iter().position(is_it) {
             // The task never ran, so nothing has to be stopped.
@@ -146,7 +146,7 @@ impl Here {
         if grace_ms > 0 {
             self.ends.insert(run.task, (part, now_ms.saturating_add(grace_ms.into())));
         }
-        Some(Order::Stop { run, grace_ms })
+        Some(Directive::Stop { run, grace_ms })
     }
 
     /// Records a task's new allocation. If the task waits to be started, it is started with the new allocation.
@@ -169,8 +169,9 @@ impl Endings {
     }
 
     /// Records a task of an earlier agent process that still runs or is being stopped.
-    pub(super) fn found(&mut self, found: Found, now_ms: u64) {
-        let Found { run, request, devices, cores, ports, grace_ms, kill_in_ms, .. } = found;
+    pub(super) fn add_recovered(&mut self, recovered: RecoveredTask, now_ms: u64) {
+        let RecoveredTask { run, request, devices, cores, ports, grace_ms, kill_in_ms, .. } =
+            recovered;
         let here = self.machines.entry(run.machine).or_default();
         let part = Part { run, request, devices, cores, ports, grace_ms };
         match kill_in_ms {
@@ -183,27 +184,27 @@ impl Endings {
 
     /// Records a directive of the cell. Returns the directives that the machine can follow now. A start or a resize may
     /// be delayed.
-    pub(super) fn follow(&mut self, order: Order, now_ms: u64) -> Vec<Order> {
-        let mut orders = Vec::new();
-        match order {
-            Order::Start(task) => {
+    pub(super) fn follow(&mut self, directive: Directive, now_ms: u64) -> Vec<Directive> {
+        let mut directives = Vec::new();
+        match directive {
+            Directive::Start(task) => {
                 let here = self.machines.entry(task.machine).or_default();
                 here.waits.push(task);
-                here.go_on(&mut orders);
+                here.go_on(&mut directives);
             }
-            Order::Stop { run, .. } => {
+            Directive::Stop { run, .. } => {
                 let here = self.machines.entry(run.machine).or_default();
-                orders.extend(here.stop(run, now_ms));
-                here.go_on(&mut orders);
+                directives.extend(here.stop(run, now_ms));
+                here.go_on(&mut directives);
             }
-            Order::Resize { run, to } => {
+            Directive::Resize { run, to } => {
                 let here = self.machines.entry(run.machine).or_default();
                 here.resize(run.task, to);
-                here.go_on(&mut orders);
+                here.go_on(&mut directives);
             }
-            other => orders.push(other),
+            other => directives.push(other),
         }
-        orders
+        directives
     }
 
     /// Whether a run is being stopped, within its grace period.
@@ -214,30 +215,30 @@ impl Endings {
 
     /// Records that a run has ended, by itself or because it was stopped. Returns the directives that can be followed
     /// now.
-    pub(super) fn ended(&mut self, run: RunId) -> Vec<Order> {
-        let mut orders = Vec::new();
-        let Some(here) = self.machines.get_mut(&run.machine) else { return orders };
+    pub(super) fn ended(&mut self, run: RunId) -> Vec<Directive> {
+        let mut directives = Vec::new();
+        let Some(here) = self.machines.get_mut(&run.machine) else { return directives };
         if here.runs.get(&run.task).is_some_and(|part| part.run.may_be(&run)) {
             here.runs.remove(&run.task);
         }
         if here.ends.get(&run.task).is_some_and(|(part, _)| part.run.may_be(&run)) {
             here.ends.remove(&run.task);
         }
-        here.go_on(&mut orders);
-        orders
+        here.go_on(&mut directives);
+        directives
     }
 
     /// Returns directives to kill the tasks whose grace period is over, and the delayed directives that can be followed
     /// after that.
-    pub(super) fn due(&mut self, now_ms: u64) -> Vec<Order> {
-        let mut orders = Vec::new();
+    pub(super) fn due(&mut self, now_ms: u64) -> Vec<Directive> {
+        let mut directives = Vec::new();
         for here in self.machines.values_mut() {
             let over = here.ends.extract_if(.., |_, (_, at)| *at <= now_ms);
-            orders.extend(over.map(|(_, (part, _))| Order::Kill(part.run)));
-            here.go_on(&mut orders);
+            directives.extend(over.map(|(_, (part, _))| Directive::Kill(part.run)));
+            here.go_on(&mut directives);
         }
         self.machines.retain(|_, here| here.capacity.is_some() || !here.is_idle());
-        orders
+        directives
     }
 
     /// The end of the next grace period.
@@ -249,7 +250,7 @@ impl Endings {
 
 #[cfg(test)]
 mod tests {
-    use super::super::records::{Records, Reported, Told};
+    use super::super::records::{DirectiveBatch, Records, Reported};
     use super::super::{Program, sample};
     use super::*;
     use omega_core::{JobKind, NamedPort, Port, TaskReport};
@@ -265,12 +266,12 @@ mod tests {
         Task { request, kind: JobKind::Service, grace_ms, ..sample(index, HERE) }
     }
 
-    fn start(index: u32, cores: u64, grace_ms: u32) -> Order {
-        Order::Start(task(index, cores, grace_ms))
+    fn start(index: u32, cores: u64, grace_ms: u32) -> Directive {
+        Directive::Start(task(index, cores, grace_ms))
     }
 
-    fn stop(index: u32, grace_ms: u32) -> Order {
-        Order::Stop { run: run(index), grace_ms }
+    fn stop(index: u32, grace_ms: u32) -> Directive {
+        Directive::Stop { run: run(index), grace_ms }
     }
 
     /// A machine with four cores. It runs a task with three cores and a grace period of one second.
@@ -289,7 +290,7 @@ mod tests {
         // A task that fits even beside the stopping task need not wait.
         assert_eq!(endings.follow(start(2, 1, 0), 70), [start(2, 1, 0)]);
         assert_eq!((endings.next_due(), endings.due(1049)), (Some(1050), vec![]));
-        let killed = Order::Kill(run(0));
+        let killed = Directive::Kill(run(0));
         assert_eq!(endings.due(1050), [killed, start(1, 2, 0)]);
         assert_eq!(endings.next_due(), None);
     }
@@ -299,7 +300,7 @@ mod tests {
         let with_ports = |index, fixed: u16, chosen: u16| {
             let program = Program { ports: vec![Port::tcp(fixed)], ..Program::default() };
             let ports = vec![NamedPort { name: "http".into(), number: chosen }];
-            Order::Start(Task { program: program.into(), ports, ..task(index, 0, 1000) })
+            Directive::Start(Task { program: program.into(), ports, ..task(index, 0, 1000) })
         };
         let mut endings = Endings::default();
         endings.has(HERE, Amounts::new([4000]));
@@ -313,9 +314,9 @@ mod tests {
         assert_eq!(endings.ended(run(0)), both);
     }
 
-    fn resize(index: u32, cores: u64) -> Order {
+    fn resize(index: u32, cores: u64) -> Directive {
         let to = Amounts::new([cores * 1000]);
-        Order::Resize { run: run(index), to }
+        Directive::Resize { run: run(index), to }
     }
 
     #[test]
@@ -336,7 +337,7 @@ mod tests {
         assert_eq!(endings.follow(resize(1, 0), 70), [resize(1, 0)], "it gives up what it has");
         assert_eq!(endings.follow(resize(1, 1), 80), [resize(1, 1)], "that was free");
         assert_eq!(endings.follow(resize(1, 2), 90), []);
-        let killed = Order::Kill(run(0));
+        let killed = Directive::Kill(run(0));
         assert_eq!(endings.due(1050), [killed, resize(1, 2)]);
         // A task has room as soon as another one shrinks, whichever of the two directives comes first.
         let mut endings = Endings::default();
@@ -398,7 +399,7 @@ mod tests {
         endings.has(HERE, Amounts::new([4000]));
         for (index, kill_in_ms) in [(0, None), (1, Some(300))] {
             let request = Amounts::new([2000]);
-            let found = Found {
+            let recovered = RecoveredTask {
                 run: run(index),
                 owner: None,
                 request,
@@ -409,15 +410,16 @@ mod tests {
                 is_running: true,
                 kill_in_ms,
             };
-            records.found(&found);
-            endings.found(found, 0);
+            records.add_recovered(&recovered);
+            endings.add_recovered(recovered, 0);
         }
         let starts = vec![(task(2, 2, 0), false), (task(3, 2, 0), false)];
-        let told = Told { whole: [HERE].into(), starts, ..Told::default() };
-        let orders = records.hear(told).orders.into_iter();
-        let orders: Vec<Order> = orders.flat_map(|order| endings.follow(order, 0)).collect();
-        assert_eq!(orders, [stop(0, 1000)], "nothing starts yet");
-        let killed = |index| Order::Kill(run(index));
+        let batch = DirectiveBatch { whole: [HERE].into(), starts, ..DirectiveBatch::default() };
+        let directives = records.apply(batch).directives.into_iter();
+        let directives: Vec<Directive> =
+            directives.flat_map(|directive| endings.follow(directive, 0)).collect();
+        assert_eq!(directives, [stop(0, 1000)], "nothing starts yet");
+        let killed = |index| Directive::Kill(run(index));
         assert_eq!(endings.due(300), [killed(1), start(2, 2, 0)]);
         let report = TaskReport::Finished;
         let late = Reported { run: run(0), report, end: None };

@@ -3,7 +3,7 @@
 //! ```text
 //!   your agent ── register, report, load ──▶ Agent ──▶ driver ══ Attach ══▶ the leader
 //!        ▲                                               │
-//!        └────────── Order: start, stop, detached ◀──────┘ sends heartbeats, tries the replicas in turn
+//!        └────────── Directive: start, stop, detached ◀──┘ sends heartbeats, tries the replicas in turn
 //! ```
 //!
 //! A machine is alive as long as its [`Agent`] exists. When the stream breaks, it is opened again at one replica after
@@ -13,28 +13,28 @@
 //!
 //! ```no_run
 //! use omega_client::Address;
-//! use omega_client::agent::{Agent, AgentSettings, Order};
+//! use omega_client::agent::{Agent, AgentSettings, Directive};
 //! use omega_core::{Amounts, Machine, TaskReport};
 //!
 //! # async fn run() -> Result<(), omega_client::ApiError> {
 //! let address = Address::plain(["127.0.0.1:7600"]);
-//! let (agent, mut orders) = Agent::start(&address, AgentSettings::default())?;
+//! let (agent, mut directives) = Agent::start(&address, AgentSettings::default())?;
 //! agent.register(Machine::new("box-1", Amounts::new([8000, 32 << 30]))).await?;
-//! while let Some(order) = orders.recv().await {
-//!     match order {
-//!         Order::Start(task) => {
+//! while let Some(directive) = directives.recv().await {
+//!     match directive {
+//!         Directive::Start(task) => {
 //!             // Start the task here. Once it runs, report this:
 //!             agent.report(task.run_id(), TaskReport::Started);
 //!         }
-//!         Order::Stop { run, .. } => {
+//!         Directive::Stop { run, .. } => {
 //!             // Stop the task here. Once it has ended, report this:
 //!             agent.report(run, TaskReport::Finished);
 //!         }
-//!         Order::Kill(run) => println!("{} did not end in time", run.task),
-//!         Order::EndConfirmed(_) => {}
-//!         Order::Resize { run, to } => println!("{} holds {to} from now on", run.task),
-//!         Order::ReadLog(read) => agent.log(&read, None),
-//!         Order::Detached(_) => break,
+//!         Directive::Kill(run) => println!("{} did not end in time", run.task),
+//!         Directive::EndConfirmed(_) => {}
+//!         Directive::Resize { run, to } => println!("{} holds {to} from now on", run.task),
+//!         Directive::ReadLog(read) => agent.log(&read, None),
+//!         Directive::Detached(_) => break,
 //!     }
 //! }
 //! # Ok(())
@@ -42,8 +42,9 @@
 //! ```
 //!
 //! In reading order: this file, `registration.rs`, `records.rs`, `endings.rs`, `directives.rs`, `reports.rs`,
-//! `outgoing.rs`, `driver.rs`.
+//! `conditions.rs`, `outgoing.rs`, `driver.rs`.
 
+mod conditions;
 mod directives;
 mod driver;
 mod endings;
@@ -57,7 +58,7 @@ use crate::convert;
 use crate::proto;
 use crate::proto::cell_service_client::CellServiceClient;
 use crate::{ApiError, ErrorCode, before_another_try};
-use driver::{Driver, Said};
+use driver::{AgentEvent, Driver};
 use omega_core::{
     Amounts, JobKind, Kinds, Labels, Machine, MachineId, NamedPort, Payload, Port, Run, RunEnd,
     TaskId, TaskReport, TaskUse, Text,
@@ -75,6 +76,9 @@ pub const AGENT: &str = "omega.io/agent";
 
 /// Taint key of machines whose agents send no heartbeats.
 pub const UNREACHABLE: &str = "omega.io/unreachable";
+
+/// Taint key of machines whose disk for the files of tasks is full.
+pub const DISK_FULL: &str = "omega.io/disk-full";
 
 /// Taint key of machines that are being drained until a time. The taint's value is the time in milliseconds since 1970.
 pub const DRAIN_BY: &str = "omega.io/drain-by";
@@ -231,7 +235,7 @@ pub struct Program {
 
 /// A task of an earlier agent process that a new process finds on its machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Found {
+pub struct RecoveredTask {
     /// Id of the run.
     pub run: RunId,
     /// Owner of the task. `None`, from agents that did not record it, counts as the owner that the cell names.
@@ -282,9 +286,16 @@ pub struct LogPart {
     pub end: u64,
 }
 
+/// Condition of a machine, which decides whether the machine gets new tasks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Condition {
+    /// Whether the disk of the tasks' files is full. While it is, the cell gives the machine the taint [`DISK_FULL`].
+    pub is_disk_full: bool,
+}
+
 /// A directive to an agent.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Order {
+pub enum Directive {
     /// Start a task, and report [`TaskReport::Started`] once it runs.
     Start(Task),
     /// Stop a task. If it has a grace period, report its end as soon as it has ended, because other tasks wait for its
@@ -293,7 +304,7 @@ pub enum Order {
     Stop {
         /// Id of the run.
         run: RunId,
-        /// Grace period in milliseconds, after which [`Order::Kill`] follows.
+        /// Grace period in milliseconds, after which [`Directive::Kill`] follows.
         grace_ms: u32,
     },
     /// Kill a stopped task whose grace period is over. Report nothing. Later directives may need the task's resources.
@@ -319,7 +330,7 @@ pub enum Order {
 #[derive(Clone, Debug)]
 pub struct Agent {
     connections: Connections,
-    driver: mpsc::UnboundedSender<Said>,
+    driver: mpsc::UnboundedSender<AgentEvent>,
 }
 
 impl Agent {
@@ -331,12 +342,12 @@ impl Agent {
     pub fn start(
         address: &Address,
         settings: AgentSettings,
-    ) -> Result<(Agent, mpsc::UnboundedReceiver<Order>), ApiError> {
+    ) -> Result<(Agent, mpsc::UnboundedReceiver<Directive>), ApiError> {
         let connections = Connections::new(address)?;
-        let (driver, said) = mpsc::unbounded_channel();
-        let (to, orders) = mpsc::unbounded_channel();
-        tokio::spawn(Driver::new(connections.clone(), settings, said, to).run());
-        Ok((Agent { connections, driver }, orders))
+        let (driver, events) = mpsc::unbounded_channel();
+        let (to, directives) = mpsc::unbounded_channel();
+        tokio::spawn(Driver::new(connections.clone(), settings, events, to).run());
+        Ok((Agent { connections, driver }, directives))
     }
 
     /// Registers a machine under its name, with the label [`AGENT`], and manages it from then on. If the cell already
@@ -350,8 +361,8 @@ impl Agent {
     pub async fn register(&self, machine: Machine) -> Result<MachineId, ApiError> {
         // The call is repeated, because registering a machine twice does no harm.
         let id = self.repeat(|channel| registration::register(channel, machine.clone())).await?;
-        self.say(Said::Capacity(id, room(&machine)));
-        self.speak_for(id);
+        self.send(AgentEvent::Capacity(id, room(&machine)));
+        self.manage(id);
         Ok(id)
     }
 
@@ -377,7 +388,10 @@ impl Agent {
         loop {
             let connection = self.connections.current();
             let error = match call(connection.channel.clone()).await {
-                Ok(answer) => return Ok(answer),
+                Ok(answer) => {
+                    self.connections.log_recovery(&connection);
+                    return Ok(answer);
+                }
                 Err(error) => error,
             };
             let error = self.connections.explain(&connection, error, tries as usize).await;
@@ -385,7 +399,7 @@ impl Agent {
             let others = (tries as usize) < self.connections.count();
             let again = may_pass(&error) && Instant::now() < until;
             if again && !others {
-                self.connections.note_retry(&error);
+                self.connections.log_outage(&error);
             }
             if again {
                 tokio::time::sleep(before_another_try(&error, tries - 1)).await;
@@ -397,49 +411,55 @@ impl Agent {
     }
 
     /// Starts to manage a machine that is already registered.
-    pub fn speak_for(&self, machine: MachineId) {
-        self.say(Said::Attach(machine));
+    pub fn manage(&self, machine: MachineId) {
+        self.send(AgentEvent::Attach(machine));
     }
 
     /// Registers a task of an earlier process that still runs on a machine, or has ended since. Call this before the
     /// machine is registered. If the cell no longer assigns the task to the machine, the agent is ordered to stop it.
     /// The task's resources are then free only after its end.
-    pub fn found(&self, found: Found) {
-        self.say(Said::Found(found));
+    pub fn recover(&self, task: RecoveredTask) {
+        self.send(AgentEvent::Recovered(task));
     }
 
     /// Reports the start, a restart or the end of a task. The end of a stopped task is not sent to the cell; it only
     /// frees the task's resources on the machine.
     pub fn report(&self, run: RunId, report: TaskReport) {
-        self.say(Said::Task(Reported { run, report, end: None }));
+        self.send(AgentEvent::Task(Reported { run, report, end: None }));
     }
 
     /// Reports about a task, like [`Agent::report`], and includes the end of a run of its program.
     pub fn report_end(&self, run: RunId, report: TaskReport, end: RunEnd) {
-        self.say(Said::Task(Reported { run, report, end: Some(end) }));
+        self.send(AgentEvent::Task(Reported { run, report, end: Some(end) }));
     }
 
     /// Reports a machine's measured load. Call this only if the load has changed, because the cell writes each report
     /// to its log.
     pub fn load(&self, machine: MachineId, used: Amounts) {
-        self.say(Said::Load(machine, used));
+        self.send(AgentEvent::Load(machine, used));
+    }
+
+    /// Reports the condition of a machine. Call this when the agent begins to manage the machine, because an earlier
+    /// agent may have reported another condition, and after each change. Later leaders get the report, too.
+    pub fn report_condition(&self, machine: MachineId, condition: Condition) {
+        self.send(AgentEvent::Condition(machine, condition));
     }
 
     /// Reports the resources that a machine's tasks have used since the previous report, for accounting. The tasks may
     /// have ended. The use of tasks that were never on the machine does not count.
     pub fn report_use(&self, machine: MachineId, used: Vec<TaskUse>) {
-        self.say(Said::Use(machine, used));
+        self.send(AgentEvent::Use(machine, used));
     }
 
     /// Replies to a request to read a log. `None` means that the agent has no such log.
     pub fn log(&self, read: &LogRead, part: Option<LogPart>) {
-        self.say(Said::Log(read.read, part));
+        self.send(AgentEvent::Log(read.read, part));
     }
 
-    fn say(&self, said: Said) {
+    fn send(&self, event: AgentEvent) {
         // This fails only if the driver has ended. The driver ends with its runtime, or when the receiver of directives
         // is dropped.
-        let _ = self.driver.send(said);
+        let _ = self.driver.send(event);
     }
 }
 

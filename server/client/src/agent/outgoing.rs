@@ -68,7 +68,7 @@ impl Outgoing {
     }
 
     /// Queues the agent's reply to a request of this stream.
-    pub(super) fn answer_read(&mut self, read: u64, part: Option<LogPart>) {
+    pub(super) fn add_reply(&mut self, read: u64, part: Option<LogPart>) {
         if self.reads.remove(&read) {
             self.parts.push_back(log_part(read, part));
         }
@@ -105,7 +105,7 @@ mod tests {
         let mut outgoing = Outgoing::new([attach].into_iter());
         let begun = (0..10_000).filter(|read| outgoing.begin_read(*read)).count();
         assert_eq!(begun, READS_MAX);
-        (0..10_000).for_each(|read| outgoing.answer_read(read, part()));
+        (0..10_000).for_each(|read| outgoing.add_reply(read, part()));
         assert_eq!(outgoing.parts.iter().filter(|part| part.found).count(), READS_MAX);
         assert!(outgoing.parts.len() <= REPLIES_MAX + READS_MAX);
         assert!(!outgoing.is_behind(), "reads are no reason to skip heartbeats");
@@ -122,7 +122,7 @@ mod tests {
         let mut outgoing = Outgoing::default();
         assert!(outgoing.begin_read(7));
         outgoing = Outgoing::new(std::iter::empty());
-        outgoing.answer_read(7, part());
+        outgoing.add_reply(7, part());
         assert_eq!(outgoing.take_next(), None);
     }
 

@@ -13,10 +13,11 @@ use tonic::transport::Channel;
 const NO_ID: &str = "true";
 
 /// Whether an agent may register a machine that the cell has already.
-fn may_take_over(known: &Machine, given: &Machine) -> bool {
+fn may_take_over(registered: &Machine, given: &Machine) -> bool {
     let id = |machine: &Machine| machine.labels.get(AGENT).filter(|id| &***id != NO_ID).cloned();
-    let is_other = id(known).zip(id(given)).is_some_and(|(known, given)| known != given);
-    !is_other || is_unreachable(known)
+    let is_other =
+        id(registered).zip(id(given)).is_some_and(|(registered, given)| registered != given);
+    !is_other || is_unreachable(registered)
 }
 
 /// Registers a machine, and returns its id.
@@ -34,9 +35,9 @@ pub(super) async fn register(
     let named = proto::MachineRef { machine: Some(name) };
     match client.get_machine(proto::GetMachineRequest { machine: Some(named) }).await {
         Ok(answer) => {
-            let known = answer.into_inner().machine.and_then(|known| known.machine);
-            if let Some(known) = known.map(Machine::try_from).transpose()? {
-                if !may_take_over(&known, &machine) {
+            let registered = answer.into_inner().machine.and_then(|registered| registered.machine);
+            if let Some(registered) = registered.map(Machine::try_from).transpose()? {
+                if !may_take_over(&registered, &machine) {
                     let name = &machine.name;
                     return Err(ApiError::new(
                         ErrorCode::NameTaken,
@@ -46,8 +47,8 @@ pub(super) async fn register(
                         ),
                     ));
                 }
-                if !known.taints.is_empty() {
-                    machine.taints = known.taints;
+                if !registered.taints.is_empty() {
+                    machine.taints = registered.taints;
                 }
             }
         }
@@ -74,14 +75,14 @@ mod tests {
             let labels = Labels::new([(AGENT, id)]);
             Machine { labels, ..Machine::new("box", Amounts::new([1])) }
         };
-        for (known, given, may) in
+        for (registered, given, may) in
             [("1f", "1f", true), ("1f", "2e", false), ("1f", NO_ID, true), (NO_ID, "2e", true)]
         {
-            let known = machine(known);
-            assert_eq!(may_take_over(&known, &machine(given)), may, "{known:?} {given}");
+            let registered = machine(registered);
+            assert_eq!(may_take_over(&registered, &machine(given)), may, "{registered:?} {given}");
             let (key, effect) = (UNREACHABLE.into(), TaintEffect::NoSchedule);
             let silent = [Taint { key, value: "".into(), effect }];
-            let silent = Machine { taints: silent.into(), ..known };
+            let silent = Machine { taints: silent.into(), ..registered };
             assert!(may_take_over(&silent, &machine(given)));
         }
         assert!(may_take_over(&Machine::new("box", Amounts::new([1])), &machine("1f")));

@@ -14,8 +14,8 @@
 //!
 //! Invariant: no recorded container has ended, and each has at most one call in flight.
 
-use super::heard::{Heard, changes, container, heard, job_name, machine};
-use super::words::{
+use super::task_state::{TaskState, changes, container, job_name, machine, task_state};
+use super::types::{
     ApplicationSettings, Change, Completed, ContainerSpec, ContainerState, Ended, Event, Recover,
 };
 use crate::proto;
@@ -32,7 +32,7 @@ const RETRY_DOUBLINGS_MAX: u32 = 4;
 /// Time in milliseconds after which an accepted container that is missing from the stream is looked up. A container is
 /// missing for so long only if the cell already had an ended job of the same name. Such a job belongs to a former
 /// process whose containers were not recovered.
-const LOOK_MS: u64 = 1000;
+const LOOKUP_MS: u64 = 1000;
 
 /// Number of names of ended containers that are remembered. If a remembered name is reused, the container gets a new
 /// job. If the name is not remembered and the cell still has the ended job, the container gets the old result.
@@ -46,29 +46,29 @@ pub(super) struct Call {
     /// Name of the container.
     pub(super) name: Text,
     /// The request that is made.
-    pub(super) ask: Ask,
+    pub(super) request: Request,
 }
 
 /// Request of a call.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum Ask {
+pub(super) enum Request {
     /// Submit the job.
     Submit(Arc<Job>),
     /// Kill the job with this id.
     Kill(u64),
     /// Look up the state of the task of the job with this id.
-    Look(u64),
+    LookUp(u64),
 }
 
 /// Reply to a call.
 #[derive(Clone, Debug)]
-pub(super) enum Answer {
+pub(super) enum Reply {
     /// The job has this id.
     Submitted(u64),
     /// The job is killed, if it exists.
     Killed,
     /// The task has this status, at this version of the cell.
-    Seen(Version, Box<proto::TaskStatus>),
+    Status(Version, Box<proto::TaskStatus>),
 }
 
 /// A container of a former process.
@@ -97,7 +97,7 @@ struct Record {
     /// Time of the next call, if a call is planned.
     due: Option<u64>,
     /// Whether the stream or a look-up has shown that the cell has the container.
-    is_told: bool,
+    is_confirmed: bool,
     /// Whether the present stream has reported the container.
     in_stream: bool,
     /// Whether the first state of the present stream must contain the container.
@@ -108,18 +108,18 @@ struct Record {
 
 /// A job of a former process, whose containers are not recovered yet.
 #[derive(Debug)]
-struct Left {
+struct Previous {
     attempt: u32,
     id: u64,
     job: Arc<Job>,
-    heard: Heard,
+    state: TaskState,
 }
 
 /// A full state that is being received in parts.
 #[derive(Debug, Default)]
 struct Whole {
     expected: BTreeSet<u64>,
-    told: BTreeSet<u64>,
+    reported: BTreeSet<u64>,
 }
 
 /// The core. See the module documentation.
@@ -128,7 +128,7 @@ pub(super) struct Core {
     settings: ApplicationSettings,
     recover: Recover,
     /// Containers of a former process by name; `None` once the full state was received.
-    left: Option<BTreeMap<Text, Left>>,
+    left: Option<BTreeMap<Text, Previous>>,
     records: BTreeMap<Text, Record>,
     /// Number of containers of a former process that must end before the registration returns.
     dropped: usize,
@@ -242,12 +242,12 @@ impl Core {
             self.due.pop_first();
             let Some(record) = self.records.get_mut(&name) else { continue };
             record.due = None;
-            let Some(ask) = record.next_ask() else { continue };
+            let Some(request) = record.next_request() else { continue };
             let number = self.next_call;
             self.next_call += 1;
             self.calls += 1;
             record.call = Some(number);
-            made.push(Call { number, name, ask });
+            made.push(Call { number, name, request });
         }
         made
     }
@@ -259,7 +259,7 @@ impl Core {
     }
 
     /// Handles the reply to a call.
-    pub(super) fn answered(&mut self, call: &Call, answer: Result<Answer, ApiError>, now_ms: u64) {
+    pub(super) fn on_reply(&mut self, call: &Call, reply: Result<Reply, ApiError>, now_ms: u64) {
         self.calls -= 1;
         let name = &call.name;
         let Some(record) = self.records.get_mut(name) else { return };
@@ -271,32 +271,34 @@ impl Core {
             error.is_temporary()
                 || matches!(error.code, ErrorCode::OutcomeUnknown | ErrorCode::Late)
         };
-        match answer {
-            Ok(Answer::Submitted(id)) => {
+        match reply {
+            Ok(Reply::Submitted(id)) => {
                 record.id.get_or_insert(id);
                 self.ids.insert(id, name.clone());
             }
-            Ok(Answer::Killed) => {}
-            Ok(Answer::Seen(version, task)) if !record.is_told => {
-                let Some(heard) = heard(&task) else { return self.plan(name, now_ms + LOOK_MS) };
-                self.hear(name, version, heard);
+            Ok(Reply::Killed) => {}
+            Ok(Reply::Status(version, task)) if !record.is_confirmed => {
+                let Some(state) = task_state(&task) else {
+                    return self.plan(name, now_ms + LOOKUP_MS);
+                };
+                self.update_state(name, version, state);
             }
-            Ok(Answer::Seen(..)) => {}
+            Ok(Reply::Status(..)) => {}
             Err(error) if unsure(&error) => {
                 let wait_ms = RETRY_MS << record.tries.min(RETRY_DOUBLINGS_MAX);
                 record.tries += 1;
-                let asked_ms = error.retry_after.map_or(0, |pause| pause.as_millis() as u64);
-                return self.plan(name, now_ms + wait_ms.max(asked_ms));
+                let retry_after_ms = error.retry_after.map_or(0, |pause| pause.as_millis() as u64);
+                return self.plan(name, now_ms + wait_ms.max(retry_after_ms));
             }
-            Err(error) => return self.failed(name, &call.ask, error, now_ms),
+            Err(error) => return self.failed(name, &call.request, error, now_ms),
         }
         let Some(record) = self.records.get_mut(name) else { return };
         record.tries = 0;
-        match record.next_ask() {
+        match record.next_request() {
             // The look-up is planned late, because the stream will probably report the container earlier.
-            Some(Ask::Look(_)) => self.plan(name, now_ms + LOOK_MS),
-            Some(Ask::Kill(_)) if matches!(call.ask, Ask::Kill(_)) => {
-                self.plan(name, now_ms + LOOK_MS)
+            Some(Request::LookUp(_)) => self.plan(name, now_ms + LOOKUP_MS),
+            Some(Request::Kill(_)) if matches!(call.request, Request::Kill(_)) => {
+                self.plan(name, now_ms + LOOKUP_MS)
             }
             Some(_) => self.plan(name, now_ms),
             None => {}
@@ -304,28 +306,28 @@ impl Core {
     }
 
     /// Handles a final error of a call.
-    fn failed(&mut self, name: &Text, ask: &Ask, error: ApiError, now_ms: u64) {
-        match ask {
-            Ask::Submit(_) => {
+    fn failed(&mut self, name: &Text, request: &Request, error: ApiError, now_ms: u64) {
+        match request {
+            Request::Submit(_) => {
                 // If the stream has reported the container meanwhile, it was created nevertheless.
                 if self.records.get(name).is_some_and(|record| record.id.is_none()) {
                     self.end(name, Ended::Refused(error));
                 }
             }
-            Ask::Kill(_) | Ask::Look(_) if error.code == ErrorCode::UnknownJob => {
+            Request::Kill(_) | Request::LookUp(_) if error.code == ErrorCode::UnknownJob => {
                 let is_released = self.records.get(name).is_some_and(|record| record.is_released);
                 self.end(name, if is_released { Ended::Released } else { Ended::Lost });
             }
-            Ask::Kill(_) if self.records.get(name).is_some_and(|record| record.is_dropped) => {
-                self.plan(name, now_ms + LOOK_MS);
+            Request::Kill(_) if self.records.get(name).is_some_and(|record| record.is_dropped) => {
+                self.plan(name, now_ms + LOOKUP_MS);
             }
-            Ask::Kill(_) => {
+            Request::Kill(_) => {
                 if let Some(record) = self.records.get_mut(name) {
                     record.is_released = false;
                 }
-                self.tell(name, Change::NotReleased(error));
+                self.emit(name, Change::NotReleased(error));
             }
-            Ask::Look(_) => self.plan(name, now_ms + LOOK_MS),
+            Request::LookUp(_) => self.plan(name, now_ms + LOOKUP_MS),
         }
     }
 
@@ -344,29 +346,29 @@ impl Core {
 
     /// Handles a message of the stream. Returns the containers of a former process when the first full state is
     /// complete, otherwise `None`.
-    pub(super) fn told(
+    pub(super) fn handle_update(
         &mut self,
-        told: proto::WatchJobsResponse,
+        update: proto::WatchJobsResponse,
         now_ms: u64,
     ) -> Option<Vec<Found>> {
-        let version = Version(told.version);
+        let version = Version(update.version);
         self.version = version;
-        if told.whole {
+        if update.whole {
             let is_expected = |record: &&Record| record.is_expected || record.in_stream;
             let expected = self.records.values().filter(is_expected).filter_map(|record| record.id);
             self.whole = Some(Whole { expected: expected.collect(), ..Whole::default() });
         }
-        for job in told.jobs {
+        for job in update.jobs {
             if let Some(whole) = &mut self.whole {
-                whole.told.insert(job.id);
+                whole.reported.insert(job.id);
             }
-            self.told_of(job, version, now_ms);
+            self.handle_job(job, version, now_ms);
         }
-        if told.more {
+        if update.more {
             return None;
         }
         if let Some(whole) = self.whole.take() {
-            for id in whole.expected.difference(&whole.told) {
+            for id in whole.expected.difference(&whole.reported) {
                 if let Some(name) = self.ids.get(id).cloned() {
                     let is_released = self.records.get(&name).is_some_and(|one| one.is_released);
                     self.end(&name, if is_released { Ended::Released } else { Ended::Lost });
@@ -378,23 +380,23 @@ impl Core {
         None
     }
 
-    fn told_of(&mut self, job: proto::JobTasks, version: Version, now_ms: u64) {
+    fn handle_job(&mut self, job: proto::JobTasks, version: Version, now_ms: u64) {
         // Each container's job has one task. A job with any other number of tasks belongs to no container.
-        let heard = match &job.tasks[..] {
-            [task] => heard(task),
+        let state = match &job.tasks[..] {
+            [task] => task_state(task),
             _ => None,
         };
-        let Some(heard) = heard else { return };
+        let Some(state) = state else { return };
         let spec = job.job.and_then(|job| Job::try_from(job).ok());
         let named = spec.as_ref().and_then(|spec| container(&self.settings.name, &spec.name));
         if let Some(left) = &mut self.left {
-            return tell_left(left, job.id, named, spec, heard);
+            return record_previous(left, job.id, named, spec, state);
         }
         let name = match (self.ids.get(&job.id), named) {
             (Some(name), _) => name.clone(),
             (None, Some((name, attempt))) => {
                 let Some(record) = self.records.get_mut(&name) else {
-                    return self.told_late((name, attempt), (job.id, spec), heard, now_ms);
+                    return self.recover_late((name, attempt), (job.id, spec), state, now_ms);
                 };
                 if record.attempt != attempt {
                     return;
@@ -408,20 +410,20 @@ impl Core {
         };
         let Some(record) = self.records.get_mut(&name) else { return };
         record.in_stream = true;
-        self.hear(&name, version, heard);
+        self.update_state(&name, version, state);
         self.plan(&name, now_ms);
     }
 
     /// Takes over the containers of a former process.
-    fn recovered(&mut self, left: BTreeMap<Text, Left>, now_ms: u64) -> Vec<Found> {
+    fn recovered(&mut self, left: BTreeMap<Text, Previous>, now_ms: u64) -> Vec<Found> {
         let mut found = Vec::new();
-        for (name, Left { attempt, id, job, heard }) in left {
-            let state = match heard {
-                Heard::Over(ended) => {
+        for (name, Previous { attempt, id, job, state: task }) in left {
+            let state = match task {
+                TaskState::Ended(ended) => {
                     self.remember(&name, attempt);
                     ContainerState::Ended(Completed { ended, machine: None })
                 }
-                Heard::At(state) => {
+                TaskState::Live(state) => {
                     self.take_over((&name, attempt), (id, job), state.clone(), now_ms);
                     state
                 }
@@ -449,7 +451,7 @@ impl Core {
             state,
             is_released: is_dropped,
             is_dropped,
-            is_told: true,
+            is_confirmed: true,
             in_stream: true,
             version: self.version,
             ..Record::new(job, attempt)
@@ -462,33 +464,33 @@ impl Core {
     /// Handles a container that a former process requested just before that process ended, and that the cell accepted
     /// late. A container that has already ended is ignored. A later request for the name then gets the result of that
     /// container.
-    fn told_late(
+    fn recover_late(
         &mut self,
         (name, attempt): (Text, u32),
         (id, job): (u64, Option<Job>),
-        heard: Heard,
+        task: TaskState,
         now_ms: u64,
     ) {
         let is_new = self.attempts.get(&name).is_none_or(|last| *last < attempt);
-        let (true, Some(job), Heard::At(state)) = (is_new, job, heard) else { return };
+        let (true, Some(job), TaskState::Live(state)) = (is_new, job, task) else { return };
         self.take_over((&name, attempt), (id, Arc::new(job)), state.clone(), now_ms);
-        self.tell(&name, Change::Recovered(state));
+        self.emit(&name, Change::Recovered(state));
     }
 
     /// Records the state of a container, and reports changes.
-    fn hear(&mut self, name: &Text, version: Version, heard: Heard) {
+    fn update_state(&mut self, name: &Text, version: Version, task: TaskState) {
         let Some(record) = self.records.get_mut(name) else { return };
         if version < record.version {
             return;
         }
         record.version = version;
-        record.is_told = true;
-        let state = match heard {
-            Heard::At(state) => state,
-            Heard::Over(Ended::Killed) if record.is_released => {
+        record.is_confirmed = true;
+        let state = match task {
+            TaskState::Live(state) => state,
+            TaskState::Ended(Ended::Killed) if record.is_released => {
                 return self.end(name, Ended::Released);
             }
-            Heard::Over(ended) => return self.end(name, ended),
+            TaskState::Ended(ended) => return self.end(name, ended),
         };
         if state == record.state {
             return;
@@ -499,7 +501,7 @@ impl Core {
         if now.is_some() {
             record.machine = now;
         }
-        changes.into_iter().for_each(|change| self.tell(name, change));
+        changes.into_iter().for_each(|change| self.emit(name, change));
     }
 
     fn end(&mut self, name: &Text, ended: Ended) {
@@ -515,7 +517,7 @@ impl Core {
             self.dropped -= 1;
             return;
         }
-        self.tell(name, Change::Ended(Completed { ended, machine: record.machine }));
+        self.emit(name, Change::Ended(Completed { ended, machine: record.machine }));
     }
 
     fn remember(&mut self, name: &Text, attempt: u32) {
@@ -529,7 +531,7 @@ impl Core {
         }
     }
 
-    fn tell(&mut self, name: &Text, change: Change) {
+    fn emit(&mut self, name: &Text, change: Change) {
         if self.records.get(name).is_some_and(|record| record.is_dropped) {
             return;
         }
@@ -539,7 +541,7 @@ impl Core {
     /// Plans the next call for a container, if it needs one and has none in flight.
     fn plan(&mut self, name: &Text, at_ms: u64) {
         let Some(record) = self.records.get_mut(name) else { return };
-        if record.call.is_some() || record.next_ask().is_none() {
+        if record.call.is_some() || record.next_request().is_none() {
             return;
         }
         let at_ms = record.due.map_or(at_ms, |due| due.min(at_ms));
@@ -563,7 +565,7 @@ impl Record {
             tries: 0,
             call: None,
             due: None,
-            is_told: false,
+            is_confirmed: false,
             in_stream: false,
             is_expected: false,
             version: Version(0),
@@ -571,11 +573,11 @@ impl Record {
     }
 
     /// The next call that the container needs, if any.
-    fn next_ask(&self) -> Option<Ask> {
+    fn next_request(&self) -> Option<Request> {
         match self.id {
-            None => Some(Ask::Submit(self.job.clone())),
-            Some(id) if self.is_released => Some(Ask::Kill(id)),
-            Some(id) if !self.is_told => Some(Ask::Look(id)),
+            None => Some(Request::Submit(self.job.clone())),
+            Some(id) if self.is_released => Some(Request::Kill(id)),
+            Some(id) if !self.is_confirmed => Some(Request::LookUp(id)),
             Some(_) => None,
         }
     }
@@ -583,15 +585,15 @@ impl Record {
 
 /// Records a container of a former process. For each name, only the latest message about the newest use of the name is
 /// kept.
-fn tell_left(
-    left: &mut BTreeMap<Text, Left>,
+fn record_previous(
+    left: &mut BTreeMap<Text, Previous>,
     id: u64,
     named: Option<(Text, u32)>,
     spec: Option<Job>,
-    heard: Heard,
+    state: TaskState,
 ) {
     let (Some((name, attempt)), Some(job)) = (named, spec) else { return };
-    if left.get(&name).is_none_or(|known| known.attempt <= attempt) {
-        left.insert(name, Left { attempt, id, job: Arc::new(job), heard });
+    if left.get(&name).is_none_or(|record| record.attempt <= attempt) {
+        left.insert(name, Previous { attempt, id, job: Arc::new(job), state });
     }
 }

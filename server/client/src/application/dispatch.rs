@@ -2,7 +2,7 @@
 //! callback, so callbacks may use the application freely.
 
 use super::state::{Item, Network, Slot, State};
-use super::words::{Change, Completed, ContainerState, Event};
+use super::types::{Change, Completed, ContainerState, Event};
 use super::{Application, Container};
 use omega_core::{Text, Version};
 use std::any::Any;

@@ -1,7 +1,7 @@
 //! The two asynchronous tasks that communicate with the cell: one makes the core's calls, and one reads the stream.
 //! Each switches to the next replica if the present one does not answer.
 
-use super::core::{Answer, Ask, Call};
+use super::core::{Call, Reply, Request};
 use super::prefix;
 use super::state::{IsFinal, State};
 use crate::connect::{Connections, MESSAGE_BYTES_MAX};
@@ -50,14 +50,14 @@ impl Calls {
 
 async fn make(state: Arc<State>, connections: Connections, call: Call) {
     let connection = connections.current();
-    let asked = ask(connection.channel.clone(), &call.ask);
-    let answer = tokio::time::timeout(CALL_MAX, asked).await;
+    let response = perform(connection.channel.clone(), &call.request);
+    let reply = tokio::time::timeout(CALL_MAX, response).await;
     let late = |_| Err(ApiError::new(ErrorCode::Late, "the cell did not answer in time"));
-    let answer = answer.unwrap_or_else(late);
-    if answer.as_ref().is_err_and(is_of_replica) {
+    let reply = reply.unwrap_or_else(late);
+    if reply.as_ref().is_err_and(is_of_replica) {
         connections.leave(&connection);
     }
-    state.answered(&call, answer);
+    state.handle_reply(&call, reply);
 }
 
 /// Whether an error concerns only one replica, so that another replica may succeed.
@@ -66,26 +66,26 @@ fn is_of_replica(error: &ApiError) -> bool {
     matches!(error.code, Late | NoLeader | OutcomeUnknown | Stopped | Unreachable)
 }
 
-async fn ask(channel: Channel, ask: &Ask) -> Result<Answer, ApiError> {
+async fn perform(channel: Channel, call: &Request) -> Result<Reply, ApiError> {
     let by_id = |id: u64| proto::JobRef { job: Some(job_ref::Job::Id(id)) };
-    match ask {
-        Ask::Submit(job) => {
+    match call {
+        Request::Submit(job) => {
             let request = proto::SubmitJobRequest { job: Some((&**job).into()) };
-            let answer = JobServiceClient::new(channel).submit_job(request).await?;
-            Ok(Answer::Submitted(answer.into_inner().id))
+            let reply = JobServiceClient::new(channel).submit_job(request).await?;
+            Ok(Reply::Submitted(reply.into_inner().id))
         }
-        Ask::Kill(id) => {
+        Request::Kill(id) => {
             let request = proto::KillJobRequest { job: Some(by_id(*id)) };
             JobServiceClient::new(channel).kill_job(request).await?;
-            Ok(Answer::Killed)
+            Ok(Reply::Killed)
         }
-        Ask::Look(id) => {
+        Request::LookUp(id) => {
             let of = Some(list_tasks_request::Of::Job(by_id(*id)));
             let request = proto::ListTasksRequest { of, ..Default::default() };
-            let answer = TaskServiceClient::new(channel).list_tasks(request).await?.into_inner();
+            let reply = TaskServiceClient::new(channel).list_tasks(request).await?.into_inner();
             let missing = || ApiError::new(ErrorCode::Internal, "a container has no task");
-            let task = answer.tasks.into_iter().next().ok_or_else(missing)?;
-            Ok(Answer::Seen(Version(answer.version), Box::new(task)))
+            let task = reply.tasks.into_iter().next().ok_or_else(missing)?;
+            Ok(Reply::Status(Version(reply.version), Box::new(task)))
         }
     }
 }
@@ -131,7 +131,7 @@ impl Watch {
         loop {
             self.state.room().await;
             match stream.message().await? {
-                Some(told) => self.state.told(told),
+                Some(update) => self.state.handle_update(update),
                 None => return Ok(()),
             }
         }

@@ -1,8 +1,8 @@
 //! Random histories of the core with a small model of a cell. They include lost, late and duplicated replies, broken
 //! streams, killed processes, and a cell that forgets jobs.
 
-use super::core::{Answer, Ask, Call, Core, Found};
-use super::words::{
+use super::core::{Call, Core, Found, Reply, Request};
+use super::types::{
     ApplicationSettings, Change, ContainerSpec, ContainerState, Ended, Event, Recover,
 };
 use crate::proto::{JobTasks, TaskPhase, TaskStatus, WatchJobsResponse};
@@ -16,7 +16,7 @@ const CALLS_MAX: usize = 3;
 
 /// State of a job in the cell.
 #[derive(Clone, Debug)]
-struct Known {
+struct ModelJob {
     id: u64,
     job: Arc<Job>,
     phase: TaskPhase,
@@ -29,7 +29,7 @@ struct Known {
 struct Cell {
     version: u64,
     next_id: u64,
-    jobs: BTreeMap<String, Known>,
+    jobs: BTreeMap<String, ModelJob>,
     /// Number of jobs created so far, by job name.
     begun: BTreeMap<String, u32>,
 }
@@ -43,7 +43,7 @@ impl Cell {
         self.version += 1;
         let (id, changed) = (self.next_id, self.version);
         self.next_id += 1;
-        let known = Known {
+        let known = ModelJob {
             id,
             job: job.clone(),
             phase: TaskPhase::Pending,
@@ -55,32 +55,32 @@ impl Cell {
         id
     }
 
-    fn by_id(&mut self, id: u64) -> Option<&mut Known> {
-        self.jobs.values_mut().find(|known| known.id == id)
+    fn by_id(&mut self, id: u64) -> Option<&mut ModelJob> {
+        self.jobs.values_mut().find(|job| job.id == id)
     }
 
     fn set(&mut self, id: u64, phase: TaskPhase, machine: &str) {
         let version = self.version + 1;
-        let Some(known) = self.by_id(id).filter(|known| !is_over(known.phase)) else { return };
-        known.phase = phase;
-        known.machine = machine.to_owned();
-        known.changed = version;
+        let Some(job) = self.by_id(id).filter(|job| !is_over(job.phase)) else { return };
+        job.phase = phase;
+        job.machine = machine.to_owned();
+        job.changed = version;
         self.version = version;
     }
 
     /// Fills the record of delivered events for a container of a former process, as if all changes had been reported.
-    fn note(&self, name: &Text, state: &ContainerState, told: &mut Told) {
+    fn recover(&self, name: &Text, state: &ContainerState, delivered: &mut Delivered) {
         let uses = self.jobs.keys().filter(|job| base(job) == &**name).map(|job| attempt(job));
-        told.created = uses.max().expect("it is known");
-        told.ended = told.created - u32::from(!matches!(state, ContainerState::Ended(_)));
-        told.last = match state.clone() {
+        delivered.created = uses.max().expect("it is known");
+        delivered.ended = delivered.created - u32::from(!matches!(state, ContainerState::Ended(_)));
+        delivered.last = match state.clone() {
             ContainerState::Placed(machine) => Some(Change::Placed(machine)),
             ContainerState::Running(machine) => Some(Change::Running(machine)),
             ContainerState::Waiting | ContainerState::Ended(_) => None,
         };
     }
 
-    fn tell(&self, since: Option<u64>) -> Vec<JobTasks> {
+    fn jobs_since(&self, since: Option<u64>) -> Vec<JobTasks> {
         let new =
             self.jobs.values().filter(|known| since.is_none_or(|since| known.changed > since));
         new.map(|known| JobTasks {
@@ -96,14 +96,14 @@ fn is_over(phase: TaskPhase) -> bool {
     matches!(phase, TaskPhase::Finished | TaskPhase::Failed | TaskPhase::Killed)
 }
 
-fn status(known: &Known) -> TaskStatus {
-    let phase = known.phase.into();
-    TaskStatus { phase, machine_name: known.machine.clone(), ..TaskStatus::default() }
+fn status(job: &ModelJob) -> TaskStatus {
+    let phase = job.phase.into();
+    TaskStatus { phase, machine_name: job.machine.clone(), ..TaskStatus::default() }
 }
 
 /// Events delivered to the user, by container.
 #[derive(Default)]
-struct Told {
+struct Delivered {
     created: u32,
     ended: u32,
     last: Option<Change>,
@@ -114,14 +114,14 @@ struct World {
     core: Core,
     now_ms: u64,
     /// Calls in flight, which have not reached the cell, or whose replies are on their way.
-    asked: Vec<Call>,
+    in_flight: Vec<Call>,
     /// Calls of former processes, whose replies are ignored.
-    orphans: Vec<Ask>,
-    answers: Vec<(Call, Result<Answer, ApiError>)>,
+    orphans: Vec<Request>,
+    replies: Vec<(Call, Result<Reply, ApiError>)>,
     /// Messages of the stream that are on their way, and the version up to which the stream has reported.
     stream: VecDeque<WatchJobsResponse>,
     since: Option<u64>,
-    told: BTreeMap<Text, Told>,
+    delivered: BTreeMap<Text, Delivered>,
     found: Option<Vec<Found>>,
 }
 
@@ -140,12 +140,12 @@ impl World {
             cell: Cell::default(),
             core: core(Recover::Previous),
             now_ms: 0,
-            asked: Vec::new(),
+            in_flight: Vec::new(),
             orphans: Vec::new(),
-            answers: Vec::new(),
+            replies: Vec::new(),
             stream: VecDeque::new(),
             since: None,
-            told: BTreeMap::new(),
+            delivered: BTreeMap::new(),
             found: None,
         };
         world.open();
@@ -160,7 +160,7 @@ impl World {
     fn open(&mut self) {
         self.core.open();
         self.stream.clear();
-        let mut jobs = self.cell.tell(None);
+        let mut jobs = self.cell.jobs_since(None);
         let rest = jobs.split_off(jobs.len() / 2);
         let version = self.cell.version;
         let first = WatchJobsResponse { version, whole: true, jobs, more: true };
@@ -172,7 +172,7 @@ impl World {
     /// Puts the new changes into the stream, or the full state if `is_too_much` is set.
     fn push(&mut self, is_too_much: bool) {
         let version = self.cell.version;
-        let jobs = self.cell.tell(if is_too_much { None } else { self.since });
+        let jobs = self.cell.jobs_since(if is_too_much { None } else { self.since });
         if is_too_much || !jobs.is_empty() {
             let message = WatchJobsResponse { version, whole: is_too_much, jobs, more: false };
             self.stream.push_back(message);
@@ -182,101 +182,101 @@ impl World {
 
     fn deliver(&mut self) {
         let Some(message) = self.stream.pop_front() else { return };
-        if let Some(found) = self.core.told(message, self.now_ms) {
+        if let Some(found) = self.core.handle_update(message, self.now_ms) {
             self.found = Some(found);
         }
-        self.hear();
+        self.check_events();
     }
 
     fn make_calls(&mut self) {
-        self.asked.extend(self.core.calls(self.now_ms));
-        assert!(self.asked.len() + self.answers.len() <= CALLS_MAX, "bounded");
+        self.in_flight.extend(self.core.calls(self.now_ms));
+        assert!(self.in_flight.len() + self.replies.len() <= CALLS_MAX, "bounded");
         let due = self.core.next_due_ms();
-        assert!(due.is_none_or(|due| due > self.now_ms), "what is due was asked");
+        assert!(due.is_none_or(|due| due > self.now_ms), "calls that are due are made");
     }
 
-    fn apply_plan(&mut self, ask: &Ask) -> Result<Answer, ApiError> {
+    fn apply_plan(&mut self, request: &Request) -> Result<Reply, ApiError> {
         let unknown = || ApiError::new(ErrorCode::UnknownJob, "unknown");
-        match ask {
-            Ask::Submit(job) => Ok(Answer::Submitted(self.cell.submit(job))),
-            Ask::Kill(id) => {
+        match request {
+            Request::Submit(job) => Ok(Reply::Submitted(self.cell.submit(job))),
+            Request::Kill(id) => {
                 self.cell.by_id(*id).ok_or_else(unknown)?;
                 self.cell.set(*id, TaskPhase::Killed, "");
-                Ok(Answer::Killed)
+                Ok(Reply::Killed)
             }
-            Ask::Look(id) => {
+            Request::LookUp(id) => {
                 let version = Version(self.cell.version);
                 let known = self.cell.by_id(*id).ok_or_else(unknown)?;
-                Ok(Answer::Seen(version, Box::new(status(known))))
+                Ok(Reply::Status(version, Box::new(status(known))))
             }
         }
     }
 
     /// Delivers one call to the cell, or loses it. `fate` decides whether and how often it is delivered, and whether
     /// the reply arrives.
-    fn carry(&mut self, index: u8, fate: u8) {
-        if self.asked.is_empty() {
+    fn deliver_call(&mut self, index: u8, fate: u8) {
+        if self.in_flight.is_empty() {
             return;
         }
-        let call = self.asked.remove(usize::from(index) % self.asked.len());
+        let call = self.in_flight.remove(usize::from(index) % self.in_flight.len());
         let lost = |code| Err(ApiError::new(code, "lost"));
-        let answer = match fate % 6 {
+        let reply = match fate % 6 {
             0 => lost(ErrorCode::NoLeader),
             1 => lost(ErrorCode::OutcomeUnknown),
             2 => {
-                let _ = self.apply_plan(&call.ask);
+                let _ = self.apply_plan(&call.request);
                 lost(ErrorCode::OutcomeUnknown)
             }
             // The call is delivered long after the caller has stopped waiting.
             3 => {
-                self.orphans.push(call.ask.clone());
+                self.orphans.push(call.request.clone());
                 lost(ErrorCode::Late)
             }
             4 => {
-                let _ = self.apply_plan(&call.ask);
-                self.apply_plan(&call.ask)
+                let _ = self.apply_plan(&call.request);
+                self.apply_plan(&call.request)
             }
-            _ => self.apply_plan(&call.ask),
+            _ => self.apply_plan(&call.request),
         };
-        self.answers.push((call, answer));
+        self.replies.push((call, reply));
     }
 
-    fn answer(&mut self, index: u8) {
-        if self.answers.is_empty() {
+    fn deliver_reply(&mut self, index: u8) {
+        if self.replies.is_empty() {
             return;
         }
-        let (call, answer) = self.answers.remove(usize::from(index) % self.answers.len());
-        self.core.answered(&call, answer, self.now_ms);
-        self.hear();
+        let (call, reply) = self.replies.remove(usize::from(index) % self.replies.len());
+        self.core.on_reply(&call, reply, self.now_ms);
+        self.check_events();
     }
 
     /// Delivers messages to the core, and checks that its reports are consistent.
-    fn hear(&mut self) {
+    fn check_events(&mut self) {
         for Event { container, change, .. } in self.core.take_events() {
-            let told = self.told.entry(container.clone()).or_default();
+            let delivered = self.delivered.entry(container.clone()).or_default();
             if let Change::Recovered(state) = change {
-                self.cell.note(&container, &state, told);
+                self.cell.recover(&container, &state, delivered);
                 continue;
             }
-            assert!(told.ended < told.created, "{container}: {change:?} after its end");
-            let at = match &told.last {
+            assert!(delivered.ended < delivered.created, "{container}: {change:?} after its end");
+            let at = match &delivered.last {
                 Some(Change::Placed(machine) | Change::Running(machine)) => Some(machine),
                 _ => None,
             };
             match &change {
                 Change::Displaced(machine) => assert_eq!(at, Some(machine)),
-                Change::Placed(_) => assert_eq!(at, None, "told twice"),
+                Change::Placed(_) => assert_eq!(at, None, "reported twice"),
                 Change::Running(machine) => {
                     assert!(at.is_none_or(|at| at == machine));
-                    assert_ne!(told.last.as_ref(), Some(&change), "told twice");
+                    assert_ne!(delivered.last.as_ref(), Some(&change), "reported twice");
                 }
                 Change::Ended(completed) => {
-                    told.ended += 1;
-                    check_end(&self.cell, &container, told.created, &completed.ended);
+                    delivered.ended += 1;
+                    check_end(&self.cell, &container, delivered.created, &completed.ended);
                 }
                 other => panic!("{other:?}"),
             }
-            told.last = Some(change).filter(|change| !matches!(change, Change::Ended(_)));
+            delivered.last = Some(change).filter(|change| !matches!(change, Change::Ended(_)));
         }
     }
 
@@ -287,17 +287,17 @@ impl World {
         let name = World::name(index);
         let spec = ContainerSpec::new(Amounts::new([u64::from(index % 8) + 1]));
         if self.core.create(&name, &spec, self.now_ms).is_ok() {
-            self.told.entry(name).or_default().created += 1;
+            self.delivered.entry(name).or_default().created += 1;
         }
     }
 
     /// Kills the process, and starts another one.
     fn restart(&mut self, recover: Recover) {
-        self.orphans.extend(self.asked.drain(..).map(|call| call.ask));
-        self.answers.clear();
+        self.orphans.extend(self.in_flight.drain(..).map(|call| call.request));
+        self.replies.clear();
         self.core = core(recover);
         self.found = None;
-        self.told.clear();
+        self.delivered.clear();
         self.open();
         while self.found.is_none() {
             self.deliver();
@@ -305,8 +305,8 @@ impl World {
         // Calls of the former process that were delayed may still be delivered.
         let found = self.found.clone().expect("it was waited for");
         for Found { name, state } in found {
-            let told = self.told.entry(name.clone()).or_default();
-            self.cell.note(&name, &state, told);
+            let delivered = self.delivered.entry(name.clone()).or_default();
+            self.cell.recover(&name, &state, delivered);
         }
     }
 
@@ -315,8 +315,8 @@ impl World {
             0 | 1 => self.create(a),
             2 => self.core.release(&World::name(a), self.now_ms),
             3 | 4 => self.make_calls(),
-            5 => self.carry(a, b),
-            6 => self.answer(a),
+            5 => self.deliver_call(a, b),
+            6 => self.deliver_reply(a),
             7 => self.push(b % 8 == 0),
             8 => self.deliver(),
             9 => self.now_ms += u64::from(b) * 10,
@@ -324,8 +324,8 @@ impl World {
             12 if b < 40 => self.open(),
             13 if b < 12 => self.restart(Recover::Previous),
             13 if !self.orphans.is_empty() && b < 90 => {
-                let ask = self.orphans.swap_remove(usize::from(a) % self.orphans.len());
-                let _ = self.apply_plan(&ask);
+                let request = self.orphans.swap_remove(usize::from(a) % self.orphans.len());
+                let _ = self.apply_plan(&request);
             }
             _ => {}
         }
@@ -337,8 +337,8 @@ impl World {
             return;
         }
         let id = u64::from(a) % self.cell.next_id;
-        let Some(known) = self.cell.by_id(id) else { return };
-        let (phase, machine) = match (b % 5, known.machine.clone()) {
+        let Some(job) = self.cell.by_id(id) else { return };
+        let (phase, machine) = match (b % 5, job.machine.clone()) {
             (0 | 1, machine) if machine.is_empty() => (TaskPhase::Placed, format!("m{}", b % 3)),
             (0 | 1, machine) => (TaskPhase::Running, machine),
             (2, _) => (TaskPhase::Pending, String::new()),
@@ -354,11 +354,11 @@ impl World {
         for _ in 0..400 {
             self.now_ms += 2000;
             self.make_calls();
-            while !self.asked.is_empty() {
-                self.carry(0, 5);
+            while !self.in_flight.is_empty() {
+                self.deliver_call(0, 5);
             }
-            while !self.answers.is_empty() {
-                self.answer(0);
+            while !self.replies.is_empty() {
+                self.deliver_reply(0);
             }
             self.push(false);
             while !self.stream.is_empty() {
@@ -396,24 +396,24 @@ proptest! {
     /// Checks three properties in spite of any faults: each container is created once, each change is reported once and
     /// in order, and the final state equals the cell's.
     #[test]
-    fn nothing_is_begun_or_told_twice(steps in proptest::collection::vec(any::<(u8, u8, u8)>(), 0..400)) {
+    fn nothing_is_begun_or_reported_twice(steps in proptest::collection::vec(any::<(u8, u8, u8)>(), 0..400)) {
         let mut world = World::new();
         for step in steps {
             world.step(step);
         }
         world.heal();
         let late = std::mem::take(&mut world.orphans);
-        for ask in late {
-            let _ = world.apply_plan(&ask);
+        for request in late {
+            let _ = world.apply_plan(&request);
         }
         world.heal();
         prop_assert!(world.cell.begun.values().all(|begun| *begun == 1), "{:?}", world.cell.begun);
-        for (name, told) in &world.told {
+        for (name, delivered) in &world.delivered {
             let jobs = world.cell.jobs.iter().filter(|(job, _)| base(job) == &**name);
             let (_, last) = jobs.max_by_key(|(job, _)| attempt(job)).expect("it was begun");
-            prop_assert_eq!(told.ended == told.created, is_over(last.phase), "{}", name);
+            prop_assert_eq!(delivered.ended == delivered.created, is_over(last.phase), "{}", name);
             if !is_over(last.phase) {
-                let at = match &told.last {
+                let at = match &delivered.last {
                     Some(Change::Placed(at) | Change::Running(at)) => &**at,
                     _ => "",
                 };
@@ -424,8 +424,8 @@ proptest! {
             world.core.release(&name, world.now_ms);
         }
         world.heal();
-        prop_assert!(world.told.values().all(|told| told.ended == told.created));
-        prop_assert_eq!(world.core.next_due_ms(), None, "nothing is left to be asked");
+        prop_assert!(world.delivered.values().all(|delivered| delivered.ended == delivered.created));
+        prop_assert_eq!(world.core.next_due_ms(), None, "no call is pending");
     }
 
     /// Checks that jobs of former processes end without events, and that new containers can use their names.
@@ -444,12 +444,12 @@ proptest! {
         prop_assert!(world.core.is_recovered());
         prop_assert!(world.cell.jobs.values().all(|known| is_over(known.phase)));
         for (job, _) in world.cell.jobs.clone() {
-            let told = world.told.entry(base(&job).into()).or_default();
-            (told.created, told.ended) = (told.created.max(attempt(&job)), told.ended.max(attempt(&job)));
+            let delivered = world.delivered.entry(base(&job).into()).or_default();
+            (delivered.created, delivered.ended) = (delivered.created.max(attempt(&job)), delivered.ended.max(attempt(&job)));
         }
         (0..6).for_each(|index| world.create(index));
         world.heal();
-        prop_assert!(world.told.values().filter(|told| told.ended < told.created).count() == 6);
+        prop_assert!(world.delivered.values().filter(|delivered| delivered.ended < delivered.created).count() == 6);
         prop_assert!(world.cell.begun.values().all(|begun| *begun == 1));
     }
 }
@@ -462,9 +462,9 @@ fn what_the_cell_forgot_is_lost_once() {
     world.heal();
     world.cell = Cell { version: world.cell.version, next_id: 9, ..Cell::default() };
     world.open();
-    world.told.clear();
+    world.delivered.clear();
     while let Some(message) = world.stream.pop_front() {
-        world.core.told(message, world.now_ms);
+        world.core.handle_update(message, world.now_ms);
     }
     let events = world.core.take_events();
     let [Event { change: Change::Ended(completed), .. }] = &events[..] else {
@@ -473,7 +473,7 @@ fn what_the_cell_forgot_is_lost_once() {
     assert_eq!(completed.ended, Ended::Lost);
     world.open();
     while let Some(message) = world.stream.pop_front() {
-        world.core.told(message, world.now_ms);
+        world.core.handle_update(message, world.now_ms);
     }
     assert!(world.core.take_events().is_empty());
 }
@@ -491,7 +491,7 @@ fn what_cannot_be_is_refused() {
     assert_eq!(code(core.create(&World::name(0), &spec, 0)), Some(ErrorCode::NameTaken));
     assert_eq!(code(core.create(&World::name(7), &spec, 0)), Some(ErrorCode::TooMany));
     let call = core.calls(0).remove(0);
-    core.answered(&call, Err(ApiError::new(ErrorCode::Denied, "no")), 0);
+    core.on_reply(&call, Err(ApiError::new(ErrorCode::Denied, "no")), 0);
     let events = core.take_events();
     let refused = matches!(&events[0].change, Change::Ended(completed)
         if matches!(&completed.ended, Ended::Refused(why) if why.code == ErrorCode::Denied));

@@ -57,10 +57,10 @@ async fn insist(
         let connection = connections.current();
         let mut client = MachineServiceClient::new(connection.channel.clone())
             .max_decoding_message_size(MESSAGE_BYTES_MAX);
-        let asked = tokio::time::timeout_at(until, client.list_machines(request.clone())).await;
+        let response = tokio::time::timeout_at(until, client.list_machines(request.clone())).await;
         let late = |_| Err(tonic::Status::deadline_exceeded("the cell did not answer in time"));
-        let error = match asked.unwrap_or_else(late) {
-            Ok(answer) => return Ok(answer.into_inner()),
+        let error = match response.unwrap_or_else(late) {
+            Ok(reply) => return Ok(reply.into_inner()),
             Err(status) => ApiError::from(status),
         };
         let may_pass = error.is_temporary()
@@ -75,17 +75,17 @@ async fn insist(
     }
 }
 
-fn snapshot(told: proto::MachineStatus) -> Result<MachineSnapshot, ApiError> {
+fn snapshot(update: proto::MachineStatus) -> Result<MachineSnapshot, ApiError> {
     let missing = || ApiError::new(ErrorCode::Internal, "a machine is not described");
-    let machine = Machine::try_from(told.machine.ok_or_else(missing)?)?;
+    let machine = Machine::try_from(update.machine.ok_or_else(missing)?)?;
     let is_silent = is_unreachable(&machine);
     let has_agent = machine.labels.get(AGENT).is_some() || is_silent;
     Ok(MachineSnapshot {
         name: machine.name,
         labels: machine.labels,
         capacity: convert::values(&machine.capacity),
-        free: told.free,
+        free: update.free,
         is_alive: has_agent.then_some(!is_silent),
-        is_draining: told.draining,
+        is_draining: update.draining,
     })
 }

@@ -37,20 +37,20 @@
 //! # Ok::<(), omega_client::ApiError>(())
 //! ```
 //!
-//! In reading order: this file, `words.rs`, `heard.rs`, `core.rs`, `state.rs`, `driver.rs`, `dispatch.rs`.
+//! In reading order: this file, `types.rs`, `task_state.rs`, `core.rs`, `state.rs`, `driver.rs`, `dispatch.rs`.
 
 mod core;
 mod dispatch;
 mod driver;
-mod heard;
 #[cfg(test)]
 mod histories;
 mod machines;
 mod state;
-mod words;
+mod task_state;
+mod types;
 
 pub use machines::MachineSnapshot;
-pub use words::{
+pub use types::{
     ApplicationSettings, Change, Completed, ContainerSpec, ContainerState, Ended, Event, Recover,
 };
 
@@ -128,11 +128,11 @@ impl Application {
     ) -> Result<Registered, ApiError> {
         let name = settings.name.clone();
         if name.is_empty() || name.contains(['#', '.']) {
-            let say = format!(
+            let message = format!(
                 "{name:?} must contain neither . nor #, because it is the name of \
                  an application"
             );
-            return Err(ApiError::new(ErrorCode::BadName, say));
+            return Err(ApiError::new(ErrorCode::BadName, message));
         }
         let internal = |why| ApiError::new(ErrorCode::Internal, format!("no thread: {why}"));
         let runtime = tokio::runtime::Builder::new_multi_thread()

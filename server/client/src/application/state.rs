@@ -5,8 +5,8 @@
 //! while the list has space. So the number of pending events is at most the sum of the list's size, the number of calls
 //! in flight, and the number of containers.
 
-use super::core::{Answer, Call, Core, Found};
-use super::words::{Change, Completed, ContainerSpec, ContainerState, Event};
+use super::core::{Call, Core, Found, Reply};
+use super::types::{Change, Completed, ContainerSpec, ContainerState, Event};
 use super::{Container, EVENTS_MAX};
 use crate::connect::Connections;
 use crate::{ApiError, ErrorCode, proto};
@@ -141,7 +141,7 @@ impl State {
     /// Ends this container. A later container with this name is not affected.
     pub(super) fn release(&self, slot: &Arc<Slot>) {
         let mut inner = self.inner.lock();
-        if inner.slots.get(&slot.name).is_some_and(|known| Arc::ptr_eq(known, slot)) {
+        if inner.slots.get(&slot.name).is_some_and(|record| Arc::ptr_eq(record, slot)) {
             inner.core.release(&slot.name, self.now_ms());
             self.planned.notify_one();
         }
@@ -158,9 +158,9 @@ impl State {
         (inner.core.calls(self.now_ms()), inner.core.next_due_ms())
     }
 
-    pub(super) fn answered(&self, call: &Call, answer: Result<Answer, ApiError>) {
+    pub(super) fn handle_reply(&self, call: &Call, reply: Result<Reply, ApiError>) {
         let mut inner = self.inner.lock();
-        inner.core.answered(call, answer, self.now_ms());
+        inner.core.on_reply(call, reply, self.now_ms());
         self.pass_on(&mut inner);
     }
 
@@ -168,9 +168,9 @@ impl State {
         self.inner.lock().core.open();
     }
 
-    pub(super) fn told(&self, told: proto::WatchJobsResponse) {
+    pub(super) fn handle_update(&self, update: proto::WatchJobsResponse) {
         let mut inner = self.inner.lock();
-        if let Some(found) = inner.core.told(told, self.now_ms()) {
+        if let Some(found) = inner.core.handle_update(update, self.now_ms()) {
             let slots = found.into_iter().map(|Found { name, state }| Slot::new(name, state));
             let slots: Vec<Arc<Slot>> = slots.collect();
             for slot in &slots {
@@ -254,8 +254,8 @@ impl State {
             }
             let is_final = matches!(inner.failure, Some((_, IsFinal::Yes)));
             if is_final || self.filled.wait_until(&mut inner, until).timed_out() {
-                let say = "no replica answers, or containers of an earlier process do not end";
-                let nobody = || ApiError::new(ErrorCode::NoLeader, say);
+                let message = "no replica answers, or containers of an earlier process do not end";
+                let nobody = || ApiError::new(ErrorCode::NoLeader, message);
                 return Err(inner.failure.take().map_or_else(nobody, |(error, _)| error));
             }
         }

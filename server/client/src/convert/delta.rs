@@ -98,7 +98,7 @@ impl From<&Delta> for proto::Delta {
             limit: tenant.terms.limit.as_ref().map(|limit| proto::Quota { limit: values(limit) }),
         };
         message.tenants = delta.tenants.iter().map(tenant).collect();
-        for (at, held) in &delta.held {
+        for (at, held) in &delta.allocations {
             let held = proto::Allocation { at: *at, amounts: values(held) };
             message.allocations.push(held);
         }
@@ -242,7 +242,7 @@ fn read_holdings(
 ) -> Result<(), Malformed> {
     let tasks = read.tasks.len() as u64;
     let held = held.into_iter().map(|held| (held.at, Ok(amounts(held.amounts))));
-    read.held = by_position(held, tasks, "allocations.at")?;
+    read.allocations = by_position(held, tasks, "allocations.at")?;
     let of = |cores: &proto::TaskCores| (cores.at, nodes(&cores.nodes, "task_cores.nodes"));
     read.task_cores = by_position(cores.iter().map(of), tasks, "task_cores.at")?;
     Ok(())
@@ -255,14 +255,14 @@ fn by_position<T>(
     field: &'static str,
 ) -> Result<Vec<(u32, T)>, Malformed> {
     let mut read: Vec<(u32, T)> = Vec::new();
-    for (at, told) in list {
+    for (at, reported) in list {
         let after = read.last().is_none_or(|(before, _)| *before < at);
         let given = u64::from(at);
         if !after || given >= tasks {
             let max = tasks.saturating_sub(1);
             return Err(Malformed::TooLarge { field, given, max });
         }
-        read.push((at, told?));
+        read.push((at, reported?));
     }
     Ok(read)
 }
@@ -347,12 +347,12 @@ fn cores_in(cores: proto::CoresLeft) -> Result<(u32, CoresLeft), Malformed> {
 }
 
 /// Converts the free amounts of the devices or NUMA nodes of a machine.
-fn left_of_each(field: &'static str, told: &[i32], max: usize) -> Result<Vec<i16>, Malformed> {
-    if told.len() > max {
-        return Err(Malformed::TooLarge { field, given: told.len() as u64, max: max as u64 });
+fn left_of_each(field: &'static str, reported: &[i32], max: usize) -> Result<Vec<i16>, Malformed> {
+    if reported.len() > max {
+        return Err(Malformed::TooLarge { field, given: reported.len() as u64, max: max as u64 });
     }
     let no_such = |given: i32| Malformed::NoSuchValue { field, given: given.into() };
-    told.iter().map(|left| i16::try_from(*left).map_err(|_| no_such(*left))).collect()
+    reported.iter().map(|left| i16::try_from(*left).map_err(|_| no_such(*left))).collect()
 }
 
 fn counts_out(counts: &[(TrackerId, DomainName, Count)]) -> proto::TrackerCounts {

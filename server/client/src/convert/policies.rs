@@ -32,17 +32,17 @@ pub(super) fn put(policies: &PolicyColumns, message: &mut proto::Delta) {
     message.batch = batch
         .map(|(slot, held)| proto::BatchAllocated { slot: *slot, allocated: held.to_vec() })
         .collect();
-    let count = |(slot, told): &(u32, TenantCount)| proto::TenantCount {
+    let count = |(slot, reported): &(u32, TenantCount)| proto::TenantCount {
         slot: *slot,
-        tenant: told.tenant.to_string(),
-        count: told.count,
+        tenant: reported.tenant.to_string(),
+        count: reported.count,
     };
     message.tenant_counts = tasks_per_machine.counts.iter().map(count).collect();
     let wide = |ports: &[u16]| ports.iter().copied().map(u32::from).collect();
     let taken = |(slot, taken): &(u32, TakenPorts)| proto::TakenPorts {
         slot: *slot,
         fixed: wide(&taken.fixed),
-        given: wide(&taken.given),
+        given: wide(&taken.chosen),
     };
     message.ports_counted = ports.counted;
     message.taken_ports = ports.taken.iter().map(taken).collect();
@@ -63,7 +63,7 @@ pub(super) fn get(message: &mut proto::Delta, rows: usize) -> Result<PolicyColum
     })?;
     let taken = by_row("taken_ports.slot", rows, take(&mut message.taken_ports), |one| {
         let fixed = numbers(one.fixed, "taken_ports.fixed")?;
-        Ok((one.slot, TakenPorts { fixed, given: numbers(one.given, "taken_ports.given")? }))
+        Ok((one.slot, TakenPorts { fixed, chosen: numbers(one.given, "taken_ports.given")? }))
     })?;
     Ok(PolicyColumns {
         evictions: EvictionColumns { refilled: message.refilled },

@@ -6,7 +6,7 @@ use super::Malformed;
 pub(super) fn by_row<T, U>(
     field: &'static str,
     rows: usize,
-    told: Vec<T>,
+    reported: Vec<T>,
     read: impl Fn(T) -> Result<(u32, U), Malformed>,
 ) -> Result<Vec<(u32, U)>, Malformed> {
     let read = |one| {
@@ -14,7 +14,7 @@ pub(super) fn by_row<T, U>(
         in_rows(slot, rows, field)?;
         Ok((slot, value))
     };
-    told.into_iter().map(read).collect()
+    reported.into_iter().map(read).collect()
 }
 
 pub(super) fn in_rows(slot: u32, rows: usize, field: &'static str) -> Result<(), Malformed> {

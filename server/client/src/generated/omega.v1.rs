@@ -8372,6 +8372,10 @@ pub struct AgentReport {
     /// earlier run than the present one is ignored.
     #[prost(uint64, repeated, tag = "14")]
     pub task_placed_ms: ::prost::alloc::vec::Vec<u64>,
+    /// Conditions of machines that have changed. On each new stream, the conditions of all its machines must be reported
+    /// again.
+    #[prost(message, repeated, tag = "15")]
+    pub conditions: ::prost::alloc::vec::Vec<MachineCondition>,
 }
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct TaskUse {
@@ -8392,6 +8396,15 @@ pub struct MachineLoad {
     pub machine: ::core::option::Option<MachineId>,
     #[prost(uint64, repeated, tag = "2")]
     pub used: ::prost::alloc::vec::Vec<u64>,
+}
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct MachineCondition {
+    #[prost(message, optional, tag = "1")]
+    pub machine: ::core::option::Option<MachineId>,
+    /// Whether the disk of the tasks' files is full. While it is, the machine has the taint `omega.io/disk-full` with the
+    /// effect `NoSchedule`, which keeps new tasks off the machine.
+    #[prost(bool, tag = "2")]
+    pub disk_full: bool,
 }
 /// Directives for an agent. Stops must be applied before starts.
 #[derive(Clone, PartialEq, ::prost::Message)]

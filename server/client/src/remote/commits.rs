@@ -57,8 +57,8 @@ impl Commits {
     ) -> Commits {
         let (entrance, new) = mpsc::unbounded_channel();
         let (waiting, doubts) = (VecDeque::new(), BTreeMap::new());
-        let (heard, silence, silent) = (Instant::now(), SILENCE_MIN, None);
-        let line = Line { connections, new, waiting, doubts, wanted, heard, silence, silent };
+        let (last_reply, silence, silent) = (Instant::now(), SILENCE_MIN, None);
+        let line = Line { connections, new, waiting, doubts, wanted, last_reply, silence, silent };
         runtime.spawn(line.run());
         Commits { entrance }
     }
@@ -82,7 +82,7 @@ struct Line {
     doubts: BTreeMap<SchedulerId, u64>,
     wanted: Arc<AtomicU64>,
     /// Time since which a reply is expected.
-    heard: Instant,
+    last_reply: Instant,
     /// Maximum time without a reply on this connection.
     silence: Duration,
     /// The last replica that did not answer, and the time at which the client left it.
@@ -111,7 +111,7 @@ impl Line {
                 self.waiting.push_back(first);
             }
             let connection = self.next_connection();
-            self.heard = Instant::now();
+            self.last_reply = Instant::now();
             let mut pause = PAUSE;
             match self.stream(&connection).await {
                 Ended::Scheduler => return,
@@ -154,8 +154,8 @@ impl Line {
             let _ = to_stream.send(request);
         }
         let opened = client.commit_stream(UnboundedReceiverStream::new(requests));
-        let opened = tokio::time::timeout_at(self.heard + self.silence, opened).await;
-        let mut answers = match opened {
+        let opened = tokio::time::timeout_at(self.last_reply + self.silence, opened).await;
+        let mut replies = match opened {
             Ok(Ok(opened)) => opened.into_inner(),
             Ok(Err(status)) => return self.refuse_all_if_denied(status),
             Err(_) => return Ended::Silence,
@@ -170,28 +170,28 @@ impl Line {
                     let sent = to_stream.send(request).is_ok();
                     new.sent |= sent;
                     if self.waiting.is_empty() {
-                        self.heard = Instant::now();
+                        self.last_reply = Instant::now();
                     }
                     self.waiting.push_back(new);
                     if !sent {
                         return Ended::Stream;
                     }
                 }
-                answer = next(&mut answers) => {
+                answer = next(&mut replies) => {
                     let Some(answer) = answer else { return Ended::Stream };
-                    if !self.answer(answer) {
+                    if !self.deliver_reply(answer) {
                         return Ended::Stream;
                     }
-                    (self.heard, self.silence) = (Instant::now(), SILENCE_MIN);
+                    (self.last_reply, self.silence) = (Instant::now(), SILENCE_MIN);
                 }
-                () = tokio::time::sleep_until(self.heard + self.silence),
+                () = tokio::time::sleep_until(self.last_reply + self.silence),
                     if !self.waiting.is_empty() => return Ended::Silence,
             }
         }
     }
 
     /// Passes a reply on. Returns `false` if the transaction must be sent again.
-    fn answer(&mut self, answer: CommitStreamResponse) -> bool {
+    fn deliver_reply(&mut self, answer: CommitStreamResponse) -> bool {
         let Some(first) = self.waiting.front() else { return false };
         if first.txn.id.number != answer.number {
             // The replica has not answered in the order of sending, so a new stream must be opened.
@@ -281,8 +281,8 @@ impl Line {
     }
 }
 
-async fn next(answers: &mut Streaming<CommitStreamResponse>) -> Option<CommitStreamResponse> {
-    answers.message().await.ok().flatten()
+async fn next(replies: &mut Streaming<CommitStreamResponse>) -> Option<CommitStreamResponse> {
+    replies.message().await.ok().flatten()
 }
 
 #[cfg(test)]
@@ -291,14 +291,14 @@ mod tests {
     use crate::Address;
     use omega_core::Version;
 
-    fn waiting(scheduler: u32, number: u64, sent: bool) -> (Waiting, Answer) {
+    fn waiting(scheduler: u32, number: u64, sent: bool) -> (Waiting, Reply) {
         let (reply, answer) = crossbeam_channel::bounded(1);
         let id = TransactionId { scheduler: SchedulerId(scheduler), number };
         let txn = Transaction::new(id, Version(0), Vec::new());
         (Waiting { txn, reply, sent, until: Instant::now() }, answer)
     }
 
-    type Answer = crossbeam_channel::Receiver<Result<Commit, HandleError>>;
+    type Reply = crossbeam_channel::Receiver<Result<Commit, HandleError>>;
 
     /// Creates a line that has unanswered transactions but no replica. The line can be used as long as the runtime
     /// exists.
@@ -307,8 +307,8 @@ mod tests {
         let connections = runtime.block_on(async { Connections::new(&address) }).unwrap();
         let (_, new) = mpsc::unbounded_channel();
         let (doubts, wanted) = (BTreeMap::new(), Arc::default());
-        let (heard, silence, silent) = (Instant::now(), SILENCE_MIN, None);
-        Line { connections, new, waiting, doubts, wanted, heard, silence, silent }
+        let (last_reply, silence, silent) = (Instant::now(), SILENCE_MIN, None);
+        Line { connections, new, waiting, doubts, wanted, last_reply, silence, silent }
     }
 
     fn runtime() -> Runtime {
@@ -327,7 +327,7 @@ mod tests {
         let runtime = runtime();
         let (first, answer) = waiting(0, 4, true);
         let mut line = line(&runtime, VecDeque::from([first]));
-        assert!(line.answer(CommitStreamResponse { number: 4, answer: None }));
+        assert!(line.deliver_reply(CommitStreamResponse { number: 4, answer: None }));
         assert!(matches!(answer.recv(), Ok(Err(HandleError::Unknown))));
         assert!(
             line.marked(waiting(0, 4, false).0).sent && !line.marked(waiting(0, 5, false).0).sent
@@ -340,16 +340,16 @@ mod tests {
         let (first, first_answer) = waiting(0, 4, true);
         let (second, second_answer) = waiting(0, 5, true);
         let mut line = line(&runtime, VecDeque::from([first, second]));
-        assert!(!line.answer(empty(5)), "the stream is given up");
+        assert!(!line.deliver_reply(empty(5)), "the stream is given up");
         assert_eq!(line.waiting.len(), 2);
         assert!(first_answer.is_empty() && second_answer.is_empty());
-        assert!(line.answer(empty(4)));
+        assert!(line.deliver_reply(empty(4)));
         assert!(second_answer.is_empty(), "only the first is answered");
         assert!(first_answer.try_recv().is_ok());
-        assert!(!line.answer(empty(4)), "the same answer again");
-        assert!(line.answer(empty(5)));
+        assert!(!line.deliver_reply(empty(4)), "the same answer again");
+        assert!(line.deliver_reply(empty(5)));
         assert!(second_answer.try_recv().is_ok());
-        assert!(!line.answer(empty(6)), "an answer that nobody waits for");
+        assert!(!line.deliver_reply(empty(6)), "an answer that nobody waits for");
     }
 
     #[test]

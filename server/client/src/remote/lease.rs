@@ -58,11 +58,11 @@ pub(super) struct Lease {
     settings: LeaseSettings,
     holder: HolderId,
     /// Names that are leased. Locked for one look-up or change at a time.
-    held: Mutex<Held>,
+    leased: Mutex<LeasedNames>,
 }
 
 #[derive(Debug, Default)]
-struct Held {
+struct LeasedNames {
     names: BTreeSet<String>,
     lost: Option<ApiError>,
 }
@@ -77,18 +77,18 @@ impl Lease {
         let connections = runtime.block_on(async { Connections::new(address) })?;
         // The keys of a new `RandomState` are random. 0 would mean that there is no id.
         let holder = HolderId(RandomState::new().hash_one(std::process::id()).max(1));
-        let lease = Arc::new(Lease { connections, settings, holder, held: Mutex::default() });
+        let lease = Arc::new(Lease { connections, settings, holder, leased: Mutex::default() });
         runtime.spawn(lease.clone().renew_all());
         Ok(lease)
     }
 
     /// Leases a name. Returns the scheduler's id and the number of its next transaction.
-    pub(super) async fn hold(
+    pub(super) async fn acquire(
         &self,
         name: &str,
         patience: Duration,
     ) -> Result<(SchedulerId, u64), ApiError> {
-        if let Some(lost) = self.lost() {
+        if let Some(lost) = self.lease_loss() {
             return Err(lost);
         }
         let request = RegisterRequest {
@@ -97,18 +97,18 @@ impl Lease {
             lease_ms: u32::try_from(self.settings.lease.as_millis()).unwrap_or(u32::MAX),
             process: self.settings.process.clone(),
         };
-        let held = register(&self.connections, request, patience).await?;
-        self.held.lock().names.insert(name.to_owned());
-        Ok(held)
+        let leased = register(&self.connections, request, patience).await?;
+        self.leased.lock().names.insert(name.to_owned());
+        Ok(leased)
     }
 
-    pub(super) fn lost(&self) -> Option<ApiError> {
-        self.held.lock().lost.clone()
+    pub(super) fn lease_loss(&self) -> Option<ApiError> {
+        self.leased.lock().lost.clone()
     }
 
     /// Gives up all names.
     pub(super) async fn end(&self) -> Result<(), ApiError> {
-        let names = std::mem::take(&mut self.held.lock().names);
+        let names = std::mem::take(&mut self.leased.lock().names);
         if names.is_empty() {
             return Ok(());
         }
@@ -125,7 +125,7 @@ impl Lease {
         let every = self.settings.lease / RENEWALS;
         loop {
             tokio::time::sleep(every).await;
-            let names: Vec<String> = self.held.lock().names.iter().cloned().collect();
+            let names: Vec<String> = self.leased.lock().names.iter().cloned().collect();
             if names.is_empty() {
                 continue;
             }
@@ -136,12 +136,14 @@ impl Lease {
                 async move { SchedulingServiceClient::new(channel).renew(request).await.map(drop) }
             });
             let Err(error) = renewed.await else { continue };
-            let mut held = self.held.lock();
+            let mut leased = self.leased.lock();
             // The leases are not lost if all names were released meanwhile. They are also not lost after a TLS error,
             // because certificates may be replaced while this process runs.
-            if !may_be_tried_again(&error) && error.code != ErrorCode::Tls && !held.names.is_empty()
+            if !may_be_tried_again(&error)
+                && error.code != ErrorCode::Tls
+                && !leased.names.is_empty()
             {
-                held.lost = Some(error);
+                leased.lost = Some(error);
                 return;
             }
         }
@@ -170,7 +172,7 @@ pub(super) async fn register(
 async fn round<T, F>(
     connections: &Connections,
     patience: Duration,
-    ask: impl Fn(Channel) -> F,
+    send: impl Fn(Channel) -> F,
 ) -> Result<T, ApiError>
 where
     F: Future<Output = Result<T, tonic::Status>>,
@@ -179,9 +181,12 @@ where
     let mut tries = 0;
     loop {
         let connection = connections.current();
-        let answer = tokio::time::timeout(ATTEMPT, ask(connection.channel.clone())).await;
+        let answer = tokio::time::timeout(ATTEMPT, send(connection.channel.clone())).await;
         let error = match answer {
-            Ok(Ok(answer)) => return Ok(answer),
+            Ok(Ok(answer)) => {
+                connections.log_recovery(&connection);
+                return Ok(answer);
+            }
             Ok(Err(status)) => ApiError::from(status),
             Err(_) => ApiError::new(ErrorCode::Late, "no answer came"),
         };
@@ -197,7 +202,7 @@ where
             return Err(error);
         }
         if tries >= connections.count() {
-            connections.note_retry(&error);
+            connections.log_outage(&error);
         }
         connections.leave_for(&connection, &error);
         tokio::time::sleep(pause).await;

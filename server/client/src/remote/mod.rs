@@ -108,8 +108,8 @@ impl RemoteCell {
     /// # Errors
     /// The name is rejected or another process owns it, this process has lost its leases, or no replica answers for ten
     /// seconds.
-    pub fn hold(&self, name: &str) -> Result<(SchedulerId, u64), ApiError> {
-        self.hold_within(name, PATIENCE)
+    pub fn acquire(&self, name: &str) -> Result<(SchedulerId, u64), ApiError> {
+        self.acquire_within(name, PATIENCE)
     }
 
     /// Registers as a standby, which tries again until the name is free. Returns the scheduler's id and the number of
@@ -124,7 +124,7 @@ impl RemoteCell {
         mut wait: impl FnMut(&ApiError) -> ControlFlow<()>,
     ) -> Result<Option<(SchedulerId, u64)>, ApiError> {
         loop {
-            let why = match self.hold_within(name, PATIENCE / 10) {
+            let why = match self.acquire_within(name, PATIENCE / 10) {
                 Ok(held) => return Ok(Some(held)),
                 Err(why) => why,
             };
@@ -140,8 +140,8 @@ impl RemoteCell {
     /// Returns the reason why this process has lost its leases; `None` if it has not lost them. After the loss, the
     /// cell rejects all commits of this process, so the process should stop.
     #[must_use]
-    pub fn lost(&self) -> Option<ApiError> {
-        self.shared.lease.as_ref()?.lost()
+    pub fn lease_loss(&self) -> Option<ApiError> {
+        self.shared.lease.as_ref()?.lease_loss()
     }
 
     /// Releases all leased names, so that a standby need not wait until the leases expire. Call this when no
@@ -156,10 +156,14 @@ impl RemoteCell {
         }
     }
 
-    fn hold_within(&self, name: &str, patience: Duration) -> Result<(SchedulerId, u64), ApiError> {
+    fn acquire_within(
+        &self,
+        name: &str,
+        patience: Duration,
+    ) -> Result<(SchedulerId, u64), ApiError> {
         let Shared { connections, lease, runtime, .. } = &*self.shared;
         match lease {
-            Some(lease) => runtime.block_on(lease.hold(name, patience)),
+            Some(lease) => runtime.block_on(lease.acquire(name, patience)),
             None => {
                 let request = RegisterRequest { name: name.to_owned(), ..Default::default() };
                 runtime.block_on(register(connections, request, patience))
@@ -181,7 +185,7 @@ impl RemoteCell {
 
 impl CellHandle for RemoteCell {
     fn register(&self, name: Text) -> Result<(SchedulerId, u64), HandleError> {
-        self.hold(&name).map_err(|error| handle_error(&error))
+        self.acquire(&name).map_err(|error| handle_error(&error))
     }
 
     fn sync(

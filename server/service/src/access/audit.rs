@@ -5,9 +5,12 @@
 //! has the caller, the call, its object and its result, but no content, so it never contains a key.
 //!
 //! A full file is renamed to `FILE.1`, the former `FILE.1` to `FILE.2`, and so on; the oldest file is removed. The
-//! chain of hashes continues from file to file.
+//! chain of hashes continues from file to file. Of many failed calls of one caller, only some are written, and one line
+//! counts the others (see `failed_calls.rs`).
 
+use crate::access::failed_calls::FailedCalls;
 use crate::access::identity::Caller;
+use omega_client::ErrorCode;
 use parking_lot::Mutex;
 use ring::digest::{SHA256, digest};
 use std::fmt::Write as _;
@@ -26,7 +29,7 @@ const FILE_BYTES_MAX: u64 = 64 << 20;
 const FILES_MAX: u32 = 9;
 
 /// Maximum length in bytes of each caller-supplied text in a line. Longer texts are truncated.
-const WORD_BYTES_MAX: usize = 1024;
+const FIELD_BYTES_MAX: usize = 1024;
 
 /// Hash in the very first line of a log, which has no line before it.
 const BEGINNING: &str = "0000000000000000000000000000000000000000000000000000000000000000";
@@ -59,7 +62,15 @@ struct End {
     file: File,
     bytes: u64,
     hash: String,
+    failed: FailedCalls,
 }
+
+/// Result of a call that succeeded.
+pub(crate) const OK: &str = "OK";
+
+/// Results of calls that may have changed something nevertheless.
+const UNKNOWN: [&str; 3] =
+    [ErrorCode::OutcomeUnknown.name(), ErrorCode::Late.name(), ErrorCode::Internal.name()];
 
 impl AuditLog {
     /// Opens or creates a log. An incomplete last line, left by a crash, is removed.
@@ -86,18 +97,31 @@ impl AuditLog {
             },
         };
         let bytes = bytes.min(file.metadata()?.len());
-        let end = Mutex::new(End { file, bytes, hash });
+        let end = Mutex::new(End { file, bytes, hash, failed: FailedCalls::default() });
         Ok(AuditLog { path: path.to_owned(), file_bytes_max, end })
     }
 
-    /// Adds a line.
+    /// Adds an event, unless its caller has had too many failed calls.
     ///
     /// # Errors
     /// I/O errors of the file.
     pub fn write(&self, at: SystemTime, event: Event<'_>) -> io::Result<()> {
         let mut end = self.end.lock();
+        for left_out in end.failed.end_period(at) {
+            let of = format!("{} failed calls that are not logged", left_out.calls);
+            let event = Event { caller: &left_out.caller, call: "", of: &of, outcome: "LIMIT" };
+            self.write_line(&mut end, at, event)?;
+        }
+        let may_have_changed = event.outcome == OK || UNKNOWN.contains(&event.outcome);
+        if may_have_changed || end.failed.count(event.caller) {
+            self.write_line(&mut end, at, event)?;
+        }
+        Ok(())
+    }
+
+    fn write_line(&self, end: &mut End, at: SystemTime, event: Event<'_>) -> io::Result<()> {
         if end.bytes >= self.file_bytes_max {
-            self.rotate(&mut end)?;
+            self.rotate(end)?;
         }
         let mut line = line(at, event, &end.hash);
         let hash = hash_of(line.as_bytes());
@@ -143,8 +167,8 @@ fn append(path: &Path) -> io::Result<File> {
     let file = OpenOptions::new().read(true).append(true).create(true).mode(0o600).open(path)?;
     // The last line of the log must be read. A pipe would block such a read.
     if !file.metadata()?.is_file() {
-        let say = "it is not a regular file: an audit log is read again to continue it";
-        return Err(io::Error::new(io::ErrorKind::InvalidInput, say));
+        let message = "it is not a regular file: an audit log is read again to continue it";
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
     }
     Ok(file)
 }
@@ -197,7 +221,7 @@ fn line(at: SystemTime, event: Event<'_>, before: &str) -> String {
 
 /// A string in JSON, in ASCII, without characters that a terminal or another reader would interpret.
 fn quoted(word: &str) -> String {
-    let mut end = word.len().min(WORD_BYTES_MAX);
+    let mut end = word.len().min(FIELD_BYTES_MAX);
     while !word.is_char_boundary(end) {
         end -= 1;
     }
@@ -232,11 +256,11 @@ impl Audited {
 
     /// Records the result of a call.
     pub(crate) fn ended(&self, call: &str, outcome: &str) {
-        self.note(call, self.of.get().map_or("", String::as_str), outcome);
+        self.record(call, self.of.get().map_or("", String::as_str), outcome);
     }
 
     /// Records one of several changes of a call.
-    pub(crate) fn note(&self, call: &str, of: &str, outcome: &str) {
+    pub(crate) fn record(&self, call: &str, of: &str, outcome: &str) {
         let event = Event { caller: &self.caller.name, call, of, outcome };
         if let Err(error) = self.log.write(SystemTime::now(), event) {
             tracing::error!(%error, call, "the audit log cannot be written, so a line is missing");
@@ -376,6 +400,24 @@ mod tests {
     }
 
     #[test]
+    fn failed_calls_of_one_caller_leave_room_for_others() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("audit.log");
+        let log = AuditLog::open(&path).unwrap();
+        let denied = Event { caller: "eve", outcome: "DENIED", ..EVENT };
+        for _ in 0..1000 {
+            log.write(at(1), denied).unwrap();
+            log.write(at(1), EVENT).unwrap();
+        }
+        log.write(at(20), EVENT).unwrap();
+        assert_eq!(verify(&path).unwrap(), 100 + 1000 + 2);
+        let text = std::fs::read_to_string(&path).unwrap();
+        let summary =
+            "\"caller\":\"eve\",\"call\":\"\",\"of\":\"900 failed calls that are not logged\"";
+        assert_eq!(text.lines().filter(|line| line.contains(summary)).count(), 1);
+    }
+
+    #[test]
     fn a_failed_rotation_keeps_all_files() {
         let (dir, path) = log_of(40, 1000);
         let log = AuditLog::with_bound(&path, 1).unwrap();
@@ -409,10 +451,10 @@ mod tests {
         fn no_word_leaves_its_line(word in any::<String>()) {
             let text = quoted(&word);
             prop_assert!(text.bytes().all(|byte| (b' '..=b'~').contains(&byte)), "{}", text);
-            prop_assert!(text.len() <= 6 * WORD_BYTES_MAX + 2);
+            prop_assert!(text.len() <= 6 * FIELD_BYTES_MAX + 2);
             let read: String = serde_json::from_str(&text).unwrap();
             prop_assert!(word.starts_with(&read));
-            prop_assert!(read == word || word.len() > WORD_BYTES_MAX);
+            prop_assert!(read == word || word.len() > FIELD_BYTES_MAX);
         }
 
         /// A changed byte or a removed line is detected, except in the last line.

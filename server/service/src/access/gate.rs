@@ -3,14 +3,14 @@
 //! The gate is one layer around all services, so that no service can be added without it. Rules that depend on the
 //! content of a call are checked by the service that reads it: see `grants.rs`.
 
-use crate::access::audit::{AuditLog, Audited};
+use crate::access::audit::{self, AuditLog, Audited};
 use crate::access::identity::Caller;
 use crate::access::roles;
 use crate::connection::Visitor;
 use crate::overload::bodies::{self, Incoming, Messages, Outgoing};
-use crate::overload::held::{Held, Holder};
+use crate::overload::call_slots::Need;
 use crate::overload::limits::Places;
-use crate::overload::turns::Need;
+use crate::overload::memory_accounts::{CallerAccount, MemoryCharge};
 use crate::overload::weight::Weight;
 use crate::service::{self, Arrived};
 use http::{Request, Response};
@@ -51,7 +51,7 @@ pub(crate) struct Gate<S> {
 impl<S> Gate<S> {
     /// Checks whether a call may proceed.
     fn admit(&self, caller: &Caller, need: Need, request: &Request<Body>) -> Result<(), ApiError> {
-        self.places.knock(caller, need, Instant::now())?;
+        self.places.count_call(caller, need, Instant::now())?;
         if service::is_late(request.headers()) {
             Err(ApiError::new(
                 ErrorCode::Late,
@@ -70,23 +70,23 @@ impl<S> Gate<S> {
         &self,
         request: Request<Body>,
         rule: &roles::Rule,
-        holder: &Holder,
-    ) -> (Request<Body>, Arc<Mutex<Held>>) {
+        holder: &CallerAccount,
+    ) -> (Request<Body>, Arc<Mutex<MemoryCharge>>) {
         let (now, deadlines) = (tokio::time::Instant::now(), self.places.deadlines());
         let messages = if rule.sends_many() {
             Messages::Many(deadlines.usual)
         } else {
             Messages::One(now + deadlines.usual)
         };
-        let held = Arc::new(Mutex::new(holder.nothing()));
-        let counted = held.clone();
+        let charge = Arc::new(Mutex::new(holder.nothing()));
+        let counted = charge.clone();
         let weight = Weight::of(request.uri().path().trim_start_matches('/'));
         let incoming = |body| Incoming::new(body, messages, counted, weight);
         let mut request = request.map(|body| Body::new(incoming(body)));
         request.extensions_mut().insert(Arrived(now));
         request.extensions_mut().insert(deadlines);
         request.extensions_mut().insert(holder.clone());
-        (request, held)
+        (request, charge)
     }
 }
 
@@ -96,7 +96,7 @@ fn visitor(request: &mut Request<Body>) -> Result<Visitor, ApiError> {
     request.extensions_mut().remove::<Visitor>().ok_or_else(nobody)
 }
 
-type Answer = Pin<Box<dyn Future<Output = Result<Response<Body>, Infallible>> + Send>>;
+type ResponseFuture = Pin<Box<dyn Future<Output = Result<Response<Body>, Infallible>> + Send>>;
 
 impl<S> Service<Request<Body>> for Gate<S>
 where
@@ -106,13 +106,13 @@ where
 {
     type Response = Response<Body>;
     type Error = Infallible;
-    type Future = Answer;
+    type Future = ResponseFuture;
 
     fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
         self.inner.poll_ready(cx)
     }
 
-    fn call(&mut self, mut request: Request<Body>) -> Answer {
+    fn call(&mut self, mut request: Request<Body>) -> ResponseFuture {
         let Visitor { caller, usage } = match visitor(&mut request) {
             Ok(visitor) => visitor,
             Err(error) => return refused(error),
@@ -155,32 +155,32 @@ where
         Box::pin(async move {
             let response = reworded(inner.call(request).await?);
             if let Some(audited) = audited {
-                note(&audited, rule, &response);
+                audit_call(&audited, rule, &response);
             }
             drop(sent);
             if rule.nature.is_stream() {
                 let stream = |body| Body::new(Outgoing::stream(body, holder, place, call));
                 return Ok(response.map(stream));
             }
-            let answer = Outgoing::answer(response, &holder, rule.nature, call).await;
-            Ok(answer.unwrap_or_else(|error| Status::from(error).into_http()))
+            let reply = Outgoing::reply(response, &holder, rule.nature, call).await;
+            Ok(reply.unwrap_or_else(|error| Status::from(error).into_http()))
         })
     }
 }
 
-fn refused(error: ApiError) -> Answer {
+fn refused(error: ApiError) -> ResponseFuture {
     let refused = Status::from(error).into_http();
     Box::pin(async { Ok(refused) })
 }
 
 /// Writes a call to the audit log, if the call is of an audited kind or was denied.
-fn note(audited: &Audited, rule: &roles::Rule, response: &Response<Body>) {
+fn audit_call(audited: &Audited, rule: &roles::Rule, response: &Response<Body>) {
     let error = Status::from_header_map(response.headers())
         .filter(|status| status.code() != Code::Ok)
         .map(|status| ApiError::from(status).code);
     let is_denied = matches!(error, Some(ErrorCode::Denied | ErrorCode::Unauthenticated));
     if rule.nature.is_audited() || is_denied {
-        audited.ended(rule.path, error.map_or("OK", ErrorCode::name));
+        audited.ended(rule.path, error.map_or(audit::OK, ErrorCode::name));
     }
 }
 

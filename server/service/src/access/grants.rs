@@ -43,7 +43,7 @@ pub(crate) fn may_register(caller: &Caller, name: &str) -> Result<(), ApiError> 
 /// # Errors
 /// If the process holds a name that is not the caller's own.
 pub(crate) fn may_end(caller: &Caller, cell: &Cell, holder: HolderId) -> Result<(), ApiError> {
-    let held = cell.schedulers().filter(|state| state.hold.is_some_and(|h| h.holder == holder));
+    let held = cell.schedulers().filter(|state| state.lease.is_some_and(|h| h.holder == holder));
     held.map(|state| state.name).try_for_each(|name| may_register(caller, name))
 }
 

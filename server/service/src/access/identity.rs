@@ -61,7 +61,7 @@ pub enum Role {
 impl Role {
     /// The role's name in certificates and messages.
     #[must_use]
-    pub fn word(&self) -> &'static str {
+    pub fn name(&self) -> &'static str {
         match self {
             Role::Reader(_) => "reader",
             Role::Submitter(_) => "submitter",
@@ -294,7 +294,7 @@ mod tests {
     }
 
     fn check(uri: &str, expected: &str) {
-        let said = match read(uri, "c") {
+        let output = match read(uri, "c") {
             Ok(Role::Scheduler(grant)) => format!(
                 "scheduler {} {} {}",
                 grant.scheduler,
@@ -305,11 +305,11 @@ mod tests {
             Ok(Role::Submitter(owner) | Role::Application(owner)) => {
                 format!("{} {} {}", owner.name, owner.tenants.join(","), owner.precedence_max)
             }
-            Ok(role) => role.word().to_owned(),
+            Ok(role) => role.name().to_owned(),
             Err(IdentityError::OtherCell { .. }) => "other cell".to_owned(),
             Err(_) => "malformed".to_owned(),
         };
-        assert_eq!(said, expected, "{uri}");
+        assert_eq!(output, expected, "{uri}");
     }
 
     #[test]

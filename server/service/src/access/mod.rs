@@ -1,8 +1,9 @@
 //! Callers and their permissions, and the audit log.
 
 pub mod audit;
+mod failed_calls;
 pub(crate) mod gate;
 pub(crate) mod grants;
 pub mod identity;
-pub(crate) mod reach;
 pub mod roles;
+pub(crate) mod visibility;

@@ -4,7 +4,7 @@
 //! of a call are in `grants.rs`, and are checked by the services that read the call.
 
 use crate::access::identity::{Caller, Role};
-use crate::overload::turns::Need;
+use crate::overload::call_slots::Need;
 use omega_client::{ApiError, ErrorCode};
 use std::collections::BTreeSet;
 
@@ -20,7 +20,7 @@ const REPLICA: Roles = Roles(1 << 4);
 const SUBMITTER: Roles = Roles(1 << 5);
 const APPLICATION: Roles = Roles(1 << 6);
 
-/// Roles that own jobs: see `reach.rs`.
+/// Roles that own jobs: see `visibility.rs`.
 const OWNERS: Roles = SUBMITTER.and(APPLICATION);
 
 /// Every role on the listener for clients.
@@ -69,9 +69,9 @@ impl Roles {
 
 /// Kind of a call, for limits and the audit log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Nature {
+pub enum CallKind {
     /// A single read.
-    Look,
+    Read,
     /// A single change.
     Change,
     /// A repeated report of a state, which is not audited.
@@ -84,17 +84,17 @@ pub enum Nature {
     Export,
 }
 
-impl Nature {
+impl CallKind {
     /// Whether the call runs until the caller ends it.
     #[must_use]
     pub fn is_stream(self) -> bool {
-        matches!(self, Nature::Watch | Nature::Stream | Nature::Export)
+        matches!(self, CallKind::Watch | CallKind::Stream | CallKind::Export)
     }
 
     /// Whether the audit log has a line for each call. For a stream of changes it has a line for each message.
     #[must_use]
     pub fn is_audited(self) -> bool {
-        matches!(self, Nature::Change | Nature::Export)
+        matches!(self, CallKind::Change | CallKind::Export)
     }
 }
 
@@ -106,7 +106,7 @@ pub struct Rule {
     /// Roles that may make the call.
     pub roles: Roles,
     /// Kind of the call.
-    pub nature: Nature,
+    pub nature: CallKind,
 }
 
 impl Rule {
@@ -127,11 +127,11 @@ impl Rule {
     }
 }
 
-const fn rule(path: &'static str, roles: Roles, nature: Nature) -> Rule {
+const fn rule(path: &'static str, roles: Roles, nature: CallKind) -> Rule {
     Rule { path, roles, nature }
 }
 
-use Nature::{Change, Export, Look, Report, Stream, Watch};
+use CallKind::{Change, Export, Read, Report, Stream, Watch};
 
 /// Every call, by service.
 pub const RULES: &[Rule] = &[
@@ -139,60 +139,60 @@ pub const RULES: &[Rule] = &[
     rule("omega.v1.SchedulingService/Register", SCHEDULER.and(OPERATOR), Change),
     rule("omega.v1.SchedulingService/Renew", SCHEDULER.and(OPERATOR), Report),
     rule("omega.v1.SchedulingService/EndLeases", SCHEDULER.and(OPERATOR), Change),
-    rule("omega.v1.SchedulingService/ListSchedulers", LOOKERS, Look),
+    rule("omega.v1.SchedulingService/ListSchedulers", LOOKERS, Read),
     rule("omega.v1.SchedulingService/Sync", LOOKERS, Watch),
     rule("omega.v1.SchedulingService/Commit", SCHEDULER.and(OPERATOR), Change),
     rule("omega.v1.SchedulingService/CommitStream", SCHEDULER.and(OPERATOR), Stream),
-    // The result covers all jobs, so callers that see only some jobs are rejected: see `reach.rs`.
-    rule("omega.v1.SchedulingService/GetTransaction", LOOKERS, Look),
-    rule("omega.v1.SchedulingService/ListTransactions", LOOKERS, Look),
-    // Restricted to the caller's own jobs: see `reach.rs`.
+    // The result covers all jobs, so callers that see only some jobs are rejected: see `visibility.rs`.
+    rule("omega.v1.SchedulingService/GetTransaction", LOOKERS, Read),
+    rule("omega.v1.SchedulingService/ListTransactions", LOOKERS, Read),
+    // Restricted to the caller's own jobs: see `visibility.rs`.
     rule("omega.v1.JobService/SubmitJob", OWNERS.and(OPERATOR), Change),
     rule("omega.v1.JobService/ResizeGroup", OWNERS.and(OPERATOR), Change),
     rule("omega.v1.JobService/KillJob", OWNERS.and(OPERATOR), Change),
     rule("omega.v1.JobService/DeleteJob", OWNERS.and(OPERATOR), Change),
     rule("omega.v1.JobService/UpdateJob", OWNERS.and(OPERATOR), Change),
-    // Restricted to callers that may see the job's programs: see `reach.rs`.
-    rule("omega.v1.JobService/ListJobVersions", LOOKERS, Look),
-    rule("omega.v1.JobService/GetJob", LOOKERS, Look),
-    rule("omega.v1.JobService/ListJobs", LOOKERS, Look),
+    // Restricted to callers that may see the job's programs: see `visibility.rs`.
+    rule("omega.v1.JobService/ListJobVersions", LOOKERS, Read),
+    rule("omega.v1.JobService/GetJob", LOOKERS, Read),
+    rule("omega.v1.JobService/ListJobs", LOOKERS, Read),
     rule("omega.v1.JobService/WatchJob", LOOKERS, Watch),
     rule("omega.v1.JobService/WatchJobs", LOOKERS, Watch),
-    rule("omega.v1.JobService/ListEvents", LOOKERS, Look),
-    rule("omega.v1.JobService/ExplainJob", LOOKERS, Look),
+    rule("omega.v1.JobService/ListEvents", LOOKERS, Read),
+    rule("omega.v1.JobService/ExplainJob", LOOKERS, Read),
     // An agent may use only its own machine: see `grants.rs`.
     rule("omega.v1.MachineService/RegisterMachine", AGENT.and(OPERATOR), Change),
     rule("omega.v1.MachineService/DrainMachine", OPERATOR, Change),
     rule("omega.v1.MachineService/RemoveMachine", OPERATOR, Change),
     rule("omega.v1.MachineService/ReportLoad", AGENT.and(OPERATOR), Report),
     // An agent may read only its own machine: see `grants.rs`.
-    rule("omega.v1.MachineService/GetMachine", CLIENTS, Look),
-    rule("omega.v1.MachineService/ListMachines", LOOKERS, Look),
+    rule("omega.v1.MachineService/GetMachine", CLIENTS, Read),
+    rule("omega.v1.MachineService/ListMachines", LOOKERS, Read),
     rule("omega.v1.MachineService/CreateReservation", OPERATOR, Change),
     rule("omega.v1.MachineService/DeleteReservation", OPERATOR, Change),
-    rule("omega.v1.MachineService/ListReservations", LOOKERS, Look),
+    rule("omega.v1.MachineService/ListReservations", LOOKERS, Read),
     rule("omega.v1.MachineService/SetPeaks", OPERATOR, Change),
     rule("omega.v1.MachineService/RemovePeaks", OPERATOR, Change),
-    rule("omega.v1.MachineService/ListPeaks", LOOKERS, Look),
+    rule("omega.v1.MachineService/ListPeaks", LOOKERS, Read),
     rule("omega.v1.TaskService/ReportTasks", AGENT.and(OPERATOR), Change),
-    rule("omega.v1.TaskService/ListTasks", LOOKERS, Look),
-    // Restricted to jobs of the caller's tenants: see `reach.rs`.
-    rule("omega.v1.TaskService/ReadTaskLog", LOOKERS, Look),
+    rule("omega.v1.TaskService/ListTasks", LOOKERS, Read),
+    // Restricted to jobs of the caller's tenants: see `visibility.rs`.
+    rule("omega.v1.TaskService/ReadTaskLog", LOOKERS, Read),
     rule("omega.v1.AgentService/Attach", AGENT.and(OPERATOR), Stream),
     rule("omega.v1.TenantService/SetQuota", OPERATOR, Change),
     rule("omega.v1.TenantService/SetTenant", OPERATOR, Change),
     rule("omega.v1.TenantService/SetAdmission", OPERATOR, Change),
-    rule("omega.v1.TenantService/ListTenants", LOOKERS, Look),
-    rule("omega.v1.CellService/DescribeCell", CLIENTS, Look),
-    rule("omega.v1.CellService/GetStatistics", LOOKERS, Look),
+    rule("omega.v1.TenantService/ListTenants", LOOKERS, Read),
+    rule("omega.v1.CellService/DescribeCell", CLIENTS, Read),
+    rule("omega.v1.CellService/GetStatistics", LOOKERS, Read),
     rule("omega.v1.CellService/SetPolicy", OPERATOR, Change),
     rule("omega.v1.CellService/SetClusterCapacity", OPERATOR, Change),
-    rule("omega.v1.CellService/ListClusterResources", LOOKERS, Look),
+    rule("omega.v1.CellService/ListClusterResources", LOOKERS, Read),
     rule("omega.v1.CellService/ChangeMembers", OPERATOR, Change),
     rule("omega.v1.CellService/TransferLeader", OPERATOR, Change),
     rule("omega.v1.CellService/Backup", OPERATOR, Export),
     rule("omega.v1.PeerService/Deliver", REPLICA, Stream),
-    rule("grpc.health.v1.Health/Check", CLIENTS, Look),
+    rule("grpc.health.v1.Health/Check", CLIENTS, Read),
     rule("grpc.health.v1.Health/Watch", CLIENTS, Watch),
     rule("grpc.reflection.v1.ServerReflection/ServerReflectionInfo", CLIENTS, Watch),
     rule("grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo", CLIENTS, Watch),

@@ -1,7 +1,7 @@
 //! Encoding of directives for an agent: each distinct program is sent once, and long lists are split into several
 //! messages.
 
-use super::orders::{Orders, Start};
+use super::outbox::{Directives, Start};
 use omega_client::{convert, proto};
 use omega_core::{JobKind, MachineId, TaskId};
 use prost::Message;
@@ -11,35 +11,35 @@ use std::collections::BTreeMap;
 /// of its own, which is still far below the message limit of clients.
 const PROGRAM_BYTES: usize = 1 << 20;
 
-/// Encodes orders as messages. The flag `more` is set in all messages but the last.
-pub(super) fn directives(orders: Orders) -> Vec<proto::AgentDirectives> {
+/// Encodes directives as messages. The flag `more` is set in all messages but the last.
+pub(super) fn encode(directives: Directives) -> Vec<proto::AgentDirectives> {
     let stop = |(task, machine): (TaskId, MachineId)| proto::StopTask {
         task: Some(task.into()),
         machine: Some(machine.into()),
     };
     let first = proto::AgentDirectives {
-        whole_slots: orders.whole.iter().map(|id| id.slot).collect(),
-        whole_incarnations: orders.whole.iter().map(|id| id.incarnation).collect(),
-        stops: orders.stops.into_iter().map(stop).collect(),
-        detached_slots: orders.detached.iter().map(|id| id.slot).collect(),
-        detached_incarnations: orders.detached.iter().map(|id| id.incarnation).collect(),
-        reads: orders.reads,
+        whole_slots: directives.whole.iter().map(|id| id.slot).collect(),
+        whole_incarnations: directives.whole.iter().map(|id| id.incarnation).collect(),
+        stops: directives.stops.into_iter().map(stop).collect(),
+        detached_slots: directives.detached.iter().map(|id| id.slot).collect(),
+        detached_incarnations: directives.detached.iter().map(|id| id.incarnation).collect(),
+        reads: directives.reads,
         ..proto::AgentDirectives::default()
     };
     let mut messages = Messages { done: Vec::new(), open: first, bytes: 0, programs: 0 };
-    let mut known = BTreeMap::new();
-    for order in orders.starts {
+    let mut sent = BTreeMap::new();
+    for order in directives.starts {
         let of = (order.task.job, order.group);
-        let program = match known.get(&of) {
+        let program = match sent.get(&of) {
             Some(program) => *program,
-            None => *known.entry(of).or_insert(messages.program(&order)),
+            None => *sent.entry(of).or_insert(messages.program(&order)),
         };
         messages.start(&order, program);
     }
     messages.finish()
 }
 
-/// The messages for one set of orders.
+/// The messages for one set of directives.
 struct Messages {
     done: Vec<proto::AgentDirectives>,
     open: proto::AgentDirectives,
@@ -104,7 +104,7 @@ fn start_task(start: &Start) -> proto::StartTask {
         kind: kind.into(),
         runtime_estimate_ms: start.job.runtime_estimate_ms,
         images: group.images.iter().map(ToString::to_string).collect(),
-        request: start.holds.as_slice().to_vec(),
+        request: start.allocation.as_slice().to_vec(),
         devices: start.devices.iter().map(|device| device as u32).collect(),
         running: start.is_running,
         grace_ms: group.grace_ms,
@@ -136,7 +136,7 @@ mod tests {
             devices: DeviceSet::default(),
             cores: NodeCores::NONE,
             ports: Vec::new(),
-            holds: Amounts::new([100]),
+            allocation: Amounts::new([100]),
             is_running: false,
         }
     }
@@ -144,7 +144,7 @@ mod tests {
     #[test]
     fn the_tasks_of_a_group_share_its_program() {
         let starts = (0..9).map(|index| start(1, index, 1000)).collect();
-        let messages = directives(Orders { starts, ..Orders::default() });
+        let messages = encode(Directives { starts, ..Directives::default() });
         assert_eq!(messages.len(), 1);
         let only = &messages[0];
         assert_eq!((only.programs.len(), only.starts.len(), only.more), (1, 9, false));
@@ -155,12 +155,12 @@ mod tests {
     fn the_tasks_of_a_full_machine_go_in_several_messages() {
         let starts = (0..300).map(|job| start(job, 0, 64 << 10)).collect();
         let whole = vec![MachineId::first(0)];
-        let messages = directives(Orders { whole, starts, ..Orders::default() });
+        let messages = encode(Directives { whole, starts, ..Directives::default() });
         assert!(messages.len() > 15, "{}", messages.len());
         let (last, others) = messages.split_last().expect("there are some");
         assert!(!last.more && others.iter().all(|message| message.more));
         assert!(messages.iter().all(|message| message.encoded_len() < 2 * PROGRAM_BYTES));
-        assert_eq!(messages[1].whole_slots, [0_u32; 0], "it is said once");
+        assert_eq!(messages[1].whole_slots, [0_u32; 0], "it is sent once");
         let programs: Vec<u32> = messages
             .iter()
             .flat_map(|message| &message.starts)

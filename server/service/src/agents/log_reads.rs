@@ -4,7 +4,7 @@
 //! An agent reads a requested log even if the caller has stopped waiting. So a request counts for its agents until they
 //! have replied. Otherwise, callers that wait only for a moment could give an agent any amount of work.
 
-use super::orders::StreamId;
+use super::outbox::StreamId;
 use omega_client::{ApiError, ErrorCode, proto};
 use omega_core::MachineId;
 use std::collections::{BTreeMap, BTreeSet};
@@ -34,14 +34,14 @@ pub(crate) struct LogSource {
 }
 
 /// The sender of a reply, or of the reason for which a request is rejected.
-pub(super) type Answer = oneshot::Sender<Result<proto::LogPart, ApiError>>;
+pub(super) type ReplySender = oneshot::Sender<Result<proto::LogPart, ApiError>>;
 
 /// A request, with the agents that have not yet replied.
 #[derive(Debug)]
 struct Read {
-    asked: BTreeSet<StreamId>,
+    streams: BTreeSet<StreamId>,
     /// The waiting caller; `None` if it got a reply.
-    answer: Option<Answer>,
+    reply: Option<ReplySender>,
     /// Time after which no reply is expected.
     until_ms: u64,
 }
@@ -64,38 +64,38 @@ impl LogReads {
         while let Some(first) = self.reads.first_entry()
             && first.get().until_ms <= now_ms
         {
-            let asked = first.remove().asked;
-            asked.into_iter().for_each(|stream| self.release(stream));
+            let streams = first.remove().streams;
+            streams.into_iter().for_each(|stream| self.release(stream));
         }
     }
 
     /// Adds a request to some agents, and returns the request's number. If there is no agent, or if there are too many
     /// requests, the caller gets an error.
-    pub(super) fn begin(&mut self, asked: BTreeSet<StreamId>, answer: Answer) -> Option<u64> {
-        if let Err(refused) = self.check(&asked) {
+    pub(super) fn begin(&mut self, streams: BTreeSet<StreamId>, reply: ReplySender) -> Option<u64> {
+        if let Err(refused) = self.check(&streams) {
             // The caller may have stopped waiting.
-            let _ = answer.send(Err(refused));
+            let _ = reply.send(Err(refused));
             return None;
         }
-        for stream in &asked {
+        for stream in &streams {
             *self.unanswered.entry(*stream).or_default() += 1;
         }
         self.next += 1;
         let until_ms = self.now_ms.saturating_add(REPLY_MS);
-        self.reads.insert(self.next, Read { asked, answer: Some(answer), until_ms });
+        self.reads.insert(self.next, Read { streams, reply: Some(reply), until_ms });
         Some(self.next)
     }
 
     /// Checks whether a request may be sent to these agents now.
-    fn check(&self, asked: &BTreeSet<StreamId>) -> Result<(), ApiError> {
-        if asked.is_empty() {
-            let say = "no attached agent has a log of the task";
-            return Err(ApiError::new(ErrorCode::UnknownTask, say));
+    fn check(&self, streams: &BTreeSet<StreamId>) -> Result<(), ApiError> {
+        if streams.is_empty() {
+            let message = "the agent that has the log of the task is not connected";
+            return Err(ApiError::new(ErrorCode::UnknownTask, message));
         }
-        if self.reads.len() >= READS_MAX || asked.iter().any(|stream| self.is_busy(stream)) {
-            let say = "nothing was done: the agent of the task already reads the maximum number of \
+        if self.reads.len() >= READS_MAX || streams.iter().any(|stream| self.is_busy(stream)) {
+            let message = "nothing was done: the agent of the task already reads the maximum number of \
                  logs: try again";
-            return Err(ApiError::new(ErrorCode::Limit, say).retry_after(PAUSE));
+            return Err(ApiError::new(ErrorCode::Limit, message).retry_after(PAUSE));
         }
         Ok(())
     }
@@ -107,18 +107,18 @@ impl LogReads {
 
     /// Handles an agent's reply. The caller gets the first reply that contains the log, or the last reply if no agent
     /// has the log. Replies that were not requested are ignored.
-    pub(super) fn answered(&mut self, stream: StreamId, part: proto::LogPart) {
+    pub(super) fn handle_reply(&mut self, stream: StreamId, part: proto::LogPart) {
         let number = part.read;
         let Some(read) = self.reads.get_mut(&number) else { return };
-        if !read.asked.remove(&stream) {
+        if !read.streams.remove(&stream) {
             return;
         }
-        let is_last = read.asked.is_empty();
+        let is_last = read.streams.is_empty();
         if (part.found || is_last)
-            && let Some(answer) = read.answer.take()
+            && let Some(reply) = read.reply.take()
         {
             // The caller may have stopped waiting.
-            let _ = answer.send(Ok(part));
+            let _ = reply.send(Ok(part));
         }
         if is_last {
             self.reads.remove(&number);
@@ -149,38 +149,38 @@ mod tests {
     fn the_first_agent_that_has_the_log_answers() {
         let mut reads = LogReads::default();
         let [one, two, other] = [1, 2, 3].map(StreamId);
-        let (to, mut answer) = oneshot::channel();
+        let (to, mut reply) = oneshot::channel();
         let number = reads.begin([one, two].into(), to).unwrap();
-        reads.answered(other, part(number, true));
-        assert!(answer.try_recv().is_err(), "it was not asked");
-        reads.answered(one, part(number, false));
-        reads.answered(one, part(number, true));
-        assert!(answer.try_recv().is_err(), "it has answered already");
-        reads.answered(two, part(number, true));
-        assert!(answer.try_recv().unwrap().unwrap().found);
-        reads.answered(two, part(number, true));
+        reads.handle_reply(other, part(number, true));
+        assert!(reply.try_recv().is_err(), "it was not asked");
+        reads.handle_reply(one, part(number, false));
+        reads.handle_reply(one, part(number, true));
+        assert!(reply.try_recv().is_err(), "it has answered already");
+        reads.handle_reply(two, part(number, true));
+        assert!(reply.try_recv().unwrap().unwrap().found);
+        reads.handle_reply(two, part(number, true));
         assert!(reads.reads.is_empty() && reads.unanswered.is_empty());
     }
 
     #[test]
     fn a_log_that_nobody_has_is_told_so() {
         let mut reads = LogReads::default();
-        let (to, mut answer) = oneshot::channel();
+        let (to, mut reply) = oneshot::channel();
         let number = reads.begin([StreamId(1)].into(), to).unwrap();
-        reads.answered(StreamId(1), part(number, false));
-        assert!(!answer.try_recv().unwrap().unwrap().found);
-        let (to, mut answer) = oneshot::channel();
+        reads.handle_reply(StreamId(1), part(number, false));
+        assert!(!reply.try_recv().unwrap().unwrap().found);
+        let (to, mut reply) = oneshot::channel();
         assert_eq!(reads.begin(BTreeSet::new(), to), None);
-        let refused = answer.try_recv().unwrap().unwrap_err();
+        let refused = reply.try_recv().unwrap().unwrap_err();
         assert_eq!(refused.code, ErrorCode::UnknownTask);
     }
 
     /// Begins a request of a caller that stops waiting at once.
-    fn begin(reads: &mut LogReads, asked: &[u64]) -> Result<u64, ErrorCode> {
-        let (to, mut answer) = oneshot::channel();
-        let asked = asked.iter().copied().map(StreamId).collect();
-        let number = reads.begin(asked, to);
-        number.ok_or_else(|| answer.try_recv().unwrap().unwrap_err().code)
+    fn begin(reads: &mut LogReads, streams: &[u64]) -> Result<u64, ErrorCode> {
+        let (to, mut reply) = oneshot::channel();
+        let streams = streams.iter().copied().map(StreamId).collect();
+        let number = reads.begin(streams, to);
+        number.ok_or_else(|| reply.try_recv().unwrap().unwrap_err().code)
     }
 
     #[test]
@@ -193,14 +193,14 @@ mod tests {
         assert!(begun[UNANSWERED_MAX..].iter().all(|one| *one == Err(ErrorCode::Limit)));
         let number = begin(&mut reads, &[2]).expect("another agent has no work");
         assert_eq!(begin(&mut reads, &[1, 2]), Err(ErrorCode::Limit));
-        reads.answered(StreamId(2), part(number, true));
-        reads.answered(StreamId(1), part(numbers[3], true));
-        reads.answered(StreamId(1), part(numbers[3], true));
+        reads.handle_reply(StreamId(2), part(number, true));
+        reads.handle_reply(StreamId(1), part(numbers[3], true));
+        reads.handle_reply(StreamId(1), part(numbers[3], true));
         assert!(begin(&mut reads, &[1, 2]).is_ok(), "it has answered one request");
         assert_eq!(begin(&mut reads, &[1]), Err(ErrorCode::Limit));
         // The first agent that has the log does not release the others.
         let number = begin(&mut reads, &[2, 3]).unwrap();
-        reads.answered(StreamId(3), part(number, true));
+        reads.handle_reply(StreamId(3), part(number, true));
         assert_eq!(reads.unanswered, [(StreamId(1), UNANSWERED_MAX), (StreamId(2), 2)].into());
     }
 
@@ -214,7 +214,7 @@ mod tests {
         assert_eq!(begin(&mut reads, &[1]), Err(ErrorCode::Limit));
         reads.pass_time(1000 + REPLY_MS);
         assert!(reads.reads.is_empty() && reads.unanswered.is_empty());
-        reads.answered(StreamId(1), part(numbers[0], true));
+        reads.handle_reply(StreamId(1), part(numbers[0], true));
         assert!(begin(&mut reads, &[1]).is_ok());
     }
 

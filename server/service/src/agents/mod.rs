@@ -13,25 +13,28 @@
 //! A new leader has received no heartbeats yet, so it gives every machine a full timeout before it changes the
 //! machine's state. docs/agents.md has the rules for unreachable machines.
 //!
-//! In reading order: `monitor.rs`, `routes.rs`, `directives.rs`, `connected.rs`, `hub.rs`, `marks.rs`, `reports.rs`.
+//! In reading order: `monitor.rs`, `routes.rs`, `directives.rs`, `connected.rs`, `hub.rs`, `taints.rs`,
+//! `conditions.rs`, `reports.rs`.
 
+mod command_rate;
+mod conditions;
 mod connected;
 mod directives;
 mod hub;
 mod log_reads;
-mod marks;
 pub mod monitor;
-mod orders;
-mod pace;
+mod outbox;
 pub(crate) mod reports;
 mod routes;
+mod taints;
 
 use crate::access::gate::reword;
 use crate::access::grants;
 use crate::access::identity::{Caller, Role};
 use crate::host::Host;
-use crate::overload::held::Accounts;
-use crate::service::Answered;
+use crate::overload::memory_accounts::Accounts;
+use crate::service::RpcResult;
+use command_rate::CommandRates;
 use connected::{Connected, Sent};
 use futures_util::stream::{self, BoxStream};
 use futures_util::{Stream as Messages, StreamExt};
@@ -40,8 +43,7 @@ pub(crate) use log_reads::LogSource;
 use monitor::MonitorSettings;
 use omega_client::proto::agent_service_server::AgentService;
 use omega_client::{ApiError, ErrorCode, proto};
-use orders::StreamId;
-use pace::Paces;
+use outbox::StreamId;
 use reports::Report;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -54,7 +56,7 @@ use tonic::{Request, Response, Status, Streaming};
 /// Maximum number of messages that wait for a slow agent. At some 500 tasks in each message, this is a million tasks.
 /// If the queue or the agent's account of bytes is full, the stream ends, and the agent gets the full state when it
 /// reconnects.
-const ORDERS_MAX: usize = 2048;
+const DIRECTIVES_MAX: usize = 2048;
 
 /// Maximum bytes of unread directives of one agent, and of all agents together. The tasks of a full machine take a few
 /// megabytes. Agents with the rights of an operator, which may have very many machines, share the second amount.
@@ -65,7 +67,10 @@ const UNREAD: usize = 512 << 20;
 const EVENTS_MAX: usize = 1024;
 
 /// Maximum wait for this replica to apply the registration of a machine that an agent reports.
-const KNOWN_MAX: Duration = Duration::from_secs(5);
+const REGISTRATION_WAIT_MAX: Duration = Duration::from_secs(5);
+
+/// Maximum wait for the cell to record reported conditions of machines before an agent's next reports are applied.
+const CONDITIONS_MAX: Duration = Duration::from_secs(1);
 
 /// Time that an agent may take to read a log.
 const READ_MAX: Duration = Duration::from_secs(3);
@@ -78,7 +83,7 @@ pub struct Agents {
     unread: Accounts,
     /// Counter from which each new stream takes its number.
     next: Arc<AtomicU64>,
-    paces: Arc<Paces>,
+    rates: Arc<CommandRates>,
 }
 
 impl Agents {
@@ -88,7 +93,7 @@ impl Agents {
         let (events, inbox) = mpsc::channel(EVENTS_MAX);
         tokio::spawn(Hub::new(host.clone(), settings).run(inbox));
         let unread = Accounts::new(UNREAD_EACH, UNREAD);
-        Agents { host, events, unread, next: Arc::default(), paces: Arc::default() }
+        Agents { host, events, unread, next: Arc::default(), rates: Arc::default() }
     }
 
     /// Reads a task's log.
@@ -103,18 +108,18 @@ impl Agents {
         if !self.host.leadership().is_leader {
             return Err(no_leader(&self.host));
         }
-        let (answer, answered) = oneshot::channel();
+        let (reply, replied) = oneshot::channel();
         let stopped = |_| ApiError::new(ErrorCode::Stopped, "this replica has stopped");
-        let event = Event::ReadLog { from, read, answer };
+        let event = Event::ReadLog { from, read, reply };
         self.events.send(event).await.map_err(stopped)?;
-        let silent = || {
-            let say = "no attached agent has a log of the task, or its agent does not answer";
-            ApiError::new(ErrorCode::UnknownTask, say)
+        let not_found = || {
+            let message = "no connected agent has a log of the task, or its agent does not answer";
+            ApiError::new(ErrorCode::UnknownTask, message)
         };
-        match tokio::time::timeout(READ_MAX, answered).await {
+        match tokio::time::timeout(READ_MAX, replied).await {
             Ok(Ok(Ok(part))) if part.found => Ok(part),
             Ok(Ok(Err(refused))) => Err(refused),
-            Ok(_) | Err(_) => Err(silent()),
+            Ok(_) | Err(_) => Err(not_found()),
         }
     }
 }
@@ -126,13 +131,13 @@ impl AgentService for Agents {
     async fn attach(
         &self,
         request: Request<Streaming<proto::AgentReport>>,
-    ) -> Answered<Self::AttachStream> {
+    ) -> RpcResult<Self::AttachStream> {
         let caller = grants::caller(&request)?;
         if !self.host.leadership().is_leader {
             return Err(no_leader(&self.host).into());
         }
         let id = StreamId(self.next.fetch_add(1, Ordering::Relaxed));
-        let (to, orders) = mpsc::channel(ORDERS_MAX);
+        let (to, directives) = mpsc::channel(DIRECTIVES_MAX);
         let (alive, over) = oneshot::channel();
         let stopped = || ApiError::new(ErrorCode::Stopped, "this replica has stopped");
         let is_operator = caller.role == Role::Operator;
@@ -140,9 +145,9 @@ impl AgentService for Agents {
         let connected = Connected { to, is_operator, holder, _alive: alive };
         self.events.send(Event::Open { stream: id, connected }).await.map_err(|_| stopped())?;
         let (host, events) = (self.host.clone(), self.events.clone());
-        let stream = Stream { id, caller, host, events, paces: self.paces.clone() };
+        let stream = Stream { id, caller, host, events, rates: self.rates.clone() };
         tokio::spawn(stream.run(request.into_inner(), over));
-        Ok(Response::new(ReceiverStream::new(orders).flat_map(messages).boxed()))
+        Ok(Response::new(ReceiverStream::new(directives).flat_map(messages).boxed()))
     }
 }
 
@@ -152,7 +157,7 @@ struct Stream {
     caller: Arc<Caller>,
     host: Host,
     events: mpsc::Sender<Event>,
-    paces: Arc<Paces>,
+    rates: Arc<CommandRates>,
 }
 
 impl Stream {
@@ -168,35 +173,42 @@ impl Stream {
     }
 
     async fn listen(&self, mut reports: Streaming<proto::AgentReport>) -> Result<(), ApiError> {
-        while let Some(said) = reports.message().await.map_err(reword)? {
+        while let Some(incoming) = reports.message().await.map_err(reword)? {
             self.host.metrics().reported();
-            let report = Report::try_from(said)?;
+            let report = Report::try_from(incoming)?;
             for machine in report.machines() {
-                let until = Instant::now() + KNOWN_MAX;
+                let until = Instant::now() + REGISTRATION_WAIT_MAX;
                 grants::may_report(&self.caller, &self.host, machine, until).await?;
             }
-            let Report { attach, alive, commands, logs } = report;
+            let Report { attach, alive, conditions, commands, logs } = report;
             let stream = self.id;
             if !logs.is_empty() {
-                self.tell(Event::Logs { stream, parts: logs }).await?;
+                self.send(Event::Logs { stream, parts: logs }).await?;
             }
             if !attach.is_empty() || !alive.is_empty() {
-                self.tell(Event::Heartbeats { stream, attach, alive }).await?;
+                self.send(Event::Heartbeats { stream, attach, alive }).await?;
+            }
+            if !conditions.is_empty() {
+                let (done, recorded) = oneshot::channel();
+                self.send(Event::Conditions { stream, conditions, done }).await?;
+                // The next reports may say that tasks are lost, because the machine's disk is full. The machine must
+                // not get them again.
+                let _ = tokio::time::timeout(CONDITIONS_MAX, recorded).await;
             }
             if !commands.is_empty() {
                 if self.caller.role != Role::Operator {
                     let (caller, count) = (&self.caller.name, commands.len());
-                    let at = self.paces.next(caller, count, Instant::now());
+                    let at = self.rates.next(caller, count, Instant::now());
                     tokio::time::sleep_until(at).await;
                 }
                 let confirmed = reports::apply(&self.host, commands).await?;
-                self.tell(Event::Confirmed(confirmed)).await?;
+                self.send(Event::Confirmed(confirmed)).await?;
             }
         }
         Ok(())
     }
 
-    async fn tell(&self, event: Event) -> Result<(), ApiError> {
+    async fn send(&self, event: Event) -> Result<(), ApiError> {
         let stopped = |_| ApiError::new(ErrorCode::Stopped, "this replica has stopped");
         self.events.send(event).await.map_err(stopped)
     }
@@ -204,14 +216,14 @@ impl Stream {
 
 /// The messages of one item.
 fn messages(sent: Sent) -> impl Messages<Item = Result<proto::AgentDirectives, Status>> {
-    let Sent { orders, held } = sent;
-    let all = match orders {
-        Ok(orders) => directives::directives(orders).into_iter().map(Ok).collect(),
+    let Sent { directives, charge } = sent;
+    let all = match directives {
+        Ok(batch) => directives::encode(batch).into_iter().map(Ok).collect(),
         Err(error) => vec![Err(error.into())],
     };
     // The bytes count until the last of the messages is sent.
     stream::iter(all).map(move |message| {
-        let _ = &held;
+        let _ = &charge;
         message
     })
 }

@@ -134,10 +134,10 @@ impl Monitor {
         let condition = if has_taint { Condition::Tainted } else { Condition::Alive };
         let heartbeat_ms = (!has_taint).then_some(now_ms);
         match &mut self.watched[row] {
-            Some(known) if known.incarnation == id.incarnation => {
-                match (known.condition, has_taint) {
+            Some(entry) if entry.incarnation == id.incarnation => {
+                match (entry.condition, has_taint) {
                     (Condition::Alive, true) | (Condition::Tainted | Condition::Taken, false) => {
-                        known.condition = condition;
+                        entry.condition = condition;
                     }
                     _ => {}
                 }
@@ -151,15 +151,15 @@ impl Monitor {
 
     /// Records a heartbeat of a monitored machine.
     pub fn heartbeat(&mut self, id: MachineId, now_ms: u64) {
-        if let Some(known) = self.known(id) {
-            known.heartbeat_ms = Some(now_ms);
+        if let Some(entry) = self.watched_mut(id) {
+            entry.heartbeat_ms = Some(now_ms);
         }
     }
 
     /// Records which machine occupies a row, and stops monitoring the row's previous machine.
     pub fn row_is_of(&mut self, slot: u32, incarnation: Option<u32>) {
         let Some(row) = self.watched.get_mut(slot as usize) else { return };
-        if row.is_some_and(|known| Some(known.incarnation) != incarnation) {
+        if row.is_some_and(|entry| Some(entry.incarnation) != incarnation) {
             *row = None;
             self.count -= 1;
         }
@@ -170,43 +170,43 @@ impl Monitor {
     pub fn step(&mut self, now_ms: u64) -> Vec<Step> {
         self.earn(now_ms);
         let timeout = self.settings.timeout.as_millis() as u64;
-        let is_silent = |known: &Watched| {
-            known
+        let is_silent = |entry: &Watched| {
+            entry
                 .heartbeat_ms
                 .is_none_or(|heartbeat_ms| now_ms.saturating_sub(heartbeat_ms) >= timeout)
         };
-        self.silent = self.watched.iter().flatten().filter(|known| is_silent(known)).count();
+        self.silent = self.watched.iter().flatten().filter(|entry| is_silent(entry)).count();
         let long_ms = timeout + HEARTBEAT_MS;
-        let mut silent = self.watched.iter().flatten().filter(|known| is_silent(known));
-        self.is_long_silent = silent.all(|known| {
-            known.heartbeat_ms.is_none_or(|at_ms| now_ms.saturating_sub(at_ms) >= long_ms)
+        let mut silent = self.watched.iter().flatten().filter(|entry| is_silent(entry));
+        self.is_long_silent = silent.all(|entry| {
+            entry.heartbeat_ms.is_none_or(|at_ms| now_ms.saturating_sub(at_ms) >= long_ms)
         });
         let leave_tasks = self.is_mass_loss();
         let may_mark = now_ms.saturating_sub(self.began_ms) >= timeout;
         let mut returns = 0;
         let mut steps = Vec::new();
-        for (known, slot) in self.watched.iter_mut().zip(0..) {
-            let Some(known) = known else { continue };
-            let id = MachineId { slot, incarnation: known.incarnation };
+        for (entry, slot) in self.watched.iter_mut().zip(0..) {
+            let Some(entry) = entry else { continue };
+            let id = MachineId { slot, incarnation: entry.incarnation };
             let mut pay = || {
                 let enough = self.allowance_milli >= 1000;
                 self.allowance_milli -= if enough { 1000 } else { 0 };
                 enough
             };
-            match (known.condition, is_silent(known)) {
+            match (entry.condition, is_silent(entry)) {
                 (Condition::Alive, true) if leave_tasks && may_mark && pay() => {
-                    known.condition = Condition::Tainted;
+                    entry.condition = Condition::Tainted;
                     steps.push(Step::Taint(id));
                 }
                 (Condition::Alive | Condition::Tainted, true)
                     if !leave_tasks && may_mark && pay() =>
                 {
-                    known.condition = Condition::Taken;
+                    entry.condition = Condition::Taken;
                     steps.push(Step::Take(id));
                 }
                 (Condition::Tainted | Condition::Taken, false) if returns < RETURNS_MAX => {
                     returns += 1;
-                    known.condition = Condition::Alive;
+                    entry.condition = Condition::Alive;
                     steps.push(Step::Return(id));
                 }
                 _ => {}
@@ -217,8 +217,8 @@ impl Monitor {
 
     /// Records that an action failed, so that a later step repeats it.
     pub fn failed(&mut self, step: Step) {
-        if let Some(known) = self.known(step.machine()) {
-            known.condition = match step {
+        if let Some(entry) = self.watched_mut(step.machine()) {
+            entry.condition = match step {
                 Step::Taint(_) => Condition::Alive,
                 Step::Take(_) | Step::Return(_) => Condition::Tainted,
             };
@@ -248,9 +248,9 @@ impl Monitor {
         self.reckoned_ms = now_ms.max(self.reckoned_ms);
     }
 
-    fn known(&mut self, id: MachineId) -> Option<&mut Watched> {
-        let known = self.watched.get_mut(id.row())?.as_mut()?;
-        (known.incarnation == id.incarnation).then_some(known)
+    fn watched_mut(&mut self, id: MachineId) -> Option<&mut Watched> {
+        let entry = self.watched.get_mut(id.row())?.as_mut()?;
+        (entry.incarnation == id.incarnation).then_some(entry)
     }
 }
 
@@ -274,12 +274,12 @@ mod tests {
 
     /// Advances the clock second by second while the machines in `alive` send heartbeats. Returns all actions.
     fn run(monitor: &mut Monitor, seconds: std::ops::Range<u64>, alive: &[u32]) -> Vec<Step> {
-        let mut said = Vec::new();
+        let mut message = Vec::new();
         for second in seconds {
             alive.iter().for_each(|slot| monitor.heartbeat(id(*slot), second * 1000));
-            said.extend(monitor.step(second * 1000));
+            message.extend(monitor.step(second * 1000));
         }
-        said
+        message
     }
 
     #[test]
@@ -298,9 +298,9 @@ mod tests {
         assert_eq!(run(&mut two, 49..52, &[0]), [Step::Take(id(1))]);
         // The last heartbeats of both came at different times.
         let mut all = monitor(2);
-        let mut said = run(&mut all, 0..9, &[0]);
-        said.extend(run(&mut all, 9..80, &[]));
-        assert_eq!(said, [Step::Taint(id(1)), Step::Taint(id(0))]);
+        let mut message = run(&mut all, 0..9, &[0]);
+        message.extend(run(&mut all, 9..80, &[]));
+        assert_eq!(message, [Step::Taint(id(1)), Step::Taint(id(0))]);
         // If there is only one machine, its tasks have no other place.
         assert_eq!(run(&mut monitor(1), 0..80, &[]), [Step::Taint(id(0))]);
     }
@@ -309,19 +309,19 @@ mod tests {
     fn a_mass_loss_costs_no_tasks_until_most_are_back() {
         let mut monitor = monitor(100);
         let alive: Vec<u32> = (0..60).collect();
-        let said = run(&mut monitor, 0..60, &alive);
-        assert_eq!(said.len(), 40);
-        assert!(said.iter().all(|step| matches!(step, Step::Taint(_))), "{said:?}");
+        let message = run(&mut monitor, 0..60, &alive);
+        assert_eq!(message.len(), 40);
+        assert!(message.iter().all(|step| matches!(step, Step::Taint(_))), "{message:?}");
         assert!(monitor.is_mass_loss());
         // Seven machines send heartbeats again, so only 33 of 100 are silent, which is no mass loss.
         let alive: Vec<u32> = (0..67).collect();
-        let said = run(&mut monitor, 60..70, &alive);
-        let taken: Vec<u32> = said
+        let message = run(&mut monitor, 60..70, &alive);
+        let taken: Vec<u32> = message
             .iter()
             .filter_map(|step| matches!(step, Step::Take(_)).then_some(step.machine().slot))
             .collect();
         assert_eq!(taken, (67..100).collect::<Vec<u32>>());
-        assert_eq!(said.len(), 7 + 33);
+        assert_eq!(message.len(), 7 + 33);
     }
 
     #[test]
@@ -351,7 +351,7 @@ mod tests {
 
     /// State of a machine, derived from the steps that the monitor returned.
     #[derive(Clone, Copy, Default)]
-    struct Told {
+    struct MachineMarks {
         is_marked: bool,
         is_taken: bool,
     }
@@ -373,7 +373,7 @@ mod tests {
             heartbeats.sort_unstable();
             let mut next = heartbeats.into_iter().peekable();
             let mut last = vec![0u64; machines as usize];
-            let mut told = vec![Told::default(); machines as usize];
+            let mut marks = vec![MachineMarks::default(); machines as usize];
             let mut marked_at = Vec::new();
             for now in (0..500_000).step_by(gap_ms as usize) {
                 while let Some((at, slot)) = next.next_if(|(at, _)| *at <= now) {
@@ -387,18 +387,18 @@ mod tests {
                 let is_mass = silent.len() * 3 > last.len() && !is_single;
                 for step in monitor.step(now) {
                     let row = step.machine().row();
-                    let known = &mut told[row];
+                    let entry = &mut marks[row];
                     match step {
                         Step::Return(_) => {
-                            prop_assert!(known.is_marked && !silent.contains(&row));
-                            *known = Told::default();
+                            prop_assert!(entry.is_marked && !silent.contains(&row));
+                            *entry = MachineMarks::default();
                             continue;
                         }
-                        Step::Taint(_) => prop_assert!(!known.is_marked && is_mass),
-                        Step::Take(_) => prop_assert!(!known.is_taken && !is_mass),
+                        Step::Taint(_) => prop_assert!(!entry.is_marked && is_mass),
+                        Step::Take(_) => prop_assert!(!entry.is_taken && !is_mass),
                     }
                     prop_assert!(silent.contains(&row) && now >= TIMEOUT_MS);
-                    *known = Told { is_marked: true, is_taken: matches!(step, Step::Take(_)) };
+                    *entry = MachineMarks { is_marked: true, is_taken: matches!(step, Step::Take(_)) };
                     marked_at.push(now);
                 }
             }

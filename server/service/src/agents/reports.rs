@@ -4,6 +4,7 @@ use super::hub::Confirmed;
 use crate::host::Host;
 use futures_util::future::join_all;
 use omega_cellstate::Cell;
+use omega_client::agent::Condition;
 use omega_client::{ApiError, ErrorCode, convert, proto};
 use omega_core::{Command, MachineId, Outcome, RunEnd, TaskId, TaskReport, TaskState, TaskUse};
 use std::collections::BTreeMap;
@@ -21,6 +22,7 @@ const COMMANDS_MAX: Duration = Duration::from_secs(5);
 pub(crate) struct Report {
     pub(crate) attach: Vec<MachineId>,
     pub(crate) alive: Vec<MachineId>,
+    pub(crate) conditions: Vec<(MachineId, Condition)>,
     pub(crate) commands: Vec<Reported>,
     pub(crate) logs: Vec<proto::LogPart>,
 }
@@ -64,64 +66,80 @@ impl Report {
             | Command::ReportUse { machine, .. } => Some(*machine),
             _ => None,
         });
-        self.attach.iter().chain(&self.alive).copied().chain(commanded)
+        let conditions = self.conditions.iter().map(|(id, _)| id);
+        self.attach.iter().chain(&self.alive).chain(conditions).copied().chain(commanded)
     }
 }
 
 impl TryFrom<proto::AgentReport> for Report {
     type Error = ApiError;
 
-    fn try_from(said: proto::AgentReport) -> Result<Report, ApiError> {
-        let attach = machines("attach", said.attach_slots, said.attach_incarnations)?;
-        let alive = machines("alive", said.alive_slots, said.alive_incarnations)?;
-        bounded("loads", said.loads.len())?;
-        let mut commands = Vec::<Reported>::with_capacity(said.loads.len() + said.task_jobs.len());
-        for load in said.loads {
+    fn try_from(message: proto::AgentReport) -> Result<Report, ApiError> {
+        let attach = machines("attach", message.attach_slots, message.attach_incarnations)?;
+        let alive = machines("alive", message.alive_slots, message.alive_incarnations)?;
+        let conditions = conditions(message.conditions)?;
+        bounded("loads", message.loads.len())?;
+        let mut commands =
+            Vec::<Reported>::with_capacity(message.loads.len() + message.task_jobs.len());
+        for load in message.loads {
             let missing = || ApiError::new(ErrorCode::Malformed, "loads: machine is missing");
             let id = load.machine.ok_or_else(missing)?.into();
             commands.push(Command::ReportLoad { id, load: convert::amounts(load.used) }.into());
         }
-        commands.extend(uses(said.uses)?.map(Reported::from));
-        let reporters = machines("task", said.task_slots, said.task_incarnations)?;
-        let reports = said.task_reports;
+        commands.extend(uses(message.uses)?.map(Reported::from));
+        let reporters = machines("task", message.task_slots, message.task_incarnations)?;
+        let reports = message.task_reports;
         let rows = reporters.len();
-        let lengths = [said.task_jobs.len(), said.task_indices.len(), reports.len()];
+        let lengths = [message.task_jobs.len(), message.task_indices.len(), reports.len()];
         if lengths.iter().any(|length| *length != rows) {
             return Err(ApiError::new(
                 ErrorCode::Malformed,
                 "the columns of tasks differ in length",
             ));
         }
-        let has_ends = !said.task_ends.is_empty();
-        if has_ends && said.task_ends.len() != rows {
-            let say = format!("task_ends: {} values for {rows} reports", said.task_ends.len());
-            return Err(ApiError::new(ErrorCode::Malformed, say));
+        let has_ends = !message.task_ends.is_empty();
+        if has_ends && message.task_ends.len() != rows {
+            let why = format!("task_ends: {} values for {rows} reports", message.task_ends.len());
+            return Err(ApiError::new(ErrorCode::Malformed, why));
         }
-        let placed_ms = said.task_placed_ms;
+        let placed_ms = message.task_placed_ms;
         if !placed_ms.is_empty() && placed_ms.len() != rows {
-            let say = format!("task_placed_ms: {} values for {rows} reports", placed_ms.len());
-            return Err(ApiError::new(ErrorCode::Malformed, say));
+            let why = format!("task_placed_ms: {} values for {rows} reports", placed_ms.len());
+            return Err(ApiError::new(ErrorCode::Malformed, why));
         }
         for (row, machine) in reporters.into_iter().enumerate() {
-            let task = proto::TaskId { job: said.task_jobs[row], index: said.task_indices[row] };
+            let task =
+                proto::TaskId { job: message.task_jobs[row], index: message.task_indices[row] };
             let report = convert::task_report(reports[row])?;
-            let end = said.task_ends.get(row).and_then(convert::run_end);
+            let end = message.task_ends.get(row).and_then(convert::run_end);
             let command = command((task.into(), machine), report, end);
             let placed_ms = placed_ms.get(row).copied().unwrap_or_default();
             commands.push(Reported { command, placed_ms });
         }
-        bounded("logs", said.logs.len())?;
-        Ok(Report { attach, alive, commands, logs: said.logs })
+        bounded("logs", message.logs.len())?;
+        Ok(Report { attach, alive, conditions, commands, logs: message.logs })
     }
 }
 
+fn conditions(
+    message: Vec<proto::MachineCondition>,
+) -> Result<Vec<(MachineId, Condition)>, ApiError> {
+    bounded("conditions", message.len())?;
+    let missing = || ApiError::new(ErrorCode::Malformed, "conditions: machine is missing");
+    let condition = |message: proto::MachineCondition| {
+        let machine = MachineId::from(message.machine.ok_or_else(missing)?);
+        Ok::<_, ApiError>((machine, Condition { is_disk_full: message.disk_full }))
+    };
+    message.into_iter().map(condition).collect()
+}
+
 /// Returns the commands for reports of use: one for each machine.
-fn uses(said: Vec<proto::TaskUse>) -> Result<impl Iterator<Item = Command>, ApiError> {
-    bounded("uses", said.len())?;
+fn uses(message: Vec<proto::TaskUse>) -> Result<impl Iterator<Item = Command>, ApiError> {
+    bounded("uses", message.len())?;
     let missing =
         |what: &str| ApiError::new(ErrorCode::Malformed, format!("uses: {what} is missing"));
     let mut machines: BTreeMap<MachineId, Vec<TaskUse>> = BTreeMap::new();
-    for proto::TaskUse { task, machine, cpu_us, memory_byte_seconds } in said {
+    for proto::TaskUse { task, machine, cpu_us, memory_byte_seconds } in message {
         let task = task.ok_or_else(|| missing("task"))?.into();
         let machine = machine.ok_or_else(|| missing("machine"))?.into();
         let used = TaskUse { task, cpu_us, memory_byte_seconds };
@@ -143,10 +161,10 @@ pub(crate) fn command(
 }
 
 fn bounded(what: &str, given: usize) -> Result<(), ApiError> {
-    let say = || format!("{what}: {given} values, at most {COLUMN_MAX} in one message");
+    let message = || format!("{what}: {given} values, at most {COLUMN_MAX} in one message");
     match given {
         0..=COLUMN_MAX => Ok(()),
-        _ => Err(ApiError::new(ErrorCode::TooMany, say())),
+        _ => Err(ApiError::new(ErrorCode::TooMany, message())),
     }
 }
 
@@ -157,8 +175,8 @@ fn machines(
 ) -> Result<Vec<MachineId>, ApiError> {
     bounded(what, slots.len())?;
     if !incarnations.is_empty() && incarnations.len() != slots.len() {
-        let say = format!("{what}: {} slots, {} incarnations", slots.len(), incarnations.len());
-        return Err(ApiError::new(ErrorCode::Malformed, say));
+        let message = format!("{what}: {} slots, {} incarnations", slots.len(), incarnations.len());
+        return Err(ApiError::new(ErrorCode::Malformed, message));
     }
     let incarnations = incarnations.into_iter().chain(std::iter::repeat(0));
     let id = |(slot, incarnation)| MachineId { slot, incarnation };

@@ -7,7 +7,7 @@
 //! Invariant: each task in `tasks` is in the set of its machine, and each machine in `machines` is in the set of its
 //! stream. The sets contain nothing else.
 
-use super::orders::{Outbox, Start, StreamId, start};
+use super::outbox::{Outbox, Start, StreamId, start};
 use omega_cellstate::{Cell, Changed};
 use omega_core::{Amounts, JobId, MachineId, TaskId, TaskState, Version};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -17,9 +17,9 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 pub(crate) struct Routes {
     streams: BTreeMap<StreamId, BTreeSet<MachineId>>,
     machines: BTreeMap<MachineId, Attached>,
-    tasks: HashMap<TaskId, Known>,
+    tasks: HashMap<TaskId, Assignment>,
     /// Allocations sent to agents, for tasks whose allocation differs from their group's request.
-    held: HashMap<TaskId, Amounts>,
+    allocations: HashMap<TaskId, Amounts>,
 }
 
 #[derive(Debug)]
@@ -30,7 +30,7 @@ struct Attached {
 
 /// A task that an agent was directed to run.
 #[derive(Clone, Copy, Debug)]
-struct Known {
+struct Assignment {
     machine: MachineId,
     /// Version of the cell when the directive was sent.
     since: Version,
@@ -49,7 +49,7 @@ impl Routes {
         out: &mut Outbox,
     ) {
         for id in ids {
-            if self.speaks_for(stream, *id) {
+            if self.manages(stream, *id) {
                 continue;
             }
             self.detach(*id, Some(stream), out);
@@ -63,12 +63,12 @@ impl Routes {
                 state.tasks.iter().filter_map(|task| start(cell, *task)).collect();
             for start in &starts {
                 self.leave(start.task, out);
-                self.know(start.task, *id, cell.version());
-                self.note_sent(cell, start.task);
+                self.assign(start.task, *id, cell.version());
+                self.record_sent(cell, start.task);
             }
-            let orders = out.of(stream);
-            orders.whole.push(*id);
-            orders.starts.extend(starts);
+            let directives = out.of(stream);
+            directives.whole.push(*id);
+            directives.starts.extend(starts);
         }
     }
 
@@ -78,7 +78,7 @@ impl Routes {
     }
 
     /// Whether a stream manages a machine.
-    pub(crate) fn speaks_for(&self, stream: StreamId, id: MachineId) -> bool {
+    pub(crate) fn manages(&self, stream: StreamId, id: MachineId) -> bool {
         self.machines.get(&id).is_some_and(|attached| attached.stream == stream)
     }
 
@@ -87,7 +87,7 @@ impl Routes {
         for id in self.streams.remove(&stream).unwrap_or_default() {
             for task in self.machines.remove(&id).map(|gone| gone.tasks).unwrap_or_default() {
                 self.tasks.remove(&task);
-                self.held.remove(&task);
+                self.allocations.remove(&task);
             }
         }
     }
@@ -125,8 +125,8 @@ impl Routes {
         let stream = attached.stream;
         match self.tasks.get(&task) {
             // The task was started again after this version, so the confirmation is about an earlier run.
-            Some(known) if known.machine == machine && known.since >= version => return,
-            Some(known) if known.machine == machine => self.forget(task),
+            Some(run) if run.machine == machine && run.since >= version => return,
+            Some(run) if run.machine == machine => self.forget(task),
             _ => {}
         }
         out.stop(stream, task, machine);
@@ -137,10 +137,10 @@ impl Routes {
 
     fn task_changed(&mut self, cell: &Cell, task: TaskId, out: &mut Outbox) {
         let state = cell.task(task);
-        let now = state.filter(|_| cell.gang_hold(task.job).is_none());
+        let now = state.filter(|_| cell.gang_wait(task.job).is_none());
         let now = now.and_then(TaskState::machine);
         let now = now.filter(|id| self.machines.contains_key(id));
-        let before = self.tasks.get(&task).map(|known| known.machine);
+        let before = self.tasks.get(&task).map(|run| run.machine);
         if before != now {
             self.leave(task, out);
         }
@@ -153,14 +153,14 @@ impl Routes {
             // left and returned, it has the new time of the placement.
             let stream = self.machines[&machine].stream;
             out.of(stream).starts.extend(start(cell, task));
-            self.note_sent(cell, task);
+            self.record_sent(cell, task);
         }
     }
 
     /// Computes directives for the tasks of a gang that has become complete.
     fn gang_changed(&mut self, cell: &Cell, job: JobId, out: &mut Outbox) {
         let may_hold = cell.job(job).is_some_and(|job| job.gang_timeout_ms.is_some());
-        if may_hold && cell.gang_hold(job).is_none() {
+        if may_hold && cell.gang_wait(job).is_none() {
             let placed = cell.tasks(job).filter(|(_, state)| state.machine().is_some());
             placed.for_each(|(task, _)| self.task_changed(cell, task, out));
         }
@@ -181,17 +181,17 @@ impl Routes {
     fn compare(&mut self, cell: &Cell, id: MachineId, out: &mut Outbox) {
         let Some(state) = cell.machine(id) else { return };
         let Some(attached) = self.machines.get(&id) else { return };
-        let runs = |task: &&TaskId| cell.gang_hold(task.job).is_none();
-        let wanted: BTreeSet<TaskId> = state.tasks.iter().filter(runs).copied().collect();
+        let runs = |task: &&TaskId| cell.gang_wait(task.job).is_none();
+        let running: BTreeSet<TaskId> = state.tasks.iter().filter(runs).copied().collect();
         let stream = attached.stream;
-        let left: Vec<TaskId> = attached.tasks.difference(&wanted).copied().collect();
-        let fresh: Vec<TaskId> = wanted.difference(&attached.tasks).copied().collect();
+        let left: Vec<TaskId> = attached.tasks.difference(&running).copied().collect();
+        let fresh: Vec<TaskId> = running.difference(&attached.tasks).copied().collect();
         let stayed: Vec<Start> =
-            wanted.intersection(&attached.tasks).filter_map(|task| start(cell, *task)).collect();
+            running.intersection(&attached.tasks).filter_map(|task| start(cell, *task)).collect();
         // These tasks may have left and returned. The repeated directive makes the agent report again that they run.
         for start in stayed {
             if !start.is_running || self.is_changed(cell, start.task) {
-                self.note_sent(cell, start.task);
+                self.record_sent(cell, start.task);
                 out.of(stream).starts.push(start);
             }
         }
@@ -205,47 +205,48 @@ impl Routes {
         let Some(attached) = self.machines.get(&machine) else { return };
         let Some(start) = start(cell, task) else { return };
         out.of(attached.stream).starts.push(start);
-        self.know(task, machine, cell.version());
-        self.note_sent(cell, task);
+        self.assign(task, machine, cell.version());
+        self.record_sent(cell, task);
     }
 
     /// Whether a task's allocation or time of placement differs from what was sent to its agent.
     fn is_changed(&self, cell: &Cell, task: TaskId) -> bool {
-        let sent = self.tasks.get(&task).map(|known| known.placed_ms);
-        self.held.get(&task) != cell.task_held(task).as_ref() || sent != cell.task_placed_ms(task)
+        let sent = self.tasks.get(&task).map(|run| run.placed_ms);
+        self.allocations.get(&task) != cell.task_allocation_override(task).as_ref()
+            || sent != cell.task_placed_ms(task)
     }
 
     /// Records the allocation and the time of the placement that are sent to an agent.
-    fn note_sent(&mut self, cell: &Cell, task: TaskId) {
-        if let Some(known) = self.tasks.get_mut(&task) {
-            known.placed_ms = cell.task_placed_ms(task).unwrap_or_default();
+    fn record_sent(&mut self, cell: &Cell, task: TaskId) {
+        if let Some(run) = self.tasks.get_mut(&task) {
+            run.placed_ms = cell.task_placed_ms(task).unwrap_or_default();
         }
-        match cell.task_held(task) {
-            Some(held) => _ = self.held.insert(task, held),
-            None => _ = self.held.remove(&task),
+        match cell.task_allocation_override(task) {
+            Some(allocation) => _ = self.allocations.insert(task, allocation),
+            None => _ = self.allocations.remove(&task),
         }
     }
 
     /// Directs the agent that runs a task to stop it.
     fn leave(&mut self, task: TaskId, out: &mut Outbox) {
-        let Some(known) = self.tasks.get(&task).copied() else { return };
-        if let Some(attached) = self.machines.get(&known.machine) {
-            out.stop(attached.stream, task, known.machine);
+        let Some(run) = self.tasks.get(&task).copied() else { return };
+        if let Some(attached) = self.machines.get(&run.machine) {
+            out.stop(attached.stream, task, run.machine);
         }
         self.forget(task);
     }
 
-    fn know(&mut self, task: TaskId, machine: MachineId, since: Version) {
+    fn assign(&mut self, task: TaskId, machine: MachineId, since: Version) {
         if let Some(attached) = self.machines.get_mut(&machine) {
             attached.tasks.insert(task);
-            self.tasks.insert(task, Known { machine, since, placed_ms: 0 });
+            self.tasks.insert(task, Assignment { machine, since, placed_ms: 0 });
         }
     }
 
     fn forget(&mut self, task: TaskId) {
-        self.held.remove(&task);
-        let Some(known) = self.tasks.remove(&task) else { return };
-        if let Some(attached) = self.machines.get_mut(&known.machine) {
+        self.allocations.remove(&task);
+        let Some(run) = self.tasks.remove(&task) else { return };
+        if let Some(attached) = self.machines.get_mut(&run.machine) {
             attached.tasks.remove(&task);
         }
     }
@@ -264,7 +265,7 @@ impl Routes {
         let Some(gone) = self.machines.remove(&id) else { return };
         for task in &gone.tasks {
             self.tasks.remove(task);
-            self.held.remove(task);
+            self.allocations.remove(task);
         }
         if let Some(machines) = self.streams.get_mut(&gone.stream) {
             machines.remove(&id);
@@ -328,7 +329,7 @@ mod tests {
         agents: BTreeMap<(StreamId, MachineId, TaskId), Option<TaskReport>>,
         confirmations: Vec<(TaskId, MachineId, Version)>,
         /// Allocation of a task at each stream's agent.
-        holds: BTreeMap<(StreamId, MachineId, TaskId), Amounts>,
+        allocation: BTreeMap<(StreamId, MachineId, TaskId), Amounts>,
         /// Number of transactions so far, each of which resizes tasks.
         resizes: u64,
         names: u32,
@@ -348,7 +349,7 @@ mod tests {
                 since: Version(0),
                 agents: BTreeMap::new(),
                 confirmations: Vec::new(),
-                holds: BTreeMap::new(),
+                allocation: BTreeMap::new(),
                 resizes: 0,
                 names: 0,
             }
@@ -365,7 +366,7 @@ mod tests {
                 Step::Evict(index) => {
                     let machine = self.cell.task(task(index)).and_then(TaskState::machine);
                     if let Some(machine) = machine {
-                        self.say(machine, task(index), TaskReport::Lost);
+                        self.send(machine, task(index), TaskReport::Lost);
                     }
                 }
                 Step::Resize(index, to) => self.resize(task(index), to),
@@ -391,7 +392,7 @@ mod tests {
                     }
                 }
             }
-            self.obey(out);
+            self.follow(out);
         }
 
         /// Resizes a task. A task without a machine is not changed.
@@ -408,8 +409,8 @@ mod tests {
             self.cell.machines().find(|state| state.id.slot == slot).unwrap().id
         }
 
-        fn say(&mut self, machine: MachineId, task: TaskId, report: TaskReport) -> Option<Version> {
-            match self.cell.apply(Command::ReportTask { task, machine, report }) {
+        fn send(&mut self, id: MachineId, task: TaskId, report: TaskReport) -> Option<Version> {
+            match self.cell.apply(Command::ReportTask { task, machine: id, report }) {
                 Ok(Outcome::Done(version)) => Some(version),
                 _ => None,
             }
@@ -418,7 +419,7 @@ mod tests {
         /// Reports the end of a task. The confirmation arrives later.
         fn report(&mut self, machine: MachineId, task: TaskId, report: TaskReport) {
             let before = self.cell.version();
-            let version = self.say(machine, task, report).unwrap_or(before);
+            let version = self.send(machine, task, report).unwrap_or(before);
             self.confirmations.push((task, machine, version));
         }
 
@@ -426,7 +427,7 @@ mod tests {
         fn end(&mut self, task: TaskId, report: TaskReport) {
             let routes = &self.routes;
             let found = self.agents.iter_mut().find(|((stream, machine, id), ended)| {
-                *id == task && ended.is_none() && routes.speaks_for(*stream, *machine)
+                *id == task && ended.is_none() && routes.manages(*stream, *machine)
             });
             if let Some(((_, machine, _), ended)) = found {
                 *ended = Some(report);
@@ -436,24 +437,24 @@ mod tests {
         }
 
         /// Executes directives like an agent.
-        fn obey(&mut self, out: Outbox) {
+        fn follow(&mut self, out: Outbox) {
             for (stream, messages) in out.0 {
-                for orders in messages {
-                    for (task, machine) in &orders.stops {
+                for message in messages {
+                    for (task, machine) in &message.stops {
                         self.agents.remove(&(stream, *machine, *task));
                     }
-                    let wanted = |machine: MachineId, task: TaskId| {
-                        orders
+                    let running = |machine: MachineId, task: TaskId| {
+                        message
                             .starts
                             .iter()
                             .any(|start| start.task == task && start.machine == machine)
                     };
                     self.agents.retain(|(of, machine, task), _| {
-                        let is_whole = orders.whole.contains(machine) && !wanted(*machine, *task);
-                        *of != stream || !(is_whole || orders.detached.contains(machine))
+                        let is_whole = message.whole.contains(machine) && !running(*machine, *task);
+                        *of != stream || !(is_whole || message.detached.contains(machine))
                     });
-                    for start in &orders.starts {
-                        let is_whole = orders.whole.contains(&start.machine);
+                    for start in &message.starts {
+                        let is_whole = message.whole.contains(&start.machine);
                         self.start(stream, start, is_whole);
                     }
                 }
@@ -462,9 +463,9 @@ mod tests {
 
         fn start(&mut self, stream: StreamId, start: &Start, is_whole: bool) {
             let (machine, task) = (start.machine, start.task);
-            self.holds.insert((stream, machine, task), start.holds.clone());
+            self.allocation.insert((stream, machine, task), start.allocation.clone());
             match *self.agents.entry((stream, machine, task)).or_insert(None) {
-                None => _ = self.say(machine, task, TaskReport::Started),
+                None => _ = self.send(machine, task, TaskReport::Started),
                 Some(ended) if is_whole => self.report(machine, task, ended),
                 Some(_) => {}
             }
@@ -487,8 +488,8 @@ mod tests {
                 assert_eq!(runs, state.tasks.iter().copied().collect(), "{id}");
                 for task in state.tasks {
                     assert_eq!(self.cell.task(*task), Some(TaskState::Running(id)), "{task}");
-                    let given = self.holds[&(attached.stream, id, *task)].clone();
-                    assert_eq!(Some(given), self.cell.task_holds(*task), "{task}");
+                    let given = self.allocation[&(attached.stream, id, *task)].clone();
+                    assert_eq!(Some(given), self.cell.task_allocation(*task), "{task}");
                 }
                 let of = |stream: StreamId| {
                     self.agents
@@ -558,7 +559,7 @@ mod tests {
         routes.attach(&cell, StreamId(0), &ids, &mut out);
         let messages = &out.0[&StreamId(0)];
         let whole: Vec<(usize, usize)> =
-            messages.iter().map(|orders| (orders.whole.len(), orders.starts.len())).collect();
+            messages.iter().map(|message| (message.whole.len(), message.starts.len())).collect();
         assert_eq!(whole, [(1, 700), (1, 700)]);
         let mut out = Outbox::default();
         routes.attach(&cell, StreamId(0), &ids, &mut out);
@@ -581,7 +582,7 @@ mod tests {
         let machines: Vec<MachineId> = cell.machines().map(|state| state.id).collect();
         let (mut routes, mut out) = (Routes::default(), Outbox::default());
         routes.attach(&cell, StreamId(0), &machines, &mut out);
-        let mut told = Vec::new();
+        let mut started = Vec::new();
         for (index, machine) in (0..).zip(machines) {
             let since = cell.version();
             let seen = Default::default();
@@ -590,9 +591,9 @@ mod tests {
             cell.commit(&Transaction::new(id, since, vec![claim])).unwrap();
             let mut out = Outbox::default();
             routes.apply(&cell, cell.changed_since(since), &mut out);
-            let starts = out.0.into_values().flatten().flat_map(|orders| orders.starts);
-            told.push(starts.map(|start| start.task).collect::<BTreeSet<_>>());
+            let starts = out.0.into_values().flatten().flat_map(|message| message.starts);
+            started.push(starts.map(|start| start.task).collect::<BTreeSet<_>>());
         }
-        assert_eq!(told, [BTreeSet::new(), BTreeSet::from([task(0), task(1)])]);
+        assert_eq!(started, [BTreeSet::new(), BTreeSet::from([task(0), task(1)])]);
     }
 }

@@ -9,7 +9,7 @@
 //! each replica makes one at a time, and a caller that does not read is disconnected.
 
 use crate::host::Host;
-use omega_cellstate::Image;
+use omega_cellstate::SnapshotState;
 use omega_client::{ApiError, ErrorCode, proto};
 use omega_store::CellId;
 use omega_store::snapshot::{piece_checksum, write_backup};
@@ -56,10 +56,10 @@ impl Backups {
         end: Option<Instant>,
     ) -> Result<Pieces, ApiError> {
         let place = self.0.clone().try_acquire_owned().map_err(|_| {
-            let say =
+            let message =
                 "nothing was done: this replica is making a backup for another caller: try again \
                  later";
-            ApiError::new(ErrorCode::Limit, say).retry_after(PAUSE)
+            ApiError::new(ErrorCode::Limit, message).retry_after(PAUSE)
         })?;
         let (to, pieces) = mpsc::channel(PIECES_MAX);
         let sender = Sender { to, end, runtime: Handle::current(), _place: place };
@@ -79,7 +79,7 @@ struct Sender {
 
 impl Sender {
     fn run(&self, host: &Host, from: CellId) {
-        let sent = host.image().and_then(|image| self.send_all(from, &image));
+        let sent = host.snapshot_state().and_then(|image| self.send_all(from, &image));
         if let Err(error) = sent {
             tracing::warn!(%error, "a backup failed");
             // A caller that does not read does not get the error.
@@ -87,7 +87,7 @@ impl Sender {
         }
     }
 
-    fn send_all(&self, from: CellId, image: &Image) -> Result<(), ApiError> {
+    fn send_all(&self, from: CellId, image: &SnapshotState) -> Result<(), ApiError> {
         let version = image.version.0;
         let mut head = Vec::new();
         let mut stopped = None;
@@ -115,8 +115,9 @@ impl Sender {
     fn send(&self, piece: proto::BackupResponse) -> Result<(), ApiError> {
         let patience = Instant::now() + SILENCE_MAX;
         let until = self.end.map_or(patience, |end| end.min(patience));
-        let late =
-            |say: &str| ApiError::new(ErrorCode::Late, format!("the backup is incomplete: {say}"));
+        let late = |message: &str| {
+            ApiError::new(ErrorCode::Late, format!("the backup is incomplete: {message}"))
+        };
         match self.runtime.block_on(timeout_at(until, self.to.send(Ok(piece)))) {
             Ok(Ok(())) => Ok(()),
             Ok(Err(_)) => Err(late("the caller no longer reads it")),

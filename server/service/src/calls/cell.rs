@@ -2,13 +2,13 @@
 
 use crate::access::audit::about;
 use crate::access::grants::caller;
-use crate::access::reach;
+use crate::access::visibility;
 use crate::calls::backup::{self, Backups};
 use crate::calls::responses;
 use crate::host::{Host, done};
 use crate::observe::statistics::{statistics, summary};
-use crate::peers::Whoami;
-use crate::service::{Answered, deadline, stream_end};
+use crate::peers::ReplicaIdentity;
+use crate::service::{RpcResult, deadline, stream_end};
 use omega_cellstate::Cell;
 use omega_client::proto::cell_service_server::CellService;
 use omega_client::{ApiError, ErrorCode, convert, proto};
@@ -26,14 +26,14 @@ const LEADER_MAX: Duration = Duration::from_secs(1);
 #[derive(Clone, Debug)]
 pub struct Cells {
     host: Host,
-    me: Whoami,
+    me: ReplicaIdentity,
     backups: Backups,
 }
 
 impl Cells {
     /// Creates the service of a cell, at this replica.
     #[must_use]
-    pub fn new(host: Host, me: Whoami) -> Cells {
+    pub fn new(host: Host, me: ReplicaIdentity) -> Cells {
         Cells { host, me, backups: Backups::default() }
     }
 
@@ -52,12 +52,12 @@ impl Cells {
             }
         }
         // The leader receives messages from all replicas; another replica receives messages only from the leader.
-        let heard = |member: &&mut proto::Member| leader == me || member.replica == leader;
-        for member in all.iter_mut().filter(heard) {
+        let received = |member: &&mut proto::Member| leader == me || member.replica == leader;
+        for member in all.iter_mut().filter(received) {
             let silent = if member.replica == me {
                 Some(Duration::ZERO)
             } else {
-                self.host.peers_heard().silent(ReplicaId(member.replica))
+                self.host.peer_contacts().since_contact(ReplicaId(member.replica))
             };
             member.silent_ms = silent.map(|silent| silent.as_millis() as u64);
         }
@@ -139,7 +139,10 @@ fn describe_cell(cell: &Cell) -> proto::DescribeCellResponse {
 impl CellService for Cells {
     type BackupStream = backup::Pieces;
 
-    async fn backup(&self, request: Request<proto::BackupRequest>) -> Answered<Self::BackupStream> {
+    async fn backup(
+        &self,
+        request: Request<proto::BackupRequest>,
+    ) -> RpcResult<Self::BackupStream> {
         let end = stream_end(&request);
         about(&request, |_| "the whole cell".to_owned());
         self.host.refresh(deadline(&request)).await?;
@@ -150,28 +153,28 @@ impl CellService for Cells {
     async fn describe_cell(
         &self,
         request: Request<proto::DescribeCellRequest>,
-    ) -> Answered<proto::DescribeCellResponse> {
+    ) -> RpcResult<proto::DescribeCellResponse> {
         let until = deadline(&request).min(Instant::now() + LEADER_MAX);
         let stale = self.host.refresh(until).await.is_err();
-        let mut told = self.host.read(describe_cell);
-        told.stale = stale;
-        told.cell = self.me.cell.to_string();
-        told.members = self.members();
-        Ok(Response::new(told))
+        let mut reported = self.host.read(describe_cell);
+        reported.stale = stale;
+        reported.cell = self.me.cell.to_string();
+        reported.members = self.members();
+        Ok(Response::new(reported))
     }
 
     async fn get_statistics(
         &self,
         request: Request<proto::GetStatisticsRequest>,
-    ) -> Answered<proto::GetStatisticsResponse> {
-        reach::may_see_all(&*caller(&request)?)?;
+    ) -> RpcResult<proto::GetStatisticsResponse> {
+        visibility::may_see_all(&*caller(&request)?)?;
         Ok(Response::new(statistics(&self.host, self.me).await))
     }
 
     async fn set_policy(
         &self,
         request: Request<proto::SetPolicyRequest>,
-    ) -> Answered<proto::SetPolicyResponse> {
+    ) -> RpcResult<proto::SetPolicyResponse> {
         let until = deadline(&request);
         let missing = || ApiError::new(ErrorCode::Malformed, "policy is missing");
         let given = request.into_inner().policy.ok_or_else(missing)?;
@@ -183,7 +186,7 @@ impl CellService for Cells {
     async fn set_cluster_capacity(
         &self,
         request: Request<proto::SetClusterCapacityRequest>,
-    ) -> Answered<proto::SetClusterCapacityResponse> {
+    ) -> RpcResult<proto::SetClusterCapacityResponse> {
         about(&request, |request| format!("kind {}", request.kind));
         let until = deadline(&request);
         let proto::SetClusterCapacityRequest { kind, amount } = request.into_inner();
@@ -196,7 +199,7 @@ impl CellService for Cells {
     async fn list_cluster_resources(
         &self,
         request: Request<proto::ListClusterResourcesRequest>,
-    ) -> Answered<proto::ListClusterResourcesResponse> {
+    ) -> RpcResult<proto::ListClusterResourcesResponse> {
         self.host.refresh(deadline(&request)).await?;
         let waiting = summary(&self.host).await.waiting_of_cell.clone();
         let (version, resources) =
@@ -212,7 +215,7 @@ impl CellService for Cells {
     async fn change_members(
         &self,
         request: Request<proto::ChangeMembersRequest>,
-    ) -> Answered<proto::ChangeMembersResponse> {
+    ) -> RpcResult<proto::ChangeMembersResponse> {
         let until = deadline(&request);
         let mut steps = Vec::new();
         for step in request.into_inner().steps {
@@ -241,7 +244,7 @@ impl CellService for Cells {
     async fn transfer_leader(
         &self,
         request: Request<proto::TransferLeaderRequest>,
-    ) -> Answered<proto::TransferLeaderResponse> {
+    ) -> RpcResult<proto::TransferLeaderResponse> {
         let until = deadline(&request);
         self.host.transfer(ReplicaId(request.into_inner().to), until).await?;
         Ok(Response::new(proto::TransferLeaderResponse {}))

@@ -1,7 +1,7 @@
 //! Log of commits for operators: all commits at debug level, and slow ones always. If no subscriber records log events,
 //! each commit costs one comparison.
 
-use crate::observe::counters::Judged;
+use crate::observe::counters::CheckedTransaction;
 use omega_client::ApiError;
 use omega_core::SchedulerId;
 use parking_lot::Mutex;
@@ -9,14 +9,14 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// Logs the result of a transaction.
-pub(crate) fn answered(
+pub(crate) fn log_result(
     number: u64,
-    answer: Result<Judged<'_>, (SchedulerId, &ApiError)>,
+    answer: Result<CheckedTransaction<'_>, (SchedulerId, &ApiError)>,
     took: Duration,
 ) {
     let took_us = took.as_micros() as u64;
     match answer {
-        Ok(Judged { scheduler, claims, evictions, base, commit }) => tracing::debug!(
+        Ok(CheckedTransaction { scheduler, claims, evictions, base, commit }) => tracing::debug!(
             scheduler = scheduler.0,
             transaction = number,
             claims,
@@ -55,12 +55,12 @@ impl Default for SlowCommit {
 #[derive(Clone, Debug)]
 pub(crate) struct SlowCommits {
     bound: Duration,
-    told: Arc<Mutex<Told>>,
+    limit: Arc<Mutex<LogLimit>>,
 }
 
 /// Number of lines logged in the current second, and number of transactions omitted since the last line.
 #[derive(Debug, Default)]
-struct Told {
+struct LogLimit {
     since: Option<Instant>,
     lines: u32,
     left_out: u64,
@@ -68,11 +68,11 @@ struct Told {
 
 impl SlowCommits {
     pub(crate) fn new(SlowCommit(bound): SlowCommit) -> SlowCommits {
-        SlowCommits { bound, told: Arc::default() }
+        SlowCommits { bound, limit: Arc::default() }
     }
 
     /// Logs a group of transactions in one line, if their common answer was slow.
-    pub(crate) fn look(
+    pub(crate) fn log_slow(
         &self,
         (scheduler, first): (SchedulerId, u64),
         (transactions, claims): (usize, usize),
@@ -81,7 +81,7 @@ impl SlowCommits {
         if took < self.bound {
             return;
         }
-        let Some(left_out) = self.told.lock().line(Instant::now(), transactions) else { return };
+        let Some(left_out) = self.limit.lock().line(Instant::now(), transactions) else { return };
         tracing::warn!(
             scheduler = scheduler.0,
             transaction = first,
@@ -94,7 +94,7 @@ impl SlowCommits {
     }
 }
 
-impl Told {
+impl LogLimit {
     /// Number of transactions omitted before this line; `None` if this line is omitted, too.
     fn line(&mut self, now: Instant, transactions: usize) -> Option<u64> {
         let is_over =
@@ -117,13 +117,13 @@ mod tests {
 
     #[test]
     fn what_is_left_out_is_counted_in_the_next_line() {
-        let (mut told, start) = (Told::default(), Instant::now());
+        let (mut limit, start) = (LogLimit::default(), Instant::now());
         let at = |ms| start + Duration::from_millis(ms);
         for line in 0..u64::from(SLOW_LINES_MAX) {
-            assert_eq!(told.line(at(line), 1), Some(0));
+            assert_eq!(limit.line(at(line), 1), Some(0));
         }
-        assert_eq!((told.line(at(500), 3), told.line(at(999), 4)), (None, None));
-        assert_eq!(told.line(at(1_000), 1), Some(7));
-        assert_eq!(told.line(at(1_001), 1), Some(0));
+        assert_eq!((limit.line(at(500), 3), limit.line(at(999), 4)), (None, None));
+        assert_eq!(limit.line(at(1_000), 1), Some(7));
+        assert_eq!(limit.line(at(1_001), 1), Some(0));
     }
 }

@@ -10,13 +10,13 @@ use crate::access::identity::Caller;
 use crate::calls::commit_log::{self, SlowCommits};
 use crate::calls::traces::{Choice, Trace, Traces};
 use crate::host::{Host, Try, unavailable, unknown};
-use crate::observe::counters::Judged;
-use crate::overload::held::{Held, Holder};
+use crate::observe::counters::CheckedTransaction;
+use crate::overload::memory_accounts::{CallerAccount, MemoryCharge};
 use futures_util::stream::FuturesOrdered;
 use futures_util::{Stream, StreamExt, stream};
 use omega_client::{ApiError, proto};
 use omega_core::{Command, Commit, Outcome, SchedulerId, Transaction, Version};
-use omega_store::replica::Answer;
+use omega_store::replica::Reply;
 use opentelemetry::Context;
 use prost::Message;
 use std::sync::Arc;
@@ -61,7 +61,7 @@ pub(crate) fn commit_of(outcome: Result<Outcome, ApiError>) -> Result<Commit, Ap
 
 /// Checks the transactions of a stream on behalf of its caller.
 #[derive(Clone)]
-pub(crate) struct Judge {
+pub(crate) struct CommitHandler {
     pub(crate) host: Host,
     pub(crate) slow: SlowCommits,
     pub(crate) caller: Arc<Caller>,
@@ -71,7 +71,7 @@ pub(crate) struct Judge {
     /// Tracer of sampled transactions, and the trace that the stream belongs to.
     pub(crate) traces: Option<(Traces, Context)>,
     /// Account of the bytes of transactions that are not yet checked.
-    pub(crate) holder: Option<Holder>,
+    pub(crate) holder: Option<CallerAccount>,
 }
 
 /// A transaction in progress.
@@ -92,16 +92,16 @@ struct Begun {
 }
 
 /// A transaction with its result.
-type Answered = (Begun, Result<Commit, ApiError>);
+type Finished = (Begun, Result<Commit, ApiError>);
 
-impl Judge {
+impl CommitHandler {
     /// The results of a stream's transactions, in order.
-    pub(crate) fn answer_all(
+    pub(crate) fn results(
         self,
         requests: Streaming<proto::CommitRequest>,
     ) -> impl Stream<Item = Result<proto::CommitStreamResponse, Status>> + use<> {
         let (to, groups) = mpsc::channel(GROUPS_MAX);
-        tokio::spawn(self.judge_all(requests, to));
+        tokio::spawn(self.handle_all(requests, to));
         ReceiverStream::new(groups).flat_map(|group: Responses| {
             let (answers, failed) = match group {
                 Ok(answers) => (answers, None),
@@ -111,25 +111,26 @@ impl Judge {
         })
     }
 
-    async fn judge_all(
+    async fn handle_all(
         self,
         requests: Streaming<proto::CommitRequest>,
         to: mpsc::Sender<Responses>,
     ) {
         let mut requests = requests.ready_chunks(TOGETHER_MAX);
         let mut begun = FuturesOrdered::new();
-        let mut under_way = 0;
+        let mut in_flight = 0;
         let mut ended = false;
         let mut failed = None;
-        while !ended || under_way > 0 {
+        while !ended || in_flight > 0 {
             // If the caller is at its memory limit, its groups are checked one after the other.
-            let may_begin = under_way == 0
-                || under_way < COMMITS_MAX && self.holder.as_ref().is_none_or(Holder::has_room);
+            let may_begin = in_flight == 0
+                || in_flight < COMMITS_MAX
+                    && self.holder.as_ref().is_none_or(CallerAccount::has_room);
             tokio::select! {
-                came = requests.next(), if !ended && may_begin => {
-                    ended = came.is_none();
+                received = requests.next(), if !ended && may_begin => {
+                    ended = received.is_none();
                     let mut readable = Vec::new();
-                    for request in came.into_iter().flatten() {
+                    for request in received.into_iter().flatten() {
                         match request {
                             Ok(request) if failed.is_none() => readable.push(request),
                             Ok(_) => {}
@@ -139,15 +140,15 @@ impl Judge {
                     // If bytes cannot be decoded, nothing after them is valid.
                     ended |= failed.is_some();
                     if !readable.is_empty() {
-                        under_way += readable.len();
-                        let held = self.held(&readable);
+                        in_flight += readable.len();
+                        let charge = self.charge(&readable);
                         let answers = self.begin(readable).await;
-                        begun.push_back(async move { (answers.await, held) });
+                        begun.push_back(async move { (answers.await, charge) });
                     }
                 }
-                Some((answers, held)) = begun.next() => {
-                    drop(held);
-                    under_way -= answers.len();
+                Some((answers, charge)) = begun.next() => {
+                    drop(charge);
+                    in_flight -= answers.len();
                     if to.send(Ok(answers)).await.is_err() {
                         return;
                     }
@@ -161,10 +162,10 @@ impl Judge {
     }
 
     /// Counts the bytes of transactions in the caller's account until the transactions are checked.
-    fn held(&self, requests: &[proto::CommitRequest]) -> Option<Held> {
-        let mut held = self.holder.as_ref()?.nothing();
-        held.add(requests.iter().map(Message::encoded_len).sum());
-        Some(held)
+    fn charge(&self, requests: &[proto::CommitRequest]) -> Option<MemoryCharge> {
+        let mut charge = self.holder.as_ref()?.nothing();
+        charge.add(requests.iter().map(Message::encoded_len).sum());
+        Some(charge)
     }
 
     /// Starts transactions in the order of the stream, and returns a future of their results. While the leader is asked
@@ -195,11 +196,11 @@ impl Judge {
             };
             begun.push(Begun { number, scheduler, claims, evictions, base, of, refused, trace });
         }
-        begun.iter_mut().filter_map(|one| one.trace.as_mut()).for_each(|one| one.given());
+        begun.iter_mut().filter_map(|one| one.trace.as_mut()).for_each(|one| one.mark_submitted());
         let pending = self.host.begin_all(commands);
-        let judge = self.clone();
+        let handler = self.clone();
         async move {
-            let mut answers = settled(&judge.host, pending.answers().await).await.into_iter();
+            let mut answers = settled(&handler.host, pending.replies().await).await.into_iter();
             let answered = begun.into_iter().map(|mut begun| {
                 let answer = match begun.refused.take() {
                     Some(error) => Err(error),
@@ -207,9 +208,12 @@ impl Judge {
                 };
                 (begun, answer)
             });
-            let answered: Vec<Answered> = answered.collect();
-            judge.count(&answered, since.elapsed());
-            answered.into_iter().map(|(begun, answer)| judge.tell(begun, answer)).collect()
+            let answered: Vec<Finished> = answered.collect();
+            handler.count(&answered, since.elapsed());
+            answered
+                .into_iter()
+                .map(|(begun, answer)| handler.record_result(begun, answer))
+                .collect()
         }
     }
 
@@ -224,25 +228,29 @@ impl Judge {
     }
 
     /// Counts and logs the results of transactions that were answered together.
-    fn count(&self, answered: &[Answered], took: Duration) {
-        fn judged((begun, answer): &Answered) -> Result<Judged<'_>, (SchedulerId, &ApiError)> {
+    fn count(&self, answered: &[Finished], took: Duration) {
+        fn checked(
+            (begun, answer): &Finished,
+        ) -> Result<CheckedTransaction<'_>, (SchedulerId, &ApiError)> {
             let Begun { scheduler, claims, evictions, base, .. } = *begun;
             let answer = answer.as_ref().map_err(|error| (scheduler, error));
-            answer.map(|commit| Judged { scheduler, claims, evictions, base, commit })
+            answer.map(|commit| CheckedTransaction { scheduler, claims, evictions, base, commit })
         }
-        self.host.metrics().judged(answered.iter().filter_map(|one| judged(one).ok()), took);
+        self.host.metrics().checked(answered.iter().filter_map(|one| checked(one).ok()), took);
         if tracing::enabled!(tracing::Level::DEBUG) {
-            answered.iter().for_each(|one| commit_log::answered(one.0.number, judged(one), took));
+            answered
+                .iter()
+                .for_each(|one| commit_log::log_result(one.0.number, checked(one), took));
         }
         if let Some((first, _)) = answered.first() {
             let claims = answered.iter().map(|(begun, _)| begun.claims).sum();
-            self.slow.look((first.scheduler, first.number), (answered.len(), claims), took);
+            self.slow.log_slow((first.scheduler, first.number), (answered.len(), claims), took);
         }
         self.host.metrics().failed(answered.iter().filter(|(_, answer)| answer.is_err()).count());
     }
 
     /// Logs a transaction's result, and writes it to the audit log.
-    fn tell(
+    fn record_result(
         &self,
         mut begun: Begun,
         answer: Result<Commit, ApiError>,
@@ -253,7 +261,7 @@ impl Judge {
         }
         if let Some(audited) = self.audited.clone() {
             let outcome = answer.as_ref().map_or_else(|error| error.code.name(), |_| "OK");
-            audited.note(PATH, &begun.of, outcome);
+            audited.record(PATH, &begun.of, outcome);
         }
         let answer = match answer {
             Ok(commit) => Given::Commit((&commit).into()),
@@ -268,14 +276,14 @@ impl Judge {
 }
 
 /// Waits until this replica has applied the transactions, and returns their results.
-async fn settled(host: &Host, answers: Vec<Answer>) -> Vec<Result<Commit, ApiError>> {
-    let commit = |answer: Answer| match answer {
-        Answer::Outcome(outcome) => commit_of(outcome.map_err(|rejection| (&rejection).into())),
-        Answer::Again(again) => Err(unavailable(again)),
+async fn settled(host: &Host, answers: Vec<Reply>) -> Vec<Result<Commit, ApiError>> {
+    let commit = |answer: Reply| match answer {
+        Reply::Outcome(outcome) => commit_of(outcome.map_err(|rejection| (&rejection).into())),
+        Reply::Retry(again) => Err(unavailable(again)),
         _ => Err(unknown()),
     };
     let commits: Vec<Result<Commit, ApiError>> = answers.into_iter().map(commit).collect();
     let last = commits.iter().flatten().map(|commit| commit.version).max();
-    host.reach(last.unwrap_or(Version(0))).await;
+    host.await_version(last.unwrap_or(Version(0))).await;
     commits
 }

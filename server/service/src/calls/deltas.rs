@@ -7,7 +7,7 @@ use crate::access::identity::Caller;
 use crate::calls::snapshots::{Key, Reading, Snapshot, Snapshots};
 use crate::host::Host;
 use crate::observe::metrics::Open;
-use crate::overload::held::Holder;
+use crate::overload::memory_accounts::CallerAccount;
 use futures_util::stream::{self, Stream};
 use omega_cellstate::{Cell, Delta, Interest};
 use omega_client::convert::{self, Pieces};
@@ -25,7 +25,7 @@ use tonic::Status;
 const GATHER: Duration = Duration::from_millis(5);
 
 /// Interval at which the cell's time is checked. The time is sent at most once a second.
-const TIME_LOOK: Duration = Duration::from_millis(500);
+const TIME_CHECK: Duration = Duration::from_millis(500);
 
 /// Minimum number of changes of a large delta. Large deltas are built one at a time; full deltas are shared by streams.
 const LARGE: usize = 4096;
@@ -34,7 +34,7 @@ const LARGE: usize = 4096;
 pub(crate) struct Reader {
     pub(crate) caller: Arc<Caller>,
     /// Account of the bytes held for the reader.
-    pub(crate) holder: Option<Holder>,
+    pub(crate) holder: Option<CallerAccount>,
     /// Time allowed for sending a large delta, in addition to the time for its bytes.
     pub(crate) patience: Duration,
 }
@@ -84,14 +84,18 @@ impl Rest {
 
 /// Removes jobs, tasks and tenants that the caller may not see, and the names of such tenants from reservations. The
 /// machines' free amounts, and the counts for rules about other tasks, remain: explanations of placements need them.
-fn keep_seen(cell: &Cell, caller: &Caller, delta: &mut Delta) {
+fn hide_invisible(cell: &Cell, caller: &Caller, delta: &mut Delta) {
     // The owner of a job that the cell has forgotten is unknown, so the job's id is sent to all.
-    delta.jobs.retain(|job| cell.job(job.id).is_none_or(|known| caller.sees(known)));
-    delta.retain_tasks(|task| caller.sees_id(cell, task.id.job));
-    delta.tenants.retain(|tenant| caller.sees_tenant(&tenant.terms.name));
-    delta.policies.tasks_per_machine.counts.retain(|(_, told)| caller.sees_tenant(&told.tenant));
+    delta.jobs.retain(|job| cell.job(job.id).is_none_or(|known| caller.may_see(known)));
+    delta.retain_tasks(|task| caller.may_see_job(cell, task.id.job));
+    delta.tenants.retain(|tenant| caller.may_see_tenant(&tenant.terms.name));
+    delta
+        .policies
+        .tasks_per_machine
+        .counts
+        .retain(|(_, reported)| caller.may_see_tenant(&reported.tenant));
     for reservation in delta.policies.reservations.all.iter_mut().flatten() {
-        reservation.tenants.retain(|tenant| caller.sees_tenant(tenant));
+        reservation.tenants.retain(|tenant| caller.may_see_tenant(tenant));
     }
 }
 
@@ -100,13 +104,13 @@ impl DeltaStream {
         host: Host,
         snapshots: Snapshots,
         reader: Reader,
-        asked: proto::SyncRequest,
+        requested: proto::SyncRequest,
     ) -> DeltaStream {
         DeltaStream {
-            interest: convert::interest(asked.interest),
+            interest: convert::interest(requested.interest),
             versions: host.versions(),
-            since: Version(asked.since),
-            lineage: Version(asked.lineage),
+            since: Version(requested.since),
+            lineage: Version(requested.lineage),
             now_ms: 0,
             sending: None,
             sent: None,
@@ -156,7 +160,7 @@ impl DeltaStream {
         self.host.metrics().sent(piece.encoded_len());
         if !piece.more {
             if let Some((versions, stale_since)) = sending.late {
-                self.host.metrics().told(versions, stale_since.elapsed());
+                self.host.metrics().synced(versions, stale_since.elapsed());
             }
             self.sent = Some(Instant::now());
         }
@@ -179,7 +183,7 @@ impl DeltaStream {
         self.host.read(|cell| {
             cell.delta_since(self.since, &self.interest, &mut delta);
             if self.reader.caller.is_bounded() {
-                keep_seen(cell, &self.reader.caller, &mut delta);
+                hide_invisible(cell, &self.reader.caller, &mut delta);
             }
         });
         (self.since, self.lineage, self.now_ms) = (delta.to, delta.lineage, delta.now_ms);
@@ -195,7 +199,7 @@ impl DeltaStream {
         let snapshots = self.snapshots.clone();
         let _turn = snapshots.turn(self.reader.holder.as_ref()).await;
         let key = Key::new(&self.interest, &self.reader.caller);
-        let shared = snapshots.get(&key).filter(|shared| self.leads_on(shared));
+        let shared = snapshots.get(&key).filter(|shared| self.is_reusable(shared));
         let snapshot = match shared {
             Some(shared) => {
                 (self.since, self.lineage, self.now_ms) =
@@ -219,7 +223,7 @@ impl DeltaStream {
 
     /// Whether a shared full delta is useful: the reader needs a full delta, and few changes have been made since the
     /// shared one.
-    fn leads_on(&self, shared: &Snapshot) -> bool {
+    fn is_reusable(&self, shared: &Snapshot) -> bool {
         let after = |cell: &Cell| cell.change_count_since(shared.to, shared.lineage);
         let is_new = self.host.read(after).is_some_and(|count| count < LARGE);
         is_new && self.change_count().is_none()
@@ -252,6 +256,6 @@ impl DeltaStream {
 /// peaks, reservations and plans.
 async fn time_goes_on(host: &Host, now_ms: u64) {
     while host.read(Cell::now_ms) <= now_ms {
-        tokio::time::sleep(TIME_LOOK).await;
+        tokio::time::sleep(TIME_CHECK).await;
     }
 }

@@ -11,7 +11,8 @@ use crate::host::Host;
 use omega_cellstate::{CellHandle, Delta, HandleError, Interest};
 use omega_client::{ApiError, ErrorCode, proto};
 use omega_core::{
-    Commit, Job, JobId, Kinds, SchedulerId, TaskState, Text, Transaction, TransactionError, Version,
+    Commit, Job, JobId, Kinds, SchedulerId, SharedGroup, TaskState, Text, Transaction,
+    TransactionError, Version,
 };
 use parking_lot::Mutex;
 use std::collections::HashSet;
@@ -34,6 +35,9 @@ const PAUSE: Duration = Duration::from_millis(500);
 /// Maximum bytes of a profile. The largest sensible profile has some kilobytes, and each of its filters is called for
 /// each group and machine.
 const PROFILE_BYTES_MAX: usize = 64 << 10;
+
+/// Number of tasks that are read per lock of the cell.
+const TASKS_AT_ONCE: usize = 8192;
 
 /// A pending job, and the question asked about it.
 #[derive(Clone, Debug)]
@@ -79,17 +83,17 @@ pub trait Explainer: Send + Sync + std::fmt::Debug {
     /// If the profile is invalid, or does not match the cell.
     fn explain(
         &self,
-        cell: &Onlooker,
+        cell: &ReadOnlyHandle,
         question: &Question,
     ) -> Result<proto::ExplainJobResponse, ApiError>;
 
     /// Formats an explanation as text.
-    fn words(&self, told: proto::ExplainJobResponse) -> Words;
+    fn format(&self, explanation: proto::ExplainJobResponse) -> ExplanationText;
 }
 
 /// Explanation of a pending job, as text.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Words {
+pub struct ExplanationText {
     /// Summary in one line.
     pub summary: String,
     /// Full text.
@@ -98,25 +102,25 @@ pub struct Words {
 
 /// A read-only handle of a cell.
 #[derive(Debug)]
-pub struct Onlooker {
+pub struct ReadOnlyHandle {
     host: Host,
     /// A caller that sees only some tenants, and the asked job's tenant with all tenants above it.
     bounded: Option<(Arc<Caller>, Vec<Text>)>,
 }
 
-impl Onlooker {
+impl ReadOnlyHandle {
     /// Removes the names of tenants that the caller does not see from reservations for others. The names that decide
     /// whether a reservation is for the job remain.
-    fn keep_seen(&self, delta: &mut Delta) {
+    fn hide_tenants(&self, delta: &mut Delta) {
         let Some((caller, line)) = &self.bounded else { return };
         for reservation in delta.policies.reservations.all.iter_mut().flatten() {
-            let is_kept = |tenant: &Text| caller.sees_tenant(tenant) || line.contains(tenant);
+            let is_kept = |tenant: &Text| caller.may_see_tenant(tenant) || line.contains(tenant);
             reservation.tenants.retain(is_kept);
         }
     }
 }
 
-impl CellHandle for Onlooker {
+impl CellHandle for ReadOnlyHandle {
     /// Registers nothing, because the handle never commits. The returned id is not used.
     fn register(&self, _: Text) -> Result<(SchedulerId, u64), HandleError> {
         Ok((SchedulerId(u32::MAX), 0))
@@ -129,7 +133,7 @@ impl CellHandle for Onlooker {
         delta: &mut Delta,
     ) -> Result<(), HandleError> {
         self.host.read(|cell| cell.delta_since(since, interest, delta));
-        self.keep_seen(delta);
+        self.hide_tenants(delta);
         Ok(())
     }
 
@@ -175,9 +179,9 @@ impl Explanations {
     /// Takes a slot. A caller has at most one, so that a single caller leaves slots to others.
     fn slot(&self, caller: Option<&Caller>) -> Result<Slot, ApiError> {
         let full = || {
-            let say = "nothing was done: this replica already explains the maximum number of \
+            let message = "nothing was done: this replica already explains the maximum number of \
                  jobs, or another one for this caller: try again";
-            ApiError::new(ErrorCode::Limit, say).retry_after(PAUSE)
+            ApiError::new(ErrorCode::Limit, message).retry_after(PAUSE)
         };
         let name = caller.map(|caller| &caller.name);
         let mut callers = self.callers.lock();
@@ -198,14 +202,18 @@ impl Explanations {
     ///
     /// # Errors
     /// As [`Explanations::explain`].
-    pub(crate) async fn words(
+    pub(crate) async fn explain_text(
         &self,
         host: &Host,
         request: proto::ExplainJobRequest,
         until: Instant,
-    ) -> Result<Words, ApiError> {
-        let told = self.explain(host, None, request, until).await?;
-        Ok(self.explainer.as_ref().map(|explainer| explainer.words(told)).unwrap_or_default())
+    ) -> Result<ExplanationText, ApiError> {
+        let explanation = self.explain(host, None, request, until).await?;
+        Ok(self
+            .explainer
+            .as_ref()
+            .map(|explainer| explainer.format(explanation))
+            .unwrap_or_default())
     }
 
     /// Explains a job with this replica's state. If the returned future is dropped, the work ends. Without a caller,
@@ -223,19 +231,19 @@ impl Explanations {
         let none = || ApiError::new(ErrorCode::NotOffered, "this server does not explain jobs");
         let explainer = self.explainer.clone().ok_or_else(none)?;
         if request.profile.len() > PROFILE_BYTES_MAX {
-            let say = format!("profile: must be at most {PROFILE_BYTES_MAX} bytes");
-            return Err(ApiError::new(ErrorCode::Malformed, say));
+            let message = format!("profile: must be at most {PROFILE_BYTES_MAX} bytes");
+            return Err(ApiError::new(ErrorCode::Malformed, message));
         }
         let slot = self.slot(caller.map(|caller| &**caller))?;
-        let question = question(host, request)?;
+        let question = question(host, request).await?;
         let _asker = Asker(question.is_dropped.clone());
         let bounded = caller.filter(|caller| caller.is_bounded()).cloned();
         let bounded = bounded.map(|caller| (caller, line(host, &question.job.tenant)));
-        let onlooker = Onlooker { host: host.clone(), bounded };
+        let handle = ReadOnlyHandle { host: host.clone(), bounded };
         let explained = tokio::task::spawn_blocking(move || {
             // The slot is kept until the work has ended, even if the caller is gone.
             let _slot = slot;
-            explainer.explain(&onlooker, &question)
+            explainer.explain(&handle, &question)
         });
         let late = |_| {
             ApiError::new(
@@ -245,32 +253,50 @@ impl Explanations {
             )
         };
         let broken = |_| ApiError::new(ErrorCode::Internal, "the explanation failed");
-        let mut told = timeout_at(until, explained).await.map_err(late)?.map_err(broken)??;
-        told.unattended = told.waiting > 0 && !host.leases().is_held(host, &told.scheduler);
-        Ok(told)
+        let mut explanation =
+            timeout_at(until, explained).await.map_err(late)?.map_err(broken)??;
+        explanation.unattended =
+            explanation.waiting > 0 && !host.leases().is_owned(host, &explanation.scheduler);
+        Ok(explanation)
     }
 }
 
 /// Builds the question from a request and the present state.
-fn question(host: &Host, request: proto::ExplainJobRequest) -> Result<Question, ApiError> {
+async fn question(host: &Host, request: proto::ExplainJobRequest) -> Result<Question, ApiError> {
     let proto::ExplainJobRequest { job, group, profile } = request;
-    host.read(|cell| {
+    let (id, job, kinds) = host.read(|cell| {
         let id = refs::any_job(cell, job)?;
         let job = cell.job(id).expect("it was found").clone();
         if !group.is_empty() && !job.groups.iter().any(|known| *known.name == *group) {
-            let say = format!("the job {:?} has no group {group:?}", &*job.name);
-            return Err(ApiError::new(ErrorCode::UnknownGroup, say));
+            let message = format!("the job {:?} has no group {group:?}", &*job.name);
+            return Err(ApiError::new(ErrorCode::UnknownGroup, message));
         }
-        let mut waiting = vec![0; job.groups.len()];
-        for (task, _) in cell.tasks(id).filter(|(_, state)| *state == TaskState::Pending) {
-            let Some(index) = cell.task_group(task) else { continue };
-            if group.is_empty() || *job.groups[index].name == *group {
-                waiting[index] += 1;
+        Ok((id, job, cell.kinds().clone()))
+    })?;
+    let is_asked = |known: &SharedGroup| group.is_empty() || *known.name == *group;
+    let mut waiting = vec![0; job.groups.len()];
+    let mut first = Some(0);
+    while let Some(index) = first {
+        first = host.read(|cell| {
+            for (read_count, (task, state)) in cell.tasks_from(id, index).enumerate() {
+                if read_count == TASKS_AT_ONCE {
+                    return Some(task.index);
+                }
+                // An update may have added groups meanwhile.
+                let known = cell.task_group(task).filter(|_| state == TaskState::Pending);
+                if let Some(position) = known
+                    && job.groups.get(position).is_some_and(is_asked)
+                {
+                    waiting[position] += 1;
+                }
             }
+            None
+        });
+        if first.is_some() {
+            tokio::task::yield_now().await;
         }
-        let kinds = cell.kinds().clone();
-        Ok(Question { id, job, waiting, kinds, profile, is_dropped: Arc::default() })
-    })
+    }
+    Ok(Question { id, job, waiting, kinds, profile, is_dropped: Arc::default() })
 }
 
 /// A tenant, and all tenants above it.
@@ -329,7 +355,7 @@ mod tests {
     impl Explainer for Endless {
         fn explain(
             &self,
-            _: &Onlooker,
+            _: &ReadOnlyHandle,
             question: &Question,
         ) -> Result<proto::ExplainJobResponse, ApiError> {
             self.0.send("begin").expect("the test listens");
@@ -340,8 +366,8 @@ mod tests {
             Ok(proto::ExplainJobResponse::default())
         }
 
-        fn words(&self, _: proto::ExplainJobResponse) -> Words {
-            Words::default()
+        fn format(&self, _: proto::ExplainJobResponse) -> ExplanationText {
+            ExplanationText::default()
         }
     }
 
@@ -361,20 +387,20 @@ mod tests {
 
     #[tokio::test]
     async fn the_work_ends_when_the_caller_is_gone_or_its_deadline_passes() {
-        let (reports, mut heard) = mpsc::unbounded_channel();
+        let (reports, mut received) = mpsc::unbounded_channel();
         let explanations = Explanations::new(Some(Arc::new(Endless(reports))));
         let (host, [one, other]) = (Host::memory(cell()), ["one", "other"].map(reader));
         let hour = Instant::now() + Duration::from_secs(3600);
         tokio::select! {
             _ = explanations.explain(&host, Some(&one), request(), hour) => panic!("it has no end"),
-            begun = heard.recv() => assert_eq!(begun, Some("begin")),
+            begun = received.recv() => assert_eq!(begun, Some("begin")),
         }
-        assert_eq!(heard.recv().await, Some("end"), "the caller is gone");
+        assert_eq!(received.recv().await, Some("end"), "the caller is gone");
         let now = Instant::now();
         let late = explanations.explain(&host, Some(&other), request(), now).await.unwrap_err();
         assert_eq!(late.code, ErrorCode::Late);
-        assert_eq!(heard.recv().await, Some("begin"));
-        assert_eq!(heard.recv().await, Some("end"));
+        assert_eq!(received.recv().await, Some("begin"));
+        assert_eq!(received.recv().await, Some("end"));
     }
 
     #[tokio::test]
@@ -382,9 +408,9 @@ mod tests {
         let (reports, _heard) = mpsc::unbounded_channel();
         let explanations = Explanations::new(Some(Arc::new(Endless(reports))));
         let profile = "#".repeat((64 << 10) + 1);
-        let asked = proto::ExplainJobRequest { profile, ..request() };
+        let requested = proto::ExplainJobRequest { profile, ..request() };
         let (host, one) = (Host::memory(cell()), reader("one"));
-        let refused = explanations.explain(&host, Some(&one), asked, Instant::now()).await;
+        let refused = explanations.explain(&host, Some(&one), requested, Instant::now()).await;
         let refused = refused.unwrap_err();
         assert_eq!(refused.code, ErrorCode::Malformed);
     }
@@ -409,9 +435,9 @@ mod tests {
         assert_eq!(line, ["shop", "trade"].map(Text::from));
         let bounded = Some((reader("one"), line));
         let names = |bounded| {
-            let onlooker = Onlooker { host: host.clone(), bounded };
+            let handle = ReadOnlyHandle { host: host.clone(), bounded };
             let mut delta = Delta::default();
-            onlooker.sync(Version(0), &Interest::default(), &mut delta).expect("a delta");
+            handle.sync(Version(0), &Interest::default(), &mut delta).expect("a delta");
             let all = delta.policies.reservations.all.unwrap_or_default();
             all.iter().map(|one| one.tenants.join(" ")).collect::<Vec<_>>()
         };

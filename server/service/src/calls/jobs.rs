@@ -2,7 +2,7 @@
 
 use crate::access::audit::about;
 use crate::access::grants::caller;
-use crate::access::reach;
+use crate::access::visibility;
 use crate::calls::explain::{Explainer, Explanations};
 use crate::calls::history;
 use crate::calls::jobs_page::JobsPage;
@@ -11,8 +11,10 @@ use crate::calls::refs;
 use crate::calls::responses;
 use crate::host::{Host, done, unknown};
 use crate::observe::statistics;
-use crate::overload::tenant_tasks::TenantTasks;
-use crate::service::{Answered, deadline};
+use crate::overload::in_flight::TenantUse;
+use crate::overload::limits::Limits;
+use crate::overload::tenant_limits::TenantLimits;
+use crate::service::{RpcResult, deadline};
 use futures_util::StreamExt;
 use futures_util::stream::BoxStream;
 use omega_cellstate::Cell;
@@ -28,21 +30,25 @@ use tonic::{Request, Response, Status};
 pub struct Jobs {
     host: Host,
     explanations: Explanations,
-    tenant_tasks: TenantTasks,
+    tenant_limits: TenantLimits,
 }
 
 impl Jobs {
-    /// Creates the service of a cell, with its explainer, if any, and the limit on each tenant's tasks.
+    /// Creates the service of a cell, with its explainer, if any, and the limits of the server.
     #[must_use]
-    pub fn new(host: Host, explainer: Option<Arc<dyn Explainer>>, tenant_tasks: u32) -> Jobs {
+    pub fn new(host: Host, explainer: Option<Arc<dyn Explainer>>, limits: &Limits) -> Jobs {
         let explanations = Explanations::new(explainer);
-        Jobs { host, explanations, tenant_tasks: TenantTasks::new(tenant_tasks) }
+        Jobs { host, explanations, tenant_limits: TenantLimits::new(limits) }
     }
 
     /// Submits a job, and returns its id. If an identical job exists, returns that job's id, and does not count its
     /// tasks again. The flag is true if all tasks of the existing job have ended.
     async fn submit(&self, job: &Job, until: Instant) -> Result<(JobId, bool), ApiError> {
-        let admitted = self.tenant_tasks.admit(&self.host, &job.tenant, job.task_count());
+        let admitted = self.tenant_limits.admit(
+            &self.host,
+            &job.tenant,
+            TenantUse::described(job, job.task_count()),
+        );
         let submitted = match &admitted {
             Ok(_) => self.host.apply(Command::SubmitJob(job.clone()), until).await,
             Err(refused) => Err(refused.clone()),
@@ -56,7 +62,7 @@ impl Jobs {
                 let same = self.host.read(|cell| {
                     let id = cell.job_by_name(&job.name)?;
                     let same = cell.job_target(id).is_some_and(|known| **known == *job);
-                    same.then(|| (id, cell.tasks(id).all(|(_, state)| state.ended())))
+                    same.then(|| (id, !cell.is_alive(id)))
                 });
                 same.ok_or_else(|| match error.code {
                     ErrorCode::NameTaken => ApiError {
@@ -80,15 +86,15 @@ impl JobService for Jobs {
     async fn submit_job(
         &self,
         request: Request<proto::SubmitJobRequest>,
-    ) -> Answered<proto::SubmitJobResponse> {
+    ) -> RpcResult<proto::SubmitJobResponse> {
         let until = deadline(&request);
         let caller = caller(&request)?;
         about(&request, |request| request.job.as_ref().map_or("", |job| &job.name).to_owned());
         let given = request.into_inner().job;
         let missing = || ApiError::new(ErrorCode::Malformed, "job is missing");
         let job = described(given.ok_or_else(missing)?)?;
-        reach::may_submit(&caller, &job)?;
-        reach::may_restrict(&caller, &job)?;
+        visibility::may_submit(&caller, &job)?;
+        visibility::may_restrict(&caller, &job)?;
         let (id, ended) = self.submit(&job, until).await?;
         Ok(Response::new(proto::SubmitJobResponse { id: id.0, ended }))
     }
@@ -96,7 +102,7 @@ impl JobService for Jobs {
     async fn resize_group(
         &self,
         request: Request<proto::ResizeGroupRequest>,
-    ) -> Answered<proto::ResizeGroupResponse> {
+    ) -> RpcResult<proto::ResizeGroupResponse> {
         let until = deadline(&request);
         let caller = caller(&request)?;
         about(&request, |request| refs::shown(request.job.as_ref()));
@@ -106,7 +112,7 @@ impl JobService for Jobs {
         let (job, group, more) = self.host.read(|cell| {
             let id = refs::job(cell, request.job, &caller)?;
             let Some(job) = cell.job(id) else { return Ok((id, named, None)) };
-            reach::may_submit(&caller, job)?;
+            visibility::may_submit(&caller, job)?;
             let group = match &*job.groups {
                 [only] if request.group.is_empty() => only.name.clone(),
                 _ => named,
@@ -115,12 +121,12 @@ impl JobService for Jobs {
             may_resize(cell, (id, job), known)?;
             let has = known.map(|known| known.count);
             let more = request.count.saturating_sub(has.unwrap_or(request.count));
-            let more = (more > 0).then(|| (job.tenant.clone(), u64::from(more)));
+            let more = (more > 0).then(|| (job.tenant.clone(), TenantUse::tasks(more.into())));
             Ok::<_, ApiError>((id, group, more))
         })?;
         // A group that shrinks needs no admission.
         let _admitted = match &more {
-            Some((tenant, more)) => Some(self.tenant_tasks.admit(&self.host, tenant, *more)?),
+            Some((tenant, more)) => Some(self.tenant_limits.admit(&self.host, tenant, *more)?),
             None => None,
         };
         let command = Command::ResizeGroup { job, group, count: request.count };
@@ -131,7 +137,7 @@ impl JobService for Jobs {
     async fn kill_job(
         &self,
         request: Request<proto::KillJobRequest>,
-    ) -> Answered<proto::KillJobResponse> {
+    ) -> RpcResult<proto::KillJobResponse> {
         let until = deadline(&request);
         let caller = caller(&request)?;
         about(&request, |request| refs::shown(request.job.as_ref()));
@@ -144,7 +150,7 @@ impl JobService for Jobs {
     async fn delete_job(
         &self,
         request: Request<proto::DeleteJobRequest>,
-    ) -> Answered<proto::DeleteJobResponse> {
+    ) -> RpcResult<proto::DeleteJobResponse> {
         let until = deadline(&request);
         let caller = caller(&request)?;
         about(&request, |request| refs::shown(request.job.as_ref()));
@@ -161,24 +167,30 @@ impl JobService for Jobs {
     async fn update_job(
         &self,
         request: Request<proto::UpdateJobRequest>,
-    ) -> Answered<proto::UpdateJobResponse> {
+    ) -> RpcResult<proto::UpdateJobResponse> {
         let until = deadline(&request);
         let caller = caller(&request)?;
         about(&request, |request| request.job.as_ref().map_or("", |job| &job.name).to_owned());
         let proto::UpdateJobRequest { job, version } = request.into_inner();
         let missing = || ApiError::new(ErrorCode::Malformed, "job is missing");
         let spec = described(job.ok_or_else(missing)?)?;
-        reach::may_submit(&caller, &spec)?;
-        reach::may_restrict(&caller, &spec)?;
+        visibility::may_submit(&caller, &spec)?;
+        visibility::may_restrict(&caller, &spec)?;
         self.host.refresh(until).await?;
         let named = proto::job_ref::Job::Name(spec.name.to_string());
         let named = Some(proto::JobRef { job: Some(named) });
-        let (job, more) = self.host.read(|cell| {
+        let (job, adds) = self.host.read(|cell| {
             let id = refs::job(cell, named, &caller)?;
-            let has = cell.job_target(id).map_or(0, |target| target.task_count());
-            Ok::<_, ApiError>((id, spec.task_count().saturating_sub(has)))
+            // A job that has ended starts again with all its tasks.
+            let target = cell.job_target(id).filter(|_| cell.is_alive(id));
+            if target.is_some_and(|target| **target == spec) {
+                return Ok((id, TenantUse::default()));
+            }
+            let has = target.map_or(0, |target| target.task_count());
+            let more = spec.task_count().saturating_sub(has);
+            Ok::<_, ApiError>((id, TenantUse::described(&spec, more)))
         })?;
-        let _admitted = self.tenant_tasks.admit(&self.host, &spec.tenant, more)?;
+        let _admitted = self.tenant_limits.admit(&self.host, &spec.tenant, adds)?;
         done(self.host.apply(Command::UpdateJob { job, version, spec }, until).await?)?;
         let version = self.host.read(|cell| cell.job_version(job)).unwrap_or_default();
         Ok(Response::new(proto::UpdateJobResponse { id: job.0, version }))
@@ -187,12 +199,12 @@ impl JobService for Jobs {
     async fn list_job_versions(
         &self,
         request: Request<proto::ListJobVersionsRequest>,
-    ) -> Answered<proto::ListJobVersionsResponse> {
+    ) -> RpcResult<proto::ListJobVersionsResponse> {
         let caller = caller(&request)?;
         self.host.refresh(deadline(&request)).await?;
         let versions = self.host.read(|cell| {
             let id = refs::job(cell, request.into_inner().job, &caller)?;
-            let sees = cell.job(id).is_some_and(|job| caller.sees_programs(job));
+            let sees = cell.job(id).is_some_and(|job| caller.may_see_programs(job));
             Ok::<_, ApiError>(responses::versions(cell, id, sees))
         })?;
         Ok(Response::new(proto::ListJobVersionsResponse { versions }))
@@ -201,12 +213,12 @@ impl JobService for Jobs {
     async fn get_job(
         &self,
         request: Request<proto::GetJobRequest>,
-    ) -> Answered<proto::GetJobResponse> {
+    ) -> RpcResult<proto::GetJobResponse> {
         let caller = caller(&request)?;
         self.host.refresh(deadline(&request)).await?;
         let job = self.host.read(|cell| {
             let id = refs::job(cell, request.into_inner().job, &caller)?;
-            let sees = cell.job(id).is_some_and(|job| caller.sees_programs(job));
+            let sees = cell.job(id).is_some_and(|job| caller.may_see_programs(job));
             let response = if sees { responses::job_with_programs } else { responses::job };
             let age_ms = statistics::age_ms(&self.host, cell, id);
             Ok::<_, ApiError>(proto::JobStatus { age_ms, ..response(cell, id) })
@@ -217,7 +229,7 @@ impl JobService for Jobs {
     async fn list_jobs(
         &self,
         request: Request<proto::ListJobsRequest>,
-    ) -> Answered<proto::ListJobsResponse> {
+    ) -> RpcResult<proto::ListJobsResponse> {
         let caller = caller(&request)?;
         self.host.refresh(deadline(&request)).await?;
         let request = request.into_inner();
@@ -228,24 +240,24 @@ impl JobService for Jobs {
     async fn list_events(
         &self,
         request: Request<proto::ListEventsRequest>,
-    ) -> Answered<proto::ListEventsResponse> {
+    ) -> RpcResult<proto::ListEventsResponse> {
         let caller = caller(&request)?;
         self.host.refresh(deadline(&request)).await?;
-        let told = self.host.read(|cell| history::list(cell, request.into_inner(), &caller))?;
-        Ok(Response::new(told))
+        let reported = history::list(&self.host, request.into_inner(), &caller).await?;
+        Ok(Response::new(reported))
     }
 
     async fn explain_job(
         &self,
         request: Request<proto::ExplainJobRequest>,
-    ) -> Answered<proto::ExplainJobResponse> {
+    ) -> RpcResult<proto::ExplainJobResponse> {
         let until = deadline(&request);
         let caller = caller(&request)?;
         self.host.refresh(until).await?;
         self.host.read(|cell| refs::job(cell, request.get_ref().job.clone(), &caller))?;
         let (caller, request) = (Some(&caller), request.into_inner());
-        let told = self.explanations.explain(&self.host, caller, request, until).await?;
-        Ok(Response::new(told))
+        let reported = self.explanations.explain(&self.host, caller, request, until).await?;
+        Ok(Response::new(reported))
     }
 
     type WatchJobStream = BoxStream<'static, Result<proto::WatchJobResponse, Status>>;
@@ -253,7 +265,7 @@ impl JobService for Jobs {
     async fn watch_job(
         &self,
         request: Request<proto::WatchJobRequest>,
-    ) -> Answered<Self::WatchJobStream> {
+    ) -> RpcResult<Self::WatchJobStream> {
         let caller = caller(&request)?;
         self.host.refresh(deadline(&request)).await?;
         let job = self.host.read(|cell| refs::job(cell, request.into_inner().job, &caller))?;
@@ -265,9 +277,9 @@ impl JobService for Jobs {
     async fn watch_jobs(
         &self,
         request: Request<proto::WatchJobsRequest>,
-    ) -> Answered<Self::WatchJobsStream> {
+    ) -> RpcResult<Self::WatchJobsStream> {
         let caller = caller(&request)?;
-        reach::may_watch(&caller, &request.get_ref().name_prefix)?;
+        visibility::may_watch(&caller, &request.get_ref().name_prefix)?;
         // The first message must include every change that any replica confirmed before this call.
         self.host.refresh(deadline(&request)).await?;
         let prefix = request.into_inner().name_prefix;
@@ -281,7 +293,7 @@ fn may_resize(
     (id, job): (JobId, &Job),
     group: Option<&SharedGroup>,
 ) -> Result<(), ApiError> {
-    if cell.tasks(id).all(|(_, state)| state.ended()) {
+    if !cell.is_alive(id) {
         let why = format!(
             "job {} has ended, so it cannot be resized: start it again with `omega job apply`",
             job.name

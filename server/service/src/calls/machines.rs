@@ -6,7 +6,7 @@ use crate::access::identity::Caller;
 use crate::calls::refs;
 use crate::calls::responses;
 use crate::host::{Host, done, unknown};
-use crate::service::{Answered, Room, deadline, page_start, page_token};
+use crate::service::{Room, RpcResult, deadline, page_start, page_token};
 use omega_cellstate::Cell;
 use omega_client::agent::DRAIN_BY;
 use omega_client::proto::machine_service_server::MachineService;
@@ -80,7 +80,7 @@ fn named(machine: Option<&proto::MachineRef>) -> String {
 /// why machines are closed.
 fn seen_by(caller: &Caller, reservation: &Reservation) -> proto::Reservation {
     let mut seen = proto::Reservation::from(reservation);
-    seen.tenants.retain(|tenant| caller.sees_tenant(tenant));
+    seen.tenants.retain(|tenant| caller.may_see_tenant(tenant));
     seen
 }
 
@@ -89,7 +89,7 @@ impl MachineService for Machines {
     async fn register_machine(
         &self,
         request: Request<proto::RegisterMachineRequest>,
-    ) -> Answered<proto::RegisterMachineResponse> {
+    ) -> RpcResult<proto::RegisterMachineResponse> {
         let until = deadline(&request);
         let caller = caller(&request)?;
         about(&request, |request| {
@@ -115,7 +115,7 @@ impl MachineService for Machines {
     async fn create_reservation(
         &self,
         request: Request<proto::CreateReservationRequest>,
-    ) -> Answered<proto::CreateReservationResponse> {
+    ) -> RpcResult<proto::CreateReservationResponse> {
         let until = deadline(&request);
         about(&request, |request| {
             request.reservation.as_ref().map_or("", |reservation| &reservation.name).to_owned()
@@ -132,7 +132,7 @@ impl MachineService for Machines {
     async fn delete_reservation(
         &self,
         request: Request<proto::DeleteReservationRequest>,
-    ) -> Answered<proto::DeleteReservationResponse> {
+    ) -> RpcResult<proto::DeleteReservationResponse> {
         let until = deadline(&request);
         about(&request, |request| request.name.clone());
         let name = request.into_inner().name.into();
@@ -143,7 +143,7 @@ impl MachineService for Machines {
     async fn list_reservations(
         &self,
         request: Request<proto::ListReservationsRequest>,
-    ) -> Answered<proto::ListReservationsResponse> {
+    ) -> RpcResult<proto::ListReservationsResponse> {
         let caller = caller(&request)?;
         self.host.refresh(deadline(&request)).await?;
         let answer = self.host.read(|cell| proto::ListReservationsResponse {
@@ -157,7 +157,7 @@ impl MachineService for Machines {
     async fn set_peaks(
         &self,
         request: Request<proto::SetPeaksRequest>,
-    ) -> Answered<proto::SetPeaksResponse> {
+    ) -> RpcResult<proto::SetPeaksResponse> {
         let until = deadline(&request);
         about(&request, |request| {
             request.calendar.as_ref().map_or("", |calendar| &calendar.name).to_owned()
@@ -174,7 +174,7 @@ impl MachineService for Machines {
     async fn remove_peaks(
         &self,
         request: Request<proto::RemovePeaksRequest>,
-    ) -> Answered<proto::RemovePeaksResponse> {
+    ) -> RpcResult<proto::RemovePeaksResponse> {
         let until = deadline(&request);
         about(&request, |request| request.name.clone());
         let name = request.into_inner().name.into();
@@ -185,7 +185,7 @@ impl MachineService for Machines {
     async fn list_peaks(
         &self,
         request: Request<proto::ListPeaksRequest>,
-    ) -> Answered<proto::ListPeaksResponse> {
+    ) -> RpcResult<proto::ListPeaksResponse> {
         self.host.refresh(deadline(&request)).await?;
         let answer = self.host.read(|cell| proto::ListPeaksResponse {
             calendars: cell.peak_calendars().map(Into::into).collect(),
@@ -199,7 +199,7 @@ impl MachineService for Machines {
     async fn drain_machine(
         &self,
         request: Request<proto::DrainMachineRequest>,
-    ) -> Answered<proto::DrainMachineResponse> {
+    ) -> RpcResult<proto::DrainMachineResponse> {
         let until = deadline(&request);
         about(&request, |request| named(request.machine.as_ref()));
         let request = request.into_inner();
@@ -225,7 +225,7 @@ impl MachineService for Machines {
     async fn remove_machine(
         &self,
         request: Request<proto::RemoveMachineRequest>,
-    ) -> Answered<proto::RemoveMachineResponse> {
+    ) -> RpcResult<proto::RemoveMachineResponse> {
         let until = deadline(&request);
         about(&request, |request| named(request.machine.as_ref()));
         let request = request.into_inner();
@@ -238,7 +238,7 @@ impl MachineService for Machines {
     async fn report_load(
         &self,
         request: Request<proto::ReportLoadRequest>,
-    ) -> Answered<proto::ReportLoadResponse> {
+    ) -> RpcResult<proto::ReportLoadResponse> {
         let until = deadline(&request);
         let caller = caller(&request)?;
         let request = request.into_inner();
@@ -253,7 +253,7 @@ impl MachineService for Machines {
     async fn get_machine(
         &self,
         request: Request<proto::GetMachineRequest>,
-    ) -> Answered<proto::GetMachineResponse> {
+    ) -> RpcResult<proto::GetMachineResponse> {
         self.host.refresh(deadline(&request)).await?;
         let caller = caller(&request)?;
         let machine = request.into_inner().machine;
@@ -275,7 +275,7 @@ impl MachineService for Machines {
     async fn list_machines(
         &self,
         request: Request<proto::ListMachinesRequest>,
-    ) -> Answered<proto::ListMachinesResponse> {
+    ) -> RpcResult<proto::ListMachinesResponse> {
         self.host.refresh(deadline(&request)).await?;
         let request = request.into_inner();
         let start = page_start(&request.page_token)?;

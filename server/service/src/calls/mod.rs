@@ -17,6 +17,7 @@ pub(crate) mod responses;
 pub(crate) mod scheduling;
 pub(crate) mod snapshots;
 pub(crate) mod tasks;
+pub(crate) mod tasks_page;
 pub(crate) mod tenants;
 pub(crate) mod traces;
 pub(crate) mod transactions;

@@ -9,6 +9,18 @@ pub(crate) fn job(cell: &Cell, id: JobId) -> String {
     cell.job(id).map_or_else(|| id.to_string(), |job| job.name.to_string())
 }
 
+/// The name of a job in an event, even if the job was deleted meanwhile.
+pub(crate) fn past_job(cell: &Cell, id: JobId) -> String {
+    let former = cell.departed_job(id).filter(|_| cell.job(id).is_none());
+    former.map_or_else(|| job(cell, id), ToString::to_string)
+}
+
+/// The name of a machine in an event, even if the machine was removed meanwhile.
+pub(crate) fn past_machine(cell: &Cell, id: MachineId) -> String {
+    let former = cell.departed_machine(id).filter(|_| cell.machine(id).is_none());
+    former.map_or_else(|| machine(cell, id), ToString::to_string)
+}
+
 /// The name of a task: the name of its job, and its index.
 pub(crate) fn task(cell: &Cell, id: TaskId) -> String {
     format!("{}/{}", job(cell, id.job), id.index)
@@ -32,7 +44,7 @@ pub(crate) fn known_task(cell: &Cell, id: TaskId) -> Result<TaskState, ApiError>
 /// The error of a rejection, with names instead of ids.
 pub(crate) fn rejection(cell: &Cell, rejection: &Rejection) -> ApiError {
     let error = ApiError::from(rejection);
-    let said = match rejection {
+    let output = match rejection {
         Rejection::UnknownTask(id) => format!("there is no task {}", task(cell, *id)),
         Rejection::TaskNotPending(id) => {
             format!("task {} is not pending: only pending tasks can be adopted", task(cell, *id))
@@ -75,11 +87,16 @@ pub(crate) fn rejection(cell: &Cell, rejection: &Rejection) -> ApiError {
             )
         }
         Rejection::UnknownGroup { job: id, group } => {
-            format!("job {} has no group {group:?}", job(cell, *id))
+            let groups = cell.job(*id).into_iter().flat_map(|job| &job.groups);
+            let mut groups: Vec<&str> = groups.map(|group| &*group.name).collect();
+            groups.sort_unstable();
+            groups.dedup();
+            let groups = groups.join(", ");
+            format!("job {} has no group {group:?}; its groups are: {groups}", job(cell, *id))
         }
         _ => return error,
     };
-    ApiError { message: said, ..error }
+    ApiError { message: output, ..error }
 }
 
 #[cfg(test)]
@@ -88,18 +105,35 @@ mod tests {
     use omega_core::{Amounts, Command, Job, Kinds, Machine, TaskGroup};
 
     #[test]
+    fn events_have_the_names_of_removed_machines_and_deleted_jobs() {
+        let mut cell = Cell::new(Kinds::standard());
+        cell.keep_history(1 << 20);
+        let group = TaskGroup::new(1, Amounts::new([1]));
+        cell.apply(Command::SubmitJob(Job::batch("web", group))).unwrap();
+        cell.apply(Command::RegisterMachine(Machine::new("box", Amounts::new([8])))).unwrap();
+        let (gone, at) = (JobId(0), MachineId::first(0));
+        let names = |cell: &Cell| (past_job(cell, gone), past_machine(cell, at));
+        let expected = ("web".to_owned(), "box".to_owned());
+        assert_eq!(names(&cell), expected);
+        cell.apply(Command::DeleteJob { job: gone }).unwrap();
+        cell.apply(Command::RemoveMachine { id: at }).unwrap();
+        assert_eq!(names(&cell), expected);
+        assert_eq!((job(&cell, gone), machine(&cell, at)), ("j0".to_owned(), at.to_string()));
+    }
+
+    #[test]
     fn errors_have_names_as_long_as_they_are_known() {
         let mut cell = Cell::new(Kinds::standard());
         let group = TaskGroup::new(1, Amounts::new([1]));
         cell.apply(Command::SubmitJob(Job::batch("web", group))).unwrap();
         cell.apply(Command::RegisterMachine(Machine::new("box", Amounts::new([8])))).unwrap();
         let at = MachineId::first(0);
-        let said = |job, index| {
+        let output = |job, index| {
             let task = TaskId { job: JobId(job), index };
             rejection(&cell, &Rejection::TaskNotThere(task, at)).message
         };
-        assert_eq!(said(0, 0), "task web/0 is not on machine box");
-        assert_eq!(said(7, 1), "task j7/1 is not on machine box");
+        assert_eq!(output(0, 0), "task web/0 is not on machine box");
+        assert_eq!(output(7, 1), "task j7/1 is not on machine box");
         let gone = Rejection::CoresInUse(MachineId::first(3));
         assert_eq!(rejection(&cell, &gone).code, ErrorCode::CoresInUse);
         assert!(rejection(&cell, &gone).message.contains("machine m3"));

@@ -11,9 +11,9 @@ pub(crate) fn job(
     job: Option<proto::JobRef>,
     caller: &Caller,
 ) -> Result<JobId, ApiError> {
-    let said = job.clone();
+    let output = job.clone();
     let id = any_job(cell, job)?;
-    if caller.sees_id(cell, id) { Ok(id) } else { Err(unknown_job(said.as_ref())) }
+    if caller.may_see_job(cell, id) { Ok(id) } else { Err(unknown_job(output.as_ref())) }
 }
 
 /// The job that a request names, whether or not the caller may see it.

@@ -1,6 +1,6 @@
 //! Messages that describe a job, a machine or a task, for all calls.
 
-use crate::leases::{self, Held, Listed};
+use crate::leases::{self, Listed, NameOwner};
 use omega_cellstate::{Cell, JobVersion, MachineState, MachineStatus};
 use omega_client::{convert, proto};
 use omega_core::{Amounts, Job, JobId, MachineId, TaskGroup, TaskId, TaskState, UpdateResult};
@@ -45,54 +45,53 @@ fn result(version: &JobVersion) -> proto::UpdateResult {
 }
 
 /// Adds to a message the progress of a job's update to its latest version.
-fn add_progress(cell: &Cell, id: JobId, told: &mut proto::JobStatus) {
+fn add_progress(cell: &Cell, id: JobId, status: &mut proto::JobStatus) {
     let Some((job, target)) = cell.job(id).zip(cell.job_target(id)) else { return };
-    told.version = cell.job_version(id).unwrap_or_default();
-    if told.version == 0 {
+    status.version = cell.job_version(id).unwrap_or_default();
+    if status.version == 0 {
         return;
     }
-    told.update = cell.job_versions(id).last().map_or(0, |version| result(version).into());
+    status.update = cell.job_versions(id).last().map_or(0, |version| result(version).into());
     let current: Vec<Option<usize>> =
         target.groups.iter().map(|group| cell.target_group(id, &group.name)).collect();
-    for (task, state) in cell.tasks(id) {
-        let group = cell.task_group(task);
-        told.outdated += u32::from(!state.ended() && !current.contains(&group));
-        let group = group.and_then(|group| job.groups.get(group));
-        if group.is_some_and(|group| group.version == told.version) {
-            told.new_failures += cell.task_failures(task) + u32::from(state == TaskState::Failed);
+    for (position, group) in job.groups.iter().enumerate() {
+        let tally = cell.group_tally(id, position);
+        if !current.contains(&Some(position)) {
+            status.outdated += tally.alive;
+        }
+        if group.version == status.version {
+            status.new_failures = status.new_failures.saturating_add(capped(tally.failures));
         }
     }
 }
 
-/// Message with a job and its progress.
+fn capped(count: u64) -> u32 {
+    u32::try_from(count).unwrap_or(u32::MAX)
+}
+
+/// Message with a job and its progress. The cost does not depend on the number of tasks.
 pub(crate) fn job(cell: &Cell, id: JobId) -> proto::JobStatus {
-    let mut told = proto::JobStatus {
+    let counts = cell.task_counts(id).unwrap_or_default();
+    let mut reported = proto::JobStatus {
         id: id.0,
+        pending: counts.pending,
+        placed: counts.placed,
+        running: counts.running,
+        finished: counts.finished,
+        failed: counts.failed,
+        killed: counts.killed,
+        failures: capped(counts.failures),
         job: cell.job(id).map(|job| proto::Job::from(&**job).without_programs()),
         target: target(cell, id).map(|job| proto::Job::from(job).without_programs()),
         ..Default::default()
     };
-    for (task, state) in cell.tasks(id) {
-        *match state {
-            TaskState::Pending => &mut told.pending,
-            TaskState::Placed(_) => &mut told.placed,
-            TaskState::Running(_) => &mut told.running,
-            TaskState::Finished => &mut told.finished,
-            TaskState::Failed => &mut told.failed,
-            TaskState::Killed => &mut told.killed,
-        } += 1;
-        told.failures += cell.task_failures(task);
-    }
-    add_progress(cell, id, &mut told);
-    told.gang_wait = cell.gang_hold(id).zip(cell.job(id)).map(|(_, job)| {
-        let alive = told.pending + told.placed + told.running;
-        proto::GangWait {
-            have: told.placed + told.running,
-            needs: job.gang_min.unwrap_or(0).min(alive),
-            until_ms: cell.held_until_ms(id),
-        }
+    add_progress(cell, id, &mut reported);
+    reported.gang_wait = cell.gang_wait(id).zip(cell.job(id)).map(|(_, job)| proto::GangWait {
+        have: counts.placed + counts.running,
+        needs: job.gang_min.unwrap_or(0).min(counts.alive()),
+        until_ms: cell.gang_expires_ms(id),
     });
-    told
+    reported
 }
 
 /// Message with a task and its machine.
@@ -112,7 +111,10 @@ pub(crate) fn task(cell: &Cell, id: TaskId, state: TaskState) -> proto::TaskStat
         devices: devices.iter().map(|device| device as u32).collect(),
         cores: convert::node_list(&cell.task_cores(id)),
         ports: group.filter(|_| machine.is_some()).map_or(Vec::new(), |group| ports(group)),
-        allocated: cell.task_held(id).map(|held| every_kind(cell, &held)).unwrap_or_default(),
+        allocated: cell
+            .task_allocation_override(id)
+            .map(|owner| every_kind(cell, &owner))
+            .unwrap_or_default(),
         ..proto::TaskStatus::default()
     }
 }
@@ -155,17 +157,17 @@ fn cores_left(state: &MachineState<'_>) -> Vec<u32> {
 
 /// Message with a scheduler and the owner of its name.
 pub(crate) fn scheduler(listed: Listed) -> proto::SchedulerStatus {
-    let holder = |held: Held| proto::Holder {
-        process: held.process.to_string(),
-        lease_ms: held.hold.lease_ms,
-        left_ms: u32::try_from(held.left_ms).unwrap_or(u32::MAX),
-        mark: leases::mark(held.hold.holder),
+    let holder = |owner: NameOwner| proto::Holder {
+        process: owner.process.to_string(),
+        lease_ms: owner.lease.lease_ms,
+        left_ms: u32::try_from(owner.remaining_ms).unwrap_or(u32::MAX),
+        mark: leases::mark(owner.lease.holder),
     };
     proto::SchedulerStatus {
         scheduler: listed.id.0,
         name: listed.name.to_string(),
         next_transaction: listed.next_transaction,
-        holder: listed.held.map(holder),
+        holder: listed.owner.map(holder),
     }
 }
 

@@ -3,23 +3,23 @@
 use crate::access::audit::about;
 use crate::access::grants::{self, caller};
 use crate::access::identity::Caller;
-use crate::access::reach::may_see_all;
+use crate::access::visibility::may_see_all;
 use crate::calls::commit_log::{self, SlowCommit, SlowCommits};
-use crate::calls::commits::{Judge, commit_of, read, transaction};
+use crate::calls::commits::{CommitHandler, commit_of, read, transaction};
 use crate::calls::deltas::{DeltaStream, Reader};
 use crate::calls::responses;
 use crate::calls::snapshots::Snapshots;
 use crate::calls::traces::{Choice, Trace, Traces};
 use crate::calls::transactions;
 use crate::host::{Host, Try, unknown};
-use crate::leases::{self, Leases, Wish, process_name};
-use crate::observe::counters::Judged;
-use crate::service::{Answered, deadline, deadlines, page_size};
+use crate::leases::{self, LeaseRequest, Leases, process_name};
+use crate::observe::counters::CheckedTransaction;
+use crate::service::{RpcResult, deadline, deadlines, page_size};
 use futures_util::StreamExt;
 use futures_util::stream::BoxStream;
 use omega_client::proto::scheduling_service_server::SchedulingService;
 use omega_client::{ApiError, ErrorCode, proto};
-use omega_core::{Command, Hold, HolderId, Outcome, SchedulerId, Text};
+use omega_core::{Command, HolderId, Lease, Outcome, SchedulerId, Text};
 use std::sync::Arc;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
@@ -57,30 +57,33 @@ impl SchedulingService for Scheduling {
     async fn register(
         &self,
         request: Request<proto::RegisterRequest>,
-    ) -> Answered<proto::RegisterResponse> {
+    ) -> RpcResult<proto::RegisterResponse> {
         let until = deadline(&request);
         let caller = caller(&request)?;
         about(&request, |request| request.name.clone());
-        let asked = request.into_inner();
-        grants::may_register(&caller, &asked.name)?;
-        let (scheduler, next_transaction) = match asked.holder {
-            0 => self.register_without_lease(asked.name.into(), until).await?,
+        let requested = request.into_inner();
+        grants::may_register(&caller, &requested.name)?;
+        let (scheduler, next_transaction) = match requested.holder {
+            0 => self.register_without_lease(requested.name.into(), until).await?,
             holder => {
-                let lease_ms = if asked.lease_ms == 0 { LEASE_MS } else { asked.lease_ms };
-                let hold = Hold { holder: HolderId(holder), lease_ms };
-                let process = process_name(&asked.process);
-                let wish = Wish { name: asked.name.into(), hold, process };
-                self.host.leases().hold(&self.host, wish, until).await?
+                let lease_ms = if requested.lease_ms == 0 { LEASE_MS } else { requested.lease_ms };
+                let lease = Lease { holder: HolderId(holder), lease_ms };
+                let process = process_name(&requested.process);
+                let lease_request = LeaseRequest { name: requested.name.into(), lease, process };
+                self.host.leases().grant(&self.host, lease_request, until).await?
             }
         };
         Ok(Response::new(proto::RegisterResponse { scheduler: scheduler.0, next_transaction }))
     }
 
-    async fn renew(&self, request: Request<proto::RenewRequest>) -> Answered<proto::RenewResponse> {
+    async fn renew(
+        &self,
+        request: Request<proto::RenewRequest>,
+    ) -> RpcResult<proto::RenewResponse> {
         let until = deadline(&request);
         let caller = caller(&request)?;
         let proto::RenewRequest { holder, names, process } = request.into_inner();
-        let holder = given_holder(holder)?;
+        let holder = parse_holder(holder)?;
         if names.is_empty() {
             return Err(ApiError::new(
                 ErrorCode::Malformed,
@@ -97,25 +100,25 @@ impl SchedulingService for Scheduling {
     async fn end_leases(
         &self,
         request: Request<proto::EndLeasesRequest>,
-    ) -> Answered<proto::EndLeasesResponse> {
+    ) -> RpcResult<proto::EndLeasesResponse> {
         let until = deadline(&request);
         let caller = caller(&request)?;
         about(&request, |request| match &*request.name {
             "" => "all leases of a process".to_owned(),
             name => format!("all leases of the process that owns {name:?}"),
         });
-        let asked = request.into_inner();
+        let requested = request.into_inner();
         // A name that is unknown to this replica may belong to another scheduler.
         self.host.refresh(until).await?;
-        let holder = match (&*asked.name, asked.holder) {
-            ("", holder) => Some(given_holder(holder)?),
+        let holder = match (&*requested.name, requested.holder) {
+            ("", holder) => Some(parse_holder(holder)?),
             (name, 0) => {
                 grants::may_register(&caller, name)?;
-                self.host.read(|cell| leases::marked(cell, name, asked.mark))?
+                self.host.read(|cell| leases::marked(cell, name, requested.mark))?
             }
             _ => {
-                let say = "give either a holder, or a name and a mark";
-                return Err(ApiError::new(ErrorCode::Malformed, say).into());
+                let message = "give either a holder, or a name and a mark";
+                return Err(ApiError::new(ErrorCode::Malformed, message).into());
             }
         };
         if let Some(holder) = holder {
@@ -128,7 +131,7 @@ impl SchedulingService for Scheduling {
     async fn list_schedulers(
         &self,
         request: Request<proto::ListSchedulersRequest>,
-    ) -> Answered<proto::ListSchedulersResponse> {
+    ) -> RpcResult<proto::ListSchedulersResponse> {
         let (until, caller) = (deadline(&request), caller(&request)?);
         self.host.refresh(until).await?;
         let all = self.host.leases().list(&self.host)?;
@@ -139,22 +142,22 @@ impl SchedulingService for Scheduling {
 
     type SyncStream = BoxStream<'static, Result<proto::Delta, Status>>;
 
-    async fn sync(&self, request: Request<proto::SyncRequest>) -> Answered<Self::SyncStream> {
+    async fn sync(&self, request: Request<proto::SyncRequest>) -> RpcResult<Self::SyncStream> {
         let caller = caller(&request)?;
         let reader = Reader {
             caller,
             holder: request.extensions().get().cloned(),
             patience: deadlines(&request).max,
         };
-        let asked = request.into_inner();
-        let deltas = DeltaStream::new(self.host.clone(), self.snapshots.clone(), reader, asked);
+        let requested = request.into_inner();
+        let deltas = DeltaStream::new(self.host.clone(), self.snapshots.clone(), reader, requested);
         Ok(Response::new(deltas.messages().boxed()))
     }
 
     async fn commit(
         &self,
         request: Request<proto::CommitRequest>,
-    ) -> Answered<proto::CommitResponse> {
+    ) -> RpcResult<proto::CommitResponse> {
         let until = deadline(&request);
         let began = Instant::now();
         let caller = caller(&request)?;
@@ -167,15 +170,15 @@ impl SchedulingService for Scheduling {
         let mut trace = parent.and_then(|(traces, parent)| {
             traces.begin(&self.host, (&parent, Choice::Sender), id, began.into_std())
         });
-        trace.iter_mut().for_each(Trace::given);
+        trace.iter_mut().for_each(Trace::mark_submitted);
         let outcome = self.host.apply_try(Command::Commit(txn), try_, until).await;
         let (commit, took) = (commit_of(outcome), began.elapsed());
-        self.slow.look((id.scheduler, id.number), (1, claims), took);
+        self.slow.log_slow((id.scheduler, id.number), (1, claims), took);
         let judged = commit.as_ref();
         if let Some(trace) = trace {
             trace.end(claims, judged);
         }
-        let judged = judged.map(|commit| Judged {
+        let judged = judged.map(|commit| CheckedTransaction {
             scheduler: id.scheduler,
             claims,
             evictions,
@@ -183,10 +186,10 @@ impl SchedulingService for Scheduling {
             commit,
         });
         match judged {
-            Ok(judged) => self.host.metrics().judged([judged].into_iter(), took),
+            Ok(judged) => self.host.metrics().checked([judged].into_iter(), took),
             Err(_) => self.host.metrics().failed(1),
         }
-        commit_log::answered(id.number, judged.map_err(|error| (id.scheduler, error)), took);
+        commit_log::log_result(id.number, judged.map_err(|error| (id.scheduler, error)), took);
         Ok(Response::new((&commit?).into()))
     }
 
@@ -195,7 +198,7 @@ impl SchedulingService for Scheduling {
     async fn commit_stream(
         &self,
         request: Request<Streaming<proto::CommitRequest>>,
-    ) -> Answered<Self::CommitStreamStream> {
+    ) -> RpcResult<Self::CommitStreamStream> {
         let caller = caller(&request)?;
         let audited = request.extensions().get().cloned();
         let deadline = deadlines(&request).usual;
@@ -203,30 +206,30 @@ impl SchedulingService for Scheduling {
         let traces = self.traces.as_ref();
         let traces = traces.map(|traces| (traces.clone(), traces.parent(request.metadata())));
         let holder = request.extensions().get().cloned();
-        let judge = Judge { host, slow, caller, audited, deadline, traces, holder };
-        Ok(Response::new(judge.answer_all(request.into_inner()).boxed()))
+        let judge = CommitHandler { host, slow, caller, audited, deadline, traces, holder };
+        Ok(Response::new(judge.results(request.into_inner()).boxed()))
     }
 
     async fn get_transaction(
         &self,
         request: Request<proto::GetTransactionRequest>,
-    ) -> Answered<proto::GetTransactionResponse> {
+    ) -> RpcResult<proto::GetTransactionResponse> {
         may_see_all(&*caller(&request)?)?;
         self.host.refresh(deadline(&request)).await?;
         let proto::GetTransactionRequest { scheduler, number } = request.into_inner();
-        let told = self.host.read(|cell| transactions::get(cell, &scheduler, number))?;
-        Ok(Response::new(proto::GetTransactionResponse { transaction: Some(told) }))
+        let reported = self.host.read(|cell| transactions::get(cell, &scheduler, number))?;
+        Ok(Response::new(proto::GetTransactionResponse { transaction: Some(reported) }))
     }
 
     async fn list_transactions(
         &self,
         request: Request<proto::ListTransactionsRequest>,
-    ) -> Answered<proto::ListTransactionsResponse> {
+    ) -> RpcResult<proto::ListTransactionsResponse> {
         may_see_all(&*caller(&request)?)?;
         self.host.refresh(deadline(&request)).await?;
-        let asked = request.into_inner();
-        let page = (page_size(asked.page_size), asked.page_token.as_str());
-        Ok(Response::new(transactions::list(&self.host, &asked.scheduler, page)?))
+        let requested = request.into_inner();
+        let page = (page_size(requested.page_size), requested.page_token.as_str());
+        Ok(Response::new(transactions::list(&self.host, &requested.scheduler, page)?))
     }
 }
 
@@ -253,7 +256,7 @@ fn seen_by(caller: &Caller, mut scheduler: proto::SchedulerStatus) -> proto::Sch
     scheduler
 }
 
-fn given_holder(holder: u64) -> Result<HolderId, ApiError> {
+fn parse_holder(holder: u64) -> Result<HolderId, ApiError> {
     match holder {
         0 => Err(ApiError::new(ErrorCode::Malformed, "holder is missing")),
         holder => Ok(HolderId(holder)),

@@ -5,7 +5,7 @@
 //! was built. No further delta is built for a reader at its limit.
 
 use crate::access::identity::Caller;
-use crate::overload::held::{Held, Holder};
+use crate::overload::memory_accounts::{CallerAccount, MemoryCharge};
 use omega_cellstate::{Delta, Interest};
 use omega_client::{ApiError, ErrorCode, convert, proto};
 use omega_core::Version;
@@ -21,7 +21,7 @@ use tokio::sync::{Semaphore, SemaphorePermit};
 const BYTES_PER_SECOND_MIN: u64 = 256 << 10;
 
 /// Interval at which a waiting stream checks for its turn: a fraction of the time in which a large delta is built.
-const TURN_LOOK: Duration = Duration::from_millis(5);
+const TURN_CHECK_INTERVAL: Duration = Duration::from_millis(5);
 
 /// Full states that are being read, by key.
 type Shared = Vec<(Key, Weak<Snapshot>)>;
@@ -58,7 +58,7 @@ impl Key {
 impl Snapshots {
     /// Waits until a large delta may be built for a reader. Only a stream that is being polled gets the turn, so a slow
     /// reader does not delay the others.
-    pub(crate) async fn turn(&self, holder: Option<&Holder>) -> SemaphorePermit<'_> {
+    pub(crate) async fn turn(&self, holder: Option<&CallerAccount>) -> SemaphorePermit<'_> {
         loop {
             if let Some(holder) = holder {
                 poll_fn(|cx| holder.poll_room(cx)).await;
@@ -66,7 +66,7 @@ impl Snapshots {
             if let Ok(turn) = self.making.try_acquire() {
                 return turn;
             }
-            tokio::time::sleep(TURN_LOOK).await;
+            tokio::time::sleep(TURN_CHECK_INTERVAL).await;
         }
     }
 
@@ -92,23 +92,23 @@ pub(crate) struct Snapshot {
     pub(crate) to: Version,
     pub(crate) lineage: Version,
     pub(crate) now_ms: u64,
-    _held: Option<Held>,
+    _held: Option<MemoryCharge>,
 }
 
 impl Snapshot {
     /// Encodes a delta, and counts its bytes for a caller.
-    pub(crate) fn of(delta: Delta, holder: Option<&Holder>) -> Snapshot {
+    pub(crate) fn of(delta: Delta, holder: Option<&CallerAccount>) -> Snapshot {
         let Delta { full, to, lineage, now_ms, .. } = delta;
         let message = proto::Delta::from(&delta);
         drop(delta);
         let pieces = convert::split(message, convert::PIECE_BYTES);
         let pieces: Vec<Vec<u8>> = pieces.map(|piece| piece.encode_to_vec()).collect();
-        let held = holder.map(|holder| {
-            let mut held = holder.nothing();
-            held.add(pieces.iter().map(Vec::len).sum());
-            held
+        let charge = holder.map(|holder| {
+            let mut charge = holder.nothing();
+            charge.add(pieces.iter().map(Vec::len).sum());
+            charge
         });
-        Snapshot { pieces, full, to, lineage, now_ms, _held: held }
+        Snapshot { pieces, full, to, lineage, now_ms, _held: charge }
     }
 
     fn bytes(&self) -> usize {
@@ -147,9 +147,9 @@ impl Reading {
     pub(crate) fn next(&mut self) -> Result<Option<proto::Delta>, ApiError> {
         let snapshot = self.snapshot.lock();
         let late = || {
-            let say = "the caller did not read the stream in time: sync again, and read it \
+            let message = "the caller did not read the stream in time: sync again, and read it \
                  continuously";
-            ApiError::new(ErrorCode::Late, say)
+            ApiError::new(ErrorCode::Late, message)
         };
         let Some(piece) = snapshot.as_ref().ok_or_else(late)?.pieces.get(self.next) else {
             return Ok(None);

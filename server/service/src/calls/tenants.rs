@@ -2,7 +2,7 @@
 
 use crate::access::grants::caller;
 use crate::host::{Host, done};
-use crate::service::{Answered, Room, deadline, page_start, page_token};
+use crate::service::{Room, RpcResult, deadline, page_start, page_token};
 use omega_cellstate::Cell;
 use omega_client::proto::tenant_service_server::TenantService;
 use omega_client::{convert, proto};
@@ -28,7 +28,7 @@ impl TenantService for Tenants {
     async fn set_quota(
         &self,
         request: Request<proto::SetQuotaRequest>,
-    ) -> Answered<proto::SetQuotaResponse> {
+    ) -> RpcResult<proto::SetQuotaResponse> {
         crate::access::audit::about(&request, |request| request.tenant.clone());
         let until = deadline(&request);
         let request = request.into_inner();
@@ -41,7 +41,7 @@ impl TenantService for Tenants {
     async fn set_tenant(
         &self,
         request: Request<proto::SetTenantRequest>,
-    ) -> Answered<proto::SetTenantResponse> {
+    ) -> RpcResult<proto::SetTenantResponse> {
         crate::access::audit::about(&request, |request| request.tenant.clone());
         let until = deadline(&request);
         let request = request.into_inner();
@@ -54,7 +54,7 @@ impl TenantService for Tenants {
     async fn set_admission(
         &self,
         request: Request<proto::SetAdmissionRequest>,
-    ) -> Answered<proto::SetAdmissionResponse> {
+    ) -> RpcResult<proto::SetAdmissionResponse> {
         crate::access::audit::about(&request, |request| request.tenant.clone());
         let until = deadline(&request);
         let request = request.into_inner();
@@ -67,14 +67,15 @@ impl TenantService for Tenants {
     async fn list_tenants(
         &self,
         request: Request<proto::ListTenantsRequest>,
-    ) -> Answered<proto::ListTenantsResponse> {
+    ) -> RpcResult<proto::ListTenantsResponse> {
         let caller = caller(&request)?;
         self.host.refresh(deadline(&request)).await?;
         let request = request.into_inner();
         let start = page_start(&request.page_token)? as usize;
         let mut room = Room::of_page(request.page_size);
         let answer = self.host.read(|cell| {
-            let mut rest = cell.tenants().filter(|(name, ..)| caller.sees_tenant(name)).skip(start);
+            let mut rest =
+                cell.tenants().filter(|(name, ..)| caller.may_see_tenant(name)).skip(start);
             let mut tenants = Vec::new();
             while !room.is_full()
                 && let Some((name, quota, used)) = rest.next()
@@ -105,6 +106,6 @@ fn described(
         used: used.iter().map(|used| (*used).max(0) as u64).collect(),
         config: cell.tenant_config(name).filter(|s| **s != TenantConfig::default()).map(Into::into),
         admission: cell.admission(name).map(limit),
-        requested: cell.asked(name).unwrap_or_default(),
+        requested: cell.requested(name).unwrap_or_default(),
     }
 }

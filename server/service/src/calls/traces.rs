@@ -140,7 +140,7 @@ impl Traces {
         }
         let parent = parent.clone();
         let wall = SystemTime::now() - began.elapsed();
-        Some(Trace { traces: self.clone(), running, parent, id, began, wall, given: None })
+        Some(Trace { traces: self.clone(), running, parent, id, began, wall, submitted: None })
     }
 
     /// Decides at random, by the lower half of a trace id, like OpenTelemetry.
@@ -163,7 +163,7 @@ pub(crate) struct Trace {
     began: Instant,
     /// Wall-clock time at `began`.
     wall: SystemTime,
-    given: Option<Instant>,
+    submitted: Option<Instant>,
 }
 
 impl Drop for Trace {
@@ -174,8 +174,8 @@ impl Drop for Trace {
 
 impl Trace {
     /// Records that the transaction was passed to the cell.
-    pub(crate) fn given(&mut self) {
-        self.given = Some(Instant::now());
+    pub(crate) fn mark_submitted(&mut self) {
+        self.submitted = Some(Instant::now());
     }
 
     fn followed(&self) -> Option<Followed> {
@@ -236,19 +236,19 @@ impl Trace {
         followed: Option<&Followed>,
         now: Instant,
     ) -> Vec<(&'static str, Instant, Instant)> {
-        let Some(given) = self.given else { return Vec::new() };
-        let mut all = vec![("received", self.began, given)];
+        let Some(submitted) = self.submitted else { return Vec::new() };
+        let mut all = vec![("received", self.began, submitted)];
         if let Some(Followed { gathered, proposed, logged, committed, applied, .. }) = followed {
             // If the transaction arrived while the leader gathered others, it did not have to wait in the queue.
-            let looked_at = (*gathered).max(given);
-            all.push(("queued", given, looked_at));
+            let looked_at = (*gathered).max(submitted);
+            all.push(("queued", submitted, looked_at));
             all.push(("judged", looked_at, (*proposed).max(looked_at)));
             all.extend(logged.map(|logged| ("logged", *proposed, logged)));
             all.push(("replicated", *proposed, *committed));
             all.push(("applied", *committed, *applied));
             all.push(("answered", *applied, now));
         } else {
-            all.push(("answered", given, now));
+            all.push(("answered", submitted, now));
         }
         all
     }

@@ -4,8 +4,9 @@
 //! the version. The contents of transactions are not kept.
 
 use crate::host::Host;
+use crate::leases;
 use crate::service::Room;
-use omega_cellstate::{Answer, Cell, SchedulerState};
+use omega_cellstate::{CachedReply, Cell, SchedulerState};
 use omega_client::{ApiError, ErrorCode, proto};
 use omega_core::{Commit, SchedulerId, Version};
 use std::cmp::Reverse;
@@ -29,9 +30,9 @@ pub(crate) fn get(
     scheduler: &str,
     number: u64,
 ) -> Result<proto::AnsweredTransaction, ApiError> {
-    let state = named(cell, scheduler)?;
-    match cell.answer(state.id, number) {
-        Some(answer) => Ok(told(&state, answer)),
+    let state = leases::scheduler(cell, scheduler)?;
+    match cell.cached_reply(state.id, number) {
+        Some(answer) => Ok(reply(&state, answer)),
         None => Err(not_there(&state, number)),
     }
 }
@@ -40,7 +41,7 @@ fn not_there(state: &SchedulerState<'_>, number: u64) -> ApiError {
     let name = &**state.name;
     // Below `next_transaction`, a number that was skipped cannot be distinguished from a number whose result was
     // dropped.
-    let (code, say) = if number >= state.next_transaction {
+    let (code, message) = if number >= state.next_transaction {
         (
             ErrorCode::UnknownTransaction,
             format!(
@@ -57,7 +58,7 @@ fn not_there(state: &SchedulerState<'_>, number: u64) -> ApiError {
             ),
         )
     };
-    ApiError::new(code, say)
+    ApiError::new(code, message)
 }
 
 /// Lists at most `size` results of one scheduler, or of all schedulers, with the newest version first. The list begins
@@ -75,14 +76,14 @@ pub(crate) fn list(
     let after = place(token)?;
     let all: Vec<SchedulerId> = match scheduler {
         "" => host.read(|cell| cell.schedulers().map(|state| state.id).collect()),
-        name => vec![host.read(|cell| named(cell, name).map(|state| state.id))?],
+        name => vec![host.read(|cell| leases::scheduler(cell, name).map(|state| state.id))?],
     };
     // The heap has the smallest kept position on top. One more position than the page needs is kept, to show whether
     // more follow.
     let mut kept: BinaryHeap<Reverse<Place>> = BinaryHeap::new();
     for id in &all {
         host.read(|cell| {
-            let places = cell.answers(*id).map(|answer| place_of(*id, answer));
+            let places = cell.cached_replies(*id).map(|answer| place_of(*id, answer));
             for place in places.filter(|place| after.is_none_or(|after| *place < after)) {
                 kept.push(Reverse(place));
                 if kept.len() > size + 1 {
@@ -96,8 +97,8 @@ pub(crate) fn list(
     let mut more = places.len() > size;
     places.truncate(size);
     let (transactions, version) = host.read(|cell| {
-        let told = tell(cell, &mut places, &mut more);
-        (told, cell.version())
+        let page = page(cell, &mut places, &mut more);
+        (page, cell.version())
     });
     let next_page_token = match places.last() {
         Some(last) if more => text(*last),
@@ -108,7 +109,7 @@ pub(crate) fn list(
 
 /// The results at these positions, as many as fit on a page. Sets `more` if some did not fit. Results that are no
 /// longer stored are omitted.
-fn tell(cell: &Cell, places: &mut Vec<Place>, more: &mut bool) -> Vec<proto::AnsweredTransaction> {
+fn page(cell: &Cell, places: &mut Vec<Place>, more: &mut bool) -> Vec<proto::AnsweredTransaction> {
     let states: Vec<SchedulerState<'_>> = cell.schedulers().collect();
     let mut room = Room::of_page(0);
     let mut transactions = Vec::new();
@@ -119,23 +120,13 @@ fn tell(cell: &Cell, places: &mut Vec<Place>, more: &mut bool) -> Vec<proto::Ans
             break;
         }
         let Some(state) = states.get(place.scheduler as usize) else { continue };
-        let Some(answer) = cell.answer(state.id, place.number) else { continue };
-        transactions.push(room.take(told(state, answer)));
+        let Some(answer) = cell.cached_reply(state.id, place.number) else { continue };
+        transactions.push(room.take(reply(state, answer)));
     }
     transactions
 }
 
-fn named<'c>(cell: &'c Cell, name: &str) -> Result<SchedulerState<'c>, ApiError> {
-    cell.schedulers().find(|state| **state.name == *name).ok_or_else(|| {
-        let say = format!(
-            "there is no scheduler {name:?}: run `omega lease list` to see the \
-             existing ones"
-        );
-        ApiError::new(ErrorCode::UnknownScheduler, say)
-    })
-}
-
-fn told(state: &SchedulerState<'_>, answer: &Answer) -> proto::AnsweredTransaction {
+fn reply(state: &SchedulerState<'_>, answer: &CachedReply) -> proto::AnsweredTransaction {
     let conflicts = answer.conflicts.to_vec();
     let commit = Commit { version: Version(answer.version), conflicts };
     proto::AnsweredTransaction {
@@ -145,7 +136,7 @@ fn told(state: &SchedulerState<'_>, answer: &Answer) -> proto::AnsweredTransacti
     }
 }
 
-fn place_of(id: SchedulerId, answer: &Answer) -> Place {
+fn place_of(id: SchedulerId, answer: &CachedReply) -> Place {
     Place { version: answer.version, scheduler: id.0, number: answer.number }
 }
 
@@ -170,11 +161,11 @@ fn place(token: &str) -> Result<Option<Place>, ApiError> {
     match read {
         Some(((version, scheduler), number)) => Ok(Some(Place { version, scheduler, number })),
         None => {
-            let say = format!(
+            let message = format!(
                 "{token:?} is not a page token: give the one of the previous page, or \
                      none"
             );
-            Err(ApiError::new(ErrorCode::BadPageToken, say))
+            Err(ApiError::new(ErrorCode::BadPageToken, message))
         }
     }
 }

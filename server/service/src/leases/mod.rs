@@ -4,7 +4,7 @@
 //!   scheduler A ── Renew ──▶ leader's memory: last heartbeat of A
 //!   standby B ─── Register ─▶ owned by A: has A's lease expired?
 //!                               no:  LEASE_HELD, ask again
-//!                               yes: EndHolder A ─▶ HoldScheduler B ─▶ the log     A is fenced from here
+//!                               yes: RevokeLeases A ─▶ GrantLease B ─▶ the log     A is fenced from here
 //! ```
 //!
 //! The time of a lease only decides when a takeover is *tried*. Safety comes from the log: in it, a name has one owner
@@ -19,10 +19,10 @@
 mod grants;
 mod table;
 
-use omega_cellstate::Cell;
+use omega_cellstate::{Cell, SchedulerState};
 use omega_client::{ApiError, ErrorCode};
 use omega_core::text::is_hidden;
-use omega_core::{Hold, HolderId, SchedulerId, Text};
+use omega_core::{HolderId, Lease, SchedulerId, Text};
 use parking_lot::Mutex;
 use ring::digest::{SHA256, digest};
 use std::sync::Arc;
@@ -33,7 +33,7 @@ use tokio::time::Instant;
 
 /// Retry interval of a standby. It is short enough for a prompt takeover after an orderly end, and long enough to cost
 /// little.
-const ASK_AGAIN: Duration = Duration::from_millis(250);
+const RETRY_DELAY: Duration = Duration::from_millis(250);
 
 /// The leases known to this replica. Clones share them.
 #[derive(Clone, Debug)]
@@ -48,14 +48,14 @@ struct Shared {
     table: Mutex<Table>,
     /// Number of owners whose expired leases were ended. The order of its updates relative to other memory does not
     /// matter.
-    silenced: AtomicU64,
+    expirations: AtomicU64,
 }
 
 /// Request of a process for the lease of a name.
 #[derive(Clone, Debug)]
-pub(crate) struct Wish {
+pub(crate) struct LeaseRequest {
     pub(crate) name: Text,
-    pub(crate) hold: Hold,
+    pub(crate) lease: Lease,
     pub(crate) process: Text,
 }
 
@@ -65,40 +65,40 @@ pub(crate) struct Listed {
     pub(crate) id: SchedulerId,
     pub(crate) name: Text,
     pub(crate) next_transaction: u64,
-    pub(crate) held: Option<Held>,
+    pub(crate) owner: Option<NameOwner>,
 }
 
 /// Owner of a name, and its lease.
 #[derive(Clone, Debug)]
-pub(crate) struct Held {
-    pub(crate) hold: Hold,
+pub(crate) struct NameOwner {
+    pub(crate) lease: Lease,
     /// Description of the process; empty until the process has sent a message.
     pub(crate) process: Text,
-    pub(crate) left_ms: u64,
+    pub(crate) remaining_ms: u64,
 }
 
 impl Default for Leases {
     fn default() -> Leases {
         let table = Mutex::default();
-        let shared = Shared { began: Instant::now(), table, silenced: AtomicU64::new(0) };
+        let shared = Shared { began: Instant::now(), table, expirations: AtomicU64::new(0) };
         Leases { shared: Arc::new(shared) }
     }
 }
 
 impl Leases {
     /// Number of owners whose leases this replica ended because they had expired.
-    pub(crate) fn silenced(&self) -> u64 {
-        self.shared.silenced.load(Ordering::Relaxed)
+    pub(crate) fn expirations(&self) -> u64 {
+        self.shared.expirations.load(Ordering::Relaxed)
     }
 
     fn now_ms(&self) -> u64 {
         self.shared.began.elapsed().as_millis() as u64
     }
 
-    fn held(&self, hold: Hold) -> Held {
+    fn owner(&self, lease: Lease) -> NameOwner {
         let table = self.shared.table.lock();
-        let process = table.process(hold.holder).cloned().unwrap_or_else(|| "".into());
-        Held { hold, process, left_ms: table.left_ms(hold, self.now_ms()) }
+        let process = table.process(lease.holder).cloned().unwrap_or_else(|| "".into());
+        NameOwner { lease, process, remaining_ms: table.remaining_ms(lease, self.now_ms()) }
     }
 }
 
@@ -110,19 +110,27 @@ pub(crate) fn mark(holder: HolderId) -> u32 {
     u32::from_le_bytes(*first)
 }
 
+/// Returns the scheduler with this name.
+///
+/// # Errors
+/// If no scheduler has the name.
+pub(crate) fn scheduler<'c>(cell: &'c Cell, name: &str) -> Result<SchedulerState<'c>, ApiError> {
+    cell.schedulers().find(|state| **state.name == *name).ok_or_else(|| {
+        let message = format!(
+            "there is no scheduler {name:?}: run `omega lease list` to see the \
+             existing ones"
+        );
+        ApiError::new(ErrorCode::UnknownScheduler, message)
+    })
+}
+
 /// Returns the owner of a name; `None` if no owner with this mark has the name.
 ///
 /// # Errors
 /// If no scheduler has the name.
 pub(crate) fn marked(cell: &Cell, name: &str, of: u32) -> Result<Option<HolderId>, ApiError> {
-    if !cell.schedulers().any(|state| **state.name == *name) {
-        let say = format!(
-            "there is no scheduler {name:?}: run `omega lease list` to see the \
-             existing ones"
-        );
-        return Err(ApiError::new(ErrorCode::UnknownScheduler, say));
-    }
-    Ok(cell.hold_of(name).map(|hold| hold.holder).filter(|holder| mark(*holder) == of))
+    scheduler(cell, name)?;
+    Ok(cell.lease_of(name).map(|lease| lease.holder).filter(|holder| mark(*holder) == of))
 }
 
 /// Maximum bytes of a process description, so that a list of all schedulers fits into one message.

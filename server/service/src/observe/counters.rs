@@ -36,7 +36,7 @@ pub(crate) struct SchedulerCounters {
 
 /// A transaction that was checked.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Judged<'a> {
+pub(crate) struct CheckedTransaction<'a> {
     pub(crate) scheduler: SchedulerId,
     /// Number of claims in the transaction.
     pub(crate) claims: usize,
@@ -48,7 +48,10 @@ pub(crate) struct Judged<'a> {
 }
 
 impl SchedulerCounters {
-    fn judged(&mut self, Judged { claims, evictions, base, commit, .. }: Judged<'_>) {
+    fn count(
+        &mut self,
+        CheckedTransaction { claims, evictions, base, commit, .. }: CheckedTransaction<'_>,
+    ) {
         let is_claim = |item: Item| matches!(item, Item::Claim(_));
         let refused = commit.conflicts.iter().filter(|conflict| is_claim(conflict.item)).count();
         if commit.is_complete() {
@@ -88,13 +91,13 @@ impl SchedulerCounters {
 impl Counters {
     /// Counts checked transactions. They should be grouped by scheduler, because each change of scheduler costs a
     /// look-up.
-    pub(crate) fn judged<'a>(&self, group: impl Iterator<Item = Judged<'a>>) {
+    pub(crate) fn count<'a>(&self, group: impl Iterator<Item = CheckedTransaction<'a>>) {
         let mut group = group.peekable();
         let mut all = self.all.lock();
-        while let Some(scheduler) = group.peek().map(|judged| judged.scheduler) {
+        while let Some(scheduler) = group.peek().map(|checked| checked.scheduler) {
             let tally = all.entry(scheduler).or_default();
-            while let Some(judged) = group.next_if(|judged| judged.scheduler == scheduler) {
-                tally.judged(judged);
+            while let Some(checked) = group.next_if(|checked| checked.scheduler == scheduler) {
+                tally.count(checked);
             }
         }
     }
@@ -117,15 +120,15 @@ mod tests {
         let commit = |conflicts| Commit { version: Version(9), conflicts };
         let taken = commit(vec![]);
         let conflicted = commit(vec![refused(Item::Eviction(0)), refused(Item::Claim(1))]);
-        let judged = |scheduler, commit| {
+        let checked = |scheduler, commit| {
             let (scheduler, base) = (SchedulerId(scheduler), Version(7));
-            Judged { scheduler, claims: 3, evictions: 2, base, commit }
+            CheckedTransaction { scheduler, claims: 3, evictions: 2, base, commit }
         };
         let group =
-            [judged(1, &taken), judged(2, &taken), judged(1, &conflicted), judged(1, &taken)];
+            [checked(1, &taken), checked(2, &taken), checked(1, &conflicted), checked(1, &taken)];
         let (together, single) = (Counters::default(), Counters::default());
-        together.judged(group.into_iter());
-        group.into_iter().for_each(|one| single.judged([one].into_iter()));
+        together.count(group.into_iter());
+        group.into_iter().for_each(|one| single.count([one].into_iter()));
         assert_eq!(together.all(), single.all());
         let tally = &together.all()[&SchedulerId(1)];
         assert_eq!((tally.taken, tally.conflicted), (2, 1));

@@ -5,8 +5,8 @@
 
 use crate::host::{Host, unix_ms};
 use crate::observe::counters::SchedulerCounters;
-use crate::observe::summary::{Seen, Summary};
-use crate::peers::Whoami;
+use crate::observe::summary::{MachineSummary, Summary, Waiting};
+use crate::peers::ReplicaIdentity;
 use crate::service::Room;
 use omega_cellstate::Cell;
 use omega_client::proto;
@@ -18,12 +18,19 @@ use std::time::{Duration, Instant};
 /// Time for which a summary is cached, and interval of entries in the submit index.
 const FRESH: Duration = Duration::from_secs(1);
 
+/// Limit on the difference between the age of a new job by the cell's time, which advances in steps, and the observed
+/// age.
+const STALE_MAX_MS: u64 = 15_000;
+
+/// Label of the metrics of all schedulers that are not known.
+const OTHERS: &str = "(others)";
+
 /// Records the id of the next job once a second, until the cell ends.
 pub(crate) async fn follow(host: Host) {
     let mut versions = host.versions();
     loop {
         let next = host.read(omega_cellstate::Cell::next_job);
-        host.observer().submit_index.note(next, Instant::now());
+        host.observer().submit_index.record(next, Instant::now());
         tokio::time::sleep(FRESH).await;
         if versions.changed().await.is_err() {
             return;
@@ -39,29 +46,41 @@ pub(crate) async fn summary(host: &Host) -> Arc<Summary> {
     {
         return summary.clone();
     }
-    let looked = host.clone();
-    let summary = tokio::task::spawn_blocking(move || Summary::of(&looked)).await;
+    let reader = host.clone();
+    let summary = tokio::task::spawn_blocking(move || Summary::of(&reader)).await;
     let summary = Arc::new(summary.expect("looking at a cell does not panic"));
-    host.observer().submit_index.note(summary.next_job, Instant::now());
+    host.observer().submit_index.record(summary.next_job, Instant::now());
     *known = Some((Instant::now(), summary.clone()));
     summary
 }
 
-/// Milliseconds since a job was submitted. A job that was submitted before this replica started has its age by the
-/// cell's time.
+/// Milliseconds since a job was submitted, as observed by this replica or by the cell's time.
 pub(crate) fn age_ms(host: &Host, cell: &Cell, job: JobId) -> u64 {
     let observed = host.observer().submit_index.age(job, Instant::now());
-    let in_cell = || unix_ms().saturating_sub(cell.job_submitted_ms(job).unwrap_or_else(unix_ms));
-    observed.map_or_else(in_cell, |age| age.as_millis() as u64)
+    let in_cell = cell.job_submitted_ms(job).filter(|at| *at > 0);
+    choose_age(observed, in_cell.map(|at| unix_ms().saturating_sub(at)))
+}
+
+/// Chooses between the observed age of a job and its age by the cell's time. The observed one is more exact, but by far
+/// too low for a job that this replica read from its log after its start.
+fn choose_age(observed: Option<Duration>, in_cell: Option<u64>) -> u64 {
+    let observed = observed.map(|age| age.as_millis() as u64);
+    match (observed, in_cell) {
+        (Some(observed), Some(in_cell)) if in_cell > observed.saturating_add(STALE_MAX_MS) => {
+            in_cell
+        }
+        (observed, in_cell) => observed.or(in_cell).unwrap_or_default(),
+    }
 }
 
 /// All statistics.
-pub(crate) async fn statistics(host: &Host, me: Whoami) -> proto::GetStatisticsResponse {
+pub(crate) async fn statistics(host: &Host, me: ReplicaIdentity) -> proto::GetStatisticsResponse {
     let summary = summary(host).await;
     let (scheduler_counters, failed) = host.metrics().scheduler_counters();
     let observer = host.observer();
-    let count =
-        |is: fn(&Seen) -> bool| summary.machines.iter().filter(|seen| is(seen)).count() as u32;
+    let count = |is: fn(&MachineSummary) -> bool| {
+        summary.machines.iter().filter(|seen| is(seen)).count() as u32
+    };
     proto::GetStatisticsResponse {
         version: summary.version.0,
         started: observer.started,
@@ -92,7 +111,55 @@ fn schedulers(
     summary: &Summary,
     scheduler_counters: &BTreeMap<SchedulerId, SchedulerCounters>,
 ) -> Vec<proto::SchedulerStatistics> {
-    // Schedulers that have committed, or are registered, are never left out: jobs may name many others.
+    // Known schedulers are never left out: jobs may name many others.
+    let known = known_schedulers(host, summary, scheduler_counters);
+    let others = summary.waiting.iter().filter(|(name, _)| !known.contains_key(*name));
+    let others = others.map(|(name, waiting)| {
+        let counters = SchedulerCounters::default();
+        scheduler_entry(host, name, &counters, waiting)
+    });
+    let none = Waiting::default();
+    let known = known.iter().map(|(name, counters)| {
+        let waiting = summary.waiting.get(name).unwrap_or(&none);
+        scheduler_entry(host, name, counters, waiting)
+    });
+    let mut room = Room::of_bytes();
+    let fits = move |reported: &proto::SchedulerStatistics| {
+        let fits = !room.is_full();
+        room.count(reported);
+        fits
+    };
+    let mut reported: Vec<_> = known.chain(others).take_while(fits).collect();
+    reported.sort_by(|a, b| a.name.cmp(&b.name));
+    reported
+}
+
+/// The known schedulers for metrics, and one entry for all other names of schedulers with pending tasks. Submitters
+/// choose these names, so each as a series of its own would let them fill the memory of whoever collects the metrics.
+pub(crate) async fn scheduler_series(host: &Host) -> Vec<proto::SchedulerStatistics> {
+    let summary = summary(host).await;
+    let (scheduler_counters, _) = host.metrics().scheduler_counters();
+    let mut known = known_schedulers(host, &summary, &scheduler_counters);
+    let mut waiting: BTreeMap<Text, Waiting> = BTreeMap::new();
+    let others = Text::from(OTHERS);
+    for (name, one) in &summary.waiting {
+        let name = if known.contains_key(name) { name } else { &others };
+        waiting.entry(name.clone()).or_default().add(one);
+    }
+    waiting.keys().for_each(|name| _ = known.entry(name.clone()).or_default());
+    let none = Waiting::default();
+    let entry = |(name, counters): (&Text, &SchedulerCounters)| {
+        scheduler_entry(host, name, counters, waiting.get(name).unwrap_or(&none))
+    };
+    known.iter().map(entry).collect()
+}
+
+/// Counters of the schedulers that have committed, or are registered and have pending tasks.
+fn known_schedulers(
+    host: &Host,
+    summary: &Summary,
+    scheduler_counters: &BTreeMap<SchedulerId, SchedulerCounters>,
+) -> BTreeMap<Text, SchedulerCounters> {
     let mut known: BTreeMap<Text, SchedulerCounters> = BTreeMap::new();
     for (id, one) in scheduler_counters {
         let name = host.read(|cell| cell.scheduler_name(*id).cloned());
@@ -104,38 +171,33 @@ fn schedulers(
     for name in registered.into_iter().filter(|name| summary.waiting.contains_key(name)) {
         known.entry(name).or_default();
     }
-    let others = summary.waiting.keys().filter(|name| !known.contains_key(*name)).cloned();
-    let others: Vec<_> = others.map(|name| (name, SchedulerCounters::default())).collect();
-    let one = |(name, one): (Text, SchedulerCounters)| {
-        let waiting = summary.waiting.get(&name).cloned().unwrap_or_default();
-        let oldest = waiting.oldest.as_ref();
-        let oldest_wait_ms = oldest.map(|(id, _)| host.read(|cell| age_ms(host, cell, *id)));
-        let count = |(reason, items): (&&str, &u64)| proto::ConflictCount {
-            reason: (*reason).to_owned(),
-            items: *items,
-        };
-        proto::SchedulerStatistics {
-            committed: one.taken,
-            conflicted: one.conflicted,
-            claims: one.claims,
-            placements: one.placements,
-            conflicts: one.conflicts.iter().map(count).collect(),
-            pending_tasks: waiting.tasks,
-            pending_jobs: waiting.jobs,
-            oldest_wait_ms: oldest_wait_ms.unwrap_or_default(),
-            oldest_job: oldest.map(|(_, name)| name.to_string()).unwrap_or_default(),
-            name: name.to_string(),
-        }
+    known
+}
+
+fn scheduler_entry(
+    host: &Host,
+    name: &Text,
+    counters: &SchedulerCounters,
+    waiting: &Waiting,
+) -> proto::SchedulerStatistics {
+    let oldest = waiting.oldest.as_ref();
+    let oldest_wait_ms = oldest.map(|(id, _)| host.read(|cell| age_ms(host, cell, *id)));
+    let count = |(reason, items): (&&str, &u64)| proto::ConflictCount {
+        reason: (*reason).to_owned(),
+        items: *items,
     };
-    let mut room = Room::of_bytes();
-    let fits = move |told: &proto::SchedulerStatistics| {
-        let fits = !room.is_full();
-        room.count(told);
-        fits
-    };
-    let mut told: Vec<_> = known.into_iter().chain(others).map(one).take_while(fits).collect();
-    told.sort_by(|a, b| a.name.cmp(&b.name));
-    told
+    proto::SchedulerStatistics {
+        committed: counters.taken,
+        conflicted: counters.conflicted,
+        claims: counters.claims,
+        placements: counters.placements,
+        conflicts: counters.conflicts.iter().map(count).collect(),
+        pending_tasks: waiting.tasks,
+        pending_jobs: waiting.jobs,
+        oldest_wait_ms: oldest_wait_ms.unwrap_or_default(),
+        oldest_job: oldest.map(|(_, name)| name.to_string()).unwrap_or_default(),
+        name: name.to_string(),
+    }
 }
 
 /// The scheduler of a worker, whose name is the scheduler's name, a dash and a number.
@@ -148,7 +210,7 @@ fn scheduler_of(name: &Text) -> Text {
 }
 
 /// Progress of the replicas, as known to this one.
-fn progress(host: &Host, me: Whoami) -> Vec<proto::ReplicaProgress> {
+fn progress(host: &Host, me: ReplicaIdentity) -> Vec<proto::ReplicaProgress> {
     let Some(running) = host.running() else { return Vec::new() };
     let status = running.status();
     let behind = |replica: u64, at: u64| proto::ReplicaProgress {
@@ -164,6 +226,39 @@ fn progress(host: &Host, me: Whoami) -> Vec<proto::ReplicaProgress> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use omega_cellstate::{CellHandle, SharedCell};
+    use omega_core::{Amounts, Command, Job, Kinds, TaskGroup};
+
+    #[tokio::test]
+    async fn names_that_submitters_invent_are_one_series() {
+        let cell = SharedCell::new(Cell::new(Kinds::standard()));
+        cell.register("web-0".into()).expect("it is registered");
+        for (number, scheduler) in (0..1000).map(|number| match number {
+            0 => (number, "web".to_owned()),
+            number => (number, format!("invented{number}")),
+        }) {
+            let job = Job::batch(format!("j{number}"), TaskGroup::new(2, Amounts::new([1])));
+            let job = Job { scheduler: scheduler.as_str().into(), ..job };
+            cell.apply(Command::SubmitJob(job)).expect("it is accepted");
+        }
+        let series = scheduler_series(&Host::memory(cell)).await;
+        let all = |one: &proto::SchedulerStatistics| {
+            (one.name.clone(), one.pending_jobs, one.pending_tasks, one.oldest_job.clone())
+        };
+        let others = (OTHERS.to_owned(), 999, 1998, "j1".to_owned());
+        let web = ("web".to_owned(), 1, 2, "j0".to_owned());
+        assert_eq!(series.iter().map(all).collect::<Vec<_>>(), [others, web]);
+    }
+
+    #[test]
+    fn jobs_from_before_a_restart_keep_their_age() {
+        let observed = |ms| Some(Duration::from_millis(ms));
+        // After a restart without a snapshot, the index begins before the log is replayed.
+        assert_eq!(choose_age(observed(2000), Some(3_600_000)), 3_600_000);
+        assert_eq!(choose_age(observed(2000), Some(9000)), 2000, "the cell's time is old");
+        assert_eq!(choose_age(None, Some(9000)), 9000);
+        assert_eq!(choose_age(observed(2000), None), 2000, "the cell has no time");
+    }
 
     #[test]
     fn workers_are_counted_with_their_scheduler() {

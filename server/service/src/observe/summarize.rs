@@ -4,7 +4,7 @@
 //! from several versions close together, and are exact enough for people only.
 
 use crate::host::Host;
-use crate::observe::summary::{Counts, Seen, Summary};
+use crate::observe::summary::{Counts, MachineSummary, Summary};
 use omega_cellstate::{Cell, MachineStatus};
 use omega_client::agent::is_unreachable;
 use omega_core::{Job, JobId, TaskState, Version};
@@ -35,11 +35,11 @@ impl Summary {
             waiting: BTreeMap::new(),
         };
         let mut row = 0;
-        while let Some(next) = summary.look_at_machines(host, row) {
+        while let Some(next) = summary.read_machines(host, row) {
             row = next;
         }
         let mut job = JobId(0);
-        while let Some(next) = summary.look_at_jobs(host, job) {
+        while let Some(next) = summary.read_jobs(host, job) {
             job = next;
         }
         (summary.version, summary.next_job) = host.read(|cell| (cell.version(), cell.next_job()));
@@ -47,13 +47,13 @@ impl Summary {
     }
 
     /// Reads some machines. Returns the row to continue from, if there are more machines.
-    fn look_at_machines(&mut self, host: &Host, row: usize) -> Option<usize> {
+    fn read_machines(&mut self, host: &Host, row: usize) -> Option<usize> {
         let amount = |amount: i64| amount.max(0) as u64;
         let before = self.machines.len();
         host.read(|cell| {
             for state in cell.machines_from(row).take(MACHINES_AT_ONCE) {
                 let both = state.claimable.iter().zip(state.free);
-                self.machines.push(Seen {
+                self.machines.push(MachineSummary {
                     id: state.id,
                     machine: state.machine.clone(),
                     draining: state.status == MachineStatus::Draining,
@@ -77,18 +77,15 @@ impl Summary {
     }
 
     /// Reads some jobs. Returns the job to continue from, if there are more jobs.
-    fn look_at_jobs(&mut self, host: &Host, first: JobId) -> Option<JobId> {
+    fn read_jobs(&mut self, host: &Host, first: JobId) -> Option<JobId> {
         host.read(|cell| {
-            let mut looked = 0;
+            let mut read_count = 0;
             for (count, (id, job)) in cell.jobs_from(first).enumerate() {
-                if looked >= TASKS_AT_ONCE || count >= JOBS_AT_ONCE {
+                if read_count >= TASKS_AT_ONCE || count >= JOBS_AT_ONCE {
                     return Some(id);
                 }
                 let before = self.tasks.pending;
-                for (_, state) in cell.tasks(id) {
-                    self.tasks.add(state);
-                    looked += 1;
-                }
+                self.tasks.add_job(cell.task_counts(id).unwrap_or_default());
                 self.jobs += 1;
                 let pending = self.tasks.pending - before;
                 if pending > 0 {
@@ -96,17 +93,18 @@ impl Summary {
                     waiting.jobs += 1;
                     waiting.tasks += pending;
                     waiting.oldest.get_or_insert_with(|| (id, job.name.clone()));
-                    self.add_waiting_of_cell(cell, (id, job));
+                    read_count += self.add_waiting_of_cell(cell, (id, job));
                 }
             }
             None
         })
     }
 
-    /// Adds the cluster resources that the pending tasks of a job would claim.
-    fn add_waiting_of_cell(&mut self, cell: &Cell, (id, job): (JobId, &Job)) {
+    /// Adds the cluster resources that the pending tasks of a job would claim. Returns the number of tasks that it
+    /// read.
+    fn add_waiting_of_cell(&mut self, cell: &Cell, (id, job): (JobId, &Job)) -> u64 {
         if job.groups.iter().all(|group| group.cluster_request.is_zero()) {
-            return;
+            return 0;
         }
         let pending = cell.tasks(id).filter(|(_, state)| *state == TaskState::Pending);
         let groups = pending.filter_map(|(task, _)| job.groups.get(cell.task_group(task)?));
@@ -114,6 +112,7 @@ impl Summary {
             let sum = &mut self.waiting_of_cell[kind.index()];
             *sum = sum.saturating_add(amount);
         }
+        job.task_count()
     }
 }
 

@@ -1,5 +1,6 @@
 //! Summary of the cell: sums, and the allocation of each machine. `summarize.rs` computes it.
 
+use omega_cellstate::StateCounts;
 use omega_core::{JobId, Kinds, Machine, MachineId, TaskState, Text, Version};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,7 +15,7 @@ pub(crate) struct Summary {
     /// Resource kinds of the cell.
     pub(crate) kinds: Kinds,
     /// Every registered machine, by row.
-    pub(crate) machines: Vec<Seen>,
+    pub(crate) machines: Vec<MachineSummary>,
     /// Claimable amount of each resource kind, over all machines.
     pub(crate) claimable: Vec<u64>,
     /// Claimed amount of each resource kind, over all machines.
@@ -31,7 +32,7 @@ pub(crate) struct Summary {
 
 /// A machine.
 #[derive(Debug)]
-pub(crate) struct Seen {
+pub(crate) struct MachineSummary {
     /// Id of the machine.
     pub(crate) id: MachineId,
     /// The machine as registered.
@@ -69,6 +70,16 @@ impl Counts {
             TaskState::Killed => &mut self.killed,
         } += 1;
     }
+
+    /// Adds the tasks of a job.
+    pub(crate) fn add_job(&mut self, job: StateCounts) {
+        self.pending += u64::from(job.pending);
+        self.placed += u64::from(job.placed);
+        self.running += u64::from(job.running);
+        self.finished += u64::from(job.finished);
+        self.failed += u64::from(job.failed);
+        self.killed += u64::from(job.killed);
+    }
 }
 
 /// Pending tasks of one scheduler.
@@ -80,4 +91,14 @@ pub(crate) struct Waiting {
     pub(crate) tasks: u64,
     /// The first job with pending tasks, and its name.
     pub(crate) oldest: Option<(JobId, Text)>,
+}
+
+impl Waiting {
+    /// Adds the pending tasks of another scheduler.
+    pub(crate) fn add(&mut self, other: &Waiting) {
+        self.jobs += other.jobs;
+        self.tasks += other.tasks;
+        let both = self.oldest.iter().chain(&other.oldest);
+        self.oldest = both.min_by_key(|(id, _)| *id).cloned();
+    }
 }

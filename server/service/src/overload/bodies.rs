@@ -7,9 +7,9 @@
 //! Replies are passed to the transport in small parts, whenever the transport has room. The transport buffers these
 //! parts until the client reads, and does not report how much it has buffered.
 
-use crate::access::roles::Nature;
-use crate::overload::held::{Held, Holder};
+use crate::access::roles::CallKind;
 use crate::overload::limits::Place;
+use crate::overload::memory_accounts::{CallerAccount, MemoryCharge};
 use crate::overload::slots::InProgress;
 use crate::overload::weight::Weight;
 use http::Response;
@@ -56,46 +56,46 @@ pub(crate) struct Incoming {
     /// Deadline of the message that has begun.
     until: Option<Instant>,
     alarm: Option<Pin<Box<Sleep>>>,
-    held: Arc<Mutex<Held>>,
+    charge: Arc<Mutex<MemoryCharge>>,
 }
 
 impl Incoming {
-    /// Wraps a body, and counts its bytes in `held`. If the call has a single message, the gate releases the bytes
+    /// Wraps a body, and counts its bytes in `charge`. If the call has a single message, the gate releases the bytes
     /// after the call.
     pub(crate) fn new(
         body: Body,
         messages: Messages,
-        held: Arc<Mutex<Held>>,
+        charge: Arc<Mutex<MemoryCharge>>,
         weight: Weight,
     ) -> Incoming {
         let until = match messages {
             Messages::One(until) => Some(until),
             Messages::Many(_) => None,
         };
-        Incoming { body, messages, framing: Framing::new(weight), until, alarm: None, held }
+        Incoming { body, messages, framing: Framing::new(weight), until, alarm: None, charge }
     }
 
     /// Counts received bytes. Fails if the caller's share of memory is full, or if a message is too large in memory.
-    fn came(&mut self, data: &Bytes) -> Result<(), ApiError> {
+    fn count_received(&mut self, data: &Bytes) -> Result<(), ApiError> {
         let before = self.framing.weight.bytes();
         self.framing.feed(data);
         let in_memory = self.framing.weight.bytes().saturating_sub(before).max(data.len());
         if self.framing.message_bytes() > MEMORY_MAX {
-            let say = format!(
+            let message = format!(
                 "nothing was done: the request would take more than {MEMORY_MAX} bytes of memory: \
                  divide it, or remove empty parts"
             );
-            return Err(ApiError::new(ErrorCode::Malformed, say));
+            return Err(ApiError::new(ErrorCode::Malformed, message));
         }
         let is_whole = !self.framing.is_within();
         // The last part of a message is accepted if it is small, so that a small message that arrives in one part, such
         // as a lease renewal, is never rejected.
         let is_free = is_whole && in_memory <= SMALL_BYTES;
-        let is_accepted = is_free || self.held.lock().try_add(in_memory);
+        let is_accepted = is_free || self.charge.lock().try_add(in_memory);
         if let Messages::Many(allowed) = self.messages {
             if is_whole {
                 self.until = None;
-                self.held.lock().clear();
+                self.charge.lock().clear();
             } else {
                 self.until.get_or_insert_with(|| Instant::now() + allowed);
             }
@@ -124,12 +124,12 @@ impl http_body::Body for Incoming {
         match Pin::new(&mut self.body).poll_frame(cx) {
             Poll::Pending => {
                 ready!(self.poll_late(cx));
-                let say = "nothing was done: the request did not arrive completely before the \
+                let message = "nothing was done: the request did not arrive completely before the \
                      deadline: send it again";
-                Poll::Ready(Some(Err(ApiError::new(ErrorCode::Late, say).into())))
+                Poll::Ready(Some(Err(ApiError::new(ErrorCode::Late, message).into())))
             }
             Poll::Ready(Some(Ok(frame))) => {
-                let counted = frame.data_ref().map_or(Ok(()), |data| self.came(data));
+                let counted = frame.data_ref().map_or(Ok(()), |data| self.count_received(data));
                 Poll::Ready(Some(counted.map(|()| frame).map_err(Status::from)))
             }
             ended => ended,
@@ -203,10 +203,10 @@ pub(crate) struct Outgoing {
     body: Body,
     /// Bytes read from the body and not yet given to the transport.
     rest: Bytes,
-    held: Held,
+    charge: MemoryCharge,
     /// Account of a stream's reader. The stream makes its next message only when the account has room. `None` for a
     /// complete reply.
-    waits: Option<Holder>,
+    waits: Option<CallerAccount>,
     /// The call's slot, which streams keep until they end.
     _place: Option<Place>,
     /// Until the body ends, its connection counts as used.
@@ -215,9 +215,14 @@ pub(crate) struct Outgoing {
 
 impl Outgoing {
     /// The body of a stream. The stream keeps its slot until it ends.
-    pub(crate) fn stream(body: Body, holder: Holder, place: Place, call: InProgress) -> Outgoing {
-        let (rest, held) = (Bytes::new(), holder.nothing());
-        Outgoing { body, rest, held, waits: Some(holder), _place: Some(place), _call: call }
+    pub(crate) fn stream(
+        body: Body,
+        holder: CallerAccount,
+        place: Place,
+        call: InProgress,
+    ) -> Outgoing {
+        let (rest, charge) = (Bytes::new(), holder.nothing());
+        Outgoing { body, rest, charge, waits: Some(holder), _place: Some(place), _call: call }
     }
 
     /// Wraps a complete reply, so that its bytes are counted until the client has read them. The reply does not keep
@@ -226,14 +231,14 @@ impl Outgoing {
     /// # Errors
     /// If the call only reads, and unread replies fill the caller's share of memory. The reply to a write is always
     /// sent.
-    pub(crate) async fn answer(
+    pub(crate) async fn reply(
         response: Response<Body>,
-        holder: &Holder,
-        nature: Nature,
+        holder: &CallerAccount,
+        nature: CallKind,
         call: InProgress,
     ) -> Result<Response<Body>, ApiError> {
         let (head, mut body) = response.into_parts();
-        let mut held = holder.nothing();
+        let mut charge = holder.nothing();
         if body.is_end_stream() {
             return Ok(Response::from_parts(head, body));
         }
@@ -249,11 +254,11 @@ impl Outgoing {
             Some(Err(status)) => return Ok(status.into_http()),
             None => Bytes::new(),
         };
-        if nature == Nature::Look && !holder.has_room() {
+        if nature == CallKind::Read && !holder.has_room() {
             return Err(full());
         }
-        held.add(rest.len());
-        let answer = Outgoing { body, rest, held, waits: None, _place: None, _call: call };
+        charge.add(rest.len());
+        let answer = Outgoing { body, rest, charge, waits: None, _place: None, _call: call };
         Ok(Response::from_parts(head, Body::new(answer)))
     }
 }
@@ -268,7 +273,7 @@ impl http_body::Body for Outgoing {
     ) -> Poll<Option<Result<Frame<Bytes>, Status>>> {
         let this = &mut *self;
         if this.rest.is_empty() {
-            this.held.clear();
+            this.charge.clear();
             if let Some(holder) = &this.waits {
                 ready!(holder.poll_room(cx));
             }
@@ -278,7 +283,7 @@ impl http_body::Body for Outgoing {
             };
             match frame.into_data() {
                 Ok(data) => {
-                    this.held.add(data.len());
+                    this.charge.add(data.len());
                     this.rest = data;
                 }
                 Err(frame) => return Poll::Ready(Some(Ok(frame))),
@@ -311,9 +316,9 @@ impl http_body::Body for Ended {
 /// Error for a caller that has used up its share of memory.
 pub(crate) fn full() -> ApiError {
     const PAUSE: Duration = Duration::from_millis(100);
-    let say = "nothing was done: this replica buffers the maximum number of bytes for this \
+    let message = "nothing was done: this replica buffers the maximum number of bytes for this \
          caller: read the responses, and end calls and streams that are not needed";
-    ApiError::new(ErrorCode::Limit, say).retry_after(PAUSE)
+    ApiError::new(ErrorCode::Limit, message).retry_after(PAUSE)
 }
 
 #[cfg(test)]

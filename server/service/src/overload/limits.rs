@@ -5,12 +5,12 @@
 //! else is full. Calls of agents, and calls that renew leases of schedulers, have priority.
 //!
 //! Rejections cost time, too, so callers near a limit are slowed down first: the server delays reading from their
-//! connections (`turns.rs`). Only calls that arrive nevertheless are rejected.
+//! connections (`call_slots.rs`). Only calls that arrive nevertheless are rejected.
 
 use crate::access::identity::{Caller, Role};
-use crate::access::roles::Nature;
-use crate::overload::held::{Accounts, Holder};
-use crate::overload::turns::{Lane, Need, Taken};
+use crate::access::roles::CallKind;
+use crate::overload::call_slots::{CallSlot, CallSlots, Need};
+use crate::overload::memory_accounts::{Accounts, CallerAccount};
 use omega_client::connect::MESSAGE_BYTES_MAX;
 use omega_client::{ApiError, ErrorCode};
 use omega_core::limits::TASKS_PER_JOB_MAX;
@@ -48,6 +48,9 @@ pub struct Limits {
     pub message_bytes: u32,
     /// Unfinished tasks of one tenant. A job that would exceed this number is rejected.
     pub tenant_tasks: u32,
+    /// Bytes of the descriptions of one tenant's jobs, including ended ones. A job or version that would exceed this
+    /// number is rejected.
+    pub tenant_bytes: u64,
     /// Bytes of incomplete requests and unread answers in memory for one caller.
     pub held_bytes_each: u64,
     /// Bytes in memory for all callers except operators, who have a separate bound of the same size.
@@ -102,6 +105,8 @@ impl Default for Limits {
             header_bytes: 16 << 10,
             message_bytes: MESSAGE_BYTES_MAX as u32,
             tenant_tasks: 4 * TASKS_PER_JOB_MAX,
+            // Several million jobs of the usual size.
+            tenant_bytes: 2 << 30,
             // Each caller may have sixteen of the largest messages. The total is the memory that a replica of a large
             // cell can spare.
             held_bytes_each: 64 << 20,
@@ -131,10 +136,10 @@ const PAUSE: Duration = Duration::from_millis(100);
 #[derive(Clone, Debug)]
 pub(crate) struct Places {
     limits: Limits,
-    calls: Lane,
-    operator_calls: Lane,
-    streams: Lane,
-    operator_streams: Lane,
+    calls: CallSlots,
+    operator_calls: CallSlots,
+    streams: CallSlots,
+    operator_streams: CallSlots,
     accounts: Accounts,
     /// Usage of each caller. Locked for one look-up at a time.
     callers: Arc<Mutex<HashMap<Arc<str>, Used>>>,
@@ -167,7 +172,7 @@ enum Open {
 /// A slot of a call, released when dropped.
 #[derive(Debug)]
 pub(crate) struct Place {
-    _of_all: Taken,
+    _of_all: CallSlot,
     /// Slot within the caller's own limit; `None` for calls without such a limit.
     _of_caller: Option<OfCaller>,
 }
@@ -192,10 +197,10 @@ impl Places {
     pub(crate) fn new(limits: Limits) -> Places {
         Places {
             limits,
-            calls: Lane::new(limits.calls),
-            operator_calls: Lane::new(limits.operator_calls),
-            streams: Lane::new(limits.streams),
-            operator_streams: Lane::new(limits.operator_streams),
+            calls: CallSlots::new(limits.calls),
+            operator_calls: CallSlots::new(limits.operator_calls),
+            streams: CallSlots::new(limits.streams),
+            operator_streams: CallSlots::new(limits.operator_streams),
             accounts: Accounts::new(limits.held_bytes_each as usize, limits.held_bytes as usize),
             callers: Arc::default(),
         }
@@ -207,7 +212,7 @@ impl Places {
     }
 
     /// Returns the account of the bytes held for a caller.
-    pub(crate) fn holder(&self, caller: &Caller) -> Holder {
+    pub(crate) fn holder(&self, caller: &Caller) -> CallerAccount {
         self.accounts.of(caller)
     }
 
@@ -217,8 +222,8 @@ impl Places {
         &self.accounts
     }
 
-    /// The lane of slots for a caller whose calls may have to wait; `None` for agents.
-    pub(crate) fn lane(&self, caller: &Caller) -> Option<&Lane> {
+    /// The slots for a caller whose calls may have to wait; `None` for agents.
+    pub(crate) fn call_slots(&self, caller: &Caller) -> Option<&CallSlots> {
         match &caller.role {
             Role::Operator => Some(&self.operator_calls),
             Role::Agent(_) => None,
@@ -227,7 +232,7 @@ impl Places {
     }
 
     /// Time until which the connections of a caller with too many calls are not read; `None` if they may be read now.
-    pub(crate) fn pace(&self, caller: &Caller, now: Instant) -> Option<Instant> {
+    pub(crate) fn delayed_until(&self, caller: &Caller, now: Instant) -> Option<Instant> {
         self.callers.lock().get(&caller.name)?.bucket.spare_at(now)
     }
 
@@ -235,7 +240,12 @@ impl Places {
     ///
     /// # Errors
     /// If the caller exceeds its rate.
-    pub(crate) fn knock(&self, caller: &Caller, need: Need, now: Instant) -> Result<(), ApiError> {
+    pub(crate) fn count_call(
+        &self,
+        caller: &Caller,
+        need: Need,
+        now: Instant,
+    ) -> Result<(), ApiError> {
         let Limits { calls_per_second, calls_burst, .. } = self.limits;
         let mut callers = self.callers.lock();
         if callers.len() >= CALLERS_MAX && !callers.contains_key(&caller.name) {
@@ -256,12 +266,12 @@ impl Places {
     pub(crate) fn enter(
         &self,
         caller: &Caller,
-        nature: Nature,
+        nature: CallKind,
         need: Need,
     ) -> Result<Place, ApiError> {
         let none = || full("this replica already serves the maximum number of calls", PAUSE);
         let is_operator = matches!(caller.role, Role::Operator);
-        let (open, lane) = match (nature.is_stream(), is_operator) {
+        let (open, slots) = match (nature.is_stream(), is_operator) {
             (true, true) => (Open::Streams, &self.operator_streams),
             (true, false) => (Open::Streams, &self.streams),
             (false, true) => (Open::Calls, &self.operator_calls),
@@ -273,7 +283,7 @@ impl Places {
             Open::Calls => !is_operator && need == Need::Usual,
         };
         let of_caller = is_bounded.then(|| self.open(&caller.name, open)).transpose()?;
-        let of_all = lane.enter(need).ok_or_else(none)?;
+        let of_all = slots.enter(need).ok_or_else(none)?;
         Ok(Place { _of_all: of_all, _of_caller: of_caller })
     }
 
@@ -307,8 +317,8 @@ impl Places {
 }
 
 fn full(why: &str, pause: Duration) -> ApiError {
-    let say = format!("nothing was done: {why}; try again in {} ms", pause.as_millis());
-    ApiError::new(ErrorCode::Limit, say).retry_after(pause)
+    let message = format!("nothing was done: {why}; try again in {} ms", pause.as_millis());
+    ApiError::new(ErrorCode::Limit, message).retry_after(pause)
 }
 
 /// A token bucket. Tokens are nanoseconds, so that nothing is lost to rounding.
@@ -381,8 +391,8 @@ mod tests {
         Caller { name: name.into(), role: Role::Reader(Vec::new()) }
     }
 
-    fn enter(places: &Places, caller: &Caller, nature: Nature) -> Result<Place, ApiError> {
-        places.knock(caller, Need::Usual, Instant::now())?;
+    fn enter(places: &Places, caller: &Caller, nature: CallKind) -> Result<Place, ApiError> {
+        places.count_call(caller, Need::Usual, Instant::now())?;
         places.enter(caller, nature, Need::Usual)
     }
 
@@ -390,26 +400,26 @@ mod tests {
     fn operators_get_in_when_all_is_full() {
         let places = Places::new(small());
         let held: Vec<Place> =
-            ["a", "b"].map(|name| enter(&places, &reader(name), Nature::Look).unwrap()).into();
-        let refused = enter(&places, &reader("c"), Nature::Look).unwrap_err();
+            ["a", "b"].map(|name| enter(&places, &reader(name), CallKind::Read).unwrap()).into();
+        let refused = enter(&places, &reader("c"), CallKind::Read).unwrap_err();
         assert_eq!((refused.code, refused.retry_after), (ErrorCode::Limit, Some(PAUSE)));
-        let operator = enter(&places, &Caller::local(), Nature::Change).unwrap();
-        assert!(enter(&places, &Caller::local(), Nature::Change).is_err());
+        let operator = enter(&places, &Caller::local(), CallKind::Change).unwrap();
+        assert!(enter(&places, &Caller::local(), CallKind::Change).is_err());
         drop((held, operator));
-        assert!(enter(&places, &reader("c"), Nature::Look).is_ok());
-        assert!(enter(&places, &Caller::local(), Nature::Look).is_ok());
+        assert!(enter(&places, &reader("c"), CallKind::Read).is_ok());
+        assert!(enter(&places, &Caller::local(), CallKind::Read).is_ok());
     }
 
     #[test]
     fn one_caller_cannot_have_all_streams() {
         let places = Places::new(small());
-        let first = enter(&places, &reader("a"), Nature::Watch).unwrap();
-        let _second = enter(&places, &reader("a"), Nature::Watch).unwrap();
-        assert!(enter(&places, &reader("a"), Nature::Stream).is_err());
-        let _third = enter(&places, &reader("b"), Nature::Watch).unwrap();
-        assert!(enter(&places, &reader("b"), Nature::Watch).is_err(), "all are taken");
+        let first = enter(&places, &reader("a"), CallKind::Watch).unwrap();
+        let _second = enter(&places, &reader("a"), CallKind::Watch).unwrap();
+        assert!(enter(&places, &reader("a"), CallKind::Stream).is_err());
+        let _third = enter(&places, &reader("b"), CallKind::Watch).unwrap();
+        assert!(enter(&places, &reader("b"), CallKind::Watch).is_err(), "all are taken");
         drop(first);
-        assert!(enter(&places, &reader("b"), Nature::Watch).is_ok());
+        assert!(enter(&places, &reader("b"), CallKind::Watch).is_ok());
     }
 
     #[test]
@@ -436,7 +446,7 @@ mod tests {
         let mut now = Instant::now();
         for i in 0..3 * CALLERS_MAX {
             now += Duration::from_secs(1);
-            places.knock(&reader(&i.to_string()), Need::Usual, now).unwrap();
+            places.count_call(&reader(&i.to_string()), Need::Usual, now).unwrap();
         }
         assert!(places.callers.lock().len() <= CALLERS_MAX);
     }

@@ -1,12 +1,12 @@
 //! Slowdown of connections: a connection is read later if few slots are left, or if its caller exceeds its sustained
 //! rate.
 //!
-//! `turns.rs` explains why, and chooses the next connection. If less than a quarter of a caller's burst is left, its
-//! connections are read only as fast as the burst refills, so that steady callers are seldom rejected.
+//! `call_slots.rs` explains why, and chooses the next connection. If less than a quarter of a caller's burst is left,
+//! its connections are read only as fast as the burst refills, so that steady callers are seldom rejected.
 
 use crate::access::identity::Caller;
+use crate::overload::call_slots::READ_DELAY_MAX;
 use crate::overload::limits::Places;
-use crate::overload::turns::HELD_MAX;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -28,8 +28,8 @@ pub(crate) struct Slowdown {
 
 impl Drop for Slowdown {
     fn drop(&mut self) {
-        if let Some(lane) = self.places.lane(&self.caller) {
-            lane.leave(&self.caller.name, &mut self.ticket);
+        if let Some(slots) = self.places.call_slots(&self.caller) {
+            slots.leave(&self.caller.name, &mut self.ticket);
         }
     }
 }
@@ -42,16 +42,18 @@ impl Slowdown {
     /// Whether the connection may be read now. If not, the connection's task is woken later.
     pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let now = Instant::now();
-        let until = *self.since.get_or_insert(now) + HELD_MAX;
-        let lane = self.places.lane(&self.caller);
-        let may = match self.places.pace(&self.caller, now) {
+        let until = *self.since.get_or_insert(now) + READ_DELAY_MAX;
+        let slots = self.places.call_slots(&self.caller);
+        let may = match self.places.delayed_until(&self.caller, now) {
             _ if now >= until => {
-                lane.into_iter().for_each(|lane| lane.leave(&self.caller.name, &mut self.ticket));
+                slots
+                    .into_iter()
+                    .for_each(|slots| slots.leave(&self.caller.name, &mut self.ticket));
                 Poll::Ready(false)
             }
             Some(enough) => return self.sleep(enough.min(until), cx),
-            None => lane.map_or(Poll::Ready(false), |lane| {
-                lane.turn(&self.caller.name, &mut self.ticket, cx)
+            None => slots.map_or(Poll::Ready(false), |slots| {
+                slots.poll_turn(&self.caller.name, &mut self.ticket, cx)
             }),
         };
         let Poll::Ready(passes_on) = may else { return self.sleep(until, cx) };
@@ -63,9 +65,9 @@ impl Slowdown {
     /// Records that there was nothing to read. If the connection has a turn, passes the turn on.
     pub(crate) fn idle(&mut self) {
         if std::mem::take(&mut self.passes_on)
-            && let Some(lane) = self.places.lane(&self.caller)
+            && let Some(slots) = self.places.call_slots(&self.caller)
         {
-            lane.pass_on();
+            slots.pass_on();
         }
     }
 

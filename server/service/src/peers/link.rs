@@ -1,6 +1,6 @@
 //! The stream of messages to one peer, at one address.
 
-use super::{Dial, FRAME_BYTES, FRAME_BYTES_MAX, Reached, Whoami};
+use super::{Dial, FRAME_BYTES, FRAME_BYTES_MAX, Reached, ReplicaIdentity};
 use omega_client::proto::peer_service_client::PeerServiceClient;
 use omega_client::{ApiError, ErrorCode, proto};
 use omega_store::log::ReplicaId;
@@ -21,7 +21,7 @@ const PAUSE: Duration = Duration::from_millis(100);
 
 /// The stream to one peer.
 pub(super) struct Link {
-    me: Whoami,
+    me: ReplicaIdentity,
     /// Addresses of this replica, which are sent in each frame.
     reached: Reached,
     to: ReplicaId,
@@ -34,7 +34,7 @@ pub(super) struct Link {
 impl Link {
     /// Creates a stream to a peer, and the sender of its messages. The stream ends when the sender is dropped.
     pub(super) fn new(
-        me: Whoami,
+        me: ReplicaIdentity,
         reached: &Reached,
         to: ReplicaId,
         dial: Dial,
@@ -77,7 +77,7 @@ impl Link {
                 }
             };
             if let Ok(Err(status)) = ended {
-                self.note(status.into());
+                self.log_refused(status.into());
             }
             tokio::time::sleep(PAUSE).await;
             // Messages that were queued during the pause are outdated, so only the newest is sent. Raft sends the
@@ -90,7 +90,7 @@ impl Link {
 
     /// Logs a peer's rejection, once for each reason, because the message is retried. An unreachable peer is not
     /// logged.
-    fn note(&mut self, why: ApiError) {
+    fn log_refused(&mut self, why: ApiError) {
         let is_refusal = !why.is_temporary()
             && !matches!(
                 why.code,

@@ -1,10 +1,10 @@
 //! The service that receives messages of peers.
 
-use super::heard::PeersHeard;
-use super::{Peers, Whoami};
+use super::contacts::PeerContacts;
+use super::{Peers, ReplicaIdentity};
 use crate::access::grants::caller;
 use crate::access::identity::{Caller, Role};
-use crate::service::Answered;
+use crate::service::RpcResult;
 use omega_client::proto::peer_service_server::PeerService;
 use omega_client::{ApiError, ErrorCode, proto};
 use omega_store::log::ReplicaId;
@@ -18,10 +18,10 @@ use tonic::{Request, Response, Streaming};
 /// Receives messages of peers.
 #[derive(Debug)]
 pub struct PeerListener {
-    me: Whoami,
+    me: ReplicaIdentity,
     running: Arc<Running>,
     peers: Peers,
-    heard: PeersHeard,
+    contacts: PeerContacts,
     /// Message of the last rejection for each peer, so that retries do not log it again.
     refused: Mutex<BTreeMap<u64, String>>,
 }
@@ -29,8 +29,8 @@ pub struct PeerListener {
 impl PeerListener {
     /// Creates the service of a replica, with the record of peers' messages.
     #[must_use]
-    pub fn new(running: Arc<Running>, peers: Peers, heard: PeersHeard) -> PeerListener {
-        PeerListener { me: peers.me(), running, peers, heard, refused: Mutex::default() }
+    pub fn new(running: Arc<Running>, peers: Peers, contacts: PeerContacts) -> PeerListener {
+        PeerListener { me: peers.me(), running, peers, contacts, refused: Mutex::default() }
     }
 
     /// Sets the address of this replica for clients, which is sent to its peers.
@@ -39,9 +39,9 @@ impl PeerListener {
     }
 
     /// Logs that a peer's message cannot be read, once for each reason.
-    fn note(&self, from: u64, why: &str) {
+    fn log_refused(&self, from: u64, why: &str) {
         let mut refused = self.refused.lock();
-        if refused.get(&from).is_none_or(|told| told != why) {
+        if refused.get(&from).is_none_or(|last| last != why) {
             tracing::warn!(from = %ReplicaId(from), why, "the messages of a peer cannot be read");
             refused.insert(from, why.to_owned());
         }
@@ -51,11 +51,11 @@ impl PeerListener {
     /// certificate names.
     fn check(&self, frame: &proto::PeerFrame, sender: &Caller) -> Result<(), ApiError> {
         let wrong = |what: &str, given: &str, is: &str| {
-            let say = format!(
+            let message = format!(
                 "{what} is {given}, but this replica has {is}: check the addresses \
                  of the peers"
             );
-            Err(ApiError::new(ErrorCode::Denied, say))
+            Err(ApiError::new(ErrorCode::Denied, message))
         };
         let cell = self.me.cell.to_string();
         if frame.cell != cell {
@@ -69,8 +69,8 @@ impl PeerListener {
             Role::Replica(None) => {}
             Role::Replica(Some(id)) if id.0 == frame.from => {}
             _ => {
-                let say = format!("{sender} may not send for {}", ReplicaId(frame.from));
-                return Err(ApiError::new(ErrorCode::Denied, say));
+                let message = format!("{sender} may not send for {}", ReplicaId(frame.from));
+                return Err(ApiError::new(ErrorCode::Denied, message));
             }
         }
         Ok(())
@@ -82,17 +82,21 @@ impl PeerService for PeerListener {
     async fn deliver(
         &self,
         request: Request<Streaming<proto::PeerFrame>>,
-    ) -> Answered<proto::DeliverResponse> {
+    ) -> RpcResult<proto::DeliverResponse> {
         let sender = caller(&request)?;
         let mut frames = request.into_inner();
         while let Some(frame) = frames.message().await? {
             self.check(&frame, &sender)?;
-            self.heard.note(ReplicaId(frame.from));
-            self.peers.heard(ReplicaId(frame.from), &frame.address, &frame.client_address);
+            self.contacts.record(ReplicaId(frame.from));
+            self.peers.record_addresses(
+                ReplicaId(frame.from),
+                &frame.address,
+                &frame.client_address,
+            );
             for bytes in &frame.messages {
                 let message = wire::decode(bytes).map_err(|error| {
                     let why = format!("a peer's message: {error}");
-                    self.note(frame.from, &why);
+                    self.log_refused(frame.from, &why);
                     ApiError::new(ErrorCode::Malformed, why)
                 })?;
                 self.running.deliver(ReplicaId(frame.from), message);

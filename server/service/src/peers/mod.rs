@@ -5,12 +5,12 @@
 //! newest first. Messages have the replicas' own encoding. The frame around them names sender and receiver, and is
 //! checked before the messages are decoded.
 
-mod heard;
+mod contacts;
 mod link;
 mod listener;
 mod routes;
 
-pub use heard::PeersHeard;
+pub use contacts::PeerContacts;
 pub use listener::PeerListener;
 pub use routes::Peers;
 
@@ -43,7 +43,7 @@ pub(crate) struct Reached {
 
 /// Identity of a replica: its cell and id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Whoami {
+pub struct ReplicaIdentity {
     /// The cell.
     pub cell: CellId,
     /// The replica.

@@ -5,7 +5,7 @@
 //! own address.
 
 use super::link::Link;
-use super::{Dialer, Reached, Whoami};
+use super::{Dialer, Reached, ReplicaIdentity};
 use omega_store::log::ReplicaId;
 use omega_store::membership::{Membership, REPLICAS_MAX, is_address};
 use omega_store::replica::{PeerMessage, Transport};
@@ -17,14 +17,14 @@ use tokio::runtime::Handle;
 use tokio::sync::mpsc;
 
 /// Maximum number of peers whose announced addresses are kept: the current replicas, and some former ones.
-const HEARD_MAX: usize = 2 * REPLICAS_MAX;
+const ANNOUNCED_MAX: usize = 2 * REPLICAS_MAX;
 
 /// Sender of messages to the peers. Clones share the streams.
 #[derive(Clone)]
 pub struct Peers(Arc<Inner>);
 
 struct Inner {
-    me: Whoami,
+    me: ReplicaIdentity,
     reached: Reached,
     dialer: Dialer,
     runtime: Handle,
@@ -40,7 +40,7 @@ struct Routes {
     /// Addresses from the settings.
     given: BTreeMap<ReplicaId, String>,
     /// Addresses from the peers' own frames.
-    heard: BTreeMap<ReplicaId, String>,
+    announced: BTreeMap<ReplicaId, String>,
     /// Addresses of the peers for clients, from their own frames.
     clients: BTreeMap<ReplicaId, String>,
     open: BTreeMap<ReplicaId, Open>,
@@ -55,7 +55,7 @@ struct Open {
 
 impl Routes {
     fn address(&self, of: ReplicaId) -> Option<&String> {
-        let by_rank = [&self.agreed, &self.given, &self.heard];
+        let by_rank = [&self.agreed, &self.given, &self.announced];
         by_rank.into_iter().find_map(|addresses| addresses.get(&of))
     }
 
@@ -71,7 +71,7 @@ impl Peers {
     /// Creates the streams of the replica at `address`, to peers at the addresses in the settings.
     #[must_use]
     pub fn new(
-        me: Whoami,
+        me: ReplicaIdentity,
         address: String,
         given: BTreeMap<ReplicaId, String>,
         dialer: Dialer,
@@ -83,7 +83,7 @@ impl Peers {
     }
 
     /// Identity of this replica.
-    pub(super) fn me(&self) -> Whoami {
+    pub(super) fn me(&self) -> ReplicaIdentity {
         self.0.me
     }
 
@@ -107,24 +107,24 @@ impl Peers {
     }
 
     /// Records the addresses that a peer has sent: its address for peers, and its address for clients.
-    pub(super) fn heard(&self, from: ReplicaId, address: &str, clients: &str) {
+    pub(super) fn record_addresses(&self, from: ReplicaId, address: &str, clients: &str) {
         let mut routes = self.0.routes.lock();
-        let told = routes.clients.get(&from);
-        let has_room = told.is_some() || routes.clients.len() < HEARD_MAX;
-        if told.is_none_or(|told| told != clients) && has_room && is_address(clients) {
+        let recorded = routes.clients.get(&from);
+        let has_room = recorded.is_some() || routes.clients.len() < ANNOUNCED_MAX;
+        if recorded.is_none_or(|recorded| recorded != clients) && has_room && is_address(clients) {
             routes.clients.insert(from, clients.to_owned());
         }
-        let known = routes.heard.get(&from);
-        let is_new = known.is_none_or(|known| known != address);
-        let has_room = known.is_some() || routes.heard.len() < HEARD_MAX;
+        let recorded = routes.announced.get(&from);
+        let is_new = recorded.is_none_or(|recorded| recorded != address);
+        let has_room = recorded.is_some() || routes.announced.len() < ANNOUNCED_MAX;
         if is_new && has_room && is_address(address) {
-            routes.heard.insert(from, address.to_owned());
+            routes.announced.insert(from, address.to_owned());
             routes.end_moved();
         }
     }
 
     /// Whether an address of a replica is known.
-    pub(crate) fn know(&self, id: ReplicaId) -> bool {
+    pub(crate) fn has_address(&self, id: ReplicaId) -> bool {
         self.0.routes.lock().address(id).is_some()
     }
 

@@ -6,7 +6,7 @@
 //! step, the next one adds up to twice as many tasks.
 
 use crate::host::Host;
-use crate::overload::tenant_tasks::{Admitted, Granted, TenantTasks};
+use crate::overload::tenant_limits::{Admitted, Granted, TenantLimits};
 use omega_client::{ApiError, ErrorCode};
 use omega_core::{JobId, RollStep};
 
@@ -45,7 +45,7 @@ impl Admission {
     pub(super) fn allow(
         &mut self,
         host: &Host,
-        bound: TenantTasks,
+        bound: TenantLimits,
         id: JobId,
         mut step: RollStep,
     ) -> Option<Allowed> {
@@ -118,7 +118,8 @@ fn cut(step: &mut RollStep, max: u64) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::updates::Lead;
+    use crate::overload::limits::Limits;
+    use crate::updates::LeaderState;
     use omega_cellstate::{Cell, SharedCell};
     use omega_core::{
         Amounts, Command, Job, Kinds, Machine, Outcome, Run, TaskGroup, TaskId, TaskReport,
@@ -133,7 +134,7 @@ mod tests {
     struct World {
         cell: SharedCell,
         host: Host,
-        lead: Lead,
+        lead: LeaderState,
         job: JobId,
     }
 
@@ -148,7 +149,7 @@ mod tests {
                 panic!("a job")
             };
             let host = Host::memory(cell.clone());
-            World { cell, host, lead: Lead::new(Term(1)), job }
+            World { cell, host, lead: LeaderState::new(Term(1)), job }
         }
 
         /// A job with one task on each machine. At first, it has one task.
@@ -167,10 +168,11 @@ mod tests {
 
         /// Makes steps of the controller without pauses, and returns the number of tasks after each.
         async fn steps(&mut self, count: usize, bound: u32) -> Vec<u64> {
+            let limits = Limits { tenant_tasks: bound, ..Limits::default() };
             let mut tasks = Vec::new();
             for _ in 0..count {
                 self.lead.open.values_mut().for_each(|open| open.not_before = None);
-                self.lead.step(&self.host, TenantTasks::new(bound)).await;
+                self.lead.step(&self.host, TenantLimits::new(&limits)).await;
                 tasks.push(self.tasks());
             }
             tasks
@@ -204,7 +206,7 @@ mod tests {
     async fn tasks_on_each_machine_stay_within_the_limit_on_tasks() {
         let mut world = World::per_machine();
         assert_eq!(world.steps(3, 4).await, [4; 3]);
-        assert!(world.host.tasks_under_way().lock().is_empty());
+        assert!(world.host.tenants_in_flight().lock().is_empty());
         assert_eq!(world.steps(3, 100).await, [MACHINES; 3], "the limit was raised");
     }
 

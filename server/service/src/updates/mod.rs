@@ -17,10 +17,13 @@ mod admission;
 mod evacuate;
 mod plan;
 #[cfg(test)]
+mod testing;
+#[cfg(test)]
 mod tests;
 
 use crate::host::{Host, unix_ms};
-use crate::overload::tenant_tasks::{Admitted, TenantTasks};
+use crate::overload::in_flight::TenantUse;
+use crate::overload::tenant_limits::{Admitted, TenantLimits};
 use admission::{Admission, Allowed, Size};
 use evacuate::COMMAND_MAX;
 use futures_util::StreamExt;
@@ -46,17 +49,16 @@ const PAUSE: u32 = 20;
 const AT_ONCE: usize = 64;
 
 /// Runs until the replica has stopped. Tasks are added only within the limit on each tenant's tasks.
-pub(crate) async fn run(host: Host, tenant_tasks: u32) {
-    let bound = TenantTasks::new(tenant_tasks);
+pub(crate) async fn run(host: Host, bound: TenantLimits) {
     let mut steps = tokio::time::interval(STEP);
     steps.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    let mut lead: Option<Lead> = None;
+    let mut lead: Option<LeaderState> = None;
     while host.stopped().is_none() {
         steps.tick().await;
         let leadership = host.leadership();
         let term = leadership.is_leader.then_some(leadership.term);
         if lead.as_ref().map(|lead| lead.term) != term {
-            lead = term.map(Lead::new);
+            lead = term.map(LeaderState::new);
         }
         if let Some(lead) = &mut lead {
             lead.step(&host, bound).await;
@@ -65,7 +67,7 @@ pub(crate) async fn run(host: Host, tenant_tasks: u32) {
 }
 
 /// State that exists only while this replica leads.
-struct Lead {
+struct LeaderState {
     term: Term,
     /// Version up to which changes were read.
     since: Version,
@@ -89,7 +91,7 @@ struct Open {
 }
 
 /// A command for a job.
-struct Asked {
+struct PlannedCommand {
     id: JobId,
     command: Command,
     size: Size,
@@ -97,14 +99,14 @@ struct Asked {
     admitted: Option<Admitted>,
 }
 
-impl Lead {
-    fn new(term: Term) -> Lead {
+impl LeaderState {
+    fn new(term: Term) -> LeaderState {
         let (since, began) = (Version(0), Instant::now());
         let (open, per_machine, evacuated) = Default::default();
-        Lead { term, since, open, per_machine, evacuated, began }
+        LeaderState { term, since, open, per_machine, evacuated, began }
     }
 
-    async fn step(&mut self, host: &Host, bound: TenantTasks) {
+    async fn step(&mut self, host: &Host, bound: TenantLimits) {
         host.read(|cell| self.read_changes(cell));
         let now = Instant::now();
         let now_ms = now.duration_since(self.began).as_millis() as u64;
@@ -125,10 +127,10 @@ impl Lead {
             });
             open.not_before = Some(Instant::now() + took * PAUSE);
             open.is_idle = matches!(next, Next::Settled | Next::Stopped);
-            commands.extend(open.ask(host, bound, *id, next));
+            commands.extend(open.plan_command(host, bound, *id, next));
         }
-        let done = futures_util::stream::iter(commands).map(|asked| async move {
-            let Asked { id, command, size, admitted } = asked;
+        let done = futures_util::stream::iter(commands).map(|planned| async move {
+            let PlannedCommand { id, command, size, admitted } = planned;
             let outcome = host.apply(command, Instant::now() + COMMAND_MAX).await;
             drop(admitted);
             (id, size, outcome)
@@ -136,7 +138,7 @@ impl Lead {
         let done: Vec<(JobId, Size, Result<Outcome, ApiError>)> =
             done.buffer_unordered(AT_ONCE).collect().await;
         for (id, size, outcome) in done {
-            self.note(id, size, outcome);
+            self.record_result(id, size, outcome);
         }
         if !self.evacuated.is_empty() {
             evacuate::step(host, &self.evacuated, unix_ms()).await;
@@ -144,7 +146,7 @@ impl Lead {
     }
 
     /// Records the result of a job's step.
-    fn note(&mut self, id: JobId, size: Size, outcome: Result<Outcome, ApiError>) {
+    fn record_result(&mut self, id: JobId, size: Size, outcome: Result<Outcome, ApiError>) {
         let Some(open) = self.open.get_mut(&id) else { return };
         match outcome {
             // The job was updated or has ended. The next step reads this change.
@@ -205,7 +207,7 @@ impl Lead {
 
     fn changed(&mut self, cell: &Cell, id: JobId, job: &Job) {
         let has = job.groups.iter().any(|group| group.per_machine);
-        if has && cell.tasks(id).any(|(_, state)| !state.ended()) {
+        if has && cell.is_alive(id) {
             _ = self.per_machine.insert(id)
         } else {
             _ = self.per_machine.remove(&id)
@@ -236,7 +238,13 @@ impl Lead {
 
 impl Open {
     /// Returns the command for a job's next step within the limits, if any.
-    fn ask(&mut self, host: &Host, bound: TenantTasks, id: JobId, next: Next) -> Option<Asked> {
+    fn plan_command(
+        &mut self,
+        host: &Host,
+        bound: TenantLimits,
+        id: JobId,
+        next: Next,
+    ) -> Option<PlannedCommand> {
         if self.is_idle {
             self.admission = Admission::default();
         }
@@ -248,9 +256,18 @@ impl Open {
                     return None;
                 }
             },
+            // The rollback of an ended service starts all its tasks.
+            Next::Rollback { version, spec } if host.read(|cell| !cell.is_alive(id)) => {
+                let adds = TenantUse::described(&spec, spec.task_count());
+                let Ok(admitted) = bound.admit(host, &spec.tenant, adds) else {
+                    self.not_before = Some(Instant::now() + REFUSED_FOR);
+                    return None;
+                };
+                (Next::Rollback { version, spec }, Size::default(), Some(admitted))
+            }
             next => (next, Size::default(), None),
         };
-        command(id, next).map(|command| Asked { id, command, size, admitted })
+        command(id, next).map(|command| PlannedCommand { id, command, size, admitted })
     }
 }
 

@@ -10,7 +10,7 @@
 //! limit. An old task is available while it runs, and a new task after it has run for `min_healthy_ms`.
 
 use omega_cellstate::{Cell, JobVersion, MachineStatus};
-use omega_client::agent::DRAIN_BY;
+use omega_client::agent::{DISK_FULL, DRAIN_BY};
 use omega_core::limits::TRANSACTION_ITEMS_MAX;
 use omega_core::{
     GroupGrowth, Job, JobId, JobKind, Machine, MachineId, OnFailure, RollStep, Taint, TaintEffect,
@@ -70,14 +70,16 @@ pub(super) fn next(cell: &Cell, id: JobId, progress: &mut Progress, now_ms: u64)
         return Next::Settled;
     }
     let living = living(cell, id);
-    if living.is_empty() {
+    let has_ended = living.is_empty();
+    // A job that its users have ended stays so.
+    if has_ended && (target.task_count() == 0 || cell.job_was_killed(id)) {
         return Next::Settled;
     }
-    progress.see(&living, now_ms);
+    progress.observe(&living, now_ms);
     let plan = Plan::new((cell, id), target, living, now_ms);
     let result = plan.update.map_or(Some(UpdateResult::Complete), |update| update.result);
     match result {
-        None if plan.has_failed() => {
+        None if has_ended || plan.has_failed() => {
             return Next::Ended { version, result: UpdateResult::Failed };
         }
         Some(UpdateResult::Failed) => {
@@ -90,6 +92,9 @@ pub(super) fn next(cell: &Cell, id: JobId, progress: &mut Progress, now_ms: u64)
             }
         }
         _ => {}
+    }
+    if has_ended {
+        return Next::Settled;
     }
     let (step, state) = plan.step(progress, RollStep::of(version));
     match state {
@@ -125,7 +130,7 @@ fn living(cell: &Cell, job: JobId) -> Vec<Living> {
 
 impl Progress {
     /// Records which tasks run, and since when.
-    fn see(&mut self, living: &[Living], now_ms: u64) {
+    fn observe(&mut self, living: &[Living], now_ms: u64) {
         let runs = |task: &&Living| matches!(task.state, TaskState::Running(_));
         let running: BTreeSet<u32> = living.iter().filter(runs).map(|task| task.index).collect();
         self.since_ms.retain(|index, _| running.contains(index));
@@ -214,7 +219,7 @@ impl<'c> Plan<'c> {
         let of_group = self.by_name.get(&group.name).into_iter().flatten();
         let (new, old): (Vec<&Living>, Vec<&Living>) = of_group.partition(is_new);
         let spent = self.spent(position);
-        let wanted = places.wanted(group);
+        let wanted = places.target_count(group);
         let healthy = new.iter().filter(|task| self.is_healthy(progress, task)).count() as u32;
         let stops = self.stops(wanted, healthy.min(wanted), &old);
         let surplus = (new.len() as u32).saturating_sub(wanted);
@@ -291,17 +296,22 @@ impl<'c> Plan<'c> {
     }
 
     /// Description of the latest version that a job can go back to after a failure, if its rules say so. A job never
-    /// goes back to a description that failed as one of the kept versions.
+    /// goes back to a description that failed as one of the kept versions. Descriptions that differ only in counts are
+    /// equal here, and groups keep their present counts.
     fn version_to_restore(&self) -> Option<Arc<Job>> {
+        if self.rules.on_failure != OnFailure::Rollback {
+            return None;
+        }
         let versions = self.cell.job_versions(self.id);
         let has_failed = |spec: &Job| {
             let failed = |one: &&JobVersion| one.result == Some(UpdateResult::Failed);
-            versions.iter().filter(failed).any(|one| *one.spec == *spec)
+            versions.iter().filter(failed).any(|one| one.spec.equals_but_counts(spec))
         };
-        let can_restore = |spec: &&Arc<Job>| **spec != *self.target && !has_failed(spec);
-        let earlier = versions.iter().rev().skip(1).map(|version| &version.spec);
-        let restored = earlier.filter(|_| self.rules.on_failure == OnFailure::Rollback);
-        restored.into_iter().find(can_restore).cloned()
+        let can_restore =
+            |spec: &&Arc<Job>| !spec.equals_but_counts(self.target) && !has_failed(spec);
+        let mut earlier = versions.iter().rev().skip(1).map(|version| &version.spec);
+        let restored = earlier.find(can_restore)?;
+        Some(Arc::new(restored.with_counts_of(self.target)))
     }
 
     /// The machines on which a group's tasks of the new version may stay.
@@ -313,9 +323,14 @@ impl<'c> Plan<'c> {
             };
             return Places::AnyBut(on.iter().copied().filter(evacuated).collect());
         }
+        // A machine with a full disk keeps its tasks, and gets no new ones.
+        let is_full = |taint: &Taint| {
+            &*taint.key == DISK_FULL && !group.rules.tolerations.iter().any(|one| one.covers(taint))
+        };
         let fits = self.cell.machines().filter(|state| {
-            let is_open = state.status == MachineStatus::Schedulable || on.contains(&state.id);
-            is_open && may_run(group, state.machine)
+            let is_open = state.status == MachineStatus::Schedulable
+                && !state.machine.taints.iter().any(is_full);
+            (is_open || on.contains(&state.id)) && may_run(group, state.machine)
         });
         Places::EachOf(fits.map(|state| state.id).collect())
     }
@@ -331,7 +346,7 @@ enum Places {
 
 impl Places {
     /// Number of tasks that a group is to have.
-    fn wanted(&self, group: &TaskGroup) -> u32 {
+    fn target_count(&self, group: &TaskGroup) -> u32 {
         match self {
             Places::EachOf(fits) => fits.len() as u32,
             Places::AnyBut(_) => group.count,
@@ -357,9 +372,11 @@ pub(super) fn drain_by(machine: &Machine) -> Option<u64> {
 fn may_run(group: &TaskGroup, machine: &Machine) -> bool {
     let rules = &group.rules;
     let keeps_off = |effect| matches!(effect, TaintEffect::NoSchedule | TaintEffect::NoExecute);
-    // The taint of an evacuation is tolerated, because tasks that belong to their machine stay during the evacuation.
+    // These taints are tolerated, because tasks that belong to their machine stay during an evacuation, and while the
+    // disk is full.
     let is_tolerated = |taint: &Taint| {
-        &*taint.key == DRAIN_BY || rules.tolerations.iter().any(|one| one.covers(taint))
+        [DRAIN_BY, DISK_FULL].contains(&&*taint.key)
+            || rules.tolerations.iter().any(|one| one.covers(taint))
     };
     let required = rules.affinity.required.as_ref();
     rules.machine.as_ref().is_none_or(|name| *name == machine.name)

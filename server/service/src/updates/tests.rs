@@ -1,172 +1,18 @@
 //! Updates of a cell whose tasks start, fail and are placed at random: the bounds hold at each step, and each update
 //! ends.
 
-use super::plan::{Next, Progress, next};
-use super::{Lead, command};
+use super::LeaderState;
+use super::plan::Next;
+use super::testing::{MACHINES, World, group, machine};
 use omega_cellstate::Cell;
 use omega_core::limits::{TRANSACTION_ITEMS_MAX, VERSIONS_PER_JOB};
 use omega_core::{
-    Amounts, Command, Job, JobId, Kinds, Machine, MachineId, OnFailure, Outcome, Run, Taint,
-    TaintEffect, TaskGroup, TaskId, TaskReport, TaskRule, TaskSelector, TaskState, TopologyLevel,
-    UpdateResult, UpdateRules,
+    Command, Job, Machine, OnFailure, Outcome, Run, Taint, TaintEffect, TaskGroup, TaskId,
+    TaskReport, TaskRule, TaskSelector, TaskState, TopologyLevel, UpdateResult, UpdateRules,
 };
 use omega_store::log::Term;
 use proptest::prelude::*;
 use std::sync::Arc;
-
-const MACHINES: u32 = 4;
-
-/// A cell, a controller, and a simple scheduler with agents.
-struct World {
-    cell: Cell,
-    id: JobId,
-    progress: Progress,
-    now_ms: u64,
-    /// Name of the program that fails.
-    bad: &'static str,
-}
-
-fn group(count: u32, program: &str) -> TaskGroup {
-    let run = Some(Arc::new(Run::new(program)));
-    TaskGroup { run, ..TaskGroup::new(count, Amounts::new([1])) }
-}
-
-fn machine(name: &str) -> Machine {
-    Machine::new(name, Amounts::new([100]))
-}
-
-impl World {
-    fn new(job: Job) -> World {
-        let mut cell = Cell::new(Kinds::standard());
-        for row in 0..MACHINES {
-            let added = Command::RegisterMachine(machine(&format!("m{row}")));
-            cell.apply(added).expect("it is a machine");
-        }
-        let Ok(Outcome::Job(id)) = cell.apply(Command::SubmitJob(job)) else { panic!("a job") };
-        World { cell, id, progress: Progress::default(), now_ms: 0, bad: "none" }
-    }
-
-    fn apply(&mut self, command: Command) {
-        self.cell.apply(command.clone()).unwrap_or_else(|why| panic!("{command:?}: {why}"));
-    }
-
-    fn update(&mut self, change: impl FnOnce(&mut Job)) {
-        let mut spec = Job::clone(self.cell.job_target(self.id).expect("it runs"));
-        change(&mut spec);
-        self.apply(Command::UpdateJob { job: self.id, version: None, spec });
-    }
-
-    /// Makes a step of the controller, and returns it.
-    fn control(&mut self) -> Next {
-        let next = next(&self.cell, self.id, &mut self.progress, self.now_ms);
-        command(self.id, next.clone()).into_iter().for_each(|command| self.apply(command));
-        next
-    }
-
-    fn tasks(&self, wanted: impl Fn(TaskState) -> bool) -> Vec<TaskId> {
-        let tasks = self.cell.tasks(self.id).filter(|(_, state)| wanted(*state));
-        tasks.map(|(id, _)| id).collect()
-    }
-
-    fn living(&self) -> usize {
-        self.tasks(|state| !state.ended()).len()
-    }
-
-    fn running(&self) -> usize {
-        self.tasks(|state| matches!(state, TaskState::Running(_))).len()
-    }
-
-    fn program(&self, task: TaskId) -> String {
-        let group = &self.cell.job(self.id).expect("it is there").groups
-            [self.cell.task_group(task).expect("it has a group")];
-        group.run.as_ref().map_or_else(String::new, |run| run.command.to_string())
-    }
-
-    /// Places a pending task on a machine that accepts tasks.
-    fn place(&mut self, choice: usize) {
-        let Some(task) = self.tasks(|state| state == TaskState::Pending).first().copied() else {
-            return;
-        };
-        let group = self.cell.task_group(task);
-        let per_machine = group.is_some_and(|group| {
-            self.cell.job(self.id).is_some_and(|job| job.groups[group].per_machine)
-        });
-        let is_taken = |machine: MachineId| {
-            per_machine
-                && self.cell.tasks(self.id).any(|(other, state)| {
-                    state.machine() == Some(machine) && self.cell.task_group(other) == group
-                })
-        };
-        let open: Vec<MachineId> = self
-            .cell
-            .machines()
-            .filter(|state| state.machine.taints.is_empty() && !is_taken(state.id))
-            .map(|state| state.id)
-            .collect();
-        if !open.is_empty() {
-            let machine = open[choice % open.len()];
-            self.apply(Command::AdoptTask { task, machine });
-        }
-    }
-
-    /// Starts the program of a placed task, or reports its failure.
-    fn start(&mut self) {
-        let placed = self.tasks(|state| matches!(state, TaskState::Placed(_)));
-        let Some(task) = placed.first().copied() else { return };
-        let machine = self.cell.task(task).and_then(TaskState::machine).expect("it is placed");
-        let is_bad = self.program(task) == self.bad;
-        let report = if is_bad { TaskReport::Failed } else { TaskReport::Started };
-        self.apply(Command::ReportTask { task, machine, report });
-    }
-
-    /// Runs all parts until nothing changes.
-    fn settle(&mut self) -> Next {
-        for round in 0..1000 {
-            self.now_ms += 1000;
-            let next = self.control();
-            let before = self.cell.version();
-            self.place(round);
-            self.start();
-            match next {
-                Next::Roll(_) | Next::Rollback { .. } | Next::Ended { .. } => {}
-                next if before == self.cell.version() && round > 100 => return next,
-                _ => {}
-            }
-        }
-        panic!("it does not end: {:?}", self.cell.tasks(self.id).collect::<Vec<_>>());
-    }
-
-    /// Fails a task that runs.
-    fn fail(&mut self) {
-        let running = self.tasks(|state| matches!(state, TaskState::Running(_)));
-        let task = *running.first().expect("a task runs");
-        let machine = self.cell.task(task).and_then(TaskState::machine).expect("it runs");
-        self.apply(Command::ReportTask { task, machine, report: TaskReport::Failed });
-    }
-
-    /// Replaces the controller by one without memory.
-    fn change_leader(&mut self) {
-        self.progress = Progress::default();
-    }
-
-    /// Result of the update to the newest version.
-    fn result(&self) -> Option<UpdateResult> {
-        self.cell.job_versions(self.id).last().and_then(|version| version.result)
-    }
-
-    fn evacuate(&mut self, id: MachineId) {
-        let spec = self.cell.machine(id).expect("it is there").machine.clone();
-        let (key, effect) = (omega_client::agent::DRAIN_BY, TaintEffect::NoSchedule);
-        let taints = [Taint { key: key.into(), value: "99".into(), effect }];
-        let machine = Machine { taints: Box::new(taints), ..Machine::clone(&spec) };
-        self.apply(Command::UpdateMachine { id, machine });
-    }
-
-    fn programs(&self) -> Vec<String> {
-        let running = self.tasks(|state| matches!(state, TaskState::Running(_)));
-        running.into_iter().map(|task| self.program(task)).collect()
-    }
-}
 
 #[test]
 fn the_last_task_is_replaced_without_ending_the_job() {
@@ -403,6 +249,56 @@ fn a_failure_stops_nothing_if_no_earlier_task_is_left() {
 }
 
 #[test]
+fn an_update_that_ends_all_tasks_is_rolled_back_or_fails() {
+    for on_failure in [OnFailure::Rollback, OnFailure::Stop] {
+        let rules =
+            UpdateRules { max_unavailable: 1, max_surge: 0, on_failure, ..UpdateRules::default() };
+        let job = Job { update: Some(rules), ..Job::service("web", group(1, "one")) };
+        let mut world = World { bad: "two", ..World::new(job) };
+        world.settle();
+        world.update(|job| job.groups[0].run = Some(Arc::new(Run::new("two"))));
+        assert_eq!(world.settle(), Next::Settled);
+        let (programs, result) = match on_failure {
+            OnFailure::Rollback => (vec!["one"], UpdateResult::Complete),
+            OnFailure::Stop => (vec![], UpdateResult::Failed),
+        };
+        assert_eq!(
+            (world.programs(), world.result()),
+            (programs.iter().map(|one| one.to_string()).collect(), Some(result))
+        );
+    }
+}
+
+#[test]
+fn a_killed_job_is_not_rolled_back() {
+    let mut world = World::new(restored(2, "one"));
+    world.settle();
+    world.bad = "two";
+    world.update(|job| job.groups[0] = group(2, "two").into());
+    while world.tasks(|state| state == TaskState::Failed).is_empty() {
+        world.control();
+        world.place(0);
+        world.start();
+    }
+    world.apply(Command::KillJob { job: world.id });
+    assert_eq!((world.settle(), world.living()), (Next::Settled, 0));
+}
+
+#[test]
+fn a_rollback_keeps_the_count_of_a_group() {
+    let mut world = World::new(restored(2, "one"));
+    world.settle();
+    world.bad = "two";
+    world.update(|job| job.groups[0].count = 3);
+    world.settle();
+    world.update(|job| {
+        (job.groups[0].count, job.groups[0].run) = (4, Some(Arc::new(Run::new("two"))))
+    });
+    assert_eq!(world.settle(), Next::Settled);
+    assert_eq!(world.programs(), ["one"; 4]);
+}
+
+#[test]
 fn a_job_shrinks_by_more_tasks_than_a_step_may_end() {
     let many = TRANSACTION_ITEMS_MAX as u32 + 500;
     let mut world = World::new(Job::service("web", group(many, "one")));
@@ -434,6 +330,19 @@ fn on_each_machine() -> TaskGroup {
 }
 
 #[test]
+fn a_machine_with_a_full_disk_keeps_the_task_that_belongs_to_it() {
+    let mut world = World::new(Job::service("log", on_each_machine()));
+    world.settle();
+    let before = world.programs();
+    let id = world.cell.machine_by_name("m0").expect("it is there");
+    let (key, effect) = (omega_client::agent::DISK_FULL, TaintEffect::NoSchedule);
+    let taint = Taint { key: key.into(), value: "".into(), effect };
+    world.apply(Command::AddTaint { id, taint });
+    assert_eq!(world.settle(), Next::Settled);
+    assert_eq!(world.programs(), before);
+}
+
+#[test]
 fn changed_machines_wake_the_jobs_that_depend_on_them() {
     let mut world = World::new(Job::service("log", on_each_machine()));
     world.settle();
@@ -443,8 +352,8 @@ fn changed_machines_wake_the_jobs_that_depend_on_them() {
     let id = |world: &World, name: &str| world.cell.machine_by_name(name).expect("it is there");
     let machine = id(&world, "m1");
     world.apply(Command::AdoptTask { task, machine });
-    let mut lead = Lead::new(Term(1));
-    let open = |lead: &mut Lead, cell: &Cell| {
+    let mut lead = LeaderState::new(Term(1));
+    let open = |lead: &mut LeaderState, cell: &Cell| {
         lead.open.values_mut().for_each(|open| open.is_idle = true);
         lead.read_changes(cell);
         let open = lead.open.iter().filter(|(_, open)| !open.is_idle);

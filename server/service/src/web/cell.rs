@@ -1,7 +1,7 @@
 //! The cell as a whole: `/api/v1/cell`.
 
 use super::Shown;
-use super::answer::{Answer, json};
+use super::response::{JsonResult, json};
 use crate::calls::responses;
 use crate::observe::statistics::{statistics, summary};
 use axum::extract::State;
@@ -97,7 +97,7 @@ pub(super) fn unit(unit: Unit) -> &'static str {
     }
 }
 
-pub(super) async fn cell(State(shown): State<Shown>) -> Answer {
+pub(super) async fn cell(State(shown): State<Shown>) -> JsonResult {
     let (host, me) = (&shown.web.host, shown.web.me);
     let counted = statistics(host, me).await;
     let seen = summary(host).await;
@@ -152,7 +152,11 @@ fn replicas(
     let Some(running) = shown.web.host.running() else { return Vec::new() };
     let (host, me) = (&shown.web.host, shown.web.me.replica.0);
     let silent = |id: u64| {
-        if id == me { Some(Duration::ZERO) } else { host.peers_heard().silent(ReplicaId(id)) }
+        if id == me {
+            Some(Duration::ZERO)
+        } else {
+            host.peer_contacts().since_contact(ReplicaId(id))
+        }
     };
     let one = |member: proto::Member| ReplicaShape {
         replica: member.replica,

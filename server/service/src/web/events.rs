@@ -1,7 +1,7 @@
 //! Events of a job or a machine: `/api/v1/events`.
 
 use super::Shown;
-use super::answer::{Answer, Asked, json};
+use super::response::{JsonResult, Params, json};
 use crate::access::identity::Caller;
 use crate::calls::history;
 use axum::Extension;
@@ -15,7 +15,7 @@ use std::sync::Arc;
 const LIMIT: u32 = 50;
 
 #[derive(Deserialize)]
-pub(super) struct AskedEvents {
+pub(super) struct EventParams {
     job: Option<String>,
     machine: Option<String>,
     limit: Option<u32>,
@@ -46,19 +46,19 @@ struct EventShape {
 }
 
 impl From<proto::Event> for EventShape {
-    fn from(told: proto::Event) -> EventShape {
+    fn from(explanation: proto::Event) -> EventShape {
         let given = |text: String| (!text.is_empty()).then_some(text);
-        let end = told.end.as_ref().and_then(omega_client::convert::run_end);
+        let end = explanation.end.as_ref().and_then(omega_client::convert::run_end);
         EventShape {
-            at_ms: told.at_ms,
-            event: told.kind,
-            task: told.index.map(|index| format!("{}/{index}", told.job)),
-            job: given(told.job),
-            machine: given(told.machine),
-            scheduler: given(told.scheduler),
-            by_job: given(told.by_job),
+            at_ms: explanation.at_ms,
+            event: explanation.kind,
+            task: explanation.index.map(|index| format!("{}/{index}", explanation.job)),
+            job: given(explanation.job),
+            machine: given(explanation.machine),
+            scheduler: given(explanation.scheduler),
+            by_job: given(explanation.by_job),
             end: end.map(|end| end.reason.to_string()),
-            text: given(told.text),
+            text: given(explanation.text),
         }
     }
 }
@@ -66,17 +66,17 @@ impl From<proto::Event> for EventShape {
 pub(super) async fn events(
     State(shown): State<Shown>,
     caller: Option<Extension<Arc<Caller>>>,
-    Asked(asked): Asked<AskedEvents>,
-) -> Answer {
+    Params(params): Params<EventParams>,
+) -> JsonResult {
     let named = |name: String| proto::JobRef { job: Some(proto::job_ref::Job::Name(name)) };
     let machine =
         |name: String| proto::MachineRef { machine: Some(proto::machine_ref::Machine::Name(name)) };
-    let of = asked.job.map(named).map(Of::Job).or(asked.machine.map(machine).map(Of::Machine));
-    let limit = asked.limit.unwrap_or(LIMIT).clamp(1, 1000);
+    let of = params.job.map(named).map(Of::Job).or(params.machine.map(machine).map(Of::Machine));
+    let limit = params.limit.unwrap_or(LIMIT).clamp(1, 1000);
     let request = proto::ListEventsRequest { of, index: None, limit };
     let caller =
         caller.map_or_else(|| Arc::new(Caller::without_certificate()), |Extension(caller)| caller);
-    let told = shown.web.host.read(|cell| history::list(cell, request, &caller))?;
-    let items = told.events.into_iter().map(EventShape::from).collect();
-    Ok(json(&EventsShape { version: told.version, more: told.more, items }))
+    let explanation = history::list(&shown.web.host, request, &caller).await?;
+    let items = explanation.events.into_iter().map(EventShape::from).collect();
+    Ok(json(&EventsShape { version: explanation.version, more: explanation.more, items }))
 }

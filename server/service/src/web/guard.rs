@@ -5,12 +5,12 @@
 //! machine. So a request must name this machine by a name that does not depend on a name server.
 
 use super::Shown;
-use super::answer::Failed;
+use super::response::Failed;
 use crate::access::audit::Audited;
 use crate::access::identity::Caller;
-use crate::access::reach;
-use crate::access::roles::{self, Nature};
-use crate::overload::turns::Need;
+use crate::access::roles::{self, CallKind};
+use crate::access::visibility;
+use crate::overload::call_slots::Need;
 use axum::extract::{Request, State};
 use axum::http::{HeaderMap, HeaderValue, header};
 use axum::middleware::Next;
@@ -43,9 +43,9 @@ pub(super) async fn protect(
     next: Next,
 ) -> Response {
     let mut response = if is_local && !names_this_machine(request.headers()) {
-        let say = "this page may be opened only as localhost, 127.0.0.1 or [::1]: use one of \
+        let message = "this page may be opened only as localhost, 127.0.0.1 or [::1]: use one of \
                  these names in the address";
-        Failed(ApiError::new(ErrorCode::Denied, say)).into_response()
+        Failed(ApiError::new(ErrorCode::Denied, message)).into_response()
     } else {
         next.run(request).await
     };
@@ -59,17 +59,17 @@ pub(super) async fn protect(
 pub(super) async fn admit(State(shown): State<Shown>, request: Request, next: Next) -> Response {
     let caller = request.extensions().get::<Arc<Caller>>().cloned();
     let caller = caller.unwrap_or_else(|| Arc::new(Caller::without_certificate()));
-    if let Err(error) = shown.places.knock(&caller, Need::Usual, Instant::now()) {
+    if let Err(error) = shown.places.count_call(&caller, Need::Usual, Instant::now()) {
         return Failed(error).into_response();
     }
-    let allowed = roles::check(&caller, AS_CALL).and_then(|_| reach::may_see_all(&caller));
+    let allowed = roles::check(&caller, AS_CALL).and_then(|_| visibility::may_see_all(&caller));
     if let Err(error) = allowed {
         if let Some(log) = &shown.audit {
-            Audited::new(log, &caller).note("web", request.uri().path(), error.code.name());
+            Audited::new(log, &caller).record("web", request.uri().path(), error.code.name());
         }
         return Failed(error).into_response();
     }
-    match shown.places.enter(&caller, Nature::Look, Need::Usual) {
+    match shown.places.enter(&caller, CallKind::Read, Need::Usual) {
         Ok(_place) => next.run(request).await,
         Err(error) => Failed(error).into_response(),
     }

@@ -5,9 +5,9 @@
 //! machines take some hundred kilobytes.
 
 use super::Shown;
-use super::answer::{Answer, Asked, json};
+use super::response::{JsonResult, Params, json};
 use crate::observe::statistics::summary;
-use crate::observe::summary::{Seen, Summary};
+use crate::observe::summary::{MachineSummary, Summary};
 use axum::extract::State;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
@@ -66,11 +66,11 @@ struct MachinesShape {
     taken: Vec<Vec<i32>>,
 }
 
-pub(super) async fn heat(State(shown): State<Shown>, Asked(asked): Asked<Which>) -> Answer {
+pub(super) async fn heat(State(shown): State<Shown>, Params(params): Params<Which>) -> JsonResult {
     let summary = summary(&shown.web.host).await;
     // A hundred thousand machines take a while, so the reply is computed on another thread.
-    let told = tokio::task::spawn_blocking(move || json(&shape(&summary, &asked))).await;
-    Ok(told.expect("counting machines does not panic"))
+    let response = tokio::task::spawn_blocking(move || json(&shape(&summary, &params))).await;
+    Ok(response.expect("counting machines does not panic"))
 }
 
 fn percent(claimed: u64, claimable: u64) -> Option<u32> {
@@ -104,41 +104,42 @@ fn usual(levels: &[String]) -> Option<&String> {
     named("rack").or_else(|| named("zone")).or_else(|| levels.first())
 }
 
-fn shape(summary: &Summary, asked: &Which) -> HeatShape {
+fn shape(summary: &Summary, params: &Which) -> HeatShape {
     let levels = levels(summary);
-    let level = match &asked.level {
+    let level = match &params.level {
         Some(level) if level.is_empty() => None,
         Some(level) => Some(level.clone()),
         None => usual(&levels).cloned(),
     };
-    let of = |seen: &Seen| match &level {
+    let of = |seen: &MachineSummary| match &level {
         Some(level) => {
             seen.machine.labels.get(level).map_or_else(String::new, |value| value.to_string())
         }
         None => String::new(),
     };
-    let mut by_domain: BTreeMap<String, Vec<&Seen>> = BTreeMap::new();
+    let mut by_domain: BTreeMap<String, Vec<&MachineSummary>> = BTreeMap::new();
     for seen in &summary.machines {
         by_domain.entry(of(seen)).or_default().push(seen);
     }
-    let is_asked = |name: &String| asked.domain.as_ref().is_none_or(|domain| domain == name);
-    by_domain.retain(|name, _| is_asked(name));
+    let is_requested = |name: &String| params.domain.as_ref().is_none_or(|domain| domain == name);
+    by_domain.retain(|name, _| is_requested(name));
     let more = by_domain.len() > DOMAINS_MAX;
-    let told: Vec<(String, Vec<&Seen>)> = by_domain.into_iter().take(DOMAINS_MAX).collect();
-    let count: usize = told.iter().map(|(_, machines)| machines.len()).sum();
+    let listed: Vec<(String, Vec<&MachineSummary>)> =
+        by_domain.into_iter().take(DOMAINS_MAX).collect();
+    let count: usize = listed.iter().map(|(_, machines)| machines.len()).sum();
     let kinds = summary.kinds.count();
     HeatShape {
         version: summary.version.0,
         resources: summary.kinds.iter().map(|(_, kind)| kind.name.clone()).collect(),
-        machines: (count <= MACHINES_MAX && !more).then(|| machines(&told, kinds)),
-        domains: told.iter().map(|(name, of)| domain(name, of, kinds)).collect(),
+        machines: (count <= MACHINES_MAX && !more).then(|| machines(&listed, kinds)),
+        domains: listed.iter().map(|(name, of)| domain(name, of, kinds)).collect(),
         levels,
         level,
         more,
     }
 }
 
-fn domain(name: &str, machines: &[&Seen], kinds: usize) -> DomainShape {
+fn domain(name: &str, machines: &[&MachineSummary], kinds: usize) -> DomainShape {
     let taken = |kind: usize| {
         let claimed = machines.iter().map(|seen| seen.claimed[kind]).sum();
         percent(claimed, machines.iter().map(|seen| seen.claimable[kind]).sum())
@@ -152,9 +153,9 @@ fn domain(name: &str, machines: &[&Seen], kinds: usize) -> DomainShape {
     }
 }
 
-fn machines(told: &[(String, Vec<&Seen>)], kinds: usize) -> MachinesShape {
+fn machines(listed: &[(String, Vec<&MachineSummary>)], kinds: usize) -> MachinesShape {
     let mut shape = MachinesShape { taken: vec![Vec::new(); kinds], ..MachinesShape::default() };
-    for (index, (_, machines)) in told.iter().enumerate() {
+    for (index, (_, machines)) in listed.iter().enumerate() {
         for seen in machines {
             shape.name.push(seen.machine.name.to_string());
             shape.domain.push(index as u32);
@@ -198,14 +199,14 @@ mod tests {
         ) {
             let summary = summary_of(&racks);
             let which = Which { level: Some("rack".to_owned()), domain: None };
-            let told = shape(&summary, &which);
-            let sum: u32 = told.domains.iter().map(|domain| domain.machines).sum();
+            let listed = shape(&summary, &which);
+            let sum: u32 = listed.domains.iter().map(|domain| domain.machines).sum();
             prop_assert_eq!(sum as usize, racks.len());
-            let machines = told.machines.unwrap();
+            let machines = listed.machines.unwrap();
             for (index, name) in machines.name.iter().enumerate() {
                 let rack = racks[name[1..].parse::<usize>().unwrap()];
                 let expected = rack.map_or_else(String::new, |rack| format!("r{rack}"));
-                prop_assert_eq!(&told.domains[machines.domain[index] as usize].name, &expected);
+                prop_assert_eq!(&listed.domains[machines.domain[index] as usize].name, &expected);
                 prop_assert_eq!(machines.taken[0][index], 0);
                 prop_assert_eq!(machines.taken[1][index], -1);
             }

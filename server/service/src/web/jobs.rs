@@ -1,19 +1,23 @@
 //! Jobs: `/api/v1/jobs` lists them in pages, and `/api/v1/job` shows one with its groups and tasks.
 
 use super::Shown;
-use super::answer::{Answer, Asked, PAGE, PAGE_MAX, check_state, json};
 use super::cell::TasksShape;
+use super::response::{JsonResult, PAGE, PAGE_MAX, Params, check_state, json};
 use super::task::{TaskShape, task};
-use crate::calls::jobs_page::{JOBS_AT_ONCE, TASKS_AT_ONCE};
+use crate::calls::jobs_page::JOBS_AT_ONCE;
+use crate::host::Host;
 use crate::observe::statistics::age_ms;
 use crate::observe::summary::Counts;
 use crate::service::{page_start, page_token};
 use axum::extract::State;
 use omega_cellstate::Cell;
 use omega_client::{ApiError, ErrorCode};
-use omega_core::{Job, JobId, JobKind, SharedGroup};
+use omega_core::{Job, JobId, JobKind, SharedGroup, TaskId, UpdateResult};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
+
+/// Number of tasks that are read per lock of the cell.
+const TASKS_AT_ONCE: usize = 8192;
 
 /// States by which jobs are selected: `waiting` selects jobs with pending tasks, `live` jobs with unfinished tasks, and
 /// the name of a state jobs with tasks in this state.
@@ -21,7 +25,7 @@ const STATES: [&str; 8] =
     ["live", "waiting", "pending", "placed", "running", "finished", "failed", "killed"];
 
 #[derive(Deserialize)]
-pub(super) struct AskedList {
+pub(super) struct ListParams {
     /// One of [`STATES`].
     state: Option<String>,
     /// Text that the names of the jobs contain.
@@ -36,7 +40,7 @@ pub(super) struct AskedList {
 }
 
 #[derive(Deserialize)]
-pub(super) struct AskedOne {
+pub(super) struct OneParams {
     name: String,
     limit: Option<usize>,
     page: Option<String>,
@@ -69,6 +73,10 @@ struct JobShape {
     kind: &'static str,
     /// Number of tasks that must run together; `null` without a gang.
     gang_min: Option<u32>,
+    /// Version of the job; 0 if it was never updated.
+    version: u32,
+    /// Result of the update to this version: `complete` or `failed`; `null` if it has none yet.
+    update: Option<&'static str>,
     tasks: TasksShape,
     /// Time since the job was submitted.
     age_ms: u64,
@@ -77,7 +85,13 @@ struct JobShape {
 #[derive(Serialize)]
 struct GroupShape {
     name: String,
+    /// Version of the job with which the group was added.
+    version: u32,
+    /// Whether the job's version has this group. The tasks of other groups are replaced.
+    current: bool,
     count: u32,
+    /// Number of failures after which tasks were placed again.
+    failures: u32,
     /// Request of each task, by resource.
     request: BTreeMap<String, u64>,
     tasks: TasksShape,
@@ -93,8 +107,18 @@ impl From<Counts> for TasksShape {
 /// Numbers of a job's tasks by state.
 pub(super) fn counts(cell: &Cell, id: JobId) -> Counts {
     let mut counts = Counts::default();
-    cell.tasks(id).for_each(|(_, state)| counts.add(state));
+    counts.add_job(cell.task_counts(id).unwrap_or_default());
     counts
+}
+
+/// Result of the update to the job's present version.
+fn update(cell: &Cell, id: JobId) -> Option<&'static str> {
+    let version = cell.job_versions(id).last().filter(|version| version.number > 0)?;
+    match version.result {
+        Some(UpdateResult::Complete) => Some("complete"),
+        Some(UpdateResult::Failed) => Some("failed"),
+        None => None,
+    }
 }
 
 fn shape(shown: &Shown, cell: &Cell, id: JobId, job: &Job, counts: Counts) -> JobShape {
@@ -109,12 +133,14 @@ fn shape(shown: &Shown, cell: &Cell, id: JobId, job: &Job, counts: Counts) -> Jo
             JobKind::Batch => "batch",
         },
         gang_min: job.gang_min,
+        version: cell.job_version(id).unwrap_or_default(),
+        update: update(cell, id),
         tasks: counts.into(),
         age_ms: age_ms(&shown.web.host, cell, id),
     }
 }
 
-impl AskedList {
+impl ListParams {
     fn has_names(&self, job: &Job) -> bool {
         self.name.as_ref().is_none_or(|part| job.name.contains(part.as_str()))
             && self.tenant.as_ref().is_none_or(|name| *job.tenant == **name)
@@ -136,27 +162,27 @@ impl AskedList {
     }
 }
 
-pub(super) async fn list(State(shown): State<Shown>, Asked(asked): Asked<AskedList>) -> Answer {
-    check_state(asked.state.as_deref(), &STATES)?;
-    let size = asked.limit.unwrap_or(PAGE).clamp(1, PAGE_MAX);
-    let mut first = JobId(page_start(asked.page.as_deref().unwrap_or_default())?);
+pub(super) async fn list(
+    State(shown): State<Shown>,
+    Params(params): Params<ListParams>,
+) -> JsonResult {
+    check_state(params.state.as_deref(), &STATES)?;
+    let size = params.limit.unwrap_or(PAGE).clamp(1, PAGE_MAX);
+    let mut first = JobId(page_start(params.page.as_deref().unwrap_or_default())?);
     let mut list = ListShape { version: 0, items: Vec::new(), next_page: None };
     // The lock is released after a number of jobs, even if few of them match.
     loop {
         let next = shown.web.host.read(|cell| {
             list.version = cell.version().0;
-            let mut tasks = 0;
-            for (looked, (id, job)) in cell.jobs_from(first).enumerate() {
-                if list.items.len() == size || looked == JOBS_AT_ONCE || tasks > TASKS_AT_ONCE {
+            for (read_count, (id, job)) in cell.jobs_from(first).enumerate() {
+                if list.items.len() == size || read_count == JOBS_AT_ONCE {
                     return Some(id);
                 }
-                // Tasks are counted only if the job may be in the list, because a job may have very many.
-                if !asked.has_names(job) {
+                if !params.has_names(job) {
                     continue;
                 }
                 let counts = counts(cell, id);
-                tasks += job.task_count();
-                if asked.has_state(&counts) {
+                if params.has_state(&counts) {
                     list.items.push(shape(&shown, cell, id, job, counts));
                 }
             }
@@ -172,52 +198,91 @@ pub(super) async fn list(State(shown): State<Shown>, Asked(asked): Asked<AskedLi
     }
 }
 
-pub(super) async fn one(State(shown): State<Shown>, Asked(asked): Asked<AskedOne>) -> Answer {
-    let size = asked.limit.unwrap_or(PAGE).clamp(1, PAGE_MAX);
-    let start = usize::try_from(page_start(asked.page.as_deref().unwrap_or_default())?)
-        .unwrap_or(usize::MAX);
-    let told = shown.web.host.read(|cell| {
-        let id = cell.job_by_name(&asked.name)?;
+pub(super) async fn one(
+    State(shown): State<Shown>,
+    Params(params): Params<OneParams>,
+) -> JsonResult {
+    let size = params.limit.unwrap_or(PAGE).clamp(1, PAGE_MAX);
+    let start = u32::try_from(page_start(params.page.as_deref().unwrap_or_default())?);
+    let start = start.unwrap_or(u32::MAX);
+    let by_group = count_by_group(&shown.web.host, &params.name).await;
+    let response = shown.web.host.read(|cell| {
+        let id = cell.job_by_name(&params.name)?;
         let job = cell.job(id)?;
-        let page = cell.tasks(id).skip(start).take(size);
-        let count = cell.tasks(id).count();
+        let page = cell.tasks_from(id, start).take(size);
+        let next = start.saturating_add(size as u32);
+        let has_more = cell.task(TaskId { job: id, index: next }).is_some();
         Some(OneShape {
             version: cell.version().0,
             job: shape(&shown, cell, id, job, counts(cell, id)),
-            groups: groups(cell, (id, job)),
+            groups: groups(cell, (id, job), by_group),
             tasks: page.filter_map(|(id, _)| task(cell, id)).collect(),
-            next_page: (count > start.saturating_add(size))
-                .then(|| page_token((start + size) as u64)),
+            next_page: has_more.then(|| page_token(next.into())),
         })
     });
     let missing = || {
-        let say = format!(
+        let message = format!(
             "there is no job {:?}, or the job ended so long ago that the cell has \
              forgotten it",
-            asked.name
+            params.name
         );
-        ApiError::new(ErrorCode::UnknownJob, say)
+        ApiError::new(ErrorCode::UnknownJob, message)
     };
-    Ok(json(&told.ok_or_else(missing)?))
+    Ok(json(&response.ok_or_else(missing)?))
 }
 
-fn groups(cell: &Cell, (id, job): (JobId, &Job)) -> Vec<GroupShape> {
-    let mut all = vec![Counts::default(); job.groups.len()];
-    for (task, state) in cell.tasks(id) {
-        if let Some(counts) = cell.task_group(task).and_then(|group| all.get_mut(group)) {
-            counts.add(state);
-        }
+/// Numbers of a group's tasks by state, and number of failures after which they were placed again.
+#[derive(Clone, Copy, Default)]
+struct GroupCounts {
+    tasks: Counts,
+    failures: u32,
+}
+
+/// Counts the tasks of a job by the position of their group, some tasks per lock of the cell.
+async fn count_by_group(host: &Host, job: &str) -> Vec<GroupCounts> {
+    let mut all: Vec<GroupCounts> = Vec::new();
+    let first = host.read(|cell| cell.job_by_name(job));
+    let mut next = first.map(|job| TaskId { job, index: 0 });
+    while let Some(TaskId { job, index }) = next {
+        next = host.read(|cell| {
+            for (read_count, (task, state)) in cell.tasks_from(job, index).enumerate() {
+                if read_count == TASKS_AT_ONCE {
+                    return Some(task);
+                }
+                let group = cell.task_group(task)?;
+                if all.len() <= group {
+                    all.resize(group + 1, GroupCounts::default());
+                }
+                all[group].tasks.add(state);
+                all[group].failures += cell.task_failures(task);
+            }
+            None
+        });
+        tokio::task::yield_now().await;
     }
+    all
+}
+
+fn groups(cell: &Cell, (id, job): (JobId, &Job), mut all: Vec<GroupCounts>) -> Vec<GroupShape> {
+    all.resize(job.groups.len(), GroupCounts::default());
+    let targets = cell.job_target(id).map(|target| &target.groups).into_iter().flatten();
+    let current: Vec<usize> =
+        targets.filter_map(|group| cell.target_group(id, &group.name)).collect();
     let amounts = |group: &omega_core::TaskGroup| {
-        let asked =
+        let requested =
             cell.kinds().iter().map(|(id, kind)| (kind.name.clone(), group.request.get(id)));
-        asked.filter(|(_, amount)| *amount > 0).collect()
+        requested.filter(|(_, amount)| *amount > 0).collect()
     };
-    let one = |(group, counts): (&SharedGroup, Counts)| GroupShape {
+    let one = |(at, (group, counts)): (usize, (&SharedGroup, GroupCounts))| GroupShape {
         name: group.name.to_string(),
+        version: group.version,
+        current: current.contains(&at),
         count: group.count,
+        failures: counts.failures,
         request: amounts(group),
-        tasks: counts.into(),
+        tasks: counts.tasks.into(),
     };
-    job.groups.iter().zip(all).map(one).collect()
+    let all = job.groups.iter().zip(all).enumerate().map(one);
+    // Groups of older versions are of interest only while they have tasks to run.
+    all.filter(|group| group.current || group.count > 0).collect()
 }

@@ -3,7 +3,7 @@
 //! Headers must be short and arrive within five seconds (`Limits::handshake`). Request bodies are not read.
 
 use crate::access::identity::Caller;
-use crate::connection::{Connection, Door, Visitor, incoming_http1};
+use crate::connection::{Connection, ListenerSecurity, Visitor, incoming_http1};
 use crate::overload::limits::{HEADER_BYTES_MIN, Limits};
 use crate::overload::slots::InProgress;
 use axum::Router;
@@ -25,17 +25,17 @@ const HEADERS_COUNT_MAX: usize = 64;
 /// A listener with its access rules.
 pub(super) struct Entry {
     pub(super) listener: TcpListener,
-    pub(super) door: Door,
+    pub(super) security: ListenerSecurity,
     pub(super) limits: Limits,
 }
 
 /// Serves until `end` resolves, and then completes open requests.
 pub(super) async fn serve(
-    Entry { listener, door, limits }: Entry,
+    Entry { listener, security, limits }: Entry,
     routes: Router,
     end: impl Future<Output = ()>,
 ) {
-    let mut connections = incoming_http1(listener, door, Caller::local(), limits);
+    let mut connections = incoming_http1(listener, security, Caller::local(), limits);
     let (over, ended) = watch::channel(false);
     let mut end = pin!(end);
     loop {
@@ -43,7 +43,7 @@ pub(super) async fn serve(
             () = &mut end => break,
             connection = connections.recv() => match connection {
                 Some(Ok(connection)) => {
-                    tokio::spawn(speak(connection, routes.clone(), limits, ended.clone()));
+                    tokio::spawn(serve_connection(connection, routes.clone(), limits, ended.clone()));
                 }
                 Some(Err(_)) => {}
                 None => break,
@@ -55,7 +55,7 @@ pub(super) async fn serve(
     over.closed().await;
 }
 
-async fn speak(
+async fn serve_connection(
     connection: Connection,
     routes: Router,
     limits: Limits,
@@ -64,7 +64,7 @@ async fn speak(
     let Visitor { caller, usage } = connection.visitor();
     let service = tower::service_fn(move |mut request: Request<Incoming>| {
         request.extensions_mut().insert(caller.clone());
-        answer(routes.clone(), request, usage.begin())
+        respond(routes.clone(), request, usage.begin())
     });
     let mut builder = http1::Builder::new();
     builder
@@ -73,19 +73,19 @@ async fn speak(
         .header_read_timeout(limits.handshake)
         .max_buf_size(limits.header_bytes.max(HEADER_BYTES_MIN) as usize)
         .max_headers(HEADERS_COUNT_MAX);
-    let speaking =
+    let connection_future =
         builder.serve_connection(TokioIo::new(connection), TowerToHyperService::new(service));
-    let mut speaking = pin!(speaking);
+    let mut connection_future = pin!(connection_future);
     tokio::select! {
         // The connection has ended, or its client violated the protocol and has got an error.
-        _ = &mut speaking => return,
+        _ = &mut connection_future => return,
         // The wait fails only if the server is gone.
-        _ = ended.wait_for(|ended| *ended) => speaking.as_mut().graceful_shutdown(),
+        _ = ended.wait_for(|ended| *ended) => connection_future.as_mut().graceful_shutdown(),
     }
-    let _ = speaking.await;
+    let _ = connection_future.await;
 }
 
-async fn answer(
+async fn respond(
     mut routes: Router,
     request: Request<Incoming>,
     _call: InProgress,

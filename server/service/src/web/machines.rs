@@ -1,7 +1,7 @@
 //! Machines: `/api/v1/machines` lists them in pages, and `/api/v1/machine` shows one with its tasks.
 
 use super::Shown;
-use super::answer::{Answer, Asked, PAGE, PAGE_MAX, check_state, json};
+use super::response::{JsonResult, PAGE, PAGE_MAX, Params, check_state, json};
 use super::task::{TaskShape, task};
 use crate::service::{page_start, page_token};
 use axum::extract::State;
@@ -18,7 +18,7 @@ const AT_ONCE: usize = 1000;
 const STATES: [&str; 3] = ["up", "draining", "unreachable"];
 
 #[derive(Deserialize)]
-pub(super) struct AskedList {
+pub(super) struct ListParams {
     /// Text that the names of the machines contain.
     name: Option<String>,
     /// State of the machines, one of [`STATES`].
@@ -31,7 +31,7 @@ pub(super) struct AskedList {
 }
 
 #[derive(Deserialize)]
-pub(super) struct AskedOne {
+pub(super) struct OneParams {
     name: String,
     limit: Option<usize>,
     page: Option<String>,
@@ -82,7 +82,7 @@ fn status(state: &MachineState<'_>) -> &'static str {
     machine_state(state.machine, state.status == MachineStatus::Draining)
 }
 
-impl AskedList {
+impl ListParams {
     fn matches(&self, state: &MachineState<'_>) -> bool {
         let machine = state.machine;
         let has_label = |label: &str| match label.split_once('=') {
@@ -90,7 +90,10 @@ impl AskedList {
             Some((key, value)) => machine.labels.get(key).is_some_and(|own| **own == *value),
         };
         self.name.as_ref().is_none_or(|part| machine.name.contains(part.as_str()))
-            && self.state.as_ref().is_none_or(|asked| asked.is_empty() || status(state) == *asked)
+            && self
+                .state
+                .as_ref()
+                .is_none_or(|wanted| wanted.is_empty() || status(state) == *wanted)
             && self.label.as_deref().is_none_or(has_label)
     }
 }
@@ -124,22 +127,25 @@ fn shape(cell: &Cell, state: &MachineState<'_>) -> MachineShape {
     }
 }
 
-pub(super) async fn list(State(shown): State<Shown>, Asked(asked): Asked<AskedList>) -> Answer {
-    check_state(asked.state.as_deref(), &STATES)?;
-    let size = asked.limit.unwrap_or(PAGE).clamp(1, PAGE_MAX);
-    let mut row = usize::try_from(page_start(asked.page.as_deref().unwrap_or_default())?)
+pub(super) async fn list(
+    State(shown): State<Shown>,
+    Params(params): Params<ListParams>,
+) -> JsonResult {
+    check_state(params.state.as_deref(), &STATES)?;
+    let size = params.limit.unwrap_or(PAGE).clamp(1, PAGE_MAX);
+    let mut row = usize::try_from(page_start(params.page.as_deref().unwrap_or_default())?)
         .unwrap_or(usize::MAX);
     let mut list = ListShape { version: 0, items: Vec::new(), next_page: None };
     // The lock is released after a number of machines, even if few of them match.
     loop {
         let next = shown.web.host.read(|cell| {
             list.version = cell.version().0;
-            for (looked, state) in cell.machines_from(row).enumerate() {
+            for (read_count, state) in cell.machines_from(row).enumerate() {
                 let slot = state.id.slot as usize;
-                if list.items.len() == size || looked == AT_ONCE {
+                if list.items.len() == size || read_count == AT_ONCE {
                     return Some(slot);
                 }
-                if asked.matches(&state) {
+                if params.matches(&state) {
                     list.items.push(shape(cell, &state));
                 }
             }
@@ -155,12 +161,15 @@ pub(super) async fn list(State(shown): State<Shown>, Asked(asked): Asked<AskedLi
     }
 }
 
-pub(super) async fn one(State(shown): State<Shown>, Asked(asked): Asked<AskedOne>) -> Answer {
-    let size = asked.limit.unwrap_or(PAGE).clamp(1, PAGE_MAX);
-    let start = usize::try_from(page_start(asked.page.as_deref().unwrap_or_default())?)
+pub(super) async fn one(
+    State(shown): State<Shown>,
+    Params(params): Params<OneParams>,
+) -> JsonResult {
+    let size = params.limit.unwrap_or(PAGE).clamp(1, PAGE_MAX);
+    let start = usize::try_from(page_start(params.page.as_deref().unwrap_or_default())?)
         .unwrap_or(usize::MAX);
-    let told = shown.web.host.read(|cell| {
-        let state = cell.machine(cell.machine_by_name(&asked.name)?)?;
+    let response = shown.web.host.read(|cell| {
+        let state = cell.machine(cell.machine_by_name(&params.name)?)?;
         let mut ids = state.tasks.to_vec();
         ids.sort_unstable();
         let page = ids.iter().skip(start).take(size);
@@ -173,7 +182,7 @@ pub(super) async fn one(State(shown): State<Shown>, Asked(asked): Asked<AskedOne
         })
     });
     let missing = || {
-        ApiError::new(ErrorCode::UnknownMachine, format!("there is no machine {:?}", asked.name))
+        ApiError::new(ErrorCode::UnknownMachine, format!("there is no machine {:?}", params.name))
     };
-    Ok(json(&told.ok_or_else(missing)?))
+    Ok(json(&response.ok_or_else(missing)?))
 }

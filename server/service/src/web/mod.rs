@@ -9,7 +9,6 @@
 //!
 //! All routes are read-only (GET). docs/web.md has the routes and their fields.
 
-mod answer;
 mod assets;
 mod cell;
 mod events;
@@ -21,6 +20,7 @@ mod listen;
 mod machines;
 mod plain;
 mod probes;
+mod response;
 mod schedulers;
 mod task;
 mod tenants;
@@ -31,8 +31,8 @@ use crate::access::audit::AuditLog;
 use crate::calls::explain::{Explainer, Explanations};
 use crate::host::Host;
 use crate::overload::limits::{Deadlines, Places};
-use crate::peers::Whoami;
-use crate::server::Entrance;
+use crate::peers::ReplicaIdentity;
+use crate::server::ListenerConfig;
 use axum::Router;
 use axum::routing::get;
 use std::io;
@@ -44,7 +44,7 @@ pub struct Web {
     /// The cell.
     pub host: Host,
     /// The replica that serves the page.
-    pub me: Whoami,
+    pub me: ReplicaIdentity,
     /// Explainer of pending jobs.
     pub explainer: Option<Arc<dyn Explainer>>,
 }
@@ -58,11 +58,11 @@ struct Shown {
     audit: Option<Arc<AuditLog>>,
     explanations: Explanations,
     /// Cached explanations.
-    kept: Arc<explain::Kept>,
+    cached: Arc<explain::Cache>,
     /// Shared answer of `/readyz`.
     latest: Arc<probes::Latest>,
     /// Cached numbers of the tenants' jobs.
-    tenant_jobs: Arc<tenants::Kept>,
+    tenant_jobs: Arc<tenants::Cache>,
     /// Whether the listener can be reached only from this machine, so that no certificate is needed.
     is_local: bool,
 }
@@ -73,24 +73,24 @@ struct Shown {
 /// # Errors
 /// I/O errors of the listener.
 pub async fn serve_web(
-    Entrance { listener, door, audit, limits }: Entrance,
+    ListenerConfig { listener, security, audit, limits }: ListenerConfig,
     web: Web,
     end: impl Future<Output = ()> + Send + 'static,
 ) -> io::Result<()> {
     let explanations = Explanations::new(web.explainer.clone());
-    let is_open = matches!(door, crate::Door::Open);
+    let is_open = matches!(security, crate::ListenerSecurity::Open);
     let shown = Shown {
         web,
         places: Places::new(limits),
         deadlines: limits.deadlines,
         audit,
         explanations,
-        kept: Arc::default(),
+        cached: Arc::default(),
         latest: Arc::default(),
         tenant_jobs: Arc::default(),
         is_local: is_open && listener.local_addr()?.ip().is_loopback(),
     };
-    listen::serve(listen::Entry { listener, door, limits }, routes(shown), end).await;
+    listen::serve(listen::Entry { listener, security, limits }, routes(shown), end).await;
     Ok(())
 }
 
@@ -108,7 +108,7 @@ fn routes(shown: Shown) -> Router {
         .route("/api/v1/events", get(events::events))
         .route("/api/v1/explain", get(explain::explain))
         .merge(assets::routes())
-        .fallback(answer::nothing_here)
+        .fallback(response::nothing_here)
         .layer(axum::middleware::from_fn_with_state(shown.clone(), guard::admit))
         // Routes that need no certificate.
         .route("/healthz", get(probes::healthy))

@@ -2,7 +2,7 @@
 
 use super::guard;
 use super::listen;
-use crate::connection::Door;
+use crate::connection::ListenerSecurity;
 use crate::observe::openmetrics::CONTENT_TYPE;
 use crate::overload::limits::Limits;
 use axum::Router;
@@ -34,7 +34,8 @@ pub async fn serve_metrics(
         .route("/healthz", get(async || "ok\n"))
         .layer(axum::middleware::from_fn_with_state(is_local, guard::protect))
         .with_state(text);
-    let entry = listen::Entry { listener, door: Door::Open, limits: Limits::default() };
+    let entry =
+        listen::Entry { listener, security: ListenerSecurity::Open, limits: Limits::default() };
     listen::serve(entry, routes, end).await;
     Ok(())
 }

@@ -23,15 +23,15 @@ pub(super) struct Latest {
 }
 
 impl Latest {
-    /// Whether a leader answers, as known for at most this time. If nothing is known, `ask` finds out.
-    async fn is_ready(&self, shared_for: Duration, ask: impl Future<Output = bool>) -> bool {
+    /// Whether a leader answers, as known for at most this time. If nothing is known, `check` finds out.
+    async fn is_ready(&self, shared_for: Duration, check: impl Future<Output = bool>) -> bool {
         let mut answer = self.answer.lock().await;
         if let Some((since, is_ready)) = *answer
             && since.elapsed() < shared_for
         {
             return is_ready;
         }
-        let is_ready = ask.await;
+        let is_ready = check.await;
         *answer = Some((Instant::now(), is_ready));
         is_ready
     }
@@ -54,8 +54,8 @@ pub(super) async fn healthy(State(shown): State<Shown>) -> Response {
 
 /// Reports whether a leader answers. If none does, the reason is on the page, not in the response.
 pub(super) async fn ready(State(shown): State<Shown>) -> Response {
-    let ask = async { shown.web.host.refresh(Instant::now() + READY_MAX).await.is_ok() };
-    if shown.latest.is_ready(SHARED_FOR, ask).await {
+    let check = async { shown.web.host.refresh(Instant::now() + READY_MAX).await.is_ok() };
+    if shown.latest.is_ready(SHARED_FOR, check).await {
         return "ready\n".into_response();
     }
     (StatusCode::SERVICE_UNAVAILABLE, "no leader answers\n").into_response()
@@ -67,22 +67,22 @@ mod tests {
     use futures_util::future::join_all;
     use std::sync::atomic::{AtomicUsize, Ordering};
 
-    async fn ask(asked: &AtomicUsize, is_ready: bool) -> bool {
-        asked.fetch_add(1, Ordering::Relaxed);
+    async fn check(calls: &AtomicUsize, is_ready: bool) -> bool {
+        calls.fetch_add(1, Ordering::Relaxed);
         tokio::task::yield_now().await;
         is_ready
     }
 
     #[tokio::test]
     async fn requests_share_an_answer_for_a_time() {
-        let (latest, asked) = (Latest::default(), AtomicUsize::new(0));
-        let ask = |is_ready| ask(&asked, is_ready);
+        let (latest, calls) = (Latest::default(), AtomicUsize::new(0));
+        let check = |is_ready| check(&calls, is_ready);
         let hour = Duration::from_secs(3600);
-        let answers = join_all((0..100).map(|_| latest.is_ready(hour, ask(true)))).await;
+        let answers = join_all((0..100).map(|_| latest.is_ready(hour, check(true)))).await;
         assert!(answers.into_iter().all(|is_ready| is_ready));
-        assert!(latest.is_ready(hour, ask(false)).await, "the answer is known");
-        assert_eq!(asked.load(Ordering::Relaxed), 1);
-        assert!(!latest.is_ready(Duration::ZERO, ask(false)).await, "the answer is old");
-        assert_eq!(asked.load(Ordering::Relaxed), 2);
+        assert!(latest.is_ready(hour, check(false)).await, "the answer is known");
+        assert_eq!(calls.load(Ordering::Relaxed), 1);
+        assert!(!latest.is_ready(Duration::ZERO, check(false)).await, "the answer is old");
+        assert_eq!(calls.load(Ordering::Relaxed), 2);
     }
 }

@@ -1,10 +1,10 @@
 //! Schedulers: `/api/v1/schedulers` lists them with their leases, counters and latest transactions.
 
 use super::Shown;
-use super::answer::{Answer, Asked, PAGE, PAGE_MAX, json};
+use super::response::{JsonResult, PAGE, PAGE_MAX, Params, json};
 use crate::calls::transactions;
 use crate::host::Host;
-use crate::leases::Held;
+use crate::leases::NameOwner;
 use crate::observe::counters::SchedulerCounters;
 use axum::extract::State;
 use omega_client::proto;
@@ -17,7 +17,7 @@ use std::collections::BTreeMap;
 const TRANSACTIONS: usize = 20;
 
 #[derive(Deserialize)]
-pub(super) struct AskedList {
+pub(super) struct ListParams {
     /// Text that the names of the schedulers contain.
     name: Option<String>,
     limit: Option<usize>,
@@ -70,27 +70,30 @@ struct Registered {
     last_version: Option<u64>,
 }
 
-pub(super) async fn list(State(shown): State<Shown>, Asked(asked): Asked<AskedList>) -> Answer {
+pub(super) async fn list(
+    State(shown): State<Shown>,
+    Params(params): Params<ListParams>,
+) -> JsonResult {
     let host = &shown.web.host;
-    let size = asked.limit.unwrap_or(PAGE).clamp(1, PAGE_MAX);
+    let size = params.limit.unwrap_or(PAGE).clamp(1, PAGE_MAX);
     let mut all = registered(host);
-    all.retain(|one| asked.name.as_ref().is_none_or(|part| one.name.contains(part.as_str())));
+    all.retain(|one| params.name.as_ref().is_none_or(|part| one.name.contains(part.as_str())));
     all.sort_by_key(|one| Reverse(one.last_version));
     let more = all.len() > size;
     all.truncate(size);
     // Only the leader has the leases.
     let leases = host.leases().list(host).unwrap_or_default();
-    let mut leases: BTreeMap<SchedulerId, Held> =
-        leases.into_iter().filter_map(|one| Some((one.id, one.held?))).collect();
+    let mut leases: BTreeMap<SchedulerId, NameOwner> =
+        leases.into_iter().filter_map(|one| Some((one.id, one.owner?))).collect();
     let (mut counters, _) = host.metrics().scheduler_counters();
     let one = |one: Registered| {
         let counted = counters.remove(&one.id).unwrap_or_default();
         shape(leases.remove(&one.id), counted, one)
     };
     let items = all.into_iter().map(one).collect();
-    let told = transactions::list(host, "", (TRANSACTIONS, ""))?;
-    let transactions = told.transactions.into_iter().map(transaction).collect();
-    Ok(json(&ListShape { version: told.version, items, more, transactions }))
+    let page = transactions::list(host, "", (TRANSACTIONS, ""))?;
+    let transactions = page.transactions.into_iter().map(transaction).collect();
+    Ok(json(&ListShape { version: page.version, items, more, transactions }))
 }
 
 /// The registered schedulers. The results of transactions are read scheduler by scheduler, so that commits do not wait
@@ -100,30 +103,30 @@ fn registered(host: &Host) -> Vec<Registered> {
         let one = |state: omega_cellstate::SchedulerState<'_>| Registered {
             id: state.id,
             name: state.name.to_string(),
-            is_owned: state.hold.is_some(),
+            is_owned: state.lease.is_some(),
             last_version: None,
         };
         cell.schedulers().map(one).collect()
     });
     for one in &mut all {
         one.last_version =
-            host.read(|cell| cell.answers(one.id).map(|answer| answer.version).max());
+            host.read(|cell| cell.cached_replies(one.id).map(|answer| answer.version).max());
     }
     all
 }
 
-fn shape(held: Option<Held>, counted: SchedulerCounters, one: Registered) -> SchedulerShape {
-    let lease = match &held {
+fn shape(owner: Option<NameOwner>, counted: SchedulerCounters, one: Registered) -> SchedulerShape {
+    let lease = match &owner {
         _ if !one.is_owned => Some("none"),
-        Some(held) if held.left_ms > 0 => Some("live"),
+        Some(owner) if owner.remaining_ms > 0 => Some("live"),
         Some(_) => Some("expired"),
         None => None,
     };
     SchedulerShape {
         name: one.name,
         lease,
-        left_ms: held.as_ref().map(|held| held.left_ms),
-        process: held.map(|held| held.process.to_string()).filter(|process| !process.is_empty()),
+        left_ms: owner.as_ref().map(|owner| owner.remaining_ms),
+        process: owner.map(|owner| owner.process.to_string()).filter(|process| !process.is_empty()),
         committed: counted.taken,
         conflicted: counted.conflicted,
         claims: counted.claims,
@@ -133,8 +136,8 @@ fn shape(held: Option<Held>, counted: SchedulerCounters, one: Registered) -> Sch
     }
 }
 
-fn transaction(told: proto::AnsweredTransaction) -> TransactionShape {
-    let answer = told.answer.unwrap_or_default();
+fn transaction(answered: proto::AnsweredTransaction) -> TransactionShape {
+    let answer = answered.answer.unwrap_or_default();
     let mut conflicts = BTreeMap::new();
     for conflict in &answer.conflicts {
         let name = conflict.reason().as_str_name();
@@ -142,8 +145,8 @@ fn transaction(told: proto::AnsweredTransaction) -> TransactionShape {
         *conflicts.entry(reason).or_default() += 1;
     }
     TransactionShape {
-        scheduler: told.scheduler,
-        number: told.number,
+        scheduler: answered.scheduler,
+        number: answered.number,
         version: answer.version,
         conflicts,
     }

@@ -1,9 +1,9 @@
 //! Tenants: `/api/v1/tenants` lists them in pages, with their limits, usage, and numbers of jobs and tasks.
 
 use super::Shown;
-use super::answer::{Answer, Asked, PAGE, PAGE_MAX, json};
 use super::cell::TasksShape;
 use super::jobs::counts;
+use super::response::{JsonResult, PAGE, PAGE_MAX, Params, json};
 use crate::access::identity::Caller;
 use crate::host::Host;
 use crate::observe::summary::Counts;
@@ -22,8 +22,7 @@ use tokio::sync::Mutex;
 /// Number of tenants that are read per lock of the cell.
 const AT_ONCE: usize = 1000;
 
-/// Number of tasks, and of jobs, that are counted per lock of the cell.
-const TASKS_AT_ONCE: u64 = 8192;
+/// Number of jobs whose tasks are counted per lock of the cell.
 const JOBS_AT_ONCE: usize = 256;
 
 /// Time for which the numbers of jobs are cached, because counting reads all jobs.
@@ -34,7 +33,7 @@ type ByTenant = BTreeMap<Text, Jobs>;
 
 /// Cached numbers of jobs.
 #[derive(Debug, Default)]
-pub(super) struct Kept {
+pub(super) struct Cache {
     /// Locked while jobs are counted, so that only one request at a time counts them.
     now: Mutex<Option<(Instant, Arc<ByTenant>)>>,
 }
@@ -47,7 +46,7 @@ struct Jobs {
 }
 
 #[derive(Deserialize)]
-pub(super) struct AskedList {
+pub(super) struct ListParams {
     /// Text that the names of the tenants contain.
     name: Option<String>,
     limit: Option<usize>,
@@ -107,7 +106,7 @@ fn shape(cell: &Cell, name: &Text, limit: Option<&Amounts>, jobs: Jobs) -> Tenan
     };
     let TenantConfig { parent, guaranteed, weight, tasks_per_machine_max } =
         cell.tenant_config(name).cloned().unwrap_or_default();
-    let requested = cell.asked(name).unwrap_or_default();
+    let requested = cell.requested(name).unwrap_or_default();
     let used = cell.tenant_used(name).unwrap_or_default();
     let amount = |used: &i64| (*used).max(0) as u64;
     TenantShape {
@@ -128,16 +127,16 @@ fn shape(cell: &Cell, name: &Text, limit: Option<&Amounts>, jobs: Jobs) -> Tenan
 pub(super) async fn list(
     State(shown): State<Shown>,
     caller: Option<Extension<Arc<Caller>>>,
-    Asked(asked): Asked<AskedList>,
-) -> Answer {
+    Params(params): Params<ListParams>,
+) -> JsonResult {
     let caller =
         caller.map_or_else(|| Arc::new(Caller::without_certificate()), |Extension(caller)| caller);
-    let size = asked.limit.unwrap_or(PAGE).clamp(1, PAGE_MAX);
-    let mut row = usize::try_from(page_start(asked.page.as_deref().unwrap_or_default())?)
+    let size = params.limit.unwrap_or(PAGE).clamp(1, PAGE_MAX);
+    let mut row = usize::try_from(page_start(params.page.as_deref().unwrap_or_default())?)
         .unwrap_or(usize::MAX);
     let matches = |name: &Text| {
-        caller.sees_tenant(name)
-            && asked.name.as_ref().is_none_or(|part| name.contains(part.as_str()))
+        caller.may_see_tenant(name)
+            && params.name.as_ref().is_none_or(|part| name.contains(part.as_str()))
     };
     let jobs = shown.tenant_jobs.of(&shown.web.host).await;
     let mut list = ListShape { version: 0, items: Vec::new(), next_page: None };
@@ -145,9 +144,9 @@ pub(super) async fn list(
     loop {
         let next = shown.web.host.read(|cell| {
             list.version = cell.version().0;
-            for (looked, (name, limit, _)) in cell.tenants().skip(row).enumerate() {
-                if list.items.len() == size || looked == AT_ONCE {
-                    return Some(row.saturating_add(looked));
+            for (read_count, (name, limit, _)) in cell.tenants().skip(row).enumerate() {
+                if list.items.len() == size || read_count == AT_ONCE {
+                    return Some(row.saturating_add(read_count));
                 }
                 if matches(name) {
                     let jobs = jobs.get(name).copied().unwrap_or_default();
@@ -166,7 +165,7 @@ pub(super) async fn list(
     }
 }
 
-impl Kept {
+impl Cache {
     /// The numbers of all tenants' jobs, counted at most [`FRESH`] ago.
     async fn of(&self, host: &Host) -> Arc<ByTenant> {
         let mut now = self.now.lock().await;
@@ -203,12 +202,10 @@ fn count(host: &Host) -> ByTenant {
 
 /// Counts some jobs. Returns the job to continue from, if there are more jobs.
 fn count_some(cell: &Cell, first: JobId, own: &mut ByTenant) -> Option<JobId> {
-    let mut looked = 0;
     for (number, (id, job)) in cell.jobs_from(first).enumerate() {
-        if looked >= TASKS_AT_ONCE || number >= JOBS_AT_ONCE {
+        if number >= JOBS_AT_ONCE {
             return Some(id);
         }
-        looked += job.task_count();
         let jobs = Jobs { jobs: 1, tasks: counts(cell, id) };
         own.entry(job.tenant.clone()).or_default().add(&jobs);
     }

@@ -2,8 +2,8 @@
 
 use crate::callers::secure::Guarded;
 use crate::cell::served::{ports, serve};
-use crate::kit::process::{folder, say};
-use crate::work::commands::say_at;
+use crate::kit::process::{folder, run_omega};
+use crate::work::commands::run_omega_at;
 use omega_client::proto;
 use omega_client::proto::cell_service_client::CellServiceClient;
 use omega_client::proto::job_service_client::JobServiceClient;
@@ -50,7 +50,7 @@ fn changes_and_denials_are_written_down() {
     let text = std::fs::read_to_string(&file).unwrap();
     let lines: Vec<serde_json::Value> =
         text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
-    let told: Vec<String> = lines
+    let response: Vec<String> = lines
         .iter()
         .map(|line| {
             let word = |key: &str| line[key].as_str().unwrap().to_owned();
@@ -69,7 +69,7 @@ fn changes_and_denials_are_written_down() {
         r#"scheduler/web CommitStream "transaction 1 of scheduler 0" OK"#,
         r#"scheduler/web CommitStream "transaction 2 of scheduler 0" DENIED"#,
     ];
-    assert_eq!(told, expected);
+    assert_eq!(response, expected);
     assert_eq!(omega_service::audit::verify(&file).unwrap(), 8);
 }
 
@@ -81,28 +81,28 @@ fn audit_logs_are_checked() {
         ["--memory".to_owned(), format!("--listen={address}"), "--audit-log=log".into()];
     let server = serve(dir.path(), &arguments);
     for name in ["a", "b", "c"] {
-        say_at(dir.path(), &address, &format!("machine add {name} --cpu 1"));
+        run_omega_at(dir.path(), &address, &format!("machine add {name} --cpu 1"));
     }
     drop(server);
-    let said = say(dir.path(), &["audit", "verify", "log"]);
-    assert_eq!(said.code, Some(0), "{}", said.stderr);
-    assert_eq!(said.stdout, "3 lines: no line was changed, removed or inserted\n");
+    let output = run_omega(dir.path(), &["audit", "verify", "log"]);
+    assert_eq!(output.code, Some(0), "{}", output.stderr);
+    assert_eq!(output.stdout, "3 lines: no line was changed, removed or inserted\n");
     let log = dir.path().join("log");
     let text = std::fs::read_to_string(&log).unwrap();
     // The two files of a divided log are verified as one log, provided that they are given in order.
     let first = text.find('\n').unwrap() + 1;
     std::fs::write(dir.path().join("old"), &text[..first]).unwrap();
     std::fs::write(dir.path().join("new"), &text[first..]).unwrap();
-    assert_eq!(say(dir.path(), &["audit", "verify", "old", "new"]).code, Some(0));
-    assert_eq!(say(dir.path(), &["audit", "verify", "new", "old"]).code, Some(1));
+    assert_eq!(run_omega(dir.path(), &["audit", "verify", "old", "new"]).code, Some(0));
+    assert_eq!(run_omega(dir.path(), &["audit", "verify", "new", "old"]).code, Some(1));
     std::fs::write(&log, text.replacen("\"of\":\"a\"", "\"of\":\"x\"", 1)).unwrap();
-    let said = say(dir.path(), &["audit", "verify", "log"]);
-    assert_eq!((said.code, said.stdout.as_str()), (Some(1), ""));
+    let output = run_omega(dir.path(), &["audit", "verify", "log"]);
+    assert_eq!((output.code, output.stdout.as_str()), (Some(1), ""));
     assert_eq!(
-        said.stderr,
+        output.stderr,
         "omega: log:2: this line does not continue the line before it: a line \
          was changed, removed or inserted here\n"
     );
-    let said = say(dir.path(), &["audit", "verify", "none"]);
-    assert!(said.code == Some(2) && said.stderr.contains("none: "), "{}", said.stderr);
+    let output = run_omega(dir.path(), &["audit", "verify", "none"]);
+    assert!(output.code == Some(2) && output.stderr.contains("none: "), "{}", output.stderr);
 }

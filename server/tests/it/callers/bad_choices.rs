@@ -3,13 +3,13 @@
 //! lists all tests of bad input.
 
 use crate::callers::bad_requests::Cell;
-use crate::kit::process::{folder, say};
+use crate::kit::process::{folder, run_omega};
 use omega_client::proto::job_service_client::JobServiceClient;
 use omega_client::proto::machine_service_client::MachineServiceClient;
 use omega_client::proto::tenant_service_client::TenantServiceClient;
 use omega_client::proto::{self, machine_ref};
 use omega_client::{ApiError, ErrorCode};
-use omega_core::limits::{ANSWERS_PER_SCHEDULER, LABELS_MAX};
+use omega_core::limits::{LABELS_MAX, REPLIES_PER_SCHEDULER};
 use omega_core::{Amounts, Job, Machine, Precedence, TaskGroup};
 
 impl Cell {
@@ -112,7 +112,7 @@ fn an_answer_that_was_forgotten_is_not_given_as_another() {
     let cell = Cell::start();
     assert_eq!(cell.commit(cell.claims(cell.next, &[(0, 0)])), "");
     // Results of accepted transactions are recorded, up to this number.
-    let count = ANSWERS_PER_SCHEDULER as u64;
+    let count = REPLIES_PER_SCHEDULER as u64;
     for number in cell.next + 1..=cell.next + count {
         let mut moved = cell.claims(number, &[(0, 0)]);
         moved.releases = vec![proto::TaskId { job: cell.job, index: 0 }];
@@ -155,8 +155,8 @@ fn descriptions_with_too_many_labels_or_unknown_words_are_refused() {
     cell.add_machine(proto::Machine { labels: twice.to_vec(), ..machine }).unwrap();
     let request = proto::ListMachinesRequest::default();
     let mut client = MachineServiceClient::new(cell.channel());
-    let told = cell.runtime.block_on(client.list_machines(request)).unwrap().into_inner();
-    let labels = told.machines.into_iter().filter_map(|status| status.machine);
+    let response = cell.runtime.block_on(client.list_machines(request)).unwrap().into_inner();
+    let labels = response.machines.into_iter().filter_map(|status| status.machine);
     let labels: Vec<proto::Label> = labels.flat_map(|machine| machine.labels).collect();
     assert_eq!(labels, [proto::Label { value: "second".to_owned(), ..label(0) }]);
 }
@@ -168,15 +168,15 @@ fn amounts_that_are_no_amounts_are_told_by_name() {
     for amount in ["-1", "nan", "inf", "1e400", "\"-1\""] {
         let text = format!("[[machine]]\nname = \"m\"\ncapacity = {{ cpu = {amount} }}\n");
         std::fs::write(dir.path().join("machines.toml"), text).unwrap();
-        let said = say(dir.path(), &["machine", "add", "-f", "machines.toml"]);
-        assert_eq!(said.code, Some(2), "{amount}: {}", said.stderr);
-        assert!(said.stderr.contains("machines.toml"), "{amount}: {}", said.stderr);
+        let output = run_omega(dir.path(), &["machine", "add", "-f", "machines.toml"]);
+        assert_eq!(output.code, Some(2), "{amount}: {}", output.stderr);
+        assert!(output.stderr.contains("machines.toml"), "{amount}: {}", output.stderr);
         if amount == "1e400" {
             // The text is a number; whether it is within the cell's limits is checked by the cell.
             continue;
         }
         let flag = format!("--cpu={}", amount.trim_matches('"'));
-        let said = say(dir.path(), &["job", "submit", "j", &flag]);
-        assert_eq!(said.code, Some(2), "{amount}: {}", said.stderr);
+        let output = run_omega(dir.path(), &["job", "submit", "j", &flag]);
+        assert_eq!(output.code, Some(2), "{amount}: {}", output.stderr);
     }
 }

@@ -23,7 +23,7 @@
 //! | 76, 77, 78 signals, few descriptors, two bootstraps | here |
 
 use crate::cell::served::{Process, describe, insist, ports, serve};
-use crate::kit::process::{Said, folder, omega, say};
+use crate::kit::process::{CommandOutput, folder, omega, run_omega};
 use omega_client::proto;
 use omega_client::proto::job_service_client::JobServiceClient;
 use omega_client::proto::machine_service_client::MachineServiceClient;
@@ -81,8 +81,8 @@ impl Cell {
         cell.job = cell.submit(&job).unwrap();
         let mut client = SchedulingServiceClient::new(cell.channel());
         let register = proto::RegisterRequest { name: "default".to_owned(), ..Default::default() };
-        let told = cell.runtime.block_on(client.register(register)).unwrap().into_inner();
-        (cell.scheduler, cell.next) = (told.scheduler, told.next_transaction);
+        let response = cell.runtime.block_on(client.register(register)).unwrap().into_inner();
+        (cell.scheduler, cell.next) = (response.scheduler, response.next_transaction);
         cell
     }
 
@@ -116,18 +116,18 @@ impl Cell {
     fn backed_up_hash(&self) -> String {
         let mut command = omega(self.dir.path());
         command.args(["backup", "state", "-o", "json", &format!("--cell=127.0.0.1:{}", self.port)]);
-        let said = Said::from(command.output().unwrap());
-        assert_eq!(said.code, Some(0), "{}", said.stderr);
+        let result = CommandOutput::from(command.output().unwrap());
+        assert_eq!(result.code, Some(0), "{}", result.stderr);
         std::fs::remove_file(self.dir.path().join("state")).unwrap();
-        let told: serde_json::Value = serde_json::from_str(&said.stdout).unwrap();
-        told["state_hash"].as_str().unwrap().to_owned()
+        let response: serde_json::Value = serde_json::from_str(&result.stdout).unwrap();
+        response["state_hash"].as_str().unwrap().to_owned()
     }
 
     /// The cell's time, which is part of its state.
     fn now_ms(&self) -> u64 {
         let mut client = MachineServiceClient::new(self.channel());
-        let told = client.list_reservations(proto::ListReservationsRequest {});
-        self.runtime.block_on(told).unwrap().into_inner().now_ms
+        let response = client.list_reservations(proto::ListReservationsRequest {});
+        self.runtime.block_on(response).unwrap().into_inner().now_ms
     }
 
     /// A transaction that claims these tasks on these machines.
@@ -263,17 +263,17 @@ fn amounts_beyond_all_bounds_are_refused() {
 }
 
 /// Output of `omega serve` for a file of settings.
-fn check(dir: &Path, text: &str) -> Said {
+fn check(dir: &Path, text: &str) -> CommandOutput {
     std::fs::write(dir.join("serve.toml"), text).unwrap();
-    say(dir, &["serve", "--config=serve.toml", "--check-config"])
+    run_omega(dir, &["serve", "--config=serve.toml", "--check-config"])
 }
 
 #[test]
 fn files_of_settings_are_read_as_people_write_them_or_told_with_the_line() {
     let dir = folder(&[]);
     for good in ["\u{feff}dir = \"x\"\n", "dir = \"x\"\r\nlisten = \"127.0.0.1:1\"\r\n"] {
-        let said = check(dir.path(), good);
-        assert_eq!(said.code, Some(0), "{good:?}: {}", said.stderr);
+        let output = check(dir.path(), good);
+        assert_eq!(output.code, Some(0), "{good:?}: {}", output.stderr);
     }
     let wrong = [
         ("", "give --dir DIR to keep the cell in a folder"),
@@ -286,10 +286,10 @@ fn files_of_settings_are_read_as_people_write_them_or_told_with_the_line() {
         ("dir = \"x\"\nlisten = \"127.0.0.1:99999\"\n", "line 2: "),
     ];
     for (text, expected) in wrong {
-        let said = check(dir.path(), text);
-        assert_eq!(said.code, Some(2), "{text:?}: {}", said.stderr);
-        assert!(said.stderr.contains(expected), "{text:?}: {}", said.stderr);
-        assert_eq!(said.stderr.lines().count(), 1, "{}", said.stderr);
+        let output = check(dir.path(), text);
+        assert_eq!(output.code, Some(2), "{text:?}: {}", output.stderr);
+        assert!(output.stderr.contains(expected), "{text:?}: {}", output.stderr);
+        assert_eq!(output.stderr.lines().count(), 1, "{}", output.stderr);
     }
     assert!(!dir.path().join("x").exists());
 }
@@ -299,13 +299,13 @@ fn a_port_that_is_taken_and_a_folder_that_is_none_are_told() {
     let dir = folder(&[("file", "")]);
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let listen = format!("--listen={}", taken.local_addr().unwrap());
-    let said = say(dir.path(), &["serve", "--memory", &listen]);
-    assert_eq!(said.code, Some(1), "{}", said.stderr);
-    assert!(said.stderr.contains("cannot listen on"), "{}", said.stderr);
-    assert_eq!(said.stderr.lines().count(), 1, "{}", said.stderr);
-    let said = say(dir.path(), &["serve", "--dir=file", "--listen=127.0.0.1:0"]);
-    assert_eq!(said.code, Some(2), "{}", said.stderr);
-    assert_eq!(said.stderr.lines().count(), 1, "{}", said.stderr);
+    let output = run_omega(dir.path(), &["serve", "--memory", &listen]);
+    assert_eq!(output.code, Some(1), "{}", output.stderr);
+    assert!(output.stderr.contains("cannot listen on"), "{}", output.stderr);
+    assert_eq!(output.stderr.lines().count(), 1, "{}", output.stderr);
+    let output = run_omega(dir.path(), &["serve", "--dir=file", "--listen=127.0.0.1:0"]);
+    assert_eq!(output.code, Some(2), "{}", output.stderr);
+    assert_eq!(output.stderr.lines().count(), 1, "{}", output.stderr);
 }
 
 #[test]
@@ -348,9 +348,9 @@ fn a_server_that_is_told_twice_to_end_keeps_what_it_answered() {
     let status = cell.server.0.wait().unwrap();
     assert_eq!(status.code(), Some(0));
     let replay = ["log", "replay", "cell", "--all", "--audit-every", "1"];
-    let said = say(cell.dir.path(), &replay);
-    assert_eq!(said.code, Some(0), "{}", said.stderr);
-    assert!(said.stdout.contains("tasks on machines  4"), "{}", said.stdout);
+    let output = run_omega(cell.dir.path(), &replay);
+    assert_eq!(output.code, Some(0), "{}", output.stderr);
+    assert!(output.stdout.contains("tasks on machines  4"), "{}", output.stdout);
 }
 
 #[test]
@@ -368,9 +368,9 @@ fn a_cell_that_was_founded_is_not_founded_again() {
     let runtime = Runtime::new().unwrap();
     let url = format!("http://127.0.0.1:{}", all[0]);
     let fresh = || loop {
-        let told = insist(|| runtime.block_on(describe(url.clone())));
-        if !told.stale {
-            return told;
+        let response = insist(|| runtime.block_on(describe(url.clone())));
+        if !response.stale {
+            return response;
         }
     };
     let server = serve(dir.path(), &several);

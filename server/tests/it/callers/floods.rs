@@ -106,7 +106,7 @@ fn small_header_blocks_that_mean_much_are_refused() {
 }
 
 /// Reads a watch until it has reported a number of jobs, at ascending versions.
-async fn hears_of(mut watch: Streaming<WatchJobsResponse>, jobs: usize) {
+async fn await_reports(mut watch: Streaming<WatchJobsResponse>, jobs: usize) {
     let (mut known, mut version) = (BTreeSet::new(), 0);
     while known.len() < jobs {
         let message = watch.message().await.unwrap().expect("the watch goes on");
@@ -122,7 +122,7 @@ const WATCH_BYTES_MAX: u64 = 128 << 10;
 
 /// Each watch has its own connection; there are a thousand, or `OMEGA_WATCHES`.
 #[test]
-fn a_thousand_watches_hear_of_every_job() {
+fn a_thousand_watches_report_every_job() {
     const JOBS: usize = 20;
     let count = std::env::var("OMEGA_WATCHES").map_or(1000, |count| count.parse().unwrap());
     let more = ["streams", "streams-each", "operator-streams", "connections", "connections-each"]
@@ -134,7 +134,7 @@ fn a_thousand_watches_hear_of_every_job() {
             let mut client = JobServiceClient::new(open.channel());
             let request = proto::WatchJobsRequest { name_prefix: String::new() };
             let watch = open.runtime.block_on(client.watch_jobs(request)).unwrap();
-            open.runtime.spawn(hears_of(watch.into_inner(), JOBS))
+            open.runtime.spawn(await_reports(watch.into_inner(), JOBS))
         })
         .collect();
     let url = format!("http://127.0.0.1:{}", open.port);

@@ -43,7 +43,7 @@ async fn watch(channel: Channel) -> Watch {
 }
 
 /// Submits a job, and waits until a watch has reported it.
-fn hears(open: &Open, watch: &mut Watch, name: &str) {
+fn await_report(open: &Open, watch: &mut Watch, name: &str) {
     let url = format!("http://127.0.0.1:{}", open.port);
     let tasks = TaskGroup::new(1, Amounts::new([1000, 1 << 20]));
     let id = submit(&open.runtime, &url, name, tasks);
@@ -71,10 +71,10 @@ fn silent_connections_lock_nobody_out() {
     // These connections answer pings.
     let idle: Vec<Channel> =
         (0..2 * EACH).map(|_| open.runtime.block_on(connect(open.port))).collect();
-    hears(&open, &mut watched, "after-idle");
+    await_report(&open, &mut watched, "after-idle");
     // These connections stop before, within and after the HTTP/2 preface.
     let silent: Vec<TcpStream> = (0..4 * EACH).map(|i| silent(&open, i % 48)).collect();
-    hears(&open, &mut watched, "after-silent");
+    await_report(&open, &mut watched, "after-silent");
     assert!(idle.len() + silent.len() > 5 * EACH);
     // The server has closed the oldest connections to make room, independently of its time limits.
     silent.into_iter().take(2 * EACH).for_each(is_closed);
@@ -88,11 +88,11 @@ fn connections_without_calls_end_and_streams_go_on() {
     for socket in [silent(&open, usize::MAX), silent(&open, usize::MAX)] {
         is_closed(socket);
     }
-    hears(&open, &mut watched, "first");
+    await_report(&open, &mut watched, "first");
     // A client whose connection has ended connects again by itself.
     let mut again = open.runtime.block_on(watch(idle));
-    hears(&open, &mut again, "second");
-    hears(&open, &mut watched, "third");
+    await_report(&open, &mut again, "second");
+    await_report(&open, &mut watched, "third");
 }
 
 #[test]

@@ -2,7 +2,7 @@
 //! limits.
 
 use crate::cell::served::{describe, insist, ports, serve};
-use crate::kit::process::{folder, say, workspace_file};
+use crate::kit::process::{folder, run_omega, workspace_file};
 use omega_client::proto;
 use omega_client::proto::cell_service_client::CellServiceClient;
 use omega_client::proto::job_service_client::JobServiceClient;
@@ -90,13 +90,13 @@ fn a_tenant_has_no_more_tasks_than_its_bound() {
     let _server = serve(dir.path(), &arguments.map(str::to_owned));
     let run = |line: &str| {
         let line = format!("{line} --cell {cell}");
-        say(dir.path(), &line.split_whitespace().collect::<Vec<_>>())
+        run_omega(dir.path(), &line.split_whitespace().collect::<Vec<_>>())
     };
     let taken = |line: &str| assert_eq!(run(line).code, Some(0), "{line}: {}", run(line).stderr);
     let refused = |line: &str| {
-        let said = run(line);
-        assert!(said.stderr.ends_with("[NOT_ADMITTED]\n"), "{line}: {}", said.stderr);
-        assert!(said.stderr.contains("tasks that have not ended"), "{}", said.stderr);
+        let output = run(line);
+        assert!(output.stderr.ends_with("[NOT_ADMITTED]\n"), "{line}: {}", output.stderr);
+        assert!(output.stderr.contains("tasks that have not ended"), "{}", output.stderr);
     };
     refused("job submit wide --count 11");
     taken("job submit web --count 8");
@@ -113,10 +113,41 @@ fn a_tenant_has_no_more_tasks_than_its_bound() {
 }
 
 #[test]
+fn a_tenant_has_no_more_bytes_than_its_bound() {
+    let dir = folder(&[]);
+    let cell = format!("127.0.0.1:{}", ports(1)[0]);
+    let arguments = ["--memory", "--limit-tenant-bytes=3000", &format!("--listen={cell}")];
+    let _server = serve(dir.path(), &arguments.map(str::to_owned));
+    let run = |line: &str| {
+        let line = format!("{line} --cell {cell}");
+        run_omega(dir.path(), &line.split_whitespace().collect::<Vec<_>>())
+    };
+    let taken = |line: &str| assert_eq!(run(line).code, Some(0), "{line}: {}", run(line).stderr);
+    let refused = |line: &str| {
+        let output = run(line);
+        assert!(output.stderr.ends_with("[NOT_ADMITTED]\n"), "{line}: {}", output.stderr);
+        assert!(output.stderr.contains("--limit-tenant-bytes"), "{}", output.stderr);
+    };
+    let large = "x".repeat(500);
+    let submit = |name: &str, more: &str| {
+        let labels = ["a", "b", "c"].map(|key| format!("--label {key}={large}")).join(" ");
+        format!("job submit {name} {labels} {more}")
+    };
+    taken(&submit("one", ""));
+    refused(&submit("two", ""));
+    taken(&submit("one", ""));
+    taken(&submit("two", "--tenant other"));
+    taken("job kill one");
+    refused(&submit("two-again", ""));
+    taken("job delete one");
+    taken(&submit("three", ""));
+}
+
+#[test]
 fn every_limit_is_in_the_table_with_its_default() {
     let dir = folder(&[]);
-    let said = say(dir.path(), &["serve", "--memory", "--check-config"]);
-    let limits = said.stdout.lines().find_map(|line| line.strip_prefix("limits")).unwrap();
+    let output = run_omega(dir.path(), &["serve", "--memory", "--check-config"]);
+    let limits = output.stdout.lines().find_map(|line| line.strip_prefix("limits")).unwrap();
     let page = std::fs::read_to_string(workspace_file("docs/serve.md")).unwrap();
     let table = page.split("\n## ").find(|part| part.starts_with("Limits\n")).unwrap();
     let mut in_table = Vec::new();
@@ -126,11 +157,11 @@ fn every_limit_is_in_the_table_with_its_default() {
         in_table
             .extend(names.zip(cells[2].split(", ")).map(|(name, usual)| format!("{name} {usual}")));
     }
-    let told: Vec<&str> = limits.trim().split(", ").collect();
-    assert_eq!(in_table, told);
-    let help = say(dir.path(), &["serve", "--help"]).stdout;
+    let response: Vec<&str> = limits.trim().split(", ").collect();
+    assert_eq!(in_table, response);
+    let help = run_omega(dir.path(), &["serve", "--help"]).stdout;
     let help = help.split_whitespace().collect::<Vec<_>>().join(" ");
-    for limit in told {
+    for limit in response {
         let (name, usual) = limit.split_once(' ').unwrap();
         let flag = help.split(&format!("--limit-{name} <")).nth(1).unwrap();
         let text = flag.split("--limit-").next().unwrap();

@@ -104,8 +104,8 @@ impl Open {
     pub(crate) fn described(&self) -> proto::DescribeCellResponse {
         insist(|| {
             let mut client = CellServiceClient::new(self.channel());
-            let told = client.describe_cell(proto::DescribeCellRequest {});
-            Ok(self.runtime.block_on(told)?.into_inner())
+            let response = client.describe_cell(proto::DescribeCellRequest {});
+            Ok(self.runtime.block_on(response)?.into_inner())
         })
     }
 }
@@ -136,8 +136,8 @@ fn bytes_that_mean_nothing_change_nothing() {
         ("as long as may be, and nothing", vec![0; long], malformed),
     ];
     for (what, bytes, expected) in cases {
-        let said = open.send("MachineService/RegisterMachine", bytes, &[]);
-        assert_eq!(said, expected, "{what}");
+        let output = open.send("MachineService/RegisterMachine", bytes, &[]);
+        assert_eq!(output, expected, "{what}");
     }
     assert_eq!(open.described(), before);
 }
@@ -160,10 +160,10 @@ fn what_a_newer_client_says_is_left_out_or_refused_by_name() {
     assert_eq!(open.send("CellService/DescribeCell", describe, &[]), "ok");
     // Unknown values must be rejected.
     let commit = proto::CommitRequest { granularity: 99, ..Default::default() };
-    let said = open.send("SchedulingService/Commit", commit.encode_to_vec(), &[]);
-    assert_eq!(said, "InvalidArgument MALFORMED");
-    let said = open.send("SchedulingService/CommitEverywhere", Vec::new(), &[]);
-    assert_eq!(said, "PermissionDenied DENIED");
+    let output = open.send("SchedulingService/Commit", commit.encode_to_vec(), &[]);
+    assert_eq!(output, "InvalidArgument MALFORMED");
+    let output = open.send("SchedulingService/CommitEverywhere", Vec::new(), &[]);
+    assert_eq!(output, "PermissionDenied DENIED");
 }
 
 #[test]
@@ -172,16 +172,16 @@ fn names_and_pages_that_cannot_be_are_refused() {
     let before = open.described();
     let bad = "InvalidArgument BAD_NAME";
     for name in ["", "a\nb", "a\0b", "\u{7f}", "\u{85}", &"x".repeat(65 << 10)] {
-        let said = open.send("MachineService/RegisterMachine", machine_named(name), &[]);
-        assert_eq!(said, bad, "{:?}", &name[..name.len().min(10)]);
+        let output = open.send("MachineService/RegisterMachine", machine_named(name), &[]);
+        assert_eq!(output, bad, "{:?}", &name[..name.len().min(10)]);
         let register = proto::RegisterRequest { name: name.to_owned(), ..Default::default() };
         let register = register.encode_to_vec();
         assert_eq!(open.send("SchedulingService/Register", register, &[]), bad);
     }
     for token in ["-1", "zz", "1 ", "\0", "../..", &"f".repeat(17)] {
         let list = proto::ListMachinesRequest { page_token: token.into(), ..Default::default() };
-        let said = open.send("MachineService/ListMachines", list.encode_to_vec(), &[]);
-        assert_eq!(said, "InvalidArgument BAD_PAGE_TOKEN", "{token:?}");
+        let output = open.send("MachineService/ListMachines", list.encode_to_vec(), &[]);
+        assert_eq!(output, "InvalidArgument BAD_PAGE_TOKEN", "{token:?}");
     }
     for page_size in [0, 1_000_000_000, u32::MAX] {
         let list = proto::ListMachinesRequest { page_size, ..Default::default() };
@@ -207,8 +207,8 @@ fn deadlines_are_kept_whatever_they_are() {
     }
     for timeout in ["0S", "00000000n"] {
         // Either side may notice the deadline first.
-        let said = ask(timeout);
-        assert!(said.ends_with(" LATE"), "{timeout}: {said}");
+        let output = ask(timeout);
+        assert!(output.ends_with(" LATE"), "{timeout}: {output}");
     }
 }
 
@@ -220,8 +220,8 @@ fn what_is_large_only_in_memory_is_not_decoded() {
     let groups = vec![proto::TaskGroup::default(); 1_000_000];
     let job = proto::Job { name: "many".to_owned(), groups, ..Default::default() };
     let request = proto::SubmitJobRequest { job: Some(job) };
-    let said = open.send("JobService/SubmitJob", request.encode_to_vec(), &[]);
-    assert!(said.contains("MALFORMED"), "{said}");
+    let output = open.send("JobService/SubmitJob", request.encode_to_vec(), &[]);
+    assert!(output.contains("MALFORMED"), "{output}");
     assert_eq!(open.described(), before);
 }
 
@@ -234,8 +234,11 @@ fn what_is_compressed_is_not_opened() {
     body.extend(u32::try_from(bomb.len()).unwrap().to_be_bytes());
     body.extend(&bomb);
     assert!(bomb.len() < 1 << 20, "it would be refused for its own length");
-    let said = open.send("MachineService/RegisterMachine", bomb, &[("grpc-encoding", "gzip")]);
-    assert!(said.starts_with("Unimplemented") || said.starts_with("InvalidArgument"), "{said}");
+    let output = open.send("MachineService/RegisterMachine", bomb, &[("grpc-encoding", "gzip")]);
+    assert!(
+        output.starts_with("Unimplemented") || output.starts_with("InvalidArgument"),
+        "{output}"
+    );
     assert_eq!(open.described(), before);
 }
 
@@ -280,8 +283,8 @@ fn connections_that_say_nothing_are_few_and_short() {
     // The server has closed the silent connections by itself.
     for socket in &mut held {
         socket.set_nonblocking(false).unwrap();
-        let mut said = [0; 1];
-        assert!(matches!(socket.read(&mut said), Ok(0) | Err(_)), "it was told something");
+        let mut output = [0; 1];
+        assert!(matches!(socket.read(&mut output), Ok(0) | Err(_)), "it was told something");
     }
 }
 

@@ -4,7 +4,7 @@ use crate::callers::secure::{Guarded, certified};
 use crate::cell::served::{insist, ports};
 use crate::kit::certificates::tls;
 use crate::kit::http::get_tls;
-use crate::kit::process::say;
+use crate::kit::process::run_omega;
 use omega_client::{ApiError, ErrorCode};
 use rcgen::{
     CertificateRevocationListParams, Issuer, KeyIdMethod, KeyPair, RevokedCertParams, SerialNumber,
@@ -94,12 +94,12 @@ fn a_file_without_a_list_is_told() {
             "--cell-name=test",
             &revoked,
         ];
-        let said = say(dir.path(), &arguments);
-        assert_eq!((said.code, said.stderr.lines().count()), (Some(2), 1), "{}", said.stderr);
-        said.stderr
+        let output = run_omega(dir.path(), &arguments);
+        assert_eq!((output.code, output.stderr.lines().count()), (Some(2), 1), "{}", output.stderr);
+        output.stderr
     };
     assert!(serve("revoked.pem").contains("list of revoked certificates"));
     assert!(serve("none.pem").contains("none.pem"));
-    let alone = say(dir.path(), &["serve", "--memory", "--revoked=revoked.pem"]);
+    let alone = run_omega(dir.path(), &["serve", "--memory", "--revoked=revoked.pem"]);
     assert!(alone.stderr.contains("--tls-cert is missing"), "{}", alone.stderr);
 }

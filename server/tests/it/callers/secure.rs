@@ -3,7 +3,7 @@
 
 use crate::cell::served::{Process, insist, ports, serve};
 use crate::kit::certificates::{Odd, authority, issue, odd, tls};
-use crate::kit::process::{folder, say, workspace_file};
+use crate::kit::process::{folder, run_omega, workspace_file};
 use crate::work::agents::start;
 use omega_client::connect::tls_endpoint;
 use omega_client::proto::cell_service_client::CellServiceClient;
@@ -99,8 +99,8 @@ impl Guarded {
 
     pub(crate) fn describe(&self, channel: Channel) -> Result<proto::DescribeCellResponse, Status> {
         let mut client = CellServiceClient::new(channel);
-        let told = self.runtime.block_on(client.describe_cell(proto::DescribeCellRequest {}));
-        told.map(tonic::Response::into_inner)
+        let response = self.runtime.block_on(client.describe_cell(proto::DescribeCellRequest {}));
+        response.map(tonic::Response::into_inner)
     }
 }
 
@@ -156,7 +156,7 @@ fn each_role_may_call_what_the_table_says() {
         let mut line = format!("{:<44}", path.trim_start_matches("/omega.v1."));
         for whom in CALLERS {
             let channel = guarded.of(&whom.replace('/', "-"));
-            let said = match call(&guarded.runtime, channel, &path) {
+            let output = match call(&guarded.runtime, channel, &path) {
                 Err(status) if status.code() == Code::PermissionDenied => {
                     let error = ApiError::from(status);
                     assert_eq!(error.code, ErrorCode::Denied);
@@ -172,7 +172,7 @@ fn each_role_may_call_what_the_table_says() {
                 }
                 Ok(()) => "yes",
             };
-            write!(line, "{said:<10}").unwrap();
+            write!(line, "{output:<10}").unwrap();
         }
         table += &(line.trim_end().to_owned() + "\n");
     }
@@ -195,8 +195,8 @@ fn an_agent_needs_only_its_own_certificate() {
     };
     let other: Vec<String> = agent("m1");
     let other: Vec<&str> = other.iter().map(String::as_str).collect();
-    let said = say(guarded.path(), &other);
-    assert!(said.stderr.contains("may not manage the machine \"m1\""), "{said:?}");
+    let output = run_omega(guarded.path(), &other);
+    assert!(output.stderr.contains("may not manage the machine \"m1\""), "{output:?}");
     for _ in 0..2 {
         let own: Vec<String> = agent("m0");
         let own: Vec<&str> = own.iter().map(String::as_str).collect();
@@ -261,10 +261,10 @@ fn without_a_certificate_nobody_is_heard() {
     assert!(guarded.describe(plain).is_err());
     let mut socket = std::net::TcpStream::connect(("127.0.0.1", guarded.port)).unwrap();
     socket.write_all(b"GET / HTTP/1.1\r\nhost: x\r\n\r\n").unwrap();
-    let mut said = Vec::new();
+    let mut output = Vec::new();
     // Reading may end with an error when the connection ends.
-    let _ = socket.read_to_end(&mut said);
-    assert!(!said.starts_with(b"HTTP"), "{said:?}");
+    let _ = socket.read_to_end(&mut output);
+    assert!(!output.starts_with(b"HTTP"), "{output:?}");
     assert!(guarded.describe(guarded.of("reader-eve")).is_ok());
 }
 
@@ -367,14 +367,18 @@ fn connections_that_cannot_work_are_told_with_the_remedy() {
     for (arguments, why) in cases {
         for call in ["machine list", "job submit web --count 1", "scheduler"] {
             let line = format!("{call} {arguments}");
-            let said = say(guarded.path(), &line.split_whitespace().collect::<Vec<_>>());
-            assert!(said.code != Some(0) && said.stderr.contains(why), "{line}: {}", said.stderr);
+            let output = run_omega(guarded.path(), &line.split_whitespace().collect::<Vec<_>>());
+            assert!(
+                output.code != Some(0) && output.stderr.contains(why),
+                "{line}: {}",
+                output.stderr
+            );
         }
     }
     // If there are several replicas, it is enough that one has the right protocol.
     let line = format!("machine list --cell 127.0.0.1:{port},{address} {with}");
-    let said = say(guarded.path(), &line.split_whitespace().collect::<Vec<_>>());
-    assert_eq!(said.code, Some(0), "{}", said.stderr);
+    let output = run_omega(guarded.path(), &line.split_whitespace().collect::<Vec<_>>());
+    assert_eq!(output.code, Some(0), "{}", output.stderr);
 }
 
 /// Replaces the server's certificates by those of another authority.
@@ -435,11 +439,11 @@ fn peers_show_who_they_are() {
         let mut client = MachineServiceClient::new(operator.clone());
         Ok(runtime.block_on(client.register_machine(request.clone()))?)
     });
-    let told = insist(|| {
+    let response = insist(|| {
         let mut client = CellServiceClient::new(operator.clone());
         Ok(runtime.block_on(client.describe_cell(proto::DescribeCellRequest {}))?)
     });
-    let cell = told.into_inner().cell;
+    let cell = response.into_inner().cell;
     let frame = |from, to, cell: &str| proto::PeerFrame {
         cell: cell.to_owned(),
         from,
@@ -484,13 +488,13 @@ fn a_server_stays_on_its_machine_unless_it_has_certificates() {
         ],
     ];
     for arguments in exposed {
-        let said = say(dir.path(), &arguments);
-        assert_eq!(said.code, Some(78), "{arguments:?}: {}", said.stderr);
-        assert!(said.stderr.contains("is open to other machines"), "{}", said.stderr);
-        assert_eq!(said.stderr.lines().count(), 1, "{}", said.stderr);
+        let output = run_omega(dir.path(), &arguments);
+        assert_eq!(output.code, Some(78), "{arguments:?}: {}", output.stderr);
+        assert!(output.stderr.contains("is open to other machines"), "{}", output.stderr);
+        assert_eq!(output.stderr.lines().count(), 1, "{}", output.stderr);
     }
     let check = ["serve", "--memory", "--listen=0.0.0.0:0", "--insecure", "--check-config"];
-    assert_eq!(say(dir.path(), &check).code, Some(0));
+    assert_eq!(run_omega(dir.path(), &check).code, Some(0));
 }
 
 #[test]
@@ -528,29 +532,29 @@ fn certificates_that_cannot_be_used_are_told_in_one_line() {
     ];
     for (arguments, expected) in cases {
         let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
-        let said = say(dir.path(), &arguments);
-        assert_eq!(said.code, Some(2), "{arguments:?}: {}", said.stderr);
-        assert!(said.stderr.contains(expected), "{arguments:?}: {}", said.stderr);
-        assert_eq!(said.stderr.lines().count(), 1, "{}", said.stderr);
+        let output = run_omega(dir.path(), &arguments);
+        assert_eq!(output.code, Some(2), "{arguments:?}: {}", output.stderr);
+        assert!(output.stderr.contains(expected), "{arguments:?}: {}", output.stderr);
+        assert_eq!(output.stderr.lines().count(), 1, "{}", output.stderr);
     }
     for file in ["ca.key", "replica-1.key"] {
         let mode = std::fs::metadata(dir.path().join("certs").join(file)).unwrap();
         assert_eq!(mode.permissions().mode() & 0o777, 0o600, "{file}");
     }
     let renew = ["cert", "issue", "replica/1", "--cell-name=test"];
-    let renewed = say(dir.path(), &renew);
+    let renewed = run_omega(dir.path(), &renew);
     assert!(renewed.stderr.contains("certs/replica-1.pem and its key are replaced"), "{renewed:?}");
     assert_eq!((renewed.code, renewed.stdout.as_str()), (Some(0), "certs/replica-1.pem\n"));
-    let again = say(dir.path(), &["cert", "authority"]);
+    let again = run_omega(dir.path(), &["cert", "authority"]);
     assert_eq!((again.code, again.stderr.lines().count()), (Some(2), 1), "{}", again.stderr);
     for whom in ["root/ann", "operator", "operator/a/b", "agent/a b", "replica/0", "scheduler/a-1"]
     {
-        let said = say(dir.path(), &["cert", "issue", whom, "--cell-name=test"]);
-        assert_eq!(said.code, Some(2), "{whom}: {}", said.stderr);
+        let output = run_omega(dir.path(), &["cert", "issue", whom, "--cell-name=test"]);
+        assert_eq!(output.code, Some(2), "{whom}: {}", output.stderr);
         assert!(
-            said.stderr.contains("must be ROLE/NAME, where ROLE is operator,"),
+            output.stderr.contains("must be ROLE/NAME, where ROLE is operator,"),
             "{}",
-            said.stderr
+            output.stderr
         );
     }
 }

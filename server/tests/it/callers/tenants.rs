@@ -13,7 +13,7 @@ use omega_client::proto::tenant_service_client::TenantServiceClient;
 use omega_client::proto::{self, job_ref, list_tasks_request, sync_request};
 use omega_client::{Address, ApiError, ErrorCode};
 use omega_core::{Amounts, EnvVar, Job, Precedence, Run, TaskGroup};
-use std::fmt::{Debug, Write as _};
+use std::fmt::Debug;
 use tonic::Status;
 use tonic::transport::Channel;
 
@@ -41,7 +41,7 @@ fn by_name(name: &str) -> Option<proto::JobRef> {
 }
 
 /// Returns whether a call was answered, or the reason for its rejection.
-fn said<T>(answer: Result<T, Status>) -> &'static str {
+fn outcome_name<T>(answer: Result<T, Status>) -> &'static str {
     match answer.map_err(|status| ApiError::from(status).code) {
         Ok(_) => "yes",
         Err(ErrorCode::UnknownJob) => "unknown",
@@ -75,9 +75,10 @@ async fn lists(channel: &Channel, prefix: &str) -> Vec<(&'static str, [bool; 3])
     let synced: Vec<String> = delta.jobs.into_iter().map(|job| name(job.job)).collect();
     let shared = JOBS.map(|(_, tenant)| delta.tenants.iter().any(|known| known.name == tenant));
     let mut tenants = TenantServiceClient::new(channel.clone());
-    let told = tenants.list_tenants(proto::ListTenantsRequest::default()).await.unwrap();
-    let told: Vec<String> = told.into_inner().tenants.into_iter().map(|one| one.name).collect();
-    let tenants = JOBS.map(|(_, tenant)| told.iter().any(|known| known == tenant));
+    let response = tenants.list_tenants(proto::ListTenantsRequest::default()).await.unwrap();
+    let response: Vec<String> =
+        response.into_inner().tenants.into_iter().map(|one| one.name).collect();
+    let tenants = JOBS.map(|(_, tenant)| response.iter().any(|known| known == tenant));
     vec![
         ("ListJobs", named(&listed)),
         ("WatchJobs", named(&watched)),
@@ -92,6 +93,10 @@ async fn weigh(operator: &Channel, tenant: &str) {
     let config = Some(proto::TenantConfig { weight: 2, ..Default::default() });
     let request = proto::SetTenantRequest { tenant: tenant.to_owned(), config };
     TenantServiceClient::new(operator.clone()).set_tenant(request).await.unwrap();
+}
+
+fn resize(job: Option<proto::JobRef>) -> proto::ResizeGroupRequest {
+    proto::ResizeGroupRequest { job, group: String::new(), count: 2 }
 }
 
 #[test]
@@ -124,32 +129,32 @@ fn each_role_sees_and_changes_its_own() {
             for ((name, tenant), is_own) in JOBS.into_iter().zip(theirs) {
                 let mut jobs = JobServiceClient::new(channel.clone());
                 let job = by_name(name);
-                let mut line = String::new();
-                let mut note = |what| write!(line, "{what} ").unwrap();
-                note(said(jobs.get_job(proto::GetJobRequest { job: job.clone() }).await));
-                note(said(jobs.watch_job(proto::WatchJobRequest { job: job.clone() }).await));
+                let mut outcomes = Vec::new();
+                let mut note = |outcome| outcomes.push(outcome);
+                note(outcome_name(jobs.get_job(proto::GetJobRequest { job: job.clone() }).await));
+                let request = proto::WatchJobRequest { job: job.clone() };
+                note(outcome_name(jobs.watch_job(request).await));
                 let of = job.clone().map(list_tasks_request::Of::Job);
                 let request = proto::ListTasksRequest { of, ..Default::default() };
-                note(said(TaskServiceClient::new(channel.clone()).list_tasks(request).await));
-                note(said(jobs.submit_job(submit(name, tenant)).await));
-                let (group, count) = (String::new(), 2);
-                let request = proto::ResizeGroupRequest { job, group, count };
-                note(said(jobs.resize_group(request).await));
+                let mut tasks = TaskServiceClient::new(channel.clone());
+                note(outcome_name(tasks.list_tasks(request).await));
+                note(outcome_name(jobs.submit_job(submit(name, tenant)).await));
+                note(outcome_name(jobs.resize_group(resize(job)).await));
                 let expected = match (is_own, changes) {
-                    (true, true) => "yes yes yes yes yes ",
-                    (true, false) => "yes yes yes denied denied ",
-                    (false, true) => "unknown unknown unknown denied unknown ",
-                    (false, false) => "unknown unknown unknown denied denied ",
+                    (true, true) => "yes yes yes yes yes",
+                    (true, false) => "yes yes yes denied denied",
+                    (false, true) => "unknown unknown unknown denied unknown",
+                    (false, false) => "unknown unknown unknown denied denied",
                 };
-                assert_eq!(line, expected, "{role}: {name}");
+                assert_eq!(outcomes.join(" "), expected, "{role}: {name}");
                 let request = proto::ExplainJobRequest { job: by_name(name), ..Default::default() };
-                let explained = said(jobs.explain_job(request).await);
+                let explained = outcome_name(jobs.explain_job(request).await);
                 assert_eq!(explained, if is_own { "yes" } else { "unknown" }, "{role}: {name}");
             }
             let mut cell = CellServiceClient::new(channel);
-            let told = said(cell.get_statistics(proto::GetStatisticsRequest {}).await);
+            let response = outcome_name(cell.get_statistics(proto::GetStatisticsRequest {}).await);
             let sees_all = theirs == [true; 3];
-            assert_eq!(told, if sees_all { "yes" } else { "denied" }, "{role}");
+            assert_eq!(response, if sees_all { "yes" } else { "denied" }, "{role}");
         }
         // Jobs are killed after all other calls, because this ends them.
         for (role, theirs) in ROLES.into_iter().rev() {
@@ -157,7 +162,7 @@ fn each_role_sees_and_changes_its_own() {
             let changes = !role.starts_with("reader") && !role.starts_with("scheduler");
             for ((name, _), is_own) in JOBS.into_iter().zip(theirs) {
                 let killed =
-                    said(jobs.kill_job(proto::KillJobRequest { job: by_name(name) }).await);
+                    outcome_name(jobs.kill_job(proto::KillJobRequest { job: by_name(name) }).await);
                 let expected = match (changes, is_own) {
                     (true, true) => "yes",
                     (true, false) => "unknown",
@@ -170,7 +175,7 @@ fn each_role_sees_and_changes_its_own() {
 }
 
 /// Whether a message contains the environment or the payload of a job, as text or as the numbers of its bytes.
-fn tells_a_secret(message: &impl Debug) -> bool {
+fn contains_secret(message: &impl Debug) -> bool {
     let text = format!("{message:?}");
     let bytes: Vec<String> = SECRET.bytes().map(|byte| byte.to_string()).collect();
     text.contains(SECRET) || text.contains(&bytes.join(", "))
@@ -189,7 +194,7 @@ fn programs_and_payloads_are_seen_by_roles_of_their_tenant_alone() {
             job.groups[0].run = Some(Run { env, ..Run::new("serve") }.into());
             job.groups[0].payload = SECRET.as_bytes().to_vec().into();
             let request = proto::SubmitJobRequest { job: Some((&job).into()) };
-            assert!(tells_a_secret(&request));
+            assert!(contains_secret(&request));
             let mut jobs = JobServiceClient::new(guarded.of("operator-ann"));
             jobs.submit_job(request).await.unwrap();
         }
@@ -201,30 +206,30 @@ fn programs_and_payloads_are_seen_by_roles_of_their_tenant_alone() {
                 let sees = is_theirs && of_tenant;
                 let request = proto::GetJobRequest { job: by_name(name) };
                 let job = jobs.get_job(request).await;
-                assert_eq!(job.as_ref().is_ok_and(tells_a_secret), sees, "{role}: {name}");
+                assert_eq!(job.as_ref().is_ok_and(contains_secret), sees, "{role}: {name}");
                 assert_eq!(job.is_ok(), is_theirs, "{role}: {name}");
                 let request = proto::ListJobVersionsRequest { job: by_name(name) };
                 let versions = jobs.list_job_versions(request).await;
-                assert_eq!(versions.is_ok_and(|it| tells_a_secret(&it)), sees, "{role}: {name}");
+                assert_eq!(versions.is_ok_and(|it| contains_secret(&it)), sees, "{role}: {name}");
                 let request = proto::WatchJobRequest { job: by_name(name) };
                 if let Ok(watch) = jobs.watch_job(request).await {
                     let first = watch.into_inner().message().await.unwrap();
-                    assert!(!tells_a_secret(&first), "{role}: {name}");
+                    assert!(!contains_secret(&first), "{role}: {name}");
                 }
                 let request = proto::ExplainJobRequest { job: by_name(name), ..Default::default() };
-                assert!(!jobs.explain_job(request).await.is_ok_and(|it| tells_a_secret(&it)));
+                assert!(!jobs.explain_job(request).await.is_ok_and(|it| contains_secret(&it)));
             }
             let listed = jobs.list_jobs(proto::ListJobsRequest::default()).await.unwrap();
-            assert!(!tells_a_secret(&listed), "{role}");
+            assert!(!contains_secret(&listed), "{role}");
             let name_prefix = if role == "application-app" { "app." } else { "" }.to_owned();
             let watch = jobs.watch_jobs(proto::WatchJobsRequest { name_prefix }).await.unwrap();
             let first = watch.into_inner().message().await.unwrap();
-            assert_eq!(tells_a_secret(&first), of_tenant, "{role}");
+            assert_eq!(contains_secret(&first), of_tenant, "{role}");
             let interest = Some(sync_request::Interest::AllJobs(sync_request::AllJobs {}));
             let request = proto::SyncRequest { interest, ..Default::default() };
             let mut scheduling = SchedulingServiceClient::new(channel.clone());
             let delta = scheduling.sync(request).await.unwrap().into_inner().message().await;
-            assert!(!tells_a_secret(&delta.unwrap()), "{role}");
+            assert!(!contains_secret(&delta.unwrap()), "{role}");
         }
     });
 }
@@ -249,11 +254,11 @@ fn what_is_submitted_is_within_the_certificate() {
             job.precedence = Precedence(precedence);
             let request = proto::SubmitJobRequest { job: Some((&job).into()) };
             let answer = JobServiceClient::new(guarded.of(role)).submit_job(request).await;
-            assert_eq!(said(answer), expected, "{role} {name} {tenant} {precedence}");
+            assert_eq!(outcome_name(answer), expected, "{role} {name} {tenant} {precedence}");
         }
         let request = proto::WatchJobsRequest { name_prefix: "ap".to_owned() };
         let mut jobs = JobServiceClient::new(guarded.of("application-app"));
-        assert_eq!(said(jobs.watch_jobs(request).await), "denied");
+        assert_eq!(outcome_name(jobs.watch_jobs(request).await), "denied");
         let mut machines = MachineServiceClient::new(guarded.of("application-app"));
         machines.list_machines(proto::ListMachinesRequest::default()).await.unwrap();
     });

@@ -1,7 +1,7 @@
 //! Backups of served cells, and cells restored from them: real processes, some of which are killed.
 
 use crate::cell::served::{Process, ports, serve};
-use crate::kit::process::{Said, folder, listing, omega, say};
+use crate::kit::process::{CommandOutput, folder, listing, omega, run_omega};
 use crate::work::agents::{start, until};
 use crate::work::commands::Served;
 use crate::work::programs::is_anything_left;
@@ -14,26 +14,26 @@ use std::time::Duration;
 use tempfile::TempDir;
 
 /// A cell of one replica in the folder `cell`, and its address.
-struct Kept {
+struct BackupCell {
     address: String,
     server: Option<Process>,
     /// Dropped last, after the processes that use the folder.
     dir: TempDir,
 }
 
-impl Kept {
-    fn new() -> Kept {
+impl BackupCell {
+    fn new() -> BackupCell {
         let machines = "[[machine]]\nname = \"m-{n}\"\ncount = 4\n\
                         capacity = { cpu = 64, memory = \"64GiB\" }\n";
-        let kept = Kept::with(&[("machines.toml", machines)]);
+        let kept = BackupCell::with(&[("machines.toml", machines)]);
         kept.ok("machine add -f machines.toml");
         kept
     }
 
     /// A cell without machines, and files beside it.
-    fn with(files: &[(&str, &str)]) -> Kept {
+    fn with(files: &[(&str, &str)]) -> BackupCell {
         let address = format!("127.0.0.1:{}", ports(1)[0]);
-        let mut kept = Kept { dir: folder(files), address, server: None };
+        let mut kept = BackupCell { dir: folder(files), address, server: None };
         kept.serve("cell");
         kept
     }
@@ -44,16 +44,16 @@ impl Kept {
         self.server = Some(serve(self.dir.path(), &arguments));
     }
 
-    fn say(&self, line: &str) -> Said {
+    fn run_omega(&self, line: &str) -> CommandOutput {
         let mut command = omega(self.dir.path());
         command.args(line.split_whitespace()).env("OMEGA_CELL", &self.address);
         command.output().unwrap().into()
     }
 
     fn ok(&self, line: &str) -> String {
-        let said = self.say(line);
-        assert_eq!((said.code, said.stderr.as_str()), (Some(0), ""), "{line}");
-        said.stdout
+        let output = self.run_omega(line);
+        assert_eq!((output.code, output.stderr.as_str()), (Some(0), ""), "{line}");
+        output.stdout
     }
 
     fn json(&self, line: &str) -> Value {
@@ -88,25 +88,35 @@ impl Kept {
 
 /// Error of a verb, which must be one line.
 fn fails(dir: &Path, line: &str) -> String {
-    let said = say(dir, &line.split_whitespace().collect::<Vec<_>>());
-    assert_eq!((said.code, said.stderr.lines().count()), (Some(2), 1), "{line}: {}", said.stderr);
-    said.stderr
+    let output = run_omega(dir, &line.split_whitespace().collect::<Vec<_>>());
+    assert_eq!(
+        (output.code, output.stderr.lines().count()),
+        (Some(2), 1),
+        "{line}: {}",
+        output.stderr
+    );
+    output.stderr
 }
 
 #[test]
 fn a_restored_cell_is_the_cell_that_was_saved() {
-    let mut kept = Kept::new();
+    let mut kept = BackupCell::new();
     kept.ok("job submit web --count 6 --cpu 1 --memory 1GiB");
     kept.place("web");
     kept.ok("job submit waits --count 2 --cpu 500");
     kept.ok("quota set team-a --cpu 10");
-    let told = kept.json("backup saved");
+    let response = kept.json("backup saved");
     let file = kept.dir.path().join("saved");
     let mode = std::fs::metadata(&file).unwrap().permissions().mode();
-    assert_eq!((mode & 0o777, &told["machines"], &told["jobs"]), (0o600, &4.into(), &2.into()));
-    assert_eq!(kept.json("backup --verify saved"), told);
+    assert_eq!(
+        (mode & 0o777, &response["machines"], &response["jobs"]),
+        (0o600, &4.into(), &2.into())
+    );
+    assert_eq!(kept.json("backup --verify saved"), response);
+    let device = kept.run_omega("backup /dev/null");
+    assert!(device.stderr.contains("it is not a regular file"), "{}", device.stderr);
     let before = (kept.all(), kept.json("quota list")["items"].clone(), kept.json("cell"));
-    assert_eq!(told["cell"], before.2["cell"]);
+    assert_eq!(response["cell"], before.2["cell"]);
     kept.ok("restore saved --dir again");
     kept.serve("again");
     let after = (kept.all(), kept.json("quota list")["items"].clone(), kept.json("cell"));
@@ -143,12 +153,12 @@ fn a_job_gets_neither_the_run_nor_the_log_of_a_lost_job_with_its_number() {
         ("ours.toml", talker("ours", "b", 1.5, 9999)),
         ("waits.toml", talker("waits", "b", 1.0, 0)),
     ];
-    let mut kept = Kept::with(&jobs.each_ref().map(|(file, text)| (*file, text.as_str())));
-    let agent = |kept: &Kept| {
+    let mut kept = BackupCell::with(&jobs.each_ref().map(|(file, text)| (*file, text.as_str())));
+    let agent = |kept: &BackupCell| {
         let flags = ["agent", "--no-limits", "--cpu=2", "--memory=1GiB", "--name=one", "--dir=one"];
         start(kept.dir.path(), &[&flags[..], &["--cell", &kept.address]].concat())
     };
-    let logs = |kept: &Kept, job: &str| kept.say(&format!("task logs {job}/0"));
+    let logs = |kept: &BackupCell, job: &str| kept.run_omega(&format!("task logs {job}/0"));
     let first = agent(&kept);
     kept.ok("backup saved");
     for job in ["lost", "done"] {
@@ -165,15 +175,15 @@ fn a_job_gets_neither_the_run_nor_the_log_of_a_lost_job_with_its_number() {
     kept.ok("job submit -f waits.toml");
     let _second = agent(&kept);
     until(|| logs(&kept, "ours").stdout == "I am ours\n");
-    let said = logs(&kept, "waits");
-    assert_eq!((said.code, said.stdout.as_str()), (Some(1), ""), "{}", said.stderr);
+    let output = logs(&kept, "waits");
+    assert_eq!((output.code, output.stdout.as_str()), (Some(1), ""), "{}", output.stderr);
     kept.ok("job stop ours");
     until(|| !is_anything_left(kept.dir.path()));
 }
 
 #[test]
 fn a_backup_under_load_is_the_state_at_its_version() {
-    let mut kept = Kept::new();
+    let mut kept = BackupCell::new();
     let is_over = AtomicBool::new(false);
     let backups: Vec<Value> = std::thread::scope(|scope| {
         for writer in 0..2 {
@@ -192,11 +202,17 @@ fn a_backup_under_load_is_the_state_at_its_version() {
         taken
     });
     kept.server = None;
-    for told in backups {
-        let version = told["version"].to_string();
-        let said = say(kept.dir.path(), &["log", "replay", "cell", "--all", "--to", &version]);
-        let hash = told["state_hash"].as_str().unwrap();
-        assert!(said.stdout.contains(hash), "{version}: {hash} in {}{}", said.stdout, said.stderr);
+    for response in backups {
+        let version = response["version"].to_string();
+        let output =
+            run_omega(kept.dir.path(), &["log", "replay", "cell", "--all", "--to", &version]);
+        let hash = response["state_hash"].as_str().unwrap();
+        assert!(
+            output.stdout.contains(hash),
+            "{version}: {hash} in {}{}",
+            output.stdout,
+            output.stderr
+        );
     }
 }
 
@@ -208,15 +224,15 @@ fn a_cell_in_memory_can_be_saved_and_kept_from_then_on() {
     let file = format!("{}/saved", served.path().display());
     served.ok(&format!("backup {file}"));
     let kept = folder(&[]);
-    let said = say(kept.path(), &["restore", &file, "--dir", "deep/in/cell"]);
-    assert_eq!(said.code, Some(0), "{}", said.stderr);
-    let replay = say(kept.path(), &["log", "replay", "deep/in/cell"]);
+    let output = run_omega(kept.path(), &["restore", &file, "--dir", "deep/in/cell"]);
+    assert_eq!(output.code, Some(0), "{}", output.stderr);
+    let replay = run_omega(kept.path(), &["log", "replay", "deep/in/cell"]);
     assert!(replay.stdout.contains("jobs               1"), "{}", replay.stdout);
 }
 
 #[test]
 fn three_replicas_are_restored_and_old_ones_stay_out() {
-    let kept = Kept::new();
+    let kept = BackupCell::new();
     kept.ok("job submit web --count 6 --cpu 1");
     kept.ok("backup saved");
     let dir = kept.dir.path();
@@ -245,31 +261,31 @@ fn three_replicas_are_restored_and_old_ones_stay_out() {
     let address = format!("127.0.0.1:{},127.0.0.1:{}", all[5], all[6]);
     let ok = |line: &str| {
         let mut command = omega(dir);
-        let said: Said = command
+        let result: CommandOutput = command
             .args(line.split_whitespace())
             .env("OMEGA_CELL", &address)
             .output()
             .unwrap()
             .into();
-        assert_eq!(said.code, Some(0), "{line}: {}", said.stderr);
-        said.stdout
+        assert_eq!(result.code, Some(0), "{line}: {}", result.stderr);
+        result.stdout
     };
     ok("job resize web 7");
     ok("backup later");
     drop(servers);
     // A restored cell with the next generation is a different cell. An equal or lower generation is rejected.
-    let said = fails(dir, &restore(1, "later", 0).replace("g0-1", "other"));
-    assert!(said.contains("--cell-generation 1 or more"), "{said}");
+    let result = fails(dir, &restore(1, "later", 0).replace("g0-1", "other"));
+    assert!(result.contains("--cell-generation 1 or more"), "{result}");
     [1, 2].into_iter().for_each(|id| drop(kept.ok(&restore(id, "later", 1))));
-    let said = fails(dir, &restore(3, "missing", 1));
-    assert!(said.contains("missing: cannot be read"), "{said}");
+    let result = fails(dir, &restore(3, "missing", 1));
+    assert!(result.contains("missing: cannot be read"), "{result}");
     // A replica of the old cell is started in place of the third replica, and must be ignored.
     let servers: Vec<Process> = vec![start(1, 1), start(2, 1), start(3, 0)];
     ok("job resize web 8");
-    let told = ok("job get web -o json");
-    assert!(told.contains("\"count\": 8"), "{told}");
+    let response = ok("job get web -o json");
+    assert!(response.contains("\"count\": 8"), "{response}");
     drop(servers);
-    let said = say(
+    let result = run_omega(
         dir,
         &[
             "serve",
@@ -280,12 +296,12 @@ fn three_replicas_are_restored_and_old_ones_stay_out() {
             &format!("--peers={peers}"),
         ],
     );
-    assert!(said.stderr.contains("belongs to cell"), "{}", said.stderr);
+    assert!(result.stderr.contains("belongs to cell"), "{}", result.stderr);
 }
 
 #[test]
 fn what_is_no_whole_backup_is_refused_before_anything_is_made() {
-    let kept = Kept::new();
+    let kept = BackupCell::new();
     kept.ok("backup saved");
     let dir = kept.dir.path();
     let bytes = std::fs::read(dir.join("saved")).unwrap();
@@ -303,8 +319,8 @@ fn what_is_no_whole_backup_is_refused_before_anything_is_made() {
     for (name, bytes, expected) in cases {
         std::fs::write(dir.join(name), bytes).unwrap();
         for line in [format!("restore {name} --dir new"), format!("backup --verify {name}")] {
-            let said = fails(dir, &line);
-            assert!(said.contains(expected) && said.contains(name), "{line}: {said}");
+            let output = fails(dir, &line);
+            assert!(output.contains(expected) && output.contains(name), "{line}: {output}");
         }
     }
     std::fs::create_dir(dir.join("full")).unwrap();
@@ -313,18 +329,23 @@ fn what_is_no_whole_backup_is_refused_before_anything_is_made() {
     assert!(fails(dir, "restore saved --dir cell").contains("is not empty"));
     assert!(fails(dir, "restore saved --dir saved").contains("saved:"));
     assert!(fails(dir, "restore saved --dir new --replica 2").contains("--peers"));
-    let said = fails(dir, "restore saved --dir new --replica 4 --cell-name c --peers 1=a:1,2=b:1");
-    assert!(said.contains("the address of replica r4 is missing"), "{said}");
+    let output =
+        fails(dir, "restore saved --dir new --replica 4 --cell-name c --peers 1=a:1,2=b:1");
+    assert!(output.contains("the address of replica r4 is missing"), "{output}");
     assert!(fails(dir, "restore saved --dir new --replica 0").contains("--replica"));
     assert!(!listing(dir).iter().any(|name| name.starts_with("new") && name != "newer"));
     assert_eq!(listing(&dir.join("full")), ["mine"]);
-    let said = kept.say("backup no/such/folder/file");
-    assert!(said.code == Some(2) && said.stderr.contains("cannot be written"), "{}", said.stderr);
+    let output = kept.run_omega("backup no/such/folder/file");
+    assert!(
+        output.code == Some(2) && output.stderr.contains("cannot be written"),
+        "{}",
+        output.stderr
+    );
 }
 
 #[test]
 fn a_kill_leaves_a_whole_backup_and_a_whole_replica_or_none() {
-    let kept = Kept::new();
+    let kept = BackupCell::new();
     for i in 0..20 {
         kept.ok(&format!("job submit j{i} --count 2000 --cpu 1"));
     }

@@ -2,7 +2,7 @@
 //! message.
 
 use crate::cell::served::{Process, insist, ports, serve};
-use crate::kit::process::{folder, say};
+use crate::kit::process::{folder, run_omega};
 use omega_client::proto::cell_service_client::CellServiceClient;
 use omega_client::proto::job_service_client::JobServiceClient;
 use omega_client::{ApiError, ErrorCode, proto};
@@ -35,8 +35,8 @@ fn submit(runtime: &Runtime, channel: &Channel, name: String) -> Result<u64, Api
     let job = Job::batch(name, group);
     let request = proto::SubmitJobRequest { job: Some((&job).into()) };
     let mut client = JobServiceClient::new(channel.clone());
-    let told = runtime.block_on(client.submit_job(request))?;
-    Ok(told.into_inner().id)
+    let response = runtime.block_on(client.submit_job(request))?;
+    Ok(response.into_inner().id)
 }
 
 #[test]
@@ -72,8 +72,8 @@ fn a_full_disk_is_told_and_what_was_answered_is_kept() {
     assert!(refused.retry_after.is_some());
     // The server still runs, and answers reads.
     let mut cells = CellServiceClient::new(channel.clone());
-    let told = runtime.block_on(cells.describe_cell(proto::DescribeCellRequest {}));
-    assert!(told.unwrap().into_inner().jobs >= kept);
+    let response = runtime.block_on(cells.describe_cell(proto::DescribeCellRequest {}));
+    assert!(response.unwrap().into_inner().jobs >= kept);
     std::fs::remove_file(ballast).unwrap();
     insist(|| submit(&runtime, &channel, "after".to_owned()));
     kept += 1;
@@ -84,11 +84,11 @@ fn a_full_disk_is_told_and_what_was_answered_is_kept() {
     // applied all earlier ones.
     insist(|| submit(&runtime, &channel, "last".to_owned()));
     kept += 1;
-    let told = insist(|| {
-        let asked = cells.describe_cell(proto::DescribeCellRequest {});
-        Ok(runtime.block_on(asked)?.into_inner())
+    let response = insist(|| {
+        let requested = cells.describe_cell(proto::DescribeCellRequest {});
+        Ok(runtime.block_on(requested)?.into_inner())
     });
-    assert!(told.jobs >= kept, "{} of {kept}", told.jobs);
+    assert!(response.jobs >= kept, "{} of {kept}", response.jobs);
 }
 
 #[test]
@@ -99,18 +99,18 @@ fn a_disk_that_may_only_be_read_is_told_in_one_line() {
     drop(start(dir.path(), port));
     let remount = |how: &str| {
         let mut mount = Command::new("mount");
-        let said = mount.args(["-o", &format!("remount,{how}")]).arg(disk.at()).status();
-        assert!(said.unwrap().success());
+        let output = mount.args(["-o", &format!("remount,{how}")]).arg(disk.at()).status();
+        assert!(output.unwrap().success());
     };
     remount("ro");
     for folder in ["disk/cell", "disk/new"] {
-        let said = say(
+        let output = run_omega(
             dir.path(),
             &["serve", &format!("--dir={folder}"), &format!("--listen=127.0.0.1:{port}")],
         );
-        assert_eq!(said.code, Some(2), "{folder}: {}", said.stderr);
-        assert_eq!(said.stderr.lines().count(), 1, "{}", said.stderr);
-        assert!(said.stderr.contains("ead-only"), "{}", said.stderr);
+        assert_eq!(output.code, Some(2), "{folder}: {}", output.stderr);
+        assert_eq!(output.stderr.lines().count(), 1, "{}", output.stderr);
+        assert!(output.stderr.contains("ead-only"), "{}", output.stderr);
     }
     remount("rw");
     drop(start(dir.path(), port));

@@ -11,8 +11,9 @@ const BROWSERS: [&str; 3] = ["chromium", "chromium-browser", "google-chrome"];
 fn browser() -> Option<&'static str> {
     let works = |name: &&&str| {
         let mut command = Command::new(name);
-        let told = command.arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status();
-        told.is_ok_and(|status| status.success())
+        let response =
+            command.arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status();
+        response.is_ok_and(|status| status.success())
     };
     let found = BROWSERS.iter().find(works).copied();
     if found.is_none() {
@@ -35,8 +36,8 @@ fn dom(browser: &str, profile: &Path, url: &str, millis: u32) -> (String, String
         .output()
         .unwrap();
     let text = |bytes| String::from_utf8_lossy(bytes).into_owned();
-    let said = text(&output.stderr);
-    let complaints: Vec<&str> = said.lines().filter(|line| line.contains("CONSOLE")).collect();
+    let result = text(&output.stderr);
+    let complaints: Vec<&str> = result.lines().filter(|line| line.contains("CONSOLE")).collect();
     (text(&output.stdout), complaints.join("\n"))
 }
 
@@ -106,8 +107,8 @@ fn the_page_of_a_follower_says_so() {
     let profile = tempfile::tempdir().unwrap();
     let notice = "This replica is a follower; its data may be behind (the leader is r";
     loop {
-        let told = all.iter().map(|port| (port, get(*port, "/api/v1/cell").json()));
-        let (leads, follow): (Vec<_>, Vec<_>) = told
+        let response = all.iter().map(|port| (port, get(*port, "/api/v1/cell").json()));
+        let (leads, follow): (Vec<_>, Vec<_>) = response
             .filter(|(_, cell)| cell["leader"].is_u64())
             .partition(|(_, cell)| cell["leader"] == cell["replica"]);
         let [leader, follower] = [leads, follow].map(|some| some.first().map(|(port, _)| **port));
@@ -202,8 +203,8 @@ fn an_update_changes_only_what_is_different() {
     let url = format!("file://{}/index.html", folder.path().display());
     let (page, complaints) = dom(browser, profile.path(), &url, 1000);
     assert_eq!(complaints, "");
-    let told = page.split("<pre>").nth(1).and_then(|rest| rest.split("</pre>").next());
-    assert_eq!(told, Some(UPDATED), "{page}");
+    let response = page.split("<pre>").nth(1).and_then(|rest| rest.split("</pre>").next());
+    assert_eq!(response, Some(UPDATED), "{page}");
 }
 
 /// A missing import is an error only once the call is reached.

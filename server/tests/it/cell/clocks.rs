@@ -1,6 +1,6 @@
 //! Clocks of a server, its agents and its schedulers that jump by hours. Leases, heartbeats and the run times of tasks
-//! are measured by monotonic time, so nothing expires, and the cell's time never goes back. `fire.rs` combines such
-//! clocks with kills of replicas.
+//! are measured by monotonic time, so nothing expires, and the cell's time neither goes back nor stands still. `fire.rs`
+//! combines such clocks with kills of replicas.
 
 use crate::cell::served::{Process, insist, ports, unavailable};
 use crate::kit::http::get;
@@ -72,7 +72,7 @@ impl World {
 
     fn job(&self, id: u64) -> proto::JobStatus {
         let job = proto::JobRef { job: Some(job_ref::Job::Id(id)) };
-        let told = insist(|| {
+        let response = insist(|| {
             self.runtime.block_on(async {
                 let mut client =
                     JobServiceClient::connect(self.url()).await.map_err(unavailable)?;
@@ -80,7 +80,7 @@ impl World {
                 Ok(client.get_job(request).await?.into_inner())
             })
         });
-        told.job.unwrap()
+        response.job.unwrap()
     }
 
     /// The cell's time.
@@ -89,8 +89,8 @@ impl World {
             self.runtime.block_on(async {
                 let mut client =
                     MachineServiceClient::connect(self.url()).await.map_err(unavailable)?;
-                let told = client.list_reservations(proto::ListReservationsRequest {}).await?;
-                Ok(told.into_inner().now_ms)
+                let response = client.list_reservations(proto::ListReservationsRequest {}).await?;
+                Ok(response.into_inner().now_ms)
             })
         })
     }
@@ -138,13 +138,18 @@ fn clocks_that_jump_expire_nothing() {
         until(|| world.job(short).finished == 2);
         let now_ms = world.now_ms();
         assert!(now_ms >= cell_ms, "step {step}: the cell's time went from {cell_ms} to {now_ms}");
+        until(|| world.now_ms() > now_ms);
         cell_ms = now_ms;
         let expired = world.figure("omega_lease_expirations_total");
         assert_eq!(expired, 0.0, "step {step}: a lease expired");
         let draining = world.figure("omega_cell_machines_draining");
         assert_eq!(draining, 0.0, "step {step}: machines count as unreachable");
-        let told = world.job(long);
-        assert_eq!((told.running, told.finished), (2, 0), "step {step}: its hours are not over");
+        let response = world.job(long);
+        assert_eq!(
+            (response.running, response.finished),
+            (2, 0),
+            "step {step}: its hours are not over"
+        );
     }
     assert!(cell_ms >= ahead_of_us_ms(), "the server had none of these clocks: {cell_ms}");
 }

@@ -5,7 +5,7 @@
 //! is skipped with a message.
 
 use crate::cell::served::{Process, ports};
-use crate::kit::process::{folder, listing, say};
+use crate::kit::process::{folder, listing, run_omega};
 use serde_json::Value;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
@@ -72,8 +72,8 @@ fn a_server_writes_to_its_folder_and_nowhere_else() {
     // The root is read-only.
     let touch = |file| confined(dir.path(), &["/usr/bin/touch", file]).output().unwrap();
     for file in ["/x", "/omega/x", "/usr/x"] {
-        let said = String::from_utf8(touch(file).stderr).unwrap();
-        assert!(said.contains("Read-only") || said.contains("Permission"), "{file}: {said}");
+        let result = String::from_utf8(touch(file).stderr).unwrap();
+        assert!(result.contains("Read-only") || result.contains("Permission"), "{file}: {result}");
     }
     assert!(touch("/data/x").status.success());
     std::fs::remove_file(dir.path().join("data/x")).unwrap();
@@ -82,9 +82,9 @@ fn a_server_writes_to_its_folder_and_nowhere_else() {
     let ask = |line: &str| {
         let mut arguments: Vec<&str> = line.split(' ').collect();
         arguments.extend(["--cell", &address, "-o", "json"]);
-        let said = say(dir.path(), &arguments);
-        assert_eq!(said.code, Some(0), "{line}: {}", said.stderr);
-        serde_json::from_str::<Value>(&said.stdout).unwrap()
+        let result = run_omega(dir.path(), &arguments);
+        assert_eq!(result.code, Some(0), "{line}: {}", result.stderr);
+        serde_json::from_str::<Value>(&result.stdout).unwrap()
     };
     let mut server = serve(dir.path(), &address);
     ask("machine add m --cpu 4");

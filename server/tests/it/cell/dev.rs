@@ -1,7 +1,7 @@
 //! `omega dev` when another process uses one of its ports, or a file is in the place of its folder.
 
 use crate::cell::served::serve;
-use crate::kit::process::{Said, folder, omega};
+use crate::kit::process::{CommandOutput, folder, omega};
 use crate::work::quickstart::free_base;
 use std::path::Path;
 
@@ -10,10 +10,11 @@ fn fails(dir: &Path, arguments: &[String]) -> String {
     let mut command = omega(dir);
     // `omega dev` must remove these variables; otherwise, the replicas would read them as settings.
     command.env("OMEGA_SERVE_CONFIG", "missing.toml").env("OMEGA_PEERS", "9=h:1");
-    let said: Said = command.arg("dev").args(arguments).output().expect("omega starts").into();
-    assert_eq!((said.code, said.stdout.as_str()), (Some(2), ""), "{}", said.stderr);
-    assert_eq!(said.stderr.lines().count(), 1, "{}", said.stderr);
-    said.stderr
+    let result: CommandOutput =
+        command.arg("dev").args(arguments).output().expect("omega starts").into();
+    assert_eq!((result.code, result.stdout.as_str()), (Some(2), ""), "{}", result.stderr);
+    assert_eq!(result.stderr.lines().count(), 1, "{}", result.stderr);
+    result.stderr
 }
 
 #[test]

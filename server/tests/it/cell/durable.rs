@@ -1,7 +1,7 @@
 //! Durable cells of runs, in one directory or in three, and the output of `omega log` about them.
 
 use crate::kit::outcome::Outcome;
-use crate::kit::process::{Said, listing, omega, say};
+use crate::kit::process::{CommandOutput, listing, omega, run_omega};
 use serde_json::Value;
 use std::path::Path;
 use tempfile::TempDir;
@@ -13,18 +13,18 @@ const SMALL: [&str; 6] = ["run", "--synthetic", "100", "--hours", "1", "--quiet"
 fn run(more: &[&str]) -> (TempDir, Outcome) {
     let dir = tempfile::tempdir().unwrap();
     let output = omega(dir.path()).args(SMALL).args(more).args(["--json", "result.json"]).output();
-    let said = Said::from(output.unwrap());
-    assert_eq!((said.code, &*said.stderr), (Some(0), ""), "{more:?}");
+    let result = CommandOutput::from(output.unwrap());
+    assert_eq!((result.code, &*result.stderr), (Some(0), ""), "{more:?}");
     let json = std::fs::read_to_string(dir.path().join("result.json")).unwrap();
-    let outcome = Outcome { table: said.stdout, json: serde_json::from_str(&json).unwrap() };
+    let outcome = Outcome { table: result.stdout, json: serde_json::from_str(&json).unwrap() };
     (dir, outcome)
 }
 
 /// Output of `omega` in a folder.
-fn answer(dir: &Path, arguments: &[&str]) -> String {
-    let said = say(dir, arguments);
-    assert_eq!((said.code, &*said.stderr), (Some(0), ""), "{arguments:?}");
-    said.stdout
+fn run_ok(dir: &Path, arguments: &[&str]) -> String {
+    let output = run_omega(dir, arguments);
+    assert_eq!((output.code, &*output.stderr), (Some(0), ""), "{arguments:?}");
+    output.stdout
 }
 
 /// The value of a line of `omega log replay`.
@@ -69,7 +69,7 @@ fn a_durable_run_places_what_a_run_in_memory_does_and_can_be_replayed() {
     // A replica records the commit of an entry only together with later entries. For the last entries, this record is
     // missing, so `--all` is needed.
     let all = ["log", "replay", "cell", "--audit-every", "500", "--all"];
-    let replay = answer(dir.path(), &all);
+    let replay = run_ok(dir.path(), &all);
     assert_eq!(value(&replay, "machines"), "100");
     // The replay ends with as many running and pending tasks as the run.
     let last = durable.json["series"].as_array().unwrap().last().unwrap();
@@ -89,13 +89,13 @@ fn compare_replicas(engine: &str) {
     // A follower may not know that the last entries are committed, so all replicas are compared at a version that all
     // of them have.
     let to = (1..=3)
-        .map(|id| version(&answer(dir.path(), &["log", "replay", &format!("cell/r{id}"), "--all"])))
+        .map(|id| version(&run_ok(dir.path(), &["log", "replay", &format!("cell/r{id}"), "--all"])))
         .min()
         .unwrap()
         .to_string();
     let state = |id: u64| {
         let folder = format!("cell/r{id}");
-        let replay = answer(dir.path(), &["log", "replay", &folder, "--all", "--to", &to]);
+        let replay = run_ok(dir.path(), &["log", "replay", &folder, "--all", "--to", &to]);
         (value(&replay, "state hash").to_owned(), value(&replay, "fingerprint").to_owned())
     };
     assert_eq!(state(1), state(2));
@@ -107,20 +107,20 @@ fn replicas_without_a_folder_leave_nothing_behind() {
     let temporary = tempfile::tempdir().unwrap();
     let dir = tempfile::tempdir().unwrap();
     let mut command = omega(dir.path());
-    let said = command.args(SMALL).args(["--replicas", "1"]).env("TMPDIR", temporary.path());
-    assert_eq!(Said::from(said.output().unwrap()).code, Some(0));
+    let result = command.args(SMALL).args(["--replicas", "1"]).env("TMPDIR", temporary.path());
+    assert_eq!(CommandOutput::from(result.output().unwrap()).code, Some(0));
     assert_eq!(listing(temporary.path()), [""; 0]);
 }
 
 #[test]
 fn looking_changes_nothing_and_every_version_can_be_seen() {
-    look_and_compare("segment");
+    read_and_compare("segment");
 }
 
 #[cfg(feature = "rocksdb")]
 #[test]
 fn looking_changes_nothing_and_every_version_can_be_seen_on_rocksdb() {
-    look_and_compare("rocksdb");
+    read_and_compare("rocksdb");
 }
 
 #[cfg(feature = "rocksdb")]
@@ -134,9 +134,9 @@ fn three_replicas_on_rocksdb_have_the_same_history() {
 fn a_program_without_rocksdb_says_how_to_get_it() {
     let (dir, _) = run(&["--dir", "cell"]);
     let fault = |arguments: &[&str]| {
-        let said = say(dir.path(), arguments);
-        assert_eq!((said.code, &*said.stdout), (Some(2), ""), "{arguments:?}");
-        said.stderr
+        let output = run_omega(dir.path(), arguments);
+        assert_eq!((output.code, &*output.stdout), (Some(2), ""), "{arguments:?}");
+        output.stderr
     };
     let missing = "omega: this program has no log engine rocksdb: build it with --features \
          rocksdb, or choose another engine\n";
@@ -157,12 +157,12 @@ fn a_program_without_rocksdb_says_how_to_get_it() {
     assert_eq!(fault(&["log", "show", "cell"]), text);
 }
 
-fn look_and_compare(engine: &str) {
+fn read_and_compare(engine: &str) {
     let (dir, _) = run(&["--dir", "cell", "--engine", engine]);
     let cell = dir.path().join("cell");
     let before = content(&cell);
-    let last = version(&answer(dir.path(), &["log", "replay", "cell"]));
-    let shown = answer(dir.path(), &["log", "show", "cell", "--json", "--verbose"]);
+    let last = version(&run_ok(dir.path(), &["log", "replay", "cell"]));
+    let shown = run_ok(dir.path(), &["log", "show", "cell", "--json", "--verbose"]);
     let shown: Value = serde_json::from_str(&shown).unwrap();
     assert_eq!(shown["engine"], engine);
     let entries = shown["entries"].as_array().unwrap();
@@ -170,14 +170,14 @@ fn look_and_compare(engine: &str) {
     assert!(commands >= last, "each version has a command");
     let versions: Vec<u64> = entries.iter().filter_map(|entry| entry["version"].as_u64()).collect();
     assert!(versions.is_sorted() && versions.last() == Some(&last), "{versions:?}");
-    let lines = answer(dir.path(), &["log", "show", "cell", "--from", "3", "--to", "4"]);
+    let lines = run_ok(dir.path(), &["log", "show", "cell", "--from", "3", "--to", "4"]);
     assert_eq!(lines.lines().filter(|line| line.contains("commands   ")).count(), 3, "{lines}");
 
     for to in [0, 1, last / 2, last] {
         let to_text = to.to_string();
-        let replay = answer(dir.path(), &["log", "replay", "cell", "--to", &to_text]);
+        let replay = run_ok(dir.path(), &["log", "replay", "cell", "--to", &to_text]);
         assert_eq!(version(&replay), to);
-        let table = answer(dir.path(), &["log", "at", "cell", &to_text, "--json", "at.json"]);
+        let table = run_ok(dir.path(), &["log", "at", "cell", &to_text, "--json", "at.json"]);
         assert!(table.starts_with(&format!("version {to}: ")), "{table}");
         let json = std::fs::read_to_string(dir.path().join("at.json")).unwrap();
         let json: Value = serde_json::from_str(&json).unwrap();
@@ -186,8 +186,8 @@ fn look_and_compare(engine: &str) {
         assert_eq!(value(&replay, "tasks pending"), pending.to_string());
     }
     // The last versions are mostly not known to be committed.
-    let newest = version(&answer(dir.path(), &["log", "replay", "cell", "--all"]));
-    let table = answer(dir.path(), &["log", "at", "cell", &newest.to_string(), "--all"]);
+    let newest = version(&run_ok(dir.path(), &["log", "replay", "cell", "--all"]));
+    let table = run_ok(dir.path(), &["log", "at", "cell", &newest.to_string(), "--all"]);
     assert!(newest >= last && table.starts_with(&format!("version {newest}: ")), "{table}");
     assert!(content(&cell) == before, "the directory was changed");
 }
@@ -209,9 +209,9 @@ fn last_record(bytes: &[u8]) -> (usize, usize) {
 #[test]
 fn a_torn_tail_is_told_and_stays_where_it_is() {
     let (dir, _) = run(&["--dir", "cell"]);
-    let whole = answer(dir.path(), &["log", "replay", "cell", "--all"]);
+    let whole = run_ok(dir.path(), &["log", "replay", "cell", "--all"]);
     let shown =
-        |arguments: &[&str]| answer(dir.path(), &[&["log", "show", "cell"], arguments].concat());
+        |arguments: &[&str]| run_ok(dir.path(), &[&["log", "show", "cell"], arguments].concat());
     assert!(!shown(&[]).contains("torn"));
     let last = |json: &str| serde_json::from_str::<Value>(json).unwrap()["last"].as_u64().unwrap();
     let last_before = last(&shown(&["--json"]));
@@ -231,10 +231,10 @@ fn a_torn_tail_is_told_and_stays_where_it_is() {
     let json = shown(&["--json"]);
     let torn: Value = serde_json::from_str(&json).unwrap();
     assert_eq!(torn["torn"], Value::from(format!("cell/log/{name} at byte {from}")));
-    let cut = answer(dir.path(), &["log", "replay", "cell", "--all"]);
+    let cut = run_ok(dir.path(), &["log", "replay", "cell", "--all"]);
     assert!(last(&json) <= last_before && version(&cut) <= version(&whole));
     let to = version(&cut).to_string();
-    let at = answer(dir.path(), &["log", "at", "cell", &to, "--all"]);
+    let at = run_ok(dir.path(), &["log", "at", "cell", &to, "--all"]);
     assert!(at.starts_with(&format!("version {to}: ")), "{at}");
     assert!(content(&dir.path().join("cell")) == before, "the directory was changed");
 }
@@ -246,13 +246,13 @@ fn a_job_that_waited_is_explained_at_its_version() {
     let jobs = "name,count,cpu,memory\nfits,1,1,1Gi\nhuge,3,99,1Gi\n";
     std::fs::write(dir.path().join("j.csv"), jobs).unwrap();
     let tables = ["run", "--machines", "m.csv", "--jobs", "j.csv", "--dir", "cell"];
-    answer(dir.path(), &tables);
-    let last = version(&answer(dir.path(), &["log", "replay", "cell"])).to_string();
-    let said = answer(dir.path(), &["log", "at", "cell", &last, "--explain", "huge"]);
-    assert!(said.contains("huge: 3 of 3 tasks wait"), "{said}");
-    assert!(said.contains("95 cpu short") || said.contains("96 cpu short"), "{said}");
-    let said = answer(dir.path(), &["log", "at", "cell", &last, "--explain", "fits"]);
-    assert!(!said.contains("nearest misses"), "{said}");
+    run_ok(dir.path(), &tables);
+    let last = version(&run_ok(dir.path(), &["log", "replay", "cell"])).to_string();
+    let output = run_ok(dir.path(), &["log", "at", "cell", &last, "--explain", "huge"]);
+    assert!(output.contains("huge: 3 of 3 tasks wait"), "{output}");
+    assert!(output.contains("95 cpu short") || output.contains("96 cpu short"), "{output}");
+    let output = run_ok(dir.path(), &["log", "at", "cell", &last, "--explain", "fits"]);
+    assert!(!output.contains("nearest misses"), "{output}");
 }
 
 #[test]
@@ -261,12 +261,17 @@ fn what_cannot_be_looked_at_is_told_in_one_line() {
     let lock = std::fs::File::open(dir.path().join("cell/LOCK")).unwrap();
     lock.lock().unwrap();
     let fault = |arguments: &[&str]| {
-        let said = say(dir.path(), arguments);
-        assert_eq!((said.code, &*said.stdout), (Some(2), ""), "{arguments:?}");
-        said.stderr
+        let output = run_omega(dir.path(), arguments);
+        assert_eq!((output.code, &*output.stdout), (Some(2), ""), "{arguments:?}");
+        output.stderr
     };
     let in_use = "omega: cell is in use by another process: stop that process first\n";
-    assert_eq!(fault(&["log", "show", "cell"]), in_use);
+    for reader in
+        [&["log", "show", "cell"][..], &["log", "replay", "cell"], &["accounting", "cell"]]
+    {
+        let output = run_omega(dir.path(), reader);
+        assert_eq!((output.code, &*output.stderr), (Some(1), in_use), "{reader:?}");
+    }
     drop(lock);
     let exists = "omega: cell: this folder already contains a replica, and a run creates a new \
          cell: name a folder that is empty or does not exist\n";

@@ -1,7 +1,7 @@
 //! Events of processes on standard error: which events, in which format, and which commits are reported as slow.
 
 use crate::cell::served::{Process, ports};
-use crate::kit::process::{folder, omega, say};
+use crate::kit::process::{folder, omega, run_omega};
 use serde_json::Value;
 use std::fs::File;
 use std::path::Path;
@@ -44,8 +44,8 @@ fn commits_are_told_of_as_objects() {
         std::thread::sleep(std::time::Duration::from_millis(20));
     }
     let run = |line: &str| {
-        let said = say(dir.path(), &line.split_whitespace().collect::<Vec<_>>());
-        assert_eq!(said.code, Some(0), "{}", said.stderr);
+        let output = run_omega(dir.path(), &line.split_whitespace().collect::<Vec<_>>());
+        assert_eq!(output.code, Some(0), "{}", output.stderr);
     };
     run(&format!("machine add -f machines.toml --cell {cell}"));
     run(&format!("job submit one --count 3 --cpu 1 --cell {cell}"));
@@ -75,9 +75,13 @@ fn a_level_that_is_none_is_told_in_one_line() {
         "scheduler --log-level=warn,loud",
         "agent --simulate=1 --log-format=xml",
     ] {
-        let said = say(dir.path(), &line.split_whitespace().collect::<Vec<_>>());
-        assert_eq!(said.code, Some(2), "{line}: {}", said.stderr);
-        assert_eq!(said.stderr.lines().count(), 1, "{line}: {}", said.stderr);
-        assert!(said.stderr.contains("loud") || said.stderr.contains("xml"), "{}", said.stderr);
+        let output = run_omega(dir.path(), &line.split_whitespace().collect::<Vec<_>>());
+        assert_eq!(output.code, Some(2), "{line}: {}", output.stderr);
+        assert_eq!(output.stderr.lines().count(), 1, "{line}: {}", output.stderr);
+        assert!(
+            output.stderr.contains("loud") || output.stderr.contains("xml"),
+            "{}",
+            output.stderr
+        );
     }
 }

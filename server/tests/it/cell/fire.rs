@@ -81,20 +81,23 @@ fn operators_are_heard_while_far_too_much_is_asked() {
     let plan = plan(0, &[]);
     let long = std::env::var("OMEGA_OVERLOAD_SECONDS").ok().map(|seconds| seconds.parse().unwrap());
     let span = Duration::from_secs(long.unwrap_or(3));
-    let told = overload::measure(&plan.program, &plan.place, span);
-    let told = told.unwrap_or_else(|wrong| panic!("{wrong}"));
-    println!("{told}");
-    let seen = &told.seen.1;
-    assert_eq!(seen.operator_failed, 0, "{told}");
-    assert!(seen.operator_ms.0.is_finite(), "no operator was answered: {told}");
-    assert_eq!(told.machines_lost, 0, "agents were not heard: {told}");
+    let response = overload::measure(&plan.program, &plan.place, span);
+    let response = response.unwrap_or_else(|wrong| panic!("{wrong}"));
+    println!("{response}");
+    let seen = &response.seen.1;
+    assert_eq!(seen.operator_failed, 0, "{response}");
+    assert!(seen.operator_ms.0.is_finite(), "no operator was answered: {response}");
+    assert_eq!(response.machines_lost, 0, "agents were not heard: {response}");
     // This limit is the memory that other schedulers' benchmarks give a server. Our server uses a fifth of it.
-    assert!(seen.resident_mib < 512.0, "{told}");
+    assert!(seen.resident_mib < 512.0, "{response}");
     // Callers are mostly slowed down instead of rejected: less than half of the calls are rejected.
-    assert!(told.hostile.answered > 0.0 && told.hostile.refused < told.hostile.offered / 2.0);
+    assert!(
+        response.hostile.answered > 0.0
+            && response.hostile.refused < response.hostile.offered / 2.0
+    );
     // The rate is per processor time of the server, because other programs on this computer also use the processors.
-    let (_, goodput) = told.patient.of(&told.peak);
-    assert!(long.is_none() || goodput >= GOODPUT_MIN, "{goodput:.2} of the peak: {told}");
+    let (_, goodput) = response.patient.of(&response.peak);
+    assert!(long.is_none() || goodput >= GOODPUT_MIN, "{goodput:.2} of the peak: {response}");
 }
 
 /// Whether this computer can give replicas separate disks.
@@ -149,8 +152,8 @@ fn damaged_histories_of_processes_are_noticed() {
     for at in 0..recorded.looks.len() {
         let mut looks = recorded.looks.clone();
         if looks[at].seen.tasks.pop().is_some() {
-            let said = verdict::check_looks(&looks, &recorded.done, &Kinds::standard());
-            assert!(said.is_err(), "not noticed: a task was not seen, look {at}");
+            let output = verdict::check_looks(&looks, &recorded.done, &Kinds::standard());
+            assert!(output.is_err(), "not noticed: a task was not seen, look {at}");
             seen += 1;
         }
     }

@@ -4,7 +4,7 @@
 use crate::callers::secure::{certificates, certified};
 use crate::cell::served::{Process, insist, ports, serve};
 use crate::kit::certificates::{issue, tls};
-use crate::kit::process::say;
+use crate::kit::process::run_omega;
 use omega_client::connect::tls_endpoint;
 use omega_client::proto::cell_service_client::CellServiceClient;
 use omega_client::proto::{self};
@@ -58,11 +58,11 @@ impl Cell {
         let line = format!("{command} --cell {} {keys}", all.join(","));
         let arguments: Vec<&str> = line.split_whitespace().collect();
         loop {
-            let said = say(self.dir.path(), &arguments);
-            match said.code {
-                Some(0) => return said.stdout,
-                _ if said.stderr.contains("has not caught up") => std::thread::yield_now(),
-                _ => panic!("{command}: {}", said.stderr),
+            let output = run_omega(self.dir.path(), &arguments);
+            match output.code {
+                Some(0) => return output.stdout,
+                _ if output.stderr.contains("has not caught up") => std::thread::yield_now(),
+                _ => panic!("{command}: {}", output.stderr),
             }
         }
     }
@@ -73,7 +73,7 @@ impl Cell {
     }
 
     /// Waits until the leader is in contact with a replica. Returns the replica's status.
-    fn heard(&self, id: u64) -> Value {
+    fn await_contact(&self, id: u64) -> Value {
         loop {
             let members = self.members();
             let of = members.into_iter().find(|member| member["replica"] == id).unwrap();
@@ -130,15 +130,15 @@ fn a_replica_joins_by_the_address_in_the_membership() {
     let leader = format!("127.0.0.1:{}", cell.clients[cell.leader() - 1]);
     let mut arguments = vec!["member", "add", "4", "--cell", &leader];
     arguments.extend(keys.iter().chain(&["--tls-key", "certs/operator-ann.key"]));
-    let said = say(cell.dir.path(), &arguments);
-    assert!(said.stderr.contains("omega member add 4 HOST:PORT"), "{}", said.stderr);
+    let output = run_omega(cell.dir.path(), &arguments);
+    assert!(output.stderr.contains("omega member add 4 HOST:PORT"), "{}", output.stderr);
 
     // The new replica is given only its own address. The other replicas get that address with the membership, without a
     // restart.
     let new = cell.start(4, &[cell.peer(4, 3)], &["--join"]);
     let address = format!("127.0.0.1:{}", cell.peers[3]);
     cell.operate(&format!("member add 4 {address}"));
-    assert_eq!(cell.heard(4)["peer_address"], address.as_str());
+    assert_eq!(cell.await_contact(4)["peer_address"], address.as_str());
     cell.operate("member promote 4");
     cell.follows(4);
 
@@ -169,14 +169,14 @@ fn a_replica_that_has_moved_is_reached_at_its_new_address() {
     replicas[moved - 1] = Some(cell.start(moved, &peers, &[]));
     let address = format!("127.0.0.1:{}", cell.peers[4]);
     cell.operate(&format!("member update {moved} {address}"));
-    assert_eq!(cell.heard(moved as u64)["peer_address"], address.as_str());
+    assert_eq!(cell.await_contact(moved as u64)["peer_address"], address.as_str());
     // An address that is in use and an invalid address are rejected.
     let refused = |arguments: &str, why: &str| {
         let keys = "--tls-ca certs/ca.pem --tls-cert certs/operator-ann.pem --tls-key certs/operator-ann.key";
         let at = cell.clients[cell.leader() - 1];
         let line = format!("member update {arguments} --cell 127.0.0.1:{at} {keys}");
-        let said = say(cell.dir.path(), &line.split_whitespace().collect::<Vec<_>>());
-        assert!(said.code != Some(0) && said.stderr.contains(why), "{line}: {}", said.stderr);
+        let output = run_omega(cell.dir.path(), &line.split_whitespace().collect::<Vec<_>>());
+        assert!(output.code != Some(0) && output.stderr.contains(why), "{line}: {}", output.stderr);
     };
     let other = moved % 3 + 1;
     let unused = format!("127.0.0.1:{}", ports(1)[0]);

@@ -2,8 +2,8 @@
 //! use no others.
 
 use crate::cell::served::{Process, ports, serve};
-use crate::kit::http::{ask, get};
-use crate::kit::process::{folder, omega, say, workspace_file};
+use crate::kit::http::{get, send_request};
+use crate::kit::process::{folder, omega, run_omega, workspace_file};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::process::Stdio;
@@ -35,7 +35,7 @@ fn parse(text: &str) -> BTreeMap<String, Family> {
     for line in lines {
         match line.strip_prefix("# ").map(|rest| rest.splitn(3, ' ').collect::<Vec<_>>()) {
             Some(words) => {
-                let [what, name, said] = words[..] else { panic!("{line}") };
+                let [what, name, output] = words[..] else { panic!("{line}") };
                 if what == "HELP" {
                     assert!(!families.contains_key(name), "{name} comes twice");
                     current = name.to_owned();
@@ -43,9 +43,9 @@ fn parse(text: &str) -> BTreeMap<String, Family> {
                 assert_eq!(current, name, "{line}");
                 let family = families.entry(current.clone()).or_default();
                 match what {
-                    "HELP" => family.help = said.to_owned(),
-                    "TYPE" => family.kind = said.to_owned(),
-                    "UNIT" => assert!(name.ends_with(&format!("_{said}")), "{line}"),
+                    "HELP" => family.help = output.to_owned(),
+                    "TYPE" => family.kind = output.to_owned(),
+                    "UNIT" => assert!(name.ends_with(&format!("_{output}")), "{line}"),
                     _ => panic!("{line}"),
                 }
             }
@@ -143,9 +143,9 @@ impl World {
 
     fn ok(&self, line: &str) {
         let mut command = omega(self.dir.path());
-        let said = command.args(line.split_whitespace()).env("OMEGA_CELL", &self.cell).output();
-        let said = said.unwrap();
-        assert!(said.status.success(), "{line}: {}", String::from_utf8_lossy(&said.stderr));
+        let result = command.args(line.split_whitespace()).env("OMEGA_CELL", &self.cell).output();
+        let result = result.unwrap();
+        assert!(result.status.success(), "{line}: {}", String::from_utf8_lossy(&result.stderr));
     }
 
     /// Submits jobs that are placed, and a job that is never placed.
@@ -160,8 +160,8 @@ impl World {
             of.map_or(0.0, |family| family.samples.iter().map(|(_, _, value)| value).sum::<f64>())
         };
         loop {
-            let families = self.scheduler_says();
-            let is_done = placed(&families) >= 160.0 && heard(&families) >= 81.0;
+            let families = self.scheduler_metrics();
+            let is_done = placed(&families) >= 160.0 && decided_jobs(&families) >= 81.0;
             if is_done && sum(&families, "omega_plugin_seconds") > 0.0 {
                 return;
             }
@@ -169,7 +169,7 @@ impl World {
         }
     }
 
-    fn scheduler_says(&self) -> BTreeMap<String, Family> {
+    fn scheduler_metrics(&self) -> BTreeMap<String, Family> {
         parse(&get(self.scheduler, "/metrics").body)
     }
 }
@@ -179,7 +179,7 @@ fn sum(families: &BTreeMap<String, Family>, name: &str) -> f64 {
 }
 
 /// Number of jobs on which a decision was made, read from the histogram of their waits.
-fn heard(families: &BTreeMap<String, Family>) -> f64 {
+fn decided_jobs(families: &BTreeMap<String, Family>) -> f64 {
     let waits = families.get("omega_worker_job_wait_seconds");
     let samples = waits.iter().flat_map(|family| &family.samples);
     samples.filter(|one| one.0.ends_with("_count")).map(|one| one.2).sum()
@@ -199,13 +199,13 @@ fn names(texts: &[&BTreeMap<String, Family>]) -> BTreeMap<String, String> {
 }
 
 /// Every word of a text that has the prefix of our metrics.
-fn asked(text: &str) -> BTreeSet<String> {
+fn metric_names(text: &str) -> BTreeSet<String> {
     let is_of_a_name = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_';
     let words = text.split(|c| !is_of_a_name(c)).filter(|word| word.starts_with("omega_"));
     words.map(str::to_owned).collect()
 }
 
-fn is_told(names: &BTreeMap<String, String>, word: &str) -> bool {
+fn is_exported(names: &BTreeMap<String, String>, word: &str) -> bool {
     let parts = ["_bucket", "_sum", "_count"];
     let of_histogram = parts.iter().find_map(|part| word.strip_suffix(part));
     names.contains_key(word)
@@ -222,15 +222,15 @@ fn what_is_told_is_what_the_documentation_and_the_dashboard_name() {
     let world = World::start();
     world.work();
     let cell = parse(&get(world.web, "/metrics").body);
-    let scheduler = world.scheduler_says();
+    let scheduler = world.scheduler_metrics();
     assert_eq!(sum(&scheduler, "omega_scheduler_workers"), 2.0);
     let decided = sum(&scheduler, "omega_worker_decisions");
     assert!(decided >= 80.0, "{decided}");
-    assert_eq!(heard(&scheduler), 81.0);
+    assert_eq!(decided_jobs(&scheduler), 81.0);
     let useful = |one: &&Sample| one.1.get("outcome").is_some_and(|outcome| outcome == "useful");
     let busy = &scheduler["omega_worker_busy_seconds"].samples;
     assert!(busy.iter().filter(useful).all(|(_, _, seconds)| *seconds > 0.0), "{busy:?}");
-    let told = names(&[&cell, &scheduler]);
+    let response = names(&[&cell, &scheduler]);
 
     let mut written = BTreeMap::new();
     for line in read("docs/metrics.md").lines().filter(|line| line.starts_with("| `omega_")) {
@@ -240,12 +240,12 @@ fn what_is_told_is_what_the_documentation_and_the_dashboard_name() {
         let double = written.insert(name.to_owned(), cells[2].to_owned());
         assert_eq!(double, None, "{line}");
     }
-    assert_eq!(written, told, "docs/metrics.md against what is told");
+    assert_eq!(written, response, "docs/metrics.md against what is told");
     for file in ["docs/metrics.md", "server/packaging/grafana.json", "server/packaging/alerts.yaml"]
     {
         let text = read(file);
-        for word in asked(&text) {
-            assert!(is_told(&told, &word), "{file} names {word}, which nobody tells");
+        for word in metric_names(&text) {
+            assert!(is_exported(&response, &word), "{file} names {word}, which nobody tells");
         }
     }
 }
@@ -268,7 +268,7 @@ fn the_dashboard_can_be_imported() {
             let query = target["expr"].as_str().unwrap();
             let opened = query.matches('(').count();
             assert_eq!(opened, query.matches(')').count(), "{query}");
-            assert!(!asked(query).is_empty(), "{query}");
+            assert!(!metric_names(query).is_empty(), "{query}");
         }
     }
 }
@@ -277,10 +277,10 @@ fn the_dashboard_can_be_imported() {
 fn figures_of_a_scheduler_are_of_this_machine_alone() {
     let dir = folder(&[]);
     let refused = |dir: &Path, arguments: &[&str], code: i32| {
-        let said = say(dir, arguments);
-        assert_eq!(said.code, Some(code), "{}", said.stderr);
-        assert_eq!(said.stderr.lines().count(), 1, "{}", said.stderr);
-        said.stderr
+        let output = run_omega(dir, arguments);
+        assert_eq!(output.code, Some(code), "{}", output.stderr);
+        assert_eq!(output.stderr.lines().count(), 1, "{}", output.stderr);
+        output.stderr
     };
     let open = ["scheduler", "--metrics-listen=0.0.0.0:0"];
     assert!(refused(dir.path(), &open, 78).contains("is open to other machines"));
@@ -293,7 +293,7 @@ fn figures_of_a_scheduler_are_of_this_machine_alone() {
     }
     assert_eq!(get(world.scheduler, "/healthz").status, 200);
     for path in ["/metrics", "/healthz"] {
-        assert_eq!(ask(world.scheduler, "GET", "evil.example", path).status, 403);
+        assert_eq!(send_request(world.scheduler, "GET", "evil.example", path).status, 403);
     }
     assert_eq!(get(world.scheduler, "/").status, 404);
 }

@@ -67,7 +67,7 @@ impl Single {
         start(self.dir.path(), &self.disk, &arguments)
     }
 
-    fn knows(&self, name: &str) -> bool {
+    fn contains(&self, name: &str) -> bool {
         insist(|| {
             let job = proto::JobRef { job: Some(job_ref::Job::Name(name.to_owned())) };
             let request = proto::GetJobRequest { job: Some(job) };
@@ -83,7 +83,7 @@ impl Single {
     /// Submits jobs with this name prefix from several threads of the runtime, and reports each
     /// accepted job.
     fn submit_all(&self, prefix: &str) -> mpsc::Receiver<String> {
-        let (taken, told) = mpsc::channel();
+        let (taken, response) = mpsc::channel();
         for submitter in 0..SUBMITTERS {
             let (channel, taken) = (self.channel.clone(), taken.clone());
             let prefix = format!("{prefix}-{submitter}");
@@ -96,7 +96,7 @@ impl Single {
                 }
             });
         }
-        told
+        response
     }
 }
 
@@ -126,7 +126,7 @@ async fn send(channel: Channel, job: &Job) -> Result<(), ApiError> {
 async fn have(channel: Channel, name: &str) -> Result<(), ApiError> {
     match submit(channel, name).await {
         Err(error) if error.code == ErrorCode::NameTaken => Ok(()),
-        told => told,
+        response => response,
     }
 }
 
@@ -146,18 +146,18 @@ fn nothing_acknowledged_is_lost_when_the_power_goes() {
             single.start(&["--accept-torn-log"]).expect("it was told to go on")
         });
         insist(|| single.runtime.block_on(have(single.channel.clone(), &format!("begin-{cut}"))));
-        let told = single.submit_all(&cut.to_string());
+        let response = single.submit_all(&cut.to_string());
         let mut dice = Dice::new(cut);
-        acknowledged.extend((0..1 + dice.below(60)).map(|_| told.recv().unwrap()));
+        acknowledged.extend((0..1 + dice.below(60)).map(|_| response.recv().unwrap()));
         // Dropping the process kills it; see `Process`.
         drop(server);
-        acknowledged.extend(told);
+        acknowledged.extend(response);
         let Lost { undone: now, .. } = single.disk.cut_power(&mut dice).unwrap();
         undone += now;
         cut += 1;
     }
     let _server = single.start(&[]).or_else(|| single.start(&["--accept-torn-log"])).unwrap();
-    let lost = acknowledged.iter().filter(|name| !single.knows(name));
+    let lost = acknowledged.iter().filter(|name| !single.contains(name));
     assert_eq!(lost.collect::<Vec<_>>(), Vec::<&String>::new(), "of {}", acknowledged.len());
     println!("{cut} cuts, {undone} changes undone, {torn} torn logs, {} jobs", acknowledged.len());
     assert!(undone > 0, "no cut undid anything: the library is not below the server");
@@ -170,32 +170,32 @@ fn a_server_ends_when_its_disk_fails() {
     for (round, mode) in [Mode::WritesFail, Mode::SyncsFail].into_iter().enumerate() {
         let mut server =
             single.start(&[]).unwrap_or_else(|| panic!("{}", errors(single.dir.path())));
-        let told = single.submit_all(&round.to_string());
-        kept.extend((0..10).map(|_| told.recv().unwrap()));
+        let response = single.submit_all(&round.to_string());
+        kept.extend((0..10).map(|_| response.recv().unwrap()));
         single.disk.set(mode).unwrap();
-        kept.extend(told);
+        kept.extend(response);
         let ended = server.0.wait().unwrap();
-        let said = errors(single.dir.path());
-        assert_eq!(ended.code(), Some(DISK_FAILED), "{mode:?}: {said}");
-        assert!(said.contains("nput/output error"), "{mode:?}: {said}");
+        let output = errors(single.dir.path());
+        assert_eq!(ended.code(), Some(DISK_FAILED), "{mode:?}: {output}");
+        assert!(output.contains("nput/output error"), "{mode:?}: {output}");
         single.disk.set(Mode::Works).unwrap();
     }
     // With a working disk, every acknowledged job is present.
     let _server = single.start(&[]).unwrap_or_else(|| panic!("{}", errors(single.dir.path())));
-    assert!(kept.iter().all(|name| single.knows(name)), "{kept:?}");
+    assert!(kept.iter().all(|name| single.contains(name)), "{kept:?}");
 }
 
 #[test]
 fn a_server_ends_when_its_folder_is_removed() {
     let single = Single::new();
     let mut server = single.start(&[]).unwrap_or_else(|| panic!("{}", errors(single.dir.path())));
-    let told = single.submit_all("a");
-    (0..10).for_each(|_| drop(told.recv().unwrap()));
+    let response = single.submit_all("a");
+    (0..10).for_each(|_| drop(response.recv().unwrap()));
     std::fs::remove_dir_all(single.dir.path().join("disk/cell")).unwrap();
     let ended = server.0.wait().unwrap();
-    let said = errors(single.dir.path());
-    assert_eq!(ended.code(), Some(DISK_FAILED), "{said}");
-    assert!(said.contains("was removed") || said.contains("o such file"), "{said}");
+    let output = errors(single.dir.path());
+    assert_eq!(ended.code(), Some(DISK_FAILED), "{output}");
+    assert!(output.contains("was removed") || output.contains("o such file"), "{output}");
 }
 
 #[test]
@@ -220,11 +220,11 @@ fn a_leader_whose_disk_is_full_hands_over() {
         let server = start(dir.path(), &disk, &arguments).expect("it begins");
         replicas.push((disk, server, channel(&runtime, *client)));
     }
-    let leader = |asked: &Channel| {
+    let leader = |requested: &Channel| {
         insist(|| {
-            let mut client = CellServiceClient::new(asked.clone());
-            let told = runtime.block_on(client.describe_cell(proto::DescribeCellRequest {}))?;
-            match told.into_inner().members.map_or(0, |members| members.leader as usize) {
+            let mut client = CellServiceClient::new(requested.clone());
+            let response = runtime.block_on(client.describe_cell(proto::DescribeCellRequest {}))?;
+            match response.into_inner().members.map_or(0, |members| members.leader as usize) {
                 0 => Err(ApiError::new(ErrorCode::NoLeader, "nobody leads")),
                 leader => Ok(leader - 1),
             }

@@ -1,7 +1,7 @@
 //! Served cells: real processes and sockets, and their state after some of the processes were killed.
 
 use crate::kit::http::get;
-use crate::kit::process::{folder, omega, say};
+use crate::kit::process::{folder, omega, run_omega};
 use omega_cellstate::{CellHandle, HandleError, View};
 use omega_client::proto::cell_service_client::CellServiceClient;
 use omega_client::proto::job_service_client::JobServiceClient;
@@ -105,8 +105,8 @@ impl Three {
     pub(crate) fn leader(&self, runtime: &Runtime) -> usize {
         loop {
             for id in self.replicas.keys() {
-                let told = runtime.block_on(describe(self.url(*id)));
-                match told.map(|told| told.members.unwrap().leader) {
+                let response = runtime.block_on(describe(self.url(*id)));
+                match response.map(|response| response.members.unwrap().leader) {
                     Ok(leader) if self.replicas.contains_key(&(leader as usize)) => {
                         return leader as usize;
                     }
@@ -180,9 +180,10 @@ fn a_dead_replica_is_seen_in_the_list() {
     let runtime = Runtime::new().unwrap();
     let cell = three.address().replicas.join(",");
     let list = || {
-        let said = say(three.dir.path(), &["member", "list", "-o", "json", "--cell", &cell]);
-        assert_eq!(said.code, Some(0), "{}", said.stderr);
-        let members: Vec<serde_json::Value> = serde_json::from_str(&said.stdout).unwrap();
+        let output =
+            run_omega(three.dir.path(), &["member", "list", "-o", "json", "--cell", &cell]);
+        assert_eq!(output.code, Some(0), "{}", output.stderr);
+        let members: Vec<serde_json::Value> = serde_json::from_str(&output.stdout).unwrap();
         members
     };
     let is_heard = |member: &serde_json::Value| {
@@ -194,13 +195,14 @@ fn a_dead_replica_is_seen_in_the_list() {
     let dead = three.leader(&runtime) % 3 + 1;
     three.kill(dead);
     let list = || {
-        let said = say(three.dir.path(), &["member", "list", "--cell", &cell]);
-        assert_eq!(said.code, Some(0), "{}", said.stderr);
-        said.stdout
+        let output = run_omega(three.dir.path(), &["member", "list", "--cell", &cell]);
+        assert_eq!(output.code, Some(0), "{}", output.stderr);
+        output.stdout
     };
-    let row = |told: &str| {
-        let row = told.lines().find(|row| row.starts_with(&format!("r{dead} "))).map(str::to_owned);
-        row.unwrap_or_else(|| panic!("{told}"))
+    let row = |response: &str| {
+        let row =
+            response.lines().find(|row| row.starts_with(&format!("r{dead} "))).map(str::to_owned);
+        row.unwrap_or_else(|| panic!("{response}"))
     };
     while !row(&list()).contains("not for") {
         std::thread::yield_now();
@@ -212,10 +214,14 @@ fn a_server_listens_by_name() {
     let dir = folder(&[]);
     let port = ports(1)[0];
     let _server = serve(dir.path(), &["--memory".to_owned(), format!("--listen=localhost:{port}")]);
-    let said = say(dir.path(), &["cell", "--cell", &format!("127.0.0.1:{port}")]);
-    assert_eq!(said.code, Some(0), "{}", said.stderr);
-    let said = say(dir.path(), &["serve", "--memory", "--listen=7600"]);
-    assert!(said.stderr.contains("must be an address such as localhost:7600"), "{}", said.stderr);
+    let output = run_omega(dir.path(), &["cell", "--cell", &format!("127.0.0.1:{port}")]);
+    assert_eq!(output.code, Some(0), "{}", output.stderr);
+    let output = run_omega(dir.path(), &["serve", "--memory", "--listen=7600"]);
+    assert!(
+        output.stderr.contains("must be an address such as localhost:7600"),
+        "{}",
+        output.stderr
+    );
 }
 
 #[test]
@@ -232,14 +238,14 @@ fn one_replica_serves_and_keeps() {
     drop(server);
 
     let server = serve(dir.path(), &arguments);
-    let told = loop {
-        let told = insist(|| runtime.block_on(describe(url.clone())));
-        if !told.stale {
-            break told;
+    let response = loop {
+        let response = insist(|| runtime.block_on(describe(url.clone())));
+        if !response.stale {
+            break response;
         }
     };
-    assert_eq!((told.machines, told.jobs, told.cell), (3, 1, cell));
-    let second = say(dir.path(), &["serve", "--dir=cell", "--listen=127.0.0.1:0"]);
+    assert_eq!((response.machines, response.jobs, response.cell), (3, 1, cell));
+    let second = run_omega(dir.path(), &["serve", "--dir=cell", "--listen=127.0.0.1:0"]);
     assert_eq!(second.code, Some(1));
     assert!(second.stderr.contains("in use by another process"), "{}", second.stderr);
     drop(server);
@@ -290,8 +296,9 @@ fn a_cell_outlives_its_leader() {
     ids.into_iter().for_each(|id| three.kill(id));
     for id in 1..=3 {
         let dir = format!("r{id}");
-        let said = say(three.dir.path(), &["log", "replay", &dir, "--all", "--audit-every", "50"]);
-        assert_eq!(said.code, Some(0), "{}", said.stderr);
+        let output =
+            run_omega(three.dir.path(), &["log", "replay", &dir, "--all", "--audit-every", "50"]);
+        assert_eq!(output.code, Some(0), "{}", output.stderr);
     }
 }
 
@@ -373,23 +380,35 @@ fn bad_settings_are_told_before_anything_starts() {
         (vec!["serve", "--dir=x", "--peers=one"], "must be ID=HOST:PORT"),
     ];
     for (arguments, expected) in cases {
-        let said = say(dir.path(), &arguments);
-        assert_eq!(said.code, Some(2), "{arguments:?}: {}", said.stderr);
-        assert!(said.stderr.contains(expected), "{arguments:?}: {}", said.stderr);
-        assert_eq!(said.stderr.lines().count(), 1, "{}", said.stderr);
+        let output = run_omega(dir.path(), &arguments);
+        assert_eq!(output.code, Some(2), "{arguments:?}: {}", output.stderr);
+        assert!(output.stderr.contains(expected), "{arguments:?}: {}", output.stderr);
+        assert_eq!(output.stderr.lines().count(), 1, "{}", output.stderr);
     }
-    let said = say(dir.path(), &["serve", "--config=good.toml", "--check-config"]);
-    assert_eq!(said.code, Some(0), "{}", said.stderr);
-    assert!(said.stdout.contains("by one replica"), "{}", said.stdout);
+    let output = run_omega(dir.path(), &["serve", "--config=good.toml", "--check-config"]);
+    assert_eq!(output.code, Some(0), "{}", output.stderr);
+    assert!(output.stdout.contains("by one replica"), "{}", output.stdout);
     // A lower total of connections also lowers the default limit of the connections of each client.
     let shown = ["limits    calls 7, operator-calls 256", "connections 9, connections-each 9"];
     for limit in shown {
-        assert!(said.stdout.contains(limit), "{limit}: {}", said.stdout);
+        assert!(output.stdout.contains(limit), "{limit}: {}", output.stdout);
     }
     // A flag takes precedence over the file.
-    let said =
-        say(dir.path(), &["serve", "--config=good.toml", "--check-config", "--limit-calls=8"]);
-    assert!(said.stdout.contains("limits    calls 8,"), "{}", said.stdout);
+    let output = run_omega(
+        dir.path(),
+        &["serve", "--config=good.toml", "--check-config", "--limit-calls=8"],
+    );
+    assert!(output.stdout.contains("limits    calls 8,"), "{}", output.stdout);
+    let wrong = [
+        "--audit-log=none/audit",
+        "--tls-cert=none.pem --tls-key=none.key --client-ca=none.pem --cell-name=c",
+    ];
+    for wrong in wrong {
+        let check = ["serve", "--memory", "--check-config"].into_iter().chain(wrong.split(' '));
+        let output = run_omega(dir.path(), &check.collect::<Vec<_>>());
+        assert_eq!(output.code, Some(2), "{wrong}: {}", output.stderr);
+        assert!(output.stderr.contains("none"), "{}", output.stderr);
+    }
     assert!(!dir.path().join("x").exists() && !dir.path().join("cell").exists());
 }
 
@@ -444,9 +463,9 @@ fn a_cell_without_a_majority_is_told_of() {
     // The last replica knows that it has no leader after an election timeout.
     loop {
         let (dir, cell) = (three.dir.path(), three.addresses());
-        let said = say(dir, &["job", "list", "--timeout=3s", "--cell", &cell]);
-        assert_eq!(said.code, Some(1), "{}", said.stderr);
-        if said.stderr.contains("has no leader, so it did not answer within 3s") {
+        let output = run_omega(dir, &["job", "list", "--timeout=3s", "--cell", &cell]);
+        assert_eq!(output.code, Some(1), "{}", output.stderr);
+        if output.stderr.contains("has no leader, so it did not answer within 3s") {
             break;
         }
     }

@@ -1,7 +1,7 @@
 //! Traces of commits: their times, their parents, and which commits are traced.
 
 use crate::cell::served::{Process, ports};
-use crate::kit::process::{folder, omega, say};
+use crate::kit::process::{folder, omega, run_omega};
 use omega_client::proto::scheduling_service_client::SchedulingServiceClient;
 use omega_client::proto::{self, CommitRequest};
 use opentelemetry_proto::tonic::collector::trace::v1::trace_service_server::{
@@ -75,8 +75,8 @@ impl Traced {
         command.env_remove("OTEL_EXPORTER_OTLP_ENDPOINT");
         command.envs(endpoint.map(|url| ("OTEL_EXPORTER_OTLP_ENDPOINT", url)));
         let mut server = Process(command.stdout(Stdio::piped()).spawn().unwrap());
-        let mut said = String::new();
-        BufReader::new(server.0.stdout.take().unwrap()).read_line(&mut said).unwrap();
+        let mut output = String::new();
+        BufReader::new(server.0.stdout.take().unwrap()).read_line(&mut output).unwrap();
         let url = format!("http://127.0.0.1:{port}");
         made(self.dir.path(), &url);
         let entered = self.runtime.enter();
@@ -133,8 +133,8 @@ fn made(dir: &Path, url: &str) {
     for line in ["machine add m --cpu 9", "job submit web --count 9 --cpu 1"] {
         let mut arguments: Vec<&str> = line.split(' ').collect();
         arguments.extend(["--cell", cell]);
-        let said = say(dir, &arguments);
-        assert_eq!(said.code, Some(0), "{}", said.stderr);
+        let output = run_omega(dir, &arguments);
+        assert_eq!(output.code, Some(0), "{}", output.stderr);
     }
 }
 
@@ -262,7 +262,7 @@ fn a_collector_that_is_not_there_costs_nobody_anything() {
     }
     assert_eq!(traced.spans(), [], "nobody was told to tell");
     for bad in ["--otlp-endpoint=https://a:1", "--trace-fraction=2"] {
-        let said = say(traced.dir.path(), &["serve", "--memory", bad]);
-        assert_eq!((said.code, said.stderr.lines().count()), (Some(2), 1), "{}", said.stderr);
+        let output = run_omega(traced.dir.path(), &["serve", "--memory", bad]);
+        assert_eq!((output.code, output.stderr.lines().count()), (Some(2), 1), "{}", output.stderr);
     }
 }

@@ -18,12 +18,12 @@ fn one_look_is_printed_as_text_and_as_json() {
     ] {
         assert!(text.contains(part), "{part} is not in\n{text}");
     }
-    let told = cell.json("top --once");
-    assert_eq!(told["machines"], 41);
-    assert_eq!(told["resources"]["cpu"]["claimable"], 41 * 4000);
-    assert_eq!(told["tasks"]["pending"], 5);
-    assert_eq!(told["silent"], Value::Array(vec![]));
-    let waiting = told["waiting"].as_array().unwrap();
+    let response = cell.json("top --once");
+    assert_eq!(response["machines"], 41);
+    assert_eq!(response["resources"]["cpu"]["claimable"], 41 * 4000);
+    assert_eq!(response["tasks"]["pending"], 5);
+    assert_eq!(response["silent"], Value::Array(vec![]));
+    let waiting = response["waiting"].as_array().unwrap();
     assert_eq!(waiting[0]["job"], "wide");
     assert!(waiting[0]["why"].as_str().unwrap().contains("; what would help: "), "{waiting:?}");
     assert_eq!(waiting[1]["job"], HOSTILE);

@@ -4,7 +4,7 @@
 use crate::cell::durable::content;
 use crate::cell::events::{start, wait_for};
 use crate::cell::served::{insist, ports, serve, unavailable};
-use crate::kit::process::{folder, listing, say, workspace_file};
+use crate::kit::process::{folder, listing, run_omega, workspace_file};
 use omega_client::proto::peer_service_client::PeerServiceClient;
 use omega_client::proto::peer_service_server::{PeerService, PeerServiceServer};
 use omega_client::{ApiError, ErrorCode, proto};
@@ -60,8 +60,8 @@ fn kept() -> tempfile::TempDir {
     for line in ["machine add m --cpu 4", "job submit web --count 2 --cpu 1", "backup saved"] {
         let mut arguments: Vec<&str> = line.split(' ').collect();
         arguments.extend(["--cell", &address]);
-        let said = say(dir.path(), &arguments);
-        assert_eq!(said.code, Some(0), "{line}: {}", said.stderr);
+        let output = run_omega(dir.path(), &arguments);
+        assert_eq!(output.code, Some(0), "{line}: {}", output.stderr);
     }
     drop(server);
     dir
@@ -71,9 +71,14 @@ fn kept() -> tempfile::TempDir {
 fn refused(dir: &Path, verbs: &[&str], expected: &str) {
     let before = content(dir);
     for verb in verbs {
-        let said = say(dir, &verb.split(' ').collect::<Vec<_>>());
-        assert_eq!((said.code, said.stdout.as_str()), (Some(2), ""), "{verb}: {}", said.stderr);
-        assert_eq!(said.stderr, format!("omega: {expected}\n"), "{verb}");
+        let output = run_omega(dir, &verb.split(' ').collect::<Vec<_>>());
+        assert_eq!(
+            (output.code, output.stdout.as_str()),
+            (Some(2), ""),
+            "{verb}: {}",
+            output.stderr
+        );
+        assert_eq!(output.stderr, format!("omega: {expected}\n"), "{verb}");
     }
     assert!(content(dir) == before, "something was changed by one of {verbs:?}");
 }
@@ -108,8 +113,8 @@ fn snapshots_and_backups_of_a_newer_version_are_refused() {
     refused(dir.path(), &[SERVE, "log replay cell", "log at cell 1"], &expected);
     // The log can still be printed, together with the error about the snapshot.
     let before = content(dir.path());
-    let said = say(dir.path(), &["log", "show", "cell"]);
-    assert!(said.code == Some(0) && said.stdout.contains(&expected), "{}", said.stdout);
+    let output = run_omega(dir.path(), &["log", "show", "cell"]);
+    assert!(output.code == Some(0) && output.stdout.contains(&expected), "{}", output.stdout);
     assert!(content(dir.path()) == before);
 
     newer(&dir.path().join("saved"));
@@ -142,12 +147,12 @@ fn what_an_older_version_wrote_is_served() {
         copy(&golden.join("replica"), &dir.path().join("cell"));
         let address = format!("127.0.0.1:{}", ports(1)[0]);
         let _server = serve(dir.path(), &["--dir=cell".to_owned(), format!("--listen={address}")]);
-        let said = say(dir.path(), &["cell", "--cell", &address, "-o", "json"]);
-        let told: Value = serde_json::from_str(&said.stdout).unwrap();
-        assert!(told["version"].as_u64() >= version.parse().ok(), "{format}: {told}");
+        let output = run_omega(dir.path(), &["cell", "--cell", &address, "-o", "json"]);
+        let response: Value = serde_json::from_str(&output.stdout).unwrap();
+        assert!(response["version"].as_u64() >= version.parse().ok(), "{format}: {response}");
         let backup = golden.join("backup");
-        let said = say(dir.path(), &["backup", "--verify", backup.to_str().unwrap()]);
-        assert!(said.stdout.contains(version), "{format}: {} {}", said.stdout, said.stderr);
+        let output = run_omega(dir.path(), &["backup", "--verify", backup.to_str().unwrap()]);
+        assert!(output.stdout.contains(version), "{format}: {} {}", output.stdout, output.stderr);
     }
 }
 
@@ -162,7 +167,7 @@ fn copy(from: &Path, to: &Path) {
 /// A peer of the next version. It records the frames that it gets. It rejects them in the same way as this version
 /// rejects frames of the next version.
 struct Newer {
-    heard: mpsc::Sender<proto::PeerFrame>,
+    frames: mpsc::Sender<proto::PeerFrame>,
 }
 
 #[tonic::async_trait]
@@ -175,7 +180,7 @@ impl PeerService for Newer {
         let frame = frame.ok_or_else(|| Status::cancelled("nothing came"))?;
         assert_eq!(frame.messages[0][0], wire::VERSION, "each message begins with its version");
         // The receiver may have been dropped after it got enough frames.
-        drop(self.heard.send(frame));
+        drop(self.frames.send(frame));
         Err(ApiError::new(ErrorCode::Malformed, refusal(wire::VERSION, wire::VERSION + 1)).into())
     }
 }
@@ -192,10 +197,10 @@ fn replicas_of_two_versions_say_why_they_do_not_hear_each_other() {
     let dir = folder(&[]);
     let all = ports(3);
     let runtime = Runtime::new().unwrap();
-    let (heard, frames) = mpsc::channel();
+    let (sender, frames) = mpsc::channel();
     let listener = runtime.block_on(TcpListener::bind(("127.0.0.1", all[2]))).unwrap();
-    let server =
-        tonic::transport::Server::builder().add_service(PeerServiceServer::new(Newer { heard }));
+    let server = tonic::transport::Server::builder()
+        .add_service(PeerServiceServer::new(Newer { frames: sender }));
     runtime.spawn(server.serve_with_incoming(TcpListenerStream::new(listener)));
     let peers = format!("1=127.0.0.1:{},2=127.0.0.1:{}", all[1], all[2]);
     let line = format!(
@@ -207,9 +212,9 @@ fn replicas_of_two_versions_say_why_they_do_not_hear_each_other() {
     let errors = dir.path().join("errors");
     let is = |event: &Value, message: &str| event["message"] == message;
     let refuses = "a peer rejects the messages of this replica";
-    let told = wait_for(&errors, |event| is(event, refuses));
+    let response = wait_for(&errors, |event| is(event, refuses));
     let words = refusal(wire::VERSION, wire::VERSION + 1);
-    assert_eq!((&told["to"], &told["why"]), (&"r2".into(), &words.into()), "{told}");
+    assert_eq!((&response["to"], &response["why"]), (&"r2".into(), &words.into()), "{response}");
     // The replica retries, but reports the error only once.
     let frame = frames.iter().take(4).last().unwrap();
     // In the other direction, a message of a newer version is rejected, and both replicas report the reason.
@@ -229,8 +234,8 @@ fn replicas_of_two_versions_say_why_they_do_not_hear_each_other() {
         assert_eq!((error.code, &error.message), (ErrorCode::Malformed, &words));
     }
     let cannot = "the messages of a peer cannot be read";
-    let told = wait_for(&errors, |event| is(event, cannot));
-    assert_eq!((&told["from"], &told["why"]), (&"r2".into(), &words.into()), "{told}");
+    let response = wait_for(&errors, |event| is(event, cannot));
+    assert_eq!((&response["from"], &response["why"]), (&"r2".into(), &words.into()), "{response}");
     let text = std::fs::read_to_string(&errors).unwrap();
     for message in [refuses, cannot] {
         assert_eq!(text.matches(message).count(), 1, "{text}");

@@ -2,8 +2,8 @@
 
 use crate::cell::served::{Three, insist, ports, serve, unavailable};
 use crate::kit::certificates::{authority, issue, tls};
-use crate::kit::http::{Answered, ask, get, get_tls};
-use crate::kit::process::{folder, say};
+use crate::kit::http::{HttpResponse, get, get_tls, send_request};
+use crate::kit::process::{folder, run_omega};
 use crate::work::commands::Served;
 use omega_client::proto;
 use omega_client::proto::scheduling_service_client::SchedulingServiceClient;
@@ -79,8 +79,8 @@ pub(crate) fn shown_at_work() -> (Served, u16) {
     cell.ok("quota set default --cpu 2");
     cell.ok("quota guarantee default --parent <i>company</i> --cpu 1 --weight 3");
     cell.ok("quota admit <i>company</i> --cpu 100");
-    let said = cell.say("txn commit -f too-large.toml --as first");
-    assert_eq!(said.code, Some(1), "{}", said.stderr);
+    let output = cell.run_omega("txn commit -f too-large.toml --as first");
+    assert_eq!(output.code, Some(1), "{}", output.stderr);
     cell.ok("txn commit -f placed.toml --as <i>second</i>");
     (cell, port)
 }
@@ -127,6 +127,11 @@ fn the_data_is_that_of_the_cell() {
 
     let job = json(port, "/api/v1/job?name=wide");
     assert_eq!(job["job"]["tasks"]["pending"], 2);
+    assert_eq!((&job["job"]["version"], &job["job"]["update"]), (&0.into(), &Value::Null));
+    assert_eq!(
+        (&job["groups"][0]["current"], &job["groups"][0]["failures"]),
+        (&true.into(), &0.into())
+    );
     assert_eq!(job["groups"][0]["request"]["cpu"], 9000);
     assert_eq!(job["tasks"].as_array().unwrap().len(), 2);
     let happened = json(port, "/api/v1/events?job=wide");
@@ -149,10 +154,10 @@ fn the_data_is_that_of_the_cell() {
 #[test]
 fn tenants_are_listed_with_limits_and_usage() {
     let (_cell, port) = shown_at_work();
-    let told = json(port, "/api/v1/tenants");
-    let all = told["items"].as_array().unwrap();
+    let response = json(port, "/api/v1/tenants");
+    let all = response["items"].as_array().unwrap();
     let named = |name: &str| all.iter().find(|one| one["name"] == name).unwrap();
-    assert_eq!((all.len(), &told["next_page"]), (2, &Value::Null));
+    assert_eq!((all.len(), &response["next_page"]), (2, &Value::Null));
     let (own, above) = (named("default"), named("<i>company</i>"));
     assert_eq!((&own["parent"], &above["parent"]), (&"<i>company</i>".into(), &Value::Null));
     assert_eq!((&own["weight"], &above["weight"]), (&3.into(), &1.into()));
@@ -186,8 +191,8 @@ fn tenants_are_listed_with_limits_and_usage() {
 #[test]
 fn schedulers_are_listed_with_leases_and_transactions() {
     let (cell, port) = shown_at_work();
-    let told = json(port, "/api/v1/schedulers");
-    let all = told["items"].as_array().unwrap();
+    let response = json(port, "/api/v1/schedulers");
+    let all = response["items"].as_array().unwrap();
     let names: Vec<&Value> = all.iter().map(|one| &one["name"]).collect();
     assert_eq!(names, ["<i>second</i>", "first"], "the latest first");
     let counts = |one: &Value| {
@@ -197,7 +202,7 @@ fn schedulers_are_listed_with_leases_and_transactions() {
     assert_eq!(counts(&all[1]), [0, 1, 2, 0]);
     assert_eq!(all[1]["conflicts"], serde_json::json!({ "NO_ROOM": 2 }));
     assert!(all.iter().all(|one| one["lease"] == "none" && one["process"] == Value::Null));
-    let latest = told["transactions"].as_array().unwrap();
+    let latest = response["transactions"].as_array().unwrap();
     let of: Vec<&Value> = latest.iter().map(|one| &one["scheduler"]).collect();
     assert_eq!(of, ["<i>second</i>", "first"]);
     assert_eq!(latest[0]["conflicts"], serde_json::json!({}));
@@ -345,14 +350,17 @@ fn what_makes_no_sense_is_refused_in_a_sentence() {
     for list in ["machines", "jobs"] {
         let path = format!("/api/v1/{list}?state=bogus");
         check(&path, 400, "MALFORMED");
-        let told = get(port, &path).json();
-        assert!(told["message"].as_str().unwrap().starts_with("no such state: bogus"), "{told}");
+        let response = get(port, &path).json();
+        assert!(
+            response["message"].as_str().unwrap().starts_with("no such state: bogus"),
+            "{response}"
+        );
     }
     check("/api/v2/cell", 404, "NOT_FOUND");
     check("/api/v1/machine", 400, "MALFORMED");
     check("/api/v1/machines?limit=many", 400, "MALFORMED");
     for method in ["POST", "PUT", "DELETE"] {
-        assert_eq!(ask(port, method, "localhost", "/api/v1/cell").status, 405, "{method}");
+        assert_eq!(send_request(port, method, "localhost", "/api/v1/cell").status, 405, "{method}");
     }
 }
 
@@ -361,11 +369,11 @@ fn other_names_of_this_machine_are_refused() {
     let (_cell, port) = shown();
     for host in ["evil.example", "localhost.evil.example", "10.0.0.1", ""] {
         for path in ["/", "/api/v1/cell", "/metrics", "/healthz"] {
-            assert_eq!(ask(port, "GET", host, path).status, 403, "{host} {path}");
+            assert_eq!(send_request(port, "GET", host, path).status, 403, "{host} {path}");
         }
     }
     for host in ["localhost", "127.0.0.1:9", "[::1]"] {
-        assert_eq!(ask(port, "GET", host, "/api/v1/cell").status, 200, "{host}");
+        assert_eq!(send_request(port, "GET", host, "/api/v1/cell").status, 200, "{host}");
     }
 }
 
@@ -376,24 +384,24 @@ fn long_and_slow_headers_are_not_waited_for() {
     // If the server has already closed the connection, writing the rest fails.
     let _ =
         write!(stream, "GET / HTTP/1.1\r\nHost: localhost\r\nX: {}\r\n\r\n", "x".repeat(1 << 16));
-    let mut said = Vec::new();
-    let _ = stream.read_to_end(&mut said);
-    assert!(!String::from_utf8_lossy(&said).contains("200 OK"));
+    let mut output = Vec::new();
+    let _ = stream.read_to_end(&mut output);
+    assert!(!String::from_utf8_lossy(&output).contains("200 OK"));
     let mut slow = TcpStream::connect(("127.0.0.1", port)).unwrap();
     write!(slow, "GET / HTTP/1.1\r\nHost").unwrap();
-    let mut said = Vec::new();
+    let mut output = Vec::new();
     // The connection ends because the server closes it.
-    let _ = slow.read_to_end(&mut said);
-    assert!(!String::from_utf8_lossy(&said).contains("200 OK"));
+    let _ = slow.read_to_end(&mut output);
+    assert!(!String::from_utf8_lossy(&output).contains("200 OK"));
 }
 
 #[test]
 fn the_page_is_of_this_machine_alone_without_certificates() {
     let dir = folder(&[]);
-    let said = say(dir.path(), &["serve", "--memory", "--web-listen=0.0.0.0:0"]);
-    assert_eq!(said.code, Some(78), "{}", said.stderr);
-    assert!(said.stderr.contains("--web-listen 0.0.0.0:0 is open"), "{}", said.stderr);
-    assert_eq!(said.stderr.lines().count(), 1, "{}", said.stderr);
+    let output = run_omega(dir.path(), &["serve", "--memory", "--web-listen=0.0.0.0:0"]);
+    assert_eq!(output.code, Some(78), "{}", output.stderr);
+    assert!(output.stderr.contains("--web-listen 0.0.0.0:0 is open"), "{}", output.stderr);
+    assert_eq!(output.stderr.lines().count(), 1, "{}", output.stderr);
     let port = ports(1)[0];
     let arguments = [
         "--memory".to_owned(),
@@ -402,7 +410,7 @@ fn the_page_is_of_this_machine_alone_without_certificates() {
         "--insecure".into(),
     ];
     let _server = serve(dir.path(), &arguments);
-    assert_eq!(ask(port, "GET", "any.example", "/api/v1/cell").status, 200);
+    assert_eq!(send_request(port, "GET", "any.example", "/api/v1/cell").status, 200);
 }
 
 #[test]
@@ -427,7 +435,7 @@ fn with_certificates_the_page_is_for_those_who_may_look() {
     ];
     let _server = serve(dir.path(), &arguments);
     let ca = std::fs::read(dir.path().join("certs/ca.pem")).unwrap();
-    let get = |whom: Option<&str>, path: &str| -> Answered {
+    let get = |whom: Option<&str>, path: &str| -> HttpResponse {
         let own = whom.map(|whom| tls(dir.path(), "certs", &whom.replace('/', "-")));
         get_tls(all[1], &ca, own.as_ref(), path)
     };
@@ -465,8 +473,9 @@ pub(crate) fn three_shown() -> (Three, Vec<u16>) {
 fn a_leader_tells_how_far_the_others_are() {
     let (_three, all) = three_shown();
     loop {
-        let told: Vec<Value> = all.iter().map(|port| get(*port, "/api/v1/cell").json()).collect();
-        let leader = told.iter().find(|cell| cell["leader"] == cell["replica"]);
+        let response: Vec<Value> =
+            all.iter().map(|port| get(*port, "/api/v1/cell").json()).collect();
+        let leader = response.iter().find(|cell| cell["leader"] == cell["replica"]);
         let lags = leader.map(|cell| cell["replicas"].as_array().unwrap().clone());
         let is_level = |one: &Value| one["lag_entries"] == 0;
         if lags.is_some_and(|all| all.len() == 3 && all.iter().all(is_level)) {
@@ -495,11 +504,11 @@ fn a_follower_lists_what_it_knows() {
         })
     });
     loop {
-        let told =
+        let response =
             |path: &str| -> Vec<Value> { all.iter().map(|port| get(*port, path).json()).collect() };
-        let cells = told("/api/v1/cell");
+        let cells = response("/api/v1/cell");
         let leads: Vec<bool> = cells.iter().map(|cell| cell["leader"] == cell["replica"]).collect();
-        let schedulers = told("/api/v1/schedulers");
+        let schedulers = response("/api/v1/schedulers");
         let lease = |of: &Value| {
             (of["items"][0]["name"] == "leased").then(|| of["items"][0]["lease"].clone())
         };

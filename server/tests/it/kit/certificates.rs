@@ -1,6 +1,6 @@
 //! Certificates for tests: valid ones from `omega cert`, and invalid ones from a library.
 
-use crate::kit::process::say;
+use crate::kit::process::run_omega;
 use omega_client::Tls;
 use rcgen::string::Ia5String;
 use rcgen::{CertificateParams, ExtendedKeyUsagePurpose, Issuer, KeyPair, SanType};
@@ -9,8 +9,8 @@ use std::time::{Duration, SystemTime};
 
 /// Creates a certificate authority in a folder below `dir`.
 pub(crate) fn authority(dir: &Path, folder: &str) {
-    let said = say(dir, &["cert", "authority", &format!("--dir={folder}")]);
-    assert_eq!(said.code, Some(0), "{}", said.stderr);
+    let output = run_omega(dir, &["cert", "authority", &format!("--dir={folder}")]);
+    assert_eq!(output.code, Some(0), "{}", output.stderr);
 }
 
 /// Issues a certificate of the cell `test` by the authority in a folder.
@@ -18,8 +18,8 @@ pub(crate) fn issue(dir: &Path, folder: &str, whom: &str, more: &[&str]) {
     let folder = format!("--dir={folder}");
     let mut arguments = vec!["cert", "issue", whom, "--cell-name=test", &folder];
     arguments.extend(more);
-    let said = say(dir, &arguments);
-    assert_eq!(said.code, Some(0), "{}", said.stderr);
+    let output = run_omega(dir, &arguments);
+    assert_eq!(output.code, Some(0), "{}", output.stderr);
 }
 
 /// TLS settings of a client with this certificate and its authority.

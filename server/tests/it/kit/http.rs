@@ -11,15 +11,15 @@ use std::sync::Arc;
 
 /// The response to a request.
 #[derive(Debug)]
-pub(crate) struct Answered {
+pub(crate) struct HttpResponse {
     pub(crate) status: u16,
     /// Header lines, in lower case.
     pub(crate) headers: String,
     pub(crate) body: String,
 }
 
-impl Answered {
-    fn read(mut stream: impl Read) -> Answered {
+impl HttpResponse {
+    fn read(mut stream: impl Read) -> HttpResponse {
         let mut bytes = Vec::new();
         match stream.read_to_end(&mut bytes) {
             // A server may close a TLS connection without a closing message.
@@ -29,7 +29,7 @@ impl Answered {
         let text = String::from_utf8(bytes).expect("the page is text");
         let (head, body) = text.split_once("\r\n\r\n").unwrap_or((&text, ""));
         let status = head.split(' ').nth(1).and_then(|code| code.parse().ok()).unwrap_or(0);
-        Answered { status, headers: head.to_lowercase(), body: body.to_owned() }
+        HttpResponse { status, headers: head.to_lowercase(), body: body.to_owned() }
     }
 
     pub(crate) fn json(&self) -> Value {
@@ -38,20 +38,20 @@ impl Answered {
 }
 
 /// Requests a path with this method and host name.
-pub(crate) fn ask(port: u16, method: &str, host: &str, path: &str) -> Answered {
+pub(crate) fn send_request(port: u16, method: &str, host: &str, path: &str) -> HttpResponse {
     let mut stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
     write!(stream, "{method} {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n")
         .unwrap();
-    Answered::read(stream)
+    HttpResponse::read(stream)
 }
 
 /// Requests a path.
-pub(crate) fn get(port: u16, path: &str) -> Answered {
-    ask(port, "GET", "localhost", path)
+pub(crate) fn get(port: u16, path: &str) -> HttpResponse {
+    send_request(port, "GET", "localhost", path)
 }
 
 /// Requests a path over TLS, with or without a client certificate.
-pub(crate) fn get_tls(port: u16, authority: &[u8], own: Option<&Tls>, path: &str) -> Answered {
+pub(crate) fn get_tls(port: u16, authority: &[u8], own: Option<&Tls>, path: &str) -> HttpResponse {
     let mut roots = RootCertStore::empty();
     for one in CertificateDer::pem_slice_iter(authority) {
         roots.add(one.unwrap()).unwrap();
@@ -75,5 +75,5 @@ pub(crate) fn get_tls(port: u16, authority: &[u8], own: Option<&Tls>, path: &str
     let mut stream = StreamOwned::new(tls, TcpStream::connect(("127.0.0.1", port)).unwrap());
     write!(stream, "GET {path} HTTP/1.1\r\nHost: any.example\r\nConnection: close\r\n\r\n")
         .unwrap();
-    Answered::read(stream)
+    HttpResponse::read(stream)
 }

@@ -1,6 +1,6 @@
 //! The result of a run: the table, the JSON file and the page, and invariants of every result.
 
-use crate::kit::process::{Said, omega};
+use crate::kit::process::{CommandOutput, omega};
 use serde_json::Value;
 use std::path::Path;
 
@@ -19,10 +19,10 @@ pub(crate) fn run(arguments: &[&str], claimable: f64) -> Outcome {
     let dir = tempfile::tempdir().unwrap();
     let files = ["--json", "result.json", "--report", "page.html"];
     let output = omega(dir.path()).args(arguments).args(files).output().expect("omega starts");
-    let said = Said::from(output);
-    assert_eq!((said.code, &*said.stderr), (Some(0), ""), "{arguments:?}");
+    let result = CommandOutput::from(output);
+    assert_eq!((result.code, &*result.stderr), (Some(0), ""), "{arguments:?}");
     let text = std::fs::read_to_string(dir.path().join("result.json")).unwrap();
-    let outcome = Outcome { table: said.stdout, json: serde_json::from_str(&text).unwrap() };
+    let outcome = Outcome { table: result.stdout, json: serde_json::from_str(&text).unwrap() };
     outcome.check_sums();
     outcome.check_claims(claimable);
     outcome.check_table();

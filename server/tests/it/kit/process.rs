@@ -18,16 +18,16 @@ pub(crate) fn omega(dir: &Path) -> Command {
 
 /// Output and exit code of a process.
 #[derive(Debug)]
-pub(crate) struct Said {
+pub(crate) struct CommandOutput {
     pub(crate) code: Option<i32>,
     pub(crate) stdout: String,
     pub(crate) stderr: String,
 }
 
-impl From<Output> for Said {
-    fn from(output: Output) -> Said {
+impl From<Output> for CommandOutput {
+    fn from(output: Output) -> CommandOutput {
         let text = |bytes| String::from_utf8(bytes).expect("omega prints UTF-8");
-        Said {
+        CommandOutput {
             code: output.status.code(),
             stdout: text(output.stdout),
             stderr: text(output.stderr),
@@ -36,7 +36,7 @@ impl From<Output> for Said {
 }
 
 /// Runs `omega` with these arguments until it ends.
-pub(crate) fn say(dir: &Path, arguments: &[&str]) -> Said {
+pub(crate) fn run_omega(dir: &Path, arguments: &[&str]) -> CommandOutput {
     omega(dir).args(arguments).output().expect("omega starts").into()
 }
 

@@ -4,7 +4,7 @@
 //! `OMEGA_BLESS=1 cargo test -p omega-server bad_input` writes the present errors to the file; read it before you
 //! commit it.
 
-use crate::kit::process::{folder, gzip, listing, say};
+use crate::kit::process::{folder, gzip, listing, run_omega};
 use std::path::{Path, PathBuf};
 
 /// Valid files that every case has, and may replace.
@@ -33,9 +33,9 @@ fn fault(dir: &Path, arguments: &str) -> String {
         Some(_) => words.skip(1).collect(),
         None => command.chain(words).collect(),
     };
-    let said = say(dir, &words.iter().map(String::as_str).collect::<Vec<_>>());
-    assert_eq!((said.code, &*said.stdout), (Some(2), ""), "{arguments}: {}", said.stderr);
-    let line = said.stderr.strip_suffix('\n').expect("a line ends");
+    let output = run_omega(dir, &words.iter().map(String::as_str).collect::<Vec<_>>());
+    assert_eq!((output.code, &*output.stdout), (Some(2), ""), "{arguments}: {}", output.stderr);
+    let line = output.stderr.strip_suffix('\n').expect("a line ends");
     assert!(!line.contains(char::is_control), "{arguments}: {line:?}");
     assert_eq!(listing(dir), before, "{arguments}");
     assert_eq!(std::fs::read_to_string(dir.join("earlier.json")).unwrap(), EARLIER, "{arguments}");
@@ -80,17 +80,17 @@ fn faults_are_told_in_one_line() {
     let file = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/it/offline/bad_input.txt");
     let wanted = std::fs::read_to_string(&file).unwrap();
     let (head, cases) = wanted.split_once("\n\n").unwrap();
-    let mut said = vec![head.to_owned()];
+    let mut output = vec![head.to_owned()];
     for text in cases.trim_end().split("\n\n") {
         let (input, _) = text.split_once("\n---").unwrap_or((text, ""));
-        said.push(format!("{input}\n---\n{}", Case::parse(text).fault()));
+        output.push(format!("{input}\n---\n{}", Case::parse(text).fault()));
     }
     if std::env::var("OMEGA_BLESS").is_ok() {
-        std::fs::write(&file, said.join("\n\n") + "\n").unwrap();
+        std::fs::write(&file, output.join("\n\n") + "\n").unwrap();
         return;
     }
-    for (wanted, said) in wanted.trim_end().split("\n\n").zip(&said) {
-        assert_eq!(said, wanted, "{}", Case::parse(wanted).title);
+    for (wanted, output) in wanted.trim_end().split("\n\n").zip(&output) {
+        assert_eq!(output, wanted, "{}", Case::parse(wanted).title);
     }
 }
 
@@ -142,9 +142,9 @@ fn a_line_without_end_does_not_fill_the_memory() {
 fn a_name_with_a_line_break_is_told_in_one_line() {
     let dir = folder(&[]);
     for arguments in [["--cluster", "a\nb\u{1b}[31m"], ["--trace", "a\n\nb"], ["--a\nb", "c"]] {
-        let said = say(dir.path(), &arguments);
-        assert_eq!((said.code, &*said.stdout), (Some(2), ""), "{arguments:?}");
-        let line = said.stderr.strip_suffix('\n').unwrap();
+        let output = run_omega(dir.path(), &arguments);
+        assert_eq!((output.code, &*output.stdout), (Some(2), ""), "{arguments:?}");
+        let line = output.stderr.strip_suffix('\n').unwrap();
         assert!(line.starts_with("omega: ") && !line.contains(char::is_control), "{line:?}");
     }
 }

@@ -1,6 +1,6 @@
 //! `omega explain`: the explanations of pending jobs, as text and as JSON.
 
-use crate::kit::process::{Said, folder, omega, say, workspace_file};
+use crate::kit::process::{CommandOutput, folder, omega, run_omega, workspace_file};
 use serde_json::Value;
 
 /// The tables of the documentation page.
@@ -15,10 +15,10 @@ fn explain(job: Option<&str>) -> (String, Value) {
     let dir = folder(&[("m.csv", MACHINES), ("j.csv", JOBS)]);
     let mut command = omega(dir.path());
     command.arg("explain").args(job).args(TABLES).args(["--json", "e.json"]);
-    let said = Said::from(command.output().expect("omega starts"));
-    assert_eq!((said.code, &*said.stderr), (Some(0), ""), "{job:?}");
+    let result = CommandOutput::from(command.output().expect("omega starts"));
+    assert_eq!((result.code, &*result.stderr), (Some(0), ""), "{job:?}");
     let json = std::fs::read_to_string(dir.path().join("e.json")).unwrap();
-    (said.stdout, serde_json::from_str(&json).unwrap())
+    (result.stdout, serde_json::from_str(&json).unwrap())
 }
 
 #[test]
@@ -87,17 +87,17 @@ fn every_input_of_a_run_can_be_explained() {
     let inputs: [&[&str]; 2] =
         [&["--cluster", cluster.to_str().unwrap()], &["--synthetic", "50", "--hours", "1"]];
     for input in inputs {
-        let said = say(dir.path(), &[&["explain"], input].concat());
-        assert_eq!((said.code, &*said.stderr), (Some(0), ""), "{input:?}");
-        assert!(said.stdout.contains(" without a machine at the end\n"), "{}", said.stdout);
+        let output = run_omega(dir.path(), &[&["explain"], input].concat());
+        assert_eq!((output.code, &*output.stderr), (Some(0), ""), "{input:?}");
+        assert!(output.stdout.contains(" without a machine at the end\n"), "{}", output.stdout);
     }
 }
 
 #[test]
 fn a_job_that_is_not_in_the_input_may_be_in_a_served_cell() {
     let dir = folder(&[]);
-    let said = say(dir.path(), &["explain", "--synthetic", "50", "--hours", "1", "web"]);
-    assert_eq!(said.code, Some(2), "{}", said.stderr);
-    let told = "; for a served cell: `omega job explain web`\n";
-    assert!(said.stderr.ends_with(told), "{}", said.stderr);
+    let output = run_omega(dir.path(), &["explain", "--synthetic", "50", "--hours", "1", "web"]);
+    assert_eq!(output.code, Some(2), "{}", output.stderr);
+    let response = "; for a served cell: `omega job explain web`\n";
+    assert!(output.stderr.ends_with(response), "{}", output.stderr);
 }

@@ -1,7 +1,7 @@
 //! Input files that are named pipes or devices, which would block for ever, and pipes that the shell opens.
 
 use crate::callers::requests::Open;
-use crate::kit::process::{Said, folder, omega, say};
+use crate::kit::process::{CommandOutput, folder, omega, run_omega};
 use std::io::Write;
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -49,24 +49,28 @@ fn named_pipes_and_devices_are_refused_at_once() {
     for file in ["fifo", "/dev/zero"] {
         for line in READERS {
             let line = line.replace("FILE", file);
-            let said = say(dir.path(), &line.split_whitespace().collect::<Vec<_>>());
-            assert!(said.code.is_some_and(|code| code != 0), "{line}: {said:?}");
-            let names = said.stderr.contains(file) || said.stderr.contains("--tls-ca");
-            assert!(names && said.stderr.contains("not a regular file"), "{line}: {}", said.stderr);
-            assert_eq!(said.stderr.lines().count(), 1, "{line}: {}", said.stderr);
+            let output = run_omega(dir.path(), &line.split_whitespace().collect::<Vec<_>>());
+            assert!(output.code.is_some_and(|code| code != 0), "{line}: {output:?}");
+            let names = output.stderr.contains(file) || output.stderr.contains("--tls-ca");
+            assert!(
+                names && output.stderr.contains("not a regular file"),
+                "{line}: {}",
+                output.stderr
+            );
+            assert_eq!(output.stderr.lines().count(), 1, "{line}: {}", output.stderr);
         }
     }
 }
 
 /// Runs a command line of bash, with a text as standard input.
-fn bash(dir: &Path, line: &str, input: &str) -> Said {
+fn bash(dir: &Path, line: &str, input: &str) -> CommandOutput {
     let program = omega(dir).get_program().to_owned();
     let mut command = Command::new("bash");
     command.arg("-c").arg(line).env("OMEGA", program).current_dir(dir);
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().unwrap();
     child.stdin.take().unwrap().write_all(input.as_bytes()).unwrap();
-    Said::from(child.wait_with_output().unwrap())
+    CommandOutput::from(child.wait_with_output().unwrap())
 }
 
 #[test]
@@ -85,14 +89,14 @@ fn pipes_that_the_shell_opens_are_read() {
         format!("sed s/NAME/d/ | \"$OMEGA\" job submit {cell} -f /dev/fd/0"),
     ];
     for line in lines {
-        let said = bash(dir.path(), &line, job);
-        assert_eq!(said.code, Some(0), "{line}: {}", said.stderr);
+        let output = bash(dir.path(), &line, job);
+        assert_eq!(output.code, Some(0), "{line}: {}", output.stderr);
     }
     // A payload is read when the cell has answered.
-    let said = bash(dir.path(), &format!("\"$OMEGA\" job submit {cell} -f part.toml"), "");
-    assert!(said.stderr.contains("fifo: it is a named pipe, not a regular file"), "{said:?}");
+    let output = bash(dir.path(), &format!("\"$OMEGA\" job submit {cell} -f part.toml"), "");
+    assert!(output.stderr.contains("fifo: it is a named pipe, not a regular file"), "{output:?}");
     // Reading of a pipe stops at the maximum size.
-    let said =
+    let output =
         bash(dir.path(), &format!("yes '# line' | \"$OMEGA\" job apply {cell} -f /dev/stdin"), "");
-    assert!(said.stderr.contains("/dev/stdin: is larger than"), "{}", said.stderr);
+    assert!(output.stderr.contains("/dev/stdin: is larger than"), "{}", output.stderr);
 }

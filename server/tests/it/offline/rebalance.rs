@@ -1,7 +1,7 @@
 //! `omega rebalance`: moves of running tasks to better machines, in a workload, a durable cell and a served cell; and
 //! bad input.
 
-use crate::kit::process::{Said, folder, listing, say};
+use crate::kit::process::{CommandOutput, folder, listing, run_omega};
 use crate::work::commands::Served;
 use serde_json::Value;
 use std::path::Path;
@@ -15,14 +15,14 @@ fn tables() -> TempDir {
     folder(&[("m.csv", MACHINES), ("j.csv", JOBS)])
 }
 
-fn rebalance(dir: &Path, more: &[&str]) -> Said {
-    say(dir, &[&["rebalance", "--quiet"], more].concat())
+fn rebalance(dir: &Path, more: &[&str]) -> CommandOutput {
+    run_omega(dir, &[&["rebalance", "--quiet"], more].concat())
 }
 
 fn json(dir: &Path, more: &[&str]) -> Value {
-    let said = rebalance(dir, &[more, &["-o", "json"]].concat());
-    assert_eq!((said.code, said.stderr.as_str()), (Some(0), ""), "{more:?}");
-    serde_json::from_str(&said.stdout).unwrap()
+    let output = rebalance(dir, &[more, &["-o", "json"]].concat());
+    assert_eq!((output.code, output.stderr.as_str()), (Some(0), ""), "{more:?}");
+    serde_json::from_str(&output.stdout).unwrap()
 }
 
 #[test]
@@ -48,11 +48,11 @@ fn a_drained_machine_is_emptied_and_each_move_is_told() {
 fn a_cell_that_was_kept_is_looked_at_and_not_changed() {
     let dir = tables();
     let run = [&["run", "--quiet", "--dir", "cell"], &FILES[..]].concat();
-    assert_eq!(say(dir.path(), &run).code, Some(0));
+    assert_eq!(run_omega(dir.path(), &run).code, Some(0));
     let before = listing(&dir.path().join("cell"));
     let from = ["--from", "cell", "--all", "--for", "spread", "--json", "out.json"];
-    let said = rebalance(dir.path(), &[&from[..], &["--steps", "1000"]].concat());
-    assert_eq!((said.code, said.stderr.as_str()), (Some(0), ""));
+    let output = rebalance(dir.path(), &[&from[..], &["--steps", "1000"]].concat());
+    assert_eq!((output.code, output.stderr.as_str()), (Some(0), ""));
     let written = std::fs::read_to_string(dir.path().join("out.json")).unwrap();
     let report: Value = serde_json::from_str(&written).unwrap();
     assert_eq!(report["tasks"], 6);
@@ -108,9 +108,9 @@ fn what_is_better_is_told_by_a_file_and_flags_go_before_it() {
         "--steps",
         "100",
     ];
-    let said = rebalance(dir.path(), &[&FILES[..], &more].concat());
-    assert_eq!((said.code, said.stderr.as_str()), (Some(0), ""));
-    let report: Value = serde_json::from_str(&said.stdout).unwrap();
+    let output = rebalance(dir.path(), &[&FILES[..], &more].concat());
+    assert_eq!((output.code, output.stderr.as_str()), (Some(0), ""));
+    let report: Value = serde_json::from_str(&output.stdout).unwrap();
     let weight = |name: &str| {
         let terms = report["terms"].as_array().unwrap();
         let term = terms.iter().find(|term| term["term"] == name);
@@ -150,15 +150,15 @@ fn a_run_places_by_the_objectives_of_the_page_and_rebalances() {
     let dir = files_of_the_page();
     let by = ["--profile", "profile.toml", "--objectives", "objectives.toml"];
     let run = ["run", "--quiet", "--json", "-", "--rebalance-every", "1s"];
-    let said = say(dir.path(), &[&run[..], &by, &FILES].concat());
-    assert_eq!((said.code, said.stderr.as_str()), (Some(0), ""));
-    let report: Value = serde_json::from_str(&said.stdout).unwrap();
+    let output = run_omega(dir.path(), &[&run[..], &by, &FILES].concat());
+    assert_eq!((output.code, output.stderr.as_str()), (Some(0), ""));
+    let report: Value = serde_json::from_str(&output.stdout).unwrap();
     assert!(report["placements"].as_u64().unwrap() > 0);
     assert_eq!(report["rebalancing"]["every_s"], 1.0);
     let without = ["run", "--quiet", "--objectives", "objectives.toml"];
-    let said = say(dir.path(), &[&without[..], &FILES].concat());
-    assert_eq!(said.code, Some(2));
-    assert!(said.stderr.contains("--rebalance-every"), "{}", said.stderr);
+    let output = run_omega(dir.path(), &[&without[..], &FILES].concat());
+    assert_eq!(output.code, Some(2));
+    assert!(output.stderr.contains("--rebalance-every"), "{}", output.stderr);
 }
 
 #[test]
@@ -166,10 +166,10 @@ fn a_profile_names_the_fault_of_its_objectives_file() {
     let dir = files_of_the_page();
     std::fs::write(dir.path().join("objectives.toml"), "weight = { speed = 7 }").unwrap();
     let run = ["run", "--quiet", "--profile", "profile.toml"];
-    let said = say(dir.path(), &[&run[..], &FILES].concat());
-    assert_eq!(said.code, Some(2));
+    let output = run_omega(dir.path(), &[&run[..], &FILES].concat());
+    assert_eq!(output.code, Some(2));
     for part in ["profile.toml:6:", "profile[0].score[0].args.file", "there is no term \"speed\""] {
-        assert!(said.stderr.contains(part), "{part}: {}", said.stderr);
+        assert!(output.stderr.contains(part), "{part}: {}", output.stderr);
     }
 }
 
@@ -243,13 +243,13 @@ fn bad_input_ends_with_one_line() {
         (&["--for", "speed"], "speed"),
     ];
     for (more, why) in cases {
-        let said = rebalance(dir.path(), &[&FILES[..], more].concat());
-        assert_eq!(said.code, Some(2), "{more:?}");
-        assert_eq!(said.stderr.lines().count(), 1, "{more:?}: {}", said.stderr);
-        assert!(said.stderr.contains(why), "{more:?}: {}", said.stderr);
+        let output = rebalance(dir.path(), &[&FILES[..], more].concat());
+        assert_eq!(output.code, Some(2), "{more:?}");
+        assert_eq!(output.stderr.lines().count(), 1, "{more:?}: {}", output.stderr);
+        assert!(output.stderr.contains(why), "{more:?}: {}", output.stderr);
     }
-    let said = rebalance(dir.path(), &["--from", "nothing"]);
-    assert_eq!((said.code, said.stderr.lines().count()), (Some(2), 1), "{}", said.stderr);
+    let output = rebalance(dir.path(), &["--from", "nothing"]);
+    assert_eq!((output.code, output.stderr.lines().count()), (Some(2), 1), "{}", output.stderr);
 }
 
 const TWO: &str = "[[machine]]\nname = \"m-{n}\"\ncount = 2\ncapacity = { cpu = 2 }\n";
@@ -281,9 +281,9 @@ const MODEL: &str =
 fn an_instance_of_the_contest_is_searched_and_its_solution_is_written() {
     let dir = folder(&[("model.txt", MODEL), ("start.txt", "0 0 0\n")]);
     let files = ["--roadef", "model.txt", "start.txt", "--steps", "20000", "--out", "best.txt"];
-    let said = rebalance(dir.path(), &[&files[..], &["--trail", "trail.csv"]].concat());
-    assert_eq!((said.code, said.stderr.as_str()), (Some(0), ""));
-    let total = said.stdout.lines().find(|line| line.contains("total")).unwrap();
+    let output = rebalance(dir.path(), &[&files[..], &["--trail", "trail.csv"]].concat());
+    assert_eq!((output.code, output.stderr.as_str()), (Some(0), ""));
+    let total = output.stdout.lines().find(|line| line.contains("total")).unwrap();
     // At the start the cost is 20: 10 for each of the two units of load above the safety capacity. Afterwards it is 2:
     // 1 for a move of the service, 1 for the pair of machines.
     let words: Vec<&str> = total.split_whitespace().collect();

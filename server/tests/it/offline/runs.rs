@@ -1,7 +1,7 @@
 //! Every kind of input except traces, and every kind of run.
 
 use crate::kit::outcome::{run, run_in};
-use crate::kit::process::{Said, folder, omega, say, workspace_file};
+use crate::kit::process::{CommandOutput, folder, omega, run_omega, workspace_file};
 use std::process::{Command, Stdio};
 
 /// Arguments for a synthetic cell that is placed within a moment.
@@ -99,6 +99,19 @@ fn a_kubernetes_cluster_is_placed_around_what_runs() {
 }
 
 #[test]
+fn the_rows_of_a_kubernetes_cluster_name_its_objects() {
+    let file = workspace_file("bench/examples/cluster.json");
+    let dir = folder(&[]);
+    let output =
+        run_omega(dir.path(), &["run", "--cluster", file.to_str().unwrap(), "--placed", "-"]);
+    assert_eq!((output.code, &*output.stderr), (Some(0), ""));
+    let rows: Vec<Vec<&str>> =
+        output.stdout.lines().skip(1).map(|row| row.split(',').collect()).collect();
+    let is_named = |row: &Vec<&str>| row[0] == "0.000" && row[1].contains('/');
+    assert!(!rows.is_empty() && rows.iter().all(is_named), "{}", output.stdout);
+}
+
+#[test]
 fn two_tables_are_placed() {
     let dir = folder(&[("m.csv", MACHINES), ("j.csv", JOBS)]);
     let outcome = run_in(dir.path(), &["--machines", "m.csv", "--jobs", "j.csv"], 1.0);
@@ -172,9 +185,9 @@ fn help_and_version_are_answers() {
     for [argument, expected] in
         [["--help", "Usage: omega"], ["--version", "omega "], ["-h", "rebalance"]]
     {
-        let said = say(dir.path(), &[argument]);
-        assert_eq!((said.code, &*said.stderr), (Some(0), ""), "{argument}");
-        assert!(said.stdout.contains(expected), "{}", said.stdout);
+        let output = run_omega(dir.path(), &[argument]);
+        assert_eq!((output.code, &*output.stderr), (Some(0), ""), "{argument}");
+        assert!(output.stdout.contains(expected), "{}", output.stdout);
     }
 }
 
@@ -233,9 +246,9 @@ fn lock_step_has_the_conflicts_of_schedulers_that_decide_at_once() {
 fn lock_step_goes_with_neither_disks_nor_the_clock() {
     let dir = folder(&[]);
     for with in [["--speed", "60"], ["--replicas", "1"], ["--dir", "cell"]] {
-        let said = say(dir.path(), &small(&[&["--deterministic"], &with[..]].concat()));
-        assert_eq!((said.code, &*said.stdout), (Some(2), ""), "{with:?}");
-        assert!(said.stderr.contains("cannot be used with"), "{}", said.stderr);
+        let output = run_omega(dir.path(), &small(&[&["--deterministic"], &with[..]].concat()));
+        assert_eq!((output.code, &*output.stdout), (Some(2), ""), "{with:?}");
+        assert!(output.stderr.contains("cannot be used with"), "{}", output.stderr);
     }
 }
 
@@ -256,9 +269,14 @@ fn an_interrupted_run_tells_what_it_did() {
     let jobs = "name,count,cpu,memory,arrival_s\nnow,4,1,1Gi,0\nlate,1,1,1Gi,86400\n";
     let dir = folder(&[("m.csv", MACHINES), ("j.csv", jobs)]);
     let files = ["--machines", "m.csv", "--jobs", "j.csv"];
-    let outputs = ["--json", "result.json", "--report", "page.html", "--speed", "1"];
+    let outputs = ["--json", "result.json", "--report", "page.html", "--placed", "placed.csv"];
     let mut command = omega(dir.path());
-    command.args(files).args(outputs).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+        .args(files)
+        .args(outputs)
+        .args(["--speed", "1"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
     let mut child = command.spawn().unwrap();
     while !handles(child.id(), SIGINT) {
         assert_eq!(child.try_wait().unwrap(), None, "it runs for a day");
@@ -266,13 +284,13 @@ fn an_interrupted_run_tells_what_it_did() {
     }
     let sent = Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
     assert!(sent.success());
-    let said = Said::from(child.wait_with_output().unwrap());
+    let output = CommandOutput::from(child.wait_with_output().unwrap());
     let expected = "omega: interrupted: the result covers only what was done until then\n";
-    assert_eq!((said.code, &*said.stderr), (Some(130), expected));
+    assert_eq!((output.code, &*output.stderr), (Some(130), expected));
     assert!(
-        said.stdout.contains("1 job, 4 tasks; 0 s of workload, interrupted"),
+        output.stdout.contains("1 job, 4 tasks; 0 s of workload, interrupted"),
         "{}",
-        said.stdout
+        output.stdout
     );
     let json = std::fs::read_to_string(dir.path().join("result.json")).unwrap();
     let json: serde_json::Value = serde_json::from_str(&json).unwrap();
@@ -283,4 +301,6 @@ fn an_interrupted_run_tells_what_it_did() {
     assert_eq!(last["placements"], json["placements"]);
     let page = std::fs::read_to_string(dir.path().join("page.html")).unwrap();
     assert!(page.contains("of workload, interrupted"));
+    let rows = std::fs::read_to_string(dir.path().join("placed.csv")).unwrap();
+    assert_eq!(rows.lines().count() as u64, 1 + count("placements"));
 }

@@ -1,7 +1,7 @@
 //! Help of every verb: it names an example, no verb is missing, and no line is wider than a screen.
 
 use crate::kit::process::folder;
-use crate::work::commands::say_at;
+use crate::work::commands::run_omega_at;
 
 /// All verbs. The test below finds verbs that are missing here.
 const VERBS: &[&str] = &[
@@ -71,18 +71,18 @@ const VERBS: &[&str] = &[
 fn the_help_of_each_verb_has_an_example() {
     let dir = folder(&[]);
     for verb in VERBS {
-        let said = say_at(dir.path(), "127.0.0.1:1", &format!("{verb} --help"));
-        assert_eq!(said.code, Some(0), "{verb}");
-        let example = said.stdout.split_once("Example").map(|(_, after)| after.to_owned());
-        let example = example.unwrap_or_else(|| panic!("{verb} has no example: {}", said.stdout));
+        let output = run_omega_at(dir.path(), "127.0.0.1:1", &format!("{verb} --help"));
+        assert_eq!(output.code, Some(0), "{verb}");
+        let example = output.stdout.split_once("Example").map(|(_, after)| after.to_owned());
+        let example = example.unwrap_or_else(|| panic!("{verb} has no example: {}", output.stdout));
         assert!(example.contains(&format!("\n  omega {verb}")), "{verb}: {example}");
     }
     // The list has the verbs of every noun.
     for noun in
         ["machine", "job", "task", "quota", "policy", "member", "lease", "txn", "audit", "context"]
     {
-        let said = say_at(dir.path(), "127.0.0.1:1", &format!("{noun} --help"));
-        let listed = said.stdout.lines().skip_while(|line| *line != "Commands:").skip(1);
+        let output = run_omega_at(dir.path(), "127.0.0.1:1", &format!("{noun} --help"));
+        let listed = output.stdout.lines().skip_while(|line| *line != "Commands:").skip(1);
         for line in listed.take_while(|line| line.starts_with("  ")) {
             let verb = line.split_whitespace().next().unwrap();
             let known = verb == "help" || VERBS.contains(&format!("{noun} {verb}").as_str());
@@ -102,7 +102,7 @@ fn help_fits_a_screen_and_groups_many_options() {
     let dir = folder(&[]);
     let others = ["", "run", "explain", "rebalance", "serve", "scheduler", "agent", "dev", "demo"];
     for verb in VERBS.iter().chain(&others) {
-        let text = say_at(dir.path(), "127.0.0.1:1", &format!("{verb} --help")).stdout;
+        let text = run_omega_at(dir.path(), "127.0.0.1:1", &format!("{verb} --help")).stdout;
         // clap does not wrap the line of usage.
         let lines = text.lines().filter(|line| !line.starts_with("Usage:"));
         let wide = lines.clone().find(|line| line.chars().count() > WIDTH_MAX);
@@ -126,7 +126,7 @@ fn options_of_a_command_are_not_among_those_of_its_connection() {
         ("job submit", "--wait"),
         ("agent", "--pids"),
     ] {
-        let text = say_at(dir.path(), "127.0.0.1:1", &format!("{verb} --help")).stdout;
+        let text = run_omega_at(dir.path(), "127.0.0.1:1", &format!("{verb} --help")).stdout;
         let (own, _) = text.split_once("\nCell and ").unwrap();
         assert!(own.contains(&format!("  {option}")), "{verb}: {text}");
     }
@@ -136,18 +136,18 @@ fn options_of_a_command_are_not_among_those_of_its_connection() {
 fn only_one_job_is_printed_as_toml() {
     let dir = folder(&[]);
     for verb in VERBS {
-        let text = say_at(dir.path(), "127.0.0.1:1", &format!("{verb} --help")).stdout;
+        let text = run_omega_at(dir.path(), "127.0.0.1:1", &format!("{verb} --help")).stdout;
         assert_eq!(text.contains("- toml:"), *verb == "job get", "{verb}");
         let has_wide = ["machine list", "job list", "task list"].contains(verb);
         assert_eq!(text.contains("- wide:"), has_wide, "{verb}");
     }
-    let said = say_at(dir.path(), "127.0.0.1:1", "machine list -o toml");
+    let output = run_omega_at(dir.path(), "127.0.0.1:1", "machine list -o toml");
     assert!(
-        said.code == Some(2) && said.stderr.contains("invalid value 'toml'"),
+        output.code == Some(2) && output.stderr.contains("invalid value 'toml'"),
         "{}",
-        said.stderr
+        output.stderr
     );
     // Every list accepts `wide`, even if its table has no further columns.
-    let said = say_at(dir.path(), "127.0.0.1:1", "member list -o wide --timeout 100ms");
-    assert!(said.code == Some(1) && said.stderr.contains("UNREACHABLE"), "{}", said.stderr);
+    let output = run_omega_at(dir.path(), "127.0.0.1:1", "member list -o wide --timeout 100ms");
+    assert!(output.code == Some(1) && output.stderr.contains("UNREACHABLE"), "{}", output.stderr);
 }

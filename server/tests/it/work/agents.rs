@@ -4,7 +4,7 @@
 
 use crate::cell::events;
 use crate::cell::served::{Process, Three, describe, insist, ports, serve, unavailable};
-use crate::kit::process::{folder, omega, say};
+use crate::kit::process::{folder, omega, run_omega};
 use omega_client::proto::job_service_client::JobServiceClient;
 use omega_client::proto::machine_service_client::MachineServiceClient;
 use omega_client::proto::{self, job_ref};
@@ -82,8 +82,8 @@ impl Cell {
     pub(crate) fn resize(&self, task: &str, cores: u32) {
         let (cpu, address) = (cores.to_string(), self.address());
         let arguments = ["task", "resize", task, "--cpu", &cpu, "--cell", &address];
-        let said = say(self.dir.path(), &arguments);
-        assert_eq!(said.code, Some(0), "{}", said.stderr);
+        let output = run_omega(self.dir.path(), &arguments);
+        assert_eq!(output.code, Some(0), "{}", output.stderr);
     }
 
     /// Starts an agent, and waits until it has registered its machines.
@@ -144,22 +144,23 @@ impl Cell {
     fn marked(&self, name: &str) -> (usize, u32) {
         let prefix = format!("{name}-");
         let machines = self.machines();
-        let of = |told: &&proto::MachineStatus| {
-            told.machine.as_ref().is_some_and(|machine| machine.name.starts_with(&prefix))
+        let of = |response: &&proto::MachineStatus| {
+            response.machine.as_ref().is_some_and(|machine| machine.name.starts_with(&prefix))
         };
         let of: Vec<_> = machines.iter().filter(of).collect();
-        let has_taint = |told: &&&proto::MachineStatus| {
-            let taints = &told.machine.as_ref().unwrap().taints;
+        let has_taint = |response: &&&proto::MachineStatus| {
+            let taints = &response.machine.as_ref().unwrap().taints;
             taints.iter().any(|taint| taint.key == UNREACHABLE)
         };
-        (of.iter().filter(has_taint).count(), of.iter().map(|told| told.tasks).sum())
+        (of.iter().filter(has_taint).count(), of.iter().map(|response| response.tasks).sum())
     }
 
     /// Ends the server and replays its log with an audit.
     fn replay(mut self) {
         self.server = None;
-        let said = say(self.dir.path(), &["log", "replay", "cell", "--all", "--audit-every", "50"]);
-        assert_eq!(said.code, Some(0), "{}", said.stderr);
+        let output =
+            run_omega(self.dir.path(), &["log", "replay", "cell", "--all", "--audit-every", "50"]);
+        assert_eq!(output.code, Some(0), "{}", output.stderr);
     }
 }
 
@@ -227,7 +228,9 @@ fn jobs_run_to_their_end_on_simulated_machines() {
     until(|| cell.job(batch).finished == 200);
     until(|| cell.job(service).running == 10);
     // Loads are sent with the next heartbeat.
-    until(|| cell.machines().iter().any(|told| told.load.first().is_some_and(|cpu| *cpu > 0)));
+    until(|| {
+        cell.machines().iter().any(|response| response.load.first().is_some_and(|cpu| *cpu > 0))
+    });
     cell.replay();
 }
 
@@ -243,8 +246,9 @@ fn what_a_lost_machine_ran_runs_elsewhere_until_it_is_back() {
     drop(few);
     until(|| cell.marked("few") == (2, 0));
     let at = format!("127.0.0.1:{}", cell.port);
-    let said = say(cell.dir.path(), &["machine", "get", "few-0", "--cell", &at, "-o", "json"]);
-    assert!(said.stdout.contains("\"status\": \"unreachable\""), "{}", said.stdout);
+    let output =
+        run_omega(cell.dir.path(), &["machine", "get", "few-0", "--cell", &at, "-o", "json"]);
+    assert!(output.stdout.contains("\"status\": \"unreachable\""), "{}", output.stdout);
     until(|| cell.job(job).running == 100);
     assert_eq!(cell.marked("few").1, 0, "nothing is placed on a lost machine");
     // After a restart of the server, the same machines are unreachable.
@@ -329,8 +333,8 @@ fn agents_follow_the_leader() {
     (1..=3).for_each(|id| three.kill(id));
     for id in 1..=3 {
         let replay = ["log", "replay", &format!("r{id}"), "--all", "--audit-every", "50"];
-        let said = say(&dir, &replay);
-        assert_eq!(said.code, Some(0), "{}", said.stderr);
+        let output = run_omega(&dir, &replay);
+        assert_eq!(output.code, Some(0), "{}", output.stderr);
     }
 }
 
@@ -365,19 +369,19 @@ fn an_agent_without_the_leader_says_so() {
     let cell = &three.address().replicas[follower];
     let line = format!("agent --simulate 1 --cell {cell} --log-format json");
     let _agent = events::start(three.dir.path(), &line, "agent");
-    let told = events::wait_for(&three.dir.path().join("agent"), |event| {
-        event["message"].as_str().is_some_and(|said| {
-            said.starts_with("none of the given replicas leads")
-                || said.starts_with("no leader of the cell answers")
+    let response = events::wait_for(&three.dir.path().join("agent"), |event| {
+        event["message"].as_str().is_some_and(|output| {
+            output.starts_with("none of the given replicas leads")
+                || output.starts_with("no leader of the cell answers")
         })
     });
-    assert_eq!(told["machines"], 1, "{told}");
+    assert_eq!(response["machines"], 1, "{response}");
     // The agent alternates between the given replica and the leader that this replica names.
-    let is_of_follower = told["replica"] == **cell;
-    let says_who_leads = told["why"].as_str().unwrap().contains("agents attach to the leader");
-    assert_eq!(is_of_follower, says_who_leads, "{told}");
-    let said = told["message"].as_str().unwrap();
-    assert_eq!(said.starts_with("none of the given"), is_of_follower, "{told}");
+    let is_of_follower = response["replica"] == **cell;
+    let says_who_leads = response["why"].as_str().unwrap().contains("agents attach to the leader");
+    assert_eq!(is_of_follower, says_who_leads, "{response}");
+    let output = response["message"].as_str().unwrap();
+    assert_eq!(output.starts_with("none of the given"), is_of_follower, "{response}");
 }
 
 #[test]
@@ -396,8 +400,8 @@ fn bad_arguments_are_told() {
         (vec!["serve", "--memory", "--machine-timeout=0"], "machine-timeout"),
     ];
     for (arguments, expected) in cases {
-        let said = say(dir.path(), &arguments);
-        assert_eq!(said.code, Some(2), "{arguments:?}: {}", said.stderr);
-        assert!(said.stderr.contains(expected), "{arguments:?}: {}", said.stderr);
+        let output = run_omega(dir.path(), &arguments);
+        assert_eq!(output.code, Some(2), "{arguments:?}: {}", output.stderr);
+        assert!(output.stderr.contains(expected), "{arguments:?}: {}", output.stderr);
     }
 }

@@ -3,7 +3,7 @@
 //! The application runs in a child process: this test's binary, started again to run one of its functions.
 
 use crate::cell::served::{Process, Three, ports, serve};
-use crate::kit::process::{folder, say};
+use crate::kit::process::{folder, run_omega};
 use crate::work::agents::{start, until};
 use omega_client::Address;
 use omega_client::application::{
@@ -79,9 +79,9 @@ impl Small {
     /// The list of jobs that have not ended.
     fn jobs(&self) -> String {
         let cell = format!("127.0.0.1:{}", self.port);
-        let said = say(self.dir.path(), &["job", "list", "--cell", &cell]);
-        assert_eq!(said.code, Some(0), "{}", said.stderr);
-        said.stdout
+        let output = run_omega(self.dir.path(), &["job", "list", "--cell", &cell]);
+        assert_eq!(output.code, Some(0), "{}", output.stderr);
+        output.stdout
     }
 }
 
@@ -177,7 +177,7 @@ fn a_process_of_its_own() {
 }
 
 /// Kills the child after this many requests, and when the cell has this many containers in all.
-fn kill_after(small: &Small, asked: usize, taken: usize) {
+fn kill_after(small: &Small, requested: usize, taken: usize) {
     let address = small.address();
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.args(["--exact", "work::application::a_process_of_its_own", "--nocapture"]);
@@ -185,7 +185,7 @@ fn kill_after(small: &Small, asked: usize, taken: usize) {
     let mut child = Process(command.stdout(Stdio::piped()).spawn().unwrap());
     let lines = BufReader::new(child.0.stdout.take().unwrap()).lines();
     let mut asks = lines.map(Result::unwrap).filter(|line| line.contains("asked "));
-    assert_eq!(asks.by_ref().take(asked).count(), asked, "it ended early");
+    assert_eq!(asks.by_ref().take(requested).count(), requested, "it ended early");
     // The child still writes its requests.
     until(|| small.jobs().lines().filter(|line| line.contains("app.")).count() >= taken);
     drop(asks);
@@ -206,16 +206,16 @@ fn a_killed_application_is_recovered() {
             let is_running = |state| matches!(state, ContainerState::Running(_));
             registered.recovered.iter().all(|container| is_running(container.state()))
         });
-        let told: Arc<Mutex<BTreeMap<String, u32>>> = Arc::default();
+        let response: Arc<Mutex<BTreeMap<String, u32>>> = Arc::default();
         for container in &registered.recovered {
-            let told = told.clone();
+            let response = response.clone();
             let call = move |container: &omega_client::application::Container, _: &str| {
-                *told.lock().unwrap().entry(container.name().to_owned()).or_default() += 1;
+                *response.lock().unwrap().entry(container.name().to_owned()).or_default() += 1;
             };
             let _ = container.clone().on_running(call);
         }
-        until(|| told.lock().unwrap().len() == registered.recovered.len());
-        assert!(told.lock().unwrap().values().all(|times| *times == 1), "called once each");
+        until(|| response.lock().unwrap().len() == registered.recovered.len());
+        assert!(response.lock().unwrap().values().all(|times| *times == 1), "called once each");
     }
     let registered = register(&small.address(), Recover::Drop);
     assert!(registered.recovered.is_empty());
@@ -294,9 +294,9 @@ fn leaders_may_die_while_containers_come_and_go() {
     (1..=3).for_each(|id| three.kill(id));
     for id in 1..=3 {
         let replay = ["log", "replay", &format!("r{id}"), "--all", "--audit-every", "50"];
-        let said = say(&dir, &replay);
-        assert_eq!(said.code, Some(0), "{}", said.stderr);
+        let output = run_omega(&dir, &replay);
+        assert_eq!(output.code, Some(0), "{}", output.stderr);
         // Each container was one job, even if it was requested twice.
-        assert!(!said.stdout.contains("#2"), "{}", said.stdout);
+        assert!(!output.stdout.contains("#2"), "{}", output.stdout);
     }
 }

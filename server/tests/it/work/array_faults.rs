@@ -40,14 +40,14 @@ const CORES: u64 = 4;
 const AGENTS: [&str; 4] = ["one", "two", "three", "four"];
 
 /// A number from the environment, or else this one.
-fn given(variable: &str, otherwise: u64) -> u64 {
+fn env_or(variable: &str, otherwise: u64) -> u64 {
     std::env::var(variable).ok().and_then(|text| text.parse().ok()).unwrap_or(otherwise)
 }
 
 #[test]
 fn an_array_has_every_result_once_while_everything_is_killed() {
     let day = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs() / 86_400;
-    let (tasks, seed) = (given("OMEGA_ARRAY_TASKS", 160), given("OMEGA_ARRAY_SEED", day));
+    let (tasks, seed) = (env_or("OMEGA_ARRAY_TASKS", 160), env_or("OMEGA_ARRAY_SEED", day));
     println!("OMEGA_ARRAY_SEED={seed}");
     let mut rng = Pcg64Mcg::seed_from_u64(seed);
     let job = ARRAY.replace("COUNT", &tasks.to_string());

@@ -1,7 +1,7 @@
 //! Commands for a served cell: every verb, every format, and their errors. The cell is a separate process.
 
 use crate::cell::served::{Process, ports, serve};
-use crate::kit::process::{Said, folder, omega, say};
+use crate::kit::process::{CommandOutput, folder, omega, run_omega};
 use serde_json::Value;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
@@ -36,15 +36,15 @@ impl Served {
     }
 
     /// Runs a command line against the cell.
-    pub(crate) fn say(&self, line: &str) -> Said {
-        say_at(self.dir.path(), &self.address, line)
+    pub(crate) fn run_omega(&self, line: &str) -> CommandOutput {
+        run_omega_at(self.dir.path(), &self.address, line)
     }
 
     /// Runs a command that must succeed. Returns its output.
     pub(crate) fn ok(&self, line: &str) -> String {
-        let said = self.say(line);
-        assert_eq!((said.code, said.stderr.as_str()), (Some(0), ""), "{line}");
-        said.stdout
+        let output = self.run_omega(line);
+        assert_eq!((output.code, output.stderr.as_str()), (Some(0), ""), "{line}");
+        output.stdout
     }
 
     /// Runs a command, and returns its output as JSON.
@@ -54,15 +54,15 @@ impl Served {
 
     /// Runs a command that must end with this code. Returns its output, which must be one line.
     pub(crate) fn fails(&self, code: i32, line: &str) -> String {
-        let said = self.say(line);
-        assert_eq!(said.code, Some(code), "{line}: {}", said.stderr);
-        assert_eq!(said.stderr.lines().count(), 1, "{line}: {}", said.stderr);
-        assert_eq!(said.stdout, "", "{line}");
-        said.stderr
+        let output = self.run_omega(line);
+        assert_eq!(output.code, Some(code), "{line}: {}", output.stderr);
+        assert_eq!(output.stderr.lines().count(), 1, "{line}: {}", output.stderr);
+        assert_eq!(output.stdout, "", "{line}");
+        output.stderr
     }
 }
 
-pub(crate) fn say_at(dir: &Path, address: &str, line: &str) -> Said {
+pub(crate) fn run_omega_at(dir: &Path, address: &str, line: &str) -> CommandOutput {
     let mut command = omega(dir);
     command.args(line.split_whitespace()).env("OMEGA_CELL", address);
     command.output().expect("omega starts").into()
@@ -96,7 +96,7 @@ const JOB: &str = r#"{
 #[test]
 fn machines_are_added_listed_drained_and_removed() {
     let cell = Served::new(&[("machines.toml", MACHINES)]);
-    assert_eq!(cell.ok("machine add -f machines.toml"), "3 machines are in the cell\n");
+    assert_eq!(cell.ok("machine add -f machines.toml"), "3 machines are added or unchanged\n");
     let expected = "\
 NAME  STATUS  TASKS  FREE CPU           FREE MEMORY  FREE GPU
 a-1   up          0    4 of 4  16.0 GiB of 16.0 GiB    0 of 0
@@ -121,16 +121,18 @@ gpu              2          2        0         2     0
 ";
     let told = cell.ok("machine get b-1");
     let events = told.strip_prefix(expected).unwrap_or_else(|| panic!("{told}"));
-    assert!(events.ends_with("  registered  on b-1\n"), "{events}");
+    assert!(events.ends_with("  registered  machine b-1\n"), "{events}");
     let one = cell.json("machine get a-2");
     assert_eq!(one["labels"]["place"], "a2");
     assert_eq!(one["resources"]["memory"]["free"], 16_u64 << 30);
 
     assert_eq!(cell.json("machine list --label rack=a")["items"].as_array().unwrap().len(), 2);
+    assert_eq!(cell.json("machine list -l rack=a,place=a2")["items"].as_array().unwrap().len(), 1);
+    assert_eq!(cell.json("machine list -l rack,!place")["items"][0]["name"], "b-1");
     let limited = cell.json("machine list --limit 1");
     assert_eq!((&limited["more"], &limited["items"][0]["name"]), (&true.into(), &"a-1".into()));
 
-    assert_eq!(cell.ok("machine drain a-1"), "machine a-1 drains\n");
+    assert_eq!(cell.ok("machine drain a-1"), "machine a-1 takes no new tasks\n");
     assert_eq!(cell.json("machine get a-1")["status"], "draining");
     assert_eq!(cell.ok("machine resume a-1"), "machine a-1 takes tasks again\n");
     assert_eq!(cell.ok("machine remove a-1"), "machine a-1 is removed\n");
@@ -145,16 +147,25 @@ gpu              2          2        0         2     0
     assert_eq!(changed["resources"]["cpu"]["capacity"], 2000);
     assert_eq!(changed["resources"]["memory"]["capacity"], 1024);
     assert_eq!(changed["taints"], Value::Array(vec![]));
+    cell.ok("machine add a-0 --cpu 1");
+    assert!(
+        cell.ok("machine list --limit 1").contains("\na-0 "),
+        "lists are cut in the order of names"
+    );
 }
 
 #[test]
 fn a_wait_ends_with_its_time() {
     let cell = Served::new(&[]);
-    let said = cell.say("job submit web --service --cpu 1 --wait=200ms");
-    assert_eq!(said.code, Some(1), "{}", said.stderr);
-    assert!(said.stderr.contains("was not done within 200ms: 1 pending"), "{}", said.stderr);
-    let said = cell.say("job submit web --service --cpu 1 --wait=soon");
-    assert!(said.code == Some(2) && said.stderr.contains("must be a time"), "{}", said.stderr);
+    let output = cell.run_omega("job submit web --service --cpu 1 --wait=200ms");
+    assert_eq!(output.code, Some(1), "{}", output.stderr);
+    assert!(output.stderr.contains("was not done within 200ms: 1 pending"), "{}", output.stderr);
+    let output = cell.run_omega("job submit web --service --cpu 1 --wait=soon");
+    assert!(
+        output.code == Some(2) && output.stderr.contains("must be a time"),
+        "{}",
+        output.stderr
+    );
 }
 
 #[test]
@@ -208,6 +219,15 @@ web   service  t        default        3        3       0        0      0
     assert_eq!(cell.ok("job resize web 4"), "job web is resized\n");
     assert_eq!(cell.json("job get web")["tasks"]["pending"], 4);
     assert_eq!(cell.ok("job kill web"), "job web is killed\n");
+    assert_eq!(cell.ok("job kill web"), "job web had already ended\n");
+    assert!(
+        cell.ok("task get web/0").ends_with("  web   killed\n"),
+        "{}",
+        cell.ok("task get web/0")
+    );
+    let why = cell.fails(1, "job resize gang 3 --group none");
+    assert!(why.contains("has no group \"none\"; its groups are: main"), "{why}");
+    assert!(cell.fails(2, "task list").contains("--machine"));
     assert_eq!(cell.ok("job watch web --until placed"), cell.ok("job watch web"));
     assert_eq!(cell.json("job list")["items"].as_array().unwrap().len(), 2);
     let ended = cell.json("job list --ended");
@@ -233,10 +253,10 @@ fn a_scheduler_places_and_a_watch_tells_of_it() {
     let mut scheduler = omega(cell.dir.path());
     scheduler.args(["scheduler", "--cell", &cell.address]).stdout(Stdio::null());
     let _scheduler = Process(scheduler.spawn().unwrap());
-    let told: Vec<Value> =
+    let response: Vec<Value> =
         lines.map(|line| serde_json::from_str(&line.unwrap()).unwrap()).collect();
     assert!(watch.wait().unwrap().success());
-    let placed = told.iter().filter(|change| change["state"] == "placed");
+    let placed = response.iter().filter(|change| change["state"] == "placed");
     assert!(placed.clone().all(|change| change["machine"].as_str().unwrap().starts_with("a-")));
     assert_eq!(placed.count(), 3);
     let text = cell.ok("job get web");
@@ -283,10 +303,10 @@ fn a_policy_is_set_in_part_and_shown() {
 fn machines_are_reserved_listed_and_given_back() {
     let cell = Served::new(&[]);
     let create = "reservation create demo --label rack=a --machine m1 --machine m2 --tenant show";
-    assert_eq!(
-        cell.ok(&format!("{create} --from @4000000000 --for 30m")),
-        "reservation demo is made; no machine matches now\n"
-    );
+    let made = cell.ok(&format!("{create} --from @4000000000 --for 30m"));
+    let expected = "reservation demo is made; no machine matches now\n\
+        warning: the cell has no tenant \"show\"";
+    assert!(made.starts_with(expected), "{made}");
     cell.ok(&format!("{create} --from @4000000000 --for 30m"));
     let why = cell.fails(1, &format!("{create} --from @4000000000 --for 1h"));
     assert!(why.contains("NAME_TAKEN"), "{why}");
@@ -338,22 +358,22 @@ fn a_replica_of_one_tells_of_itself() {
     let dir = folder(&[]);
     let address = format!("127.0.0.1:{}", ports(1)[0]);
     let _server = serve(dir.path(), &["--dir=cell".to_owned(), format!("--listen={address}")]);
-    let said = say_at(dir.path(), &address, "member list");
+    let output = run_omega_at(dir.path(), &address, "member list");
     assert_eq!(
-        said.stdout,
+        output.stdout,
         "REPLICA  ROLE   LEADER  LAST CONTACT  ADDRESS\nr1       voter  yes     now           -\n",
         "{}",
-        said.stderr
+        output.stderr
     );
-    let said = say_at(dir.path(), &address, "member add 2 -o json");
-    let members: Value = serde_json::from_str(&said.stdout).unwrap();
+    let output = run_omega_at(dir.path(), &address, "member add 2 -o json");
+    let members: Value = serde_json::from_str(&output.stdout).unwrap();
     assert_eq!((&members[1]["replica"], &members[1]["role"]), (&2.into(), &"learner".into()));
-    let said = say_at(dir.path(), &address, "member remove 2");
+    let output = run_omega_at(dir.path(), &address, "member remove 2");
     assert_eq!(
-        said.stdout,
+        output.stdout,
         "REPLICA  ROLE   LEADER  LAST CONTACT  ADDRESS\nr1       voter  yes     now           -\n",
         "{}",
-        said.stderr
+        output.stderr
     );
 }
 
@@ -381,10 +401,13 @@ fn names_cannot_move_the_cursor() {
     for refused in ["job submit -f job.json", "machine add -f m.toml", "job submit a\u{1b}[31m"] {
         let line = format!("{refused} --cell {}", cell.address);
         let words: Vec<&str> = line.split_whitespace().collect();
-        let said = say(cell.dir.path(), &words);
-        let is_shown = |hidden| said.stderr.contains(hidden);
-        assert!(said.code == Some(1) && !is_shown('\u{1b}') && !is_shown('\u{202e}'), "{said:?}");
-        assert!(said.stderr.ends_with("[BAD_NAME]\n"), "{said:?}");
+        let output = run_omega(cell.dir.path(), &words);
+        let is_shown = |hidden| output.stderr.contains(hidden);
+        assert!(
+            output.code == Some(1) && !is_shown('\u{1b}') && !is_shown('\u{202e}'),
+            "{output:?}"
+        );
+        assert!(output.stderr.ends_with("[BAD_NAME]\n"), "{output:?}");
     }
     cell.ok("job submit caf\u{e9} --count 1");
     assert_eq!(cell.json("job list")["items"][0]["name"], "caf\u{e9}");
@@ -461,8 +484,8 @@ fn what_is_wrong_is_told_in_one_line_before_anything_is_sent() {
         ("explain --cell 127.0.0.1:1", "give the name of one job"),
     ];
     for (line, expected) in cases {
-        let said = cell.fails(2, line);
-        assert!(said.contains(expected), "{line}: {said}");
+        let output = cell.fails(2, line);
+        assert!(output.contains(expected), "{line}: {output}");
     }
     assert_eq!(cell.json("cell")["version"], 1, "that of a new cell");
 }
@@ -471,23 +494,23 @@ fn what_is_wrong_is_told_in_one_line_before_anything_is_sent() {
 fn a_cell_that_does_not_answer_is_told_of_in_time() {
     let dir = folder(&[]);
     let nobody = format!("127.0.0.1:{}", ports(1)[0]);
-    let said = say_at(dir.path(), &nobody, "job list --timeout 3s");
-    assert_eq!((said.code, said.stderr.lines().count()), (Some(1), 2), "{}", said.stderr);
-    assert!(said.stderr.contains("Connection refused: trying for 3s\n"), "{}", said.stderr);
+    let output = run_omega_at(dir.path(), &nobody, "job list --timeout 3s");
+    assert_eq!((output.code, output.stderr.lines().count()), (Some(1), 2), "{}", output.stderr);
+    assert!(output.stderr.contains("Connection refused: trying for 3s\n"), "{}", output.stderr);
     let expected = format!("cannot connect to {nobody}: Connection refused: start the cell");
-    assert!(said.stderr.contains(&expected), "{}", said.stderr);
-    assert!(said.stderr.ends_with("[UNREACHABLE]\n"), "{}", said.stderr);
+    assert!(output.stderr.contains(&expected), "{}", output.stderr);
+    assert!(output.stderr.ends_with("[UNREACHABLE]\n"), "{}", output.stderr);
     // This server accepts the connection and sends nothing.
     let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = silent.local_addr().unwrap().to_string();
-    let said = say_at(dir.path(), &address, "cell --timeout 300ms");
-    assert_eq!(said.code, Some(1), "{}", said.stderr);
-    assert!(said.stderr.contains("did not answer within 300ms"), "{}", said.stderr);
+    let output = run_omega_at(dir.path(), &address, "cell --timeout 300ms");
+    assert_eq!(output.code, Some(1), "{}", output.stderr);
+    assert!(output.stderr.contains("did not answer within 300ms"), "{}", output.stderr);
     // If there are several addresses, the command finds the address that answers.
     let cell = Served::new(&[]);
     let all = format!("{nobody},{address},{}", cell.address);
-    let said = say_at(dir.path(), &all, "machine list");
-    assert_eq!((said.code, said.stderr.as_str()), (Some(0), ""));
+    let output = run_omega_at(dir.path(), &all, "machine list");
+    assert_eq!((output.code, output.stderr.as_str()), (Some(0), ""));
 }
 
 #[test]
@@ -512,10 +535,10 @@ fn addresses_that_are_not_for_commands_are_told_with_the_remedy() {
         (format!("127.0.0.1:{peers}"), "this address is only for messages between replicas"),
     ];
     for (address, expected) in cases {
-        let said = say_at(dir.path(), &address, "machine list");
-        assert_eq!((said.code, said.stderr.lines().count()), (Some(1), 1), "{}", said.stderr);
-        assert!(said.stderr.contains(expected), "{}", said.stderr);
-        assert!(said.stderr.contains("in --listen"), "{}", said.stderr);
+        let output = run_omega_at(dir.path(), &address, "machine list");
+        assert_eq!((output.code, output.stderr.lines().count()), (Some(1), 1), "{}", output.stderr);
+        assert!(output.stderr.contains(expected), "{}", output.stderr);
+        assert!(output.stderr.contains("in --listen"), "{}", output.stderr);
     }
 }
 
@@ -528,11 +551,11 @@ fn processes_tell_at_once_that_they_cannot_reach_the_cell() {
         let mut command = omega(dir.path());
         command.args(line.split_whitespace()).arg(format!("--cell={nobody}"));
         let mut child = command.stderr(Stdio::piped()).spawn().expect("omega starts");
-        let mut told = String::new();
-        BufReader::new(child.stderr.take().unwrap()).read_line(&mut told).unwrap();
+        let mut response = String::new();
+        BufReader::new(child.stderr.take().unwrap()).read_line(&mut response).unwrap();
         let _process = Process(child);
-        assert!(told.contains(&format!("cannot connect to {nobody}")), "{line}: {told}");
-        assert!(told.contains("trying again"), "{line}: {told}");
+        assert!(response.contains(&format!("cannot connect to {nobody}")), "{line}: {response}");
+        assert!(response.contains("trying again"), "{line}: {response}");
     }
 }
 
@@ -545,13 +568,14 @@ fn yaml_says_what_json_says() {
         let yaml = cell.ok(&format!("{line} -o yaml"));
         let mut both = [serde_saphyr::from_str::<Value>(&yaml).unwrap(), cell.json(line)];
         // The age differs from one call to the next.
-        both.iter_mut().for_each(|told| drop(told.as_object_mut().map(|all| all.remove("age_ms"))));
+        both.iter_mut()
+            .for_each(|response| drop(response.as_object_mut().map(|all| all.remove("age_ms"))));
         assert_eq!(both[0], both[1], "{line}");
     }
     cell.ok("job kill yes");
-    let said = cell.say("job watch yes -o yaml");
+    let output = cell.run_omega("job watch yes -o yaml");
     let why = "job yes: some tasks have failed or were killed (2 killed)";
-    assert!(said.code == Some(1) && said.stderr.contains(why), "{}", said.stderr);
-    let told = said.stdout;
-    assert_eq!(told.matches("---\n").count(), 2, "a document for each change: {told}");
+    assert!(output.code == Some(1) && output.stderr.contains(why), "{}", output.stderr);
+    let response = output.stdout;
+    assert_eq!(response.matches("---\n").count(), 2, "a document for each change: {response}");
 }

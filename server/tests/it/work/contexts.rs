@@ -1,12 +1,12 @@
 //! Contexts, which are named cells in a file of the user; the output of commands without a subcommand, such as
 //! `omega job`; and lists that are filtered.
 
-use crate::kit::process::{Said, folder, omega};
+use crate::kit::process::{CommandOutput, folder, omega};
 use crate::work::commands::Served;
 use std::path::Path;
 
 /// Runs a command line with a file of contexts, without OMEGA_CELL.
-fn say(dir: &Path, line: &str) -> Said {
+fn run_omega(dir: &Path, line: &str) -> CommandOutput {
     let mut command = omega(dir);
     command
         .args(line.split_whitespace())
@@ -15,16 +15,16 @@ fn say(dir: &Path, line: &str) -> Said {
 }
 
 fn ok(dir: &Path, line: &str) -> String {
-    let said = say(dir, line);
-    assert_eq!((said.code, said.stderr.as_str()), (Some(0), ""), "{line}");
-    said.stdout
+    let output = run_omega(dir, line);
+    assert_eq!((output.code, output.stderr.as_str()), (Some(0), ""), "{line}");
+    output.stdout
 }
 
 fn fails(dir: &Path, line: &str) -> String {
-    let said = say(dir, line);
-    assert_eq!(said.code, Some(2), "{line}: {}", said.stderr);
-    assert_eq!(said.stderr.lines().count(), 1, "{line}: {}", said.stderr);
-    said.stderr
+    let output = run_omega(dir, line);
+    assert_eq!(output.code, Some(2), "{line}: {}", output.stderr);
+    assert_eq!(output.stderr.lines().count(), 1, "{line}: {}", output.stderr);
+    output.stderr
 }
 
 #[test]
@@ -37,12 +37,13 @@ fn a_context_names_a_cell_for_every_command() {
     ok(dir, "machine add m-1 --cpu 4");
     assert_eq!(ok(dir, "machine list -o name"), "m-1\n");
     ok(dir, "context use gone");
-    assert!(say(dir, "machine list --timeout 1s").stderr.contains("127.0.0.1:1"));
+    assert!(run_omega(dir, "machine list --timeout 1s").stderr.contains("127.0.0.1:1"));
     assert_eq!(ok(dir, "machine list -o name --context here"), "m-1\n");
     assert_eq!(ok(dir, &format!("machine list -o name --cell {}", cell.address)), "m-1\n");
     let listed = ok(dir, "context list");
     assert!(listed.contains("\n*        gone  127.0.0.1:1"), "{listed}");
-    ok(dir, "context remove gone");
+    let removed = ok(dir, "context remove gone");
+    assert!(removed.contains("none is the current one now"), "{removed}");
     ok(dir, "context use here");
     let json: serde_json::Value = serde_json::from_str(&ok(dir, "context list -o json")).unwrap();
     assert_eq!(json[0]["name"], "here");
@@ -81,10 +82,10 @@ fn a_context_at_fault_is_named_with_its_file() {
 #[test]
 fn a_noun_without_its_verb_lists_its_verbs_and_a_fault_names_its_help() {
     let cell = Served::new(&[]);
-    let said = say(cell.path(), "job");
-    assert_eq!((said.code, said.stdout.as_str()), (Some(2), ""));
+    let output = run_omega(cell.path(), "job");
+    assert_eq!((output.code, output.stdout.as_str()), (Some(2), ""));
     for verb in ["list", "submit", "explain"] {
-        assert!(said.stderr.contains(&format!("\n  {verb} ")), "{}", said.stderr);
+        assert!(output.stderr.contains(&format!("\n  {verb} ")), "{}", output.stderr);
     }
     let fault = fails(cell.path(), "job submit --nothing");
     assert!(fault.ends_with("; see omega job submit --help\n"), "{fault}");
@@ -129,11 +130,15 @@ fn a_page_of_the_manual_is_written_for_each_command() {
 fn completions_and_the_manual_know_the_verbs() {
     let dir = folder(&[]);
     for shell in ["bash", "zsh", "fish"] {
-        let said = say(dir.path(), &format!("completions {shell}"));
-        assert!(said.code == Some(0) && said.stdout.contains("transfer"), "{shell}");
+        let output = run_omega(dir.path(), &format!("completions {shell}"));
+        assert!(output.code == Some(0) && output.stdout.contains("transfer"), "{shell}");
     }
-    let said = say(dir.path(), "man");
-    assert!(said.code == Some(0) && said.stdout.contains("anti\\-affinity"), "{}", said.stderr);
+    let output = run_omega(dir.path(), "man");
+    assert!(
+        output.code == Some(0) && output.stdout.contains("anti\\-affinity"),
+        "{}",
+        output.stderr
+    );
 }
 
 const WORKERS: &str = r#"
@@ -152,8 +157,8 @@ fn lists_are_filtered_by_label_and_state() {
     cell.ok("job submit db --label app=db");
     cell.ok("job submit -f workers.toml");
     let listed = |options: &str| -> Vec<String> {
-        let told = cell.json(&format!("job list {options}"));
-        let items = told["items"].as_array().unwrap().iter();
+        let response = cell.json(&format!("job list {options}"));
+        let items = response["items"].as_array().unwrap().iter();
         items.map(|job| job["name"].as_str().unwrap().to_owned()).collect()
     };
     assert_eq!(listed("-l app=web"), ["web"]);
@@ -164,15 +169,15 @@ fn lists_are_filtered_by_label_and_state() {
     cell.ok("job kill db");
     assert_eq!(listed("--state killed"), ["db"]);
     let limited = |options: &str| {
-        let told = cell.json(&format!("job list {options} --limit 1"));
-        (told["items"][0]["name"].clone(), told["more"].clone())
+        let response = cell.json(&format!("job list {options} --limit 1"));
+        (response["items"][0]["name"].clone(), response["more"].clone())
     };
     assert_eq!(limited("--state killed"), ("db".into(), false.into()));
     assert_eq!(limited("-l app=web"), ("web".into(), false.into()));
     assert_eq!(limited("--state pending").1, true);
     let tasks = |state: &str| {
-        let told = cell.json(&format!("task list --job web --state {state}"));
-        told["items"].as_array().unwrap().len()
+        let response = cell.json(&format!("task list --job web --state {state}"));
+        response["items"].as_array().unwrap().len()
     };
     assert_eq!((tasks("pending"), tasks("running")), (2, 0));
 }

@@ -29,20 +29,20 @@ fn cores_are_given_by_files_and_flags() {
     let one = cell.ok("machine get n-1");
     assert!(one.contains("numa    3 of 6, 0 of 4\n"), "{one}");
     assert!(cell.ok("job explain ranks").contains("1 exclusive core short"));
-    let told = cell.fails(1, "machine add n-1 --cpu 16 --numa 8,8");
+    let response = cell.fails(1, "machine add n-1 --cpu 16 --numa 8,8");
     assert!(
-        told.ends_with(", so its `numa` cannot change: drain it first [CORES_IN_USE]\n"),
-        "{told}"
+        response.ends_with(", so its `numa` cannot change: drain it first [CORES_IN_USE]\n"),
+        "{response}"
     );
-    let told = cell.fails(1, "machine add n-2 --cpu 4 --numa 8,8");
+    let response = cell.fails(1, "machine add n-2 --cpu 4 --numa 8,8");
     assert!(
-        told.contains(
+        response.contains(
             "has 16 cores in its NUMA nodes, but only 4 cpu in total: raise cpu, or \
              name fewer cores [BAD_MACHINE]"
         ),
-        "{told}"
+        "{response}"
     );
-    assert!(cell.say("machine add n-2 --numa 8,x").stderr.contains("such as 16,16"));
+    assert!(cell.run_omega("machine add n-2 --numa 8,x").stderr.contains("such as 16,16"));
     assert_eq!(cell.ok("machine add n-2 --numa 8,8"), "machine n-2 is in the cell\n");
     assert_eq!(cell.json("machine get n-2")["cores_left"], json!([8, 8]));
 }

@@ -5,7 +5,7 @@
 
 use crate::work::agents::{Cell, until};
 use omega_client::Address;
-use omega_client::agent::{Agent, AgentSettings, Order, RunId};
+use omega_client::agent::{Agent, AgentSettings, Directive, RunId};
 use omega_core::{
     Amounts, Job, JobKind, Machine, MachineId, Precedence, TaskGroup, TaskReport, Text,
 };
@@ -35,7 +35,7 @@ fn service(name: &str, cores: u64, precedence: i32, grace_ms: u32) -> Job {
 struct Box4 {
     runtime: Runtime,
     agent: Agent,
-    orders: UnboundedReceiver<Order>,
+    directives: UnboundedReceiver<Directive>,
     machine: MachineId,
 }
 
@@ -43,20 +43,20 @@ impl Box4 {
     fn new(cell: &Cell) -> Box4 {
         let runtime = Runtime::new().unwrap();
         let address = Address::plain([cell.address()]);
-        let (agent, orders, machine) = runtime.block_on(async {
-            let (agent, orders) = Agent::start(&address, AgentSettings::default()).unwrap();
+        let (agent, directives, machine) = runtime.block_on(async {
+            let (agent, directives) = Agent::start(&address, AgentSettings::default()).unwrap();
             let machine = Machine::new("box", Amounts::new([4000, 1 << 30]));
             let machine = agent.register(machine).await.unwrap();
-            (agent, orders, machine)
+            (agent, directives, machine)
         });
-        Box4 { runtime, agent, orders, machine }
+        Box4 { runtime, agent, directives, machine }
     }
 
     /// The next directive about a task that runs or is to run.
-    fn next(&mut self) -> Order {
+    fn next(&mut self) -> Directive {
         loop {
-            match self.runtime.block_on(self.orders.recv()).expect("the agent is there") {
-                Order::EndConfirmed(_) => {}
+            match self.runtime.block_on(self.directives.recv()).expect("the agent is there") {
+                Directive::EndConfirmed(_) => {}
                 other => return other,
             }
         }
@@ -65,7 +65,7 @@ impl Box4 {
     /// Checks that the next directive starts a task of this job. The task then runs.
     fn starts(&mut self, job: &str) {
         match self.next() {
-            Order::Start(task) => {
+            Directive::Start(task) => {
                 assert_eq!(task.job_name, Text::from(job));
                 self.agent.report(task.run_id(), TaskReport::Started);
             }
@@ -76,7 +76,7 @@ impl Box4 {
     /// Checks that the next directive stops a task of this job. The task does not end yet.
     fn stops(&mut self, job: u64) {
         match self.next() {
-            Order::Stop { run, grace_ms } => {
+            Directive::Stop { run, grace_ms } => {
                 assert_eq!(run.task.job.0, job);
                 assert!(grace_ms > 0);
             }
@@ -111,7 +111,7 @@ fn who_comes_in_the_place_of_another_waits_until_that_has_ended_or_its_grace_is_
     cell.submit(&service("highest", 3, 20, 0));
     box4.stops(high);
     match box4.next() {
-        Order::Kill(run) => assert_eq!(run.task.job.0, high),
+        Directive::Kill(run) => assert_eq!(run.task.job.0, high),
         other => panic!("not killed: {other:?}"),
     }
     box4.starts("highest");
@@ -138,7 +138,7 @@ fn who_is_to_grow_into_the_place_of_another_waits_for_it_too() {
     until(|| cell.job(next).placed == 1);
     box4.ends(low);
     match box4.next() {
-        Order::Resize { run: RunId { task, .. }, to } => {
+        Directive::Resize { run: RunId { task, .. }, to } => {
             assert_eq!((task.job.0, to), (grows, Amounts::new([2000, 1 << 20])));
         }
         other => panic!("it does not grow: {other:?}"),

@@ -10,11 +10,11 @@ use std::process::Stdio;
 fn calendars_of_peaks_are_set_listed_and_removed() {
     let cell = Served::new(&[]);
     let set = "peak set web --label pool=web --machine m1 --peak";
-    let told = cell.ok(&format!("{set} 08:00-20:00,memory=50,cpu=30%"));
-    assert_eq!(told, "calendar web is set; no machine matches now\n");
+    let response = cell.ok(&format!("{set} 08:00-20:00,memory=50,cpu=30%"));
+    assert_eq!(response, "calendar web is set; no machine matches now\n");
     cell.ok("machine add m1 --cpu 4 --label pool=web");
-    let told = cell.ok(&format!("{set} 08:00-20:00,memory=50,cpu=30"));
-    assert_eq!(told, "calendar web is set for 1 machine\n");
+    let response = cell.ok(&format!("{set} 08:00-20:00,memory=50,cpu=30"));
+    assert_eq!(response, "calendar web is set for 1 machine\n");
     cell.ok(&format!("{set} 00:00-24:00,cpu=30 --peak 22:00-06:00,disk=0"));
     let why = cell.fails(1, &format!("{set} 08:00-08:00,cpu=30"));
     assert!(
@@ -24,8 +24,8 @@ fn calendars_of_peaks_are_set_listed_and_removed() {
     let why = cell.fails(2, &format!("{set} 08:00-20:00,gold=30"));
     assert!(why.contains("no resource kind \"gold\""), "{why}");
     let day = 86_400_000;
-    let mut told = cell.json("peak list");
-    told["calendars"][0]["peaks"][1].as_object_mut().unwrap().remove("holds");
+    let mut response = cell.json("peak list");
+    response["calendars"][0]["peaks"][1].as_object_mut().unwrap().remove("holds");
     let wanted = serde_json::json!({
         "calendars": [{
             "name": "web",
@@ -37,7 +37,7 @@ fn calendars_of_peaks_are_set_listed_and_removed() {
         }],
         "machines_over": 0,
     });
-    assert_eq!(told, wanted);
+    assert_eq!(response, wanted);
     assert!(cell.ok("peak list").contains("30% cpu"));
     assert_eq!(cell.ok("peak remove web"), "calendar web is removed\n");
     let why = cell.fails(1, "peak remove web");
@@ -53,8 +53,8 @@ fn a_keeper_has_batch_step_back() {
         Process(process.spawn().unwrap())
     };
     let placed = || {
-        let told = cell.json("task list --job night");
-        let tasks = told["items"].as_array().unwrap().iter();
+        let response = cell.json("task list --job night");
+        let tasks = response["items"].as_array().unwrap().iter();
         tasks.filter(|task| !task["machine"].is_null()).count()
     };
     cell.ok("machine add m1 --cpu 8 --memory 8GiB");

@@ -192,12 +192,15 @@ fn reasons_of_failed_containers_are_told() {
         until(|| cell.tasks(name, "failed") == 1);
         failed(&cell.served, &format!("{name}/0"))
     };
-    let told = submit("code", "localhost/tools:1 -- /bin/cat /no/such/file");
-    assert!(told.contains("exit code 1"), "{told}");
-    let told = submit("absent", "localhost:1/absent:1 -- /bin/true");
-    assert!(told.contains("not started") && told.contains("localhost:1"), "{told}");
-    let told = submit("program", "localhost/tools:1 -- /no/such/program");
-    assert!(told.contains("not started") && told.contains("/no/such/program"), "{told}");
+    let response = submit("code", "localhost/tools:1 -- /bin/cat /no/such/file");
+    assert!(response.contains("exit code 1"), "{response}");
+    let response = submit("absent", "localhost:1/absent:1 -- /bin/true");
+    assert!(response.contains("not started") && response.contains("localhost:1"), "{response}");
+    let response = submit("program", "localhost/tools:1 -- /no/such/program");
+    assert!(
+        response.contains("not started") && response.contains("/no/such/program"),
+        "{response}"
+    );
     let why = cell.served.fails(1, "job submit option --cpu 0.1 --image=--privileged");
     assert!(why.contains("is no image"), "{why}");
     podman.nothing_is_left(&cell);

@@ -7,7 +7,10 @@ use crate::cell::served::{Process, serve};
 use crate::kit::process::omega;
 use crate::work::agents::{start, until};
 use crate::work::commands::Served;
-use std::path::Path;
+use std::fs::File;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 const ARRAY: &str = r#"
@@ -126,17 +129,17 @@ fn a_service_is_found_again_and_stopped_for_good() {
     let cell = Cell::new(&[("stubborn.toml", STUBBORN)]);
     let agents = [cell.agent("one"), cell.agent("two")];
     cell.served.ok("job submit -f stubborn.toml");
-    let said = |index: u32| {
+    let output = |index: u32| {
         let file = cell.served.path().join(format!("up-{index}"));
         std::fs::read_to_string(file).unwrap_or_default()
     };
-    until(|| (0..2).all(|index| said(index).ends_with(" 47123\n")));
+    until(|| (0..2).all(|index| output(index).ends_with(" 47123\n")));
     until(|| cell.tasks("stubborn", "running") == 2);
-    let before = [said(0), said(1)];
+    let before = [output(0), output(1)];
     drop(agents);
     let _agents = [cell.agent("one"), cell.agent("two")];
     until(|| cell.tasks("stubborn", "running") == 2);
-    assert_eq!([said(0), said(1)], before, "the same processes run");
+    assert_eq!([output(0), output(1)], before, "the same processes run");
     cell.served.ok("job kill stubborn");
     cell.nothing_is_left();
 }
@@ -197,7 +200,7 @@ fn what_a_program_was_allocated_and_used_is_in_the_log() {
     };
     until(|| {
         let copy = tempfile::tempdir().unwrap();
-        let mut command = std::process::Command::new("cp");
+        let mut command = Command::new("cp");
         let copied = command.arg("-r").arg(dir.path().join("r1")).arg(copy.path());
         let copied = copied.status().unwrap();
         let rows = if copied.success() { rows(&copy.path().join("r1")) } else { Vec::new() };
@@ -238,7 +241,7 @@ fn output_is_read_through_the_cell() {
     until(|| cell.served.ok("task logs talker/0 --stdout") == "line 1\nline 2\nline 3\n");
     assert_eq!(cell.served.ok("task logs talker/0 --stdout --tail 1"), "line 3\n");
     until(|| cell.served.ok("task logs talker/0 --stderr") == "oops\n");
-    let both = cell.served.say("task logs talker/0 --tail 2");
+    let both = cell.served.run_omega("task logs talker/0 --tail 2");
     assert_eq!((&*both.stdout, &*both.stderr), ("line 2\nline 3\n", "oops\n"));
     let mut follow = omega(cell.served.path());
     follow.args(["task", "logs", "talker/0", "-f", "--tail", "2"]);
@@ -250,9 +253,9 @@ fn output_is_read_through_the_cell() {
     // A fast task may have written its last line before the command began to follow the output.
     assert!(["line 2\nline 3\nlast\n", "line 3\nlast\n"].contains(&text.as_str()), "{text}");
     until(|| cell.tasks("talker", "finished") == 1);
-    let all = cell.served.say("task logs talker/0");
+    let all = cell.served.run_omega("task logs talker/0");
     assert!(all.stdout.ends_with("last\n"), "it is kept after the end: {}", all.stdout);
-    let of_job = cell.served.say("task logs talker -f --tail 1");
+    let of_job = cell.served.run_omega("task logs talker -f --tail 1");
     let lines = ("talker/0 | last\n", "talker/0 | oops\n");
     assert_eq!((&*of_job.stdout, &*of_job.stderr), lines, "the job has ended");
     let why = cell.served.fails(1, "task logs talker/7");
@@ -423,6 +426,42 @@ fn a_fault_of_the_machine_does_not_fail_a_task() {
     until(|| cell.tasks("sum", "finished") == 1);
 }
 
+/// A mounted file system, which is unmounted at the end.
+struct Mounted(PathBuf);
+
+impl Drop for Mounted {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg("-l").arg(&self.0).status();
+    }
+}
+
+#[test]
+fn a_machine_with_a_full_disk_gets_no_tasks_until_there_is_room() {
+    let cell = Cell::new(&[]);
+    let folder = cell.served.path().join("one");
+    std::fs::create_dir(&folder).unwrap();
+    let mut mount = Command::new("mount");
+    mount.args(["-t", "tmpfs", "-o", "size=1m", "none"]).arg(&folder);
+    if !mount.output().is_ok_and(|output| output.status.success()) {
+        println!("skipped: nothing can be mounted here");
+        return;
+    }
+    let _mounted = Mounted(folder.clone());
+    let _agent = cell.agent("one");
+    let fill = folder.join("fill");
+    let mut file = File::create(&fill).unwrap();
+    while file.write_all(&[0; 4096]).is_ok() {}
+    cell.served.ok("job submit sum --cpu 1 -- /bin/true");
+    let is_full = || cell.served.ok("machine get one").contains("omega.io/disk-full:NoSchedule");
+    until(is_full);
+    assert_eq!(cell.tasks("sum", "finished"), 0);
+    drop(file);
+    std::fs::remove_file(fill).unwrap();
+    until(|| cell.tasks("sum", "finished") == 1);
+    assert!(!is_full());
+    assert_eq!(cell.tasks("sum", "failed"), 0);
+}
+
 /// Whether any process has an argument `stray=PATH` with a path in this folder.
 fn is_an_argument(folder: &Path) -> bool {
     let mark = format!("stray={}", folder.display());
@@ -445,7 +484,7 @@ pub(crate) fn documented(beginning: &str) -> Vec<(String, String)> {
 fn two_agents_do_not_share_a_folder_and_limits_are_not_left_out_silently() {
     let cell = Cell::new(&[]);
     let _agent = cell.agent("one");
-    let why = cell.served.fails(2, "agent --no-limits --name other --dir one");
+    let why = cell.served.fails(1, "agent --no-limits --name other --dir one");
     assert!(why.contains("another agent uses this folder"), "{why}");
     if !Path::new("/sys/fs/cgroup/cgroup.controllers").exists() {
         let why = cell.served.fails(2, "agent --name other --dir other");

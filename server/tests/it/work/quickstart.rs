@@ -71,15 +71,15 @@ fn run(dir: &Path, script: &str) -> Output {
 /// outputs occur.
 fn check(dir: &Path, script: &str, commands: &[(String, String)]) -> String {
     let output = run(dir, script);
-    let said = String::from_utf8(output.stdout).unwrap();
+    let result = String::from_utf8(output.stdout).unwrap();
     let why = String::from_utf8(output.stderr).unwrap();
-    assert!(output.status.success(), "{}: {said}\n{why}", output.status);
-    let parts: Vec<&str> = said.split("# ").skip(1).collect();
+    assert!(output.status.success(), "{}: {result}\n{why}", output.status);
+    let parts: Vec<&str> = result.split("# ").skip(1).collect();
     for (index, (command, expected)) in commands.iter().enumerate() {
         let printed = parts[index].split_once('\n').unwrap().1;
         assert!(expected.is_empty() || printed == expected, "{command}: {printed}");
     }
-    said
+    result
 }
 
 /// The service, its update and rollback, and the array of the page.
@@ -115,11 +115,11 @@ fn programs_run_as_the_page_says() {
     script +=
         "while grep -qsa \"OMEGA_TASK_FOLDER=$PWD\" /proc/[0-9]*/environ; do sleep 0.1; done\n";
     let dir = folder(&[]);
-    let said = check(dir.path(), &script, &all);
-    assert!(said.contains("http="), "{said}");
-    assert!(said.contains("current  main: run"), "{said}");
-    assert!(said.contains("job web goes back to version 0, as version 2"), "{said}");
-    assert!(said.lines().any(|line| line.contains("  array ")), "{said}");
+    let output = check(dir.path(), &script, &all);
+    assert!(output.contains("http="), "{output}");
+    assert!(output.contains("current  main: run"), "{output}");
+    assert!(output.contains("job web goes back to version 0, as version 2"), "{output}");
+    assert!(output.lines().any(|line| line.contains("  array ")), "{output}");
 }
 
 #[test]
@@ -140,9 +140,9 @@ fn the_quickstart_does_what_it_says() {
         }
         script += &format!("echo '# {index}'\n{command}\n");
     }
-    let said = check(dir.path(), &script, &all);
-    assert!(said.contains("what would help") && said.contains("16 cpu short"), "{said}");
-    assert!(said.contains("running") && said.contains("finished"), "{said}");
+    let output = check(dir.path(), &script, &all);
+    assert!(output.contains("what would help") && output.contains("16 cpu short"), "{output}");
+    assert!(output.contains("running") && output.contains("finished"), "{output}");
 }
 
 #[test]
@@ -152,7 +152,7 @@ fn the_files_of_the_page_are_taken() {
     let file = |start: &str| *blocks.iter().find(|block| block.starts_with(start)).unwrap();
     let files = [("machines.toml", file("[[machine]]")), ("job.toml", file("name = "))];
     let cell = crate::work::commands::Served::new(&files);
-    assert_eq!(cell.ok("machine add -f machines.toml"), "20 machines are in the cell\n");
+    assert_eq!(cell.ok("machine add -f machines.toml"), "20 machines are added or unchanged\n");
     assert_eq!(cell.ok("job submit -f job.toml"), "job web is submitted: 3 tasks\n");
 }
 
@@ -188,13 +188,13 @@ fn tasks_are_spread_as_the_page_says() {
     ];
     let cell = crate::work::commands::Served::new(&files);
     let _scheduler = start(cell.path(), &["scheduler", "--cell", &cell.address]);
-    assert_eq!(cell.ok("machine add -f machines.toml"), "8 machines are in the cell\n");
+    assert_eq!(cell.ok("machine add -f machines.toml"), "8 machines are added or unchanged\n");
     assert_eq!(cell.ok("job submit -f shop.toml"), "job shop is submitted: 12 tasks\n");
     while cell.ok("task list --job shop").matches("placed").count() < 11 {
         std::thread::sleep(std::time::Duration::from_millis(20));
     }
     assert_eq!(cell.ok("task list --job shop"), printed[0]);
     assert_eq!(cell.ok("job explain shop"), printed[1]);
-    let refused = cell.say("txn commit -f away.toml");
+    let refused = cell.run_omega("txn commit -f away.toml");
     assert_eq!((refused.code, &*refused.stdout), (Some(1), printed[2]));
 }

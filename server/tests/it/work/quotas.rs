@@ -22,8 +22,8 @@ team    0 of 10  0 B of 1.0 TiB   0 B    0
 #[test]
 fn a_tenant_is_put_below_another_with_a_guarantee() {
     let cell = Served::new(&[]);
-    let said = cell.ok("quota guarantee search --parent company --cpu 600 --weight 3");
-    assert_eq!(said, "tenant search is configured\n");
+    let output = cell.ok("quota guarantee search --parent company --cpu 600 --weight 3");
+    assert_eq!(output, "tenant search is configured\n");
     let listed = cell.ok("quota list");
     let row = listed.lines().find(|line| line.starts_with("search")).unwrap();
     let words: Vec<&str> = row.split_whitespace().collect();

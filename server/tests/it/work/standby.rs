@@ -4,7 +4,7 @@
 use crate::cell::served::{
     Process, Three, add_machines, insist, ports, serve, submit, unavailable,
 };
-use crate::kit::process::{Said, folder, omega, say};
+use crate::kit::process::{CommandOutput, folder, omega, run_omega};
 use omega_client::proto::job_service_client::JobServiceClient;
 use omega_client::proto::scheduling_service_client::SchedulingServiceClient;
 use omega_client::proto::task_service_client::TaskServiceClient;
@@ -88,8 +88,8 @@ impl World {
         let World { dir, _server, .. } = self;
         drop(_server);
         let all = ["log", "replay", "cell", "--all", "--audit-every", "50"];
-        let said = say(dir.path(), &all);
-        assert_eq!(said.code, Some(0), "{}", said.stderr);
+        let output = run_omega(dir.path(), &all);
+        assert_eq!(output.code, Some(0), "{}", output.stderr);
     }
 }
 
@@ -103,39 +103,39 @@ fn large(count: u32) -> TaskGroup {
 fn placed(runtime: &Runtime, url: &str, job: u64) -> u32 {
     let request =
         proto::GetJobRequest { job: Some(proto::JobRef { job: Some(job_ref::Job::Id(job)) }) };
-    let told = insist(|| {
+    let response = insist(|| {
         runtime.block_on(async {
             let mut client =
                 JobServiceClient::connect(url.to_owned()).await.map_err(unavailable)?;
             Ok(client.get_job(request.clone()).await?.into_inner())
         })
     });
-    told.job.unwrap().placed
+    response.job.unwrap().placed
 }
 
 fn tasks(runtime: &Runtime, url: &str, job: u64) -> Vec<proto::TaskStatus> {
     let of = list_tasks_request::Of::Job(proto::JobRef { job: Some(job_ref::Job::Id(job)) });
     let request = proto::ListTasksRequest { of: Some(of), ..Default::default() };
-    let told = insist(|| {
+    let response = insist(|| {
         runtime.block_on(async {
             let mut client =
                 TaskServiceClient::connect(url.to_owned()).await.map_err(unavailable)?;
             Ok(client.list_tasks(request.clone()).await?.into_inner())
         })
     });
-    told.tasks
+    response.tasks
 }
 
 /// The process that owns each scheduler name, according to the leader at this address.
 fn holders(runtime: &Runtime, url: &str) -> BTreeMap<String, proto::Holder> {
-    let told = insist(|| {
+    let response = insist(|| {
         runtime.block_on(async {
             let mut client =
                 SchedulingServiceClient::connect(url.to_owned()).await.map_err(unavailable)?;
             Ok(client.list_schedulers(proto::ListSchedulersRequest {}).await?.into_inner())
         })
     });
-    let held = told.schedulers.into_iter().filter_map(|one| Some((one.name, one.holder?)));
+    let held = response.schedulers.into_iter().filter_map(|one| Some((one.name, one.holder?)));
     held.collect()
 }
 
@@ -149,7 +149,7 @@ fn until(mut is_so: impl FnMut() -> bool) {
 /// The process of a scheduler, and its output.
 struct Scheduler {
     process: Process,
-    said: BufReader<ChildStdout>,
+    stdout: BufReader<ChildStdout>,
 }
 
 impl Scheduler {
@@ -158,14 +158,14 @@ impl Scheduler {
         command.args(["scheduler", "--cell", cell]).args(more);
         let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
         let mut child = child.expect("omega starts");
-        let said = BufReader::new(child.stdout.take().unwrap());
-        Scheduler { process: Process(child), said }
+        let stdout = BufReader::new(child.stdout.take().unwrap());
+        Scheduler { process: Process(child), stdout }
     }
 
     /// Waits for the next line, which must contain this text.
-    fn says(&mut self, what: &str) {
+    fn expect_line(&mut self, what: &str) {
         let mut line = String::new();
-        self.said.read_line(&mut line).unwrap();
+        self.stdout.read_line(&mut line).unwrap();
         assert!(line.contains(what), "{line:?}");
     }
 
@@ -186,12 +186,12 @@ impl Scheduler {
     }
 
     /// Waits for the end of the process.
-    fn ended(mut self) -> Said {
+    fn ended(mut self) -> CommandOutput {
         use std::io::Read;
         let mut stderr = String::new();
         self.process.0.stderr.take().unwrap().read_to_string(&mut stderr).unwrap();
         let code = self.process.0.wait().unwrap().code();
-        Said { code, stdout: String::new(), stderr }
+        CommandOutput { code, stdout: String::new(), stderr }
     }
 }
 
@@ -204,9 +204,9 @@ fn is_of(holder: Option<&proto::Holder>, scheduler: &Scheduler) -> bool {
 fn a_standby_goes_on_where_a_killed_scheduler_was() {
     let world = World::start();
     let mut active = world.scheduler(&["--workers=2", "--lease=5s"]);
-    active.says("places with 2 workers");
+    active.expect_line("places with 2 workers");
     let mut standby = world.scheduler(&["--standby", "--lease=5s"]);
-    standby.says("stands by");
+    standby.expect_line("stands by");
     let holders = world.holders();
     for name in ["default", "default-0", "default-1"] {
         assert!(is_of(holders.get(name), &active), "{name}: {holders:?}");
@@ -215,7 +215,7 @@ fn a_standby_goes_on_where_a_killed_scheduler_was() {
     until(|| world.placed(&jobs) > 0);
     active.kill();
     jobs.extend(world.submit("after", 30));
-    standby.says("places with 1 worker");
+    standby.expect_line("places with 1 worker");
     world.all_are_placed_once(&jobs);
     let holders = world.holders();
     assert!(is_of(holders.get("default"), &standby), "{holders:?}");
@@ -227,21 +227,21 @@ fn a_standby_goes_on_where_a_killed_scheduler_was() {
 fn a_scheduler_that_was_stopped_and_wakes_is_fenced() {
     let world = World::start();
     let mut active = world.scheduler(&["--lease=5s"]);
-    active.says("places");
+    active.expect_line("places");
     let mut standby = world.scheduler(&["--standby", "--lease=5s"]);
-    standby.says("stands by");
+    standby.expect_line("stands by");
     let mut jobs = world.submit("before", 10);
     world.all_are_placed_once(&jobs);
     active.signal("STOP");
     // These jobs wait until one of the two schedulers places them.
     jobs.extend(world.submit("meanwhile", 20));
-    standby.says("places");
+    standby.expect_line("places");
     active.signal("CONT");
     jobs.extend(world.submit("after", 20));
-    let said = active.ended();
-    assert_eq!(said.code, Some(75), "{}", said.stderr);
-    let named = ["FENCED", "LEASE_LOST"].iter().any(|code| said.stderr.contains(code));
-    assert!(named && said.stderr.contains("this process has stopped"), "{}", said.stderr);
+    let output = active.ended();
+    assert_eq!(output.code, Some(75), "{}", output.stderr);
+    let named = ["FENCED", "LEASE_LOST"].iter().any(|code| output.stderr.contains(code));
+    assert!(named && output.stderr.contains("this process has stopped"), "{}", output.stderr);
     world.all_are_placed_once(&jobs);
     world.replay();
 }
@@ -250,7 +250,7 @@ fn a_scheduler_that_was_stopped_and_wakes_is_fenced() {
 fn a_name_has_one_process() {
     let world = World::start();
     let mut active = world.scheduler(&[]);
-    active.says("places");
+    active.expect_line("places");
     let second = world.scheduler(&["--workers=3"]).ended();
     assert_eq!(second.code, Some(75), "{}", second.stderr);
     let process = format!(":{} owns the scheduler's name", active.id());
@@ -258,8 +258,8 @@ fn a_name_has_one_process() {
     assert!(second.stderr.contains("LEASE_HELD"), "{}", second.stderr);
     assert!(second.stderr.contains("--standby"), "{}", second.stderr);
     let mut other = world.scheduler(&["--name=other"]);
-    other.says("places");
-    let listed = say(world.dir.path(), &["lease", "list", "--cell", &world.address()]);
+    other.expect_line("places");
+    let listed = run_omega(world.dir.path(), &["lease", "list", "--cell", &world.address()]);
     assert_eq!(listed.code, Some(0), "{}", listed.stderr);
     let line = |name: &str, of: &Scheduler| {
         let process = format!(":{}", of.id());
@@ -269,7 +269,7 @@ fn a_name_has_one_process() {
     };
     line("default", &active);
     line("other-0", &other);
-    let bad = say(world.dir.path(), &["scheduler", "--lease=90s"]);
+    let bad = run_omega(world.dir.path(), &["scheduler", "--lease=90s"]);
     assert_eq!(bad.code, Some(2), "{}", bad.stderr);
     assert!(bad.stderr.contains("90s must be from 1s to 60s"), "{}", bad.stderr);
 }
@@ -278,14 +278,16 @@ fn a_name_has_one_process() {
 fn a_job_is_explained_whose_scheduler_was_killed() {
     let world = World::start();
     let mut active = world.scheduler(&["--lease=1s"]);
-    active.says("places");
+    active.expect_line("places");
     active.kill();
     world.submit("late", 1);
     let explain = ["job", "explain", "late-0", "--cell", &world.address()];
-    until(|| say(world.dir.path(), &explain).stdout.contains("no process owns the name default"));
+    until(|| {
+        run_omega(world.dir.path(), &explain).stdout.contains("no process owns the name default")
+    });
     let mut next = world.scheduler(&[]);
-    next.says("places");
-    until(|| say(world.dir.path(), &explain).stdout.contains("does not wait"));
+    next.expect_line("places");
+    until(|| run_omega(world.dir.path(), &explain).stdout.contains("does not wait"));
 }
 
 #[test]
@@ -293,17 +295,17 @@ fn a_scheduler_that_ends_properly_is_followed_at_once() {
     let world = World::start();
     // The lease is longer than the test.
     let mut active = world.scheduler(&["--lease=60s"]);
-    active.says("places");
+    active.expect_line("places");
     let mut standby = world.scheduler(&["--standby"]);
-    standby.says("stands by");
+    standby.expect_line("stands by");
     let mut idle = world.scheduler(&["--standby"]);
-    idle.says("stands by");
+    idle.expect_line("stands by");
     idle.signal("TERM");
     assert_eq!(idle.ended().code, Some(0));
     active.signal("TERM");
     assert_eq!(active.ended().code, Some(0));
     let began = Instant::now();
-    standby.says("places");
+    standby.expect_line("places");
     assert!(began.elapsed() < Duration::from_secs(50), "the lease had a minute");
     let jobs = world.submit("after", 5);
     world.all_are_placed_once(&jobs);
@@ -315,22 +317,22 @@ fn an_operator_ends_the_leases_of_one_who_still_renews() {
     let address = world.address();
     let lease = |line: &[&str]| {
         let line = [&["lease"], line, &["--cell", &address, "-o", "json"]].concat();
-        say(world.dir.path(), &line)
+        run_omega(world.dir.path(), &line)
     };
-    let told = lease(&["revoke", "default"]);
-    assert_eq!(told.code, Some(1), "{told:?}");
-    assert!(told.stderr.contains("there is no scheduler \"default\""), "{told:?}");
+    let response = lease(&["revoke", "default"]);
+    assert_eq!(response.code, Some(1), "{response:?}");
+    assert!(response.stderr.contains("there is no scheduler \"default\""), "{response:?}");
     let mut active = world.scheduler(&["--workers=2", "--lease=60s"]);
-    active.says("places with 2 workers");
+    active.expect_line("places with 2 workers");
     let mut standby = world.scheduler(&["--standby", "--lease=60s"]);
-    standby.says("stands by");
+    standby.expect_line("stands by");
     let before = world.holders()["default"].clone();
-    let told = lease(&["revoke", "default-1"]);
-    assert_eq!(told.code, Some(0), "{told:?}");
+    let response = lease(&["revoke", "default-1"]);
+    assert_eq!(response.code, Some(0), "{response:?}");
     for what in [&*format!(":{}", active.id()), "default-0", "default-1"] {
-        assert!(told.stdout.contains(what), "{what}: {told:?}");
+        assert!(response.stdout.contains(what), "{what}: {response:?}");
     }
-    standby.says("places with");
+    standby.expect_line("places with");
     let fenced = active.ended();
     assert_eq!(fenced.code, Some(75), "{fenced:?}");
     // If the request is repeated, it does not end the lease of the process that took over.
@@ -358,9 +360,9 @@ fn leases_outlive_the_leader() {
     let leader = three.leader(&runtime);
     add_machines(&runtime, &three.url(leader), MACHINES, CAPACITY);
     let mut active = Scheduler::start(&dir, &cell, &["--lease=15s"]);
-    active.says("places");
+    active.expect_line("places");
     let mut standby = Scheduler::start(&dir, &cell, &["--standby", "--lease=15s"]);
-    standby.says("stands by");
+    standby.expect_line("stands by");
     for round in 0..3 {
         let leader = three.leader(&runtime);
         three.kill(leader);
@@ -374,7 +376,7 @@ fn leases_outlive_the_leader() {
         three.start(leader, &[]);
     }
     active.kill();
-    standby.says("places");
+    standby.expect_line("places");
     let leader = three.leader(&runtime);
     let job = submit(&runtime, &three.url(leader), "last", large(10));
     until(|| placed(&runtime, &three.url(leader), job) == 10);

@@ -72,7 +72,7 @@ fn a_small_program_of_another_build_is_not_used() {
     let other = folder.path().join(SUPERVISOR);
     fs::write(&other, "#!/bin/sh\necho 0.0.9 unknown\n").unwrap();
     fs::set_permissions(&other, fs::Permissions::from_mode(0o755)).unwrap();
-    let (program, said) = run(folder.path());
+    let (program, output) = run(folder.path());
     assert_eq!(program, "omega");
-    assert!(said.contains("omega-supervisor beside omega is of another build"), "{said}");
+    assert!(output.contains("omega-supervisor beside omega is of another build"), "{output}");
 }

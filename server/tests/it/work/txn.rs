@@ -1,7 +1,7 @@
 //! `omega txn`: transactions by hand, recorded results of transactions, and errors.
 
 use crate::cell::served::{ports, serve};
-use crate::kit::process::{folder, say};
+use crate::kit::process::{folder, run_omega};
 use crate::work::commands::Served;
 use omega_client::{Address, ErrorCode, LeaseSettings, RemoteCell};
 use serde_json::{Value, json};
@@ -37,9 +37,9 @@ fn cell(files: &[(&str, &str)]) -> Served {
 
 /// Output of a commit with rejected items.
 fn refused(cell: &Served, line: &str) -> (String, String) {
-    let said = cell.say(line);
-    assert_eq!(said.code, Some(1), "{line}: {}", said.stderr);
-    (said.stdout, said.stderr)
+    let output = cell.run_omega(line);
+    assert_eq!(output.code, Some(1), "{line}: {}", output.stderr);
+    (output.stdout, output.stderr)
 }
 
 #[test]
@@ -93,11 +93,11 @@ fn the_same_file_under_the_same_number_has_the_same_answer() {
     assert!(why.contains("machine m-1 has 2 tasks: run `omega machine drain m-1`"), "{why}");
     cell.ok("machine remove m-2");
     assert_eq!(refused(&cell, line), first);
-    let said = cell.fails(1, "txn commit -f other.toml --as ann --id 7");
-    assert!(said.ends_with("[UNKNOWN_MACHINE]\n"), "{said}");
+    let output = cell.fails(1, "txn commit -f other.toml --as ann --id 7");
+    assert!(output.ends_with("[UNKNOWN_MACHINE]\n"), "{output}");
     cell.ok("machine add -f machines.toml");
-    let said = cell.fails(1, "txn commit -f other.toml --as ann --id 7");
-    assert!(said.ends_with("[ID_REUSED]\n"), "{said}");
+    let output = cell.fails(1, "txn commit -f other.toml --as ann --id 7");
+    assert!(output.ends_with("[ID_REUSED]\n"), "{output}");
     // Numbers may be skipped: the next number is one more than the last used number.
     let (next, _) = refused(&cell, "txn commit -f three.toml --as ann -o json");
     assert_eq!(serde_json::from_str::<Value>(&next).unwrap()["number"], 8);
@@ -119,18 +119,18 @@ fn all_or_nothing_takes_nothing_and_is_remembered_too() {
     let all = format!("granularity = \"all_or_nothing\"\n{THREE}");
     let cell = cell(&[("all.toml", &all)]);
     let version = cell.json("cell")["version"].clone();
-    let (told, why) = refused(&cell, "txn commit -f all.toml -o json");
+    let (response, why) = refused(&cell, "txn commit -f all.toml -o json");
     assert_eq!(why, "omega: the cell rejected 3 of 3 items of the transaction\n");
-    let told: Value = serde_json::from_str(&told).unwrap();
-    assert_eq!((&told["committed"], &told["refused"]), (&json!(0), &json!(3)));
+    let response: Value = serde_json::from_str(&response).unwrap();
+    assert_eq!((&response["committed"], &response["refused"]), (&json!(0), &json!(3)));
     let reasons: Vec<&Value> =
-        told["items"].as_array().unwrap().iter().map(|item| &item["reason"]).collect();
+        response["items"].as_array().unwrap().iter().map(|item| &item["reason"]).collect();
     assert_eq!(reasons, ["OTHERS_CONFLICT", "OTHERS_CONFLICT", "NO_ROOM"]);
     assert_eq!(cell.json("cell")["tasks"], Value::Null);
     assert_eq!(cell.json("job get web")["tasks"]["placed"], 0);
     assert_eq!(cell.json("txn get by-hand:0")["refused"].as_array().unwrap().len(), 3);
     // The only change was the registration of the name.
-    assert_eq!(told["version"].as_u64().unwrap(), version.as_u64().unwrap() + 1);
+    assert_eq!(response["version"].as_u64().unwrap(), version.as_u64().unwrap() + 1);
 }
 
 #[test]
@@ -214,27 +214,27 @@ fn a_name_that_a_process_holds_is_not_used_by_hand() {
     let ask = |line: &str| {
         let mut arguments: Vec<&str> = line.split_whitespace().collect();
         arguments.extend(["--cell", &address]);
-        say(dir.path(), &arguments)
+        run_omega(dir.path(), &arguments)
     };
     assert_eq!(ask("machine add -f machines.toml").code, Some(0));
     assert_eq!(ask("job submit web --count 4 --cpu 1").code, Some(0));
     let leases = LeaseSettings { lease: Duration::from_secs(60), process: "p".to_owned() };
     let remote = RemoteCell::with_leases(&Address::plain([address.clone()]), leases).unwrap();
     remote.stand_by("ann", |_| ControlFlow::Continue(())).unwrap().unwrap();
-    let said = ask("txn commit -f three.toml --as ann");
-    assert_eq!((said.code, said.stdout.as_str()), (Some(1), ""), "{}", said.stderr);
-    assert!(said.stderr.ends_with("[LEASE_HELD]\n"), "{}", said.stderr);
+    let output = ask("txn commit -f three.toml --as ann");
+    assert_eq!((output.code, output.stdout.as_str()), (Some(1), ""), "{}", output.stderr);
+    assert!(output.stderr.ends_with("[LEASE_HELD]\n"), "{}", output.stderr);
     remote.end_leases().unwrap();
     // The numbers that were skipped when the owner of the name changed belong to no process.
-    let said = ask("txn commit -f three.toml --as ann --id 3");
-    assert!(said.stderr.ends_with("[FENCED]\n"), "{}", said.stderr);
-    let said = ask("txn commit -f three.toml --as ann");
-    assert!(said.stdout.contains("committed    2 of 3\n"), "{} {}", said.stdout, said.stderr);
+    let output = ask("txn commit -f three.toml --as ann --id 3");
+    assert!(output.stderr.ends_with("[FENCED]\n"), "{}", output.stderr);
+    let output = ask("txn commit -f three.toml --as ann");
+    assert!(output.stdout.contains("committed    2 of 3\n"), "{} {}", output.stdout, output.stderr);
     // After a restart the results are equal, because they are part of the state.
-    let told = ask("txn list -o json").stdout;
+    let response = ask("txn list -o json").stdout;
     drop(server);
     let _server = serve(dir.path(), &["--dir=cell".to_owned(), format!("--listen={address}")]);
-    assert_eq!(ask("txn list -o json").stdout, told);
+    assert_eq!(ask("txn list -o json").stdout, response);
 }
 
 #[test]
@@ -266,13 +266,13 @@ fn what_cannot_be_is_told_in_one_line() {
         (1, "txn get by-hand:0", "its next number is 0 [UNKNOWN_TRANSACTION]"),
     ];
     for (code, line, expected) in cases {
-        let said = cell.fails(code, line);
-        assert!(said.contains(expected), "{line}: {said}");
+        let output = cell.fails(code, line);
+        assert!(output.contains(expected), "{line}: {output}");
     }
-    let said = cell.say("txn commit -f three.toml --id 3");
-    assert_eq!(said.code, Some(1), "{}", said.stderr);
-    let said = cell.fails(1, "txn get by-hand:1");
-    assert!(said.contains(ErrorCode::AnswerExpired.name()), "one that was skipped: {said}");
+    let output = cell.run_omega("txn commit -f three.toml --id 3");
+    assert_eq!(output.code, Some(1), "{}", output.stderr);
+    let output = cell.fails(1, "txn get by-hand:1");
+    assert!(output.contains(ErrorCode::AnswerExpired.name()), "one that was skipped: {output}");
 }
 
 #[test]
@@ -280,9 +280,9 @@ fn a_task_that_has_a_machine_is_given_more_or_less_of_it() {
     let grow = "[[resize]]\ntask = \"web/1\"\nto = { cpu = 1.5 }\n";
     let cell = cell(&[("grow.toml", grow)]);
     refused(&cell, "txn commit -f three.toml");
-    let (said, why) = refused(&cell, "task resize web/0 --cpu 2");
-    assert_eq!(said, "web/0 was not resized: no room: cpu\n");
-    assert_eq!(why, "omega: the cell rejected 1 of 1 items of the transaction\n");
+    let (output, why) = refused(&cell, "task resize web/0 --cpu 2");
+    assert_eq!(output, "");
+    assert_eq!(why, "omega: web/0 was not resized: no room: cpu\n");
     assert_eq!(cell.ok("task resize web/0 --cpu 500m"), "web/0 is allocated 0.5 cpu\n");
     let table = cell.ok("txn commit -f grow.toml");
     assert!(table.contains("resize  web/1           committed\n"), "{table}");
@@ -301,10 +301,10 @@ fn a_task_that_has_a_machine_is_given_more_or_less_of_it() {
     assert!(cell.ok("task list --job web").contains("  nothing\n"));
     assert_eq!(cell.ok("task resize web/1 --memory 0"), "web/1 is allocated nothing\n");
     cell.ok("task resize web/1 --cpu 1");
-    let (said, _) = refused(&cell, "task resize web/2 --cpu 1");
-    assert_eq!(said, "web/2 was not resized: task not placed\n");
-    let (said, _) = refused(&cell, "task resize web/9 --cpu 1");
-    assert_eq!(said, "web/9 was not resized: unknown task\n");
+    let (_, why) = refused(&cell, "task resize web/2 --cpu 1");
+    assert_eq!(why, "omega: web/2 was not resized: task not placed\n");
+    let (_, why) = refused(&cell, "task resize web/9 --cpu 1");
+    assert_eq!(why, "omega: web/9 was not resized: unknown task\n");
     cell.fails(2, "task resize web --cpu 1");
     let why = cell.fails(2, "task resize web/0");
     assert!(why.contains("give the new amount"), "{why}");

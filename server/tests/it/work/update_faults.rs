@@ -3,7 +3,7 @@
 
 use crate::cell::served::{Process, Three};
 use crate::work::agents::{start, until};
-use crate::work::commands::say_at;
+use crate::work::commands::run_omega_at;
 use crate::work::programs::is_anything_left;
 use crate::work::updates::{JOB, Rounds, SERVER, python, request};
 use serde_json::Value;
@@ -48,10 +48,12 @@ impl World {
     /// Runs a command until a leader answers it.
     pub(crate) fn ok(&self, line: &str) -> String {
         loop {
-            let said = say_at(&self.folder, &self.cell, line);
-            match said.code {
-                Some(0) => return said.stdout,
-                _ => assert!(said.stderr.contains("does not answer"), "{line}: {}", said.stderr),
+            let output = run_omega_at(&self.folder, &self.cell, line);
+            match output.code {
+                Some(0) => return output.stdout,
+                _ => {
+                    assert!(output.stderr.contains("does not answer"), "{line}: {}", output.stderr)
+                }
             }
         }
     }
@@ -87,8 +89,8 @@ impl World {
 
 /// The tasks that run, as a load balancer would look them up; none while no replica answers.
 fn running(folder: &Path, cell: &str) -> Vec<String> {
-    let said = say_at(folder, cell, "task list --job web -o json");
-    let listed: Value = serde_json::from_str(&said.stdout).unwrap_or_default();
+    let output = run_omega_at(folder, cell, "task list --job web -o json");
+    let listed: Value = serde_json::from_str(&output.stdout).unwrap_or_default();
     let tasks = listed["items"].as_array().cloned().unwrap_or_default();
     let runs = |task: &&Value| task["state"] == "running";
     tasks.iter().filter(runs).filter_map(|task| Some(task["task"].as_str()?.to_owned())).collect()

@@ -101,9 +101,9 @@ fn commands_of_the_page(heading: &str) -> Vec<String> {
 
 /// The path of Python. Without one, the test is skipped.
 pub(crate) fn python() -> Option<String> {
-    let said = Command::new("python3").args(["-c", "import sys; print(sys.executable)"]).output();
-    match said {
-        Ok(said) => Some(String::from_utf8(said.stdout).unwrap().trim().to_owned()),
+    let result = Command::new("python3").args(["-c", "import sys; print(sys.executable)"]).output();
+    match result {
+        Ok(result) => Some(String::from_utf8(result.stdout).unwrap().trim().to_owned()),
         Err(_) => {
             println!("skipped: python3 not found");
             None
@@ -157,30 +157,30 @@ fn a_web_server_is_updated_under_load_without_a_failed_request() {
     assert_eq!(created, "job web is created: 3 tasks\n");
     assert_eq!(answers(&cell), ["one"; 3]);
 
-    let (stop, asked) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
+    let (stop, requested) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
     let load = {
-        let (cell, stop, asked) = (cell.clone(), stop.clone(), asked.clone());
+        let (cell, stop, requested) = (cell.clone(), stop.clone(), requested.clone());
         std::thread::spawn(move || {
             let (mut failed, rounds) = (Vec::new(), Rounds::begin(cell.served.path()));
             while !stop.load(Ordering::Relaxed) {
                 for task in running(&cell) {
                     failed.extend(request(cell.served.path(), &task).err());
-                    asked.fetch_add(1, Ordering::Relaxed);
+                    requested.fetch_add(1, Ordering::Relaxed);
                 }
                 rounds.count();
             }
             failed
         })
     };
-    let so_far = || asked.load(Ordering::Relaxed);
+    let so_far = || requested.load(Ordering::Relaxed);
     until(|| so_far() > 10);
 
     let [dry_run, apply, versions, rollback] = &commands_of_the_page("## Update")[..] else {
         panic!("the page has four commands")
     };
-    let told = cell.served.ok(dry_run);
+    let response = cell.served.ok(dry_run);
     assert_eq!(
-        told,
+        response,
         "job web would be updated to version 1\n  group main: 3 tasks, all replaced: run\n"
     );
     assert_eq!(answers(&cell), ["one"; 3], "nothing was changed");
@@ -190,10 +190,10 @@ fn a_web_server_is_updated_under_load_without_a_failed_request() {
     assert!(listed.contains("as submitted") && listed.contains("main: run"), "{listed}");
 
     // A version that fails is rolled back.
-    let why = cell.served.say("job apply -f bad.toml --wait");
+    let why = cell.served.run_omega("job apply -f bad.toml --wait");
     assert_eq!(why.code, Some(1), "{}", why.stderr);
     assert!(why.stderr.contains("version 2 failed (web/"), "{}", why.stderr);
-    assert!(why.stderr.contains(": exit code 1)"), "{}", why.stderr);
+    assert!(why.stderr.contains(": exit code 1), and was rolled back"), "{}", why.stderr);
     until(|| cell.served.json("job get web")["version"] == 3);
     until(|| cell.served.json("job get web")["update"] == "complete");
     assert_eq!(answers(&cell), ["two"; 3]);
@@ -217,6 +217,35 @@ fn a_web_server_is_updated_under_load_without_a_failed_request() {
     assert_eq!(load.join().unwrap(), [""; 0], "of {} requests", so_far());
     assert_eq!(answers(&cell), ["two"; 3]);
     cell.served.ok("job delete web");
+    cell.nothing_is_left();
+}
+
+const ALONE: &str = r#"
+name = "alone"
+kind = "service"
+update = { max_unavailable = 1, min_healthy_time = "2s", on_failure = "rollback" }
+[[group]]
+count = 1
+request = { cpu = 1 }
+run = { command = "/bin/sh", args = ["-c", "PROGRAM"] }
+"#;
+
+#[test]
+fn a_service_whose_only_task_fails_in_an_update_is_rolled_back() {
+    let job = |program: &str| ALONE.replace("PROGRAM", program);
+    let (good, bad) = (job("exec sleep 1000"), job("exit 5"));
+    let cell = Cell::new(&[("good.toml", &good), ("bad.toml", &bad)]);
+    let _agent = cell.agent("one");
+    cell.served.ok("job apply -f good.toml --wait");
+    let why = cell.served.run_omega("job apply -f bad.toml --wait");
+    assert_eq!(why.code, Some(1), "{}", why.stderr);
+    assert!(why.stderr.contains("and was rolled back"), "{}", why.stderr);
+    until(|| cell.served.json("job get alone")["update"] == "complete");
+    assert_eq!(cell.tasks("alone", "running"), 1);
+    let listed = cell.served.json("job versions alone");
+    let results = [1, 2].map(|version: usize| listed[version]["result"].clone());
+    assert_eq!(results, ["failed", "complete"]);
+    cell.served.ok("job delete alone");
     cell.nothing_is_left();
 }
 

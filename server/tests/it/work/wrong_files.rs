@@ -36,8 +36,8 @@ fn units_programs_and_numbers_of_jobs_are_checked() {
         ("job submit x --memory 1gb", "\"1gb\" has an unknown unit: write 1GB or 1GiB"),
     ];
     for (line, expected) in cases {
-        let said = cell.fails(2, line);
-        assert!(said.contains(expected), "{line}: {said}");
+        let output = cell.fails(2, line);
+        assert!(output.contains(expected), "{line}: {output}");
     }
     assert_eq!(cell.ok("job submit -f one.toml"), "job one is submitted: 1 task\n");
 }

@@ -9,7 +9,7 @@ mod text;
 
 pub(crate) use text::text;
 
-use crate::observe::counters::{Counters, Judged, SchedulerCounters};
+use crate::observe::counters::{CheckedTransaction, Counters, SchedulerCounters};
 use crate::tls::Certificates;
 use omega_core::SchedulerId;
 use omega_store::replica::Durations;
@@ -74,9 +74,13 @@ impl Drop for Open {
 
 impl Metrics {
     /// Counts transactions that were checked together, with the time from request to result.
-    pub(crate) fn judged<'a>(&self, group: impl Iterator<Item = Judged<'a>>, took: Duration) {
+    pub(crate) fn checked<'a>(
+        &self,
+        group: impl Iterator<Item = CheckedTransaction<'a>>,
+        took: Duration,
+    ) {
         let mut count = 0;
-        self.counted.scheduler_counters.judged(group.inspect(|_| count += 1));
+        self.counted.scheduler_counters.count(group.inspect(|_| count += 1));
         self.counted.commit.note_many(took, count);
     }
 
@@ -129,13 +133,13 @@ impl Metrics {
     }
 
     /// Remaining validity of the certificate presented to clients.
-    fn certificate_left(&self) -> Option<Duration> {
+    fn certificate_remaining(&self) -> Option<Duration> {
         let ends = self.counted.certificates.get()?.ends();
         Some(ends.duration_since(SystemTime::now()).unwrap_or_default())
     }
 
     /// Counts a sent delta, with the number of its versions, and the age of its first change.
-    pub(crate) fn told(&self, versions: u64, delay: Duration) {
+    pub(crate) fn synced(&self, versions: u64, delay: Duration) {
         self.counted.sync.versions.fetch_add(versions, Ordering::Relaxed);
         self.counted.sync.delay.note(delay);
     }

@@ -6,8 +6,8 @@
 
 use crate::observe::openmetrics::{Figure, MetricWriter};
 use omega_cellstate::{
-    Cell, ClusterResources, CoreCounts, DueCounts, EvictionCounts, GangCounts, HeldCounts,
-    PeakCounts,
+    AllocationCounts, Cell, ClusterResources, CoreCounts, DeadlineCounts, EvictionCounts,
+    GangCounts, PeakCounts,
 };
 use omega_core::{Amounts, Kinds};
 use std::fmt;
@@ -23,18 +23,18 @@ pub(super) struct PolicyFigures {
     reservations: usize,
     over_peak: usize,
     peaks: PeakCounts,
-    held: HeldCounts,
+    held: AllocationCounts,
     cores: CoreCounts,
     resources: ClusterResources,
     kinds: Kinds,
-    due: DueCounts,
+    due: DeadlineCounts,
 }
 
 impl PolicyFigures {
     /// The figures of a cell.
     pub(super) fn of(cell: &Cell) -> PolicyFigures {
         PolicyFigures {
-            holding: cell.holding().len(),
+            holding: cell.waiting_gangs().len(),
             gangs: cell.gang_counts(),
             evictions: cell.eviction_counts(),
             evictions_left: cell.evictions_left(),
@@ -42,11 +42,11 @@ impl PolicyFigures {
             reservations: cell.reservations().count(),
             over_peak: cell.machines_over_peak(),
             peaks: cell.peak_counts(),
-            held: cell.held_counts(),
+            held: cell.allocation_counts(),
             cores: cell.core_counts(),
             resources: cell.resources().clone(),
             kinds: cell.kinds().clone(),
-            due: cell.due_counts(),
+            due: cell.deadline_counts(),
         }
     }
 
@@ -87,7 +87,8 @@ impl PolicyFigures {
         let help =
             "Batch tasks throttled or released on machines over their peak share, or grown again";
         pen.counters(Figure::new("peak_changes", help), changes)?;
-        let HeldCounts { resized, resizes_refused, optional_met, optional_missed } = self.held;
+        let AllocationCounts { resized, resizes_refused, optional_met, optional_missed } =
+            self.held;
         let resizes = [
             ([("result", "committed")], resized as f64),
             ([("result", "refused")], resizes_refused as f64),
@@ -129,7 +130,7 @@ impl PolicyFigures {
     }
 
     fn write_due(&self, pen: &mut MetricWriter<'_>) -> fmt::Result {
-        let DueCounts { in_time, late, late_ms } = self.due;
+        let DeadlineCounts { in_time, late, late_ms } = self.due;
         let help = "Jobs that ended by their deadline";
         pen.counter(Figure::new("jobs_in_time", help), in_time as f64)?;
         let help = "Jobs that ended after their deadline";

@@ -8,17 +8,17 @@ use omega_core::{Kinds, Text};
 use std::fmt;
 
 /// Maximum number of tenants with series of their own.
-const TOLD_MAX: usize = 200;
+const TENANTS_MAX: usize = 200;
 
 /// A tenant's values, by resource kind.
 #[derive(Debug)]
-struct Told {
+struct TenantValues {
     name: Text,
     used: Vec<u64>,
     limit: Option<Vec<u64>>,
     guaranteed: Vec<u64>,
-    asked: Vec<u64>,
-    admitted: Vec<u64>,
+    requested: Vec<u64>,
+    request_limit: Vec<u64>,
 }
 
 /// Values of all tenants.
@@ -26,7 +26,7 @@ struct Told {
 pub(super) struct TenantFigures {
     kinds: Kinds,
     count: usize,
-    told: Vec<Told>,
+    tenants: Vec<TenantValues>,
 }
 
 impl TenantFigures {
@@ -36,7 +36,7 @@ impl TenantFigures {
         let amounts = |amounts: &omega_core::Amounts| {
             kinds.iter().map(|(kind, _)| amounts.get(kind)).collect::<Vec<u64>>()
         };
-        let told = cell.tenants().take(TOLD_MAX).map(|(name, limit, used)| Told {
+        let tenants = cell.tenants().take(TENANTS_MAX).map(|(name, limit, used)| TenantValues {
             name: name.clone(),
             used: used.iter().map(|used| (*used).max(0).cast_unsigned()).collect(),
             limit: limit.map(amounts),
@@ -44,11 +44,11 @@ impl TenantFigures {
                 .tenant_config(name)
                 .map(|s| amounts(&s.guaranteed))
                 .unwrap_or_default(),
-            asked: cell.asked(name).unwrap_or_default(),
-            admitted: cell.admission(name).map(amounts).unwrap_or_default(),
+            requested: cell.requested(name).unwrap_or_default(),
+            request_limit: cell.admission(name).map(amounts).unwrap_or_default(),
         });
-        let told = told.collect();
-        TenantFigures { count: cell.tenants().count(), told, kinds }
+        let tenants = tenants.collect();
+        TenantFigures { count: cell.tenants().count(), tenants, kinds }
     }
 
     pub(super) fn write(&self, pen: &mut MetricWriter<'_>) -> fmt::Result {
@@ -56,36 +56,40 @@ impl TenantFigures {
         pen.gauge(Figure::new("tenants", help), self.count as f64)?;
         let help =
             "Claims of the tasks of a tenant and of all tenants below it, in each kind's unit";
-        pen.gauges(Figure::new("tenant_used", help), self.series(|told| &told.used))?;
+        pen.gauges(Figure::new("tenant_used", help), self.series(|tenant| &tenant.used))?;
         let help =
             "Limit of the claims of a tenant and of all tenants below it, where there is one";
-        let limits = self.limits(|told| told.limit.as_deref().unwrap_or_default());
+        let limits = self.limits(|tenant| tenant.limit.as_deref().unwrap_or_default());
         pen.gauges(Figure::new("tenant_limit", help), limits)?;
         let help = "Requests of the jobs of a tenant and of all tenants below it, pending or placed; only in cells with a request limit";
-        pen.gauges(Figure::new("tenant_requested", help), self.series(|told| &told.asked))?;
+        pen.gauges(Figure::new("tenant_requested", help), self.series(|tenant| &tenant.requested))?;
         let help = "Request limit of a tenant and of all tenants below it, where there is one";
-        pen.gauges(Figure::new("tenant_request_limit", help), self.limits(|told| &told.admitted))?;
+        pen.gauges(
+            Figure::new("tenant_request_limit", help),
+            self.limits(|tenant| &tenant.request_limit),
+        )?;
         let help = "Guarantee of a tenant; usage above it is borrowed";
-        let sure = self.series(|told| &told.guaranteed).into_iter().filter(|(_, sure)| *sure > 0.0);
+        let sure =
+            self.series(|tenant| &tenant.guaranteed).into_iter().filter(|(_, sure)| *sure > 0.0);
         pen.gauges(Figure::new("tenant_guaranteed", help), sure)
     }
 
     /// Writes the limits, for kinds that have one.
     fn limits<'a>(
         &'a self,
-        of: impl Fn(&'a Told) -> &'a [u64],
+        of: impl Fn(&'a TenantValues) -> &'a [u64],
     ) -> impl Iterator<Item = ([(&'static str, &'a str); 2], f64)> {
         self.series(of).into_iter().filter(|(_, most)| *most < QUOTA_MAX as f64)
     }
 
     fn series<'a>(
         &'a self,
-        of: impl Fn(&'a Told) -> &'a [u64],
+        of: impl Fn(&'a TenantValues) -> &'a [u64],
     ) -> Vec<([(&'static str, &'a str); 2], f64)> {
         let mut series = Vec::new();
-        for told in &self.told {
-            for ((_, kind), value) in self.kinds.iter().zip(of(told)) {
-                series.push(([("tenant", &*told.name), ("kind", &*kind.name)], *value as f64));
+        for tenant in &self.tenants {
+            for ((_, kind), value) in self.kinds.iter().zip(of(tenant)) {
+                series.push(([("tenant", &*tenant.name), ("kind", &*kind.name)], *value as f64));
             }
         }
         series

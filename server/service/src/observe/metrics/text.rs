@@ -9,8 +9,8 @@ use super::tenants::TenantFigures;
 use crate::calls::cell::{Sizes, sizes};
 use crate::host::Host;
 use crate::observe::openmetrics::{self, Figure, Figures, MetricWriter};
-use crate::observe::statistics::statistics;
-use crate::peers::Whoami;
+use crate::observe::statistics::{scheduler_series, statistics};
+use crate::peers::ReplicaIdentity;
 use omega_client::proto::{GetStatisticsResponse, SchedulerStatistics};
 use omega_core::Kinds;
 use omega_store::replica::{Histogram, Stage, Status};
@@ -22,8 +22,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 ///
 /// # Errors
 /// If a metric cannot be written as text.
-pub(crate) async fn text(host: &Host, me: Whoami) -> Result<String, fmt::Error> {
+pub(crate) async fn text(host: &Host, me: ReplicaIdentity) -> Result<String, fmt::Error> {
     let statistics = statistics(host, me).await;
+    let schedulers = scheduler_series(host).await;
+    let statistics = GetStatisticsResponse { schedulers, ..statistics };
     let (sizes, kinds) = host.read(|cell| (sizes(cell), cell.kinds().clone()));
     let (tenants, policies) = host.read(|cell| (TenantFigures::of(cell), PolicyFigures::of(cell)));
     let status = host.running().map(|running| running.status());
@@ -43,7 +45,7 @@ pub(crate) async fn text(host: &Host, me: Whoami) -> Result<String, fmt::Error> 
 #[derive(Debug)]
 struct Now {
     host: Host,
-    me: Whoami,
+    me: ReplicaIdentity,
     statistics: GetStatisticsResponse,
     sizes: Sizes,
     kinds: Kinds,
@@ -117,7 +119,7 @@ impl Now {
     fn write_certificate(&self, pen: &mut MetricWriter<'_>) -> fmt::Result {
         let help = "Time until the server's certificate expires; only with TLS";
         let figure = Figure::seconds("certificate_left", help);
-        match self.metrics().certificate_left() {
+        match self.metrics().certificate_remaining() {
             Some(left) => pen.gauge(figure, left.as_secs_f64()),
             None => pen.gauges::<0>(figure, []),
         }
@@ -128,7 +130,7 @@ impl Now {
             Some(running) => {
                 Stage::ALL.map(|stage| (stage, running.stages().histogram(stage))).into()
             }
-            None => vec![(Stage::Judge, self.metrics().counted.applied.histogram())],
+            None => vec![(Stage::PreCheck, self.metrics().counted.applied.histogram())],
         };
         let stages = stages.into_iter().map(|(stage, took)| ([("stage", stage.name())], took));
         let help = "Time of the leader's log entries in each stage of a commit; every replica \
@@ -172,11 +174,11 @@ impl Now {
     fn write_leases(&self, pen: &mut MetricWriter<'_>) -> fmt::Result {
         let leases = self.host.leases();
         let help = "Scheduler leases that expired, so that another process took the name";
-        pen.counter(Figure::new("lease_expirations", help), leases.silenced() as f64)?;
+        pen.counter(Figure::new("lease_expirations", help), leases.expirations() as f64)?;
         let listed = leases.list(&self.host).unwrap_or_default();
         let left = listed.iter().filter_map(|listed| {
-            let held = listed.held.as_ref()?;
-            Some(([("scheduler", &*listed.name)], held.left_ms as f64 / 1000.0))
+            let owner = listed.owner.as_ref()?;
+            Some(([("scheduler", &*listed.name)], owner.remaining_ms as f64 / 1000.0))
         });
         let help = "Time until the lease of a scheduler's name expires; at the leader";
         pen.gauges(Figure::seconds("scheduler_lease_left", help), left)

@@ -34,6 +34,13 @@ export function jobs(asked) {
   return self;
 }
 
+/** The version of a job, and the result of the update to it. */
+function version(job) {
+  if (job.version === 0) return "0, never updated";
+  const results = { complete: "its update is complete", failed: "its update failed" };
+  return `${job.version}, ${results[job.update] ?? "its update is under way"}`;
+}
+
 /** The page of one job. */
 export function job(name) {
   const place = el("div", {}, el("p", { class: "quiet" }, "…"));
@@ -68,13 +75,16 @@ export function job(name) {
           el("dt", {}, "tenant"), el("dd", {}, one.tenant),
           el("dt", {}, "scheduler"), el("dd", {}, one.scheduler),
           el("dt", {}, "kind"), el("dd", {}, `${one.kind}, precedence ${one.precedence}${one.gang_min === null ? "" : `, at least ${plural(one.gang_min, "task")} together`}`),
+          el("dt", {}, "version"), el("dd", {}, version(one)),
           el("dt", {}, "submitted"), el("dd", {}, `${time(one.age_ms)} ago, as this replica recorded it`))),
         why,
         device("Groups", table(null, [
           { name: "group", head: true, of: (row) => row.name },
+          { name: "version", number: true, of: (row) => (row.current ? row.version : `${row.version} (old)`) },
           { name: "tasks", number: true, of: (row) => count(row.count) },
           { name: "request of each task", of: request },
           ...byState,
+          { name: "requeued", number: true, of: (row) => count(row.failures) },
         ], told.groups)),
         device("Tasks", taskTable(told.tasks, { job: false }), told.next_page ? el("p", { class: "quiet" }, `only the first ${told.tasks.length}; \`omega task list --job\` has all`) : ""),
         happened);

@@ -4,7 +4,7 @@ mod shells;
 
 use crate::callers::secure::Guarded;
 use crate::kit::certificates::issue;
-use crate::kit::process::{Said, folder, omega, say};
+use crate::kit::process::{CommandOutput, folder, omega, run_omega};
 use crate::work::commands::Served;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 const BOUND: Duration = Duration::from_secs(120);
 
 /// Runs a command that must end within the bound.
-fn bounded(command: &mut Command) -> Said {
+fn bounded(command: &mut Command) -> CommandOutput {
     let command = command.stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().expect("the command starts");
     let until = Instant::now() + BOUND;
@@ -56,9 +56,9 @@ fn names_within(ms: &str, dir: &Path, address: &str, line: &str, last: &str) -> 
     if !address.is_empty() {
         command.env("OMEGA_CELL", address);
     }
-    let said = bounded(&mut command);
-    assert_eq!((said.code, said.stderr.as_str()), (Some(0), ""), "{line} {last}");
-    said.stdout.lines().map(str::to_owned).collect()
+    let output = bounded(&mut command);
+    assert_eq!((output.code, output.stderr.as_str()), (Some(0), ""), "{line} {last}");
+    output.stdout.lines().map(str::to_owned).collect()
 }
 
 fn names(cell: &Served, line: &str, last: &str) -> Vec<String> {
@@ -176,8 +176,11 @@ fn a_cell_that_does_not_answer_has_no_names() {
     }
     assert_eq!(names_at(dir.path(), "", "context use", ""), [""; 0]);
     for wrong in [&["__names"][..], &["__names", "x", "job", "get", ""], &["__names", "9", "job"]] {
-        let said = bounded(omega(dir.path()).args(wrong));
-        assert_eq!((said.code, said.stdout.as_str(), said.stderr.as_str()), (Some(0), "", ""));
+        let output = bounded(omega(dir.path()).args(wrong));
+        assert_eq!(
+            (output.code, output.stdout.as_str(), output.stderr.as_str()),
+            (Some(0), "", "")
+        );
     }
     // A replica that does not answer does not hide the names of the others.
     let cell = filled();
@@ -237,11 +240,11 @@ fn long_lists_are_cut_and_odd_names_are_left_out() {
     assert_eq!(listed[200], "m...", "a shell must not complete the `-`, which others may lack");
     assert_eq!(names(&cell, "machine get", "m-23"), ["m-23", "m-230"]);
     for odd in ["a b", "a;b", "a$(b)", "a`b`", "a:b", "a'b", "a*b", "~a", "a\\b", "a", "\u{e9}"] {
-        let said = omega(cell.path())
+        let result = omega(cell.path())
             .args(["job", "submit", odd])
             .env("OMEGA_CELL", &cell.address)
             .output();
-        assert!(said.unwrap().status.success(), "{odd}");
+        assert!(result.unwrap().status.success(), "{odd}");
     }
     assert_eq!(names(&cell, "job get", ""), ["a", "\u{e9}"]);
 }
@@ -259,16 +262,16 @@ fn only_names_that_the_role_may_list_are_completed() {
     };
     for (job, tenant) in [("one", "own"), ("other", "others")] {
         let line = format!("job submit {job} --tenant {tenant} {}", options("operator-ann"));
-        let said = say(guarded.path(), &line.split_whitespace().collect::<Vec<_>>());
-        assert_eq!(said.code, Some(0), "{}", said.stderr);
+        let output = run_omega(guarded.path(), &line.split_whitespace().collect::<Vec<_>>());
+        assert_eq!(output.code, Some(0), "{}", output.stderr);
     }
-    let told = |name: &str, line: &str| {
+    let response = |name: &str, line: &str| {
         names_at(guarded.path(), "", &format!("{line} {}", options(name)), "o")
     };
-    assert_eq!(told("operator-ann", "job get"), ["one", "other"]);
-    assert_eq!(told("reader-own", "job get"), ["one"]);
-    assert_eq!(told("operator-ann", "task get"), ["one/", "other/"]);
-    assert_eq!(told("reader-own", "task get"), ["one/0"]);
-    assert_eq!(told("operator-ann", "quota set"), ["others", "own"]);
-    assert_eq!(told("reader-own", "quota set"), ["own"]);
+    assert_eq!(response("operator-ann", "job get"), ["one", "other"]);
+    assert_eq!(response("reader-own", "job get"), ["one"]);
+    assert_eq!(response("operator-ann", "task get"), ["one/", "other/"]);
+    assert_eq!(response("reader-own", "task get"), ["one/0"]);
+    assert_eq!(response("operator-ann", "quota set"), ["others", "own"]);
+    assert_eq!(response("reader-own", "quota set"), ["own"]);
 }

@@ -52,10 +52,10 @@ fn in_bash(
     let mut bash = Command::new("bash");
     bash.args(["--norc", "--noprofile", "-c", &code]).current_dir(cell.path());
     bash.env("OMEGA_CELL", address).env("HOME", home(cell)).env(TIME, LONG_MS);
-    let said = bounded(&mut bash);
-    assert_eq!(said.stderr, "");
+    let output = bounded(&mut bash);
+    assert_eq!(output.stderr, "");
     let words = |line: &str| line.split(' ').map(str::to_owned).collect();
-    Some(said.stdout.lines().map(words).collect())
+    Some(output.stdout.lines().map(words).collect())
 }
 
 #[test]
@@ -128,8 +128,8 @@ fn in_zsh(cell: &Served, keys: &[&str]) -> Option<String> {
     let mut zsh = Command::new("zsh");
     zsh.args(["-f", "-c", ZSH, "zsh"]).args(keys).env("HOME", &home);
     zsh.env("TERM", "dumb").env_remove("OMEGA_CELL").env(TIME, LONG_MS).stdin(Stdio::null());
-    let said = bounded(&mut zsh);
-    assert_eq!((said.code, said.stderr.as_str()), (Some(0), ""));
+    let output = bounded(&mut zsh);
+    assert_eq!((output.code, output.stderr.as_str()), (Some(0), ""));
     Some(std::fs::read_to_string(home.join("lines")).unwrap())
 }
 
@@ -172,10 +172,10 @@ fn in_fish(cell: &Served, lines: &[&str]) -> Option<Vec<Vec<String>>> {
     let code = "source ~/omega.fish; set -p PATH ~/bin; for line in $argv; complete -C $line; echo END; end";
     let mut fish = Command::new("fish");
     fish.args(["--no-config", "-c", code]).args(lines).env("HOME", &home);
-    let said = bounded(fish.env_remove("OMEGA_CELL").env(TIME, LONG_MS).stdin(Stdio::null()));
-    assert_eq!((said.code, said.stderr.as_str()), (Some(0), ""));
+    let output = bounded(fish.env_remove("OMEGA_CELL").env(TIME, LONG_MS).stdin(Stdio::null()));
+    assert_eq!((output.code, output.stderr.as_str()), (Some(0), ""));
     let of_line = |text: &str| text.lines().map(str::to_owned).collect();
-    Some(said.stdout.split_terminator("END\n").map(of_line).collect())
+    Some(output.stdout.split_terminator("END\n").map(of_line).collect())
 }
 
 #[test]

@@ -1,0 +1,64 @@
+//! The latest versions of a job, as the cell has them.
+
+use crate::commands::CommandError;
+use crate::commands::call::Caller;
+use crate::commands::jobs::named_job::by_name;
+use crate::commands::shape::update_result;
+use omega_client::convert::Malformed;
+use omega_client::proto;
+use omega_client::proto::job_service_client::JobServiceClient;
+use omega_core::Job;
+
+/// A version of a job.
+pub(in crate::commands) struct Version {
+    pub(in crate::commands) number: u32,
+    /// Time at which the version began, in milliseconds since 1970; 0 for the first version.
+    pub(in crate::commands) at_ms: u64,
+    /// Result of the update: `complete` or `failed`.
+    pub(in crate::commands) result: Option<&'static str>,
+    pub(in crate::commands) job: Job,
+}
+
+impl Version {
+    /// Whether the update to the version has failed.
+    pub(in crate::commands) fn has_failed(&self) -> bool {
+        self.result == Some("failed")
+    }
+}
+
+/// The number of the latest version before this position that has the same content.
+pub(in crate::commands) fn content_of(all: &[Version], at: usize) -> Option<u32> {
+    all[..at].iter().rev().find(|earlier| earlier.job == all[at].job).map(|earlier| earlier.number)
+}
+
+/// The number of the latest version before this position that may have been restored at this position: its content is
+/// equal apart from counts, which a rollback keeps.
+pub(in crate::commands) fn restored_from(all: &[Version], at: usize) -> Option<u32> {
+    let is_same = |earlier: &&Version| earlier.job.equals_but_counts(&all[at].job);
+    let same = || all[..at].iter().rev().find(is_same).map(|earlier| earlier.number);
+    content_of(all, at).or_else(same)
+}
+
+/// The version to which a job returns by default: the latest one whose content differs from that of the current one,
+/// and of those whose update failed. Counts of groups are no content: scaling is not undone.
+pub(in crate::commands) fn default_version(all: &[Version]) -> Option<&Version> {
+    let (present, earlier) = all.split_last()?;
+    let has_failed =
+        |job: &Job| all.iter().any(|one| one.has_failed() && one.job.equals_but_counts(job));
+    let is_other = |job: &Job| !job.equals_but_counts(&present.job);
+    earlier.iter().rev().find(|one| is_other(&one.job) && !has_failed(&one.job))
+}
+
+/// The latest versions of a job, oldest first.
+pub(in crate::commands) fn all(caller: &Caller, name: &str) -> Result<Vec<Version>, CommandError> {
+    let request = proto::ListJobVersionsRequest { job: by_name(name) };
+    let response = caller.call(&request, |channel, request| async move {
+        JobServiceClient::new(channel).list_job_versions(request).await
+    })?;
+    let version = |response: proto::JobVersion| {
+        let result = update_result(response.result());
+        let job = Job::try_from(response.job.ok_or(Malformed::Missing("job"))?)?;
+        Ok(Version { number: response.number, at_ms: response.at_ms, result, job })
+    };
+    response.versions.into_iter().map(version).collect()
+}
