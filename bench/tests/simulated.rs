@@ -14,7 +14,7 @@
 
 #![allow(clippy::unwrap_used, reason = "all of it is tests, helpers too")]
 
-use omega_cellstate::{Cell, Image, SharedCell, View};
+use omega_cellstate::{Cell, SharedCell, SnapshotState, View};
 use omega_core::{Command, ConflictCheck, Granularity, JobId, JobKind, KindId, Kinds, Version};
 use omega_run::replicas::Durability;
 use omega_run::report::RunReport;
@@ -24,7 +24,7 @@ use omega_schedulers::{Admit, Claimed, Profile, Queued, Refused, Reserve, Settin
 use omega_sim::engine::{DecisionTime, Retries};
 use omega_sim::scenario::{ArchitectureKind, Outcome, ScenarioSettings, simulate};
 use omega_store::directory::EngineKind;
-use omega_store::history::{self, ReplayOptions, Which};
+use omega_store::history::{self, ReplayOptions, ReplayScope};
 use omega_workload::synth::{SynthOptions, synthesize};
 use omega_workload::{Arrival, RunTime, Workload};
 use std::collections::BTreeSet;
@@ -152,7 +152,7 @@ impl Reserve for Meets {
     }
 
     /// A step of the scheduler begins, so its transaction in the step before was answered.
-    fn heard(&mut self, _: &View) {
+    fn synced(&mut self, _: &View) {
         self.meeting.note(|Places { began, answered }| {
             answered.extend(began.iter().filter(|job| job.0 % 2 == self.parity));
         });
@@ -202,7 +202,7 @@ fn live(workload: Workload, (check, granularity): Judged) -> (RunReport, Cell) {
         ..RunOptions::default()
     };
     let report = run(workload, &options, &mut |_| {}).unwrap();
-    let all = ReplayOptions { which: Which::All, ..ReplayOptions::default() };
+    let all = ReplayOptions { scope: ReplayScope::All, ..ReplayOptions::default() };
     (report, history::open(&dir).unwrap().replay(&all).unwrap().into_cell())
 }
 
@@ -235,7 +235,12 @@ fn simulated(workload: &Workload, (check, granularity): Judged) -> Outcome {
 fn common(cell: Cell) -> u64 {
     let cell = SharedCell::new(cell);
     cell.apply(Command::Expire { now_ms: u64::MAX }).unwrap();
-    let image = Image { version: Version(0), now_ms: 0, schedulers: Vec::new(), ..cell.image() };
+    let image = SnapshotState {
+        version: Version(0),
+        now_ms: 0,
+        schedulers: Vec::new(),
+        ..cell.snapshot_state()
+    };
     image.state_hash()
 }
 

@@ -57,7 +57,7 @@ impl ByName {
         rows.sort_by_key(|row| view.machine(*row).map(|machine| machine.name.clone()));
         for (task, index) in &self.waiting {
             let group = view.compile(task.job, &self.jobs[&task.job], usize::from(*index));
-            if let Some(row) = rows.iter().find(|row| view.judge(**row, group).is_ok()) {
+            if let Some(row) = rows.iter().find(|row| view.check_fit(**row, group).is_ok()) {
                 view.claim(*task, view.machine_id(*row), group).expect("the judge allowed it");
             }
         }

@@ -53,7 +53,7 @@
 //!     cell.apply(Command::SubmitJob(Job { precedence: Precedence(precedence), ..job }))?;
 //!     while !scheduler.step(&cell, number * 1_000_000_000, &mut Unobserved)?.idle {}
 //!     let task = TaskId { job: JobId(runs), index: 0 };
-//!     assert!(cell.read(|cell| cell.task_holds(task).is_some()));
+//!     assert!(cell.read(|cell| cell.task_allocation(task).is_some()));
 //! }
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
@@ -250,7 +250,7 @@
 //!
 //! let mut scheduler = Scheduler::new(&cell, Profile::batch(), Settings::new("default"))?;
 //! assert_eq!(scheduler.step(&cell, 0, &mut Unobserved)?.placed, 2);
-//! let allocated = |index| cell.read(|cell| cell.task_holds(TaskId { job: JobId(0), index }));
+//! let allocated = |index| cell.read(|cell| cell.task_allocation(TaskId { job: JobId(0), index }));
 //! assert_eq!(allocated(0), Some(Amounts::new([4000])));
 //! assert_eq!(allocated(1), Some(Amounts::new([2000])));
 //! # Ok::<(), Box<dyn std::error::Error>>(())

@@ -12,11 +12,11 @@
 //! the same rule, counted in rounds instead of time. All tasks of a job share one wait, which keeps the job's total
 //! wait bounded. The scheduler wakes the job when the wait ends.
 //!
-//! The filter reads the locality level that the scheduler stored with the group: see [`Reach`].
+//! The filter reads the locality level that the scheduler stored with the group: see [`LocalityLevel`].
 
 use crate::framework::plugin::{Filter, Reads, Tasks, lanes};
 use crate::queue::Nanos;
-use omega_cellstate::{BLOCK, Block, GroupRef, Reach, View};
+use omega_cellstate::{BLOCK, Block, GroupRef, LocalityLevel, View};
 use omega_core::{JobId, Text};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -39,21 +39,25 @@ impl Delay {
     }
 
     /// Returns the locality level that a group accepts when its job has waited for `waited`.
-    pub(crate) fn reach(&self, view: &View, group: GroupRef, waited: Nanos) -> Reach {
+    pub(crate) fn reach(&self, view: &View, group: GroupRef, waited: Nanos) -> LocalityLevel {
         let preferred = &view.need(group).preferred;
         if preferred.iter().all(|(_, set)| view.is_empty_set(*set)) {
-            return Reach::Anywhere;
+            return LocalityLevel::Anywhere;
         }
         if waited < self.machine_wait {
-            return Reach::Preferred { left: self.machine_wait - waited };
+            return LocalityLevel::Preferred { left: self.machine_wait - waited };
         }
-        let Some((label, wait)) = &self.rack else { return Reach::Anywhere };
+        let Some((label, wait)) = &self.rack else { return LocalityLevel::Anywhere };
         let end = self.machine_wait.saturating_add(*wait);
         let Some(left) = end.checked_sub(waited).filter(|left| *left > 0) else {
-            return Reach::Anywhere;
+            return LocalityLevel::Anywhere;
         };
         let values = values_near(view, group, label);
-        if values.is_empty() { Reach::Anywhere } else { Reach::Near { values, left } }
+        if values.is_empty() {
+            LocalityLevel::Anywhere
+        } else {
+            LocalityLevel::Near { values, left }
+        }
     }
 }
 
@@ -94,14 +98,14 @@ impl Filter for Delay {
     }
 
     fn applies(&self, tasks: &Tasks<'_>) -> bool {
-        *tasks.reach != Reach::Anywhere
+        *tasks.reach != LocalityLevel::Anywhere
     }
 
     fn filter(&self, tasks: &Tasks<'_>, block: Block<'_>, among: u64) -> u64 {
         let wanted = among & preferred(tasks, block);
         match (tasks.reach, &self.rack) {
-            (Reach::Anywhere, _) => among,
-            (Reach::Near { values, .. }, Some((label, _))) => {
+            (LocalityLevel::Anywhere, _) => among,
+            (LocalityLevel::Near { values, .. }, Some((label, _))) => {
                 let Some(level) = tasks.view.level(label) else { return wanted };
                 let is_near = |lane: &usize| {
                     let value = level.of(block.first_row() + lane);
@@ -120,7 +124,7 @@ impl Filter for Delay {
     fn why(&self, tasks: &Tasks<'_>, _: usize) -> Option<String> {
         let left = tasks.reach.left()? as f64 / 1e9;
         let what = match tasks.reach {
-            Reach::Near { .. } => "a machine near a preferred one",
+            LocalityLevel::Near { .. } => "a machine near a preferred one",
             _ => "a preferred machine",
         };
         Some(format!("it waits for {what}, for {left:.3} s more at most"))

@@ -152,14 +152,14 @@ fn run<O: Observer>(
                 return worker;
             }
         };
-        let told = match nap {
+        let received = match nap {
             Some(nap) => sleep.woken.recv_timeout(nap),
             None => sleep.woken.try_recv().map_err(|error| match error {
                 TryRecvError::Empty => RecvTimeoutError::Timeout,
                 TryRecvError::Disconnected => RecvTimeoutError::Disconnected,
             }),
         };
-        if told == Err(RecvTimeoutError::Disconnected) {
+        if received == Err(RecvTimeoutError::Disconnected) {
             return worker;
         }
     }

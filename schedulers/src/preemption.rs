@@ -15,7 +15,7 @@ use crate::framework::evaluator::Evaluator;
 use crate::framework::plugin::tasks;
 use crate::framework::plugin::{Filter, Judged, Reads, Tasks, lanes};
 use omega_cellstate::{BLOCK, GroupRef, PlacedTask, TaskSet, View};
-use omega_core::{JobId, KindId, Precedence, TaskId};
+use omega_core::{Job, JobId, KindId, Precedence, Preemption, TaskId};
 use smallvec::SmallVec;
 use std::cmp::Reverse;
 
@@ -143,7 +143,7 @@ impl Preemptor<'_> {
     /// are computed from sums of amounts.
     fn candidate_by(&self, view: &mut View, row: usize, by_sums: bool) -> Option<Candidate> {
         let on_machine = view.tasks_on(row);
-        let first = first_lower(on_machine, view.displaces_below(self.precedence(view)));
+        let first = first_lower(on_machine, view.preemptible_below(self.precedence(view)));
         if first == on_machine.len() {
             return None;
         }
@@ -421,6 +421,13 @@ fn first_lower(tasks: &[PlacedTask], bound: Precedence) -> usize {
     tasks.partition_point(|task| task.precedence >= bound)
 }
 
+/// Whether any task runs that may be evicted or throttled for a job.
+pub(crate) fn has_lower(view: &View, job: &Job) -> bool {
+    let bound = view.preemptible_below(job.precedence);
+    let lowest = view.lowest_precedence();
+    job.preemption != Preemption::Never && lowest.is_some_and(|lowest| lowest < bound)
+}
+
 /// Whether the machine in a row has tasks of lower precedence, and would have the required amounts if all of them left.
 /// If false, no eviction helps there.
 #[must_use]
@@ -429,7 +436,7 @@ pub(crate) fn could_fit_without_lower(tasks: &Tasks<'_>, row: usize) -> bool {
     if row >= view.rows() {
         return false;
     }
-    let first = first_lower(view.tasks_on(row), view.displaces_below(job.precedence));
+    let first = first_lower(view.tasks_on(row), view.preemptible_below(job.precedence));
     let stride = view.request_stride();
     let lower = &view.requests_on(row)[first * stride..];
     let enough = |(kind, request): (usize, &i64)| {

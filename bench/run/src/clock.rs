@@ -1,20 +1,44 @@
 //! The clock of a run; the library itself does not read a clock.
 
+use crate::Pace;
 use omega_schedulers::{Clock, Nanos};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// The monotonic clock, counted from the creation of this value. The time that schedulers see also includes the
-/// workload's time, so that their delays last as long in the workload as in a real cell.
+/// The monotonic clock, counted from the creation of this value, and the workload's time. The time that schedulers see
+/// also includes the workload's time, so that their delays last as long in the workload as in a real cell.
 #[derive(Debug)]
 pub(crate) struct RunClock {
     start: Instant,
     passed_ns: AtomicU64,
+    /// The workload's time of its last event.
+    event_ms: AtomicU64,
+    /// Seconds of the workload per second; `None` if its time only advances with its events.
+    speed: Option<f64>,
 }
 
 impl RunClock {
-    pub(crate) fn start() -> RunClock {
-        RunClock { start: Instant::now(), passed_ns: AtomicU64::new(0) }
+    /// Starts the clock of a run with this pace.
+    pub(crate) fn start(pace: Pace) -> RunClock {
+        let speed = match pace {
+            Pace::Speed(speed) => Some(speed),
+            Pace::Fastest | Pace::InTurns => None,
+        };
+        let start = Instant::now();
+        RunClock { start, passed_ns: AtomicU64::new(0), event_ms: AtomicU64::new(0), speed }
+    }
+
+    /// Records that the workload has reached an event at this time. Called before the event changes the cell.
+    pub(crate) fn reach(&self, event_ms: u64) {
+        // A worker that sees the event's changes in the cell also sees this time, because the cell's lock orders them.
+        self.event_ms.store(event_ms, Ordering::Relaxed);
+    }
+
+    /// The workload's time.
+    pub(crate) fn workload_ms(&self) -> u64 {
+        let event_ms = self.event_ms.load(Ordering::Relaxed);
+        let by_wall_clock = |speed: f64| (self.seconds() * 1000.0 * speed) as u64;
+        self.speed.map_or(event_ms, |speed| by_wall_clock(speed).max(event_ms))
     }
 
     /// Advances the schedulers' time.

@@ -1,9 +1,12 @@
 //! Errors of a run.
 
 use crate::kept::KeepError;
+use crate::options::PlacedFile;
 use omega_cellstate::{AuditError, HandleError};
 use omega_core::{Rejection, Text};
 use omega_schedulers::config::ConfigError;
+use std::io;
+use std::sync::Arc;
 
 /// Error of a run.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -56,6 +59,14 @@ pub enum RunError {
          --deterministic, or leave out all of --dir, --replicas and --speed"
     )]
     NoLockStep,
+    /// The placements cannot be written. Name another file, or make room on the disk.
+    #[error("{file}: cannot be written: {why}")]
+    Placed {
+        /// The output of the placements.
+        file: PlacedFile,
+        /// The reason.
+        why: Arc<io::Error>,
+    },
     /// The storage of the cell could not be created, does not answer, or is damaged.
     #[error(transparent)]
     Kept(#[from] KeepError),

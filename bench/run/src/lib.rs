@@ -52,7 +52,9 @@ use std::sync::Arc;
 pub use driver::explained::{AskedJob, Which, explain_at, explain_cell};
 pub use error::RunError;
 pub use omega_workload::SCHEDULERS;
-pub use options::{CLIENTS, Evict, Pace, Progress, Rebalancing, RunOptions, WINDOW_MAX, Workers};
+pub use options::{
+    CLIENTS, Evict, Pace, PlacedFile, Progress, Rebalancing, RunOptions, WINDOW_MAX, Workers,
+};
 pub use rebalanced::{Carry, Moment, Pass, cell_of, rebalance_at, rebalance_cell};
 pub use stop::Stop;
 #[cfg(feature = "durable")]
@@ -100,7 +102,7 @@ fn run_to_the_end(
         None => vec![RunCell::memory(Cell::new(workload.kinds.clone()))],
     };
     let mut feeder = driver::feeder::Feeder::new(cells[0].clone(), workload, options)?;
-    let clock = clock::RunClock::start();
+    let clock = Arc::new(clock::RunClock::start(options.pace));
     let cpu_before = clock::process_cpu_s();
     let goes_on = || kept.as_ref().map_or(Ok(()), |kept| kept.check()).map_err(RunError::from);
     let mut driven = Driven { feeder: &mut feeder, cells: &cells, clock: &clock };
@@ -111,7 +113,7 @@ fn run_to_the_end(
     if let Some((worker, why)) = workers.iter().find_map(|w| Some((w, w.error.clone()?))) {
         return Err(RunError::Scheduler { name: worker.scheduler.settings().name.clone(), why });
     }
-    feeder.close(&clock);
+    feeder.close(&clock)?;
     let wall_s = clock.seconds();
     let cpu_s = cpu_before.zip(clock::process_cpu_s()).map(|(before, after)| after - before);
     let fed = feeder.end();
@@ -137,7 +139,7 @@ fn look(workers: &mut [Worker<meter::Meter>], cells: &[RunCell], clock: &clock::
 struct Driven<'a> {
     feeder: &'a mut driver::feeder::Feeder,
     cells: &'a [RunCell],
-    clock: &'a clock::RunClock,
+    clock: &'a Arc<clock::RunClock>,
 }
 
 impl Driven<'_> {
@@ -149,8 +151,9 @@ impl Driven<'_> {
     ) -> Result<driver::drive::Done, RunError> {
         let Driven { feeder, cells, clock } = self;
         let (cells, clock) = (*cells, *clock);
-        let schedulers = feeder.schedulers(cells, options)?;
-        let fronts = feeder.fronts(cells)?;
+        let schedulers = feeder.schedulers(cells, options, clock)?;
+        let fronts = feeder.fronts(cells, clock)?;
+        let clock: &clock::RunClock = clock;
         std::thread::scope(|scope| {
             let each = cells.iter().cycle().zip(schedulers);
             let each = each.map(|(cell, (scheduler, meter))| (cell, scheduler, meter));
@@ -170,8 +173,8 @@ impl Driven<'_> {
     ) -> Result<driver::drive::Done, RunError> {
         let Driven { feeder, cells, clock } = self;
         let (cells, clock) = (*cells, *clock);
-        let schedulers = feeder.schedulers(cells, options)?;
-        let fronts = feeder.fronts(cells)?.into_iter();
+        let schedulers = feeder.schedulers(cells, options, clock)?;
+        let fronts = feeder.fronts(cells, clock)?.into_iter();
         let fronts = fronts.map(|front| clients::Front::new(front, &cells[0])).collect();
         let mut stepped = driver::drive::Stepped::new(&cells[0], schedulers, fronts);
         feeder.feed(&mut stepped, options.pace, clock, progress)?;

@@ -1,5 +1,6 @@
 //! Measurements of a worker, which are reported to the feeder.
 
+use crate::clock::RunClock;
 use crate::driver::message::{Committed, IdleState, Message};
 use crossbeam_channel::Sender;
 use hdrhistogram::Histogram;
@@ -7,6 +8,7 @@ use omega_core::transaction::Item;
 use omega_core::{Commit, JobId, Reason, TaskId, Transaction, Version};
 use omega_schedulers::{Observer, Queue};
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// Number of messages that a busy worker collects before it sends them. Each send may wake the feeder, which takes
@@ -21,6 +23,7 @@ const TASKS_AT_ONCE: usize = 256;
 #[derive(Debug)]
 pub(crate) struct Meter {
     worker: usize,
+    clock: Arc<RunClock>,
     messages: Sender<Message>,
     /// Messages that were not sent yet. There are fewer than `at_once`, and none while the worker is idle.
     unsent: Vec<Message>,
@@ -55,11 +58,17 @@ const TRIES_UNSCHEDULABLE: u64 = 12;
 
 impl Meter {
     /// Creates a meter that sends `at_once` messages together while its worker is busy.
-    pub(crate) fn new(worker: usize, messages: Sender<Message>, at_once: usize) -> Meter {
+    pub(crate) fn new(
+        worker: usize,
+        clock: Arc<RunClock>,
+        messages: Sender<Message>,
+        at_once: usize,
+    ) -> Meter {
         // The range from a nanosecond to a minute, to two digits, is valid for the histogram.
         let decision_ns = Histogram::new_with_bounds(1, 60_000_000_000, 2);
         Meter {
             worker,
+            clock,
             messages,
             unsent: Vec::new(),
             unsent_tasks: 0,
@@ -159,6 +168,8 @@ impl Observer for Meter {
     }
 
     fn committed(&mut self, txn: &Transaction, commit: &Commit) {
+        // The message may be sent late, so it has the time of the answer.
+        let at_ms = self.clock.workload_ms();
         self.transactions += 1;
         self.claims += txn.claims.len() as u64;
         let mut placed = Vec::with_capacity(txn.claims.len());
@@ -177,7 +188,7 @@ impl Observer for Meter {
         let version = commit.version;
         let evicted = evicted(txn, commit);
         let (worker, base) = (self.worker, txn.base);
-        let committed = Committed { worker, base, version, placed, evicted, refused };
+        let committed = Committed { worker, base, version, at_ms, placed, evicted, refused };
         self.unsent_tasks += committed.placed.len();
         self.unsent.push(Message::Committed(committed));
         if self.unsent.len() >= self.at_once || self.unsent_tasks >= TASKS_AT_ONCE {
@@ -215,15 +226,40 @@ fn evicted(txn: &Transaction, commit: &Commit) -> Vec<TaskId> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Pace;
     use omega_core::{
         Claim, Conflict, KindId, MachineId, SchedulerId, SequenceNumber, TransactionId,
     };
 
+    fn clock() -> Arc<RunClock> {
+        Arc::new(RunClock::start(Pace::Fastest))
+    }
+
+    fn task(job: u64) -> TaskId {
+        TaskId { job: JobId(job), index: 0 }
+    }
+
+    #[test]
+    fn a_message_that_is_sent_late_has_the_time_of_the_answer() {
+        let (sender, messages) = crossbeam_channel::unbounded();
+        let clock = clock();
+        let mut meter = Meter::new(0, clock.clone(), sender, 64);
+        let claims = vec![Claim::new(task(2), MachineId::first(0), SequenceNumber(0))];
+        let id = TransactionId { scheduler: SchedulerId(0), number: 1 };
+        let txn = Transaction::new(id, Version(1), claims);
+        clock.reach(5_000);
+        meter.committed(&txn, &Commit { version: Version(2), conflicts: Vec::new() });
+        assert!(messages.is_empty(), "the meter collects messages");
+        clock.reach(9_000);
+        meter.flush();
+        let Ok(Message::Committed(told)) = messages.try_recv() else { panic!("it is sent") };
+        assert_eq!(told.at_ms, 5_000);
+    }
+
     #[test]
     fn a_rejected_eviction_does_not_hide_a_rejected_claim() {
         let (sender, messages) = crossbeam_channel::unbounded();
-        let mut meter = Meter::new(0, sender, 1);
-        let task = |job| TaskId { job: JobId(job), index: 0 };
+        let mut meter = Meter::new(0, clock(), sender, 1);
         let claim = |job| Claim::new(task(job), MachineId::first(0), SequenceNumber(0));
         let id = TransactionId { scheduler: SchedulerId(0), number: 1 };
         let claims = vec![claim(2), claim(3)];

@@ -6,6 +6,8 @@ use omega_core::{Command, ConflictCheck, Granularity};
 use omega_schedulers::config::Profiles;
 use omega_schedulers::rebalance::Objectives;
 use omega_schedulers::{Nanos, Search};
+use std::fmt::{self, Display, Formatter};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 /// Maximum lead of the clock over the schedulers at full pace, in tasks. The clock waits while this many tasks are
@@ -69,6 +71,24 @@ pub struct Rebalancing {
     pub objectives: Objectives,
 }
 
+/// Output of the placements of a run, as CSV.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum PlacedFile {
+    /// Standard output.
+    Stdout,
+    /// A file with this path, which is replaced.
+    Path(PathBuf),
+}
+
+impl Display for PlacedFile {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        match self {
+            PlacedFile::Stdout => f.write_str("standard output"),
+            PlacedFile::Path(path) => path.display().fmt(f),
+        }
+    }
+}
+
 /// Options of a run.
 #[derive(Clone, Debug)]
 pub struct RunOptions {
@@ -105,6 +125,8 @@ pub struct RunOptions {
     pub setup: Vec<Command>,
     /// Rebalancing during the run; `None` leaves tasks on their machines.
     pub rebalancing: Option<Rebalancing>,
+    /// Output of the placements: a row for each placement or move that the cell accepts; `None` writes none.
+    pub placed: Option<PlacedFile>,
 }
 
 impl Default for RunOptions {
@@ -126,6 +148,7 @@ impl Default for RunOptions {
             keeper: None,
             setup: Vec::new(),
             rebalancing: None,
+            placed: None,
         }
     }
 }

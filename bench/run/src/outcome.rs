@@ -6,10 +6,10 @@ use crate::report::{MachineHeat, ResourceReport, RunReport, SchedulerReport, Unp
 use crate::samples::used_shares;
 use crate::{Ended, RunOptions, Stop};
 use omega_cellstate::{Cell, MachineState};
-use omega_core::limits::AMOUNT_MAX;
-use omega_core::{Amounts, DeviceRequest, Job, JobId, Kinds, PlacementRules, Reason};
+use omega_core::{Amounts, DeviceRequest, Job, JobId, KindId, Kinds, PlacementRules, Reason};
 use omega_schedulers::Worker;
 use omega_schedulers::explain::{Explanation, describe};
+use omega_workload::kube::kinds::is_nominal;
 use std::collections::HashMap;
 
 /// Labels by which a heat map groups machines; the first of them that a machine has is used.
@@ -29,8 +29,10 @@ pub(super) fn report(ended: Ended, options: &RunOptions) -> RunReport {
     unplaced.extend(served.iter().filter_map(|one| unserved(&fed, one.name)));
     let kinds = fed.cell.read(|cell| cell.kinds().clone());
     let pending = fed.cell.read(waiting);
-    let resources = resources(&fed, &kinds);
-    let Fed { cell, name, notes, counts, ledger, rebalancing, series, .. } = fed;
+    let reported = reported(&fed, &kinds);
+    let resources = resources(&fed, &kinds, &reported);
+    let Fed { cell, name, notes, counts, ledger, rebalancing, mut series, .. } = fed;
+    series.iter_mut().for_each(|sample| sample.used = of_kinds(&sample.used, &reported));
     let own = workers.iter().map(|one| (&*one.scheduler.settings().name, &one.observer));
     let meters = own.chain(served.iter().map(|one| (one.name, &one.meter)));
     let schedulers = meters.enumerate().map(|(index, (name, meter))| {
@@ -63,7 +65,7 @@ pub(super) fn report(ended: Ended, options: &RunOptions) -> RunReport {
         rebalancing,
         durable: kept.map(|kept| kept.report(claims)),
         unplaced,
-        heat: cell.read(|cell| cell.machines().map(|m| heat(cell, &m)).collect()),
+        heat: cell.read(|cell| cell.machines().map(|m| heat(&m, &reported)).collect()),
         name,
         notes,
         series,
@@ -106,43 +108,50 @@ fn unserved(fed: &Fed, name: &str) -> Option<Unplaced> {
         let (example, _) = jobs.first()?;
         let tasks = jobs.iter().map(|(_, tasks)| tasks).sum();
         let example = example.name.to_string();
-        Some(Unplaced { reason: reason.to_owned(), jobs: jobs.len(), tasks, example })
+        let (reason, reasons) = (reason.to_owned(), Vec::new());
+        Some(Unplaced { reason, reasons, jobs: jobs.len(), tasks, example })
     })
 }
 
-fn resources(fed: &Fed, kinds: &Kinds) -> Vec<ResourceReport> {
-    let capacity = |kind| {
-        let amount = |m: MachineState<'_>| u128::from(m.machine.capacity.get(kind));
-        let sum: u128 = fed.cell.read(|cell| cell.machines().map(amount).sum());
-        u64::try_from(sum).unwrap_or(u64::MAX)
-    };
+/// Total capacity of a kind.
+fn capacity(fed: &Fed, kind: KindId) -> u64 {
+    let amount = |m: MachineState<'_>| u128::from(m.machine.capacity.get(kind));
+    let sum: u128 = fed.cell.read(|cell| cell.machines().map(amount).sum());
+    u64::try_from(sum).unwrap_or(u64::MAX)
+}
+
+/// The kinds that are reported: those that machines have. Machines have unlimited amounts of nominal kinds, so shares
+/// of these would mean nothing.
+fn reported(fed: &Fed, kinds: &Kinds) -> Vec<KindId> {
+    let shown = kinds.iter().filter(|(_, spec)| !is_nominal(&spec.name)).map(|(kind, _)| kind);
+    shown.filter(|kind| capacity(fed, *kind) > 0).collect()
+}
+
+/// The values of these kinds, from a list that has a value for each kind of the cell.
+fn of_kinds<T: Copy>(all: &[T], kinds: &[KindId]) -> Vec<T> {
+    kinds.iter().map(|kind| all[kind.index()]).collect()
+}
+
+fn resources(fed: &Fed, kinds: &Kinds, reported: &[KindId]) -> Vec<ResourceReport> {
     let at_end = fed.cell.read(used_shares).0;
     let fragmented = fed.cell.read(|cell| fed.ledger.requests.fragmented(cell));
-    let report = |(kind, spec): (omega_core::KindId, &omega_core::ResourceKind)| {
-        let total = capacity(kind);
+    let report = |kind: &KindId| {
         let used = fed.series.iter().filter_map(|sample| sample.used.get(kind.index()));
-        (total > 0 && is_bounded(fed, kind)).then(|| ResourceReport {
-            name: spec.name.clone(),
-            capacity: kinds.display(kind, total),
+        ResourceReport {
+            name: kinds.get(*kind).map_or_else(String::new, |spec| spec.name.clone()),
+            capacity: kinds.display(*kind, capacity(fed, *kind)),
             used_at_end: at_end[kind.index()],
             used_at_peak: used.copied().fold(at_end[kind.index()], f64::max),
             fragmented: fragmented[kind.index()],
-        })
+        }
     };
-    kinds.iter().filter_map(report).collect()
+    reported.iter().map(report).collect()
 }
 
-/// Whether some machine has a limited amount of this kind. Claims of an unlimited kind are only counted, and not
-/// compared with a capacity.
-fn is_bounded(fed: &Fed, kind: omega_core::KindId) -> bool {
-    let bounded = |m: MachineState<'_>| (1..AMOUNT_MAX).contains(&m.machine.capacity.get(kind));
-    fed.cell.read(|cell| cell.machines().any(bounded))
-}
-
-fn heat(cell: &Cell, state: &MachineState<'_>) -> MachineHeat {
+fn heat(state: &MachineState<'_>, reported: &[KindId]) -> MachineHeat {
     let place = PLACES.iter().find_map(|label| state.machine.labels.get(label));
-    let used = |(kind, _): (omega_core::KindId, _)| match state.machine.capacity.get(kind) {
-        0 | AMOUNT_MAX => None,
+    let used = |kind: &KindId| match state.machine.capacity.get(*kind) {
+        0 => None,
         capacity => {
             let i = kind.index();
             Some((state.claimable[i] - state.free[i]) as f64 / capacity as f64)
@@ -151,7 +160,7 @@ fn heat(cell: &Cell, state: &MachineState<'_>) -> MachineHeat {
     MachineHeat {
         name: state.machine.name.to_string(),
         place: place.map_or_else(String::new, ToString::to_string),
-        used: cell.kinds().iter().map(used).collect(),
+        used: reported.iter().map(used).collect(),
     }
 }
 
@@ -175,14 +184,15 @@ pub(super) fn unplaced(fed: &Fed, workers: &mut [Worker<Meter>], stop: &Stop) ->
         let mut examiner = Examiner { fed, kinds: &kinds, worker, stop, known, explained };
         for (id, tasks) in waiting {
             let Some(job) = fed.cell.read(|cell| cell.job(id).cloned()) else { continue };
-            let reason = examiner.reason(id, &job);
+            let Why { reason, reasons } = examiner.why(id, &job);
             match list.iter_mut().find(|entry| entry.reason == reason) {
                 Some(entry) => {
                     entry.jobs += 1;
                     entry.tasks += tasks;
                 }
                 None => {
-                    list.push(Unplaced { reason, jobs: 1, tasks, example: job.name.to_string() })
+                    let example = job.name.to_string();
+                    list.push(Unplaced { reason, reasons, jobs: 1, tasks, example });
                 }
             }
         }
@@ -200,21 +210,36 @@ struct Need {
     rules: PlacementRules,
 }
 
+/// Reasons why a job is pending.
+#[derive(Clone)]
+struct Why {
+    /// The reason by which jobs are grouped.
+    reason: String,
+    /// The reasons for which machines reject a task of the job, with the number of machines, the most frequent first.
+    reasons: Vec<(String, usize)>,
+}
+
+impl From<String> for Why {
+    fn from(reason: String) -> Why {
+        Why { reason, reasons: Vec::new() }
+    }
+}
+
 /// The reasons of one scheduler's pending jobs.
 struct Examiner<'a> {
     fed: &'a Fed,
     kinds: &'a Kinds,
     worker: &'a mut Worker<Meter>,
     stop: &'a Stop,
-    known: HashMap<Need, String>,
+    known: HashMap<Need, Why>,
     /// Number of explanations so far.
     explained: usize,
 }
 
 impl Examiner<'_> {
-    fn reason(&mut self, id: JobId, job: &Job) -> String {
+    fn why(&mut self, id: JobId, job: &Job) -> Why {
         if let Some(reason) = self.worker.observer.refused.get(&id) {
-            return describe(*reason, self.kinds);
+            return describe(*reason, self.kinds).into();
         }
         let pending = self.fed.cell.read(|cell| {
             let waits = |task: &(omega_core::TaskId, _)| task.1 == omega_core::TaskState::Pending;
@@ -226,39 +251,43 @@ impl Examiner<'_> {
         let alone = rules.tasks.is_empty() && rules.ports.is_empty() && group.volumes.is_empty();
         let requests = [group.request.clone(), group.cluster_request.clone()];
         let need = Need { requests, devices: group.devices, rules: rules.clone() };
-        if let Some(reason) = self.known.get(&need).filter(|_| alone && job.gang_min.is_none()) {
-            return reason.clone();
+        if let Some(why) = self.known.get(&need).filter(|_| alone && job.gang_min.is_none()) {
+            return why.clone();
         }
         let max = if self.stop.is_requested() { EXPLAINED_MAX_STOPPED } else { EXPLAINED_MAX };
         if self.explained >= max {
-            return UNEXAMINED.to_owned();
+            return UNEXAMINED.to_owned().into();
         }
         let Some(explanation) = self.worker.scheduler.explain(id, index) else {
-            return "no scheduler has tried it yet".to_owned();
+            return "no scheduler has tried it yet".to_owned().into();
         };
         self.explained += 1;
-        let reason = self.most_frequent(&explanation, job);
+        let why = self.by_machines(&explanation, job);
         // If a filter of the profile rejected machines, the reason may depend on more than these needs, so it is not
         // reused.
         if explanation.filtered.is_empty() {
-            self.known.insert(need, reason.clone());
+            self.known.insert(need, why.clone());
         }
-        reason
+        why
     }
 
-    /// Returns the reason that excludes most machines.
-    fn most_frequent(&self, explanation: &Explanation, job: &Job) -> String {
-        let most = explanation.refused.first().map_or(0, |(_, machines)| *machines);
-        match (explanation.refused.first(), explanation.filtered.first()) {
-            _ if explanation.feasible > 0 && job.gang_min.is_some() => {
-                describe(Reason::GangIncomplete, self.kinds)
-            }
-            _ if explanation.feasible > 0 => {
-                "a machine had room for it only at the end of the run".to_owned()
-            }
-            (_, Some((filter, machines))) if *machines >= most => format!("refused by {filter}"),
-            (Some((reason, _)), _) => describe(*reason, self.kinds),
-            (None, _) => "the cell has no machines".to_owned(),
+    /// Returns the reasons for which machines reject a task. The job is grouped by the most frequent one.
+    fn by_machines(&self, explanation: &Explanation, job: &Job) -> Why {
+        let filters = explanation.filtered.iter();
+        let filters = filters.map(|(filter, machines)| (format!("refused by {filter}"), *machines));
+        let own = explanation.refused.iter();
+        let own = own.map(|(reason, machines)| (describe(*reason, self.kinds), *machines));
+        let mut reasons: Vec<(String, usize)> = filters.chain(own).collect();
+        // The sort is stable, so of equally frequent reasons a filter comes first.
+        reasons.sort_by_key(|(_, machines)| std::cmp::Reverse(*machines));
+        if explanation.feasible > 0 && job.gang_min.is_none() {
+            return "a machine had room for it only at the end of the run".to_owned().into();
         }
+        let reason = match reasons.first() {
+            _ if explanation.feasible > 0 => describe(Reason::GangIncomplete, self.kinds),
+            Some((reason, _)) => reason.clone(),
+            None => "the cell has no machines".to_owned(),
+        };
+        Why { reason, reasons }
     }
 }

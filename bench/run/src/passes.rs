@@ -2,12 +2,15 @@
 
 use crate::RunError;
 use crate::cell::RunCell;
-use crate::clock::RunClock;
 use crate::options::Rebalancing;
 use crate::report::RebalancingReport;
-use omega_cellstate::HandleError;
+use omega_cellstate::{Cell, CellHandle, Delta, HandleError, Interest};
+use omega_core::{Commit, MachineId, SchedulerId, TaskId, Text, Transaction, Version};
 use omega_schedulers::rebalance::objective::MACHINE;
 use omega_schedulers::rebalance::{Fate, Move, Rebalancer, Settings};
+use parking_lot::Mutex;
+use std::collections::HashMap;
+use std::time::Instant;
 
 /// The rebalancer of a run.
 pub(crate) struct Passes {
@@ -23,6 +26,16 @@ pub(crate) struct Passes {
     before: i128,
     after: i128,
     seconds: f64,
+}
+
+/// A move that the cell has accepted.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Moved {
+    pub(crate) task: TaskId,
+    /// The new machine.
+    pub(crate) to: MachineId,
+    /// The cell's version after the move.
+    pub(crate) version: Version,
 }
 
 impl Passes {
@@ -55,17 +68,18 @@ impl Passes {
 
     /// Plans moves and makes them. Returns the moves that the cell has accepted. The next pass begins one interval
     /// after `now_ms`, or later.
-    pub(super) fn pass(&mut self, cell: &RunCell, now_ms: u64) -> Result<Vec<Move>, RunError> {
+    pub(super) fn pass(&mut self, cell: &RunCell, now_ms: u64) -> Result<Vec<Moved>, RunError> {
         self.next_ms = (now_ms / self.every_ms + 1) * self.every_ms;
-        let clock = RunClock::start();
+        let began = Instant::now();
+        let noting = NotingCell { cell, versions: Mutex::default() };
         let plan = self.rebalancer.plan(cell, &mut || true).map_err(failed)?;
         let before = plan.before.total(&plan.objectives);
         let (mut moved, mut gain) = (Vec::new(), 0);
         for wave in &plan.waves {
-            let fates = self.rebalancer.apply_plan_wave(cell, wave).map_err(failed)?;
+            let fates = self.rebalancer.apply_plan_wave(&noting, wave).map_err(failed)?;
             for (step, fate) in wave.iter().zip(fates) {
                 if fate == Fate::Moved {
-                    moved.extend(step.moves.iter().copied());
+                    moved.extend(step.moves.iter().map(|m| noting.moved(m)));
                     gain += step.gain;
                 } else {
                     self.rejected += step.moves.len() as u64;
@@ -76,7 +90,7 @@ impl Passes {
         self.moves += moved.len() as u64;
         self.before += before;
         self.after += before - gain;
-        self.seconds += clock.seconds();
+        self.seconds += began.elapsed().as_secs_f64();
         Ok(moved)
     }
 
@@ -92,6 +106,60 @@ impl Passes {
             cost_after: mean(self.after),
             planning_s: self.seconds,
         }
+    }
+}
+
+/// The cell of the rebalancer, which notes the versions of its commits.
+struct NotingCell<'a> {
+    cell: &'a RunCell,
+    /// For each task of a commit, the cell's version after the commit.
+    versions: Mutex<HashMap<TaskId, Version>>,
+}
+
+impl NotingCell<'_> {
+    /// An accepted move with its version. If the cell did not answer, the version is the present one.
+    fn moved(&self, m: &Move) -> Moved {
+        let known = self.versions.lock().get(&m.task).copied();
+        let version = known.unwrap_or_else(|| self.cell.read(Cell::version));
+        Moved { task: m.task, to: m.to, version }
+    }
+
+    fn note(&self, txn: &Transaction, commit: &Commit) {
+        if commit.is_complete() {
+            let tasks = txn.claims.iter().map(|claim| (claim.task, commit.version));
+            self.versions.lock().extend(tasks);
+        }
+    }
+}
+
+impl CellHandle for NotingCell<'_> {
+    fn register(&self, name: Text) -> Result<(SchedulerId, u64), HandleError> {
+        self.cell.register(name)
+    }
+
+    fn sync(
+        &self,
+        since: Version,
+        interest: &Interest,
+        delta: &mut Delta,
+    ) -> Result<(), HandleError> {
+        self.cell.sync(since, interest, delta)
+    }
+
+    fn commit(&self, txn: &Transaction) -> Result<Commit, HandleError> {
+        let commit = self.cell.commit(txn)?;
+        self.note(txn, &commit);
+        Ok(commit)
+    }
+
+    fn commit_all(&self, txns: &[&Transaction]) -> Vec<Result<Commit, HandleError>> {
+        let answers = self.cell.commit_all(txns);
+        for (txn, answer) in txns.iter().zip(&answers) {
+            if let Ok(commit) = answer {
+                self.note(txn, commit);
+            }
+        }
+        answers
     }
 }
 

@@ -2,7 +2,6 @@
 //! durable cell, or a served cell.
 
 use crate::cell::RunCell;
-use crate::clock::RunClock;
 use crate::driver::feeder::submitted;
 use crate::report::rebalanced::{
     Applied, AppliedOn, FactLine, MoveLine, ReasonLine, RebalanceReport, StuckLine, TermLine,
@@ -19,7 +18,7 @@ use omega_schedulers::rebalance::{
 use omega_workload::kube::kinds::is_nominal;
 use omega_workload::{RunTime, Workload};
 use std::collections::BTreeMap;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Maximum number of misplaced groups for which the report explains why no machine accepts them. Each explanation
 /// checks every machine.
@@ -157,13 +156,13 @@ pub fn rebalance_at(
 ) -> Result<RebalanceReport, RunError> {
     let failed = |why: HandleError| RunError::Scheduler { name: "rebalance".into(), why };
     let mut rebalancer = Rebalancer::new(cell, pass.settings).map_err(failed)?;
-    let clock = RunClock::start();
+    let began = Instant::now();
     let plan = match pass.annealing {
         Some(annealing) => rebalancer.plan_annealed(cell, annealing, pass.go_on),
         None => rebalancer.plan(cell, pass.go_on),
     };
     let plan = plan.map_err(failed)?;
-    let seconds = clock.seconds();
+    let seconds = began.elapsed().as_secs_f64();
     let mut report = report(&mut rebalancer, &plan, name);
     report.seconds = seconds;
     let on = match pass.carry {

@@ -8,7 +8,9 @@ use omega_core::{Command, Kinds};
 use omega_store::directory::{CreateDirectoryError, Directory, EngineKind, Identity};
 use omega_store::log::{LogIndex, ReplicaId};
 use omega_store::membership::Membership;
-use omega_store::replica::{AskError, Network, ReplicatedCell, Running, Settings, found, start};
+use omega_store::replica::{
+    Network, ReplicatedCell, RequestError, Running, Settings, bootstrap, start,
+};
 use omega_store::{CellId, Disk, Origin, RealDisk};
 use rand::{Rng, RngExt};
 use std::io;
@@ -66,7 +68,7 @@ pub enum ReplicaError {
     Start(#[from] omega_store::replica::StartError),
     /// No replica leads. The underlying error has the reason.
     #[error(transparent)]
-    Ask(#[from] omega_store::replica::AskError),
+    Ask(#[from] omega_store::replica::RequestError),
     /// A replica has stopped. The message has the reason.
     #[error("replica {id} has stopped: {why}")]
     Stopped {
@@ -77,7 +79,7 @@ pub enum ReplicaError {
     },
     /// The replicas do not answer a command. The underlying error has the reason.
     #[error("the cell does not answer: {0}")]
-    Silent(AskError),
+    Silent(RequestError),
     /// A replica did not catch up with the others. Repeat the run on a less busy computer.
     #[error(
         "replica {id} did not catch up within a minute after the run: it has applied its log up \
@@ -130,7 +132,7 @@ struct Replicas {
 
 impl Replicas {
     /// Creates a new cell and starts its replicas.
-    fn found(durability: &Durability, kinds: &Kinds) -> Result<Replicas, ReplicaError> {
+    fn bootstrap(durability: &Durability, kinds: &Kinds) -> Result<Replicas, ReplicaError> {
         let (root, temporary) = match &durability.dir {
             Some(dir) => (dir.clone(), None),
             None => {
@@ -153,14 +155,14 @@ impl Replicas {
         let folders: Vec<PathBuf> = ids.iter().map(folder).collect();
         let mut dice = dice();
         let origin = Origin { cell: CellId(dice.random()), kinds: kinds.clone() };
-        let founders = Membership::founding(ids.iter().copied());
+        let founders = Membership::initial(ids.iter().copied());
         let network = Network::default();
         let mut running = Vec::new();
         for (id, folder) in ids.into_iter().zip(&folders) {
             let engine = durability.engine;
             let identity = Identity { origin: origin.clone(), replica: id, engine };
             let directory = Directory::create(Arc::new(RealDisk), folder, identity)?;
-            found(&directory, &founders)?;
+            bootstrap(&directory, &founders)?;
             let mut settings = Settings { incarnation: dice.random(), ..Settings::default() };
             settings.node.seed = dice.random();
             let replica = Running::start(start(directory, settings)?, network.port(id), TICK);
@@ -338,7 +340,7 @@ fn size(folder: &Path) -> u64 {
 
 impl Keeper for Durability {
     fn found(&self, kinds: &Kinds) -> Result<Box<dyn Kept>, KeepError> {
-        let replicas = Replicas::found(self, kinds).map_err(KeepError::new)?;
+        let replicas = Replicas::bootstrap(self, kinds).map_err(KeepError::new)?;
         Ok(Box::new(replicas))
     }
 }
@@ -372,7 +374,7 @@ impl KeptCell for TimedCell {
             .into_iter()
             .map(|answer| match answer {
                 Ok(outcome) => Ok(Ok(outcome)),
-                Err(AskError::Rejected(rejection)) => Ok(Err(rejection)),
+                Err(RequestError::Rejected(rejection)) => Ok(Err(rejection)),
                 Err(other) => Err(KeepError::new(ReplicaError::Silent(other))),
             })
             .collect()

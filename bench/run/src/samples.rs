@@ -64,19 +64,49 @@ impl Samples {
 /// The claimed share of the cell's capacity by kind, and the number of placed tasks.
 pub(super) fn used_shares(cell: &Cell) -> (Vec<f64>, usize) {
     let count = cell.kinds().count();
-    let (mut used, mut capacity) = (vec![0i64; count], vec![0u128; count]);
+    let (mut used, mut capacity) = (vec![0i128; count], vec![0u128; count]);
     let mut running = 0;
     for machine in cell.machines() {
         running += machine.tasks.len();
         for (kind, _) in cell.kinds().iter() {
             let i = kind.index();
-            used[i] += machine.claimable[i] - machine.free[i];
+            used[i] += i128::from(machine.claimable[i]) - i128::from(machine.free[i]);
             capacity[i] += u128::from(machine.machine.capacity.get(kind));
         }
     }
-    let share = |(used, capacity): (&i64, &u128)| match capacity {
+    let share = |(used, capacity): (&i128, &u128)| match capacity {
         0 => 0.0,
         capacity => *used as f64 / *capacity as f64,
     };
     (used.iter().zip(&capacity).map(share).collect(), running)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use omega_core::limits::AMOUNT_MAX;
+    use omega_core::{Amounts, Command, Job, JobId, Kinds, Machine, Outcome, TaskGroup, TaskId};
+
+    #[test]
+    fn sums_over_the_largest_machines_do_not_overflow() {
+        // Each tenant's tasks claim less than 2^63 bytes; all together claim more than 2^64.
+        let (tenants, tasks) = (3, 7000);
+        let mut cell = Cell::new(Kinds::standard());
+        let full = Amounts::new([1000, AMOUNT_MAX]);
+        let place = |cell: &mut Cell, job: JobId, index| {
+            let machine = Machine::new(format!("m{}-{index}", job.0), full.clone());
+            let added = cell.apply(Command::RegisterMachine(machine));
+            let Ok(Outcome::Machine(machine)) = added else { panic!("{added:?}") };
+            let task = TaskId { job, index };
+            cell.apply(Command::AdoptTask { task, machine }).unwrap();
+        };
+        for tenant in 0..tenants {
+            let job = Job::batch(format!("j{tenant}"), TaskGroup::new(tasks, full.clone()));
+            let job = Job { tenant: format!("t{tenant}").into(), ..job };
+            let added = cell.apply(Command::SubmitJob(job));
+            let Ok(Outcome::Job(job)) = added else { panic!("{added:?}") };
+            (0..tasks).for_each(|index| place(&mut cell, job, index));
+        }
+        assert_eq!(used_shares(&cell), (vec![1.0, 1.0, 0.0, 0.0], (tenants * tasks) as usize));
+    }
 }

@@ -3,9 +3,13 @@
 use crate::kept::Keeper;
 use crate::replicas::Durability;
 use crate::report::RunReport;
-use crate::{CLIENTS, Pace, Rebalancing, RunError, RunOptions, Stop, Workers, run};
+use crate::{
+    CLIENTS, Evict, Pace, PlacedFile, Rebalancing, RunError, RunOptions, Stop, Workers, run,
+};
 use omega_core::limits::AMOUNT_MAX;
-use omega_core::{Amounts, Groups, Job, JobKind, Kinds, Machine, Port, TaskGroup};
+use omega_core::{
+    Amounts, Groups, Job, JobKind, KindId, Kinds, Machine, Port, ResourceKind, TaskGroup,
+};
 use omega_schedulers::config::{Plugin, Point, Profiles, Registry};
 use omega_schedulers::rebalance::Objectives;
 use omega_schedulers::{Claimed, Events, Profile, Refused, Reserve};
@@ -13,6 +17,8 @@ use omega_store::directory::EngineKind;
 use omega_workload::synth::{SynthOptions, synthesize};
 use omega_workload::{Arrival, MachineChange, MachineEvent, RunTime, Workload};
 use serde::Deserialize;
+use std::collections::HashMap;
+use std::path::Path;
 use std::sync::Arc;
 
 /// No arguments.
@@ -268,18 +274,43 @@ fn a_loaded_cell_serves_waiting_jobs_before_younger_ones() {
 }
 
 #[test]
-fn a_kind_that_machines_have_without_limit_or_not_at_all_is_not_reported() {
+fn a_kind_that_is_nominal_or_that_no_machine_has_is_not_reported() {
     let mut workload = restless();
     workload.machine_events.clear();
     workload.arrivals.clear();
-    let machine = |name: &str, memory| Machine::new(name, Amounts::new([4000, memory]));
+    let mut kinds: Vec<ResourceKind> =
+        Kinds::standard().iter().map(|(_, kind)| kind.clone()).collect();
+    kinds.push(ResourceKind { name: "cpu (nominal)".into(), ..kinds[0].clone() });
+    workload.kinds = Kinds::new(kinds).unwrap();
+    let machine =
+        |name: &str, memory| Machine::new(name, Amounts::new([4000, memory, 0, 0, AMOUNT_MAX]));
     let names = |machines: Vec<Machine>| -> Vec<String> {
         let workload = Workload { machines, ..workload.clone() };
         let report = run(workload, &RunOptions::default(), &mut |_| {}).unwrap();
         report.resources.into_iter().map(|resource| resource.name).collect()
     };
-    assert_eq!(names(vec![machine("a", AMOUNT_MAX), machine("b", 0)]), ["cpu"]);
+    assert_eq!(names(vec![machine("a", 0), machine("b", 0)]), ["cpu"]);
+    assert_eq!(names(vec![machine("a", AMOUNT_MAX), machine("b", 0)]), ["cpu", "memory"]);
     assert_eq!(names(vec![machine("a", AMOUNT_MAX), machine("b", 1 << 30)]), ["cpu", "memory"]);
+}
+
+#[test]
+fn shares_are_those_of_the_reported_kinds() {
+    // The machine has no disk, so the GPU is the third reported kind, and the fourth kind of the cell.
+    let machine = Machine::new("a", Amounts::new([4000, 8 << 30])).with_devices(KindId::GPU, 4);
+    let group = TaskGroup::new(1, Amounts::new([1000, 2 << 30])).with_devices(KindId::GPU, 3);
+    let job = Job::batch("job", group);
+    let arrivals = vec![Arrival { at_ms: 0, job, placed: vec![(0, 0)], run: RunTime::Forever }];
+    let workload = Workload { machines: vec![machine], ..four_cores(1, arrivals) };
+    let report = run(workload, &RunOptions::default(), &mut |_| {}).unwrap();
+    let names: Vec<&str> = report.resources.iter().map(|one| &*one.name).collect();
+    assert_eq!(names, ["cpu", "memory", "gpu"]);
+    let shares = [0.25, 0.25, 0.75];
+    let at_end: Vec<f64> = report.resources.iter().map(|one| one.used_at_end).collect();
+    assert_eq!(at_end, shares);
+    assert!(report.series.iter().all(|sample| sample.used.len() == 3), "{:?}", report.series);
+    assert!(report.series.last().is_none_or(|last| last.used == shares), "{:?}", report.series);
+    assert_eq!(report.heat[0].used, shares.map(Some));
 }
 
 #[test]
@@ -288,9 +319,14 @@ fn a_run_that_is_stopped_reports_what_was_done() {
     let alone: Arc<dyn Keeper> = Arc::new(alone);
     let ways =
         [(Workers::Threads, None), (Workers::LockStep, None), (Workers::Threads, Some(alone))];
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("placed.csv");
     for (workers, keeper) in ways {
         let stop = Stop::default();
-        let options = RunOptions { workers, keeper, stop: stop.clone(), ..RunOptions::default() };
+        let placed = Some(PlacedFile::Path(file.clone()));
+        let stop_too = stop.clone();
+        let options =
+            RunOptions { workers, keeper, placed, stop: stop_too, ..RunOptions::default() };
         let all = restless().arrivals.len();
         let mut after_some = |progress: super::Progress| {
             if progress.submitted > progress.tasks / 4 {
@@ -306,7 +342,114 @@ fn a_run_that_is_stopped_reports_what_was_done() {
         assert_eq!(unplaced, report.pending, "{workers:?}");
         let last = report.series.last().unwrap();
         assert_eq!((last.placements, last.pending), (report.placements, report.pending));
+        assert_eq!(rows(&file).len() as u64, report.placements, "{workers:?}");
     }
+}
+
+/// A row of a file of placements.
+struct Row {
+    at_s: f64,
+    /// The job and the number of the task.
+    task: (String, u32),
+    machine: String,
+}
+
+/// The rows of a file of placements.
+fn rows(file: &Path) -> Vec<Row> {
+    let text = std::fs::read_to_string(file).unwrap();
+    let lines = text.strip_prefix("at_s,job,task,machine\n").expect("the file has column names");
+    let row = |line: &str| {
+        let fields: Vec<&str> = line.split(',').collect();
+        let [at_s, job, task, machine] = fields[..] else { panic!("four fields: {line}") };
+        let task = (job.to_owned(), task.parse().unwrap());
+        Row { at_s: at_s.parse().unwrap(), task, machine: machine.to_owned() }
+    };
+    lines.lines().map(row).collect()
+}
+
+/// A workload in which a rebalancer moves tasks, and machines are removed and added again.
+fn moving() -> Workload {
+    let options = SynthOptions { machines: 30, seed: 4, span_hours: 2, utilisation_percent: 40 };
+    let changes = restless().machine_events;
+    Workload { machine_events: changes, ..synthesize(&options) }
+}
+
+#[test]
+fn each_placement_has_a_row_and_the_last_row_of_a_task_has_its_machine() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("placed.csv");
+    let three = Durability { dir: None, replicas: 3, engine: EngineKind::Segment };
+    let three: Arc<dyn Keeper> = Arc::new(three);
+    let ways =
+        [(Workers::Threads, None), (Workers::LockStep, None), (Workers::Threads, Some(three))];
+    for (workers, keeper) in ways {
+        let options = RunOptions {
+            workers,
+            keeper,
+            evict: Evict::Always,
+            rebalancing: rebalancing(),
+            placed: Some(PlacedFile::Path(file.clone())),
+            ..RunOptions::default()
+        };
+        let ended = super::run_to_the_end(moving(), &options, &mut |_| {}).unwrap();
+        let (fed, rows) = (ended.fed, rows(&file));
+        let moves = fed.rebalancing.as_ref().unwrap().moves;
+        assert!(moves > 0 && fed.counts.placements > 0, "{workers:?}");
+        assert_eq!(rows.len() as u64, fed.counts.placements + moves, "{workers:?}");
+        assert!(rows.iter().map(|row| row.at_s).is_sorted(), "{workers:?}");
+        let last: HashMap<_, _> = rows.iter().map(|row| (&row.task, &*row.machine)).collect();
+        let mut running = 0;
+        fed.cell.read(|cell| {
+            for machine in cell.machines() {
+                for task in machine.tasks {
+                    let job = cell.job(task.job).unwrap().name.to_string();
+                    // A task that runs since the start has no row.
+                    let Some(at) = last.get(&(job, task.index)) else { continue };
+                    assert_eq!(*at, &*machine.machine.name, "{workers:?}: {task}");
+                    running += 1;
+                }
+            }
+        });
+        assert!(running > 0, "{workers:?}");
+    }
+}
+
+#[test]
+fn placements_in_lock_step_are_the_same_bytes_for_a_seed() {
+    let folder = tempfile::tempdir().unwrap();
+    let bytes = |name: &str| {
+        let file = folder.path().join(name);
+        let placed = Some(PlacedFile::Path(file.clone()));
+        let (workers, rebalancing) = (Workers::LockStep, rebalancing());
+        let options = RunOptions { workers, rebalancing, placed, ..RunOptions::default() };
+        run(moving(), &options, &mut |_| {}).unwrap();
+        std::fs::read(&file).unwrap()
+    };
+    assert!(bytes("first") == bytes("second"));
+}
+
+#[test]
+fn a_file_of_placements_that_cannot_be_written_ends_the_run() {
+    let folder = tempfile::tempdir().unwrap();
+    let placed = Some(PlacedFile::Path(folder.path().join("none/placed.csv")));
+    let options = RunOptions { placed, ..RunOptions::default() };
+    let refused = run(restless(), &options, &mut |_| {}).map(drop);
+    assert!(matches!(refused, Err(RunError::Placed { .. })), "{refused:?}");
+}
+
+#[test]
+fn at_a_speed_waits_and_rows_are_by_the_wall_clock() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("placed.csv");
+    let placed = Some(PlacedFile::Path(file.clone()));
+    // A placement takes more than a microsecond, which is a second of the workload.
+    let options = RunOptions { pace: Pace::Speed(1e6), placed, ..RunOptions::default() };
+    let arrivals = vec![one_core(0, 0, 1), one_core(1, 86_400_000, 1)];
+    let report = run(four_cores(1, arrivals), &options, &mut |_| {}).unwrap();
+    let at_s: Vec<f64> = rows(&file).iter().map(|row| row.at_s).collect();
+    assert!(at_s.len() == 2 && at_s[0] >= 1.0 && at_s[1] >= 86_401.0, "{at_s:?}");
+    let waited = report.tenants[0].wait_s_p50.unwrap();
+    assert!(waited >= 1.0, "{waited}");
 }
 
 #[test]

@@ -7,7 +7,7 @@ use omega_core::{ConflictCheck, Granularity};
 use omega_sim::engine::{DecisionTime, Retries};
 use omega_sim::scenario::{ArchitectureKind, ScenarioSettings, simulate_stream};
 use omega_sim::shipped::ShippedError;
-use omega_sim::trace::info;
+use omega_sim::trace::collector;
 use omega_sim::trace::synth::{self, Form, Size, SynthOptions};
 use omega_workload::LoadError;
 use omega_workload::csv;
@@ -100,7 +100,7 @@ fn a_trace_ten_times_as_long_takes_no_more_memory() {
     write(&short, 20_000).unwrap();
     write(&long, 200_000).unwrap();
 
-    let look = |dir: &Path| info::read(&mut *open(dir).unwrap()).unwrap().jobs.all;
+    let look = |dir: &Path| collector::read(&mut *open(dir).unwrap()).unwrap().jobs.all;
     let (little, jobs) = peak(|| look(&short));
     assert_eq!(jobs, 20_000);
     let (much, jobs) = peak(|| look(&long));

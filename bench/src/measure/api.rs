@@ -14,7 +14,7 @@ use omega_client::proto::scheduling_service_server::{SchedulingService, Scheduli
 use omega_client::proto::{self, CommitRequest, CommitStreamResponse};
 use omega_client::{Address, RemoteCell};
 use omega_core::{Transaction, Version};
-use omega_service::{Entrance, Extras, Host, Whoami, serve_clients};
+use omega_service::{Extras, Host, ListenerConfig, ReplicaIdentity, serve_clients};
 use omega_store::CellId;
 use omega_store::log::ReplicaId;
 use std::net::SocketAddr;
@@ -94,10 +94,11 @@ impl Served {
         match server {
             Server::Omega => {
                 // The server has everything that a released one has, including the limits in front of the services.
-                let entrance = Entrance::open(listener);
-                let me = Whoami { cell: CellId(1), replica: ReplicaId(1) };
+                let listener_config = ListenerConfig::open(listener);
+                let me = ReplicaIdentity { cell: CellId(1), replica: ReplicaId(1) };
                 let (host, extras) = (Host::memory(cell), Extras::default());
-                let served = serve_clients(entrance, host, me, extras, std::future::pending());
+                let served =
+                    serve_clients(listener_config, host, me, extras, std::future::pending());
                 runtime.spawn(async move { served.await.expect("it goes on") });
             }
             Server::Bare => {

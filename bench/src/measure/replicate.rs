@@ -17,7 +17,7 @@ use omega_run::{TimedCell, Took};
 use omega_store::directory::{Directory, EngineKind, Identity};
 use omega_store::log::ReplicaId;
 use omega_store::membership::Membership;
-use omega_store::replica::{Network, ReplicatedCell, Running, Settings, found_with, start};
+use omega_store::replica::{Network, ReplicatedCell, Running, Settings, bootstrap_with, start};
 use omega_store::{CellId, Origin, RealDisk};
 use std::path::Path;
 use std::sync::Arc;
@@ -53,7 +53,7 @@ impl Replicas {
         let folder = tempfile::tempdir_in(folder).expect("the folder can be written");
         let cell = made.copy();
         let ids: Vec<ReplicaId> = (1..=count).map(ReplicaId).collect();
-        let founders = Membership::founding(ids.iter().copied());
+        let founders = Membership::initial(ids.iter().copied());
         let network = Network::default();
         let mut running = Vec::new();
         for id in &ids {
@@ -62,7 +62,7 @@ impl Replicas {
             let path = folder.path().join(id.to_string());
             let directory = Directory::create(Arc::new(RealDisk), &path, identity);
             let directory = directory.expect("the folder is new");
-            found_with(&directory, &founders, &cell).expect("the disk has room");
+            bootstrap_with(&directory, &founders, &cell).expect("the disk has room");
             let mut settings = Settings::default();
             settings.node.seed = SEED ^ id.0;
             let started = start(directory, settings).expect("what was founded starts");

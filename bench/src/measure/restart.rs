@@ -15,7 +15,7 @@ use omega_core::{
 use omega_store::directory::{Directory, EngineKind, Expected, Identity};
 use omega_store::log::ReplicaId;
 use omega_store::membership::Membership;
-use omega_store::replica::{Network, ReplicatedCell, Running, Settings, found_with, start};
+use omega_store::replica::{Network, ReplicatedCell, Running, Settings, bootstrap_with, start};
 use omega_store::{CellId, Origin, RealDisk};
 use std::path::Path;
 use std::sync::Arc;
@@ -55,7 +55,7 @@ fn make(path: &Path, cell: &Cell) {
     let identity = Identity { origin, replica: ID, engine: EngineKind::Segment };
     let directory = Directory::create(Arc::new(RealDisk), path, identity);
     let directory = directory.expect("the folder is new");
-    found_with(&directory, &Membership::founding([ID]), cell).expect("the disk has room");
+    bootstrap_with(&directory, &Membership::initial([ID]), cell).expect("the disk has room");
 }
 
 /// Starts the replica, configured to take no further snapshots.

@@ -9,7 +9,7 @@ use crate::measure::cells;
 use crate::measure::clock::{Figure, Span, timed};
 use crate::measure::show::{Reach, Row, Unit};
 use crate::measure::{Options, SEED, restart};
-use omega_cellstate::{Cell, Image};
+use omega_cellstate::{Cell, SnapshotState};
 use omega_core::{Command, JobId, TaskId, TaskReport, TaskState};
 use omega_store::log::{LogIndex, Position, Term};
 use omega_store::snapshot::{Meta, Snapshots};
@@ -74,11 +74,11 @@ fn spent(cell: &mut Cell, run: usize) -> Spent {
     let snapshots = Snapshots::open(Arc::new(RealDisk), &folder, CellId(1));
     let snapshots = snapshots.expect("there is a folder for temporary files");
     let mut spent = Spent::default();
-    let image = capture(cell, run, &mut spent);
+    let snapshot = capture(cell, run, &mut spent);
     let meta = Meta { cell: CellId(1), position: POSITION, membership: Default::default() };
     let (saved, save) = timed(|| {
-        let saved = snapshots.save(&meta, &image);
-        drop(image);
+        let saved = snapshots.save(&meta, &snapshot);
+        drop(snapshot);
         saved
     });
     saved.expect("there is room for temporary files");
@@ -94,7 +94,7 @@ fn spent(cell: &mut Cell, run: usize) -> Spent {
 }
 
 /// Captures a state while commands continue.
-pub(super) fn capture(cell: &mut Cell, run: usize, spent: &mut Spent) -> Image {
+pub(super) fn capture(cell: &mut Cell, run: usize, spent: &mut Spent) -> SnapshotState {
     let mut rng = Pcg64::seed_from_u64(SEED + run as u64);
     let jobs = cell.jobs().count() as u64;
     let mut longest = Span::default();
@@ -117,12 +117,12 @@ pub(super) fn capture(cell: &mut Cell, run: usize, spent: &mut Spent) -> Image {
             break captured;
         }
     };
-    let (image, span) = timed(|| captured.into_image());
+    let (snapshot, span) = timed(|| captured.into_snapshot_state());
     spent.capture += span;
     if longest.cpu > spent.pause.cpu {
         spent.pause = longest;
     }
-    image
+    snapshot
 }
 
 /// Reports the first task of a job as lost, and places it again.

@@ -138,7 +138,7 @@ fn compare(case: &Case, found: &mut Found) -> Result<(), Refused> {
 /// unresolvable.
 fn without_lower(view: &mut View, asked: &Asked<'_>, row: u32) -> Verdict {
     let row = row as usize;
-    let bound = view.displaces_below(asked.precedence);
+    let bound = view.preemptible_below(asked.precedence);
     let lower = view.tasks_on(row).iter().filter(|task| task.precedence < bound);
     let lower: Vec<PlacedTask> = lower.copied().collect();
     if lower.is_empty() {

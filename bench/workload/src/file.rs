@@ -20,7 +20,7 @@ const BYTES_MAX: u64 = 64 << 20;
 #[derive(Debug, thiserror::Error)]
 pub enum FileError {
     /// The file cannot be read. Name another one.
-    #[error("{}: cannot be read: {why}", file.display())]
+    #[error("{}: cannot be read: {why}", shown(file))]
     Read {
         /// Path of the file.
         file: PathBuf,
@@ -28,13 +28,13 @@ pub enum FileError {
         why: io::Error,
     },
     /// The file is too large. Split it.
-    #[error("{}: is larger than {BYTES_MAX} bytes", file.display())]
+    #[error("{}: is larger than {BYTES_MAX} bytes", shown(file))]
     TooLarge {
         /// Path of the file.
         file: PathBuf,
     },
     /// The file has a syntax error, or a wrong field. Correct it.
-    #[error("{}:{line}:{column}: {field}{why}", file.display())]
+    #[error("{}:{line}:{column}: {field}{why}", shown(file))]
     Content {
         /// Path of the file.
         file: PathBuf,
@@ -51,7 +51,7 @@ pub enum FileError {
     #[error("NAME {0:?} is an existing file: give -f {0:?} to read it, or choose another name")]
     IsFile(String),
     /// A value in the file is invalid. Correct it.
-    #[error("{}: {field}: {why}", file.display())]
+    #[error("{}: {field}: {why}", shown(file))]
     Value {
         /// Path of the file.
         file: PathBuf,
@@ -60,6 +60,14 @@ pub enum FileError {
         /// The rule that the value breaks.
         why: String,
     },
+}
+
+/// The path of a file for messages.
+pub fn shown(file: &Path) -> String {
+    match file.to_str() {
+        Some("-") => "standard input".to_owned(),
+        _ => file.display().to_string(),
+    }
 }
 
 /// Contents of a file; `-` is standard input.
@@ -174,4 +182,17 @@ fn place(text: &str, byte: usize) -> (usize, usize) {
     let before = text.get(..byte).unwrap_or(text);
     let start = before.rfind('\n').map_or(0, |at| at + 1);
     (before.matches('\n').count() + 1, before[start..].chars().count() + 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeMap;
+
+    #[test]
+    fn standard_input_is_named_in_errors() {
+        let parsed = parse::<BTreeMap<String, u32>>(Path::new("-"), "a = 1\nb = \"c\"\n");
+        let why = parsed.unwrap_err().to_string();
+        assert!(why.starts_with("standard input:2:"), "{why}");
+    }
 }

@@ -28,7 +28,11 @@ fn is_comment(line: &str) -> bool {
 /// The remedy for an object in JSON, according to its first field.
 fn of_json(text: &str) -> Option<&'static str> {
     let field = text.trim_start().strip_prefix('{')?.trim_start().strip_prefix('"')?;
+    let is_of_omega = ["\"id\"", "\"tenant\"", "\"file\""].iter().all(|key| text.contains(key));
     match field.split('"').next()? {
+        "name" if is_of_omega => Some(
+            "this looks like the output of `omega job get -o json`: take its field `file`, or use `-o toml`",
+        ),
         "apiVersion" | "metadata" => Some(
             "this looks like an object of Kubernetes: docs/coming-from.md has Omega's counterparts",
         ),
@@ -64,6 +68,8 @@ mod tests {
         looks_like("#!/bin/bash\n#SBATCH --ntasks=4\nsrun hostname\n", "a script");
         looks_like("#!/bin/sh\n", "a script");
         looks_like("{\"Job\": {\"ID\": \"web\"}}", "a job of Nomad");
+        let printed = r#"{"name": "web", "id": "j0", "tenant": "t", "file": {}}"#;
+        looks_like(printed, "the output of `omega job get -o json`");
         looks_like("{\n  \"apiVersion\": \"batch/v1\"}", "an object of Kubernetes");
     }
 

@@ -22,6 +22,7 @@ pub mod objectives;
 pub mod omega_sim;
 pub mod openb;
 pub mod profiles;
+pub mod reopened;
 pub mod stream;
 pub mod swf;
 pub mod synth;

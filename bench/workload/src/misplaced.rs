@@ -31,7 +31,7 @@ pub(crate) fn notes(workload: &Workload) -> Vec<String> {
         let mut taken = HashSet::new();
         for (index, group, machine) in placed(arrival) {
             group.request.iter().for_each(|(kind, more)| {
-                let sum = used[machine].get(kind) + more;
+                let sum = used[machine].get(kind).saturating_add(more);
                 used[machine].set(kind, sum);
             });
             let task = || format!("{}/{index} on {}", arrival.job.name, machines[machine].name);

@@ -51,10 +51,11 @@ def read_run(file: str | os.PathLike[str]) -> Run:
 
 
 def _flat(row: dict[str, Any], kinds: list[str]) -> dict[str, Any]:
-    reasons = row.get("conflict_reasons")
-    if isinstance(reasons, list):
-        # Arrow has no type for pairs of a text and a number.
-        row = {**row, "conflict_reasons": [{"reason": reason, "count": count} for reason, count in reasons]}
+    for name, number in (("conflict_reasons", "count"), ("reasons", "machines")):
+        reasons = row.get(name)
+        if isinstance(reasons, list):
+            # Arrow has no type for pairs of a text and a number.
+            row = {**row, name: [{"reason": reason, number: count} for reason, count in reasons]}
     used = row.get("used")
     if not isinstance(used, list):
         return row

@@ -116,10 +116,10 @@ struct Part {
 }
 
 fn run(walk: &mut Walk<'_>, cooling: Cooling, budget: Budget, part: Part, watch: &dyn Watch) {
-    let mut told = f64::INFINITY;
+    let mut reported = f64::INFINITY;
     walk.anneal(cooling, &mut |steps, best| {
-        if best < told {
-            told = best;
+        if best < reported {
+            reported = best;
             watch.best(best as i64);
         }
         let spent = match budget {

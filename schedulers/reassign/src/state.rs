@@ -38,9 +38,9 @@ pub struct State<'p> {
     pub(crate) problem: &'p Problem,
     /// Machine of each task.
     pub(crate) at: Vec<u32>,
-    /// Tasks on each machine; `seat` is the position of each task in its machine's list.
+    /// Tasks on each machine; `place_on` is the position of each task in its machine's list.
     pub(crate) on: Vec<Vec<u32>>,
-    seat: Vec<u32>,
+    place_on: Vec<u32>,
     /// Tasks that are not on their initial machines; `place_away` is the position of each task in this list.
     pub(crate) away: Vec<u32>,
     place_away: Vec<u32>,
@@ -77,7 +77,7 @@ impl<'p> State<'p> {
             problem,
             at: problem.initial.clone(),
             on: vec![Vec::new(); machines],
-            seat: vec![0; problem.tasks()],
+            place_on: vec![0; problem.tasks()],
             away: Vec::new(),
             place_away: vec![NOT_MOVED; problem.tasks()],
             rooms: rows.flat_map(|(capacity, safety)| [capacity, safety].concat()).collect(),
@@ -229,7 +229,7 @@ impl<'p> State<'p> {
             self.in_neighbourhood[cell] += 1;
         }
         self.at[task] = machine as u32;
-        self.seat[task] = self.on[machine].len() as u32;
+        self.place_on[task] = self.on[machine].len() as u32;
         self.on[machine].push(task as u32);
     }
 
@@ -246,10 +246,10 @@ impl<'p> State<'p> {
         if let Some(cell) = problem.depending.cell(job, problem.neighbourhood[machine] as usize) {
             self.in_neighbourhood[cell] -= 1;
         }
-        let seat = self.seat[task] as usize;
-        self.on[machine].swap_remove(seat);
-        if let Some(other) = self.on[machine].get(seat) {
-            self.seat[*other as usize] = seat as u32;
+        let place = self.place_on[task] as usize;
+        self.on[machine].swap_remove(place);
+        if let Some(other) = self.on[machine].get(place) {
+            self.place_on[*other as usize] = place as u32;
         }
     }
 }

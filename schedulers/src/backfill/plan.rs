@@ -217,21 +217,21 @@ impl<'a> Search<'a> {
 
     /// Whether these slots of a plan are still valid: their machines have room for them in addition to other plans. If
     /// one slot of a machine is given, all its slots must be given.
-    pub(super) fn stands<'s>(&self, slots: impl IntoIterator<Item = &'s Slot>) -> bool {
+    pub(super) fn still_fit<'s>(&self, slots: impl IntoIterator<Item = &'s Slot>) -> bool {
         let parts = self.parts();
         let mut by_row: BTreeMap<usize, SmallVec<[&Slot; 2]>> = BTreeMap::new();
         slots.into_iter().for_each(|slot| by_row.entry(slot.machine.row()).or_default().push(slot));
         by_row.into_iter().all(|(row, slots)| {
             let mut holds: SmallVec<[&Hold; 8]> = self.on(row).collect();
             slots.into_iter().all(|slot| {
-                let stands = self.stands_beside(slot, &holds, &parts);
+                let fits = self.fits_beside(slot, &holds, &parts);
                 holds.push(&slot.hold);
-                stands
+                fits
             })
         })
     }
 
-    fn stands_beside(&self, slot: &Slot, holds: &[&Hold], parts: &[Part]) -> bool {
+    fn fits_beside(&self, slot: &Slot, holds: &[&Hold], parts: &[Part]) -> bool {
         let row = slot.machine.row();
         let group = self.lack.groups.iter().position(|group| group.index == slot.group);
         let Some(group) = group else { return false };

@@ -374,11 +374,12 @@ impl Plans {
             }
             let before = |row| self.kept_on(Bound::First(position), row).map(|(_, hold)| hold);
             let holds = rows.iter().map(|row| (*row, before(*row).collect())).collect();
-            let stands = {
+            let fits = {
                 let search = Search { view, evaluator, lack: &planned.lack, holds };
-                search.stands(plan.slots.iter().filter(|slot| rows.contains(&slot.machine.row())))
+                search
+                    .still_fit(plan.slots.iter().filter(|slot| rows.contains(&slot.machine.row())))
             };
-            if !stands {
+            if !fits {
                 return None;
             }
             let stamps = stamps(plan, view);
@@ -438,7 +439,7 @@ impl Plans {
             }
             let holds = holds_of(&before);
             let search = Search { view, evaluator, lack: &lack, holds };
-            search.stands(&plan.slots)
+            search.still_fit(&plan.slots)
         });
         let made = match &kept {
             // A valid plan is moved to an earlier time if that delays no other plan.

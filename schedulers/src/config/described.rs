@@ -1,4 +1,4 @@
-//! Plugins with a description of their arguments.
+//! Constructors of registry entries for plugins whose arguments are described in the schema of profile files.
 
 use super::arguments::ArgumentError;
 use super::describe::Described;

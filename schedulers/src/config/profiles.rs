@@ -1,4 +1,4 @@
-//! The profiles of a file.
+//! The list of profiles that a profile file defines.
 
 use super::error::ConfigError;
 use super::parse;

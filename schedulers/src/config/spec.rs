@@ -1,4 +1,4 @@
-//! A profile that was read, ready to be bound to a cell.
+//! A profile that was read from a file. It names plugins, and becomes a [`Profile`] when it is bound to a cell.
 
 use super::error::{ConfigError, Fault, Source};
 use super::file::Base;

@@ -63,7 +63,7 @@ pub fn explain_while(
             return None;
         }
         explanation.machines += 1;
-        match view.judge(row, group) {
+        match view.check_fit(row, group) {
             Ok(_) => {}
             Err(Reason::NoRoom(_)) => {
                 short_kinds(&tasks, row).for_each(|kind| {

@@ -111,14 +111,17 @@ pub fn obstacles(
     found.extend(of_the_machine(tasks, row));
     found.extend(of_room(tasks, row));
     let rules =
-        FAMILIES.into_iter().filter_map(|f| tasks.view.judge_rules(tasks.need, f, row).err());
+        FAMILIES.into_iter().filter_map(|f| tasks.view.check_rules(tasks.need, f, row).err());
     found.extend(rules.map(Obstacle::Rule));
-    let ports = tasks.view.judge_any_ports(tasks.need, row).err().map(Obstacle::Rule);
+    let ports = tasks.view.check_any_ports(tasks.need, row).err().map(Obstacle::Rule);
     found.extend(ports.filter(|ports| !found.contains(ports)));
     let has_all = tasks.view.has_all_of_its_tenant(row, tasks.job);
     found.extend(has_all.then_some(Obstacle::Rule(Reason::TasksPerMachine)));
     if found.is_empty() {
-        debug_assert!(tasks.view.judge(row, group).is_ok(), "the judge refuses more than is found");
+        debug_assert!(
+            tasks.view.check_fit(row, group).is_ok(),
+            "check_fit rejects more than is found"
+        );
         let (block, bit) = (tasks.view.block(row / BLOCK), 1 << (row % BLOCK));
         let removes = |filter: &&&dyn Filter| filter.filter(tasks, block, bit) & bit == 0;
         found.extend(filters.iter().find(removes).map(|filter| match filter.why(tasks, row) {

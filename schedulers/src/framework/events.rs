@@ -42,7 +42,7 @@ impl Events {
     /// Time passed: the job is retried after its backoff.
     pub const TIME: Events = Events(1 << 11);
     /// An event outside the cell, which a plugin raises by [`Waiting::raise`](crate::Waiting::raise).
-    pub const TOLD: Events = Events(1 << 12);
+    pub const EXTERNAL: Events = Events(1 << 12);
     /// Volumes, claims or storage classes changed, or tasks that use volumes started or ended: see
     /// [`Volumes`](crate::Volumes).
     pub const VOLUMES_CHANGED: Events = Events(1 << 13);
@@ -149,7 +149,7 @@ const NAMES: [&str; Events::COUNT] = [
     "load reported",
     "rules changed",
     "time",
-    "told",
+    "external",
     "volumes changed",
     "evictions refilled",
     "reservations changed",
@@ -166,12 +166,12 @@ impl fmt::Debug for Events {
 
 /// Last occurrence of each kind of event, as the number of the `note` call that recorded it.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Heard {
+pub(crate) struct EventLog {
     count: u64,
     last: [u64; Events::COUNT],
 }
 
-impl Heard {
+impl EventLog {
     /// Records events.
     pub(crate) fn note(&mut self, events: Events) {
         self.count += 1;
@@ -197,19 +197,19 @@ mod tests {
 
     #[test]
     fn sets_print_the_names_of_what_is_in_them() {
-        let events = Events::MACHINE_ADDED | Events::TOLD;
-        assert_eq!(format!("{events:?}"), r#"{"machine added", "told"}"#);
+        let events = Events::MACHINE_ADDED | Events::EXTERNAL;
+        assert_eq!(format!("{events:?}"), r#"{"machine added", "external"}"#);
         assert_eq!(Events::ALL.kinds().count(), NAMES.len());
         assert_eq!(Events::of(Reads::AMOUNTS), Events::MACHINE_ADDED | Events::ROOM_FREED);
     }
 
     #[test]
     fn an_event_is_news_until_it_was_counted() {
-        let mut heard = Heard::default();
-        heard.note(Events::TIME);
-        let now = heard.now();
-        assert!(!heard.any_since(Events::ALL, now));
-        heard.note(Events::TOLD | Events::TIME);
-        assert!(heard.any_since(Events::TOLD, now) && !heard.any_since(Events::ROOM_FREED, now));
+        let mut log = EventLog::default();
+        log.note(Events::TIME);
+        let now = log.now();
+        assert!(!log.any_since(Events::ALL, now));
+        log.note(Events::EXTERNAL | Events::TIME);
+        assert!(log.any_since(Events::EXTERNAL, now) && !log.any_since(Events::ROOM_FREED, now));
     }
 }

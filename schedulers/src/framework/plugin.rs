@@ -8,7 +8,7 @@
 pub use crate::framework::reads::Reads;
 
 use crate::framework::events::Events;
-use omega_cellstate::{BLOCK, Block, GroupRef, Need, PlacedTask, Reach, View};
+use omega_cellstate::{BLOCK, Block, GroupRef, LocalityLevel, Need, PlacedTask, View};
 use omega_core::{Job, JobId, KindId, Machine, MachineId, TaskGroup};
 use std::ops::BitOr;
 
@@ -31,14 +31,14 @@ pub struct Tasks<'a> {
     /// The tasks' group.
     pub group: &'a TaskGroup,
     /// Locality level that the tasks accept now.
-    pub reach: &'a Reach,
+    pub reach: &'a LocalityLevel,
 }
 
 /// Returns the tasks of a compiled group, in the form that plugins take.
 #[must_use]
 pub fn tasks(view: &View, group: GroupRef) -> Tasks<'_> {
     let (job, index) = view.job(group);
-    let (need, id, reach) = (view.need(group), view.job_id(group), view.reach(group));
+    let (need, id, reach) = (view.need(group), view.job_id(group), view.locality_level(group));
     Tasks { view, compiled: group, need, id, job, group: &job.groups[index], reach }
 }
 

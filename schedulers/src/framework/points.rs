@@ -110,7 +110,7 @@ pub trait Reserve: Send + Sync {
     /// Called after each sync. [`View::delta`] has the changes of the sync. A plugin releases the reservations of tasks
     /// that have ended. If the scheduler preempts, the changes include jobs of other schedulers. Those schedulers may
     /// receive the changes earlier than this one.
-    fn heard(&mut self, _view: &View) {}
+    fn synced(&mut self, _view: &View) {}
 
     /// Reserves external resources of a claimed task. Called once for each claim, before any permit
     /// plugin, in the order of the profile until one plugin rejects.

@@ -1,4 +1,4 @@
-//! Inputs of plugins.
+//! Inputs of plugins: the data on which the result of a filter or score depends.
 
 use std::ops::BitOr;
 

@@ -91,7 +91,8 @@ impl Waiting {
         true
     }
 
-    /// Wakes jobs of the scheduler by an external event: [`Events::TOLD`], or any other event that its plugins wake on.
+    /// Wakes jobs of the scheduler by an external event: [`Events::EXTERNAL`], or any other event that its plugins wake
+    /// on.
     pub fn raise(&self, events: Events) {
         self.shared().raised |= events;
     }

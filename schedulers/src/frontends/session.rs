@@ -52,7 +52,7 @@ impl Session {
         self.view.sync(cell)?;
         let claimed = self.claimed();
         let delta = self.view.delta();
-        self.task_index.hear(delta, |task| claimed.contains(&task));
+        self.task_index.apply(delta, |task| claimed.contains(&task));
         if delta.full || !delta.machines.is_empty() {
             self.totals = Totals::of(&self.view);
         }

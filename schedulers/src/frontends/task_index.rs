@@ -241,7 +241,7 @@ impl TaskIndex {
     }
 
     /// Applies the delta of a sync. `is_claimed` returns whether a task has a claim that the cell has not answered.
-    pub(crate) fn hear(&mut self, delta: &Delta, is_claimed: impl Fn(TaskId) -> bool) {
+    pub(crate) fn apply(&mut self, delta: &Delta, is_claimed: impl Fn(TaskId) -> bool) {
         let before = if delta.full { self.forget_all() } else { Vec::new() };
         for change in &delta.jobs {
             self.stale.insert(change.id);
@@ -255,7 +255,7 @@ impl TaskIndex {
             }
         }
         for change in &delta.tasks {
-            self.hear_task(change, is_claimed(change.id));
+            self.apply_task(change, is_claimed(change.id));
         }
         if delta.full {
             let ended = delta.tasks.iter().filter(|task| task.state.ended());
@@ -271,7 +271,7 @@ impl TaskIndex {
         }
     }
 
-    fn hear_task(&mut self, change: &TaskDelta, is_claimed: bool) {
+    fn apply_task(&mut self, change: &TaskDelta, is_claimed: bool) {
         let Some(entry) = self.jobs.get_mut(&change.id.job) else { return };
         let mark = match Mark::of(change.state) {
             Mark::Waiting if is_claimed => Mark::Claimed,

@@ -101,7 +101,7 @@ fn batch_on(view: &View, row: usize) -> Vec<Batch> {
     let of = |placed: &PlacedTask| {
         let job = view.job_of(placed.id).filter(|job| job.kind == JobKind::Batch)?;
         debug_assert!(usize::from(placed.group) < job.groups.len());
-        let holds = view.held_by(placed)?;
+        let holds = view.allocation_of(placed)?;
         let surplus = view.surplus(placed).unwrap_or_default();
         Some(Batch { placed: *placed, holds, surplus, fate: Fate::Stays })
     };

@@ -70,16 +70,16 @@ impl Failures {
         let Some(index) = self.position(view, group) else { return false };
         let (failed, tasks) = (&mut self.known[index], tasks(view, group));
         let news = News { events: failed.events, rows: &failed.rows };
-        let stands = is_local(profile, &tasks)
+        let still_holds = is_local(profile, &tasks)
             && failed.moment == moment(profile, &tasks)
             && (news.events.is_empty() || !failed.by.may_be_helped(profile, &tasks, &news));
-        if stands {
+        if still_holds {
             failed.events = Events::NONE;
             failed.rows.clear();
         } else {
             self.known.remove(index);
         }
-        stands
+        still_holds
     }
 
     /// Plugins that reject the tasks of a group, if its class is in the cache.
@@ -108,7 +108,7 @@ impl Failures {
     }
 
     /// Records events; `rows` are the machines concerned.
-    pub(crate) fn hear(&mut self, events: Events, rows: &[u32]) {
+    pub(crate) fn record_events(&mut self, events: Events, rows: &[u32]) {
         for failed in self.known.iter_mut().filter(|failed| failed.by.events().meets(events)) {
             failed.events |= events;
             let room = (ROWS_MAX + 1).saturating_sub(failed.rows.len());

@@ -330,7 +330,7 @@ impl Filter for LoadLimit {
     fn why(&self, tasks: &Tasks<'_>, row: usize) -> Option<String> {
         let (block, lane) = (tasks.view.block(row / BLOCK), row % BLOCK);
         let kinds = tasks.view.kinds();
-        let told = |(kind, request, percent): (KindId, i64, i64)| {
+        let too_full = |(kind, request, percent): (KindId, i64, i64)| {
             let weights = weights(self.half_life, kind, block, 1 << lane)?;
             let of = InUse::of(kind, block, &weights)?;
             let (used, capacity) = (of.used(lane), of.capacity(lane));
@@ -344,7 +344,7 @@ impl Filter for LoadLimit {
                 )
             })
         };
-        self.asked(tasks).find_map(told)
+        self.asked(tasks).find_map(too_full)
     }
 
     fn keep(&self, view: &mut View) {

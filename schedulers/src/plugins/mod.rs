@@ -4,6 +4,7 @@
 //! accept exactly the machines that the check accepts, which a test verifies.
 
 mod affinity;
+mod cheapest;
 mod cluster_resources;
 mod device_fragments;
 mod fair_share;

@@ -24,7 +24,7 @@ impl Filter for PeakHours {
     }
 
     fn applies(&self, tasks: &Tasks<'_>) -> bool {
-        tasks.view.holds_back(tasks.job)
+        tasks.view.peaks_may_reject(tasks.job)
     }
 
     fn filter(&self, tasks: &Tasks<'_>, block: Block<'_>, among: u64) -> u64 {

@@ -46,7 +46,7 @@ impl Filter for WithinQuota {
     fn curable(&self, tasks: &Tasks<'_>, block: Block<'_>, refused: u64) -> u64 {
         let Some(lack) = tasks.view.quota_lack(tasks.compiled) else { return 0 };
         let view = tasks.view;
-        let bound = view.displaces_below(tasks.job.precedence);
+        let bound = view.preemptible_below(tasks.job.precedence);
         let frees = |lane: usize| {
             let here = view.tasks_on(block.first_row() + lane).iter().rev();
             let mut lower = here.take_while(|task| task.precedence < bound);

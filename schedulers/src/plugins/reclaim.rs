@@ -10,33 +10,20 @@
 use crate::framework::events::Events;
 use crate::framework::plugin::Tasks;
 use crate::framework::points::{Lack, MadeRoom, PostFilter};
+use crate::plugins::cheapest::{Cheapest, RandomStart};
 use crate::preemption::Preemptor;
 use omega_cellstate::{PlacedTask, TenantDelta, View};
-use omega_core::{Amounts, KindId, Precedence, Text};
-use rand::{RngExt, SeedableRng};
-use rand_pcg::Pcg64;
+use omega_core::{Amounts, KindId, Text};
 use std::collections::BTreeMap;
-
-/// Number of machines with reclaimable tasks on which evictions are tried.
-const MACHINES_TRIED: usize = 64;
 
 /// The plugin `reclaim`; see the head of the file.
 #[derive(Clone, Debug, Default)]
 pub struct Reclaim {
-    /// Random generator, seeded by the scheduler's number so that workers begin at different machines.
-    rng: Option<Pcg64>,
+    start: RandomStart,
 }
 
 /// For each branch of other tenants, the branch's use beyond its guarantee, by resource kind.
 type Borrowed = BTreeMap<Text, Vec<i64>>;
-
-impl Reclaim {
-    fn draw(&mut self, view: &View) -> usize {
-        let seed = u64::from(view.scheduler().0);
-        let rows = view.rows().max(1);
-        self.rng.get_or_insert_with(|| Pcg64::seed_from_u64(seed)).random_range(0..rows)
-    }
-}
 
 impl PostFilter for Reclaim {
     fn name(&self) -> &'static str {
@@ -69,37 +56,24 @@ impl PostFilter for Reclaim {
                 view.tasks_on(row).iter().any(|task| view.is_below(task.id.job, &short.tenant))
             })
         };
-        let (start, rows) = (self.draw(view), view.rows());
+        let rows = view.rows();
+        let start = self.start.draw(view, rows);
         let order = (0..rows).map(|step| (start + step) % rows);
-        let mut best: Option<(Cost, usize, Vec<PlacedTask>)> = None;
-        let mut tried = 0;
+        let mut cheapest = Cheapest::default();
         for row in order {
-            if tried == MACHINES_TRIED {
+            if cheapest.has_tried_enough() {
                 break;
             }
             if !helps(view, row) {
                 continue;
             }
             let Some(victims) = victims(view, lack, row, &borrowed) else { continue };
-            tried += 1;
+            cheapest.count();
             let Some(victims) = victims.filter(|victims| victims.len() <= left) else { continue };
-            let cost = Cost::of(&victims);
-            if best.as_ref().is_none_or(|(least, ..)| cost < *least) {
-                best = Some((cost, row, victims));
-            }
+            cheapest.add(row, victims);
         }
-        let (_, row, evictions) = best?;
+        let (row, evictions) = cheapest.into_best()?;
         Some(MadeRoom { machine: view.machine_id(row), evictions, throttled: Vec::new() })
-    }
-}
-
-/// Cost of evictions: the precedence of the most important victim, then the number of victims.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Cost(Option<Precedence>, usize);
-
-impl Cost {
-    fn of(victims: &[PlacedTask]) -> Cost {
-        Cost(victims.iter().map(|task| task.precedence).max(), victims.len())
     }
 }
 
@@ -141,7 +115,7 @@ fn lent_out(view: &View, tenant: &Text, request: &Amounts) -> Borrowed {
 /// If the branch of a task's tenant borrows any resource kind that the task has, subtracts the task's allocation from
 /// the amounts that the branch borrows. Returns whether this is so.
 fn give_back(view: &View, tenant: &Text, task: PlacedTask, borrowed: &mut Borrowed) -> bool {
-    let (Some(job), Some(request)) = (view.job_of(task.id), view.held_by(&task)) else {
+    let (Some(job), Some(request)) = (view.job_of(task.id), view.allocation_of(&task)) else {
         return false;
     };
     let Some((_, branch)) = view.parting(tenant, &job.tenant) else { return false };

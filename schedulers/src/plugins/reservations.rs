@@ -27,7 +27,7 @@ impl Filter for Reservations {
     }
 
     fn applies(&self, tasks: &Tasks<'_>) -> bool {
-        tasks.view.keeps_off(tasks.job)
+        tasks.view.reservations_may_reject(tasks.job)
     }
 
     fn filter(&self, tasks: &Tasks<'_>, block: Block<'_>, among: u64) -> u64 {

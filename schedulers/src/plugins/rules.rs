@@ -85,7 +85,7 @@ pub(super) fn lacks_place(
     family: RuleFamily,
     among: u64,
 ) -> u64 {
-    let reason = |lane| tasks.view.judge_rules(tasks.need, family, block.first_row() + lane);
+    let reason = |lane| tasks.view.check_rules(tasks.need, family, block.first_row() + lane);
     let lacking = lanes(among).filter(|lane| reason(*lane) == Err(Reason::NoDomain));
     lacking.fold(0, |word, lane| word | 1 << lane)
 }
@@ -104,11 +104,12 @@ impl Score for SpreadWishes {
     }
 
     fn applies(&self, tasks: &Tasks<'_>) -> bool {
-        !tasks.need.wishes().is_empty()
+        !tasks.need.soft_spreads().is_empty()
     }
 
     fn score(&self, tasks: &Tasks<'_>, block: Block<'_>, among: u64, scores: &mut [i32; BLOCK]) {
-        let wishes = tasks.need.wishes().iter().filter_map(|wish| tasks.view.wish(wish));
+        let wishes =
+            tasks.need.soft_spreads().iter().filter_map(|wish| tasks.view.soft_spread(wish));
         let mut counts = [0u32; BLOCK];
         for wish in wishes {
             let here = wish.of_block(block);

@@ -7,35 +7,15 @@ use crate::framework::events::Events;
 use crate::framework::plugin::News;
 use crate::framework::plugin::Tasks;
 use crate::framework::points::{Lack, MadeRoom, PostFilter};
-use crate::preemption::Preemptor;
+use crate::plugins::cheapest::{Cheapest, RandomStart};
+use crate::preemption::{Preemptor, has_lower};
 use omega_cellstate::{PlacedTask, View};
-use omega_core::{Job, Precedence, Preemption};
-use rand::{RngExt, SeedableRng};
-use rand_pcg::Pcg64;
-
-/// Maximum number of machines with throttleable tasks that are tried.
-const MACHINES_TRIED: usize = 64;
+use omega_core::{Precedence, Preemption};
 
 /// The plugin `throttle`; see the head of the file.
 #[derive(Clone, Debug, Default)]
 pub struct Throttle {
-    /// Random generator, seeded by the scheduler's number so that workers begin at different machines.
-    rng: Option<Pcg64>,
-}
-
-impl Throttle {
-    /// Returns a random number below `bound`.
-    fn draw(&mut self, view: &View, bound: usize) -> usize {
-        let seed = u64::from(view.scheduler().0);
-        self.rng.get_or_insert_with(|| Pcg64::seed_from_u64(seed)).random_range(0..bound.max(1))
-    }
-}
-
-/// Whether a task less important than a job runs, so that it might be throttled for the job.
-fn has_lower(view: &View, job: &Job) -> bool {
-    let bound = view.displaces_below(job.precedence);
-    let lowest = view.lowest_precedence();
-    job.preemption != Preemption::Never && lowest.is_some_and(|lowest| lowest < bound)
+    start: RandomStart,
 }
 
 impl PostFilter for Throttle {
@@ -52,47 +32,33 @@ impl PostFilter for Throttle {
     }
 
     fn may_help(&self, tasks: &Tasks<'_>, _: &News<'_>) -> bool {
-        has_lower(tasks.view, tasks.job) && !tasks.view.rows_with_own_holdings().is_empty()
+        has_lower(tasks.view, tasks.job) && !tasks.view.rows_with_own_allocations().is_empty()
     }
 
     fn make_room(&mut self, view: &mut View, lack: &Lack<'_>) -> Option<MadeRoom> {
         if !has_lower(view, lack.job) {
             return None;
         }
-        let mut rows = view.rows_with_own_holdings();
-        let start = self.draw(view, rows.len());
+        let mut rows = view.rows_with_own_allocations();
+        let start = self.start.draw(view, rows.len());
         rows.rotate_left(start);
         let Lack { evaluator, group, .. } = *lack;
         let preemptor = Preemptor { evaluator, group, budgets: &[], expected: &[] };
-        let mut best: Option<(Cost, usize, Vec<PlacedTask>)> = None;
-        let mut tried = 0;
+        let mut cheapest = Cheapest::default();
         for row in rows {
-            if tried == MACHINES_TRIED {
+            if cheapest.has_tried_enough() {
                 break;
             }
-            let lower = surplus_below(view, row, view.displaces_below(lack.job.precedence));
+            let lower = surplus_below(view, row, view.preemptible_below(lack.job.precedence));
             if lower.is_empty() {
                 continue;
             }
-            tried += 1;
+            cheapest.count();
             let Some(throttled) = fewest(view, &preemptor, row, &lower) else { continue };
-            let cost = Cost::of(&throttled);
-            if best.as_ref().is_none_or(|(least, ..)| cost < *least) {
-                best = Some((cost, row, throttled));
-            }
+            cheapest.add(row, throttled);
         }
-        let (_, row, throttled) = best?;
+        let (row, throttled) = cheapest.into_best()?;
         Some(MadeRoom { machine: view.machine_id(row), evictions: Vec::new(), throttled })
-    }
-}
-
-/// Cost of throttling: the precedence of the most important task, then the number of tasks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Cost(Option<Precedence>, usize);
-
-impl Cost {
-    fn of(tasks: &[PlacedTask]) -> Cost {
-        Cost(tasks.iter().map(|task| task.precedence).max(), tasks.len())
     }
 }
 

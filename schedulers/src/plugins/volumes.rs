@@ -87,19 +87,19 @@ pub struct VolumeBinding {
     /// The scheduler's own jobs that use volumes.
     jobs: BTreeMap<JobId, Arc<Job>>,
     /// Tasks with volumes that this scheduler has reported to [`Volumes`].
-    told: BTreeSet<TaskId>,
+    reported: BTreeSet<TaskId>,
 }
 
 impl VolumeBinding {
     /// Creates the plugin for these volumes.
     #[must_use]
     pub fn new(volumes: &Volumes) -> VolumeBinding {
-        let (jobs, told) = (BTreeMap::new(), BTreeSet::new());
-        VolumeBinding { volumes: volumes.clone(), takes: None, jobs, told }
+        let (jobs, reported) = (BTreeMap::new(), BTreeSet::new());
+        VolumeBinding { volumes: volumes.clone(), takes: None, jobs, reported }
     }
 
     /// Whether this scheduler is responsible for reporting a job's tasks.
-    fn tells_of(&self, id: JobId, job: &Job) -> bool {
+    fn reports(&self, id: JobId, job: &Job) -> bool {
         let own = self
             .takes
             .as_ref()
@@ -109,14 +109,14 @@ impl VolumeBinding {
 
     fn left(&mut self, task: TaskId) {
         self.volumes.left(task);
-        self.told.remove(&task);
+        self.reported.remove(&task);
     }
 
     fn end_job(&mut self, job: JobId) {
         self.jobs.remove(&job);
         let first = TaskId { job, index: 0 };
         let last = TaskId { job, index: u32::MAX };
-        let tasks: Vec<TaskId> = self.told.range(first..=last).copied().collect();
+        let tasks: Vec<TaskId> = self.reported.range(first..=last).copied().collect();
         tasks.into_iter().for_each(|task| self.left(task));
     }
 }
@@ -128,21 +128,21 @@ impl Reserve for VolumeBinding {
 
     fn start(&mut self, of: &Settings, waiting: &Waiting) {
         self.takes = Some((of.takes.clone(), of.share));
-        self.volumes.tell(waiting);
+        self.volumes.add_listener(waiting);
     }
 
-    fn heard(&mut self, view: &View) {
+    fn synced(&mut self, view: &View) {
         let delta = view.delta();
         if delta.full {
             // A full delta does not list ended jobs.
-            let ended: Vec<JobId> = self.told.iter().map(|task| task.job).collect();
+            let ended: Vec<JobId> = self.reported.iter().map(|task| task.job).collect();
             let there: BTreeSet<JobId> = delta.jobs.iter().map(|change| change.id).collect();
             ended.into_iter().filter(|job| !there.contains(job)).for_each(|job| self.end_job(job));
             self.jobs.clear();
         }
         for change in &delta.jobs {
             match &change.job {
-                Some(job) if self.tells_of(change.id, job) => {
+                Some(job) if self.reports(change.id, job) => {
                     self.jobs.insert(change.id, job.clone());
                 }
                 Some(_) => {}
@@ -159,7 +159,7 @@ impl Reserve for VolumeBinding {
             match machine.and_then(|id| view.machine(id.row())) {
                 Some(machine) => {
                     self.volumes.runs(task.id, claims, &machine.name);
-                    self.told.insert(task.id);
+                    self.reported.insert(task.id);
                 }
                 None => self.left(task.id),
             }
@@ -176,7 +176,7 @@ impl Reserve for VolumeBinding {
         let Some(machine) = claimed.view.machine(claimed.machine.row()) else {
             return Err(Refused(Events::TIME));
         };
-        self.told.insert(claimed.task);
+        self.reported.insert(claimed.task);
         let reserved = self.volumes.reserve(claimed.task, claims, machine);
         reserved.map_err(|_| Refused(Events::TIME))
     }

@@ -52,7 +52,7 @@ impl Queue {
     #[must_use]
     pub fn owes_retry(&self) -> bool {
         let is_owed = |id| match self.jobs[id].turn {
-            Turn::Cooling(_, news) => self.heard.any_since(self.refusers(*id).events(), news),
+            Turn::Cooling(_, news) => self.event_log.any_since(self.refusers(*id).events(), news),
             _ => false,
         };
         self.cooling.iter().any(|(_, id)| is_owed(id))

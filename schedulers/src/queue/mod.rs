@@ -27,7 +27,7 @@ pub(crate) mod turns;
 
 pub use crate::framework::nanos::Nanos;
 
-use crate::framework::events::{Events, Heard};
+use crate::framework::events::{EventLog, Events};
 use crate::framework::points::Order;
 use crate::placing::refusals::Refusers;
 use crate::queue::shares::Shares;
@@ -70,7 +70,7 @@ pub struct Queue {
     waiting: BTreeSet<(Nanos, JobId)>,
     cooling: BTreeSet<(Nanos, JobId)>,
     sleeping: Sleepers,
-    heard: Heard,
+    event_log: EventLog,
     totals: Totals,
 }
 
@@ -98,7 +98,7 @@ impl Queue {
             waiting: BTreeSet::new(),
             cooling: BTreeSet::new(),
             sleeping: Sleepers::default(),
-            heard: Heard::default(),
+            event_log: EventLog::default(),
             totals: Totals::default(),
         }
     }
@@ -259,25 +259,25 @@ impl Queue {
     /// call with number `news`, or the rejection ends with time.
     fn is_woken(&self, by: Refusers, news: u64) -> bool {
         let events = by.events();
-        events.meets(Events::TIME) || self.heard.any_since(events, news)
+        events.meets(Events::TIME) || self.event_log.any_since(events, news)
     }
 
     /// Returns the number of times that events were recorded. A job that is rejected now is woken only by events that
     /// are recorded later.
     #[must_use]
     pub fn news(&self) -> u64 {
-        self.heard.now()
+        self.event_log.now()
     }
 
     /// Records events. Returns the sleeping jobs that wait for one of them, each with the plugins that rejected it. The
     /// caller then wakes each job ([`Queue::wake`]) or lets it sleep on ([`Queue::sleep_on`]). Jobs in backoff are
     /// tried after their backoff.
     #[must_use]
-    pub fn hear(&mut self, events: Events) -> Vec<(JobId, Refusers)> {
+    pub fn record_events(&mut self, events: Events) -> Vec<(JobId, Refusers)> {
         if events.is_empty() {
             return Vec::new();
         }
-        self.heard.note(events);
+        self.event_log.note(events);
         self.totals.changes += 1;
         let listening = self.sleeping.listening(events).into_iter();
         listening.map(|id| (id, self.refusers(id))).collect()
@@ -290,7 +290,7 @@ impl Queue {
         if matches!(entry.turn, Turn::Sleeping(..)) {
             let until = now.saturating_add(self.patience.backoff(entry.failures));
             let until = bounded(self.refusers(id), until);
-            self.set_turn(id, Turn::Cooling(until, self.heard.now()));
+            self.set_turn(id, Turn::Cooling(until, self.event_log.now()));
         }
     }
 
@@ -305,7 +305,7 @@ impl Queue {
         let turn = if until.meets(Events::TIME) {
             entry.failures += 1;
             let wait = self.patience.backoff(entry.failures - 1);
-            Turn::Cooling(now.saturating_add(wait), self.heard.now())
+            Turn::Cooling(now.saturating_add(wait), self.event_log.now())
         } else {
             Turn::Sleeping(now.saturating_add(self.patience.sleep_max), until)
         };
@@ -379,7 +379,7 @@ impl Queue {
         if entry.turn == Turn::None || entry.turn.is_of_refused() {
             // The job also wakes on the events for which its other rejected tasks wait.
             let by = by.and(self.refusers(id));
-            self.end(id, Verdict::Refused { by, news: self.heard.now() }, now);
+            self.end(id, Verdict::Refused { by, news: self.event_log.now() }, now);
         }
     }
 

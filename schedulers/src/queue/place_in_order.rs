@@ -1,4 +1,4 @@
-//! A job in the order of a plugin.
+//! A queued job, as an entry of a list that is sorted by an [`Order`] plugin.
 
 use crate::framework::points::{Order, Queued};
 use omega_core::{Job, JobId, Text};

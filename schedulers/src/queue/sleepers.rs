@@ -70,11 +70,11 @@ mod tests {
     #[test]
     fn an_event_finds_those_that_listen_to_it() {
         let mut sleepers = Sleepers::default();
-        let both = Events::TIME | Events::TOLD;
+        let both = Events::TIME | Events::EXTERNAL;
         for (id, events, until) in [(1, Events::TIME, 9), (2, both, 5), (3, Events::NONE, 7)] {
             sleepers.insert(JobId(id), events, until);
         }
-        assert_eq!(sleepers.listening(Events::TOLD), [JobId(2)]);
+        assert_eq!(sleepers.listening(Events::EXTERNAL), [JobId(2)]);
         assert_eq!(sleepers.listening(Events::TIME), [JobId(1), JobId(2)]);
         assert_eq!((sleepers.due(4), sleepers.due(5)), (None, Some(JobId(2))));
         sleepers.remove(JobId(2), both, 5);

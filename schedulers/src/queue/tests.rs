@@ -34,8 +34,8 @@ fn refused(queue: &Queue, events: Events) -> Verdict {
 }
 
 /// Records events, and wakes the jobs that depend on them.
-fn tell(queue: &mut Queue, events: Events) {
-    for (id, _) in queue.hear(events) {
+fn wake_after(queue: &mut Queue, events: Events) {
+    for (id, _) in queue.record_events(events) {
         queue.wake(id);
     }
 }
@@ -48,15 +48,15 @@ fn what_was_refused_waits_for_its_event_and_ever_longer() {
     assert_eq!(queue.next(0), None, "it is being decided");
     queue.end(JobId(0), refused(&queue, Events::ROOM_FREED), 0);
     assert!(queue.only_unplaceable() && queue.is_settled());
-    tell(&mut queue, Events::ROOM_FREED | Events::TASK_ENDED);
+    wake_after(&mut queue, Events::ROOM_FREED | Events::TASK_ENDED);
     assert_eq!(queue.next(0), None, "too early");
     assert!(!queue.is_settled(), "it is tried later");
     assert_eq!(queue.next(MIN), Some(JobId(0)));
     queue.end(JobId(0), refused(&queue, Events::ROOM_FREED), 0);
-    tell(&mut queue, Events::LOAD_REPORTED);
+    wake_after(&mut queue, Events::LOAD_REPORTED);
     assert_eq!(queue.next(2 * MIN), None, "that does not help");
     assert!(queue.is_settled());
-    tell(&mut queue, Events::ROOM_FREED);
+    wake_after(&mut queue, Events::ROOM_FREED);
     assert_eq!(queue.next(2 * MIN), Some(JobId(0)), "it slept, and was woken");
 }
 
@@ -66,7 +66,7 @@ fn an_event_between_decision_and_verdict_is_not_lost() {
     queue.add_job(JobId(0), job(0, 1));
     queue.begin(JobId(0));
     let verdict = refused(&queue, Events::ROOM_FREED);
-    tell(&mut queue, Events::ROOM_FREED);
+    wake_after(&mut queue, Events::ROOM_FREED);
     queue.end(JobId(0), verdict, 0);
     assert_eq!(queue.next(MIN), Some(JobId(0)));
 }
@@ -85,11 +85,11 @@ fn a_sleeper_is_tried_after_a_long_while_in_any_case() {
 fn a_gate_opens_at_once_and_time_with_patience() {
     let mut queue = Queue::default();
     (0..2).for_each(|id| queue.add_job(JobId(id), job(0, 1)));
-    queue.gate(JobId(0), Events::TOLD, 0);
+    queue.gate(JobId(0), Events::EXTERNAL, 0);
     queue.gate(JobId(1), Events::TIME, 0);
     assert_eq!(queue.gated(), [JobId(0), JobId(1)]);
     assert_eq!(queue.next(0), None);
-    tell(&mut queue, Events::TOLD);
+    wake_after(&mut queue, Events::EXTERNAL);
     assert_eq!(queue.next(0), Some(JobId(0)));
     queue.begin(JobId(0));
     assert_eq!(queue.next(MIN), Some(JobId(1)));
@@ -108,10 +108,10 @@ fn a_job_whose_tasks_are_all_held_has_no_turn() {
     queue.resume(task(0));
     queue.placed(task(0));
     queue.put_back([task(1)].into_iter());
-    queue.refuse(JobId(0), Refusers::waiting_for(Events::TOLD), 0);
+    queue.refuse(JobId(0), Refusers::waiting_for(Events::EXTERNAL), 0);
     assert_eq!((queue.held_tasks(), queue.pending_tasks()), (0, 1));
     assert_eq!(queue.unplaceable(), [(JobId(0), 1)]);
-    tell(&mut queue, Events::TOLD);
+    wake_after(&mut queue, Events::EXTERNAL);
     assert_eq!(queue.next(MIN), Some(JobId(0)));
 }
 

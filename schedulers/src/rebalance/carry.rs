@@ -12,7 +12,7 @@ use super::Rebalancer;
 use super::aims::rules::{Keep, Rule, Shift};
 use super::plan::{Move, Plan, Step};
 use omega_cellstate::{CellHandle, HandleError, PlacedTask, View};
-use omega_core::limits::ANSWERS_PER_SCHEDULER;
+use omega_core::limits::REPLIES_PER_SCHEDULER;
 use omega_core::{Granularity, JobId, Reason, Transaction};
 use smallvec::SmallVec;
 use std::collections::BTreeSet;
@@ -53,7 +53,7 @@ struct Sent {
 
 /// Maximum number of steps that are sent together. This is a quarter of the results that the cell keeps for each
 /// scheduler, so the cell still has the result of a transaction that is sent again.
-const TOGETHER: usize = ANSWERS_PER_SCHEDULER / 4;
+const TOGETHER: usize = REPLIES_PER_SCHEDULER / 4;
 
 /// Number of consecutive attempts without success after which the failure of an unanswered step is returned.
 const ATTEMPTS: usize = 3;

@@ -203,7 +203,7 @@ impl Rebalancer {
         }
         let mut sweep = Sweep::default();
         let ended = sweep.run(&mut search, go_on);
-        let (stuck, hindered) = sweep.told(&search);
+        let (stuck, hindered) = sweep.into_hindrances(&search);
         let after = search.account.costs().clone();
         let pictures = [first, search.account.picture(search.view)];
         let considered = search.considered + search.annealed;

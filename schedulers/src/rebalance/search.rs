@@ -184,8 +184,9 @@ impl<'a> Search<'a> {
     /// allocation back to the request.
     pub(super) fn unmoved(&self, row: usize) -> SmallVec<[PlacedTask; 32]> {
         let tasks = self.view.tasks_on(row).iter();
-        let stays =
-            |task: &&PlacedTask| self.moved.contains(&task.id) || self.view.holds_its_own(task.id);
+        let stays = |task: &&PlacedTask| {
+            self.moved.contains(&task.id) || self.view.has_own_allocation(task.id)
+        };
         tasks.filter(|task| !stays(task)).copied().collect()
     }
 

@@ -136,7 +136,10 @@ impl Sweep {
     }
 
     /// The misplaced tasks that stay, and the numbers of other tasks that stay, by reason.
-    pub(super) fn told(self, search: &Search<'_>) -> (Vec<Stuck>, Vec<(Hindrance, usize)>) {
+    pub(super) fn into_hindrances(
+        self,
+        search: &Search<'_>,
+    ) -> (Vec<Stuck>, Vec<(Hindrance, usize)>) {
         let stays = |(_, task, _): &&(usize, PlacedTask, _)| !search.moved.contains(&task.id);
         let stuck = |(row, task, why): &(usize, PlacedTask, Option<Hindrance>)| Stuck {
             task: task.id,

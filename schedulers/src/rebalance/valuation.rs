@@ -115,9 +115,9 @@ impl Objective<'_> {
         });
     }
 
-    /// Calls `tell` with each term that depends on the machine alone, and the cost of the term.
+    /// Calls `add` with each term that depends on the machine alone, and the cost of the term.
     #[inline]
-    pub(super) fn each(&self, spot: Spot<'_>, mut tell: impl FnMut(Term, i64)) {
+    pub(super) fn each(&self, spot: Spot<'_>, mut add: impl FnMut(Term, i64)) {
         let Spot { row, capacity, free, swings, changes, .. } = spot;
         for (kind, _) in self.weights.loads.iter().enumerate().filter(|(_, weight)| **weight > 0) {
             let (capacity, used) = (capacity[kind], capacity[kind] - free[kind]);
@@ -131,7 +131,7 @@ impl Objective<'_> {
                 }
             };
             if load > 0 {
-                tell(Term::Load(KindId(kind as u8)), load);
+                add(Term::Load(KindId(kind as u8)), load);
             }
         }
         if self.weights.objectives.balance > 0 {
@@ -139,17 +139,17 @@ impl Objective<'_> {
                 let (one, other) = (pair.free.index(), pair.beside.index());
                 if one < self.weights.kinds && other < self.weights.kinds {
                     let wanted = self.wanted(pair, free[one]);
-                    tell(Term::Balance, (wanted - self.parts(other, free[other])).max(0));
+                    add(Term::Balance, (wanted - self.parts(other, free[other])).max(0));
                 }
             }
         }
         if self.weights.objectives.fragments > 0 {
-            tell(Term::Fragments, fragments(spot));
+            add(Term::Fragments, fragments(spot));
         }
         if self.weights.objectives.in_use > 0
             && capacity.iter().zip(free).any(|(all, free)| all > free)
         {
-            tell(Term::InUse, spot.in_use);
+            add(Term::InUse, spot.in_use);
         }
     }
 

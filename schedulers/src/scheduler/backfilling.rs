@@ -98,7 +98,7 @@ impl Scheduler {
             backfill.change(|plans| plans.renew(head, (&self.view, &self.profile.evaluator)));
         renewed.due.into_iter().for_each(|id| self.queue.wake(id));
         if renewed.eased {
-            self.hear(Events::PLANS_CHANGED, &[], now);
+            self.wake_jobs(Events::PLANS_CHANGED, &[], now);
         }
     }
 

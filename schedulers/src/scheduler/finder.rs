@@ -127,8 +127,8 @@ impl Finder {
     }
 
     /// Records events; `rows` are the machines concerned.
-    pub(super) fn hear(&mut self, events: Events, rows: &[u32]) {
-        self.failures.hear(events, rows);
+    pub(super) fn record_events(&mut self, events: Events, rows: &[u32]) {
+        self.failures.record_events(events, rows);
     }
 
     /// Drops the cached failures, because the view has more room.

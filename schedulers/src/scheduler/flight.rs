@@ -19,7 +19,7 @@
 use super::course::{Flight, Late, Pace};
 use super::{Observer, Scheduler, Step};
 use crate::queue::Nanos;
-use omega_cellstate::{CellHandle, HandleError, Submitted};
+use omega_cellstate::{CellHandle, HandleError, SubmitResult};
 use omega_core::limits::TRANSACTION_ITEMS_MAX;
 use omega_core::{Commit, Transaction};
 use smallvec::{SmallVec, smallvec};
@@ -103,7 +103,7 @@ impl Scheduler {
         now: Nanos,
         observer: &mut impl Observer,
     ) -> Result<Step, HandleError> {
-        let Submitted { commits, fetched } = self.view.submit_and_fetch(cell, &txns(&flights));
+        let SubmitResult { commits, fetched } = self.view.submit_and_fetch(cell, &txns(&flights));
         let step = self.land(flights.into_iter().zip(commits), now, observer)?;
         match fetched {
             Ok(fetched) => self.apply_fetched(fetched, now, observer),

@@ -10,7 +10,7 @@
 //! ```
 //!
 //! `scheduler/flight.rs` submits transactions, several at once where useful. `scheduler/passage.rs` calls plugins
-//! between the decision and the commit. `scheduler/hearing.rs` applies the changes of a sync.
+//! between the decision and the commit. `scheduler/sync.rs` applies the changes of a sync.
 //!
 //! One step is one round. A scheduler reads no clock and has no random source: the caller passes the time to each step,
 //! and the seed in the settings. The caller (a thread, a simulator) can measure the scheduler through an [`Observer`].
@@ -21,13 +21,13 @@ mod decided;
 mod fault;
 mod finder;
 mod flight;
-mod hearing;
 mod observer;
 mod optional;
 mod passage;
 mod recovery;
 mod rounds;
 mod settings;
+mod sync;
 mod waits;
 
 use crate::delay::Waits;
@@ -496,9 +496,9 @@ impl Scheduler {
         }
         // Evictions may free more room than was needed. A sync causes no event for that room, because the victims were
         // already removed from the view.
-        let unheard = conflicts > 0 && (self.turns.is_resumed() || self.course.is_late());
-        if unheard || !txn.evictions.is_empty() || !txn.resizes.is_empty() {
-            self.hear_of_own(txn.claims.iter().map(|claim| claim.machine.slot), now);
+        let missed_events = conflicts > 0 && (self.turns.is_resumed() || self.course.is_late());
+        if missed_events || !txn.evictions.is_empty() || !txn.resizes.is_empty() {
+            self.wake_after_undo(txn.claims.iter().map(|claim| claim.machine.slot), now);
         }
         if conflicts > 0 {
             self.course.note_returned();

@@ -15,8 +15,8 @@ impl Scheduler {
         job.groups[index].optional.as_ref()?;
         let job = job.clone();
         let with = self.view.compile_with_optional(self.view.job_id(group), &job, index)?;
-        let reach = self.view.reach(group).clone();
-        self.view.set_reach(with, reach);
+        let reach = self.view.locality_level(group).clone();
+        self.view.set_locality_level(with, reach);
         Some(with)
     }
 

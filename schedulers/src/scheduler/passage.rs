@@ -252,7 +252,7 @@ impl Scheduler {
         let mut claims = Vec::with_capacity(held.len());
         // The newest claims are held first, because the view searches its open claims from the newest to the oldest.
         for (claim, waits) in held.into_iter().rev() {
-            self.view.hold_claim(claim.task);
+            self.view.defer_claim(claim.task);
             self.queue.hold(claim.task);
             self.permits.waiting.insert(waits);
             claims.push(claim);
@@ -338,7 +338,7 @@ impl Scheduler {
 
     /// Records that waiting claims of a job were undone, and retries the job later.
     fn refuse_held(&mut self, job: JobId, way: &Way, now: Nanos) {
-        self.hear_of_own(way.refused.iter().map(|(claim, _)| claim.machine.slot), now);
+        self.wake_after_undo(way.refused.iter().map(|(claim, _)| claim.machine.slot), now);
         let by = way.refusers();
         match self.turns.of(job) {
             Some(part) => {
@@ -373,7 +373,7 @@ impl Scheduler {
             });
             if !lost.is_empty() {
                 self.give_back(&part.spec, &lost, observer);
-                self.hear_of_own(lost.iter().map(|(claim, _)| claim.machine.slot), now);
+                self.wake_after_undo(lost.iter().map(|(claim, _)| claim.machine.slot), now);
                 self.queue.wake(part.job);
                 // The gang may need fewer claims now, so its remaining claims may be enough to continue.
                 self.permits.waiting.look_again();

@@ -3,7 +3,7 @@
 use super::Scheduler;
 use crate::delay::is_preferred;
 use crate::queue::Nanos;
-use omega_cellstate::{GroupRef, Reach};
+use omega_cellstate::{GroupRef, LocalityLevel};
 use omega_core::{Commit, Job, JobId, TaskId, Transaction};
 use std::sync::Arc;
 
@@ -24,7 +24,7 @@ impl Scheduler {
         }
         let placed = self.place_in_room(group, tasks);
         let Some(next) = tasks.get(placed) else { return (placed, true) };
-        self.view.set_reach(group, Reach::Anywhere);
+        self.view.set_locality_level(group, LocalityLevel::Anywhere);
         if !self.has_room(*next, group) {
             // Machines that are not preferred have no room either, so the job waits for room like any other job.
             return (placed, false);
@@ -39,8 +39,8 @@ impl Scheduler {
     fn bound_reach(&mut self, id: JobId, group: GroupRef, now: Nanos) -> bool {
         let Some(delay) = &self.profile.delay else { return false };
         let reach = delay.reach(&self.view, group, self.waits.waited(id, now));
-        let bounded = reach != Reach::Anywhere;
-        self.view.set_reach(group, reach);
+        let bounded = reach != LocalityLevel::Anywhere;
+        self.view.set_locality_level(group, reach);
         bounded
     }
 
@@ -51,7 +51,7 @@ impl Scheduler {
 
     /// Returns the time at which a group's wait for preferred machines ends; `None` if the group does not wait.
     pub(super) fn waits_until(&self, id: JobId, group: GroupRef, now: Nanos) -> Option<Nanos> {
-        let left = self.view.reach(group).left()?;
+        let left = self.view.locality_level(group).left()?;
         self.waits.has(id).then(|| now.saturating_add(left))
     }
 

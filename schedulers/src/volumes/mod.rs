@@ -135,7 +135,7 @@ impl Volumes {
 
     /// Registers a scheduler, by its handle, for notifications of changes that may help a job:
     /// [`Events::VOLUMES_CHANGED`].
-    pub fn tell(&self, waiting: &Waiting) {
+    pub fn add_listener(&self, waiting: &Waiting) {
         self.catalog.write().listeners.push(waiting.clone());
     }
 

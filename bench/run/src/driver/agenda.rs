@@ -99,12 +99,13 @@ impl Agenda {
         is_due
     }
 
-    /// Schedules the ends of placed tasks. Tasks of one job that have equal run times end together.
-    pub(crate) fn schedule_ends(&mut self, (version, tasks): Since) {
-        let Agenda { runs, ends, now_ms, .. } = self;
+    /// Schedules the ends of tasks that were placed at this time. Tasks of one job that have equal run times end
+    /// together.
+    pub(crate) fn schedule_ends(&mut self, at_ms: u64, (version, tasks): Since) {
+        let Agenda { runs, ends, .. } = self;
         let end_of = |task: TaskId| {
             let run = runs.get(task.job.0 as usize)?.of(task.index)?;
-            Some(now_ms.saturating_add(run))
+            Some(at_ms.saturating_add(run))
         };
         for of_job in tasks.chunk_by(|(a, _), (b, _)| a.job == b.job) {
             let mut rest: Ending = of_job.to_vec();

@@ -2,6 +2,7 @@
 
 use crate::cell::RunCell;
 use crate::clients::{self, Fronted};
+use crate::clock::RunClock;
 use crate::driver::message::Message;
 use crate::meter::{AT_ONCE, Meter};
 use crate::{Evict, RunError, RunOptions, SCHEDULERS, Workers};
@@ -11,6 +12,7 @@ use omega_schedulers::disruption::DisruptionBudget;
 use omega_schedulers::plugins::DefaultPreemption;
 use omega_schedulers::{Profile, Scheduler, Settings, Volumes};
 use omega_workload::Workload;
+use std::sync::Arc;
 
 /// A scheduler and its meter.
 pub(crate) type Measured = (Scheduler, Meter);
@@ -78,6 +80,7 @@ impl Crew {
         &self,
         cells: &[RunCell],
         options: &RunOptions,
+        clock: &Arc<RunClock>,
     ) -> Result<Schedulers, RunError> {
         let counts = [options.service_schedulers, options.batch_schedulers];
         let mut schedulers = Vec::new();
@@ -88,7 +91,7 @@ impl Crew {
                 let one = Numbered { name, index, count };
                 let (profile, settings) = self.scheduler(one, cell, options)?;
                 evict |= profile.post_filters().next().is_some();
-                let meter = self.meter(schedulers.len());
+                let meter = self.meter(schedulers.len(), clock);
                 let name = settings.name.clone();
                 let scheduler = Scheduler::new(cell, profile, settings)
                     .map_err(|why| RunError::Scheduler { name, why })?;
@@ -99,14 +102,18 @@ impl Crew {
     }
 
     /// Creates and registers the frontends that the workload needs. A second call returns no frontend.
-    pub(crate) fn fronts(&mut self, cells: &[RunCell]) -> Result<Vec<Fronted>, RunError> {
+    pub(crate) fn fronts(
+        &mut self,
+        cells: &[RunCell],
+        clock: &Arc<RunClock>,
+    ) -> Result<Vec<Fronted>, RunError> {
         let clients = std::mem::take(&mut self.clients);
-        clients::register(clients, cells, |index| self.meter(self.schedulers + index))
+        clients::register(clients, cells, |index| self.meter(self.schedulers + index, clock))
     }
 
     /// The meter of a worker.
-    fn meter(&self, worker: usize) -> Meter {
-        Meter::new(worker, self.sender.clone(), self.at_once)
+    fn meter(&self, worker: usize, clock: &Arc<RunClock>) -> Meter {
+        Meter::new(worker, clock.clone(), self.sender.clone(), self.at_once)
     }
 
     /// Creates a scheduler with the profile for its name, or with a built-in profile if there is none.

@@ -1,4 +1,4 @@
-//! A run that has ended.
+//! The parts of a run after its end, from which its report is made: the cell, the workers, and the time taken.
 
 use crate::clients::Served;
 use crate::driver::feeder::Fed;

@@ -1,7 +1,8 @@
 //! Accounting of each tenant and each scheduler: waits, shares over time, evictions, preferences.
 //!
-//! All times are in the workload's time. A task waits from its job's arrival to its placement. After an eviction or the
-//! loss of its machine, it waits from that time to its next placement. This is the wait that a user sees.
+//! All times are in the workload's time. A task waits from its job's arrival to the time at which the cell accepts its
+//! placement. After an eviction or the loss of its machine, it waits from that time to its next placement. This is the
+//! wait that a user sees.
 
 use crate::report::{SchedulerReport, TenantReport};
 use hdrhistogram::Histogram;

@@ -22,6 +22,8 @@ pub(crate) struct Committed {
     pub(crate) worker: usize,
     pub(crate) base: Version,
     pub(crate) version: Version,
+    /// The workload's time of the answer.
+    pub(crate) at_ms: u64,
     /// The placed tasks.
     pub(crate) placed: Vec<(TaskId, MachineId)>,
     /// The evicted tasks.

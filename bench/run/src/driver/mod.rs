@@ -10,5 +10,6 @@ pub(crate) mod feeder;
 pub(crate) mod lane;
 pub(crate) mod ledger;
 pub(crate) mod message;
+pub(crate) mod placed;
 pub(crate) mod watch;
 pub(crate) mod window;

@@ -59,6 +59,8 @@ pub(crate) struct Watch {
     woken_ms: u64,
     /// Whether time was skipped since a worker last reported its state.
     has_skipped: bool,
+    /// Whether tasks were evicted or commands answered since the workers were last woken.
+    is_stirred: bool,
 }
 
 impl Watch {
@@ -75,6 +77,7 @@ impl Watch {
             lead_ms: lead_ms(arrivals),
             woken_ms: 0,
             has_skipped: false,
+            is_stirred: false,
         }
     }
 
@@ -106,6 +109,11 @@ impl Watch {
     /// Records the version that a worker has seen.
     pub(crate) fn seen(&mut self, worker: usize, version: Version) {
         self.window.seen(worker, version);
+    }
+
+    /// Newest version that every worker has seen.
+    pub(crate) fn version_seen_by_all(&self) -> Version {
+        self.window.version_seen_by_all()
     }
 
     /// Records that a worker has no job to try.
@@ -207,5 +215,15 @@ impl Watch {
     /// Whether there are changes for which the workers were not woken. If so, records that they were woken.
     pub(crate) fn owes_a_wake(&mut self) -> bool {
         self.window.owes_a_wake()
+    }
+
+    /// Records that tasks were evicted or moved, or that commands were answered.
+    pub(crate) fn stir(&mut self) {
+        self.is_stirred = true;
+    }
+
+    /// Whether [`Watch::stir`] was called since the last call of this function.
+    pub(crate) fn was_stirred(&mut self) -> bool {
+        std::mem::take(&mut self.is_stirred)
     }
 }

@@ -82,9 +82,14 @@ impl Window {
         }
     }
 
+    /// Newest version that every worker has seen.
+    pub(crate) fn version_seen_by_all(&self) -> Version {
+        self.seen.iter().min().copied().unwrap_or_default()
+    }
+
     /// Forgets the changes that every worker has seen.
     fn forget(&mut self) {
-        let all = self.seen.iter().min().copied().unwrap_or_default();
+        let all = self.version_seen_by_all();
         while let Some(applied) = self.applied.pop_front_if(|applied| applied.version <= all) {
             self.seen_by_all = applied.changes;
         }

@@ -209,7 +209,7 @@ pub(super) fn unplaced(report: &RunReport) -> String {
         .iter()
         .map(|entry| {
             let cells = [
-                escape(&entry.reason),
+                escape(&entry.why()),
                 bar(&count(wide(entry.tasks)), entry.tasks as f64 / most, ""),
                 count(wide(entry.jobs)),
                 escape(&entry.example),

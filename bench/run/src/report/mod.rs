@@ -232,6 +232,9 @@ pub struct ResourceReport {
 pub struct Unplaced {
     /// The reason that excludes most machines, in words.
     pub reason: String,
+    /// Reasons for which machines reject a task of the example, with the number of machines, the most frequent first. A
+    /// machine that is short of several kinds is counted for each of them. Empty if no machine was examined.
+    pub reasons: Vec<(String, usize)>,
     /// Number of jobs.
     pub jobs: usize,
     /// Number of tasks of the unplaced jobs.
@@ -255,7 +258,7 @@ pub struct Sample {
     pub placements: u64,
     /// Number of rejected claims so far.
     pub conflicts: u64,
-    /// Claimed share of the capacity, by resource kind.
+    /// Claimed share of the capacity, by resource kind, in the order of [`RunReport::resources`].
     pub used: Vec<f64>,
 }
 
@@ -266,8 +269,30 @@ pub struct MachineHeat {
     pub name: String,
     /// The machine's zone, or else its GPU model or platform, by its labels; empty if it has none of these labels.
     pub place: String,
-    /// Claimed share of the machine's capacity by resource kind; `None` for kinds that it does not have.
+    /// Claimed share of the machine's capacity by resource kind, as in [`Sample::used`]; `None` for kinds that it does
+    /// not have.
     pub used: Vec<Option<f64>>,
+}
+
+/// Maximum number of reasons of a group of pending tasks that are shown with their numbers of machines.
+const MACHINE_REASONS_MAX: usize = 3;
+
+impl Unplaced {
+    /// The reason, and the first reasons with their numbers of machines: `too little cpu left (11 machines), taint not
+    /// tolerated (3)`.
+    fn why(&self) -> String {
+        let shown = self.reasons.iter().take(MACHINE_REASONS_MAX).enumerate();
+        let shown = shown.map(|(index, (reason, machines))| match index {
+            0 => format!("{reason} ({})", number::plural(number::wide(*machines), "machine")),
+            _ => format!("{reason} ({})", number::count(number::wide(*machines))),
+        });
+        let shown = shown.collect::<Vec<_>>().join(", ");
+        match self.reasons.first() {
+            None => self.reason.clone(),
+            Some((first, _)) if *first == self.reason => shown,
+            Some(_) => format!("{}: {shown}", self.reason),
+        }
+    }
 }
 
 impl RunReport {

@@ -193,7 +193,7 @@ fn unplaced(report: &RunReport) -> String {
             vec![
                 format!("  {}", plural(wide(entry.tasks), "task")),
                 plural(wide(entry.jobs), "job"),
-                clean(&entry.reason),
+                clean(&entry.why()),
                 format!("e.g. {}", clip(&clean(&entry.example), WIDTH / 4)),
             ]
         })
@@ -272,11 +272,18 @@ mod tests {
             jobs,
             tasks,
             example: example.into(),
+            ..Unplaced::default()
         };
         report.unplaced = vec![
             unplaced("cpu: the emptiest machine has 0.12 of the 0.25", 14, 1_200, "j-6251"),
             unplaced("no machine has rack=17", 1, 3, "cache-3"),
+            unplaced("too little cpu left", 1, 2, "wide"),
+            unplaced("gang incomplete", 1, 2, "all"),
         ];
+        let machines = [("too little cpu left", 1_100_usize), ("taint not tolerated", 30)];
+        for entry in &mut report.unplaced[2..] {
+            entry.reasons = machines.map(|(reason, count)| (reason.to_owned(), count)).into();
+        }
         let expected = "\
 synthetic, three schedulers side by side (seed 42)
 12,583 machines, 672,074 jobs, 25,424,731 tasks; 29 d of workload
@@ -298,9 +305,11 @@ resource               capacity  at the end     peak  fragmented
 cpu       6,637 machines' worth      62.5 %  104.0 %      12.5 %
 memory    5,862 machines' worth      54.7 %   60.5 %      12.5 %
 
-not placed: 1,203 tasks
-  1,200 tasks  14 jobs  cpu: the emptiest machine has 0.12 of the 0.25  e.g. j-6251
-      3 tasks    1 job  no machine has rack=17                          e.g. cache-3
+not placed: 1,207 tasks
+  1,200 tasks  14 jobs  cpu: the emptiest machine has 0.12 of the 0.25                  e.g. j-6251
+      3 tasks    1 job  no machine has rack=17                                          e.g. cache-3
+      2 tasks    1 job  too little cpu left (1,100 machines), taint not tolerated (30)  e.g. wide
+      2 tasks    1 job  gang incomplete: too little cpu left (1,100 machines), taint …  e.g. all
 
 notes
   - Constraints on the kernel's version were left out: the trace hides their values.
@@ -337,6 +346,7 @@ time taken    0 s
                 jobs: 1,
                 tasks: 1,
                 example: "a".into(),
+                ..Unplaced::default()
             }],
             ..RunReport::default()
         };
@@ -360,6 +370,7 @@ time taken    0 s
             jobs: 1,
             tasks: 1_000 - index,
             example: "a".into(),
+            ..Unplaced::default()
         };
         let report = RunReport { unplaced: (0..7).map(reason).collect(), ..Default::default() };
         let text = render(&report);

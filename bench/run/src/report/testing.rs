@@ -207,7 +207,10 @@ fn unplaced(pending: usize) -> Vec<Unplaced> {
     let unplaced = |(reason, share, example): (&str, f64, &str)| {
         let tasks = ((pending as f64 * share).ceil() as usize).min(left);
         left -= tasks;
-        Unplaced { reason: reason.into(), jobs: tasks / 8 + 1, tasks, example: example.into() }
+        let machines = [(reason, 1_200_usize), ("taint not tolerated", 7)];
+        let reasons = machines.map(|(reason, count)| (reason.to_owned(), count)).into();
+        let (reason, example) = (reason.into(), example.into());
+        Unplaced { reason, reasons, jobs: tasks / 8 + 1, tasks, example }
     };
     reasons.map(unplaced).into_iter().filter(|entry| entry.tasks > 0).collect()
 }

@@ -1,9 +1,11 @@
 //! A workload scaled to another number of machines or jobs, without random choices: equal numbers give equal workloads,
 //! and a larger load contains all jobs of a smaller one.
 
+use crate::free_name::free_name;
+use crate::golden_ratio::GOLDEN_RATIO;
 use omega_core::{Amounts, Machine, Overcommit, Taint, Text};
 use omega_workload::{Arrival, RunTime, Workload};
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, HashSet};
 
 /// Largest delay of a copied job after its original, in milliseconds. It is long enough that schedulers treat the two
 /// jobs separately, and too short to change the daily curve.
@@ -44,6 +46,7 @@ pub fn machines_moved(workload: &Workload, count: usize) -> (Workload, Vec<Optio
         return (workload.clone(), (0..all.len() as u32).map(Some).collect());
     }
     let sorts = sorts(all, &required_keys(&workload.arrivals));
+    let mut taken: HashSet<Text> = all.iter().map(|machine| machine.name.clone()).collect();
     let mut kept: Vec<usize> = Vec::new();
     let mut copies: Vec<Machine> = Vec::new();
     for (members, wanted) in sorts.iter().zip(shares(&sorts, count, all.len())) {
@@ -51,7 +54,8 @@ pub fn machines_moved(workload: &Workload, count: usize) -> (Workload, Vec<Optio
         kept.extend((0..own).map(|i| members[i * members.len() / own]));
         copies.extend((0..wanted - own).map(|i| {
             let like = &all[members[i % members.len()]];
-            Machine { name: again(&like.name, 2 + i / members.len()), ..like.clone() }
+            let name = name_of_copy(&like.name, 2 + i as u64 / members.len() as u64, &mut taken);
+            Machine { name, ..like.clone() }
         }));
     }
     kept.sort_unstable();
@@ -116,14 +120,15 @@ fn shares(sorts: &[Vec<usize>], count: usize, all: usize) -> Vec<usize> {
 pub fn load(workload: &Workload, thousandths: u64) -> Workload {
     let wanted = (u128::from(thousandths) << 32) / 1000;
     let mut arrivals: Vec<Arrival> = Vec::new();
+    let names = workload.arrivals.iter().map(|arrival| arrival.job.name.clone());
+    let mut taken: HashSet<Text> = names.collect();
     for (number, arrival) in workload.arrivals.iter().enumerate() {
-        // The fractional parts of multiples of the golden ratio are spread evenly from 0 to 1, whatever their number.
-        let at = (number as u64).wrapping_mul(GOLDEN) >> 32;
+        let at = (number as u64).wrapping_mul(GOLDEN_RATIO) >> 32;
         let repeats =
             (0..).take_while(|again| (u128::from(*again) << 32) + u128::from(at) < wanted);
         arrivals.extend(repeats.map(|again: u64| match again {
             0 => arrival.clone(),
-            _ => repeated(arrival, number as u64, again),
+            _ => repeated(arrival, (number as u64, again), &mut taken),
         }));
     }
     arrivals.sort_by_key(|arrival| arrival.at_ms);
@@ -142,32 +147,29 @@ pub fn load(workload: &Workload, thousandths: u64) -> Workload {
     }
 }
 
-/// The fractional part of the golden ratio, times 2^64.
-const GOLDEN: u64 = 0x9E37_79B9_7F4A_7C15;
-
-fn repeated(arrival: &Arrival, number: u64, again: u64) -> Arrival {
+/// Copies the job with this number. `again` is 1 for the job's first copy.
+fn repeated(arrival: &Arrival, (number, again): (u64, u64), taken: &mut HashSet<Text>) -> Arrival {
     let mut copy = arrival.clone();
-    copy.job.name = again_of(&arrival.job.name, again);
+    copy.job.name = name_of_copy(&arrival.job.name, again + 1, taken);
     copy.placed.clear();
     if arrival.at_ms > 0 || arrival.run != RunTime::Forever {
-        let turn = (number.wrapping_add(again << 40)).wrapping_mul(GOLDEN) >> 32;
+        let turn = (number.wrapping_add(again << 40)).wrapping_mul(GOLDEN_RATIO) >> 32;
         copy.at_ms += 1 + ((turn * (SHIFT_MS - 1)) >> 32);
     }
     copy
 }
 
-fn again_of(name: &Text, again: u64) -> Text {
-    self::again(name, again as usize + 1)
-}
-
-/// Returns the name of a copy of a job: `NAME~COPY`.
-fn again(name: &Text, copy: usize) -> Text {
-    format!("{name}~{copy}").into()
+/// Returns the name of a copy of a job or machine, `NAME~COPY`, or a similar name that is not taken yet.
+fn name_of_copy(name: &str, copy: u64, taken: &mut HashSet<Text>) -> Text {
+    let free = free_name(name, &format!("~{copy}"), |name| taken.contains(name));
+    taken.insert(free.clone());
+    free
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use omega_core::limits::TEXT_BYTES_MAX;
     use omega_core::{Job, KindId, Kinds, Policy, TaskGroup};
 
     fn workload() -> Workload {
@@ -223,6 +225,30 @@ mod tests {
                 assert_eq!(scaled.machines[*at as usize].name, *machine);
             }
         }
+    }
+
+    #[test]
+    fn copies_have_names_of_their_own() {
+        let mut base = workload();
+        base.machines[1].name = "m0~2".into();
+        base.arrivals[1].job.name = "j0~2".into();
+        let unique = |names: Vec<&Text>| {
+            let count = names.len();
+            names.into_iter().collect::<BTreeSet<_>>().len() == count
+        };
+        for times in [2, 3, 5] {
+            let larger = machines(&base, 8 * times);
+            assert!(unique(larger.machines.iter().map(|machine| &machine.name).collect()));
+            let larger = load(&base, 1000 * times as u64);
+            assert!(unique(larger.arrivals.iter().map(|arrival| &arrival.job.name).collect()));
+            assert!(larger.arrivals.iter().any(|arrival| &*arrival.job.name == "j0~2+"));
+        }
+        // A name that would be too long is shortened.
+        let long: Text = "x".repeat(TEXT_BYTES_MAX).into();
+        base.arrivals[0].job.name = long.clone();
+        let larger = load(&base, 2000);
+        let expected = format!("{}~2", &long[..TEXT_BYTES_MAX - 2]);
+        assert!(larger.arrivals.iter().any(|arrival| *arrival.job.name == *expected));
     }
 
     #[test]

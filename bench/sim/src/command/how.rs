@@ -67,7 +67,7 @@ pub struct HowArgs {
 /// End of a run.
 #[derive(Debug, Args)]
 pub(super) struct EndArgs {
-    /// End the run after this many simulated hours [default: at the last arrival; for `capacity`, ten minutes later].
+    /// End the run after this many simulated hours [default: a second after the last arrival; for `capacity`, ten minutes later].
     #[arg(long, value_name = "HOURS", value_parser = hours)]
     end: Option<f64>,
 }

@@ -3,10 +3,13 @@
 use super::SimError;
 use super::how::{EndArgs, HowArgs, name};
 use crate::front::{CELLS_MAX, Front, OneOf};
-use crate::scenario::{Report, SchedulerReport, TenantReport, Waits, simulate_stream};
+use crate::scenario::{
+    Report, SchedulerReport, TenantReport, Waits, default_end_s, simulate_stream,
+};
 use crate::sheet::{Cell, Output, Sheet};
 use clap::{Args, ValueEnum};
 use omega_workload::input::InputArgs;
+use omega_workload::reopened::Reopened;
 use omega_workload::stream::{Event, Stream};
 use omega_workload::words::plural;
 use std::io::Write;
@@ -47,10 +50,11 @@ enum OutputArg {
 }
 
 pub(super) fn run(args: &RunArgs) -> Result<ExitCode, SimError> {
-    let open = || Ok::<_, SimError>(args.input.open(args.how.seed)?);
+    let input = Reopened::new(&args.input, args.how.seed)?;
     if args.cells > 1 {
-        return several(args);
+        return several(args, &input);
     }
+    let open = || Ok::<_, SimError>(input.open()?);
     let outcome = simulate_stream(open, &args.how.settings(args.end.seconds()))?;
     let mut out = std::io::stdout().lock();
     match args.output {
@@ -65,8 +69,8 @@ pub(super) fn run(args: &RunArgs) -> Result<ExitCode, SimError> {
 }
 
 /// Simulates each of several cells, and prints a row for each and for all.
-fn several(args: &RunArgs) -> Result<ExitCode, SimError> {
-    let open = || Ok::<_, SimError>(args.input.open(args.how.seed)?);
+fn several(args: &RunArgs, input: &Reopened<'_>) -> Result<ExitCode, SimError> {
+    let open = || Ok::<_, SimError>(input.open()?);
     let machines = open()?.head().machines.len();
     if machines < args.cells as usize {
         return Err(SimError::Lacks(format!(
@@ -77,7 +81,7 @@ fn several(args: &RunArgs) -> Result<ExitCode, SimError> {
     }
     let end_s = match args.end.seconds() {
         Some(seconds) => seconds,
-        None => last_arrival_s(&mut *open()?)?,
+        None => default_end_of(&mut *open()?)?,
     };
     let mut reports = Vec::new();
     for number in 0..args.cells {
@@ -99,15 +103,15 @@ fn several(args: &RunArgs) -> Result<ExitCode, SimError> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The last arrival of a workload, in seconds.
-fn last_arrival_s(stream: &mut dyn Stream) -> Result<f64, SimError> {
+/// End of a run of a workload, in seconds, if none is set.
+fn default_end_of(stream: &mut dyn Stream) -> Result<f64, SimError> {
     let mut last_ms = 0;
     while let Some(event) = stream.next_event()? {
         if let Event::Job(job) = event {
             last_ms = job.arrival.at_ms;
         }
     }
-    Ok((last_ms as f64 / 1000.0).max(1.0))
+    Ok(default_end_s(last_ms))
 }
 
 /// Makes a row for each cell, and one for all cells. The last row has sums, and means that are weighted by processors
@@ -261,7 +265,8 @@ fn by_scheduler(schedulers: &[SchedulerReport]) -> Sheet {
             Cell::Count(one.abandoned),
             Cell::Count(one.left_in_queue),
         ];
-        row.extend(times((one.jobs_tried, one.wait), (one.jobs_placed, one.placed)));
+        let known = |jobs: u64, waits: Waits| (jobs > 0).then_some(waits);
+        row.extend(times([known(one.jobs_tried, one.wait), known(one.jobs_placed, one.placed)]));
         sheet.push(row);
     }
     sheet
@@ -285,7 +290,7 @@ fn by_tenant(tenants: &[TenantReport]) -> Sheet {
             percent(one.share_mean),
             percent(one.share_peak),
         ];
-        row.extend(times((one.jobs, one.wait), (one.jobs_placed, one.placed)));
+        row.extend(times([one.wait, one.placed]));
         row.extend(prefers.then(|| one.preferences_met.map_or(Cell::None, percent)));
         sheet.push(row);
     }
@@ -295,12 +300,11 @@ fn by_tenant(tenants: &[TenantReport]) -> Sheet {
 /// Percentiles of the wait until the first attempt, and until the placement of all tasks.
 const TIMES: [&str; 6] = ["wait p50 s", "p90 s", "p99 s", "placed p50 s", "p90 s", "p99 s"];
 
-/// Values of the columns [`TIMES`]; empty if there are no jobs.
-fn times(tried: (u64, Waits), placed: (u64, Waits)) -> impl Iterator<Item = Cell> {
-    [tried, placed].into_iter().flat_map(|(jobs, waits)| {
-        [waits.p50_s, waits.p90_s, waits.p99_s].map(|seconds| match jobs {
-            0 => Cell::None,
-            _ => Cell::Number(seconds, 3),
-        })
+/// Values of the columns [`TIMES`]; empty if there are no waits.
+fn times(waits: [Option<Waits>; 2]) -> impl Iterator<Item = Cell> {
+    waits.into_iter().flat_map(|waits| {
+        let percentiles = waits.map(|waits| [waits.p50_s, waits.p90_s, waits.p99_s]);
+        let cell = |i: usize| percentiles.map_or(Cell::None, |all| Cell::Number(all[i], 3));
+        [0, 1, 2].map(cell)
     })
 }

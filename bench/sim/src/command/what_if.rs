@@ -9,7 +9,7 @@ use omega_cellstate::Cell;
 use omega_core::Version;
 use omega_schedulers::config::Profiles;
 use omega_store::backup::read_cell;
-use omega_store::history::{ReplayOptions, Which};
+use omega_store::history::{ReplayOptions, ReplayScope};
 use omega_workload::profiles;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -62,7 +62,7 @@ fn read(args: &WhatIfArgs) -> Result<Cell, WhatIfError> {
     if !args.from.exists() {
         return Err(WhatIfError::NoCell(args.from.clone()));
     }
-    let which = if args.all { Which::All } else { Which::Committed };
-    let options = ReplayOptions { to: args.at.map(Version), which, ..ReplayOptions::default() };
+    let scope = if args.all { ReplayScope::All } else { ReplayScope::Committed };
+    let options = ReplayOptions { to: args.at.map(Version), scope, ..ReplayOptions::default() };
     Ok(read_cell(&args.from, &options)?)
 }

@@ -87,9 +87,9 @@ fn list<'a>(lists: &'a JobLists, name: &str) -> &'a JobList {
 #[must_use]
 pub fn run_point(point: &Point, lists: &JobLists) -> Outcome {
     let load = Load::of_point(point, lists);
-    let (schedulers, seats) = schedulers(point);
+    let (schedulers, placers) = schedulers(point);
     let plan = plan(point, &load, &schedulers);
-    let mut cell = cell(point, lists, &load, &seats);
+    let mut cell = cell(point, lists, &load, &placers);
     let records = match point.architecture {
         Architecture::TwoLevel => run_offers(&plan, OFFERS, &mut cell),
         _ => run_queues(&plan, access(point.architecture), &mut cell),
@@ -118,9 +118,9 @@ pub fn run_sized(
     load: &Load,
     sizing: impl Sizing,
 ) -> (Records, SizedRun) {
-    let (schedulers, seats) = schedulers(point);
+    let (schedulers, placers) = schedulers(point);
     let plan = plan(point, load, &schedulers);
-    let cell = cell(point, lists, load, &seats);
+    let cell = cell(point, lists, load, &placers);
     let mut cell = SizedCell::new(cell, sizing, load.jobs.len());
     let records = run_queues(&plan, access(point.architecture), &mut cell);
     (records, cell.finish())
@@ -144,13 +144,13 @@ fn cell<'a>(
     point: &Point,
     lists: &JobLists,
     load: &'a Load,
-    seats: &[CellPlacer],
+    placers: &[CellPlacer],
 ) -> ReferenceCell<'a> {
     let judgement = match point.architecture {
         Architecture::SharedState(judgement) => judgement,
         Architecture::Monolithic | Architecture::TwoLevel => UNDISTURBED,
     };
-    let mut cell = ReferenceCell::new(point.machines, MACHINE, seats, judgement, &load.tasks);
+    let mut cell = ReferenceCell::new(point.machines, MACHINE, placers, judgement, &load.tasks);
     let prefill = list(lists, &point.prefill);
     let tasks = prefill.jobs.iter().map(|job| job.tasks);
     let prefill: Vec<_> = prefill.tasks.iter().map(|task| task.request).zip(tasks).collect();
@@ -181,12 +181,12 @@ fn schedulers(point: &Point) -> (Vec<Scheduler>, Vec<CellPlacer>) {
     let scheduler = Scheduler { batch: point.batch_decides, service: point.service_decides };
     let of_service = CellPlacer { seed: point.seed, left_out };
     let of_batch = CellPlacer { left_out: 0, ..of_service };
-    let mut seats = match point.architecture {
+    let mut placers = match point.architecture {
         Architecture::Monolithic => Vec::new(),
         _ => vec![of_batch; point.batch_schedulers as usize],
     };
-    seats.push(of_service);
-    (vec![scheduler; seats.len()], seats)
+    placers.push(of_service);
+    (vec![scheduler; placers.len()], placers)
 }
 
 impl Load {

@@ -2,7 +2,8 @@
 //!
 //! Three kinds of events are not in the heap, because they are sorted already: changes of machines, arrivals, and the
 //! samples, one each second. If the use is measured at all times, there are no samples, and this event is the end of
-//! the run. At equal times, changes of machines precede arrivals, and arrivals precede other events.
+//! the run, after the other events of its time. At equal times, changes of machines precede arrivals, and arrivals
+//! precede other events.
 
 use super::{Plan, Survey};
 use std::cmp::Reverse;
@@ -41,7 +42,7 @@ impl<'a, E: Ord + Copy> Agenda<'a, E> {
     pub fn new(plan: &'a Plan<'a>) -> Agenda<'a, E> {
         let look = match plan.survey {
             Survey::EverySecond => Some((0, 0)),
-            Survey::Always => Some(((plan.end_s.floor() + 1.0).to_bits(), u64::MAX)),
+            Survey::Always => Some((plan.end_s.to_bits(), u64::MAX)),
             Survey::Never => None,
         };
         let heap = BinaryHeap::new();

@@ -100,7 +100,8 @@ pub struct Plan<'a> {
     pub schedulers: &'a [Scheduler],
     /// Times of machine changes in seconds, ascending. The cell has the changes themselves.
     pub changes: &'a [f64],
-    /// End of the run in seconds. The first event after this time is still processed.
+    /// End of the run in seconds. Unless the use is measured at all times, the first event after this time is still
+    /// processed.
     pub end_s: f64,
     /// Measurement of the cell's use. If the use is measured, a run lasts until its end, even without events.
     pub survey: Survey,
@@ -126,7 +127,7 @@ pub enum Retries {
 pub enum Survey {
     /// By a sample every second, from the start, as the paper's simulator does.
     EverySecond,
-    /// At all times, from each event to the next. A run ends within a second after its end time.
+    /// At all times, from each event to the next. A run ends exactly at its end time, after the events of that time.
     Always,
     /// Never.
     Never,

@@ -1,4 +1,4 @@
-//! Results of a run.
+//! Results of a run of an experiment, for batch jobs and for service jobs.
 
 use crate::compat::{Figure, Got};
 use crate::engine::{JobRecord, SchedulerRecord};

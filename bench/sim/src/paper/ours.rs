@@ -120,7 +120,7 @@ pub(super) fn run(workload: &Workload, setting: &Setting, end_s: f64) -> Found {
 }
 
 fn found(outcome: &Outcome, setting: &Setting) -> Found {
-    let Outcome { records, roll, .. } = outcome;
+    let Outcome { records, submits, .. } = outcome;
     let group = |kind: Kind| -> Group {
         let (batch, service) = match setting.architecture {
             Architecture::Monolithic => (&records.schedulers[..], &records.schedulers[..]),
@@ -130,8 +130,8 @@ fn found(outcome: &Outcome, setting: &Setting) -> Found {
             Kind::Batch => batch,
             Kind::Service => service,
         };
-        let of_kind = |job: &&u32| roll.jobs[**job as usize].kind == kind;
-        let jobs = roll.arrivals.iter().filter(of_kind).map(|job| records.jobs[*job as usize]);
+        let of_kind = |job: &&u32| submits.jobs[**job as usize].kind == kind;
+        let jobs = submits.arrivals.iter().filter(of_kind).map(|job| records.jobs[*job as usize]);
         let jobs: Vec<JobRecord> = jobs.collect();
         figures(schedulers, &jobs, records.now_s)
     };

@@ -1,4 +1,4 @@
-//! Settings of a run.
+//! Settings of a run of an experiment: the size of the cell, the architecture, and the decision times.
 
 use crate::compat::Architecture;
 use crate::engine::DecisionTime;

@@ -1,4 +1,4 @@
-//! A drawing, as shapes.
+//! A drawing as a list of shapes, which `svg.rs` and `png.rs` write.
 
 /// Number of line colours; further lines reuse them with another dash pattern.
 pub(super) const COLOURS: usize = 8;

@@ -71,7 +71,7 @@ impl<'a> ReferenceCell<'a> {
     pub fn new(
         machines: u32,
         capacity: Request,
-        seats: &[CellPlacer],
+        placers: &[CellPlacer],
         judgement: Judgement,
         jobs: &'a [ReferenceJob],
     ) -> ReferenceCell<'a> {
@@ -81,8 +81,8 @@ impl<'a> ReferenceCell<'a> {
             judgement,
             jobs,
             rows: vec![Row::default(); machines as usize],
-            pools: seats.iter().map(pool).collect(),
-            copies: vec![None; seats.len()],
+            pools: placers.iter().map(pool).collect(),
+            copies: vec![None; placers.len()],
             copies_out: 0,
             journal: Vec::new(),
             journal_cut: JOURNAL_CUT,
@@ -91,7 +91,7 @@ impl<'a> ReferenceCell<'a> {
             runs: Vec::new(),
             runs_free: Vec::new(),
             used: [0.0; 2],
-            owned: vec![[0.0; 2]; seats.len()],
+            owned: vec![[0.0; 2]; placers.len()],
             locked: [0.0; 2],
         }
     }

@@ -9,8 +9,8 @@ use omega_core::JobKind;
 pub struct JobOutcome {
     /// Kind of the job.
     pub kind: JobKind,
-    /// Whether the job arrived during the run with tasks to place. Other jobs did not wait: they were present from the
-    /// start, or all their tasks already ran when they arrived.
+    /// Whether the job had tasks to place during the run. Other jobs did not wait: they were placed before the run, or
+    /// all their tasks already ran when they arrived.
     pub came: bool,
     /// Seconds from submission to the first attempt; infinite if there was no attempt.
     pub wait_s: f64,
@@ -24,18 +24,18 @@ pub struct JobOutcome {
 impl Outcome {
     /// Outcomes of the jobs that arrived before the end, by number.
     pub fn jobs(&self) -> impl Iterator<Item = JobOutcome> + '_ {
-        (0..self.roll.jobs.len()).filter_map(|number| self.fare(number))
+        (0..self.submits.jobs.len()).filter_map(|number| self.fare(number))
     }
 
     fn fare(&self, number: usize) -> Option<JobOutcome> {
-        let job = &self.roll.jobs[number];
+        let job = &self.submits.jobs[number];
         let kind = match job.kind {
             Kind::Batch => JobKind::Batch,
             Kind::Service => JobKind::Service,
         };
         let never_if = |not: bool, seconds: f64| if not { f64::INFINITY } else { seconds };
         let is_in = |numbers: &[u32]| numbers.binary_search(&(number as u32)).is_ok();
-        if is_in(&self.roll.found) {
+        if is_in(&self.submits.found) {
             let lacks = is_in(&self.lacking);
             let (placed_s, pending_s) =
                 if lacks { (f64::INFINITY, self.records.now_s) } else { (0.0, 0.0) };

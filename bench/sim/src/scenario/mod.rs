@@ -8,15 +8,15 @@ mod submit_index;
 pub use job_outcome::JobOutcome;
 use report::{About, Ran};
 pub use report::{Report, SchedulerReport, TenantReport, Waits};
-pub use settings::{ArchitectureKind, ScenarioSettings};
+pub use settings::{ArchitectureKind, ScenarioSettings, default_end_s};
 
 use crate::engine::{
     Judgement, OfferSettings, Plan, Records, Retries, SamplingSettings, Scheduler, Survey,
     run_offers, run_queues, run_sampling,
 };
 use crate::shipped::{
-    Described, Feed, HeldJobs, PlacerSettings, ShippedCell, ShippedError, Start, StreamedJobs,
-    Taste,
+    BuiltIn, Described, Feed, HeldJobs, PlacerSettings, ShippedCell, ShippedError, Start,
+    StreamedJobs,
 };
 use omega_cellstate::SharedCell;
 use omega_core::{Kinds, Policy};
@@ -44,7 +44,7 @@ pub struct Outcome {
     /// Records of the run.
     pub(crate) records: Records,
     /// Index of the jobs for the event loop.
-    pub(crate) roll: SubmitIndex,
+    pub(crate) submits: SubmitIndex,
     /// Jobs present from the start that have an unplaced task at the end, ascending.
     lacking: Vec<u32>,
 }
@@ -72,8 +72,8 @@ pub fn simulate_from(
     settings: &ScenarioSettings,
     start: &Start,
 ) -> Result<Outcome, ShippedError> {
-    let mut roll = SubmitIndex::default();
-    workload.arrivals.iter().for_each(|arrival| roll.add(arrival, settings));
+    let mut submits = SubmitIndex::new(start);
+    workload.arrivals.iter().for_each(|arrival| submits.add(arrival, settings));
     let about = About {
         name: &workload.name,
         machines: &workload.machines,
@@ -82,7 +82,7 @@ pub fn simulate_from(
     };
     let (kinds, policy) = (&workload.kinds, &workload.policy);
     let ground = Ground { kinds, policy, start };
-    run(&about, ground, (roll, Box::new(HeldJobs::new(&workload.arrivals))), settings)
+    run(&about, ground, (submits, Box::new(HeldJobs::new(&workload.arrivals))), settings)
 }
 
 /// Simulates a workload that is read twice. The first pass checks it and collects the data for the event loop;
@@ -98,7 +98,9 @@ pub fn simulate_stream<E: From<LoadError> + From<ShippedError>>(
     settings: &ScenarioSettings,
 ) -> Result<Outcome, E> {
     let mut stream = open()?;
-    let (mut roll, mut names, mut changes) = (SubmitIndex::default(), Names::default(), Vec::new());
+    let start = &Start::default();
+    let (mut submits, mut names, mut changes) =
+        (SubmitIndex::new(start), Names::default(), Vec::new());
     while let Some(event) = stream.next_event()? {
         match event {
             // Changes of machines are few, and small compared with the cell's data about machines, so all of them are
@@ -106,7 +108,7 @@ pub fn simulate_stream<E: From<LoadError> + From<ShippedError>>(
             Event::Machine(event) => changes.push(event),
             Event::Job(job) => {
                 names.admit(&job, &stream.head().jobs_at)?;
-                roll.add(&job.arrival, settings);
+                submits.add(&job.arrival, settings);
             }
         }
     }
@@ -114,9 +116,8 @@ pub fn simulate_stream<E: From<LoadError> + From<ShippedError>>(
     drop((stream, names));
     let about = About { name: &head.name, machines: &head.machines, changes: &changes, notes };
     let jobs = Box::new(StreamedJobs::new(open()?));
-    let start = &Start::default();
     let ground = Ground { kinds: &head.kinds, policy: &head.policy, start };
-    Ok(run(&about, ground, (roll, jobs), settings)?)
+    Ok(run(&about, ground, (submits, jobs), settings)?)
 }
 
 /// The cell of a workload before its first job.
@@ -130,7 +131,7 @@ struct Ground<'a> {
 fn run<'a>(
     about: &About<'a>,
     Ground { kinds, policy, start }: Ground<'_>,
-    (roll, jobs): (SubmitIndex, Box<dyn Feed + 'a>),
+    (mut submits, jobs): (SubmitIndex, Box<dyn Feed + 'a>),
     settings: &ScenarioSettings,
 ) -> Result<Outcome, ShippedError> {
     let judgement = Judgement { check: settings.check, granularity: settings.granularity };
@@ -142,11 +143,11 @@ fn run<'a>(
     let changes: Vec<f64> = about.changes.iter().map(|event| event.at_ms as f64 / 1000.0).collect();
     let roles = settings.roles(cell.rows());
     for role in &roles {
-        cell.add_scheduler(&role.seat);
+        cell.add_scheduler(&role.placer);
     }
     // This scheduler places the initial jobs, and its decisions take no time.
     cell.add_scheduler(&PlacerSettings {
-        taste: Taste::Service,
+        built_in: BuiltIn::Service,
         rows: cell.rows(),
         home: Home::EVERYWHERE,
         near_best: 1,
@@ -154,15 +155,16 @@ fn run<'a>(
         seed: settings.seed,
         profiles: settings.profiles.clone(),
     });
-    cell.place_first(roles.len(), &roll.found);
+    cell.adopt_first(&submits.running);
+    submits.queue(&cell.place_first(roles.len(), &submits.found));
     let schedulers: Vec<Scheduler> = roles.iter().map(|role| role.times).collect();
     let plan = Plan {
-        jobs: &roll.jobs,
-        arrivals: &roll.arrivals,
-        owners: &roll.owners,
+        jobs: &submits.jobs,
+        arrivals: &submits.arrivals,
+        owners: &submits.owners,
         schedulers: &schedulers,
         changes: &changes,
-        end_s: settings.end_s(roll.last_ms),
+        end_s: settings.end_s(submits.last_ms),
         survey: Survey::Always,
         retries: match (settings.retries, settings.architecture) {
             // An attempt uses one part of the cell, and there may be room in another one.
@@ -184,15 +186,15 @@ fn run<'a>(
     let mut report = Report::new(
         (about, settings),
         Ran { plan: &plan, names, records: &records },
-        roll.found.len(),
+        submits.found.len(),
     );
     report.fragmented = cell.fragmented();
-    report.tenants = TenantReport::all(&roll, &records, &cell.take_got());
+    report.tenants = TenantReport::all(&submits, &records, &cell.take_accounting());
     let state_hash = cell.shared().read(omega_cellstate::Cell::state_hash);
     report.state_hash = format!("{state_hash:016x}");
     let lacks = |number: &&u32| cell.pending(**number as usize).is_some_and(|tasks| tasks > 0);
-    let lacking = roll.found.iter().filter(lacks).copied().collect();
+    let lacking = submits.found.iter().filter(lacks).copied().collect();
     let pending = if start.explain { cell.why_pending() } else { BTreeMap::new() };
     let cell = cell.shared().clone();
-    Ok(Outcome { report, state_hash, cell, pending, records, roll, lacking })
+    Ok(Outcome { report, state_hash, cell, pending, records, submits, lacking })
 }

@@ -2,7 +2,7 @@
 
 use super::{ArchitectureKind, ScenarioSettings, SubmitIndex};
 use crate::engine::{JobRecord, Plan, Records, SchedulerRecord};
-use crate::shipped::Got;
+use crate::shipped::TenantUse;
 use omega_core::{Machine, Text};
 use omega_workload::MachineEvent;
 use serde::{Deserialize, Serialize};
@@ -74,16 +74,19 @@ pub struct TenantReport {
     pub name: String,
     /// Jobs that arrived before the end.
     pub jobs: u64,
+    /// Jobs with at least one attempt, whose wait is known.
+    #[serde(default)]
+    pub jobs_tried: u64,
     /// Jobs that were placed completely.
     pub jobs_placed: u64,
     /// Tasks of the tenant's jobs.
     pub tasks: u64,
     /// Number of the tenant's tasks that are pending at the end.
     pub tasks_waiting: u64,
-    /// Time from the submission of a job to its first attempt.
-    pub wait: Waits,
-    /// Time from the submission of a job to the placement of its last task.
-    pub placed: Waits,
+    /// Time from the submission of a job to its first attempt; `None` if no job had an attempt.
+    pub wait: Option<Waits>,
+    /// Time from the submission of a job to the placement of its last task; `None` if no attempt placed a last task.
+    pub placed: Option<Waits>,
     /// Mean of the tenant's dominant share over the run. A dominant share is the tenant's largest share of any resource
     /// kind.
     pub share_mean: f64,
@@ -135,6 +138,11 @@ pub struct Report {
 }
 
 impl Waits {
+    /// Percentiles of waits in seconds; `None` if there are no waits.
+    fn of_any(waits: Vec<f64>) -> Option<Waits> {
+        (!waits.is_empty()).then(|| Waits::of(waits))
+    }
+
     /// Percentiles of waits in seconds.
     #[must_use]
     pub fn of(mut waits: Vec<f64>) -> Waits {
@@ -202,34 +210,35 @@ impl Report {
 impl TenantReport {
     /// Reports on all tenants of a run, from its records and its accounting.
     pub(super) fn all(
-        roll: &SubmitIndex,
+        submits: &SubmitIndex,
         records: &Records,
-        got: &BTreeMap<Text, Got>,
+        used: &BTreeMap<Text, TenantUse>,
     ) -> Vec<TenantReport> {
-        let mut jobs: Vec<Vec<&JobRecord>> = vec![Vec::new(); roll.tenants.len()];
-        let came = |job: &&u32| roll.jobs[**job as usize].submit_s <= records.now_s;
-        for job in roll.arrivals.iter().filter(came) {
-            jobs[roll.payers[*job as usize] as usize].push(&records.jobs[*job as usize]);
+        let mut jobs: Vec<Vec<&JobRecord>> = vec![Vec::new(); submits.tenants.len()];
+        let came = |job: &&u32| submits.jobs[**job as usize].submit_s <= records.now_s;
+        for job in submits.arrivals.iter().filter(came) {
+            jobs[submits.payers[*job as usize] as usize].push(&records.jobs[*job as usize]);
         }
         let of = |(name, jobs): (&Text, &Vec<&JobRecord>)| {
-            let got = got.get(name).copied().unwrap_or_default();
+            let used = used.get(name).copied().unwrap_or_default();
             let tried = jobs.iter().filter(|job| job.attempts > 0);
             let placed = jobs.iter().filter(|job| job.unplaced == 0);
             let decided = placed.clone().filter(|job| job.attempts > 0);
             TenantReport {
                 name: name.to_string(),
                 jobs: jobs.len() as u64,
+                jobs_tried: tried.clone().count() as u64,
                 jobs_placed: placed.count() as u64,
                 tasks: jobs.iter().map(|job| u64::from(job.tasks)).sum(),
                 tasks_waiting: jobs.iter().map(|job| u64::from(job.unplaced)).sum(),
-                wait: Waits::of(tried.map(|job| job.wait_s).collect()),
-                placed: Waits::of(decided.map(|job| job.placed_s).collect()),
-                share_mean: got.share_mean,
-                share_peak: got.share_peak,
-                preferences_met: (got.asked > 0).then(|| got.met as f64 / got.asked as f64),
+                wait: Waits::of_any(tried.map(|job| job.wait_s).collect()),
+                placed: Waits::of_any(decided.map(|job| job.placed_s).collect()),
+                share_mean: used.share_mean,
+                share_peak: used.share_peak,
+                preferences_met: (used.asked > 0).then(|| used.met as f64 / used.asked as f64),
             }
         };
-        let mut tenants: Vec<TenantReport> = roll.tenants.iter().zip(&jobs).map(of).collect();
+        let mut tenants: Vec<TenantReport> = submits.tenants.iter().zip(&jobs).map(of).collect();
         tenants.sort_by(|a, b| {
             b.share_mean.total_cmp(&a.share_mean).then_with(|| a.name.cmp(&b.name))
         });

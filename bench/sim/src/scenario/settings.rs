@@ -1,7 +1,7 @@
 //! Settings: the architecture, its schedulers and their decision times, and conflict detection.
 
 use crate::engine::{Access, DecisionTime, Retries, Scheduler};
-use crate::shipped::{PlacerSettings, Rows, Taste};
+use crate::shipped::{BuiltIn, PlacerSettings, Rows};
 use omega_core::{ConflictCheck, Granularity};
 use omega_schedulers::Home;
 use omega_schedulers::config::Profiles;
@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 pub(super) struct Role {
     pub(super) name: String,
     pub(super) times: Scheduler,
-    pub(super) seat: PlacerSettings,
+    pub(super) placer: PlacerSettings,
 }
 
 /// Scheduler architecture: how schedulers share a cell.
@@ -71,7 +71,7 @@ pub struct ScenarioSettings {
     pub probes: u32,
     /// When jobs that are not completely placed are tried again.
     pub retries: Retries,
-    /// Duration of the run in seconds; `None` means until the last arrival.
+    /// Duration of the run in seconds; `None` means until [`default_end_s`].
     pub end_s: Option<f64>,
     /// Seed of all generators.
     pub seed: u64,
@@ -97,10 +97,17 @@ impl ArchitectureKind {
     }
 }
 
+/// End of a run in seconds, if none is set: the next full second after the last arrival, so that the last job can be
+/// placed.
+#[must_use]
+pub fn default_end_s(last_ms: u64) -> f64 {
+    (last_ms / 1000 + 1) as f64
+}
+
 impl ScenarioSettings {
     /// End of the run, given the last arrival.
     pub(super) fn end_s(&self, last_ms: u64) -> f64 {
-        self.end_s.unwrap_or((last_ms as f64 / 1000.0).max(1.0))
+        self.end_s.unwrap_or(default_end_s(last_ms))
     }
 
     /// Returns the time at which the run of a workload ends, in seconds.
@@ -117,17 +124,17 @@ impl ScenarioSettings {
     pub(super) fn roles(&self, rows: Rows) -> Vec<Role> {
         let (batch, service) = self.counts();
         if self.architecture.is_monolithic() {
-            let seat = self.seat(rows, Taste::Batch, (0, 1));
-            return vec![Role { name: "monolithic".into(), times: self.times(), seat }];
+            let placer = self.placer(rows, BuiltIn::Batch, (0, 1));
+            return vec![Role { name: "monolithic".into(), times: self.times(), placer }];
         }
         let all = batch + service;
         let role = |number: u32| {
-            let (name, taste) = if number < batch {
-                (format!("batch-{}", number + 1), Taste::Batch)
+            let (name, built_in) = if number < batch {
+                (format!("batch-{}", number + 1), BuiltIn::Batch)
             } else {
-                (format!("service-{}", number - batch + 1), Taste::Service)
+                (format!("service-{}", number - batch + 1), BuiltIn::Service)
             };
-            Role { name, times: self.times(), seat: self.seat(rows, taste, (number, all)) }
+            Role { name, times: self.times(), placer: self.placer(rows, built_in, (number, all)) }
         };
         (0..all).map(role).collect()
     }
@@ -142,18 +149,18 @@ impl ScenarioSettings {
         Scheduler { batch, service: self.service_decides }
     }
 
-    fn seat(&self, rows: Rows, taste: Taste, (index, of): (u32, u32)) -> PlacerSettings {
+    fn placer(&self, rows: Rows, built_in: BuiltIn, (index, of): (u32, u32)) -> PlacerSettings {
         let own = match self.architecture {
             ArchitectureKind::Partitions => Rows::part(rows.to, index as usize, of as usize),
             _ => rows,
         };
         let machines = own.to - own.from;
-        let left_out = match taste {
-            Taste::Service => (self.pickiness * machines as f64).floor() as usize,
-            Taste::Batch => 0,
+        let left_out = match built_in {
+            BuiltIn::Service => (self.pickiness * machines as f64).floor() as usize,
+            BuiltIn::Batch => 0,
         };
         PlacerSettings {
-            taste,
+            built_in,
             rows: Rows { from: own.from, to: own.to - left_out.min(machines) },
             home: Home { index, of },
             near_best: self.near_best,

@@ -3,6 +3,7 @@
 
 use super::ScenarioSettings;
 use crate::engine::{Job, Kind};
+use crate::shipped::Start;
 use omega_core::{JobKind, Text};
 use omega_workload::{Arrival, RunTime};
 use std::collections::HashMap;
@@ -14,8 +15,13 @@ pub(crate) struct SubmitIndex {
     /// Numbers of jobs that arrive during the run, in order of arrival.
     pub(crate) arrivals: Vec<u32>,
     pub(crate) owners: Vec<u32>,
-    /// Numbers of the jobs present from the start that never end, ascending.
+    /// Numbers of the jobs present from the start that never end, ascending. During the run, only those that were
+    /// placed completely before it.
     pub(crate) found: Vec<u32>,
+    /// Numbers of the jobs with tasks that run at the start, ascending.
+    pub(crate) running: Vec<u32>,
+    /// Largest arrival time of jobs whose tasks may run at the start.
+    running_until_ms: u64,
     /// For each job, the tenant that is charged for the job, by position in `tenants`.
     pub(crate) payers: Vec<u32>,
     pub(crate) tenants: Vec<Text>,
@@ -27,6 +33,11 @@ pub(crate) struct SubmitIndex {
 }
 
 impl SubmitIndex {
+    /// Creates an index without jobs, for a cell with this initial state.
+    pub(super) fn new(start: &Start) -> SubmitIndex {
+        SubmitIndex { running_until_ms: start.running_until_ms, ..SubmitIndex::default() }
+    }
+
     /// Adds the next job. Jobs are assigned round-robin to the schedulers of their kind.
     pub(super) fn add(&mut self, arrival: &Arrival, settings: &ScenarioSettings) {
         let (batch, service) = settings.counts();
@@ -44,12 +55,22 @@ impl SubmitIndex {
         });
         let payer = self.tenant(&arrival.job.tenant);
         self.payers.push(payer);
+        if arrival.at_ms <= self.running_until_ms && !arrival.placed.is_empty() {
+            self.running.push(number);
+        }
         if is_found(arrival) {
             self.found.push(number)
         } else {
             self.arrivals.push(number)
         }
         self.last_ms = arrival.at_ms;
+    }
+
+    /// Lets jobs of `found` that could not be placed completely arrive at the start of the run. Both lists are
+    /// ascending.
+    pub(super) fn queue(&mut self, lacking: &[u32]) {
+        self.found.retain(|job| lacking.binary_search(job).is_err());
+        self.arrivals.splice(0..0, lacking.iter().copied());
     }
 
     fn tenant(&mut self, name: &Text) -> u32 {
@@ -63,7 +84,7 @@ impl SubmitIndex {
     }
 }
 
-/// Whether a job is present from the start and never ends. Such jobs are placed before the run begins.
+/// Whether a job is present from the start and never ends. Such jobs are placed before the run begins if they fit.
 pub(super) fn is_found(arrival: &Arrival) -> bool {
     arrival.at_ms == 0 && arrival.run == RunTime::Forever
 }

@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// Dominant shares and met preferences of one tenant.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Got {
+pub struct TenantUse {
     /// Mean of the tenant's dominant share over time.
     pub share_mean: f64,
     /// Largest dominant share of the tenant.
@@ -20,11 +20,11 @@ pub struct Got {
     pub met: u64,
 }
 
-/// Figures of a tenant so far.
+/// Account of a tenant so far.
 #[derive(Clone, Copy, Debug, Default)]
-struct Book {
+struct Account {
     /// Until the accounting is closed, `share_mean` is a sum over seconds.
-    got: Got,
+    used: TenantUse,
     /// Share of the tenant since `since_s`.
     share: f64,
     since_s: f64,
@@ -35,18 +35,18 @@ struct Book {
 pub(super) struct Accounting {
     now_s: f64,
     /// Tenants whose claims have changed at `now_s`.
-    moved: BTreeSet<Text>,
+    changed: BTreeSet<Text>,
     /// Totals of the cell's resources. After a change of machines, they are computed again, with all shares.
     totals: Option<Totals>,
-    tenants: BTreeMap<Text, Book>,
+    tenants: BTreeMap<Text, Account>,
     /// For each distinct request, the number of tasks that have it.
     requests: Requests,
 }
 
-impl Book {
+impl Account {
     /// Adds the present share for the time since it began.
     fn advance(&mut self, now_s: f64) {
-        self.got.share_mean += self.share * (now_s - self.since_s);
+        self.used.share_mean += self.share * (now_s - self.since_s);
         self.since_s = now_s;
     }
 }
@@ -56,9 +56,9 @@ impl Accounting {
     pub(super) fn pass(&mut self, cell: &Cell, now_s: f64) {
         if self.totals.is_none() {
             self.totals = Some(Totals::of_cell(cell));
-            self.moved.extend(cell.tenants().map(|(name, ..)| name.clone()));
+            self.changed.extend(cell.tenants().map(|(name, ..)| name.clone()));
         }
-        for name in std::mem::take(&mut self.moved) {
+        for name in std::mem::take(&mut self.changed) {
             let mut next = Some(name);
             while let Some(name) = next {
                 self.share(cell, &name);
@@ -76,21 +76,21 @@ impl Accounting {
         let Some(totals) = &self.totals else { return };
         let share = totals.share([&used], Weight::ONE).fraction();
         let now_s = self.now_s;
-        let book = self.of(name);
-        book.advance(now_s);
-        book.share = share;
-        book.got.share_peak = book.got.share_peak.max(share);
+        let account = self.account(name);
+        account.advance(now_s);
+        account.share = share;
+        account.used.share_peak = account.used.share_peak.max(share);
     }
 
     /// Notes that claims of a tenant's tasks have changed.
-    pub(super) fn moved(&mut self, tenant: &Text) {
-        if !self.moved.contains(tenant) {
-            self.moved.insert(tenant.clone());
+    pub(super) fn mark_changed(&mut self, tenant: &Text) {
+        if !self.changed.contains(tenant) {
+            self.changed.insert(tenant.clone());
         }
     }
 
-    /// Records a job's arrival.
-    pub(super) fn came(&mut self, job: &Job) {
+    /// Counts the requests of a job that arrives.
+    pub(super) fn add_job(&mut self, job: &Job) {
         job.groups.iter().for_each(|group| self.requests.note(group));
     }
 
@@ -107,30 +107,36 @@ impl Accounting {
     }
 
     /// Records the preferences of a placed task.
-    pub(super) fn placed(&mut self, tenant: &Text, group: &TaskGroup, machine: Option<&Machine>) {
-        let got = &mut self.of(tenant).got;
+    pub(super) fn add_preferences(
+        &mut self,
+        tenant: &Text,
+        group: &TaskGroup,
+        machine: Option<&Machine>,
+    ) {
+        let used = &mut self.account(tenant).used;
         for one in &group.rules.affinity.preferred {
             let met = machine.is_some_and(|machine| one.machines.matches(machine));
-            got.asked += u64::from(one.weight);
-            got.met += if met { u64::from(one.weight) } else { 0 };
+            used.asked += u64::from(one.weight);
+            used.met += if met { u64::from(one.weight) } else { 0 };
         }
     }
 
-    fn of(&mut self, tenant: &Text) -> &mut Book {
+    fn account(&mut self, tenant: &Text) -> &mut Account {
         if !self.tenants.contains_key(tenant) {
-            let book = Book { since_s: self.now_s, ..Book::default() };
-            self.tenants.insert(tenant.clone(), book);
+            let account = Account { since_s: self.now_s, ..Account::default() };
+            self.tenants.insert(tenant.clone(), account);
         }
         self.tenants.get_mut(tenant).expect("it is there now")
     }
 
     /// Returns the accounting of each tenant.
-    pub(super) fn close(self) -> BTreeMap<Text, Got> {
+    pub(super) fn close(self) -> BTreeMap<Text, TenantUse> {
         let now_s = self.now_s;
         let seconds = if now_s > 0.0 { now_s } else { 1.0 };
-        let mean = |(name, mut book): (Text, Book)| {
-            book.advance(now_s);
-            (name, Got { share_mean: book.got.share_mean / seconds, ..book.got })
+        let mean = |(name, mut account): (Text, Account)| {
+            account.advance(now_s);
+            let share_mean = account.used.share_mean / seconds;
+            (name, TenantUse { share_mean, ..account.used })
         };
         self.tenants.into_iter().map(mean).collect()
     }

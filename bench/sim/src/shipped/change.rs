@@ -3,8 +3,11 @@
 //! A new machine belongs to the schedulers that have the last rows. Random sampling uses only machines that the cell
 //! had at the start, including those that were removed and added again.
 
-use super::cell::{KINDS, Known, ShippedCell, ShippedError};
+use super::cell::ShippedCell;
+use super::error::ShippedError;
+use super::usage::{Reported, reported};
 use crate::engine::Lost;
+use omega_cellstate::Cell;
 use omega_core::{Command, Machine, MachineId, Outcome, TaskId};
 use omega_workload::{MachineChange, MachineEvent};
 use std::collections::BTreeMap;
@@ -44,7 +47,7 @@ impl<'a> ShippedCell<'a> {
         };
         match self.cell.apply(command) {
             Ok(done) => {
-                self.capacity_moves(before, KINDS.map(|kind| machine.capacity.get(kind)));
+                self.usage.change_capacity(before, reported(&machine.capacity));
                 if let (Outcome::Machine(id), Some(at)) = (done, self.positions.get(&machine.name))
                 {
                     self.machines[*at] = id;
@@ -52,67 +55,59 @@ impl<'a> ShippedCell<'a> {
             }
             Err(why) => {
                 let name = machine.name.to_string();
-                self.refused.get_or_insert(ShippedError::Machine { name, why });
+                self.rejected.get_or_insert(ShippedError::Machine { name, why });
             }
         }
     }
 
     /// Removes a machine with its tasks.
     fn remove(&mut self, id: MachineId) -> Vec<Lost> {
-        self.capacity_moves(self.capacity_of(id), [0; 2]);
+        self.usage.change_capacity(self.capacity_of(id), [0; 2]);
         let removed = self.cell.apply(Command::RemoveMachine { id });
         removed.expect("a machine that is there can go");
-        self.take_off(id).into_iter().map(|(job, tasks)| self.lose(job, tasks)).collect()
+        let lost = self.take_off(id).into_iter().map(|(job, tasks)| self.lose(job, tasks));
+        let lost: Vec<Lost> = lost.collect();
+        // Tasks of jobs that have not arrived are counted when the jobs arrive.
+        lost.into_iter().filter(|lost| !self.early.contains_key(&(lost.job as usize))).collect()
     }
 
-    fn capacity_of(&self, id: MachineId) -> [u64; 2] {
-        let of = |machine: &Machine| KINDS.map(|kind| machine.capacity.get(kind));
-        self.cell.read(|cell| cell.machine(id).map_or([0; 2], |state| of(state.machine)))
-    }
-
-    fn capacity_moves(&mut self, from: [u64; 2], to: [u64; 2]) {
-        for (all, (from, to)) in self.capacity.iter_mut().zip(from.into_iter().zip(to)) {
-            *all = *all - from + to;
-        }
+    fn capacity_of(&self, id: MachineId) -> Reported {
+        let capacity = |cell: &Cell| Some(reported(&cell.machine(id)?.machine.capacity));
+        self.cell.read(capacity).unwrap_or_default()
     }
 
     /// Removes a machine's tasks from the groups of running tasks, and returns them by job. Removals are rare, so
     /// scanning all groups costs less than maintaining an index.
     fn take_off(&mut self, machine: MachineId) -> BTreeMap<usize, Vec<TaskId>> {
         let mut lost: BTreeMap<usize, Vec<TaskId>> = BTreeMap::new();
-        for (number, group) in (0..).zip(&mut self.groups) {
-            if group.tasks.iter().all(|(_, on, _)| *on != machine) {
+        let mut freed = Vec::new();
+        for (number, group) in self.groups.iter_mut() {
+            let tasks: Vec<TaskId> = group.on(machine).collect();
+            if tasks.is_empty() {
                 continue;
             }
-            let Some(known) = self.known[group.job].as_deref() else { continue };
-            self.ledger.moved(&known.job.tenant);
-            let of_job = lost.entry(group.job).or_default();
-            for (task, ..) in group.tasks.iter().filter(|(_, on, _)| *on == machine) {
-                of_job.push(*task);
-                let owned = &mut self.owned[group.scheduler];
-                for (kind, amount) in known.request(*task).into_iter().enumerate() {
-                    self.used[kind] -= amount;
-                    owned[kind] -= amount;
-                }
+            let Some(job) = self.jobs.get(group.job) else { continue };
+            self.accounting.mark_changed(&job.job.tenant);
+            for task in &tasks {
+                self.usage.release(group.scheduler, job.request(*task));
             }
-            group.tasks.retain(|(_, on, _)| *on != machine);
+            lost.entry(group.job).or_default().extend(tasks);
+            group.remove_on(machine);
             // A group whose tasks never end is freed here. Other groups are freed at their planned end.
-            if group.tasks.is_empty() && group.next_ms == u64::MAX {
-                self.groups_free.push(number);
+            if group.is_empty() && group.next_ms().is_none() {
+                freed.push(number);
             }
         }
+        freed.into_iter().for_each(|number| self.groups.free(number));
         lost
     }
 
     /// Makes tasks of a job pending again.
-    fn lose(&mut self, job: usize, tasks: Vec<TaskId>) -> Lost {
-        let known = self.known[job].as_mut().expect("a job whose tasks ran is known");
-        let Known { pending, running, .. } = &mut **known;
-        let lost =
-            Lost { job: job as u32, tasks: tasks.len() as u32, waiting: pending.len() as u32 };
-        *running -= lost.tasks;
-        pending.extend(tasks);
-        pending.sort_unstable();
+    fn lose(&mut self, number: usize, tasks: Vec<TaskId>) -> Lost {
+        let job = self.jobs.get_mut(number).expect("a job whose tasks ran is present");
+        let waiting = job.pending().len() as u32;
+        let lost = Lost { job: number as u32, tasks: tasks.len() as u32, waiting };
+        job.lose(tasks);
         lost
     }
 }

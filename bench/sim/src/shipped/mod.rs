@@ -3,16 +3,21 @@
 mod accounting;
 mod cell;
 mod change;
+mod error;
 mod feed;
+mod groups;
+mod jobs;
 mod offer;
 mod placer;
 mod rows;
 mod sampled;
 mod start;
+mod usage;
 
-pub use accounting::Got;
-pub use cell::{Described, ShippedCell, ShippedError};
+pub use accounting::TenantUse;
+pub use cell::{Described, ShippedCell};
+pub use error::ShippedError;
 pub use feed::{Feed, HeldJobs, StreamedJobs};
-pub use placer::{PlacerSettings, Taste};
+pub use placer::{BuiltIn, PlacerSettings};
 pub use rows::Rows;
 pub use start::Start;

@@ -17,8 +17,7 @@ impl OfferCell for ShippedCell<'_> {
 
     fn offer(&mut self) -> WholeCell {
         self.offered = true;
-        let left = [0, 1].map(|kind| (self.capacity[kind].saturating_sub(self.used[kind])) as f64);
-        WholeCell { left }
+        WholeCell { left: self.usage.free().map(|amount| amount as f64) }
     }
 
     fn left(&self, offer: &WholeCell) -> [f64; 2] {
@@ -33,9 +32,10 @@ impl OfferCell for ShippedCell<'_> {
         job: usize,
         tasks: u32,
     ) -> Attempt {
-        let before = self.used;
+        let before = self.usage.allocated();
         let attempt = self.attempt(scheduler, job, tasks, crate::engine::Access::Live);
-        let taken = self.used.iter().zip(before).map(|(after, before)| (after - before) as f64);
+        let after = self.usage.allocated().into_iter();
+        let taken = after.zip(before).map(|(after, before)| (after - before) as f64);
         offer.left.iter_mut().zip(taken).for_each(|(left, taken)| *left -= taken);
         attempt
     }
@@ -45,17 +45,11 @@ impl OfferCell for ShippedCell<'_> {
     }
 
     fn free_processors(&self) -> f64 {
-        if self.offered {
-            0.0
-        } else {
-            self.capacity[0].saturating_sub(self.used[0]) as f64 / 1000.0
-        }
+        if self.offered { 0.0 } else { self.usage.free()[0] as f64 / 1000.0 }
     }
 
     fn dominant_share(&self, scheduler: usize) -> f64 {
-        let share =
-            |kind: usize| self.owned[scheduler][kind] as f64 / self.capacity[kind].max(1) as f64;
-        share(0).max(share(1))
+        self.usage.dominant_share(scheduler)
     }
 
     fn locked(&self) -> f64 {

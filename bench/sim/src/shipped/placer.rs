@@ -15,20 +15,20 @@ use std::sync::Arc;
 
 /// Built-in profile of a scheduler.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Taste {
+pub enum BuiltIn {
     /// Packing, for batch jobs.
     Batch,
     /// Spreading, for services.
     Service,
 }
 
-impl Taste {
+impl BuiltIn {
     /// The name of the schedulers that use the profile.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
-            Taste::Batch => "batch",
-            Taste::Service => "service",
+            BuiltIn::Batch => "batch",
+            BuiltIn::Service => "service",
         }
     }
 }
@@ -37,7 +37,7 @@ impl Taste {
 #[derive(Clone, Debug)]
 pub struct PlacerSettings {
     /// The scheduler's built-in profile.
-    pub taste: Taste,
+    pub built_in: BuiltIn,
     /// Machines that the scheduler may use.
     pub rows: Rows,
     /// Row at which searches start.
@@ -78,7 +78,7 @@ impl CellPlacer {
     pub(super) fn new(cell: &SharedCell, name: &str, settings: &PlacerSettings) -> CellPlacer {
         let parts = settings.parts.max(1);
         let rows = settings.rows.to - settings.rows.from;
-        let spec = settings.profiles.get(settings.taste.name());
+        let spec = settings.profiles.get(settings.built_in.name());
         let (kinds, rows_of_cell) =
             cell.read(|cell| (cell.kinds().clone(), cell.machines().count()));
         let placement = Placement {
@@ -93,10 +93,10 @@ impl CellPlacer {
             let (id, next) = cell
                 .register(format!("{name}-{index}").into())
                 .expect("a cell in this process knows all its schedulers");
-            let profile = match (spec, settings.taste) {
+            let profile = match (spec, settings.built_in) {
                 (Some(spec), _) => spec.bind(&kinds).expect("the profiles suit the cell's kinds"),
-                (None, Taste::Batch) => Profile::batch(),
-                (None, Taste::Service) => Profile::service(),
+                (None, BuiltIn::Batch) => Profile::batch(),
+                (None, BuiltIn::Service) => Profile::service(),
             };
             let of = Rows::part(rows, index, parts);
             let from = settings.rows.from;

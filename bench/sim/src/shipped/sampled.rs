@@ -11,29 +11,29 @@ impl SampledCell for ShippedCell<'_> {
 
     fn draw(&mut self, scheduler: usize) -> u32 {
         let machines = self.machines.len() as u32;
-        self.seats[scheduler].rng().random_range(0..machines)
+        self.placers[scheduler].rng().random_range(0..machines)
     }
 
     /// Returns whether the next task would fit if the machine were empty. Placement rules are checked later, when the
     /// task starts.
     fn may_take(&mut self, machine: u32, _: usize, job: usize) -> bool {
-        let Some((task, known)) = self.next_task(job) else { return false };
-        let group = known.group_of(task);
+        let Some((task, job)) = self.next_task(job) else { return false };
+        let group = job.group_of(task);
         let capacity = &self.described[machine as usize].capacity;
-        known.job.groups[group].request.iter().all(|(kind, amount)| amount <= capacity.get(kind))
+        job.job.groups[group].request.iter().all(|(kind, amount)| amount <= capacity.get(kind))
     }
 
     fn start(&mut self, machine: u32, scheduler: usize, job: usize) -> Option<Taken> {
         let machine = self.machines[machine as usize];
-        let (task, known) = self.next_task(job)?;
-        let (spec, group) = (known.job.clone(), known.group_of(task));
-        let seat = &mut self.seats[scheduler];
-        seat.sync(&self.cell);
-        if !seat.claim_on(&spec, group, task, machine) {
+        let (task, present) = self.next_task(job)?;
+        let (spec, group) = (present.job.clone(), present.group_of(task));
+        let placer = &mut self.placers[scheduler];
+        placer.sync(&self.cell);
+        if !placer.claim_on(&spec, group, task, machine) {
             return None;
         }
-        let (_, taken) = self.commit(scheduler);
-        let run = self.begin(scheduler, job, &taken);
+        let (_, placed) = self.commit(scheduler);
+        let run = self.begin(scheduler, job, &placed);
         self.forget_placed(scheduler, job);
         run
     }

@@ -1,12 +1,15 @@
 //! `omega-sim trace`: its verbs, their arguments, and what they print.
 
-use super::info::{self, Info};
+use super::collector::Collector;
+use super::info::Info;
 use super::plots;
 use super::show;
 use super::synth::{self, Form, Size, SynthError, SynthOptions};
 use clap::{Args, Subcommand, ValueEnum};
 use omega_core::Kinds;
 use omega_workload::input::{InputArgs, InputError};
+use omega_workload::reopened::Reopened;
+use omega_workload::stream::{Event, Names};
 use serde::Serialize;
 use std::io::{self, ErrorKind, Write};
 use std::path::PathBuf;
@@ -162,17 +165,25 @@ pub fn run(command: &TraceCommand) -> Result<(), TraceError> {
                 span_ms: args.out_hours,
                 seed: args.seed,
             };
-            let (report, kinds) = synth::make(&|| args.input.open(args.seed), &options)?;
+            let input = Reopened::new(&args.input, args.seed)?;
+            let (report, kinds) = synth::make(&|| input.open(), &options)?;
             print(args.output, &report, || synth::show(&report, &kinds))
         }
     }
 }
 
-/// Statistics of an input, and its resource kinds.
+/// Statistics of an input whose jobs have different names, and its resource kinds.
 fn look(input: &InputArgs, seed: u64) -> Result<(Info, Kinds), InputError> {
     let mut stream = input.open(seed)?;
     let kinds = stream.head().kinds.clone();
-    Ok((info::read(&mut *stream)?, kinds))
+    let (mut collector, mut names) = (Collector::new(stream.head()), Names::default());
+    while let Some(event) = stream.next_event()? {
+        if let Event::Job(job) = &event {
+            names.admit(job, &stream.head().jobs_at)?;
+        }
+        collector.add(&event);
+    }
+    Ok((collector.finish(stream.notes()), kinds))
 }
 
 /// Prints a result. It is not an error if the reader closes the output early, as `head` does.

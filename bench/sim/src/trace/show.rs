@@ -49,16 +49,17 @@ fn machines(text: &mut String, machines: &MachinesInfo, kinds: &Kinds) {
         *text += "machines    none\n";
         return;
     }
-    let shown = |(name, amount): (&String, &u64)| {
-        let kind = kinds.by_name(name).map(|kind| kinds.display(kind, *amount));
+    let shown = |(name, amount): (&String, &u128)| {
+        let whole = u64::try_from(*amount).unwrap_or(u64::MAX);
+        let kind = kinds.by_name(name).map(|kind| kinds.display(kind, whole));
         format!("{name} {}", kind.unwrap_or_else(|| amount.to_string()))
     };
     let capacity: Vec<String> = machines.capacity.iter().map(shown).collect();
-    *text += &format!("machines    {}: {}\n", machines.count, capacity.join(", "));
+    *text += &format!("machines    {}: {}\n", machines.count, listed(&capacity));
     for size in &machines.sizes {
         let has: Vec<String> =
             size.has.iter().map(|(name, amount)| format!("{name} {amount}")).collect();
-        *text += &format!("            {:>6} x {}\n", size.count, has.join(", "));
+        *text += &format!("            {:>6} x {}\n", size.count, listed(&has));
     }
     if machines.size_count as usize > machines.sizes.len() {
         let more = machines.size_count as usize - machines.sizes.len();
@@ -68,6 +69,11 @@ fn machines(text: &mut String, machines: &MachinesInfo, kinds: &Kinds) {
         let (added, removed) = (machines.added, machines.removed);
         *text += &format!("            {added} join or change later, {removed} leave\n");
     }
+}
+
+/// Formats amounts of resources.
+fn listed(amounts: &[String]) -> String {
+    if amounts.is_empty() { "no resources".to_owned() } else { amounts.join(", ") }
 }
 
 /// Formats percentiles as a table.

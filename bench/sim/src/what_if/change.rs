@@ -2,9 +2,11 @@
 
 use super::Now;
 use crate::capacity::scale;
+use crate::free_name::free_name;
 use omega_core::{Machine, Text};
 use omega_workload::RunTime;
 use omega_workload::alike::Alike;
+use std::collections::HashSet;
 
 /// Changes of the cell. Empty by default.
 #[derive(Clone, Debug, Default)]
@@ -50,10 +52,7 @@ impl Change {
             then.workload = scaled;
             then.follow(&place);
         }
-        let added = self.add.iter().flat_map(Alike::machines).enumerate();
-        let named =
-            added.map(|(i, machine)| Machine { name: Text::from(format!("added-{i}")), ..machine });
-        then.workload.machines.extend(named);
+        then.add(&self.add);
         if then.workload.machines.is_empty() {
             return Err(ChangeError::NoneLeft);
         }
@@ -75,6 +74,17 @@ impl Change {
 }
 
 impl Now {
+    /// Adds machines, which are named `added-0`, `added-1`, ….
+    fn add(&mut self, add: &[Alike]) {
+        let machines = &mut self.workload.machines;
+        let taken: HashSet<Text> = machines.iter().map(|machine| machine.name.clone()).collect();
+        let added = add.iter().flat_map(Alike::machines).enumerate();
+        machines.extend(added.map(|(i, machine)| {
+            let name = free_name("added", &format!("-{i}"), |name| taken.contains(name));
+            Machine { name, ..machine }
+        }));
+    }
+
     /// Removes machines; their tasks become pending.
     fn remove(&mut self, removed: &[u32]) {
         let (mut place, mut kept) = (Vec::new(), Vec::new());

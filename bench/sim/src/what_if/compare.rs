@@ -28,9 +28,11 @@ pub struct OfKind {
     pub jobs: u64,
     /// Number of jobs that were placed completely.
     pub placed: u64,
-    /// Time from submission to the first attempt, over the jobs with tasks to place.
+    /// Time from submission to the placement of the last task, or to the end of the run if a task is still pending
+    /// then, over the jobs with tasks to place.
     pub wait: Times,
-    /// Time from submission to the placement of the last task, over the jobs with tasks to place.
+    /// Time from submission to the placement of the last task, over the jobs with tasks to place. It is infinite if a
+    /// task is pending at the end.
     pub whole: Times,
 }
 
@@ -166,7 +168,7 @@ impl Comparison {
         for (name, kind) in kinds.into_iter().filter(|(_, kind)| there(*kind)) {
             row(format!("{name} jobs"), &|side| side.jobs(kind).jobs.to_string());
             row(format!("{name} jobs placed whole"), &|side| side.jobs(kind).placed.to_string());
-            row(format!("{name} wait p50, p90, p99 s"), &|side| side.jobs(kind).wait.words());
+            row(format!("{name} pending p50, p90, p99 s"), &|side| side.jobs(kind).wait.words());
             row(format!("{name} placed p50, p90, p99 s"), &|side| side.jobs(kind).whole.words());
         }
         row("tasks pending at the end".into(), &|side| side.pending().to_string());

@@ -17,10 +17,11 @@ mod compare;
 pub use change::{Change, ChangeError};
 pub use compare::{Comparison, Side, Times};
 
+use crate::free_name::free_name;
+use crate::golden_ratio::GOLDEN_RATIO;
 use crate::shipped::Start;
 use omega_cellstate::{Cell, MachineStatus};
-use omega_core::limits::TEXT_BYTES_MAX;
-use omega_core::{Groups, Job, JobId, JobKind, SharedGroup, TaskState, Text};
+use omega_core::{Groups, Job, JobId, JobKind, SharedGroup, TaskState};
 use omega_workload::volumes::VolumesAtStart;
 use omega_workload::{Arrival, RunTime, Workload};
 use std::collections::HashMap;
@@ -51,11 +52,9 @@ pub struct Now {
     assumed: Assumed,
 }
 
-/// Arrival time in milliseconds of jobs with pending tasks. Jobs that have only running tasks arrive before them.
+/// Arrival time in milliseconds of jobs with pending tasks. Jobs that have only running tasks arrive before them. The
+/// running tasks of all jobs run from the start.
 const WAITING_AT_MS: u64 = 1;
-
-/// The fractional part of the golden ratio, times 2^64; multiples of it spread evenly.
-const GOLDEN: u64 = 0x9E37_79B9_7F4A_7C15;
 
 impl Now {
     /// Reads the present state of a cell.
@@ -80,7 +79,12 @@ impl Now {
             cell.tenants().filter_map(|(name, limit, _)| Some((name.clone(), limit?.clone())));
         Now {
             assumed,
-            start: Start { quotas: quotas.collect(), draining, explain: true },
+            start: Start {
+                quotas: quotas.collect(),
+                draining,
+                running_until_ms: WAITING_AT_MS,
+                explain: true,
+            },
             workload: Workload {
                 name,
                 kinds: cell.kinds().clone(),
@@ -161,7 +165,7 @@ impl Left {
                 return Some(whole_ms);
             }
             self.running += 1;
-            self.spread = self.spread.wrapping_add(GOLDEN);
+            self.spread = self.spread.wrapping_add(GOLDEN_RATIO);
             let part = (u128::from(whole_ms) * u128::from(self.spread)) >> 64;
             Some((part as u64).max(1))
         };
@@ -196,23 +200,12 @@ impl Left {
 fn as_submitted(groups: &mut Groups) {
     for i in 0..groups.len() {
         if groups[..i].iter().any(|earlier| earlier.name == groups[i].name) {
-            let name = free_name(groups, &groups[i]);
+            let mark = format!(" (version {})", groups[i].version);
+            let is_taken = |name: &str| groups.iter().any(|other| *other.name == *name);
+            let name = free_name(&groups[i].name, &mark, is_taken);
             groups[i].name = name;
         }
         groups[i].version = 0;
-    }
-}
-
-/// Returns a name that no group has: the name of this group with its version.
-fn free_name(groups: &[SharedGroup], group: &SharedGroup) -> Text {
-    let mut mark = format!(" (version {})", group.version);
-    loop {
-        let kept = group.name.floor_char_boundary(TEXT_BYTES_MAX - mark.len());
-        let name = format!("{}{mark}", &group.name[..kept]);
-        if groups.iter().all(|other| *other.name != *name) {
-            return name.into();
-        }
-        mark.push('+');
     }
 }
 

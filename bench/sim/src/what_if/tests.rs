@@ -3,6 +3,7 @@
 use super::*;
 use crate::engine::{DecisionTime, Retries};
 use crate::scenario::{ArchitectureKind, ScenarioSettings, simulate_from};
+use omega_core::limits::TEXT_BYTES_MAX;
 use omega_core::{
     Amounts, Command, ConflictCheck, Granularity, Kinds, Machine, MachineId, Outcome, RollStep,
     TaskId, TaskReport,
@@ -121,6 +122,28 @@ fn a_machine_that_is_drained_already_takes_nothing_in_either_future() {
     let both = compared(&cell, &more, None);
     assert_eq!(both.unchanged, both.changed);
     assert_eq!(both.unchanged.pending.values().sum::<u64>(), 1);
+}
+
+#[test]
+fn copies_do_not_get_the_room_of_tasks_that_run() {
+    let mut cell = cell(2);
+    job(&mut cell, service("web", 3), &[Some("m0"), Some("m0"), None]);
+    job(&mut cell, service("full", 2), &[Some("m1"), Some("m1")]);
+    let both = compared(&cell, &Change { load: Some(2000), ..Change::default() }, None);
+    assert_eq!((both.unchanged.cpu_used, both.changed.cpu_used), (1.0, 1.0));
+    assert_eq!(pending(&both.unchanged), [("too little cpu left", 1)]);
+}
+
+#[test]
+fn added_machines_have_names_that_no_machine_has() {
+    let mut cell = cell(1);
+    let taken = Machine::new("added-0", Amounts::new([4000, 8 << 30]));
+    cell.apply(Command::RegisterMachine(taken)).unwrap();
+    let add = vec!["2,cpu=4,memory=8Gi".parse().unwrap(), "1,cpu=8,memory=8Gi".parse().unwrap()];
+    let now = Now::of(&cell, "small".into(), Assumed::default());
+    let then = Change { add, ..Change::default() }.made(&now).unwrap();
+    let names: Vec<&str> = then.workload.machines.iter().map(|one| &*one.name).collect();
+    assert_eq!(names, ["m0", "added-0", "added-0+", "added-1", "added-2"]);
 }
 
 #[test]

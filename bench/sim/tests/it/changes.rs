@@ -10,7 +10,7 @@ use omega_workload::synth::{SynthOptions, synthesize};
 use omega_workload::{Arrival, MachineChange, MachineEvent, RunTime, Workload};
 
 /// One scheduler of each kind, with decisions of a tenth of a second.
-fn settings(architecture: ArchitectureKind, end_s: f64) -> ScenarioSettings {
+pub(crate) fn settings(architecture: ArchitectureKind, end_s: f64) -> ScenarioSettings {
     let decides = DecisionTime { job_s: 0.1, task_s: 0.0 };
     ScenarioSettings {
         architecture,
@@ -35,7 +35,7 @@ fn cores(cores: u64) -> Amounts {
     Amounts::new([cores * 1000, cores << 30])
 }
 
-fn machine(name: &str, of: u64) -> Machine {
+pub(crate) fn machine(name: &str, of: u64) -> Machine {
     Machine::new(name, cores(of))
 }
 
@@ -43,7 +43,7 @@ fn add(at_ms: u64, name: &str, of: u64) -> MachineEvent {
     MachineEvent { at_ms, change: MachineChange::Add(machine(name, of)) }
 }
 
-fn remove(at_ms: u64, name: &str) -> MachineEvent {
+pub(crate) fn remove(at_ms: u64, name: &str) -> MachineEvent {
     MachineEvent { at_ms, change: MachineChange::Remove(name.into()) }
 }
 
@@ -54,7 +54,11 @@ fn four_cores(tasks: u32, run: RunTime) -> Arrival {
 }
 
 /// A cell with these machines of four cores each.
-fn workload(machines: &[&str], changes: Vec<MachineEvent>, arrivals: Vec<Arrival>) -> Workload {
+pub(crate) fn workload(
+    machines: &[&str],
+    changes: Vec<MachineEvent>,
+    arrivals: Vec<Arrival>,
+) -> Workload {
     Workload {
         name: "changes".into(),
         kinds: Kinds::standard(),
@@ -68,14 +72,14 @@ fn workload(machines: &[&str], changes: Vec<MachineEvent>, arrivals: Vec<Arrival
     }
 }
 
-fn run(workload: &Workload, end_s: f64) -> Outcome {
+pub(crate) fn run(workload: &Workload, end_s: f64) -> Outcome {
     simulate(workload, &settings(ArchitectureKind::SharedState, end_s)).expect("it is sound")
 }
 
 /// Numbers of placed and of pending tasks.
-fn tasks(outcome: &Outcome) -> (usize, usize) {
+pub(crate) fn tasks(outcome: &Outcome) -> (usize, usize) {
     let waits = |state: &TaskState| *state == TaskState::Pending;
-    let jobs = outcome.cell.image().jobs;
+    let jobs = outcome.cell.snapshot_state().jobs;
     let waiting = jobs.iter().flat_map(|job| &job.tasks).filter(|task| waits(&task.state)).count();
     (outcome.cell.read(|cell| cell.machines().map(|machine| machine.tasks.len()).sum()), waiting)
 }
@@ -123,6 +127,34 @@ fn a_machine_that_is_new_or_grows_takes_what_had_no_room() {
     assert_eq!((tasks(&end), end.report.lost), ((3, 0), 0));
     // Shares refer to the capacity at the time: first four cores, then eight, then twelve.
     assert!((0.85..=1.0).contains(&end.report.cpu_used), "{}", end.report.cpu_used);
+}
+
+#[test]
+fn the_mean_use_is_an_integral_over_time_until_exactly_the_end() {
+    // The task of four cores runs from 1.1 s to 6.1 s on the only machine.
+    let workload = workload(&["a"], Vec::new(), vec![four_cores(1, RunTime::Same(5000))]);
+    for (end_s, used_s) in [(1.0, 0.0), (2.1, 1.0), (4.5, 3.4), (6.1, 5.0), (10.0, 5.0)] {
+        let report = run(&workload, end_s).report;
+        assert_eq!(report.seconds, end_s);
+        for used in [report.cpu_used, report.memory_used] {
+            assert!((used - used_s / end_s).abs() < 1e-9, "{used} until {end_s}");
+        }
+    }
+}
+
+#[test]
+fn events_at_the_end_happen_and_later_ones_do_not() {
+    let job = |number: u64, at_ms| {
+        let group = TaskGroup::new(1, cores(1));
+        let job = Job::batch(format!("job-{number}"), group);
+        Arrival { at_ms, job, placed: Vec::new(), run: RunTime::Forever }
+    };
+    let changes = vec![add(5000, "b", 4), add(5001, "c", 4)];
+    let workload = workload(&["a"], changes, vec![job(1, 1000), job(2, 5000), job(3, 5001)]);
+    let outcome = run(&workload, 5.0);
+    let machines = outcome.cell.read(|cell| cell.machines().count());
+    let jobs: u64 = outcome.report.schedulers.iter().map(|one| one.jobs).sum();
+    assert_eq!((machines, jobs, tasks(&outcome)), (2, 2, (1, 1)));
 }
 
 #[test]

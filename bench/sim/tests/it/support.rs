@@ -59,9 +59,9 @@ impl Case {
 
     /// A cell with machines of ten processors and twenty gigabytes.
     pub(crate) fn cell(&self, machines: u32, judgement: Judgement) -> ReferenceCell<'_> {
-        let seats = vec![CellPlacer { seed: 1, left_out: 0 }; self.schedulers.len()];
+        let placers = vec![CellPlacer { seed: 1, left_out: 0 }; self.schedulers.len()];
         let capacity = Request { cpu: 10.0, memory: 20.0 };
-        ReferenceCell::new(machines, capacity, &seats, judgement, &self.tasks)
+        ReferenceCell::new(machines, capacity, &placers, judgement, &self.tasks)
     }
 }
 

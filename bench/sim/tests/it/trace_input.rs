@@ -7,7 +7,7 @@ type Case = (&'static str, &'static [(&'static str, &'static str)], &'static str
 
 #[test]
 fn bad_input_ends_with_one_line() {
-    let cases: [Case; 5] = [
+    let cases: [Case; 6] = [
         (
             "info --trace swf --data a.swf",
             &[("a.swf", "; MaxProcs: 8\n1 0 -1 soon 4 -1 -1 4 -1 -1 1 7 -1 -1 -1 -1 -1 -1\n")],
@@ -17,6 +17,11 @@ fn bad_input_ends_with_one_line() {
             "info --machines m.csv --jobs j.csv",
             &[("j.csv", "name,count,cpu,memory\nweb,0,1,1Gi\n")],
             "j.csv:2: count: is 0: a job must have at least one task: write at least 1, or remove the row",
+        ),
+        (
+            "info --machines m.csv --jobs j.csv",
+            &[("j.csv", "name,count,cpu,memory\nweb,1,1,1Gi\nweb,2,1,1Gi\n")],
+            "j.csv:3: name: \"web\" is already the name of the job in line 2: give each job its own name",
         ),
         (
             "synth --machines m.csv --jobs j.csv --out out",

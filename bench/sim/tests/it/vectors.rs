@@ -108,9 +108,10 @@ fn a_job_without_room_is_tried_now_and_then() {
 fn machines_that_are_left_out_are_not_drawn() {
     let mut case = Case::new([(0.0, 40, 100.0)]);
     case.end_s = 200.0;
-    let seats = [omega_sim::reference::CellPlacer { seed: 1, left_out: 2 }];
+    let placers = [omega_sim::reference::CellPlacer { seed: 1, left_out: 2 }];
     let capacity = Request { cpu: 10.0, memory: 20.0 };
-    let mut cell = omega_sim::reference::ReferenceCell::new(4, capacity, &seats, FINE, &case.tasks);
+    let mut cell =
+        omega_sim::reference::ReferenceCell::new(4, capacity, &placers, FINE, &case.tasks);
     let attempt = cell.attempt(0, 0, 40, Access::Live);
     assert_eq!((attempt.claimed, attempt.taken), (20, 20));
 }

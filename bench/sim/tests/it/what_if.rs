@@ -72,6 +72,7 @@ fn a_machine_more_takes_what_waits_in_a_kept_cell() {
     let has = |line: &str| printed.lines().any(|other| words(other) == words(line));
     assert!(has("tasks pending at the end 1 0"), "{printed}");
     assert!(has("too little cpu left 1 0"), "{printed}");
+    assert!(printed.contains("service pending p50, p90, p99 s"), "{printed}");
 }
 
 #[test]

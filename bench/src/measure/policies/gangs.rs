@@ -59,7 +59,7 @@ fn placed(made: &Made, gangs: usize, gang_timeout_ms: Option<u32>) -> Figure {
         cell.apply(Command::SubmitJob(gang)).expect("a job");
     }
     let ((), span) = timed(run);
-    let left = cell.read(|cell| cell.holding().len());
+    let left = cell.read(|cell| cell.waiting_gangs().len());
     assert_eq!(left, 0, "there is room for all of them");
     span.each(gangs * TASKS as usize)
 }

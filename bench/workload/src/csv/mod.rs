@@ -46,7 +46,7 @@
 //!
 //! | column | content | if left out |
 //! |---|---|---|
-//! | `job` | the job's name; its `arrival_s` is 0 | required |
+//! | `job` | the job's name; it arrives at the start | required |
 //! | `machine` | the machine's name | required |
 //! | `task` | the task's number in its job, from 0 | the least number that no other row has |
 
@@ -149,14 +149,20 @@ enum Origin {
 }
 
 impl Origin {
-    /// Returns a job's arrival, counted from the origin. The first job decides the origin.
-    fn arrival(&mut self, at_ms: u64) -> u64 {
+    /// Returns a job's arrival, counted from the origin. The first job decides the origin. The error is half a sentence
+    /// that describes what is wrong with the arrival.
+    fn arrival(&mut self, at_ms: u64) -> Result<u64, String> {
         if let Origin::Unknown = self {
             *self = if at_ms < SINCE_1970_MS { Origin::Zero } else { Origin::First(at_ms) };
         }
         match self {
-            Origin::First(first_ms) => at_ms.saturating_sub(*first_ms),
-            Origin::Zero | Origin::Unknown => at_ms,
+            Origin::First(first_ms) => Ok(at_ms.saturating_sub(*first_ms)),
+            _ if at_ms < SINCE_1970_MS => Ok(at_ms),
+            Origin::Zero | Origin::Unknown => Err(format!(
+                "{} is in seconds since 1970, but another job arrives in seconds from the start (0 \
+                 if the field is empty): count all arrivals from the same time",
+                at_ms as f64 / 1000.0
+            )),
         }
     }
 
@@ -174,22 +180,26 @@ impl Stream for CsvStream {
 
     fn next_event(&mut self) -> Result<Option<Event>, LoadError> {
         while !self.order.is_full() {
-            let Some(row) = self.table.next_row()? else {
-                self.placements.as_ref().map_or(Ok(()), Placements::check_used)?;
-                break;
-            };
-            let mut arrival = jobs::read_arrival(&row, &self.columns)?;
-            if let Some(placements) = &mut self.placements {
-                placements.place(&mut arrival)?;
-            }
+            let Some(row) = self.table.next_row()? else { break };
+            let arrival = jobs::read_arrival(&row, &self.columns)?;
             let job = JobEvent { line: Some(row.line()), arrival };
             let pushed = self.order.push(job.arrival.at_ms, job);
             pushed.map_err(|message| row.error_in("arrival_s", message))?;
         }
-        Ok(self.order.pop().map(|mut job| {
-            job.arrival.at_ms = self.origin.arrival(job.arrival.at_ms);
-            Event::Job(job)
-        }))
+        let Some(mut job) = self.order.pop() else {
+            self.placements.as_ref().map_or(Ok(()), Placements::check_used)?;
+            return Ok(None);
+        };
+        let arrival = &mut job.arrival;
+        arrival.at_ms = self.origin.arrival(arrival.at_ms).map_err(|message| LoadError {
+            line: job.line,
+            field: Some("arrival_s".to_owned()),
+            ..LoadError::new(&self.head.jobs_at.file, message)
+        })?;
+        if let Some(placements) = &mut self.placements {
+            placements.place(arrival)?;
+        }
+        Ok(Some(Event::Job(job)))
     }
 
     fn notes(&self) -> Vec<String> {

@@ -56,7 +56,7 @@ impl Placements {
         Ok(Placements { table, rows })
     }
 
-    /// Adds the placements of a job to that job.
+    /// Adds the placements of a job to that job, whose arrival is counted from the start.
     pub(super) fn place(&mut self, arrival: &mut Arrival) -> Result<(), LoadError> {
         let Some(rows) = self.rows.remove(&*arrival.job.name) else { return Ok(()) };
         let name = &arrival.job.name;
@@ -64,7 +64,7 @@ impl Placements {
             let seconds = arrival.at_ms as f64 / 1000.0;
             let message = format!(
                 "{name:?} arrives {seconds} s after the start, but only jobs that arrive at \
-                 the start can have placements: set its arrival_s to 0, or remove this row"
+                 the start can have placements: change its arrival_s, or remove this row"
             );
             return Err(self.error(rows[0].line, "job", message));
         }

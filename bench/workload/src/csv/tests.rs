@@ -338,8 +338,33 @@ fn arrivals_in_seconds_since_1970_are_counted_from_the_first() {
     };
     let note = "arrivals are seconds since 1970, and are counted from the first, 1700000000.5";
     assert_eq!(read(["1700000060", "1700000000.5"]), (vec![0, 59_500], vec![note.to_owned()]));
-    assert_eq!(read(["1700000000", "5"]), (vec![5000, 1_700_000_000_000], vec![]));
     assert_eq!(read(["999999999", "999999999"]).0, [999_999_999_000; 2]);
+}
+
+#[test]
+fn arrivals_from_the_start_and_since_1970_do_not_mix() {
+    for early in ["5", ""] {
+        let rows = format!("a,1,1,1Gi,1700000000\nb,1,1,1Gi,{early}\n");
+        let (dir, result) = read(MACHINES, &format!("name,count,cpu,memory,arrival_s\n{rows}"));
+        let expected = "jobs.csv:2: arrival_s: 1700000000 is in seconds since 1970, but another job \
+             arrives in seconds from the start (0 if the field is empty): count all arrivals from \
+             the same time";
+        assert_eq!(message(dir.path(), result), expected);
+    }
+}
+
+#[test]
+fn placements_of_jobs_that_arrive_first_since_1970_are_at_the_start() {
+    let jobs = "name,count,cpu,memory,arrival_s\nb,1,1,1Gi,1700000060\na,2,1,1Gi,1700000000\n";
+    let read = |placements| read_tables("name,cpu,memory\nm,4,16Gi\n", jobs, placements);
+    let workload = read("job,machine\na,m\n").unwrap();
+    let placed: Vec<_> = workload.arrivals.iter().map(|one| (one.at_ms, &one.placed[..])).collect();
+    assert_eq!(placed, [(0, &[(0, 0)][..]), (60_000, &[][..])]);
+    assert_eq!(
+        read("job,machine\nb,m\n").unwrap_err(),
+        "placements.csv:2: job: \"b\" arrives 60 s after the start, but only jobs that arrive at \
+         the start can have placements: change its arrival_s, or remove this row"
+    );
 }
 
 #[test]
@@ -416,7 +441,7 @@ fn faults_of_placements_are_told_in_one_line() {
         (
             "job,machine\nlate,n\n",
             ":2: job: \"late\" arrives 5 s after the start, but only jobs that arrive at the \
-             start can have placements: set its arrival_s to 0, or remove this row",
+             start can have placements: change its arrival_s, or remove this row",
         ),
     ] {
         assert_eq!(read_placed(text).unwrap_err(), format!("placements.csv{expected}"), "{text}");

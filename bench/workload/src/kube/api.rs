@@ -118,7 +118,7 @@ objects! {
         "initContainerStatuses" init_containers: Box<[ContainerStatus]>,
         "resources" resources: Requirements,
         "allocatedResources" allocated: Resources,
-        "conditions" resize: Resize,
+        "conditions" conditions: PodConditions,
     }
     /// The amounts of a running container, which differ from those in its specification while it is resized.
     ContainerStatus {
@@ -184,6 +184,7 @@ objects! {
         "status" status: String,
         "reason" reason: String,
         "message" message: String,
+        "lastTransitionTime" changed: String,
     }
     /// A volume of a pod, by its source.
     PodVolume {
@@ -395,6 +396,7 @@ objects! {
     }
     DisruptionBudgetStatus {
         "disruptionsAllowed" allowed: i64,
+        "disruptedPods" disrupted: Map<serde::de::IgnoredAny>,
     }
     DisruptionBudgetSpec {
         "selector" selector: Option<LabelSelector>,
@@ -407,18 +409,26 @@ objects! {
     }
 }
 
-/// The state of a resize in place, from the conditions of a pod. The other conditions are not kept.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Resize {
-    /// Whether the node can never give the specified amounts.
+/// Facts from the conditions of a pod. The conditions themselves are not kept.
+#[derive(Clone, Debug, Default)]
+pub struct PodConditions {
+    /// Whether the node can never give the amounts that a resize in place specifies.
     pub infeasible: bool,
+    /// Time since which `PodScheduled` is `False`; empty if it is not.
+    pub unscheduled_since: Box<str>,
 }
 
-impl<'de> Deserialize<'de> for Resize {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Resize, D::Error> {
-        let conditions: Vec<Condition> = Vec::deserialize(deserializer)?;
-        let pending = conditions.iter().find(|condition| condition.kind == "PodResizePending");
-        Ok(Resize { infeasible: pending.is_some_and(|pending| pending.reason == "Infeasible") })
+impl<'de> Deserialize<'de> for PodConditions {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<PodConditions, D::Error> {
+        let mut facts = PodConditions::default();
+        for condition in Vec::<Condition>::deserialize(deserializer)? {
+            match (condition.kind.as_str(), condition.status.as_str()) {
+                ("PodResizePending", _) => facts.infeasible |= condition.reason == "Infeasible",
+                ("PodScheduled", "False") => facts.unscheduled_since = condition.changed.into(),
+                _ => {}
+            }
+        }
+        Ok(facts)
     }
 }
 

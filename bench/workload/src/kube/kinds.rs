@@ -26,6 +26,9 @@ const COMMON: [(&str, &str, Unit); 4] = [
 const NOMINAL: [(&str, &str, Unit); 2] =
     [("cpu", "cpu (nominal)", Unit::Milli), ("memory", "memory (nominal)", Unit::Bytes)];
 
+/// Maximum number of extended resources.
+pub const EXTENDED_MAX: usize = KINDS_MAX - COMMON.len() - NOMINAL.len();
+
 /// Ending of the names of the kinds for scores.
 const NOMINAL_ENDING: &str = " (nominal)";
 
@@ -42,6 +45,13 @@ const TOO_MUCH: &str = "an amount above 2^50 is counted as 2^50";
 pub fn kind_name(resource: &str) -> &str {
     let common = COMMON.iter().find(|(name, _, _)| *name == resource);
     common.map_or(resource, |(_, kind, _)| kind)
+}
+
+/// Kubernetes' name of the resource of a kind.
+#[must_use]
+pub fn resource_name(kind: &str) -> &str {
+    let common = COMMON.iter().find(|(_, name, _)| *name == kind);
+    common.map_or(kind, |(resource, _, _)| resource)
 }
 
 /// The kinds of a cell, with Kubernetes' names.
@@ -67,20 +77,34 @@ impl KindTable {
     ) -> Result<Chosen, Fault> {
         let wanted = extended(requests);
         let had = extended(capacities);
-        let most = KINDS_MAX - COMMON.len() - NOMINAL.len();
-        if wanted.len() > most {
+        if wanted.len() > EXTENDED_MAX {
             return Err(Fault::file(format!(
-                "the pods request {} extended resources: at most {most} are allowed",
+                "the pods request {} extended resources: at most {EXTENDED_MAX} are allowed",
                 wanted.len()
             )));
         }
         let mut names: Vec<&str> = wanted.iter().copied().collect();
         names.extend(had.difference(&wanted));
-        let left_out = names.split_off(names.len().min(most));
+        let left_out = names.split_off(names.len().min(EXTENDED_MAX));
         Ok(Chosen {
             table: KindTable::new(&names)?,
             left_out: left_out.into_iter().map(str::to_owned).collect(),
         })
+    }
+
+    /// Chooses the kinds of a live cluster's cell. The resources that nodes have come first: those that pods request,
+    /// then the others. So no pod can take the kind of a resource that a node has.
+    pub(super) fn of_cluster<'a>(
+        capacities: impl IntoIterator<Item = &'a Resources>,
+        requests: impl IntoIterator<Item = &'a Resources>,
+    ) -> Result<KindTable, Fault> {
+        let (wanted, had) = (extended(requests), extended(capacities));
+        let mut names: Vec<&str> = had.intersection(&wanted).copied().collect();
+        names.extend(had.difference(&wanted));
+        // A node with such a resource may be added later.
+        names.extend(wanted.difference(&had));
+        names.truncate(EXTENDED_MAX);
+        KindTable::new(&names)
     }
 
     /// A table of the common kinds, these extended ones, and the nominal ones.

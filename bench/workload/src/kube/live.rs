@@ -1,9 +1,10 @@
 //! Conversion of single objects, for a cluster that is watched rather than read from a file.
 //!
 //! The kinds of a cell are fixed at its creation, from the nodes and pods at that time. If a pod requests any other
-//! resource, the request is not ignored: no machine is feasible for the pod.
+//! resource, the request is not ignored: the caller must hold the pod ([`Converter::untracked`]).
 
-use super::api::{Namespace, Node, Pod, Resources};
+use super::api::{Namespace, Node, PersistentVolumeClaim, Pod, Resources};
+use super::bounds::{self, Lacks};
 use super::input::Fault;
 use super::kinds::KindTable;
 use super::node::{self, Topology};
@@ -26,7 +27,7 @@ impl Converter {
     /// Returns the converter of a cluster that has these objects at the start.
     ///
     /// # Errors
-    /// If the pods request more extended resources than a cell has kinds.
+    /// If two resources have the same name, which the API server prevents.
     pub fn new<'a>(
         nodes: &[Node],
         pods: impl IntoIterator<Item = &'a Pod> + Clone,
@@ -37,7 +38,7 @@ impl Converter {
         for pod in pods.clone() {
             raise(&mut requests, &pod_request(pod));
         }
-        let kinds = KindTable::choose(nodes.iter().map(node::capacity), [&requests])?.table;
+        let kinds = KindTable::of_cluster(nodes.iter().map(node::capacity), [&requests])?;
         // Two nodes may share a hostname later, so no topology key denotes the machine itself.
         let topology = Topology::of_labels();
         let namespaces = Namespaces::new(namespaces, pods.into_iter().map(pod::namespace));
@@ -53,7 +54,28 @@ impl Converter {
     /// Converts a node to a machine.
     #[must_use]
     pub fn machine(&self, node: &Node) -> Machine {
-        node::machine(node, &self.kinds).0
+        let (mut machine, _) = node::machine(node, &self.kinds);
+        bounds::fit_machine(&mut machine);
+        machine
+    }
+
+    /// Returns the resources of a node that have no kind.
+    #[must_use]
+    pub fn untracked_on(&self, node: &Node) -> BTreeSet<String> {
+        self.untracked_among(node::capacity(node)).map(str::to_owned).collect()
+    }
+
+    /// Returns the first resource that a pod requests and that has no kind.
+    #[must_use]
+    pub fn untracked(&self, pod: &Pod) -> Option<String> {
+        self.untracked_among(&pod_request(pod)).next().map(str::to_owned)
+    }
+
+    fn untracked_among<'a>(&self, amounts: &'a Resources) -> impl Iterator<Item = &'a str> {
+        let untracked = amounts
+            .iter()
+            .filter(|(name, amount)| *amount != Quantity::default() && !self.kinds.knows(name));
+        untracked.map(|(name, _)| name.as_str())
     }
 
     /// Updates the labels of a namespace. Returns whether rules of pods may be affected.
@@ -94,6 +116,19 @@ impl Converter {
         volumes::claims(pod::namespace(pod), &pod.metadata.name, &pod.spec)
     }
 
+    /// Returns the claims of a pod's ephemeral volumes, as `namespace/name`. Each must have been created for the pod.
+    #[must_use]
+    pub fn ephemeral_claims(pod: &Pod) -> Vec<Text> {
+        volumes::ephemeral_claims(pod)
+    }
+
+    /// Whether a claim was created for a pod.
+    #[must_use]
+    pub fn owns(pod: &Pod, claim: &PersistentVolumeClaim) -> bool {
+        let mut owners = claim.metadata.owners.iter();
+        owners.any(|owner| owner.controller && owner.uid == pod.metadata.uid)
+    }
+
     /// Converts a pod to a job with one task. The job has the pod's preemption policy.
     #[must_use]
     pub fn job(&self, pod: &Pod, name: Text, scheduler: Text) -> Job {
@@ -105,7 +140,8 @@ impl Converter {
         let (rules, _) = rules::rules(pod, &self.around);
         let images = pod::images(&pod.spec);
         let volumes = Converter::claims(pod);
-        let group = TaskGroup { labels, images, rules, volumes, ..TaskGroup::new(1, request) };
+        let mut group = TaskGroup { labels, images, rules, volumes, ..TaskGroup::new(1, request) };
+        bounds::fit_group(&mut group);
         Job {
             tenant: pod::namespace(pod).into(),
             scheduler,
@@ -140,15 +176,17 @@ impl Converter {
         if spec.workload.is_some() {
             return Some("spec.workloadRef: is not supported: use spec.schedulingGroup".into());
         }
-        let known = |name: &str| self.kinds.knows(name);
-        let request = pod_request(pod);
-        let missing =
-            request.iter().find(|(name, amount)| *amount != Quantity::default() && !known(name));
-        missing.map(|(name, _)| {
-            format!(
-                "the resource {name:?} is new: no node or pod had it when omega-kube started: \
-                 restart omega-kube"
-            )
-        })
+        let (_, capped) = self.kinds.amounts(&pod_request(pod));
+        capped.map(|_| "spec.containers: requests above 2^50 are not supported".into())
+    }
+
+    /// Shortens the job of a placed pod that the cell rejects.
+    pub fn shorten(job: &mut Job) -> Lacks {
+        job.groups.first_mut().map_or(Lacks::Nothing, |group| bounds::shorten(group))
+    }
+
+    /// Leaves only the request of a placed pod's job.
+    pub fn strip(job: &mut Job) -> Lacks {
+        job.groups.first_mut().map_or(Lacks::Nothing, |group| bounds::strip(group))
     }
 }

@@ -11,10 +11,11 @@
 //! how well the result represents the cluster.
 //!
 //! In reading order: `input`, `api`, `quantity`, `kinds`, `node`, `avoid`, `pod`, `priority`, `request`, `selector`,
-//! `rules`, `volumes`, `jobs`, `budget`, `notes`; for a cluster that is watched, `live` and `storage`.
+//! `rules`, `volumes`, `jobs`, `budget`, `notes`; for a cluster that is watched, `live`, `bounds` and `storage`.
 
 pub mod api;
 mod avoid;
+pub mod bounds;
 mod budget;
 pub mod input;
 mod jobs;

@@ -105,7 +105,7 @@ fn of_whole_pod(pod: &Pod) -> Resources {
 
 /// The largest amounts of a pod or container with this status. An impossible resize does not count.
 fn largest(specified: Resources, status: &PodStatus, present: [&Resources; 2]) -> Resources {
-    let mut largest = if status.resize.infeasible { Resources::default() } else { specified };
+    let mut largest = if status.conditions.infeasible { Resources::default() } else { specified };
     present.into_iter().for_each(|amounts| raise(&mut largest, amounts));
     largest
 }

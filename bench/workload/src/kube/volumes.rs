@@ -5,10 +5,11 @@
 
 use super::api::{
     AccessMode, BindingMode, CsiNode, Metadata, PersistentVolume, PersistentVolumeClaim,
-    PersistentVolumeSpec, PodSpec, Resources, StorageClass as Class, TopologyTerm,
+    PersistentVolumeSpec, Pod, PodSpec, Resources, StorageClass as Class, TopologyTerm,
     VolumeMode as Mode,
 };
 use super::input::Input;
+use super::pod::namespace;
 use super::selector;
 use crate::volumes::VolumesAtStart;
 use omega_core::{MachineSelector, Operator, Requirement, Text};
@@ -76,6 +77,13 @@ pub(super) fn claims(namespace: &str, pod: &str, spec: &PodSpec) -> Vec<Text> {
         None => volume.ephemeral.as_ref().map(|_| format!("{pod}-{}", volume.name)),
     });
     names.map(|name| full_name(namespace, &name)).collect()
+}
+
+/// The names of the claims of a pod's ephemeral volumes, each with the namespace.
+pub(super) fn ephemeral_claims(pod: &Pod) -> Vec<Text> {
+    let ephemeral = pod.spec.volumes.iter().filter(|volume| volume.ephemeral.is_some());
+    let names = ephemeral.map(|volume| format!("{}-{}", pod.metadata.name, volume.name));
+    names.map(|name| full_name(namespace(pod), &name)).collect()
 }
 
 /// The name of a claim in the list of volumes.

@@ -26,7 +26,10 @@ pub fn open(file: &Path) -> io::Result<File> {
 /// # Errors
 /// If there is no such file, or it is neither regular nor an open pipe.
 pub fn check(file: &Path) -> io::Result<()> {
-    let about = fs::metadata(file)?;
+    let about = fs::metadata(file).map_err(|why| match file.to_str() {
+        Some("-") => io::Error::new(why.kind(), format!("{why}: give /dev/stdin instead of -")),
+        _ => why,
+    })?;
     let kind = about.file_type();
     // A folder is accepted here, because reading it fails with a clear error.
     if kind.is_file() || kind.is_dir() || is_open_pipe(file, kind) || is_readable_device(&about) {

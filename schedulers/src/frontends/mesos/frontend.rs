@@ -1,4 +1,4 @@
-//! The frontend: its state, and one step.
+//! The state of the offer frontend, and one step.
 //!
 //! ```text
 //!   commit accepted offers ─▶ sync ─▶ withdraw invalid offers ─▶ expire late offers ─▶ offer
@@ -15,7 +15,7 @@ use super::messages::{
 use super::open_offers::OpenOffers;
 use crate::frontends::{Left, Reply, Session};
 use crate::queue::Nanos;
-use crate::queue::dominant::{Share, Weight};
+use crate::queue::dominant::Share;
 use omega_cellstate::{BLOCK, CellHandle, HandleError, View};
 use omega_core::{Amounts, Job, JobId, KindId, TaskId, Transaction, Version};
 use std::collections::{BTreeMap, BTreeSet};
@@ -118,7 +118,7 @@ impl Frontend {
             self.settle(&txn, reply)?;
         }
         self.session.sync(cell)?;
-        self.tell_left();
+        self.report_lost();
         self.withdraw();
         self.take_back_late(now);
         self.make_offers(now);
@@ -158,7 +158,7 @@ impl Frontend {
     }
 
     /// Reports tasks that lost their machines to all frameworks of their tenant.
-    fn tell_left(&mut self) {
+    fn report_lost(&mut self) {
         for Left { task, machine, state, tenant } in self.session.task_index.take_left() {
             let of_tenant = |member: &(&FrameworkId, &Member)| member.1.framework.tenant == tenant;
             for (framework, _) in self.members.iter().filter(of_tenant) {
@@ -271,12 +271,6 @@ impl Frontend {
         let used = self.session.task_index.used_by(&framework.tenant);
         let offered = self.open_offers.offered_to(&framework.tenant);
         self.session.totals.share(used.into_iter().chain(offered), framework.weight)
-    }
-
-    /// The dominant share of a tenant's tasks, without offers and weights.
-    #[must_use]
-    pub fn used_share(&self, tenant: &str) -> Share {
-        self.session.totals.share(self.session.task_index.used_by(tenant), Weight::ONE)
     }
 
     /// Divides the free resources into offered resources, available resources, and resources held back. Scans every

@@ -3,7 +3,7 @@
 use super::*;
 use crate::frontends::fixtures::{Lossy, cell, machine, place, report, submit, submit_job, task};
 use crate::queue::Nanos;
-use crate::queue::dominant::Weight;
+use crate::queue::dominant::{Share, Weight};
 use omega_cellstate::{HandleError, SharedCell};
 use omega_core::{
     Amounts, Command, DeviceRequest, Job, KindId, Machine, MachineSelector, Reason, TaskGroup,
@@ -23,6 +23,11 @@ fn join(front: &mut Frontend, tenant: &str) -> FrameworkId {
 fn out(front: &Frontend, framework: FrameworkId) -> Vec<(u32, u64)> {
     let offers = front.offers_of(framework);
     offers.map(|offer| (offer.machine.slot, offer.amounts.get(KindId::CPU))).collect()
+}
+
+/// The dominant share of a tenant's tasks, without offers and weights.
+fn used_share(front: &Frontend, tenant: &str) -> Share {
+    front.session.totals.share(front.session.task_index.used_by(tenant), Weight::ONE)
 }
 
 fn ids(front: &Frontend, framework: FrameworkId) -> Vec<OfferId> {
@@ -293,13 +298,13 @@ fn a_front_that_is_started_again_finds_jobs_and_shares() {
     let offers = ids(&first, framework);
     first.accept(framework, &offers, &[launch], Refuse::Nothing).unwrap();
     first.step(&cell, 1).unwrap();
-    let share = first.used_share("a");
+    let share = used_share(&first, "a");
     drop(first);
     let mut second = front(&cell);
     let framework = join(&mut second, "a");
     second.step(&cell, 2).unwrap();
     assert_eq!(
-        (second.used_share("a"), out(&second, framework)),
+        (used_share(&second, "a"), out(&second, framework)),
         (share, vec![(0, 2000), (1, 1000)])
     );
     assert!((share.fraction() - 0.25).abs() < 1e-9);

@@ -1,4 +1,4 @@
-//! The frontend: its state, and one step.
+//! The state of the request frontend, and one step.
 //!
 //! ```text
 //!   sync ─▶ ended containers ─▶ turns and machines ─▶ commit, with releases ─▶ settle
@@ -165,14 +165,14 @@ impl Frontend {
         self.session.sync(cell)?;
         self.headroom = None;
         let delta = self.session.view.delta();
-        self.places.hear(delta, &self.settings.rack);
+        self.places.apply(delta, &self.settings.rack);
         if delta.full || !delta.machines.is_empty() {
             self.turns = None;
         }
         if delta.full {
             self.profile.prepare(&mut self.session.view);
         }
-        self.hear_left();
+        self.record_ended();
         self.forget_silent(now);
         self.decide(now);
         let releases = self.releases();
@@ -184,7 +184,7 @@ impl Frontend {
     }
 
     /// Records ended containers, and applications whose job has ended.
-    fn hear_left(&mut self) {
+    fn record_ended(&mut self) {
         for Left { task, machine, state, .. } in self.session.task_index.take_left() {
             let was_released = self.releasing.remove(&task);
             let Some(application) = self.applications.get_mut(&task.job) else { continue };

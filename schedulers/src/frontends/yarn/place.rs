@@ -128,7 +128,7 @@ impl Frontend {
     /// Whether the machine in a row is not on the application's blacklist.
     fn admits(&self, id: JobId, row: usize) -> bool {
         let Some(application) = self.applications.get(&id) else { return false };
-        let name = || self.places.stand(row).map(|stand| &stand.machine);
+        let name = || self.places.location(row).map(|location| &location.machine);
         application.refused.is_empty()
             || name().is_some_and(|name| !application.refused.contains(name))
     }
@@ -138,7 +138,7 @@ impl Frontend {
     fn may_have(&self, wish: Wish, row: usize) -> bool {
         let view = &self.session.view;
         view.quota_room(wish.group, 1) > 0
-            && view.judge(row, wish.group).is_ok()
+            && view.check_fit(row, wish.group).is_ok()
             && self.admits(wish.id, row)
     }
 
@@ -217,9 +217,10 @@ impl Frontend {
         let machine = self.session.view.machine_id(row);
         let (group, _) = self.session.view.job(wish.group);
         let group = group.groups[wish.key.1].name.clone();
-        let stand = self.places.stand(row);
-        let machine_name = stand.map_or_else(|| Text::from(""), |stand| stand.machine.clone());
-        let rack = stand.and_then(|stand| stand.rack.clone());
+        let location = self.places.location(row);
+        let machine_name =
+            location.map_or_else(|| Text::from(""), |location| location.machine.clone());
+        let rack = location.and_then(|location| location.rack.clone());
         let application = self.applications.get_mut(&wish.id);
         let Some(table) = application.and_then(|one| one.tables.get_mut(&wish.key)) else { return };
         let lines = table.take(Spot { machine: &machine_name, rack: rack.as_ref() }, locality);

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 /// A machine's name and its rack.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Stand {
+pub(super) struct Location {
     pub(super) machine: Text,
     pub(super) rack: Option<Text>,
 }
@@ -16,14 +16,14 @@ pub(super) struct Stand {
 /// Index of machines by name and by rack.
 #[derive(Debug, Default)]
 pub(super) struct Places {
-    rows: Vec<Option<Stand>>,
+    rows: Vec<Option<Location>>,
     names: HashMap<Text, u32, FixedState>,
     racks: BTreeMap<Text, BTreeSet<u32>>,
 }
 
 impl Places {
     /// Applies the delta of a sync. `label` is the key of the label whose value is the rack.
-    pub(super) fn hear(&mut self, delta: &Delta, label: &str) {
+    pub(super) fn apply(&mut self, delta: &Delta, label: &str) {
         if delta.full {
             *self = Places::default();
         }
@@ -31,18 +31,20 @@ impl Places {
             self.clear(change.slot);
             if let Some(machine) = &change.machine {
                 let rack = machine.labels.get(label).cloned();
-                self.set(change.slot, Stand { machine: machine.name.clone(), rack });
+                self.set(change.slot, Location { machine: machine.name.clone(), rack });
             }
         }
     }
 
     fn clear(&mut self, slot: u32) {
-        let Some(stand) = self.rows.get_mut(slot as usize).and_then(Option::take) else { return };
+        let Some(location) = self.rows.get_mut(slot as usize).and_then(Option::take) else {
+            return;
+        };
         // By now, the name may belong to the machine of another row.
-        if self.names.get(&stand.machine) == Some(&slot) {
-            self.names.remove(&stand.machine);
+        if self.names.get(&location.machine) == Some(&slot) {
+            self.names.remove(&location.machine);
         }
-        let Some(rack) = stand.rack else { return };
+        let Some(rack) = location.rack else { return };
         if let Some(rows) = self.racks.get_mut(&rack) {
             rows.remove(&slot);
             if rows.is_empty() {
@@ -51,15 +53,15 @@ impl Places {
         }
     }
 
-    fn set(&mut self, slot: u32, stand: Stand) {
+    fn set(&mut self, slot: u32, location: Location) {
         if self.rows.len() <= slot as usize {
             self.rows.resize(slot as usize + 1, None);
         }
-        self.names.insert(stand.machine.clone(), slot);
-        if let Some(rack) = &stand.rack {
+        self.names.insert(location.machine.clone(), slot);
+        if let Some(rack) = &location.rack {
             self.racks.entry(rack.clone()).or_default().insert(slot);
         }
-        self.rows[slot as usize] = Some(stand);
+        self.rows[slot as usize] = Some(location);
     }
 
     /// The row of the machine with this name.
@@ -73,7 +75,7 @@ impl Places {
     }
 
     /// The name and the rack of the machine in a row.
-    pub(super) fn stand(&self, row: usize) -> Option<&Stand> {
+    pub(super) fn location(&self, row: usize) -> Option<&Location> {
         self.rows.get(row)?.as_ref()
     }
 }

@@ -10,11 +10,10 @@ use crate::framework::events::Events;
 use crate::framework::plugin::News;
 use crate::framework::plugin::Tasks;
 use crate::framework::points::{Lack, MadeRoom, PostFilter};
-use crate::preemption::{Budget, Candidate, Preemptor, best, could_fit_without_lower};
+use crate::plugins::cheapest::RandomStart;
+use crate::preemption::{Budget, Candidate, Preemptor, best, could_fit_without_lower, has_lower};
 use omega_cellstate::View;
-use omega_core::{Job, Preemption};
-use rand::{RngExt, SeedableRng};
-use rand_pcg::Pcg64;
+use omega_core::Preemption;
 
 /// Number of machines on which evictions are tried.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,34 +45,20 @@ impl CandidateMachines {
 pub struct DefaultPreemption {
     candidates: CandidateMachines,
     budgets: Vec<DisruptionBudget>,
-    /// Random generator, seeded by the scheduler's number so that workers begin at different machines.
-    rng: Option<Pcg64>,
+    start: RandomStart,
 }
 
 impl DefaultPreemption {
     /// Creates the plugin with disruption budgets. The plugin breaks a budget only if there is no other choice.
     #[must_use]
     pub fn new(candidates: CandidateMachines, budgets: Vec<DisruptionBudget>) -> DefaultPreemption {
-        DefaultPreemption { candidates, budgets, rng: None }
+        DefaultPreemption { candidates, budgets, start: RandomStart::default() }
     }
-
-    /// Returns a random number below `bound`.
-    fn draw(&mut self, view: &View, bound: usize) -> usize {
-        let seed = u64::from(view.scheduler().0);
-        self.rng.get_or_insert_with(|| Pcg64::seed_from_u64(seed)).random_range(0..bound.max(1))
-    }
-}
-
-/// Whether any running task may be evicted for a job.
-fn has_victims(view: &View, job: &Job) -> bool {
-    let lowest = view.lowest_precedence();
-    let bound = view.displaces_below(job.precedence);
-    job.preemption != Preemption::Never && lowest.is_some_and(|lowest| lowest < bound)
 }
 
 /// Whether a limit of a tenant rejects the tasks on every machine, and no possible victim counts against this limit.
 fn quota_is_final(view: &View, lack: &Lack<'_>) -> bool {
-    let bound = view.displaces_below(lack.job.precedence);
+    let bound = view.preemptible_below(lack.job.precedence);
     let short = view.quota_lack(lack.group);
     short.is_some_and(|short| !view.any_lower_below(bound, &short.tenant))
 }
@@ -106,12 +91,12 @@ impl PostFilter for DefaultPreemption {
         // After an event that is not about particular machines, evictions may help on any machine.
         let elsewhere = !news.events.without(Events::OF_MACHINES).is_empty();
         let could_fit = |row: &u32| could_fit_without_lower(tasks, *row as usize);
-        has_victims(tasks.view, tasks.job) && (elsewhere || news.rows.iter().any(could_fit))
+        has_lower(tasks.view, tasks.job) && (elsewhere || news.rows.iter().any(could_fit))
     }
 
     fn make_room(&mut self, view: &mut View, lack: &Lack<'_>) -> Option<MadeRoom> {
         let left = view.evictions_left().unwrap_or(usize::MAX);
-        if left == 0 || !has_victims(view, lack.job) || quota_is_final(view, lack) {
+        if left == 0 || !has_lower(view, lack.job) || quota_is_final(view, lack) {
             return None;
         }
         let budgets: Vec<Budget> = self.budgets.iter().map(|budget| budget.now(view)).collect();
@@ -123,7 +108,7 @@ impl PostFilter for DefaultPreemption {
             return None;
         }
         let enough = self.candidates.among(machines);
-        let start = self.draw(view, view.rows());
+        let start = self.start.draw(view, view.rows());
         let mut candidates = preemptor.candidates_among(view, &curable, (start, enough));
         let may_go = |candidate: &Candidate| candidate.victims.len() <= left;
         candidates.retain(may_go);

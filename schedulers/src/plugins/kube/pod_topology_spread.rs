@@ -7,7 +7,7 @@ use crate::framework::plugin::{Filter, Judged, Reads, Tasks, lanes};
 use crate::framework::relative::{Feasible, Ranking, RelativeScore, Stance};
 use crate::plugins::kube::normalize::{POINT, hundredths};
 use crate::plugins::rules::lacks_place;
-use omega_cellstate::{BLOCK, Block, RuleFamily, SpreadWish, WishCounts};
+use omega_cellstate::{BLOCK, Block, RuleFamily, SoftSpread, SoftSpreadCounts};
 use smallvec::SmallVec;
 
 /// The plugin `pod_topology_spread`; see the head of the file.
@@ -50,7 +50,7 @@ impl RelativeScore for PodTopologySpread {
     }
 
     fn applies(&self, tasks: &Tasks<'_>) -> Stance {
-        if tasks.need.wishes().is_empty() { Stance::Silent } else { Stance::Ranks }
+        if tasks.need.soft_spreads().is_empty() { Stance::Silent } else { Stance::Ranks }
     }
 
     fn prepare<'a>(
@@ -58,8 +58,8 @@ impl RelativeScore for PodTopologySpread {
         tasks: Tasks<'a>,
         feasible: Feasible<'a>,
     ) -> Option<Box<dyn Ranking + 'a>> {
-        let wishes = tasks.need.wishes().iter();
-        let wishes = wishes.filter_map(|wish| Some((*wish, tasks.view.wish(wish)?)));
+        let wishes = tasks.need.soft_spreads().iter();
+        let wishes = wishes.filter_map(|wish| Some((*wish, tasks.view.soft_spread(wish)?)));
         let wishes: SmallVec<[_; 4]> = wishes.collect();
         let placed = feasible.blocks().map(|(block, among)| placed(&wishes, block, among));
         let placed: Vec<u64> = placed.collect();
@@ -73,15 +73,15 @@ impl RelativeScore for PodTopologySpread {
 }
 
 /// Feasible machines that have a domain for each soft spread; other machines are ignored.
-fn placed(wishes: &[(SpreadWish, WishCounts<'_>)], block: Block<'_>, among: u64) -> u64 {
+fn placed(wishes: &[(SoftSpread, SoftSpreadCounts<'_>)], block: Block<'_>, among: u64) -> u64 {
     wishes.iter().fold(among, |word, (_, counts)| counts.placed(block, word))
 }
 
 /// Weight of one task in a domain, which grows with the number of domains. The logarithm comes from a library and not
 /// from the platform, so that results are equal on all platforms.
 fn weight(
-    wish: &SpreadWish,
-    counts: &WishCounts<'_>,
+    wish: &SoftSpread,
+    counts: &SoftSpreadCounts<'_>,
     feasible: Feasible<'_>,
     placed: &[u64],
 ) -> f64 {
@@ -94,7 +94,7 @@ fn weight(
 }
 
 /// Number of domains of the machines in `placed`.
-fn domains(counts: &WishCounts<'_>, feasible: Feasible<'_>, placed: &[u64]) -> usize {
+fn domains(counts: &SoftSpreadCounts<'_>, feasible: Feasible<'_>, placed: &[u64]) -> usize {
     let mut seen: Vec<u64> = Vec::new();
     for ((block, _), word) in feasible.blocks().zip(placed) {
         for lane in lanes(*word) {
@@ -110,7 +110,7 @@ fn domains(counts: &WishCounts<'_>, feasible: Feasible<'_>, placed: &[u64]) -> u
 
 /// A soft spread in a decision.
 struct Spread<'a> {
-    counts: WishCounts<'a>,
+    counts: SoftSpreadCounts<'a>,
     /// Number of tasks by which a domain may exceed another without a lower score.
     skew_free: f64,
     weight: f64,

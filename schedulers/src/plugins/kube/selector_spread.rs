@@ -8,7 +8,7 @@
 use crate::framework::plugin::{Reads, Tasks, lanes};
 use crate::framework::relative::{Feasible, Ranking, RelativeScore, Stance};
 use crate::plugins::kube::normalize::POINT;
-use omega_cellstate::{BLOCK, Block, JobPlaces, Level, View, WishCounts};
+use omega_cellstate::{BLOCK, Block, JobPlaces, Level, SoftSpreadCounts, View};
 use omega_core::Text;
 
 /// Default label of a machine's zone, as in Kubernetes.
@@ -40,7 +40,7 @@ impl SelectorSpread {
 /// Number of counted tasks on each machine.
 enum Counts<'a> {
     OfJob(JobPlaces<'a>),
-    OfWish(WishCounts<'a>),
+    OfWish(SoftSpreadCounts<'a>),
 }
 
 impl Counts<'_> {
@@ -75,8 +75,8 @@ impl RelativeScore for SelectorSpread {
         tasks: Tasks<'a>,
         feasible: Feasible<'a>,
     ) -> Option<Box<dyn Ranking + 'a>> {
-        let wish = tasks.need.wishes().iter().find(|wish| wish.by_machine);
-        let counts = match wish.and_then(|wish| tasks.view.wish(wish)) {
+        let wish = tasks.need.soft_spreads().iter().find(|wish| wish.by_machine);
+        let counts = match wish.and_then(|wish| tasks.view.soft_spread(wish)) {
             Some(wish) => Counts::OfWish(wish),
             None => Counts::OfJob(tasks.view.places_of(tasks.id)),
         };

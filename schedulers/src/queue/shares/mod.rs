@@ -54,7 +54,7 @@ pub(crate) struct Shares {
     /// Value of the view's machine-change counter when the totals were computed.
     counted: Option<u64>,
     /// Whether the cell has reported any tenant.
-    told: bool,
+    has_tenants: bool,
     /// Nodes with claims since the last sync.
     claimed: Vec<NodeId>,
     jobs: usize,
@@ -116,7 +116,7 @@ impl Shares {
             totals: Totals::default(),
             free: Sums::default(),
             counted: None,
-            told: false,
+            has_tenants: false,
             claimed: Vec::new(),
             jobs: 0,
             tenants: 0,
@@ -148,7 +148,7 @@ impl Shares {
     pub(crate) fn insert(&mut self, job: &Arc<Job>, id: JobId) {
         let tenant = self.node(&job.tenant);
         let place = Place::new(&self.order, job, id);
-        if self.put(if self.told { tenant } else { TOP }, place) {
+        if self.put(if self.has_tenants { tenant } else { TOP }, place) {
             let pending = &mut self.nodes[tenant].pending;
             *pending += 1;
             self.tenants += usize::from(*pending == 1);
@@ -169,7 +169,7 @@ impl Shares {
     /// Removes a job, if it is in the queue.
     pub(crate) fn remove(&mut self, job: &Arc<Job>, id: JobId) {
         let Some(&tenant) = self.by_name.get(&job.tenant) else { return };
-        let node = if self.told { tenant } else { TOP };
+        let node = if self.has_tenants { tenant } else { TOP };
         let jobs = &mut self.nodes[node].jobs;
         // Mostly, the job is removed because it has the next turn.
         if jobs.first().is_some_and(|first| first.id == id) {
@@ -187,16 +187,16 @@ impl Shares {
     }
 
     /// Applies the last sync of a view.
-    pub(crate) fn hear(&mut self, view: &View) {
+    pub(crate) fn apply_sync(&mut self, view: &View) {
         let delta = view.delta();
-        let tally = view.tally();
+        let tally = view.change_counts();
         let changes = tally.added + tally.changed + tally.removed;
         let recount = delta.full || self.counted != Some(changes);
         if recount {
             self.counted = Some(changes);
             self.totals = Totals::of(view);
         }
-        self.tell(delta.full, &delta.tenants);
+        self.apply_tenants(delta.full, &delta.tenants);
         self.count_free(view.kinds().count());
         // The view has claims of its own that the cell does not report yet.
         for (tenant, amounts) in view.own_use() {
@@ -204,7 +204,7 @@ impl Shares {
             self.claim(&tenant, &Amounts::new(amounts), 1);
         }
         if recount {
-            (1..self.nodes.len()).for_each(|node| self.reckon(node));
+            (1..self.nodes.len()).for_each(|node| self.update_share(node));
         }
     }
 
@@ -220,15 +220,15 @@ impl Shares {
     }
 
     /// Applies the tenants' configuration and usage. With `full`, tenants that are not listed use nothing.
-    fn tell(&mut self, full: bool, tenants: &[TenantDelta]) {
+    fn apply_tenants(&mut self, full: bool, tenants: &[TenantDelta]) {
         let claimed = std::mem::take(&mut self.claimed);
         claimed.iter().for_each(|node| self.nodes[*node].claimed.clear());
         if full {
             for node in 1..self.nodes.len() {
                 self.nodes[node].used.clear();
                 self.nodes[node].terms = None;
-                self.stand(node, TOP, 1);
-                self.reckon(node);
+                self.attach(node, TOP, 1);
+                self.update_share(node);
             }
         }
         let nodes: Vec<NodeId> =
@@ -239,23 +239,23 @@ impl Shares {
             used.clear();
             used.extend(tenant.used.iter().map(|used| (*used).max(0).cast_unsigned()));
             self.nodes[*node].has_claims = false;
-            self.reckon(*node);
+            self.update_share(*node);
         }
         for node in claimed {
             if std::mem::take(&mut self.nodes[node].has_claims) {
-                self.reckon(node);
+                self.update_share(node);
             }
         }
-        self.regroup(!tenants.is_empty() || self.told && !full);
+        self.regroup(!tenants.is_empty() || self.has_tenants && !full);
     }
 
     /// Records whether the cell has reported a tenant, and moves the jobs to the nodes where they belong then.
-    fn regroup(&mut self, told: bool) {
-        if told == self.told {
+    fn regroup(&mut self, has_tenants: bool) {
+        if has_tenants == self.has_tenants {
             return;
         }
-        self.told = told;
-        if told {
+        self.has_tenants = has_tenants;
+        if has_tenants {
             for place in std::mem::take(&mut self.nodes[TOP].jobs) {
                 let node = self.node(place.tenant());
                 self.put(node, place);
@@ -281,13 +281,13 @@ impl Shares {
             }
             self.nodes[node].terms = Some(tenant.terms.clone());
             if self.parent_of(tenant) != self.nodes[node].parent {
-                self.stand(node, TOP, tenant.terms.tenant_config.weight);
+                self.attach(node, TOP, tenant.terms.tenant_config.weight);
             }
             changed.push((node, tenant));
         }
         for (node, tenant) in changed {
             let parent = self.parent_of(tenant);
-            self.stand(node, parent, tenant.terms.tenant_config.weight);
+            self.attach(node, parent, tenant.terms.tenant_config.weight);
         }
     }
 
@@ -305,7 +305,7 @@ impl Shares {
         let (Some(task), Some(&tenant)) = (task, self.by_name.get(&job.tenant)) else {
             return equal;
         };
-        if !self.told || task == Share::default() {
+        if !self.has_tenants || task == Share::default() {
             return equal;
         }
         let mut line: SmallVec<[NodeId; 4]> = SmallVec::new();
@@ -381,7 +381,7 @@ impl Shares {
                 let more = amount.saturating_mul(tasks as u64);
                 node.claimed[kind.index()] = node.claimed[kind.index()].saturating_add(more);
             }
-            self.reckon(at);
+            self.update_share(at);
             at = self.nodes[at].parent;
         }
     }
@@ -403,7 +403,7 @@ impl Shares {
     }
 
     /// Moves a node under a parent, and sets its weight. The caller then updates its share.
-    fn stand(&mut self, node: NodeId, parent: NodeId, weight: u32) {
+    fn attach(&mut self, node: NodeId, parent: NodeId, weight: u32) {
         self.nodes[node].weight = Weight::new(weight).unwrap_or(Weight::ONE);
         if self.nodes[node].parent == parent {
             return;
@@ -419,7 +419,7 @@ impl Shares {
     }
 
     /// Updates a node's share, and its position among its siblings.
-    fn reckon(&mut self, node: NodeId) {
+    fn update_share(&mut self, node: NodeId) {
         let Node { used, claimed, weight, .. } = &self.nodes[node];
         let share = self.totals.share([used, claimed], *weight);
         if share == self.nodes[node].share {

@@ -44,14 +44,14 @@ enum Event {
 
 fn events() -> impl Strategy<Value = Vec<Event>> {
     let tenant = 0..6usize;
-    let told = (tenant.clone(), prop::option::of(tenant.clone()), 1u32..4, 0..WHOLE);
+    let reported = (tenant.clone(), prop::option::of(tenant.clone()), 1u32..4, 0..WHOLE);
     let event = prop_oneof![
         4 => (0u64..20, tenant.clone(), 0..2i32)
             .prop_map(|(id, tenant, precedence)| Event::Comes { id, tenant, precedence }),
         2 => (0u64..20).prop_map(|id| Event::Goes { id }),
         3 => (tenant.clone(), 0..WHOLE).prop_map(|(tenant, used)| Event::Uses { tenant, used }),
         3 => (tenant, 0u64..50).prop_map(|(tenant, amount)| Event::Claims { tenant, amount }),
-        3 => told.prop_map(|(tenant, parent, weight, used)| {
+        3 => reported.prop_map(|(tenant, parent, weight, used)| {
             Event::Told { tenant, parent, weight, used }
         }),
         1 => Just(Event::ToldAll),
@@ -76,7 +76,7 @@ struct Naive {
     /// The terms of the last report. The cell shares unchanged terms between its deltas.
     terms: BTreeMap<usize, Arc<TenantTerms>>,
     /// Whether the cell has reported tenants. Otherwise all jobs are in one order.
-    told: bool,
+    has_tenants: bool,
 }
 
 impl Naive {
@@ -96,7 +96,7 @@ impl Naive {
 
     fn first(&self) -> Option<u64> {
         let place = |tenant: usize| -> Vec<(u64, usize)> {
-            if !self.told {
+            if !self.has_tenants {
                 return Vec::new();
             }
             let share = |tenant: usize| {
@@ -112,7 +112,7 @@ impl Naive {
     }
 
     fn delta(&mut self, tenants: impl Iterator<Item = usize>) -> Vec<TenantDelta> {
-        self.told = true;
+        self.has_tenants = true;
         let delta = |tenant: usize| {
             let said = &self.tenants[&tenant];
             let parent = said.parent.map(name);
@@ -147,7 +147,7 @@ proptest! {
         let mut naive = Naive::default();
         let all = (0..6).map(|tenant| (tenant, Said { weight: 1, ..Said::default() }));
         naive.tenants = all.collect();
-        shares.tell(true, &naive.delta(0..6));
+        shares.apply_tenants(true, &naive.delta(0..6));
         for event in events {
             match event {
                 Event::Comes { id, tenant, precedence } => {
@@ -172,12 +172,12 @@ proptest! {
                     let parent = parent.filter(|_| naive.may_stand(tenant, parent));
                     let said = Said { parent, weight, used, claimed: 0 };
                     naive.tenants.insert(tenant, said);
-                    shares.tell(false, &naive.delta([tenant].into_iter()));
+                    shares.apply_tenants(false, &naive.delta([tenant].into_iter()));
                 }
                 Event::Uses { tenant, used } => {
                     naive.tenants.values_mut().for_each(|said| said.claimed = 0);
                     naive.tenants.get_mut(&tenant).unwrap().used = used;
-                    shares.tell(false, &naive.delta([tenant].into_iter()));
+                    shares.apply_tenants(false, &naive.delta([tenant].into_iter()));
                 }
                 Event::ToldAll => {
                     naive.tenants.values_mut().for_each(|said| said.claimed = 0);
@@ -191,13 +191,13 @@ proptest! {
                         }
                     }
                     // Merged deltas report a tenant twice.
-                    shares.tell(said_full(&naive), &naive.delta((0..6).chain(0..2)));
+                    shares.apply_tenants(said_full(&naive), &naive.delta((0..6).chain(0..2)));
                 }
                 Event::ToldNone => {
                     let none = Said { weight: 1, ..Said::default() };
                     naive.tenants.values_mut().for_each(|said| *said = none.clone());
-                    naive.told = false;
-                    shares.tell(true, &[]);
+                    naive.has_tenants = false;
+                    shares.apply_tenants(true, &[]);
                 }
             }
             prop_assert_eq!(shares.first(), naive.first().map(JobId));
@@ -224,9 +224,9 @@ fn jobs_of_many_tenants_are_in_one_order_until_one_is_reported() {
     let mut naive = Naive::default();
     let used = |one: usize| Said { weight: 1, used: (TENANTS - one) as u64, ..Said::default() };
     naive.tenants = (0..TENANTS).map(|one| (one, used(one))).collect();
-    shares.tell(false, &naive.delta(0..TENANTS));
+    shares.apply_tenants(false, &naive.delta(0..TENANTS));
     assert_eq!(shares.first(), Some(JobId(TENANTS as u64 - 1)), "it uses the least");
-    shares.tell(true, &[]);
+    shares.apply_tenants(true, &[]);
     for one in 0..TENANTS {
         assert_eq!(shares.first(), Some(JobId(one as u64)));
         shares.remove(&job(one, 0), JobId(one as u64));

@@ -4,6 +4,7 @@ use super::Feeder;
 use crate::driver::drive::Drive;
 use crate::driver::ledger::{self, Leavers};
 use crate::driver::message::{Committed, Message};
+use omega_core::{MachineId, TaskId, Version};
 
 impl Feeder {
     /// Handles all messages that have arrived.
@@ -36,7 +37,7 @@ impl Feeder {
                 }
                 // The schedulers can now see the applied changes.
                 self.note_version();
-                self.stirred = true;
+                self.watch.stir();
             }
         }
     }
@@ -45,25 +46,39 @@ impl Feeder {
         self.watch.seen(committed.worker, committed.base);
         self.note_in_ledger(&committed);
         self.counts.committed(&committed);
-        let Committed { version, placed, evicted, .. } = committed;
+        let Committed { version, at_ms, placed, evicted, .. } = committed;
         if !evicted.is_empty() {
             // A scheduler cannot try the evicted tasks before it has synced to this version.
             self.watch.must_see(version);
-            self.stirred = true;
+            self.watch.stir();
         }
-        self.agenda.schedule_ends((version, placed));
+        self.write_placed(version, at_ms, &placed);
+        self.agenda.schedule_ends(at_ms, (version, placed));
+    }
+
+    /// Writes tasks that were placed or moved to the file of placements, if there is one.
+    pub(super) fn write_placed(
+        &mut self,
+        version: Version,
+        at_ms: u64,
+        tasks: &[(TaskId, MachineId)],
+    ) {
+        let Some(file) = self.placed.as_mut().filter(|_| !tasks.is_empty()) else { return };
+        file.add(version, at_ms, tasks);
+        if let Err(error) = file.write(self.watch.version_seen_by_all()) {
+            self.failed.get_or_insert(error);
+        }
     }
 
     fn note_in_ledger(&mut self, committed: &Committed) {
-        let Committed { worker, placed, evicted, .. } = committed;
-        let Feeder { ledger, cell, agenda, .. } = self;
-        let now_ms = agenda.now_ms();
-        ledger.placed(*worker, placed, now_ms, |task, machine| {
+        let Committed { worker, at_ms, placed, evicted, .. } = committed;
+        let Feeder { ledger, cell, .. } = self;
+        ledger.placed(*worker, placed, *at_ms, |task, machine| {
             cell.read(|cell| ledger::preferences(cell, task, machine))
         });
         if !evicted.is_empty() {
             let leavers = Leavers { tasks: evicted, placed };
-            cell.read(|cell| ledger.evicted(*worker, &leavers, now_ms, cell));
+            cell.read(|cell| ledger.evicted(*worker, &leavers, *at_ms, cell));
         }
     }
 }

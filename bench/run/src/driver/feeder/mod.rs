@@ -15,6 +15,7 @@ use crate::driver::ends::Ending;
 use crate::driver::lane::{Errand, Lane, ON_THE_WAY_MAX};
 use crate::driver::ledger::Ledger;
 use crate::driver::message::{Done, Message, Purpose};
+use crate::driver::placed::Placed;
 use crate::driver::watch::{GAP_MS, RETRY_MS, Watch};
 use crate::passes::Passes;
 use crate::report::{RebalancingReport, Sample};
@@ -25,6 +26,7 @@ use crossbeam_channel::{Receiver, unbounded};
 use omega_cellstate::Cell;
 use omega_core::{Command, JobId, Machine, MachineId, Outcome, Rejection, TaskReport, Text};
 use omega_workload::{Arrival, MachineChange, Workload};
+use std::sync::Arc;
 
 /// The feeder, with the state of the run that commands and the workers' messages change.
 pub(crate) struct Feeder {
@@ -40,10 +42,10 @@ pub(crate) struct Feeder {
     /// The rebalancer; `None` if no tasks move.
     passes: Option<Passes>,
     messages: Receiver<Message>,
-    /// The first error of a command whose failure ends the run.
+    /// The first error of a command, or of the file of placements, which ends the run.
     failed: Option<RunError>,
-    /// Whether tasks were evicted or commands answered since the schedulers were last woken.
-    stirred: bool,
+    /// The file of placements; `None` if none is written.
+    placed: Option<Placed>,
     stop: Stop,
     /// Whether the end was requested before the workload was done.
     interrupted: bool,
@@ -105,7 +107,7 @@ impl Feeder {
             passes: None,
             messages,
             failed: None,
-            stirred: false,
+            placed: options.placed.clone().map(|file| Placed::new(file, &cell)),
             stop: options.stop.clone(),
             interrupted: false,
             cell,
@@ -113,6 +115,7 @@ impl Feeder {
         feeder.begin(&ids)?;
         let passes = |rebalancing| Passes::new(&feeder.cell, rebalancing, options.seed);
         feeder.passes = options.rebalancing.as_ref().map(passes).transpose()?;
+        feeder.placed.as_mut().map_or(Ok(()), Placed::open)?;
         Ok(feeder)
     }
 
@@ -121,15 +124,20 @@ impl Feeder {
         &mut self,
         cells: &[RunCell],
         options: &RunOptions,
+        clock: &Arc<RunClock>,
     ) -> Result<Vec<Measured>, RunError> {
-        let schedulers = self.crew.schedulers(cells, options)?;
+        let schedulers = self.crew.schedulers(cells, options, clock)?;
         self.ledger.begin(self.watch.workers(), schedulers.evict);
         Ok(schedulers.measured)
     }
 
     /// Creates and registers the frontends that the workload needs.
-    pub(crate) fn fronts(&mut self, cells: &[RunCell]) -> Result<Vec<Fronted>, RunError> {
-        self.crew.fronts(cells)
+    pub(crate) fn fronts(
+        &mut self,
+        cells: &[RunCell],
+        clock: &Arc<RunClock>,
+    ) -> Result<Vec<Fronted>, RunError> {
+        self.crew.fronts(cells, clock)
     }
 
     /// Ends the feeding.
@@ -164,6 +172,9 @@ impl Feeder {
         self.watch.tasks_changed(tasks);
         self.agenda.add_job(arrival.run);
         self.ledger.came(&arrival.job, arrival.at_ms);
+        if let Some(file) = &mut self.placed {
+            file.add_job(arrival.job.name.clone());
+        }
         Command::SubmitJob(arrival.job)
     }
 
@@ -189,7 +200,7 @@ impl Feeder {
                 self.interrupted = true;
                 return self.drain();
             }
-            if std::mem::take(&mut self.stirred) {
+            if self.watch.was_stirred() {
                 workers.wake();
             }
             let next = self.agenda.next();
@@ -235,7 +246,7 @@ impl Feeder {
                     && !self.owes_tries_before(at.saturating_sub(now_ms))
             }
             Pace::InTurns => self.caught_up() && at <= self.watch.tried_ms() + RETRY_MS,
-            Pace::Speed(speed) => at <= (clock.seconds() * 1000.0 * speed) as u64,
+            Pace::Speed(_) => at <= clock.workload_ms(),
         };
         may.then_some(at)
     }
@@ -258,15 +269,18 @@ impl Feeder {
             && (gap_ms > GAP_MS || (gap_ms > self.watch.gap_ms() && !has_retried()))
     }
 
-    /// Counts the remaining messages of the workers, and takes the last sample.
-    pub(crate) fn close(&mut self, clock: &RunClock) {
+    /// Counts the remaining messages of the workers, takes the last sample, and completes the file of placements.
+    pub(crate) fn close(&mut self, clock: &RunClock) -> Result<(), RunError> {
         self.receive();
         self.sample(clock);
+        self.failed.take().map_or(Ok(()), Err)?;
+        self.placed.as_mut().map_or(Ok(()), Placed::close)
     }
 
     /// Applies all events with this time.
     fn advance(&mut self, at_ms: u64, clock: &RunClock) -> Result<(), RunError> {
         self.agenda.advance(at_ms);
+        clock.reach(self.agenda.now_ms());
         while self.samples.is_due(self.agenda.now_ms()) {
             self.sample(clock);
         }
@@ -376,8 +390,11 @@ impl Feeder {
                 None => return Ok(()),
             },
         };
-        let done = self.cell.apply(command)?.map(drop);
-        done.map_err(|why| RunError::Machine { name, why })
+        let done = self.cell.apply(command)?;
+        if let (Some(file), Ok(Outcome::Machine(id))) = (&mut self.placed, &done) {
+            file.add_machine(*id, name.clone());
+        }
+        done.map(drop).map_err(|why| RunError::Machine { name, why })
     }
 
     /// Whether every worker has tried all jobs since the feeder's last change.

@@ -16,22 +16,24 @@ impl Feeder {
         let moves = passes.pass(&self.cell, at_ms);
         self.passes = Some(passes);
         let mut moves = moves?;
+        let now_ms = self.agenda.now_ms();
+        moves.iter().for_each(|m| self.write_placed(m.version, now_ms, &[(m.task, m.to)]));
         moves.sort_by_key(|m| m.task);
         let version = self.cell.read(Cell::version);
         let mut restarted = Ending::new();
         for m in &moves {
             let kind = self.cell.read(|cell| cell.job(m.task.job).map(|job| job.kind));
             if kind == Some(JobKind::Service) {
-                self.counts.evictions.moved(m.task, version, m.to);
+                self.counts.evictions.moved(m.task, m.version, m.to);
             } else {
-                self.counts.evictions.restarted(m.task, version);
+                self.counts.evictions.restarted(m.task, m.version);
                 restarted.push((m.task, m.to));
             }
         }
         if !moves.is_empty() {
-            self.agenda.schedule_ends((version, restarted));
+            self.agenda.schedule_ends(now_ms, (version, restarted));
             self.watch.tasks_changed(moves.len() as u64);
-            self.stirred = true;
+            self.watch.stir();
         }
         Ok(())
     }

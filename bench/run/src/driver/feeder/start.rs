@@ -30,7 +30,7 @@ impl Feeder {
         let adopted = running;
         self.tell_of_volumes(&with_volumes, &adopted);
         self.counts.placed_at_start += adopted.len();
-        self.agenda.schedule_ends((Version(0), adopted));
+        self.agenda.schedule_ends(0, (Version(0), adopted));
         if refused > 0 {
             let tasks = if refused == 1 { "task that ran" } else { "tasks that ran" };
             self.source.notes.push(format!(

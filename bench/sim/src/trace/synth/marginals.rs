@@ -1,7 +1,7 @@
 //! Distributions of single quantities, for comparing the generated trace with the original.
 
 use super::draft::Draft;
-use crate::trace::info::{ValueUnit, ValuesInfo, values_info};
+use crate::trace::info::{ValueUnit, ValuesInfo};
 use crate::trace::values::Values;
 use omega_core::{KindId, Kinds};
 
@@ -55,8 +55,8 @@ impl Marginals {
     /// Pairs the distributions of two traces.
     pub(super) fn beside(&self, made: &Marginals, kinds: &Kinds) -> Vec<Pair> {
         let pair = |what: &str, unit, a: &Values, b: &Values| Pair {
-            original: values_info(what, unit, a),
-            made: values_info(what, unit, b),
+            original: ValuesInfo::new(what, unit, a),
+            made: ValuesInfo::new(what, unit, b),
             distance: a.distance(b),
         };
         let mut pairs = vec![

@@ -20,7 +20,8 @@ mod lives;
 pub mod marginals;
 mod write;
 
-use super::info::{self, Info};
+use super::collector;
+use super::info::Info;
 use chance::Chance;
 pub use error::SynthError;
 use fit::Fit;
@@ -131,7 +132,7 @@ pub fn make(
             return Err(error);
         }
     };
-    let made = info::read(&mut csv::open(&files.machines, &files.jobs, Window::Bounded)?)?;
+    let made = collector::read(&mut csv::open(&files.machines, &files.jobs, Window::Bounded)?)?;
     let kinds = second.head().kinds.clone();
     let fit = fit.marginals().beside(&drawn, &kinds);
     let (machines_file, jobs_file) = (files.machines, files.jobs);

@@ -1,4 +1,4 @@
-//! Events of a sync, and the jobs that they wake.
+//! Applies the changes of a sync to a scheduler, and wakes the jobs that they may help.
 
 use super::{Observer, Scheduler};
 use crate::framework::events::Events;
@@ -6,7 +6,7 @@ use crate::framework::plugin::News;
 use crate::framework::plugin::tasks;
 use crate::placing::refusals::Refusers;
 use crate::queue::Nanos;
-use omega_cellstate::{CellHandle, Delta, HandleError, Tally, TaskDelta};
+use omega_cellstate::{CellHandle, ChangeCounts, Delta, HandleError, TaskDelta};
 use omega_core::{Job, JobId};
 use smallvec::SmallVec;
 
@@ -18,7 +18,7 @@ impl Scheduler {
         now: Nanos,
         observer: &mut impl Observer,
     ) -> Result<(), HandleError> {
-        let before = self.view.tally();
+        let before = self.view.change_counts();
         self.view.sync(cell)?;
         self.synced(before, now, observer);
         Ok(())
@@ -31,14 +31,14 @@ impl Scheduler {
         now: Nanos,
         observer: &mut impl Observer,
     ) {
-        let before = self.view.tally();
+        let before = self.view.change_counts();
         self.view.apply_fetched(fetched);
         self.synced(before, now, observer);
     }
 
-    /// Brings the queue, the plugins and the plans up to date with the view. `before` is the view's tally before the
+    /// Brings the queue, the plugins and the plans up to date with the view. `before` is the view's change counts before the
     /// sync.
-    fn synced(&mut self, before: Tally, now: Nanos, observer: &mut impl Observer) {
+    fn synced(&mut self, before: ChangeCounts, now: Nanos, observer: &mut impl Observer) {
         self.course.synced(self.view.rows());
         if self.view.delta().full && self.course.is_holding() {
             self.drop_held();
@@ -49,13 +49,13 @@ impl Scheduler {
             self.waits.retain(|id| queue.job(id).is_some(), now);
         }
         if let Some(shares) = self.queue.shares() {
-            shares.hear(&self.view);
+            shares.apply_sync(&self.view);
         }
         if self.view.delta().full {
             self.profile.prepare(&mut self.view);
         }
         let view = &self.view;
-        self.profile.chain.reserve.iter_mut().for_each(|plugin| plugin.heard(view));
+        self.profile.chain.reserve.iter_mut().for_each(|plugin| plugin.synced(view));
         self.drop_lost(now, observer);
         let stale = std::mem::take(&mut self.stale);
         for job in stale {
@@ -68,13 +68,13 @@ impl Scheduler {
         }
         let mut events = self.permits.take_raised();
         if self.queue.anyone_listens() || self.finder.listens() {
-            events |= events_of(self.view.delta(), before, self.view.tally());
+            events |= events_of(self.view.delta(), before, self.view.change_counts());
         }
         if !events.is_empty() {
             let delta = self.view.delta();
             let machines = delta.machines.iter().map(|machine| machine.slot);
             let rows: Vec<u32> = delta.slots.iter().copied().chain(machines).collect();
-            self.hear(events, &rows, now);
+            self.wake_jobs(events, &rows, now);
         }
         self.sync_plans(now);
         observer.synced(&self.view, &self.queue);
@@ -89,7 +89,7 @@ impl Scheduler {
             self.stale.sort_unstable();
             self.queue.clear();
         }
-        let (settings, hears_of_all) = (&self.settings, self.view.hears_of_all_jobs());
+        let (settings, hears_of_all) = (&self.settings, self.view.receives_all_jobs());
         let is_own = |id: JobId, job: &Job| {
             !hears_of_all || job.scheduler == settings.takes && settings.share.includes(id)
         };
@@ -113,10 +113,10 @@ impl Scheduler {
     }
 
     /// Wakes the jobs that events may help. `rows` are the machines that the events are about.
-    pub(super) fn hear(&mut self, events: Events, rows: &[u32], now: Nanos) {
-        self.finder.hear(events, rows);
+    pub(super) fn wake_jobs(&mut self, events: Events, rows: &[u32], now: Nanos) {
+        self.finder.record_events(events, rows);
         let news = News { events, rows };
-        for (id, by) in self.queue.hear(events) {
+        for (id, by) in self.queue.record_events(events) {
             if self.may_help(id, by, &news) {
                 self.queue.wake(id);
             } else {
@@ -127,10 +127,10 @@ impl Scheduler {
 
     /// Wakes jobs after claims of this scheduler were undone, as after events about these rows, because other
     /// decisions may have depended on the claims.
-    pub(super) fn hear_of_own(&mut self, rows: impl Iterator<Item = u32>, now: Nanos) {
+    pub(super) fn wake_after_undo(&mut self, rows: impl Iterator<Item = u32>, now: Nanos) {
         let rows: Vec<u32> = rows.collect();
         let of_rows = Events::ROOM_FREED | Events::ROOM_TAKEN | Events::RULES_CHANGED;
-        self.hear(of_rows | Events::CELL_FREED | Events::QUOTA_CHANGED, &rows, now);
+        self.wake_jobs(of_rows | Events::CELL_FREED | Events::QUOTA_CHANGED, &rows, now);
     }
 
     /// Whether news may help a job, according to the plugins that rejected it.
@@ -144,7 +144,7 @@ impl Scheduler {
 }
 
 /// Events that a delta implies, given the view's counts before and after.
-fn events_of(delta: &Delta, before: Tally, after: Tally) -> Events {
+fn events_of(delta: &Delta, before: ChangeCounts, after: ChangeCounts) -> Events {
     if delta.full {
         return Events::ALL;
     }
