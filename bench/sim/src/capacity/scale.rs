@@ -128,7 +128,7 @@ pub fn load(workload: &Workload, thousandths: u64) -> Workload {
             (0..).take_while(|again| (u128::from(*again) << 32) + u128::from(at) < wanted);
         arrivals.extend(repeats.map(|again: u64| match again {
             0 => arrival.clone(),
-            _ => repeated(arrival, (number as u64, again), &mut taken),
+            _ => repeated(arrival, number as u64, again, &mut taken),
         }));
     }
     arrivals.sort_by_key(|arrival| arrival.at_ms);
@@ -148,7 +148,7 @@ pub fn load(workload: &Workload, thousandths: u64) -> Workload {
 }
 
 /// Copies the job with this number. `again` is 1 for the job's first copy.
-fn repeated(arrival: &Arrival, (number, again): (u64, u64), taken: &mut HashSet<Text>) -> Arrival {
+fn repeated(arrival: &Arrival, number: u64, again: u64, taken: &mut HashSet<Text>) -> Arrival {
     let mut copy = arrival.clone();
     copy.job.name = name_of_copy(&arrival.job.name, again + 1, taken);
     copy.placed.clear();

@@ -46,7 +46,7 @@ pub(crate) async fn page(
             let has_details = |task: &TaskId| listed.tasks[..count].binary_search(task).is_ok();
             let is_final = tries_left == 0 || on_page.all(has_details);
             let room = Room::of_page(size);
-            Ok::<_, ApiError>(is_final.then(|| response(cell, caller, &now, (&details, room))))
+            Ok::<_, ApiError>(is_final.then(|| response(cell, caller, &now, &details, room)))
         })?;
         if let Some(page) = page {
             return Ok(page);
@@ -84,7 +84,7 @@ fn candidates(
         }
         Some(Of::Machine(machine)) => {
             let id = refs::machine(cell, Some(machine))?;
-            (EventsOf::Machine(id), on_machine(cell, caller, id, (start, at_most)))
+            (EventsOf::Machine(id), on_machine(cell, caller, id, start, at_most))
         }
     };
     Ok(Candidates { tasks, start, of })
@@ -94,7 +94,8 @@ fn on_machine(
     cell: &Cell,
     caller: &Caller,
     id: MachineId,
-    (start, at_most): (u64, usize),
+    start: u64,
+    at_most: usize,
 ) -> Vec<TaskId> {
     let mut tasks = cell.machine(id).map_or(Vec::new(), |machine| machine.tasks.to_vec());
     tasks.retain(|task| caller.may_see_job(cell, task.job));
@@ -107,7 +108,8 @@ fn response(
     cell: &Cell,
     caller: &Caller,
     candidates: &Candidates,
-    (details, mut room): (&TaskDetails, Room),
+    details: &TaskDetails,
+    mut room: Room,
 ) -> proto::ListTasksResponse {
     let mut response = proto::ListTasksResponse { version: cell.version().0, ..Default::default() };
     for (position, task) in (candidates.start..).zip(&candidates.tasks) {

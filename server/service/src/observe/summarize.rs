@@ -93,7 +93,7 @@ impl Summary {
                     waiting.jobs += 1;
                     waiting.tasks += pending;
                     waiting.oldest.get_or_insert_with(|| (id, job.name.clone()));
-                    read_count += self.add_waiting_of_cell(cell, (id, job));
+                    read_count += self.add_waiting_of_cell(cell, id, job);
                 }
             }
             None
@@ -102,7 +102,7 @@ impl Summary {
 
     /// Adds the cluster resources that the pending tasks of a job would claim. Returns the number of tasks that it
     /// read.
-    fn add_waiting_of_cell(&mut self, cell: &Cell, (id, job): (JobId, &Job)) -> u64 {
+    fn add_waiting_of_cell(&mut self, cell: &Cell, id: JobId, job: &Job) -> u64 {
         if job.groups.iter().all(|group| group.cluster_request.is_zero()) {
             return 0;
         }

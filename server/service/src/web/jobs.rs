@@ -215,7 +215,7 @@ pub(super) async fn one(
         Some(OneShape {
             version: cell.version().0,
             job: shape(&shown, cell, id, job, counts(cell, id)),
-            groups: groups(cell, (id, job), by_group),
+            groups: groups(cell, id, job, by_group),
             tasks: page.filter_map(|(id, _)| task(cell, id)).collect(),
             next_page: has_more.then(|| page_token(next.into())),
         })
@@ -263,7 +263,7 @@ async fn count_by_group(host: &Host, job: &str) -> Vec<GroupCounts> {
     all
 }
 
-fn groups(cell: &Cell, (id, job): (JobId, &Job), mut all: Vec<GroupCounts>) -> Vec<GroupShape> {
+fn groups(cell: &Cell, id: JobId, job: &Job, mut all: Vec<GroupCounts>) -> Vec<GroupShape> {
     all.resize(job.groups.len(), GroupCounts::default());
     let targets = cell.job_target(id).map(|target| &target.groups).into_iter().flatten();
     let current: Vec<usize> =
