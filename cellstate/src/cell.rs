@@ -21,6 +21,7 @@
 //! 4. Rule counters, device shares, exclusive cores, tenants' use and claims of cluster resources equal a recount.
 //! 5. Versions and sequence numbers only grow.
 
+use crate::delta::log::ChangeLog;
 use crate::fit::Grant;
 use crate::history::History;
 use crate::index::machine_index::MachineIndex;
@@ -28,7 +29,6 @@ use crate::policy::{Placement, Policies, PolicySet};
 use crate::rules::{Domain, TrackerId};
 use crate::snapshot::Capture;
 use crate::state::allocation_overrides::Values;
-use crate::state::changes::ChangeLog;
 use crate::state::ended_jobs::EndedJobs;
 use crate::state::job_record::{JobRecord, OwnerId};
 use crate::state::jobs::Jobs;
@@ -78,6 +78,9 @@ pub struct Counters {
 }
 
 /// The cell state. See the module documentation.
+///
+/// A clone or a restored copy continues with the same version numbers. So a scheduler or view that follows one copy must
+/// not sync with another: it could miss changes. Register new schedulers at each copy.
 ///
 /// Commits run on several processors. A commit must fetch the cache lines that it will write from the processor that
 /// ran the previous commit. So the fields that every commit writes come first, and share a few cache lines.
@@ -170,11 +173,11 @@ impl Cell {
             Command::AddTaint { id, taint } => self.add_taint(id, taint),
             Command::RemoveTaint { id, key } => self.remove_taint(id, &key),
             Command::EndUpdate { job, version, result } => self.end_update(job, version, result),
-            Command::ReportTask { task, machine, report } => {
-                self.report_task((task, machine), report, None)
+            Command::ReportTask { task, machine, placed_ms, report } => {
+                self.report_task((task, machine), placed_ms, report, None)
             }
-            Command::ReportEnd { task, machine, report, end } => {
-                self.report_task((task, machine), report, Some(end))
+            Command::ReportEnd { task, machine, placed_ms, report, end } => {
+                self.report_task((task, machine), placed_ms, report, Some(end))
             }
             Command::ReportUse { machine, used: _ } => self.ignore_use(machine),
             Command::AdoptTask { task, machine } => self.adopt_task(task, machine),

@@ -3,8 +3,9 @@
 //! A commit, a view before it claims, the simulator and the audit all call this one function. A scheduler with a
 //! different check could repeat for ever a claim that the cell always rejects.
 //!
-//! Other conditions involve more than one machine: quotas, cluster resources, gangs, and whether the task may be placed
-//! at all. The commit checks these.
+//! Rules about other tasks and policies are checked here, too. The commit itself checks only whether a task may be
+//! placed at all, and what depends on the whole transaction: gangs, evictions and runtime affinity. A view checks quotas
+//! once, before its search.
 
 use crate::policy::{Checks, Context, Placement};
 use crate::state::cores::CoresLeft;

@@ -25,7 +25,7 @@ pub enum HandleError {
     /// again with an unchanged id: if the first copy was committed, its result is returned.
     #[error("the outcome of the transaction is unknown: send it again with the same id")]
     Unknown,
-    /// The scheduler lacks a permission, which the text names.
+    /// The scheduler lacks a permission, or another process owns its name, as the text explains.
     #[error("the cell rejected the request: {0}")]
     Denied(Text),
     /// The name was rejected, or too many schedulers have registered.
@@ -96,12 +96,63 @@ pub trait CellHandle: Send + Sync {
         CommitsAndSync { commits, synced }
     }
 
-    /// Sets the function that is called whenever the next sync with this interest may have changes. A later call
-    /// replaces the function.
+    /// Adds a function that is called whenever the next sync with this interest may have changes. A handle may replace
+    /// the oldest of more than 64 functions.
     ///
     /// Returns whether the handle calls such a function. The default implementation returns `false`. In that case an
     /// idle scheduler must sync every few milliseconds.
     fn watch(&self, _interest: &Interest, _wake: Wake) -> bool {
         false
+    }
+}
+
+/// A handle whose commits are made by a function. All other calls go to the cell.
+///
+/// The function gets the cell and the transactions, and returns a result for each, in order.
+#[derive(Clone, Copy, Debug)]
+pub struct CommitHook<'a, C: ?Sized, F> {
+    cell: &'a C,
+    commit: F,
+}
+
+impl<'a, C, F> CommitHook<'a, C, F>
+where
+    C: CellHandle + ?Sized,
+    F: Fn(&C, &[&Transaction]) -> Vec<Result<Commit, HandleError>> + Send + Sync,
+{
+    /// Creates a handle of a cell with this function for commits.
+    pub fn new(cell: &'a C, commit: F) -> CommitHook<'a, C, F> {
+        CommitHook { cell, commit }
+    }
+}
+
+impl<C, F> CellHandle for CommitHook<'_, C, F>
+where
+    C: CellHandle + ?Sized,
+    F: Fn(&C, &[&Transaction]) -> Vec<Result<Commit, HandleError>> + Send + Sync,
+{
+    fn register(&self, name: Text) -> Result<(SchedulerId, u64), HandleError> {
+        self.cell.register(name)
+    }
+
+    fn sync(
+        &self,
+        since: Version,
+        interest: &Interest,
+        delta: &mut Delta,
+    ) -> Result<(), HandleError> {
+        self.cell.sync(since, interest, delta)
+    }
+
+    fn commit(&self, txn: &Transaction) -> Result<Commit, HandleError> {
+        self.commit_all(&[txn]).pop().expect("a transaction has a result")
+    }
+
+    fn commit_all(&self, txns: &[&Transaction]) -> Vec<Result<Commit, HandleError>> {
+        (self.commit)(self.cell, txns)
+    }
+
+    fn watch(&self, interest: &Interest, wake: Wake) -> bool {
+        self.cell.watch(interest, wake)
     }
 }

@@ -35,9 +35,8 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! In reading order: `cell.rs`, `state/`, `commands/`, `commit/`, `fit.rs`, `index/`, `rules/`, `policy/`, `delta.rs`,
-//! `changed.rs`, `merge.rs`, `view/`, `handle.rs`, `shared_deltas.rs`, `shared.rs`, `queries.rs`, `history/`,
-//! `audit.rs`, `hash.rs`, `snapshot/`.
+//! In reading order: `cell.rs`, `state/`, `commands/`, `commit/`, `fit.rs`, `index/`, `rules/`, `policy/`, `delta/`,
+//! `view/`, `handle.rs`, `shared.rs`, `queries.rs`, `history/`, `audit.rs`, `hash.rs`, `snapshot/`.
 
 #![allow(
     unreachable_pub,
@@ -48,7 +47,6 @@
 mod audit;
 mod audit_error;
 mod cell;
-mod changed;
 mod commands;
 mod commit;
 mod delta;
@@ -58,23 +56,22 @@ mod hash;
 mod history;
 mod index;
 pub mod injected_bugs;
-mod merge;
 mod policy;
 mod queries;
 mod rules;
 mod shared;
-mod shared_deltas;
 mod snapshot;
 mod state;
 mod view;
 
 pub use audit_error::AuditError;
 pub use cell::Cell;
-pub use changed::{ChangePosition, Changed, Changes};
 pub use commands::leases::SchedulerState;
+pub use commands::shrink_order::shrink_order;
+pub use delta::changed::{ChangePosition, Changed, Changes};
 pub use delta::{AllocatedTask, Delta, Interest, JobDelta, MachineDelta, Share, TaskDelta};
 pub use fit::{Grant, MachineStatus};
-pub use handle::{CellHandle, CommitsAndSync, HandleError, Wake};
+pub use handle::{CellHandle, CommitHook, CommitsAndSync, HandleError, Wake};
 pub use history::{Event, EventKind, EventPosition, Events, EventsOf, HISTORY_BYTES};
 pub use index::need::Need;
 pub use index::sets::{CountingMachines, SetId};
@@ -89,7 +86,7 @@ pub use policy::reservations::ReservationColumns;
 pub use policy::tasks_per_machine::{TenantCount, TenantCounts};
 pub use queries::MachineState;
 pub use rules::{
-    Beside, Count, DomainName, RuleFamily, SoftSpread, Tracked, TrackerId, TrackerKey,
+    ColocationBound, Count, DomainName, RuleFamily, SoftSpread, Tracked, TrackerId, TrackerKey,
 };
 pub use shared::{PendingSync, SharedCell};
 pub use snapshot::{
@@ -107,6 +104,6 @@ pub use state::task_counts::{GroupTally, StateCounts};
 pub use state::tenants::{TenantDelta, TenantTerms};
 pub use view::{
     BLOCK, Block, BlockLoad, ChangeCounts, Departure, Draws, FEW, GroupRef, ImageHolder, JobPlaces,
-    LeftShare, Level, LocalityLevel, MachineSet, NEVER, PlacedTask, QuotaLack, SoftSpreadCounts,
-    SubmitResult, TaskCounts, TaskSet, View,
+    LeftShare, Level, LocalityLevel, MachineSet, NEVER, OwnClaim, PlacedTask, QuotaLack,
+    SoftSpreadCounts, SubmitResult, TaskCounts, TaskSet, View,
 };

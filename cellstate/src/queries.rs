@@ -44,7 +44,11 @@ impl Cell {
     /// Whether the state will change soon by the passing of time alone. If so, the cell should receive `Expire` often.
     #[must_use]
     pub fn waits_for_time(&self) -> bool {
+        let keep = self.policy.ttl_after_finished_ms;
+        let is_over = |noticed: u64| noticed.saturating_add(keep) <= self.now_ms;
+        // An `Expire` removes a bounded number of ended jobs, and the next one continues.
         self.policies.are_near_an_edge(self.now_ms)
+            || self.ended.first_noticed().is_some_and(is_over)
     }
 
     /// Whether outcomes of commands may depend on the time. If so, `Expire` should be sent together with commands.
@@ -328,7 +332,12 @@ mod tests {
         let (job, machine) = (JobId(0), MachineId::first(0));
         let task = |index| TaskId { job, index };
         let adopt = |index| Command::AdoptTask { task: task(index), machine };
-        let report = |index, report| Command::ReportTask { task: task(index), machine, report };
+        let report = |index, report| Command::ReportTask {
+            task: task(index),
+            machine,
+            placed_ms: 0,
+            report,
+        };
         let mut spec = Job::batch("j", TaskGroup::new(6, Amounts::new([1])));
         spec.groups[0].restarts = 1;
         let group = spec.groups[0].name.clone();

@@ -1,16 +1,17 @@
 //! A cell in this process, shared between threads.
 //!
 //! One lock protects the state machine. A commit holds the lock for a few hundred nanoseconds, and a sync for a few
-//! nanoseconds per changed machine. Many readers copy most changes without the lock, as `shared_deltas.rs` explains.
+//! nanoseconds per changed machine. Many readers copy most changes without the lock, as `delta/shared.rs` explains.
 //! Decisions, which take most of a scheduler's time, use a private view and no lock.
 //!
 //! A waiting thread spins before it sleeps. It spins for longer than `parking_lot` would, because the lock is usually
 //! released before a thread could fall asleep and wake up.
 
 use crate::cell::Cell;
-use crate::delta::{Delta, Interest, Wanted};
+use crate::delta::build::Wanted;
+use crate::delta::shared::{SharedDeltas, Unread};
+use crate::delta::{Delta, Interest};
 use crate::handle::{CellHandle, CommitsAndSync, HandleError};
-use crate::shared_deltas::{SharedDeltas, Unread};
 use crate::snapshot::SnapshotState;
 use crate::state::reply_cache::Digest;
 use omega_core::{Command, Commit, Outcome, Rejection, SchedulerId, Text, Transaction, Version};
@@ -136,11 +137,13 @@ impl SharedCell {
         self.lock().cell.apply(command)
     }
 
-    /// Applies commands in order under one lock. The results are in the order of the commands.
+    /// Applies commands in order under one lock. The results are in the order of the commands. All commands are
+    /// collected before the lock is taken.
     pub fn apply_all(
         &self,
         commands: impl IntoIterator<Item = Command>,
     ) -> Vec<Result<Outcome, Rejection>> {
+        let commands: Vec<Command> = commands.into_iter().collect();
         let cell = &mut self.lock().cell;
         commands.into_iter().map(|command| cell.apply(command)).collect()
     }
@@ -201,7 +204,7 @@ impl SharedCell {
     }
 
     /// Calls `look` with the cell, and returns the result of `look`. The cell is locked during the call, so commits
-    /// wait.
+    /// wait, and `look` must not use this handle or its clones: that would wait for ever.
     pub fn read<T>(&self, look: impl FnOnce(&Cell) -> T) -> T {
         look(&self.lock().cell)
     }

@@ -63,7 +63,7 @@ pub enum Command {
     /// Adds a job, with all its tasks pending.
     SubmitJob(Job),
     /// Changes the number of tasks of a group. Added tasks are pending. If the group shrinks, its pending tasks end
-    /// first, and then its newest tasks.
+    /// first, then placed tasks that have not started, then running tasks, and the newest first among equals.
     ResizeGroup {
         /// Id of the job.
         job: JobId,
@@ -83,6 +83,9 @@ pub enum Command {
         task: TaskId,
         /// The reporting machine. A report from a machine that the task has left is rejected.
         machine: MachineId,
+        /// The cell's time at which the reported run was placed; 0 if unknown. If it is known, and the task was placed
+        /// at another known time, the report is about an earlier run, and is rejected.
+        placed_ms: u64,
         /// New state of the task.
         report: TaskReport,
     },
@@ -109,6 +112,10 @@ pub enum Command {
     /// Advances the cell's time. Removes the records of jobs that ended longer ago than
     /// [`Policy::ttl_after_finished_ms`], releases gangs at their timeout, and ends reservations. The version rises
     /// only if one of these effects occurs, a peak begins or ends, or the eviction limit allows evictions again.
+    ///
+    /// One command removes at most [`REMOVED_JOBS_MAX`](crate::limits::REMOVED_JOBS_MAX) jobs, those that ended first,
+    /// and no further job once they have [`REMOVED_TASKS`](crate::limits::REMOVED_TASKS) tasks. Later commands remove
+    /// the others.
     Expire {
         /// New time, in milliseconds since any fixed time. An earlier time than the cell's present time has no effect.
         now_ms: u64,
@@ -184,6 +191,8 @@ pub enum Command {
         task: TaskId,
         /// The reporting machine. A report from a machine that the task has left is rejected.
         machine: MachineId,
+        /// The cell's time at which the reported run was placed, as in [`Command::ReportTask`].
+        placed_ms: u64,
         /// New state of the task.
         report: TaskReport,
         /// End of the program's run.

@@ -38,25 +38,53 @@ pub const TASKS_PER_JOB_MAX: u32 = 1 << 20;
 /// Maximum number of jobs that a cell may ever accept: enough for 34 years at a thousand jobs a second.
 pub const JOBS_MAX: u64 = 1 << 40;
 
+/// Maximum number of ended jobs that one `Expire` removes. So an `Expire` keeps the cell's lock for milliseconds, even
+/// if the TTL of millions of jobs is over.
+pub const REMOVED_JOBS_MAX: usize = 4096;
+
+/// Number of tasks of removed jobs after which an `Expire` removes no further job.
+pub const REMOVED_TASKS: usize = 1 << 16;
+
 /// Maximum number of task groups in one job.
 pub const GROUPS_PER_JOB_MAX: usize = 256;
+
+/// Number of versions of a job whose groups, rules and ports the cell keeps together, each within the bounds of one
+/// version. So an update may replace all groups.
+pub const VERSIONS_TOGETHER: usize = 2;
 
 /// Number of versions of a job that a cell keeps, including the present one. With daily updates, each version of the
 /// last week can be restored.
 pub const VERSIONS_PER_JOB: usize = 8;
 
-/// Maximum number of rules, ports or terms in one list of a task group.
+/// Maximum number of rules, ports or terms in one list of a task group. Each term of an affinity counts as a rule.
 pub const RULES_PER_GROUP_MAX: usize = 64;
+
+/// Maximum number of different counters that the rules and fixed ports of a job need: a few for each group of the
+/// largest job.
+pub const COUNTERS_PER_JOB_MAX: usize = 1024;
+
+/// Maximum number of these counters that count the tasks of one group. A placement changes all of them, so for the
+/// rules of its own job, the largest transaction makes about a million changes. The rules of other jobs come on top.
+pub const COUNTERS_PER_GROUP_MAX: usize = 128;
+
+/// Maximum number of labels that the rules of a job use as topology levels. Machines have a few such labels, from the
+/// rack to the region.
+pub const LEVELS_PER_JOB_MAX: usize = 16;
+
+/// Maximum number of labels that the rules of all jobs use as topology levels. The cell keeps four bytes for each
+/// machine and level, and updates all levels when a machine changes.
+pub const LEVELS_MAX: usize = 128;
 
 /// Maximum number of different rules of a job about tasks of other jobs. The cell counts the tasks that each of these
 /// rules selects, when the job begins and ends, and at each placement.
 pub const RULES_ABOUT_OTHERS_MAX: usize = 64;
 
-/// Maximum number of different selectors of machines in a job. The cell keeps a bit for each machine and selector.
+/// Maximum number of different selectors of machines and lists of tolerations in a job. The cell keeps a bit for each
+/// machine and selector or list.
 pub const MACHINE_SELECTORS_PER_JOB_MAX: usize = 128;
 
-/// Maximum number of requirements in all different selectors of a job. The cell evaluates them for each machine when the
-/// job is submitted, and for each machine that changes.
+/// Maximum number of requirements in all different selectors of a job. The cell evaluates them for each machine when
+/// the job is submitted, and for each machine that changes.
 pub const REQUIREMENTS_PER_JOB_MAX: usize = 1024;
 
 /// Maximum number of values in these requirements.
@@ -70,6 +98,10 @@ pub const TENANT_WEIGHT_MAX: u32 = 1000;
 
 /// Maximum depth of the tenant tree. Companies have fewer levels, and a claim can be checked quickly against so few.
 pub const TENANT_DEPTH_MAX: usize = 8;
+
+/// Maximum number of tenants that a cell may ever have, because it never forgets a name. It is enough for one tenant
+/// for each person of a large company.
+pub const TENANTS_MAX: usize = 1 << 16;
 
 /// Maximum number of schedulers that may ever register in a cell.
 pub const SCHEDULERS_MAX: usize = 4096;

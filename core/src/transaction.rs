@@ -308,10 +308,11 @@ pub enum TransactionError {
         "the cell no longer keeps the result of transaction {0}: sync to see the state of its tasks"
     )]
     AnswerExpired(TransactionId),
-    /// A different transaction with this id was sent before. Give each transaction a new number, in ascending order.
+    /// A different transaction with this id was sent before. Give each transaction a new number, in ascending order. If
+    /// the sender does so, another process uses the scheduler's name.
     #[error(
-        "transaction {0} was sent before with different content: give each transaction its \
-         own number"
+        "transaction {0} was sent before with different content: check that no other process uses \
+         the scheduler's name, and give each transaction its own number"
     )]
     IdReused(TransactionId),
     /// The scheduler's name has got another owner, or has lost its owner, since the transaction was numbered. The

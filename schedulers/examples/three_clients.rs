@@ -87,7 +87,7 @@ fn finish(cell: &SharedCell, round: u64) -> Result<(), Box<dyn Error>> {
         running.into_iter().filter(|(task, _)| u64::from(task.index) * 2 + 4 < round)
     {
         let report = TaskReport::Finished;
-        cell.apply(Command::ReportTask { task, machine, report })?;
+        cell.apply(Command::ReportTask { task, machine, placed_ms: 0, report })?;
     }
     Ok(())
 }

@@ -134,11 +134,15 @@
 //! let mut scheduler = Scheduler::new(&cell, profile, Settings::new("default"))?;
 //! // `first` runs on one machine for 30 minutes, and the gang `wide` needs both machines.
 //! // Until the gang starts, only a job of at most 30 minutes may use the other machine.
-//! for (name, tasks, minutes, placed) in [("first", 1, 30, 1), ("wide", 2, 60, 0), ("long", 1, 31, 0), ("short", 1, 30,
-//! 1)] { let job = Job::batch(name, TaskGroup::new(tasks, Amounts::new([4000]))); let runtime_estimate_ms =
-//! Some(minutes * MINUTE); cell.apply(Command::SubmitJob(Job { gang_min: Some(tasks), runtime_estimate_ms, ..job }))?;
-//! assert_eq!(scheduler.step(&cell, 0, &mut Unobserved)?.placed, placed, "{name}"); } assert_eq!(scheduler.planned(),
-//! [(JobId(1), 30 * MINUTE)]);
+//! let jobs = [("first", 1, 30, 1), ("wide", 2, 60, 0), ("long", 1, 31, 0), ("short", 1, 30, 1)];
+//! for (name, tasks, minutes, placed) in jobs {
+//!     let job = Job::batch(name, TaskGroup::new(tasks, Amounts::new([4000])));
+//!     let runtime_estimate_ms = Some(minutes * MINUTE);
+//!     let job = Job { gang_min: Some(tasks), runtime_estimate_ms, ..job };
+//!     cell.apply(Command::SubmitJob(job))?;
+//!     assert_eq!(scheduler.step(&cell, 0, &mut Unobserved)?.placed, placed, "{name}");
+//! }
+//! assert_eq!(scheduler.planned(), [(JobId(1), 30 * MINUTE)]);
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!

@@ -78,8 +78,8 @@ pub use framework::evaluator::Evaluator;
 pub use framework::events::Events;
 pub use framework::meter::{Meter, Work};
 pub use framework::plugin::{
-    Filter, Judged, MachineFilter, MachineRef, MachineScore, News, PerMachine, Reads, SCORE_MAX,
-    Score, Tasks,
+    CellChecks, Filter, MachineFilter, MachineRef, MachineScore, News, PerMachine, Reads,
+    SCORE_MAX, Score, Tasks, WEIGHT_SUM_MAX,
 };
 pub use framework::points::{
     Admit, Claimed, Lack, MadeRoom, Order, PERMIT_WAIT_MAX, Permission, Permit, PostBind,
@@ -100,6 +100,6 @@ pub use placing::search::{Home, Search};
 pub use placing::{appraise, place, refusals, search};
 pub use pool::{Clock, Pool, Worker};
 pub use queue::dominant;
-pub use queue::{Nanos, Patience, Queue};
+pub use queue::{Backoff, Nanos, Queue};
 pub use scheduler::{Observer, Placement, Scheduler, Settings, Step, Unobserved};
 pub use volumes::Volumes;

@@ -13,7 +13,7 @@
 
 use crate::framework::evaluator::Evaluator;
 use crate::framework::plugin::tasks;
-use crate::framework::plugin::{Filter, Judged, Reads, Tasks, lanes};
+use crate::framework::plugin::{CellChecks, Filter, Reads, Tasks, lanes};
 use omega_cellstate::{BLOCK, GroupRef, PlacedTask, TaskSet, View};
 use omega_core::{Job, JobId, KindId, Precedence, Preemption, TaskId};
 use smallvec::SmallVec;
@@ -280,7 +280,7 @@ impl Preemptor<'_> {
             && need.devices.is_none()
             && need.cores.is_none()
             && need.demand_profiles.is_none()
-            && on_amounts.all(|filter| filter.judges() == Judged::ROOM)
+            && on_amounts.all(|filter| filter.covers() == CellChecks::ROOM)
     }
 
     /// Returns the machines of a block where only amounts decide whether evictions help; none if anything else matters
@@ -366,7 +366,7 @@ impl Preemptor<'_> {
                 }
             }
         }
-        if victims.iter().any(|task| view.leaves_alone(row, *task)) {
+        if victims.iter().any(|task| view.breaks_runtime_affinity(row, *task)) {
             // A remaining task may need a victim by runtime affinity. To avoid this, all tasks in `lower` become
             // victims.
             let stay = lower.iter().filter(|task| !victims.contains(task));
@@ -406,7 +406,7 @@ impl Preemptor<'_> {
 /// them from `lifted`. The cell would reject their eviction.
 fn keep_runtime_affinity(view: &mut View, row: usize, lifted: &mut Vec<PlacedTask>) {
     let is_needed = |view: &mut View, lifted: &[PlacedTask]| {
-        lifted.iter().position(|task| view.leaves_alone(row, *task))
+        lifted.iter().position(|task| view.breaks_runtime_affinity(row, *task))
     };
     while let Some(needed) = is_needed(view, lifted) {
         view.put_back(row, lifted.remove(needed));

@@ -84,7 +84,8 @@ pub fn check(file: &Path) -> Result<BackupContent, BackupError> {
         let file = file.to_owned();
         match error {
             LoadError::Missing(_) => {
-                BackupError::Read { file, why: io::ErrorKind::NotFound.into() }
+                let why = std::fs::metadata(&file).err();
+                BackupError::Read { file, why: why.unwrap_or(io::ErrorKind::NotFound.into()) }
             }
             LoadError::Io { source, .. } => BackupError::Read { file, why: source },
             LoadError::NotASnapshot(_) => BackupError::Foreign(file),
@@ -118,4 +119,20 @@ pub fn read_cell(from: &Path, options: &ReplayOptions) -> Result<Cell, ReadCellE
         return Ok(history::open(from)?.replay(options)?.into_cell());
     }
     Ok(check(from)?.cell)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_missing_backup_is_told_as_other_missing_files() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let error = check(&folder.path().join("none.backup")).expect_err("there is no file");
+        let text = error.to_string();
+        assert!(
+            text.ends_with("none.backup: cannot be read: No such file or directory (os error 2)"),
+            "{text}"
+        );
+    }
 }

@@ -16,6 +16,10 @@ pub const ADDRESS_BYTES_MAX: usize = 255;
 /// voters are not useful.
 pub const REPLICAS_MAX: usize = 32;
 
+/// Maximum number of unused ids below the id of a new replica. A typing error could use up the ids otherwise, because
+/// each new id must be above all earlier ones.
+const IDS_LEFT_OUT_MAX: u64 = 1000;
+
 /// The replicas of a cell.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Membership {
@@ -102,7 +106,10 @@ pub enum ChangeError {
         answering: usize,
     },
     /// The leader would remove itself. Transfer leadership first.
-    #[error("{0} leads the cell: transfer the leadership to another replica first")]
+    #[error(
+        "{0} leads the cell: transfer the leadership to another replica first (`omega member \
+         transfer`)"
+    )]
     Leads(ReplicaId),
     /// Another change is in progress. Wait until it is complete.
     #[error("another change of the membership is in progress: wait until it is done")]
@@ -123,6 +130,26 @@ pub enum ChangeError {
         address: String,
         /// Replica that has the address.
         id: ReplicaId,
+    },
+    /// The learner does not respond to the leader. Start it, or correct its address.
+    #[error(
+        "the leader does not reach {id} at {}: start {id}, and check that this is the address in \
+         its own --peers; `omega member update` changes it",
+        address.as_deref().unwrap_or("its address")
+    )]
+    NoAnswer {
+        /// The learner.
+        id: ReplicaId,
+        /// Address of the learner, if a change has set it.
+        address: Option<String>,
+    },
+    /// The new id is far above all earlier ones, which would use up the ids. Choose the next one.
+    #[error("the id {id} leaves out too many ids: choose {next}")]
+    IdAhead {
+        /// The given id.
+        id: ReplicaId,
+        /// The next id.
+        next: ReplicaId,
     },
 }
 
@@ -242,6 +269,20 @@ impl Membership {
         }
     }
 
+    /// Checks that a change leaves out few ids. Only a leader checks this, before it proposes the change, because logs
+    /// of earlier versions may have other changes.
+    ///
+    /// # Errors
+    /// An id is far above all earlier ones.
+    pub(crate) fn check_ids(&self, change: &MembershipChange) -> Result<(), ChangeError> {
+        let highest = self.highest.map_or(0, |highest| highest.0);
+        let is_ahead = |id: &ReplicaId| id.0 > highest.saturating_add(IDS_LEFT_OUT_MAX);
+        match change.added().find(is_ahead) {
+            Some(id) => Err(ChangeError::IdAhead { id, next: ReplicaId(highest + 1) }),
+            None => Ok(()),
+        }
+    }
+
     /// Checks the addresses that a change sets, among the replicas that are members after it.
     fn check_addresses(
         &self,
@@ -288,11 +329,7 @@ impl Membership {
 
     /// Applies the membership that raft-rs derived from a change.
     pub(crate) fn follow(&mut self, state: &ConfState, change: &MembershipChange) {
-        let added = change.steps.iter().filter_map(|step| match step {
-            MemberStep::AddLearner(id) => Some(*id),
-            _ => None,
-        });
-        let highest = self.highest.into_iter().chain(added).max();
+        let highest = self.highest.into_iter().chain(change.added()).max();
         let set = |ids: &[u64]| ids.iter().copied().map(ReplicaId).collect();
         let mut addresses = std::mem::take(&mut self.addresses);
         addresses.extend(change.located().map(|(id, address)| (id, address.to_owned())));
@@ -328,6 +365,14 @@ impl MembershipChange {
     #[must_use]
     pub fn one(step: MemberStep) -> MembershipChange {
         MembershipChange { steps: vec![step] }
+    }
+
+    /// The replicas that the change adds.
+    fn added(&self) -> impl Iterator<Item = ReplicaId> {
+        self.steps.iter().filter_map(|step| match step {
+            MemberStep::AddLearner(id) => Some(*id),
+            _ => None,
+        })
     }
 
     /// The addresses that the change sets, in the order of its steps.
@@ -403,6 +448,17 @@ mod tests {
         assert_eq!(three().check(&change), Err(ChangeError::IdUsed(ReplicaId(3), ReplicaId(3))));
         let change = MembershipChange::one(MemberStep::AddLearner(ReplicaId(4)));
         assert_eq!(three().check(&change), Ok(()));
+    }
+
+    #[test]
+    fn ids_are_not_used_up() {
+        let add = |id| MembershipChange::one(MemberStep::AddLearner(ReplicaId(id)));
+        assert_eq!(three().check_ids(&add(3 + IDS_LEFT_OUT_MAX)), Ok(()));
+        for id in [4 + IDS_LEFT_OUT_MAX, u64::MAX] {
+            let refused = ChangeError::IdAhead { id: ReplicaId(id), next: ReplicaId(4) };
+            assert_eq!(three().check_ids(&add(id)), Err(refused));
+            assert_eq!(three().check(&add(id)), Ok(()), "a log may have it");
+        }
     }
 
     #[test]

@@ -19,10 +19,11 @@ ROOT = Path(__file__).resolve().parents[2]
 GOAL = 0.95
 
 # Critical code: commits, deltas, open claims, consensus, the log, permissions and limits.
-PATHS = ["cellstate/src/commit/*.rs", "cellstate/src/delta.rs", "cellstate/src/view/own/claims.rs", "store/src/node/*.rs",
+PATHS = ["cellstate/src/commit/*.rs", "cellstate/src/delta/build.rs", "cellstate/src/delta/mod.rs",
+         "cellstate/src/view/own/claims.rs", "store/src/node/*.rs",
          "store/src/replica/*.rs", "store/src/log/*.rs", "store/src/log/segment/*.rs", "server/service/src/access/roles.rs",
          "server/service/src/overload/limits.rs", "server/service/src/overload/slots.rs", "cellstate/src/state/task_places.rs",
-         "cellstate/src/state/recent_rows.rs"]
+         "cellstate/src/delta/log/recent_rows.rs"]
 PACKAGES = ["omega-cellstate", "omega-store", "omega-service"]
 LIBRARIES = ["-p", "omega-cellstate", "-p", "omega-store", "-p", "omega-service", "-p", "omega-tests", "--lib", "--tests"]
 # Tests that run processes take long. Of them, only these test permissions and limits.

@@ -33,7 +33,8 @@ const TICK: u64 = 2;
 /// Number of rounds for which the client waits for a reply.
 const PATIENCE: u64 = 60;
 
-/// Number of rounds without faults after which all replicas must agree; these are enough for many elections.
+/// Number of rounds without faults after which a command is applied, and all replicas agree; these are enough for many
+/// elections.
 const AGREE: u64 = 2_000;
 
 /// Three replicas in one process. See the module documentation.
@@ -103,15 +104,20 @@ impl Trio {
 
     /// Applies a command, without faults.
     fn prepare(&mut self, command: &Command) {
+        let end = self.round + AGREE;
         while self.leader().is_none() {
+            assert!(self.round < end, "no leader is elected");
             self.work(None);
         }
         let leader = self.leader().expect("one was elected");
+        let before = self.states()[leader].1;
         let id = self.up[leader].replica.request(Request::Command(command.clone()));
         self.waiting = Some(Waiting { at: leader, id, since: self.round });
         while self.waiting.is_some() {
+            assert!(self.round < end, "no reply to {command:?}");
             self.work(None);
         }
+        assert_eq!(self.states()[leader].1, before + 1, "not applied: {command:?}");
     }
 
     /// The leader, once it has applied all committed entries.

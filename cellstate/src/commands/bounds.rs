@@ -1,9 +1,16 @@
 //! Bounds of counts in commands.
 
+use crate::index::machine_index::{member, trackers_of};
+use crate::rules::RuleIndex;
 use omega_core::limits::{
-    MACHINE_SELECTORS_PER_JOB_MAX, REQUIREMENTS_PER_JOB_MAX, SELECTOR_VALUES_PER_JOB_MAX,
+    COUNTERS_PER_GROUP_MAX, COUNTERS_PER_JOB_MAX, LEVELS_MAX, LEVELS_PER_JOB_MAX,
+    MACHINE_SELECTORS_PER_JOB_MAX, REQUIREMENTS_PER_JOB_MAX, RULES_ABOUT_OTHERS_MAX,
+    SELECTOR_VALUES_PER_JOB_MAX,
 };
-use omega_core::{Job, MachineSelector, Rejection, Requirement, TaskRule, TaskSelector};
+use omega_core::{
+    Job, JobId, MachineSelector, Rejection, Requirement, TaskRule, TaskSelector, Text, Toleration,
+    TopologyLevel,
+};
 use smallvec::{SmallVec, smallvec};
 use std::collections::HashSet;
 
@@ -16,36 +23,99 @@ pub fn at_most(what: &str, given: usize, max: usize) -> Result<(), Rejection> {
 }
 
 /// Number of different rules of a job about tasks of other jobs. Each term of an affinity counts.
-pub fn rules_about_others(job: &Job) -> usize {
+fn rules_about_others(job: &Job) -> usize {
     let rules: HashSet<&TaskRule> =
         job.groups.iter().flat_map(|group| &group.rules.tasks).collect();
-    let is_of_others = |tasks: &&&TaskSelector| matches!(tasks, TaskSelector::Labels { .. });
-    rules.into_iter().map(|rule| selectors_of(rule).iter().filter(is_of_others).count()).sum()
+    let is_of_others =
+        |(tasks, _): &&(&TaskSelector, _)| matches!(tasks, TaskSelector::Labels { .. });
+    rules.into_iter().map(|rule| terms_of(rule).iter().filter(is_of_others).count()).sum()
 }
 
-/// The selectors of tasks in a rule.
-fn selectors_of(rule: &TaskRule) -> SmallVec<[&TaskSelector; 2]> {
+/// The selectors of tasks in a rule, each with its topology level.
+fn terms_of(rule: &TaskRule) -> SmallVec<[(&TaskSelector, &TopologyLevel); 2]> {
     match rule {
-        TaskRule::AntiAffinity { from: tasks, .. }
-        | TaskRule::MaxPerDomain { of: tasks, .. }
-        | TaskRule::MaxColocated { of: tasks, .. } => smallvec![tasks],
-        TaskRule::Affinity(terms) => terms.iter().map(|near| &near.tasks).collect(),
-        TaskRule::Prefer { near: to, .. } | TaskRule::RuntimeAffinity(to) => smallvec![&to.tasks],
-        TaskRule::Spread(spread) => smallvec![&spread.of],
+        TaskRule::AntiAffinity { from: tasks, level }
+        | TaskRule::MaxPerDomain { of: tasks, level, .. }
+        | TaskRule::MaxColocated { of: tasks, level, .. } => smallvec![(tasks, level)],
+        TaskRule::Affinity(terms) => terms.iter().map(|near| (&near.tasks, &near.level)).collect(),
+        TaskRule::Prefer { near, .. } | TaskRule::RuntimeAffinity(near) => {
+            smallvec![(&near.tasks, &near.level)]
+        }
+        TaskRule::Spread(spread) => smallvec![(&spread.of, &spread.level)],
+        TaskRule::MaxShare { level, .. } => smallvec![(&TaskSelector::SameGroup, level)],
         _ => SmallVec::new(),
     }
 }
 
+/// Number of rules, where each term of an affinity counts.
+pub fn rule_count(rules: &[TaskRule]) -> usize {
+    rules.iter().map(|rule| terms_of(rule).len()).sum()
+}
+
+/// The labels that a job's rules use as topology levels.
+fn levels_of(job: &Job) -> HashSet<&Text> {
+    let terms = job.groups.iter().flat_map(|group| &group.rules.tasks).flat_map(terms_of);
+    let labels = terms.filter_map(|(_, level)| match level {
+        TopologyLevel::Label(label) => Some(label),
+        TopologyLevel::Machine => None,
+    });
+    labels.collect()
+}
+
+/// Checks the number of levels and counters that a job's rules and ports need. Its groups may belong to as many
+/// versions of the job as given.
+pub fn check_counters(job: &Job, versions: usize) -> Result<(), Rejection> {
+    let levels_max = versions * LEVELS_PER_JOB_MAX;
+    at_most("topology levels in the rules of a job", levels_of(job).len(), levels_max)?;
+    let max = versions * COUNTERS_PER_JOB_MAX;
+    let trackers = trackers_of(job, max);
+    at_most("counters for different rules and ports of a job", trackers.len(), max)?;
+    let max = versions * COUNTERS_PER_GROUP_MAX;
+    if trackers.len() <= max {
+        return Ok(());
+    }
+    let of_group = |index| trackers.matching(member(JobId(0), job, index)).len();
+    let most = (0..job.groups.len()).map(of_group).max().unwrap_or(0);
+    at_most("rules and ports of a job that count the tasks of one group", most, max)
+}
+
+/// Checks the number of levels in use after this job is added.
+pub fn check_new_levels(job: &Job, in_use: &RuleIndex) -> Result<(), Rejection> {
+    let is_new = |label: &&Text| in_use.values(label).is_none();
+    match levels_of(job).into_iter().filter(is_new).count() {
+        0 => Ok(()),
+        new => {
+            let what = "topology levels in the rules of all jobs";
+            at_most(what, in_use.level_count() + new, LEVELS_MAX)
+        }
+    }
+}
+
+/// The different lists of tolerations of a job, except the empty list, which other jobs use, too.
+fn tolerations_of(job: &Job) -> HashSet<Vec<Toleration>> {
+    let lists = job.groups.iter().map(|group| &group.rules.tolerations);
+    let sorted = |list: &Vec<Toleration>| {
+        let mut list = list.clone();
+        list.sort_unstable();
+        list
+    };
+    lists.filter(|tolerations| !tolerations.is_empty()).map(sorted).collect()
+}
+
 /// Checks the number and size of a job's selectors. Equal selectors count once, because the cell evaluates them once.
 pub fn check_selectors(job: &Job) -> Result<(), Rejection> {
+    let of_others = rules_about_others(job);
+    at_most("rules of a job about tasks of other jobs", of_others, RULES_ABOUT_OTHERS_MAX)?;
     let rules = || job.groups.iter().map(|group| &group.rules);
     let required = rules().flat_map(|rules| rules.affinity.required.iter().flatten());
     let preferred = rules().flat_map(|rules| &rules.affinity.preferred);
     let machines: HashSet<&MachineSelector> =
         required.chain(preferred.map(|preferred| &preferred.machines)).collect();
-    at_most("different machine selectors of a job", machines.len(), MACHINE_SELECTORS_PER_JOB_MAX)?;
+    let different = machines.len() + tolerations_of(job).len();
+    let what = "different machine selectors and lists of tolerations of a job";
+    at_most(what, different, MACHINE_SELECTORS_PER_JOB_MAX)?;
     let tasks: HashSet<&TaskSelector> =
-        rules().flat_map(|rules| &rules.tasks).flat_map(selectors_of).collect();
+        rules().flat_map(|rules| &rules.tasks).flat_map(terms_of).map(|(tasks, _)| tasks).collect();
     let of_machines = machines.iter().flat_map(|one| one.labels.iter().chain(&one.names));
     let of_tasks = tasks.iter().flat_map(|one| match one {
         TaskSelector::Labels { labels, .. } => &labels.requirements[..],
@@ -60,7 +130,173 @@ pub fn check_selectors(job: &Job) -> Result<(), Rejection> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use omega_core::{Amounts, LabelSelector, Near, Operator, TaskGroup, Tenants, TopologyLevel};
+    use crate::cell::Cell;
+    use omega_core::limits::RULES_PER_GROUP_MAX;
+    use omega_core::{
+        Amounts, Command, Kinds, LabelSelector, Near, Operator, Outcome, Port, Spread, TaskGroup,
+        Tenants, TolerationOperator,
+    };
+
+    fn submit(cell: &mut Cell, job: Job) -> Result<JobId, Rejection> {
+        match cell.apply(Command::SubmitJob(job))? {
+            Outcome::Job(id) => Ok(id),
+            outcome => panic!("{outcome:?}"),
+        }
+    }
+
+    /// The bound that a rejection names.
+    fn exceeded(rejection: Rejection) -> (Text, u64) {
+        let Rejection::TooMany { what, max, .. } = rejection else { panic!("{rejection}") };
+        (what, max)
+    }
+
+    /// A group without tasks, with these rules.
+    fn empty_group(name: usize, rules: Vec<TaskRule>) -> TaskGroup {
+        let mut group = TaskGroup::new(0, Amounts::zero()).named(name.to_string());
+        group.rules.tasks = rules;
+        group
+    }
+
+    fn max_per_domain(label: String) -> TaskRule {
+        let (of, level) = (TaskSelector::SameGroup, TopologyLevel::Label(label.into()));
+        TaskRule::MaxPerDomain { of, level, count: 1 }
+    }
+
+    #[test]
+    fn the_counters_of_a_job_are_bounded() {
+        let most = |of: TaskSelector, count: usize| {
+            let (level, count) = (TopologyLevel::Machine, 1 + count as u32);
+            TaskRule::MaxColocated { of, level, count }
+        };
+        let with = |rules: Vec<TaskRule>| {
+            let job = Job::batch("job", TaskGroup::new(1, Amounts::zero()));
+            let groups = rules.chunks(RULES_PER_GROUP_MAX).enumerate();
+            groups.fold(job, |job, (at, rules)| job.with_group(empty_group(at, rules.to_vec())))
+        };
+        let of_job =
+            |rules: usize| with((0..rules).map(|at| most(TaskSelector::SameJob, at)).collect());
+        let of_groups =
+            |rules: usize| with((0..rules).map(|at| most(TaskSelector::SameGroup, at)).collect());
+        let (of_one, of_all) = (COUNTERS_PER_GROUP_MAX, COUNTERS_PER_JOB_MAX);
+        for (job, what, max) in [
+            (
+                of_job(of_one + 1),
+                "rules and ports of a job that count the tasks of one group",
+                of_one,
+            ),
+            (of_groups(of_all + 1), "counters for different rules and ports of a job", of_all),
+            (of_job(200 * 64), "counters for different rules and ports of a job", of_all),
+        ] {
+            let mut cell = Cell::new(Kinds::standard());
+            assert_eq!(exceeded(submit(&mut cell, job).unwrap_err()), (what.into(), max as u64));
+            assert!(cell.machine_index.rules.is_empty());
+        }
+        for (job, counters) in [(of_job(of_one), of_one), (of_groups(of_all), of_all)] {
+            let mut cell = Cell::new(Kinds::standard());
+            submit(&mut cell, job).unwrap();
+            assert_eq!(cell.machine_index.rules.len(), counters);
+        }
+    }
+
+    #[test]
+    fn each_term_of_an_affinity_counts_as_a_rule() {
+        let mut cell = Cell::new(Kinds::standard());
+        let terms = |terms| TaskRule::Affinity(vec![near(TaskSelector::SameJob); terms]);
+        let groups = |rules| {
+            Job::batch("terms", TaskGroup::new(1, Amounts::zero()))
+                .with_group(empty_group(0, rules))
+        };
+        let refused = submit(&mut cell, groups(vec![terms(32), terms(33)])).unwrap_err();
+        assert_eq!(exceeded(refused), ("rules of a group".into(), 64));
+        submit(&mut cell, groups(vec![terms(32), terms(32)])).unwrap();
+    }
+
+    fn near(tasks: TaskSelector) -> Near {
+        Near { tasks, level: TopologyLevel::Machine }
+    }
+
+    #[test]
+    fn all_counters_of_rules_and_ports_count() {
+        let rack = || TopologyLevel::Label("rack".into());
+        let labels = || TaskSelector::Labels {
+            tenants: Tenants::Own,
+            labels: LabelSelector { requirements: vec![Requirement::equals("app", "web")] },
+        };
+        let mut group = TaskGroup::new(1, Amounts::zero());
+        group.rules.ports = vec![Port::tcp(80), Port::tcp(81), Port::tcp(80)];
+        group.rules.tasks = vec![
+            TaskRule::AntiAffinity { from: TaskSelector::SameGroup, level: TopologyLevel::Machine },
+            TaskRule::Affinity(vec![near(labels()), near(TaskSelector::SameJob)]),
+            TaskRule::Prefer { near: near(labels()), weight: 5 },
+            TaskRule::MaxPerDomain { of: labels(), level: rack(), count: 2 },
+            TaskRule::MaxShare { level: rack(), percent: 50 },
+            TaskRule::MaxColocated { of: labels(), level: rack(), count: 2 },
+            TaskRule::RuntimeAffinity(near(labels())),
+            TaskRule::Spread(Spread::new(TaskSelector::SameJob, rack(), 1)),
+        ];
+        let second = group.clone().named("second");
+        let job = Job::batch("job", group).with_group(second);
+        let counters = trackers_of(&job, usize::MAX).len();
+        // Both groups share all counters, except those of the rules about their own tasks.
+        assert_eq!(counters, 2 + 3 + 1 + 1 + 1 + 1 + 2 * 2);
+        let mut cell = Cell::new(Kinds::standard());
+        submit(&mut cell, job).unwrap();
+        assert_eq!(cell.machine_index.rules.len(), counters);
+        assert_eq!(cell.machine_index.rules.level_count(), 1);
+    }
+
+    #[test]
+    fn topology_levels_are_bounded_and_forgotten() {
+        let mut cell = Cell::new(Kinds::standard());
+        let job = |name: usize, levels: usize| {
+            let rules = (0..levels).map(|at| max_per_domain(format!("{name}.{at}"))).collect();
+            let job = Job::batch(format!("job-{name}"), TaskGroup::new(1, Amounts::zero()));
+            job.with_group(empty_group(0, rules))
+        };
+        let refused = submit(&mut cell, job(0, LEVELS_PER_JOB_MAX + 1)).unwrap_err();
+        let what = "topology levels in the rules of a job".into();
+        assert_eq!(exceeded(refused), (what, LEVELS_PER_JOB_MAX as u64));
+        for round in 0..2 * LEVELS_MAX {
+            let id = submit(&mut cell, job(round, LEVELS_PER_JOB_MAX)).unwrap();
+            assert_eq!(cell.machine_index.rules.level_count(), LEVELS_PER_JOB_MAX);
+            cell.apply(Command::DeleteJob { job: id }).unwrap();
+            assert_eq!(cell.machine_index.rules.level_count(), 0);
+        }
+        let full = LEVELS_MAX / LEVELS_PER_JOB_MAX;
+        let ids: Vec<JobId> =
+            (0..full).map(|at| submit(&mut cell, job(at, LEVELS_PER_JOB_MAX)).unwrap()).collect();
+        let refused = submit(&mut cell, job(full, 1)).unwrap_err();
+        let what = "topology levels in the rules of all jobs".into();
+        assert_eq!(exceeded(refused), (what, LEVELS_MAX as u64));
+        let known = job(0, LEVELS_PER_JOB_MAX);
+        submit(&mut cell, Job { name: "again".into(), ..known }).expect("all levels are in use");
+        cell.apply(Command::KillJob { job: ids[1] }).unwrap();
+        submit(&mut cell, job(full, LEVELS_PER_JOB_MAX)).unwrap();
+        let restored = Cell::from_snapshot_state(cell.snapshot_state()).unwrap();
+        assert_eq!(restored.state_hash(), cell.state_hash());
+        assert_eq!(restored.machine_index.rules.level_count(), LEVELS_MAX);
+        restored.audit().unwrap();
+    }
+
+    #[test]
+    fn lists_of_tolerations_count_as_selectors() {
+        let job = |lists: usize| {
+            let job = Job::batch("job", TaskGroup::new(1, Amounts::zero()));
+            (0..lists).fold(job, |job, at| {
+                let mut group = empty_group(at, Vec::new());
+                let (operator, value) = (TolerationOperator::Exists, "".into());
+                let key = Some(at.to_string().into());
+                group.rules.tolerations = vec![Toleration { key, operator, value, effect: None }];
+                let same = TaskGroup { name: format!("same-{at}").into(), ..group.clone() };
+                let job = job.with_group(group);
+                if at == 0 { job.with_group(same) } else { job }
+            })
+        };
+        assert_eq!(check_selectors(&job(MACHINE_SELECTORS_PER_JOB_MAX)), Ok(()));
+        let refused = check_selectors(&job(MACHINE_SELECTORS_PER_JOB_MAX + 1)).unwrap_err();
+        let what = "different machine selectors and lists of tolerations of a job".into();
+        assert_eq!(exceeded(refused), (what, MACHINE_SELECTORS_PER_JOB_MAX as u64));
+    }
 
     #[test]
     fn each_rule_about_others_counts_once() {

@@ -1,6 +1,8 @@
 //! Commands about jobs and reports about their tasks.
 
 use crate::cell::{Cell, Change};
+use crate::commands::bounds::check_new_levels;
+use crate::commands::shrink_order::shrink_order;
 use crate::commands::validate::{self, GroupCounts};
 use crate::fit::Grant;
 use crate::history::{Event, EventKind, TASKS_NOTED_MAX};
@@ -44,6 +46,8 @@ impl Cell {
             let given = self.jobs.next_id().0;
             return Err(Rejection::TooMany { what: "jobs".into(), given, max: JOBS_MAX });
         }
+        self.tenants.check_count([&job.tenant])?;
+        check_new_levels(&job, &self.machine_index.rules)?;
         self.admit_job(&job)?;
         self.jobs.forget_owners(self.log.base());
         self.begin();
@@ -219,18 +223,11 @@ impl Cell {
         }
     }
 
-    /// Kills `count` tasks of a group: pending tasks first, then the newest.
+    /// Kills `count` tasks of a group, as ordered by [`shrink_order`].
     fn shrink_group(&mut self, id: JobId, index: usize, count: u32) {
         let Some(job) = self.jobs.get(id) else { return };
-        let alive = job
-            .tasks
-            .iter()
-            .zip(0..)
-            .filter(|(task, _)| usize::from(task.group) == index && !task.state.ended());
-        let mut order: Vec<(bool, u32)> =
-            alive.map(|(task, number)| (task.state.machine().is_none(), number)).collect();
-        order.sort_unstable_by(|a, b| b.cmp(a));
-        let killed: Vec<u32> = order.into_iter().take(count as usize).map(|(_, n)| n).collect();
+        let of_group = (0..).zip(&job.tasks).filter(|(_, task)| usize::from(task.group) == index);
+        let killed = shrink_order(of_group.map(|(number, task)| (number, task.state)), count);
         self.note_killed(id, &killed);
         self.kill_tasks(id, killed.into_iter());
     }
@@ -300,13 +297,15 @@ impl Cell {
     pub(crate) fn report_task(
         &mut self,
         (id, machine): (TaskId, MachineId),
+        placed_ms: u64,
         report: TaskReport,
         end: Option<RunEnd>,
     ) -> Result<Outcome, Rejection> {
         let Some((job, task)) = self.jobs.task(id) else {
             return Err(Rejection::UnknownTask(id));
         };
-        if task.state.machine() != Some(machine) {
+        let is_earlier_run = placed_ms != 0 && task.placed_ms != 0 && placed_ms != task.placed_ms;
+        if task.state.machine() != Some(machine) || is_earlier_run {
             return Err(Rejection::TaskNotThere(id, machine));
         }
         let owner = job.owner;
@@ -501,7 +500,8 @@ impl Cell {
         let now = self.now_ms;
         self.ended.notice(now);
         let keep = self.policy.ttl_after_finished_ms;
-        let forgotten = self.ended.over(|noticed| noticed.saturating_add(keep) <= now);
+        let tasks = |id| self.jobs.get(id).map_or(0, |job| job.tasks.len());
+        let forgotten = self.ended.over(|noticed| noticed.saturating_add(keep) <= now, tasks);
         let overdue = self.overdue_gangs();
         let refilled = self.refill_evictions();
         let changing = self.policies.changing_between(before, now);

@@ -1,7 +1,6 @@
 //! Commands about tenants, and the counts of what tenants request.
 
 use crate::cell::{Cell, Change};
-use crate::commands::texts;
 use crate::commands::validate;
 use crate::policy::Policies;
 use omega_core::{Amounts, Job, Outcome, Rejection, TenantConfig, Text};
@@ -14,6 +13,7 @@ impl Cell {
         tenant_config: TenantConfig,
     ) -> Result<Outcome, Rejection> {
         validate::tenant_config(tenant, &tenant_config, &self.kinds)?;
+        self.tenants.check_count([tenant].into_iter().chain(&tenant_config.parent))?;
         self.tenants.set_tenant(tenant, tenant_config.clone())?;
         self.recount_requested();
         let version = self.begin();
@@ -29,10 +29,8 @@ impl Cell {
         tenant: &Text,
         limit: Option<Amounts>,
     ) -> Result<Outcome, Rejection> {
-        texts::name("tenant", tenant)?;
-        if let Some(limit) = &limit {
-            validate::quota(tenant, limit, &self.kinds)?;
-        }
+        validate::tenant_limit(tenant, limit.as_ref(), &self.kinds)?;
+        self.tenants.check_count([tenant])?;
         let version = self.begin();
         let counted = self.tenants.requested.limits > 0;
         self.tenants.set_admission(tenant, limit);

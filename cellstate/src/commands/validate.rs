@@ -1,7 +1,7 @@
 //! Validation of commands before they change any state.
 
 use crate::cell::Cell;
-use crate::commands::bounds::{at_most, check_selectors, rules_about_others};
+use crate::commands::bounds::{at_most, check_counters, check_selectors, rule_count};
 use crate::commands::programs;
 use crate::commands::texts;
 use omega_core::limits::{
@@ -9,7 +9,7 @@ use omega_core::limits::{
     EVICTION_SPAN_MS_MAX, GANG_TIMEOUT_MS_MAX, GRACE_MS_MAX, GROUPS_PER_JOB_MAX, HEALTH_MS_MAX,
     JOB_BYTES_MAX, LABELS_MAX, MACHINE_BYTES_MAX, OVERCOMMIT_PERCENT_MAX, PEAKS_BYTES_MAX,
     PEAKS_MAX, QUOTA_MAX, RESERVATION_TENANTS_MAX, RESERVATIONS_BYTES_MAX, RESERVED_VALUES_MAX,
-    RULES_ABOUT_OTHERS_MAX, RULES_PER_GROUP_MAX, TASKS_PER_JOB_MAX, TENANT_WEIGHT_MAX, WEIGHT_MAX,
+    RULES_PER_GROUP_MAX, TASKS_PER_JOB_MAX, TENANT_WEIGHT_MAX, VERSIONS_TOGETHER, WEIGHT_MAX,
 };
 use omega_core::{
     Amounts, Command, CoreRequest, DAY_MS, DeviceRequest, Job, JobKind, KindId, Kinds, Labels,
@@ -60,6 +60,16 @@ pub fn quota(tenant: &Text, limit: &Amounts, kinds: &Kinds) -> Result<(), Reject
         Some(kind) => Err(Rejection::BadAmount { what: tenant.clone(), kind }),
         None => Ok(()),
     }
+}
+
+/// Checks a command that sets or removes a limit of a tenant.
+pub fn tenant_limit(
+    tenant: &Text,
+    limit: Option<&Amounts>,
+    kinds: &Kinds,
+) -> Result<(), Rejection> {
+    texts::name("tenant", tenant)?;
+    limit.map_or(Ok(()), |limit| quota(tenant, limit, kinds))
 }
 
 /// Checks that the cell has this kind, for a command that names a kind without an amount.
@@ -311,8 +321,9 @@ pub fn job(job: &Job, counts: GroupCounts, kinds: &Kinds) -> Result<u32, Rejecti
     if job.groups.is_empty() {
         return bad(format!("job {:?} has no task group: give at least one", job.name));
     }
-    at_most("task groups", job.groups.len(), GROUPS_PER_JOB_MAX)?;
     let submitted = counts == GroupCounts::AsSubmitted;
+    let versions = if submitted { 1 } else { VERSIONS_TOGETHER };
+    at_most("task groups", job.groups.len(), versions * GROUPS_PER_JOB_MAX)?;
     if job.task_count() == 0 && submitted {
         return bad(format!("job {:?} has no task: give a group a count above 0", job.name));
     }
@@ -326,8 +337,6 @@ pub fn job(job: &Job, counts: GroupCounts, kinds: &Kinds) -> Result<u32, Rejecti
     let bytes = bytes_at_most(job);
     at_most("bytes of a job", bytes, JOB_BYTES_MAX)?;
     if submitted {
-        let rules = rules_about_others(job);
-        at_most("rules of a job about tasks of other jobs", rules, RULES_ABOUT_OTHERS_MAX)?;
         check_selectors(job)?;
     }
     if let Some(rules) = &job.update {
@@ -353,6 +362,7 @@ pub fn job(job: &Job, counts: GroupCounts, kinds: &Kinds) -> Result<u32, Rejecti
         task_group(job, group, kinds)?;
     }
     gang(job, submitted)?;
+    check_counters(job, versions)?;
     Ok(bytes as u32)
 }
 
@@ -469,7 +479,7 @@ fn task_group(job: &Job, group: &TaskGroup, kinds: &Kinds) -> Result<(), Rejecti
     amounts(&job.name, &group.cluster_request, kinds)?;
     labels(&group.name, &group.labels)?;
     let rules = &group.rules;
-    at_most("rules of a group", rules.tasks.len(), RULES_PER_GROUP_MAX)?;
+    at_most("rules of a group", rule_count(&rules.tasks), RULES_PER_GROUP_MAX)?;
     at_most("ports of a group", rules.ports.len(), RULES_PER_GROUP_MAX)?;
     at_most("ports of a group", group.any_ports.len(), RULES_PER_GROUP_MAX)?;
     at_most("tolerations of a group", rules.tolerations.len(), RULES_PER_GROUP_MAX)?;

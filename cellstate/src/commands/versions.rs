@@ -13,7 +13,7 @@
 //! Invariant: for each group of the target, the job's list has exactly one group with equal content.
 
 use crate::cell::{Cell, Change};
-use crate::commands::bounds::at_most;
+use crate::commands::bounds::{at_most, check_new_levels};
 use crate::commands::validate::{self, GroupCounts};
 use crate::history::{Event, EventKind};
 use crate::index::machine_index::Trackers;
@@ -169,9 +169,9 @@ impl Cell {
             return Ok(Outcome::Done(self.version));
         }
         let (owner, number) = (job.owner, job.version() + 1);
-        let (composed, made) = compose(job, &spec, number);
-        validate::job(&composed, GroupCounts::Resized, &self.kinds)?;
+        let (composed, made) = self.composed(job, &spec, number)?;
         let starts = if has_ended { starts(&composed, &spec) } else { Vec::new() };
+        check_new_levels(&composed, &self.machine_index.rules)?;
         self.admit_starts(job, &composed, &starts)?;
         let begun = self.begin();
         self.note(|| Event::of_job(id, EventKind::NewVersion { number }));
@@ -199,6 +199,25 @@ impl Cell {
         }
         self.log.push(Change::Job(id, owner));
         Ok(Outcome::Done(begun))
+    }
+
+    /// Returns the job after an update, and the positions of its new groups. If the groups of the kept versions exceed
+    /// a bound together, those without unfinished tasks are replaced as well.
+    fn composed(
+        &self,
+        job: &JobRecord,
+        spec: &Job,
+        number: u32,
+    ) -> Result<(Job, Vec<usize>), Rejection> {
+        let check = |job: &Job| validate::job(job, GroupCounts::Resized, &self.kinds);
+        let kept = (number + 1).saturating_sub(VERSIONS_PER_JOB as u32);
+        let composed = compose(job, spec, number, kept);
+        if check(&composed.0).is_ok() {
+            return Ok(composed);
+        }
+        let composed = compose(job, spec, number, number);
+        check(&composed.0)?;
+        Ok(composed)
     }
 
     /// Makes an ended job, whose groups were released at its end, run again with these new tasks.
@@ -415,11 +434,11 @@ fn starts(composed: &Job, spec: &Job) -> Vec<(usize, u32)> {
 }
 
 /// Returns the job after an update, and the positions of its new groups. To keep the list of groups short, a new group
-/// replaces a group of a forgotten version, if that group has no unfinished tasks and is not part of the update.
-fn compose(job: &JobRecord, spec: &Job, number: u32) -> (Job, Vec<usize>) {
+/// replaces a group of a version before `kept`, if that group has no unfinished tasks and is not part of the update. If
+/// no version is kept, the rules of the other such groups about tasks are removed, because nothing needs them.
+fn compose(job: &JobRecord, spec: &Job, number: u32, kept: u32) -> (Job, Vec<usize>) {
     let mut groups = job.spec.groups.clone();
     let mut made = Vec::new();
-    let kept = (number + 1).saturating_sub(VERSIONS_PER_JOB as u32);
     let mut is_free: Vec<bool> = groups.iter().map(|group| group.version < kept).collect();
     for task in job.tasks.iter().filter(|task| !task.state.ended()) {
         is_free[usize::from(task.group)] = false;
@@ -443,6 +462,12 @@ fn compose(job: &JobRecord, spec: &Job, number: u32) -> (Job, Vec<usize>) {
                 made.push(groups.len());
                 groups.push(new);
             }
+        }
+    }
+    if kept == number {
+        for at in (0..is_free.len()).filter(|at| is_free[*at]) {
+            groups[at].rules.tasks.clear();
+            made.push(at);
         }
     }
     (Job { groups, ..spec.clone() }, made)
@@ -474,7 +499,9 @@ fn living(id: JobId, job: &JobRecord, step: &RollStep) -> Result<Vec<u32>, Rejec
 #[cfg(test)]
 mod tests {
     use super::*;
+    use omega_core::limits::{GROUPS_PER_JOB_MAX, LEVELS_PER_JOB_MAX, VERSIONS_TOGETHER};
     use omega_core::{Amounts, Command, Kinds, Machine, MachineId, TaskReport};
+    use omega_core::{TaskRule, TaskSelector, TopologyLevel};
 
     const AT: MachineId = MachineId { slot: 0, incarnation: 0 };
 
@@ -496,7 +523,7 @@ mod tests {
         for task in living {
             let report = TaskReport::Failed;
             cell.apply(Command::AdoptTask { task, machine: AT }).unwrap();
-            cell.apply(Command::ReportTask { task, machine: AT, report }).unwrap();
+            cell.apply(Command::ReportTask { task, machine: AT, placed_ms: 0, report }).unwrap();
         }
     }
 
@@ -526,6 +553,68 @@ mod tests {
         cell.apply(keep(1 << 42)).unwrap();
         cell.apply(keep(1 << 43)).unwrap();
         assert!(cell.job(job).is_none());
+    }
+
+    #[test]
+    fn an_update_may_replace_the_groups_of_the_largest_service() {
+        let mut cell = Cell::new(Kinds::standard());
+        let service = |image: usize| {
+            let group = |at: usize| {
+                let mut group = TaskGroup::new(1, Amounts::zero()).named(format!("group-{at}"));
+                group.images = [format!("image-{image}").into()].into();
+                group
+            };
+            let groups = 1..GROUPS_PER_JOB_MAX;
+            groups.fold(Job::service("web", group(0)), |job, at| job.with_group(group(at)))
+        };
+        let answer = cell.apply(Command::SubmitJob(service(0)));
+        let Ok(Outcome::Job(job)) = answer else { panic!("{answer:?}") };
+        let update = |image| Command::UpdateJob { job, version: None, spec: service(image) };
+        // No task is of versions after 0, so their groups leave their places to those of later versions.
+        for image in 1..VERSIONS_PER_JOB + 3 {
+            cell.apply(update(image)).unwrap();
+            let groups = &cell.job(job).unwrap().groups;
+            assert_eq!(groups.len(), VERSIONS_TOGETHER * GROUPS_PER_JOB_MAX);
+            cell.audit().unwrap();
+        }
+        let restored = Cell::from_snapshot_state(cell.snapshot_state()).unwrap();
+        assert_eq!(restored.state_hash(), cell.state_hash());
+        let version = cell.job_version(job).unwrap();
+        let step = RollStep::of(version).with_tasks("group-0", 1);
+        cell.apply(Command::RollJob { job, step }).unwrap();
+        let refused = cell.apply(update(0)).map(drop);
+        assert_eq!(refused, Ok(()), "the groups of version 0 are still there");
+        let refused = cell.apply(update(1)).unwrap_err();
+        assert!(matches!(refused, Rejection::TooMany { max: 512, .. }), "{refused}");
+    }
+
+    /// No task is of the second version, so its rules count no longer when the job goes on to the third.
+    #[test]
+    fn an_update_may_replace_many_groups_with_rules_by_one() {
+        let mut cell = Cell::new(Kinds::standard());
+        let service = |version: usize, groups: usize| {
+            let group = |at: usize| {
+                let rule = |level: usize| TaskRule::MaxPerDomain {
+                    of: TaskSelector::SameGroup,
+                    level: TopologyLevel::Label(format!("{version}.{level}").into()),
+                    count: 1,
+                };
+                let mut group = TaskGroup::new(1, Amounts::zero()).named(format!("group-{at}"));
+                group.rules.tasks = (0..LEVELS_PER_JOB_MAX).map(rule).collect();
+                group
+            };
+            (1..groups).fold(Job::service("web", group(0)), |job, at| job.with_group(group(at)))
+        };
+        let answer = cell.apply(Command::SubmitJob(service(0, 1)));
+        let Ok(Outcome::Job(job)) = answer else { panic!("{answer:?}") };
+        for (version, groups) in [(1, 9), (2, 1), (3, 9), (4, 1)] {
+            let spec = service(version, groups);
+            cell.apply(Command::UpdateJob { job, version: None, spec }).unwrap();
+            cell.audit().unwrap();
+        }
+        assert_eq!(cell.machine_index.rules.level_count(), 2 * LEVELS_PER_JOB_MAX);
+        let restored = Cell::from_snapshot_state(cell.snapshot_state()).unwrap();
+        assert_eq!(restored.state_hash(), cell.state_hash());
     }
 
     #[test]

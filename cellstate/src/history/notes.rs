@@ -35,11 +35,6 @@ impl Cell {
         Events::from(self.history.as_deref(), position)
     }
 
-    /// Events of a task, the newest first.
-    pub fn task_events(&self, task: TaskId) -> impl Iterator<Item = &Event> {
-        self.job_events(task.job).filter(move |event| event.index == Some(task.index))
-    }
-
     /// Events of a machine and of the tasks on it, the newest first.
     pub fn machine_events(&self, machine: MachineId) -> impl Iterator<Item = &Event> {
         self.events(EventsOf::Machine(machine))

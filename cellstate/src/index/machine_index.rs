@@ -4,7 +4,7 @@
 //! [`Need`] and check it with the function `check_fit`.
 
 use crate::index::need::{Need, WithOptional};
-use crate::index::sets::{CountingMachines, MachineSets, SetId, SetKey};
+use crate::index::sets::{CountingMachines, Differences, MachineSets, SetId, SetKey};
 use crate::index::shapes::{Shape, Shapes};
 use crate::policy::PolicySet;
 use crate::policy::ports::PortNeed;
@@ -47,8 +47,12 @@ impl MachineIndex {
         if self.machines.len() <= slot {
             self.machines.resize(slot + 1, None);
         }
-        self.sets.set_machine(slot, machine.as_deref());
-        self.rules.set_machine(slot, machine.as_deref());
+        let new = machine.as_deref();
+        let differences = Differences::between(self.machines[slot].as_deref(), new);
+        if differences.any() {
+            self.sets.set_machine(slot, new, differences);
+            self.rules.set_machine(slot, new);
+        }
         self.machines[slot] = machine;
     }
 
@@ -227,10 +231,10 @@ impl MachineIndex {
                 into.checks.push(Check::Max { tracker: id, count: share.max(1) as u32 });
             }
             TaskRule::MaxColocated { of, level, count } => {
-                let key = TrackerKey::of_beside(member, (of, level), *count);
+                let key = TrackerKey::of_max_colocated(member, (of, level), *count);
                 let most = count.saturating_sub(u32::from(key.matches(member)));
                 let Some(id) = tracker(key) else { return };
-                into.checks.push(Check::Beside { tracker: id, most });
+                into.checks.push(Check::MaxColocated { tracker: id, most });
                 into.restricting.push(id);
             }
             TaskRule::RuntimeAffinity(near) => {
@@ -343,6 +347,19 @@ fn add_spread(spread: &Spread, tracker: TrackerId, rules: &mut GroupRules) {
 
 fn is_machine(level: &TopologyLevel) -> bool {
     matches!(level, TopologyLevel::Machine)
+}
+
+/// The trackers that the rules and ports of a job need. If they are more than `max`, the rest is left out.
+pub fn trackers_of(job: &Job, max: usize) -> RuleIndex {
+    let mut index = MachineIndex::default();
+    for (position, group) in job.groups.iter().enumerate() {
+        let member = member(JobId(0), job, position);
+        index.compile_rules(member, group, Trackers::Make, &mut Vec::new());
+        if index.rules.len() > max {
+            break;
+        }
+    }
+    index.rules
 }
 
 /// The attributes of a group that trackers compare to decide whether they count its tasks.

@@ -67,6 +67,41 @@ impl SetKey {
     }
 }
 
+/// The differences between the old and the new machine of a row that sets and topology levels depend on.
+#[derive(Clone, Copy, Debug)]
+pub struct Differences {
+    /// Whether the labels or the name differ.
+    labels: bool,
+    taints: bool,
+}
+
+impl Differences {
+    /// The differences between two machines. If there is no old or no new machine, everything differs.
+    pub fn between(old: Option<&Machine>, new: Option<&Machine>) -> Differences {
+        let (Some(old), Some(new)) = (old, new) else {
+            return Differences { labels: true, taints: true };
+        };
+        Differences {
+            labels: old.labels != new.labels || old.name != new.name,
+            taints: old.taints != new.taints,
+        }
+    }
+
+    /// Whether there are any.
+    pub fn any(self) -> bool {
+        self.labels || self.taints
+    }
+
+    /// Whether they may change which machines are in the set of a key.
+    fn concern(self, key: &SetKey) -> bool {
+        match key {
+            SetKey::Match(_) => self.labels,
+            SetKey::Tolerated(_) | SetKey::Unmarked(_) | SetKey::Tainted(..) => self.taints,
+            SetKey::Counting(_) => self.any(),
+        }
+    }
+}
+
 /// Whether each taint that keeps tasks off is tolerated.
 fn tolerated(machine: &Machine, by: &[Toleration]) -> bool {
     covered(machine, by, |effect| effect != TaintEffect::PreferNoSchedule)
@@ -118,6 +153,8 @@ pub struct MachineSets {
     tainted: Flagged,
     marked: Flagged,
     sets: Vec<Option<Set>>,
+    /// The positions in `sets` without a set.
+    free: Vec<SetId>,
     by_key: FastMap<SetKey, SetId>,
     /// Sets without users, in the order in which they became unused. They are kept because later jobs may need them.
     idle: Vec<SetId>,
@@ -143,14 +180,12 @@ impl MachineSets {
         for (slot, machine) in machines.iter().enumerate() {
             set.set(slot, machine.as_ref().is_some_and(|machine| key.accepts(machine)));
         }
-        let free = self.sets.iter().position(Option::is_none);
-        let index = free.unwrap_or_else(|| {
+        let id = self.free.pop().unwrap_or_else(|| {
             self.sets.push(None);
-            self.sets.len() - 1
+            SetId(self.sets.len() as u32 - 1)
         });
-        let id = SetId(index as u32);
         self.by_key.insert(key, id);
-        self.sets[index] = Some(set);
+        self.sets[id.0 as usize] = Some(set);
         id
     }
 
@@ -176,6 +211,7 @@ impl MachineSets {
             let oldest = self.idle.remove(0);
             if let Some(forgotten) = self.sets[oldest.0 as usize].take() {
                 self.by_key.remove(&forgotten.key);
+                self.free.push(oldest);
             }
         }
     }
@@ -208,17 +244,27 @@ impl MachineSets {
         self.present.count as usize
     }
 
-    /// Updates all sets for a machine that was added, changed or removed.
-    pub fn set_machine(&mut self, slot: usize, machine: Option<&Machine>) {
+    /// Updates the sets for a machine that was added, changed or removed. Returns the number of sets that were
+    /// evaluated.
+    pub fn set_machine(
+        &mut self,
+        slot: usize,
+        machine: Option<&Machine>,
+        differences: Differences,
+    ) -> usize {
         self.present.set(slot, machine.is_some());
         let none = SetKey::Tolerated(Vec::new());
         self.tainted.set(slot, machine.is_some_and(|machine| !none.accepts(machine)));
         let none = SetKey::Unmarked(Vec::new());
         self.marked.set(slot, machine.is_some_and(|machine| !none.accepts(machine)));
-        for set in self.sets.iter_mut().flatten() {
+        let mut evaluated = 0;
+        let sets = self.sets.iter_mut().flatten();
+        for set in sets.filter(|set| differences.concern(&set.key)) {
             let accepted = machine.is_some_and(|machine| set.key.accepts(machine));
             set.set(slot, accepted);
+            evaluated += 1;
         }
+        evaluated
     }
 
     /// Whether the set contains the machine in a row.
@@ -258,4 +304,69 @@ fn set_bit(words: &mut Vec<u64>, bit: usize, value: bool) {
     }
     let mask = 1 << (bit % 64);
     if value { words[bit / 64] |= mask } else { words[bit / 64] &= !mask }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use omega_core::{Amounts, Labels, Taint, TolerationOperator};
+
+    fn toleration(key: &str) -> Toleration {
+        let (operator, value) = (TolerationOperator::Exists, "".into());
+        Toleration { key: Some(key.into()), operator, value, effect: None }
+    }
+
+    fn tainted(machine: &Machine, key: &str) -> Machine {
+        let taint = Taint { key: key.into(), value: "".into(), effect: TaintEffect::NoSchedule };
+        Machine { taints: [taint].into(), ..machine.clone() }
+    }
+
+    #[test]
+    fn a_change_of_a_machine_evaluates_only_sets_that_depend_on_it() {
+        let mut sets = MachineSets::default();
+        let ssd = MachineSelector::label("disk", "ssd");
+        let keys = [
+            SetKey::Match(vec![ssd.clone()]),
+            SetKey::Tolerated(vec![toleration("old")]),
+            SetKey::Tolerated(vec![toleration("new")]),
+            SetKey::Unmarked(Vec::new()),
+            SetKey::Tainted("old".into(), TaintEffect::NoSchedule),
+            SetKey::Counting(CountingMachines { affinity: Some(vec![ssd]), ..Default::default() }),
+        ];
+        let plain = Machine::new("box", Amounts::new([1]));
+        let grown = Machine { capacity: Amounts::new([2]), ..plain.clone() };
+        let labelled = Machine { labels: Labels::new([("disk", "ssd")]), ..grown.clone() };
+        let old = tainted(&labelled, "old");
+        let renamed = Machine { name: "other".into(), ..old.clone() };
+        let states =
+            [None, Some(plain), Some(grown), Some(labelled), Some(old), Some(renamed), None];
+        let expected = [6, 0, 2, 5, 2, 6];
+        let ids = keys.clone().map(|key| sets.acquire(key, &[]));
+        for (pair, evaluated) in states.windows(2).zip(expected) {
+            let (old, new) = (pair[0].as_ref(), pair[1].as_ref());
+            let differences = Differences::between(old, new);
+            let count = sets.set_machine(70, new, differences);
+            assert_eq!(count, evaluated, "{old:?} to {new:?}");
+            for (key, id) in keys.iter().zip(ids) {
+                let accepted = new.is_some_and(|new| key.accepts(new));
+                assert_eq!(sets.contains(id, 70), accepted, "{key:?} of {new:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn dropped_sets_leave_their_places_to_others() {
+        let mut sets = MachineSets::default();
+        for round in 0..10 {
+            let key = |at| SetKey::Tolerated(vec![toleration(&format!("{round}.{at}"))]);
+            let ids: Vec<SetId> = (0..100).map(|at| sets.acquire(key(at), &[])).collect();
+            let different: std::collections::HashSet<SetId> = ids.iter().copied().collect();
+            assert_eq!(different.len(), 100);
+            ids.into_iter().for_each(|id| sets.release(id));
+            assert_eq!(sets.by_key.len(), IDLE_MAX);
+            assert_eq!(sets.sets.iter().flatten().count(), IDLE_MAX);
+            assert!(sets.sets.len() <= 100 + IDLE_MAX);
+            assert_eq!(sets.free.len(), sets.sets.len() - IDLE_MAX);
+        }
+    }
 }

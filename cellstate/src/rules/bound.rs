@@ -6,7 +6,7 @@
 
 use super::counts::Count;
 use super::group::{Check, GroupRules, RuleFamily};
-use super::key::Beside;
+use super::key::ColocationBound;
 use super::level::Domain;
 use super::tracker::Tracker;
 use super::{Counter, RuleIndex, TrackerId};
@@ -104,10 +104,10 @@ impl Tracker {
     /// The family of the rule by which placed tasks restrict new tasks that match. `None` if no placed task has such a
     /// rule.
     pub(super) fn restricting_family(&self) -> Option<RuleFamily> {
-        match self.key.beside {
+        match self.key.colocation {
             _ if self.total().holders == 0 => None,
-            Some(Beside::AtLeast(_)) => None,
-            Some(Beside::AtMost(_)) => Some(RuleFamily::Limits),
+            Some(ColocationBound::AtLeast(_)) => None,
+            Some(ColocationBound::AtMost(_)) => Some(RuleFamily::Limits),
             None if self.key.tracked.is_port() => Some(RuleFamily::Ports),
             None => Some(RuleFamily::Neighbours),
         }
@@ -163,7 +163,7 @@ impl RuleIndex {
             return Ok(());
         }
         for counter in rules.matched.iter().filter_map(|id| self.counter(*id)) {
-            if let Some(Beside::AtMost(most)) = counter.tracker.key.beside {
+            if let Some(ColocationBound::AtMost(most)) = counter.tracker.key.colocation {
                 let (reason, of) = (Reason::DomainFull, Of::MatchedBesideHolders);
                 let (counter, allowed) = (Some(counter), 0..=i64::from(most) - 1);
                 each(Bound { counter, of, allowed, needs_place: false, reason })?;
@@ -192,7 +192,7 @@ impl RuleIndex {
                 let most = self.fewest(*tracker, free, *domains_min, sets) + free;
                 matched(*tracker, 0..=most, true, Reason::Skew)
             }
-            Check::Beside { tracker, most } => {
+            Check::MaxColocated { tracker, most } => {
                 matched(*tracker, 0..=i64::from(*most), false, Reason::DomainFull)
             }
             Check::RuntimeAffinity(id) => {

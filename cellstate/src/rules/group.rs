@@ -15,7 +15,7 @@ pub enum Check {
     /// At most `count` matched tasks are in the domain, including the task of the claim.
     Max { tracker: TrackerId, count: u32 },
     /// At most `most` matched tasks are in the domain, if the machine has a domain.
-    Beside { tracker: TrackerId, most: u32 },
+    MaxColocated { tracker: TrackerId, most: u32 },
     /// A matched task is in the domain.
     RuntimeAffinity(TrackerId),
     /// The domain has at most `skew_max` more matched tasks than the domain with the fewest.
@@ -44,7 +44,7 @@ impl Check {
                 std::slice::from_ref(id)
             }
             Check::Max { tracker, .. }
-            | Check::Beside { tracker, .. }
+            | Check::MaxColocated { tracker, .. }
             | Check::Skew { tracker, .. } => std::slice::from_ref(tracker),
             Check::Affinity { trackers, .. } => trackers,
         }
@@ -57,7 +57,7 @@ impl Check {
             Check::AntiAffinity(_) | Check::Affinity { .. } | Check::RuntimeAffinity(_) => {
                 RuleFamily::Neighbours
             }
-            Check::Max { .. } | Check::Beside { .. } => RuleFamily::Limits,
+            Check::Max { .. } | Check::MaxColocated { .. } => RuleFamily::Limits,
         }
     }
 }

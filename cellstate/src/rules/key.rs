@@ -83,7 +83,7 @@ impl Tracked {
 /// Condition on the counted tasks in the domain of a holder, which is a task whose rule uses this tracker. Without a
 /// condition, a holder excludes all counted tasks from its domain (anti-affinity).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Beside {
+pub enum ColocationBound {
     /// At most this many counted tasks are in the domain of a holder.
     AtMost(u32),
     /// At least this many counted tasks must be in the domain of a holder. No counted task may leave if fewer would
@@ -102,7 +102,7 @@ pub struct TrackerKey {
     pub among: Option<CountingMachines>,
     /// Condition on the counted tasks near a holder. The condition is part of the key, so all holders of a tracker have
     /// the same condition.
-    pub beside: Option<Beside>,
+    pub colocation: Option<ColocationBound>,
 }
 
 /// A group, with its attributes that trackers compare.
@@ -126,17 +126,17 @@ impl TrackerKey {
     /// The key of a rule of this group about the tasks that a selector selects.
     pub(crate) fn of(member: Member<'_>, tasks: &TaskSelector, level: &TopologyLevel) -> Self {
         let tracked = Tracked::of(member, tasks);
-        TrackerKey { tracked, level: level.clone(), among: None, beside: None }
+        TrackerKey { tracked, level: level.clone(), among: None, colocation: None }
     }
 
     /// The key of a rule of this group that allows at most `most` matched tasks in its domain.
-    pub(crate) fn of_beside(
+    pub(crate) fn of_max_colocated(
         member: Member<'_>,
         near: (&TaskSelector, &TopologyLevel),
         most: u32,
     ) -> Self {
-        let beside = Some(Beside::AtMost(most));
-        TrackerKey { beside, ..TrackerKey::of(member, near.0, near.1) }
+        let colocation = Some(ColocationBound::AtMost(most));
+        TrackerKey { colocation, ..TrackerKey::of(member, near.0, near.1) }
     }
 
     /// The key of a runtime affinity of this group. A holder needs one matched task in its domain. If the rule also
@@ -144,7 +144,7 @@ impl TrackerKey {
     pub(crate) fn of_runtime_affinity(member: Member<'_>, near: &Near) -> Self {
         let key = TrackerKey::of(member, &near.tasks, &near.level);
         let least = 1 + u32::from(key.matches(member));
-        TrackerKey { beside: Some(Beside::AtLeast(least)), ..key }
+        TrackerKey { colocation: Some(ColocationBound::AtLeast(least)), ..key }
     }
 
     /// The key for the tasks that every one of the terms selects, at the level of one term.
@@ -155,20 +155,20 @@ impl TrackerKey {
                 Tracked::All(terms.iter().map(|term| Tracked::of(member, &term.tasks)).collect())
             }
         };
-        TrackerKey { tracked, level: level.clone(), among: None, beside: None }
+        TrackerKey { tracked, level: level.clone(), among: None, colocation: None }
     }
 
     /// The key for tasks that use a port.
     pub(crate) fn of_port(port: &Port) -> Self {
         let tracked = Tracked::Port(port.clone());
-        TrackerKey { tracked, level: TopologyLevel::Machine, among: None, beside: None }
+        TrackerKey { tracked, level: TopologyLevel::Machine, among: None, colocation: None }
     }
 
     /// The number of counted tasks that must be in the domain of a holder; `None` if it needs none.
     pub(crate) fn least(&self) -> Option<u32> {
-        match self.beside {
-            Some(Beside::AtLeast(least)) => Some(least),
-            Some(Beside::AtMost(_)) | None => None,
+        match self.colocation {
+            Some(ColocationBound::AtLeast(least)) => Some(least),
+            Some(ColocationBound::AtMost(_)) | None => None,
         }
     }
 

@@ -31,16 +31,16 @@ pub use counts::Step;
 pub use group::{Check, GroupRules, Pull};
 pub use group::{RuleFamily, SoftSpread};
 pub use key::Member;
-pub use key::{Beside, Tracked, TrackerKey};
+pub use key::{ColocationBound, Tracked, TrackerKey};
 pub use level::DomainName;
 pub use level::{Domain, Level as Values};
-pub use runtime_affinity::Alone;
+pub use runtime_affinity::Unmet;
 
 use crate::index::sets::{MachineSets, SetId};
 use crate::state::attributes::ByAttribute;
 use crate::state::map::FastMap;
 use counts::Page;
-use level::{Level, LevelId, NOWHERE, PAGE};
+use level::{Level, Levels, NOWHERE, PAGE};
 use omega_core::{JobId, Machine, Text, TopologyLevel};
 use std::sync::Arc;
 use tracker::Tracker;
@@ -52,8 +52,7 @@ pub struct TrackerId(pub u64);
 /// The trackers in use with their counters.
 #[derive(Clone, Debug, Default)]
 pub struct RuleIndex {
-    /// The label levels of all rules so far. They stay when no rule uses them any more.
-    levels: Vec<Level>,
+    levels: Levels,
     trackers: FastMap<TrackerId, Tracker>,
     by_key: FastMap<TrackerKey, TrackerId>,
     /// The trackers that count only tasks of one job, by job.
@@ -63,7 +62,7 @@ pub struct RuleIndex {
     /// All other trackers.
     of_any: Vec<TrackerId>,
     /// The number of trackers of runtime affinity.
-    companies: usize,
+    runtime_affinities: usize,
     next: u64,
     /// Number that rises whenever a tracker is added or removed. Then groups must be matched with the trackers again.
     generation: u64,
@@ -162,6 +161,16 @@ impl RuleIndex {
         self.trackers.is_empty()
     }
 
+    /// The number of trackers.
+    pub fn len(&self) -> usize {
+        self.trackers.len()
+    }
+
+    /// The number of label levels of all trackers, and of levels that were kept.
+    pub fn level_count(&self) -> usize {
+        self.levels.count()
+    }
+
     /// The number of times that a tracker was added or removed.
     pub fn generation(&self) -> u64 {
         self.generation
@@ -193,11 +202,14 @@ impl RuleIndex {
         among: Option<SetId>,
         machines: &[Option<Arc<Machine>>],
     ) {
-        let level = self.add_level(&key.level, machines);
+        let level = match &key.level {
+            TopologyLevel::Machine => None,
+            TopologyLevel::Label(label) => Some(self.levels.acquire(label, machines)),
+        };
         self.next = self.next.max(id.0 + 1);
         self.generation += 1;
         self.by_key.insert(key.clone(), id);
-        self.companies += usize::from(key.least().is_some());
+        self.runtime_affinities += usize::from(key.least().is_some());
         let mut tracker = Tracker::new(key, among, level);
         self.list(id, &mut tracker);
         self.trackers.insert(id, tracker);
@@ -245,8 +257,9 @@ impl RuleIndex {
     /// Removes a tracker. Returns its key, and the machine set that the caller must release.
     pub fn remove(&mut self, id: TrackerId) -> Option<(TrackerKey, Option<SetId>)> {
         let tracker = self.trackers.remove(&id)?;
+        tracker.level.into_iter().for_each(|level| self.levels.release(level));
         self.by_key.remove(&tracker.key);
-        self.companies -= usize::from(tracker.key.least().is_some());
+        self.runtime_affinities -= usize::from(tracker.key.least().is_some());
         self.unlist(id, &tracker);
         self.generation += 1;
         Some((tracker.key, tracker.among))
@@ -282,44 +295,23 @@ impl RuleIndex {
 
     /// Updates the levels for a machine that was added, changed or removed.
     pub fn set_machine(&mut self, slot: usize, machine: Option<&Machine>) {
-        for level in &mut self.levels {
-            let value = machine.and_then(|machine| machine.labels.get(&level.key));
-            level.set_machine(slot, value);
-        }
+        self.levels.set_machine(slot, machine);
         self.trackers.values_mut().for_each(Tracker::forget_domains);
     }
 
     /// Makes the values of a label available to [`RuleIndex::values`], even if no rule uses the label.
     pub fn keep_level(&mut self, key: &Text, machines: &[Option<Arc<Machine>>]) {
-        self.add_level(&TopologyLevel::Label(key.clone()), machines);
+        self.levels.keep(key, machines);
     }
 
-    /// Each machine's value of a label. `None` if no tracker ever had this level, and `keep_level` was not called for
-    /// it.
+    /// Each machine's value of a label. `None` if no tracker has this level, and `keep_level` was not called for it.
     pub fn values(&self, key: &str) -> Option<&Level> {
-        self.levels.iter().find(|level| *level.key == *key)
-    }
-
-    fn add_level(
-        &mut self,
-        level: &TopologyLevel,
-        machines: &[Option<Arc<Machine>>],
-    ) -> Option<LevelId> {
-        let TopologyLevel::Label(key) = level else { return None };
-        let known = self.levels.iter().position(|level| level.key == *key);
-        Some(LevelId(known.unwrap_or_else(|| {
-            let mut table = Level::new(key.clone());
-            for (slot, machine) in machines.iter().enumerate() {
-                table.set_machine(slot, machine.as_ref().and_then(|m| m.labels.get(key)));
-            }
-            self.levels.push(table);
-            self.levels.len() - 1
-        })))
+        self.levels.find(key)
     }
 
     /// The level of a tracker; `None` if each machine is a domain.
     fn level(&self, tracker: &Tracker) -> Option<&Level> {
-        tracker.level.map(|id| &self.levels[id.0])
+        tracker.level.and_then(|id| self.levels.get(id))
     }
 
     /// The domain of a row at a tracker's level, even if the tracker does not count tasks on the machine.
@@ -400,7 +392,10 @@ impl RuleIndex {
         let Some(tracker) = self.trackers.get_mut(&id) else { return };
         let domain = match (domain, tracker.level) {
             (DomainName::Row(slot), None) => *slot,
-            (DomainName::Value(value), Some(level)) => self.levels[level.0].domain(value),
+            (DomainName::Value(value), Some(level)) => match self.levels.get_mut(level) {
+                Some(level) => level.domain(value),
+                None => return,
+            },
             _ => return,
         };
         tracker.set(domain, count);
@@ -425,9 +420,14 @@ impl RuleIndex {
 
     /// Changes a tracker's count in the domain of a machine.
     pub fn add(&mut self, id: TrackerId, slot: usize, step: Step, sets: &MachineSets) {
-        let Some(domain) = self.domain_of(id, slot, sets) else { return };
-        if let Some(tracker) = self.trackers.get_mut(&id) {
-            tracker.add(domain, step);
+        let Some(tracker) = self.trackers.get_mut(&id) else { return };
+        if tracker.among.is_some_and(|set| !sets.contains(set, slot)) {
+            return;
         }
+        let domain = match tracker.level {
+            None => Some(slot as Domain),
+            Some(level) => self.levels.get(level).and_then(|level| level.of_slot(slot)),
+        };
+        domain.into_iter().for_each(|domain| tracker.add(domain, step));
     }
 }

@@ -7,7 +7,7 @@ use crate::index::sets::MachineSets;
 
 /// A domain with a placed task whose runtime affinity is not met.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Alone {
+pub struct Unmet {
     /// Tracker of the tasks that the affinity requires. The domain has too few of them.
     pub tracker: TrackerId,
     /// The domain.
@@ -19,7 +19,7 @@ pub struct Alone {
 impl RuleIndex {
     /// Whether any rule is a runtime affinity.
     pub fn any_runtime_affinity(&self) -> bool {
-        self.companies > 0
+        self.runtime_affinities > 0
     }
 
     /// Whether the runtime affinity of some task may select a task with these rules.
@@ -30,12 +30,12 @@ impl RuleIndex {
 
     /// The domains of a row in which the runtime affinity of a placed task is not met, and a task with these rules
     /// would help to meet it.
-    pub fn alone_without<'a>(
+    pub fn unmet_without<'a>(
         &'a self,
         rules: &'a GroupRules,
         row: usize,
         sets: &'a MachineSets,
-    ) -> impl Iterator<Item = Alone> + 'a {
+    ) -> impl Iterator<Item = Unmet> + 'a {
         let matched: &[TrackerId] = if self.any_runtime_affinity() { &rules.matched } else { &[] };
         matched.iter().filter_map(move |id| {
             let tracker = self.trackers.get(id)?;
@@ -43,8 +43,8 @@ impl RuleIndex {
             let domain = self.domain_of(*id, row, sets)?;
             let count = tracker.count(domain);
             let missing = least.saturating_sub(count.matched);
-            let alone = count.holders > 0 && missing > 0;
-            alone.then_some(Alone { tracker: *id, domain, missing })
+            let unmet = count.holders > 0 && missing > 0;
+            unmet.then_some(Unmet { tracker: *id, domain, missing })
         })
     }
 
@@ -52,10 +52,10 @@ impl RuleIndex {
     pub fn is_counted(
         &self,
         (rules, row): (&GroupRules, usize),
-        alone: Alone,
+        unmet: Unmet,
         sets: &MachineSets,
     ) -> bool {
-        rules.matched.contains(&alone.tracker)
-            && self.domain_of(alone.tracker, row, sets) == Some(alone.domain)
+        rules.matched.contains(&unmet.tracker)
+            && self.domain_of(unmet.tracker, row, sets) == Some(unmet.domain)
     }
 }

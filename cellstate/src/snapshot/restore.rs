@@ -7,13 +7,13 @@
 use super::{SchedulerSnapshot, SnapshotState, SnapshotStateError};
 use crate::cell::Cell;
 use crate::commands::validate::{self, GroupCounts};
+use crate::delta::log::ChangeLog;
 use crate::fit::MachineStatus;
 use crate::index::machine_index::{Trackers, member};
 use crate::policy::ports::TaskPorts;
 use crate::policy::{Placement, Restoring};
 use crate::rules::GroupRules;
 use crate::state::allocation_overrides::{AllocationOverrides, values_of};
-use crate::state::changes::ChangeLog;
 use crate::state::cores::TaskCores;
 use crate::state::ended_jobs::EndedJobs;
 use crate::state::job_record::{GroupRecord, JobRecord, JobSnapshot, TaskRecord, tally};
@@ -23,7 +23,7 @@ use crate::state::registered::Registered;
 use crate::state::reply_cache::{self, ReplyCache};
 use omega_core::limits::{
     CHANGES_MAX, CONFLICTS_PER_SCHEDULER, JOBS_MAX, LEASE_MS_MAX, LEASE_MS_MIN, MACHINES_MAX,
-    REPLIES_PER_SCHEDULER, SCHEDULERS_MAX, TRANSACTION_ITEMS_MAX,
+    REPLIES_PER_SCHEDULER, SCHEDULERS_MAX, TENANTS_MAX, TRANSACTION_ITEMS_MAX,
 };
 use omega_core::{
     Amounts, Conflict, Job, JobId, Kinds, MachineId, NodeCores, SchedulerId, TaskId, TenantConfig,
@@ -45,7 +45,8 @@ const INCARNATION_MAX: u32 = u32::MAX / 2;
 const COUNTED_MAX: u64 = u32::MAX as u64;
 
 impl Cell {
-    /// Restores the cell from which a snapshot was taken.
+    /// Restores the cell from which a snapshot was taken. If several cells are restored from it, each needs its own
+    /// schedulers and views, as after a clone (see [`Cell`]).
     ///
     /// # Errors
     /// Parts of the snapshot contradict each other, or no sequence of commands leads to this state.
@@ -70,6 +71,8 @@ impl Cell {
             kinds: &cell.kinds,
         };
         cell.policies.restore(restoring)?;
+        let tenants = snapshot.tenants.len() as u64;
+        SnapshotStateError::check_count("tenants", tenants, TENANTS_MAX as u64)?;
         for tenant in &snapshot.tenants {
             crate::commands::texts::name("tenant", &tenant.name)?;
             if cell.tenants.get(&tenant.name).is_some() {

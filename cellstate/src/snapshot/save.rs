@@ -70,12 +70,6 @@ impl Cell {
         self.capture.is_some()
     }
 
-    /// Drops the running capture, if any.
-    pub fn end_capture(&mut self) {
-        self.capture = None;
-        self.jobs.end_saving();
-    }
-
     /// Copies a row before its description or load changes.
     pub(crate) fn before_row_changes(&mut self, slot: usize) {
         if let Some(capture) = &mut self.capture {

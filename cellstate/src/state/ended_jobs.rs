@@ -6,6 +6,7 @@
 
 use crate::state::map::FastMap;
 use omega_core::JobId;
+use omega_core::limits::{REMOVED_JOBS_MAX, REMOVED_TASKS};
 use std::collections::VecDeque;
 
 /// An ended job, with the time at which the cell recorded the end.
@@ -67,10 +68,29 @@ impl EndedJobs {
 
     /// Number of positions at the start of the list that [`EndedJobs::forget`] is to remove: those of the jobs with a
     /// recorded time for which `is_over` is true, and of deleted jobs behind them. It is 0 if there is no such job.
-    pub fn over(&self, is_over: impl Fn(u64) -> bool) -> usize {
-        let is_over = |noticed: Option<u64>| noticed.is_some_and(&is_over);
-        let goes = self.list.iter().take_while(|job| is_over(job.1) || self.is_deleted(job.0));
+    ///
+    /// The positions include at most [`REMOVED_JOBS_MAX`] jobs, and no further job once they have [`REMOVED_TASKS`]
+    /// tasks. `tasks` returns the number of a job's tasks.
+    pub fn over(&self, is_over: impl Fn(u64) -> bool, tasks: impl Fn(JobId) -> usize) -> usize {
+        let (mut jobs, mut removed) = (0, 0);
+        let goes = self.list.iter().take_while(|(id, noticed)| {
+            if self.is_deleted(*id) {
+                return true;
+            }
+            let full = jobs == REMOVED_JOBS_MAX || removed >= REMOVED_TASKS;
+            let goes = !full && noticed.is_some_and(&is_over);
+            if goes {
+                jobs += 1;
+                removed += tasks(*id);
+            }
+            goes
+        });
         goes.count()
+    }
+
+    /// The recorded time of the first job's end, if there is one.
+    pub fn first_noticed(&self) -> Option<u64> {
+        self.list.front().and_then(|(_, noticed)| *noticed)
     }
 
     /// Removes the first `count` positions, a number that [`EndedJobs::over`] returned. Returns their jobs.
@@ -144,7 +164,7 @@ mod tests {
             if below(50) == 0 {
                 let is_over = |at: u64| at + 100 <= step;
                 let over = naive.iter().take_while(|(_, at)| at.is_some_and(is_over)).count();
-                let positions = list.over(is_over);
+                let positions = list.over(is_over, |_| 1);
                 assert_eq!(positions == 0, over == 0, "step {step}");
                 let forgotten: Vec<JobId> = list.forget(positions).collect();
                 let expected: Vec<JobId> = naive.drain(..over).map(|(id, _)| id).collect();
@@ -153,5 +173,20 @@ mod tests {
             check(&list, &naive);
         }
         assert!(naive.len() > 10, "the list had jobs");
+    }
+
+    #[test]
+    fn a_call_forgets_a_bounded_number_of_jobs_and_tasks() {
+        let ids = (0..2 * REMOVED_JOBS_MAX as u64 + 7).map(JobId);
+        let mut list = EndedJobs::from(ids.map(|id| (id, Some(1))).collect::<Vec<_>>());
+        // Positions of deleted jobs do not count.
+        list.delete(JobId(5));
+        for expected in [REMOVED_JOBS_MAX, REMOVED_JOBS_MAX, 6, 0] {
+            let positions = list.over(|_| true, |_| 1);
+            assert_eq!(list.forget(positions).count(), expected);
+        }
+        let list = EndedJobs::from((1..4).map(|id| (JobId(id), Some(1))).collect::<Vec<_>>());
+        assert_eq!(list.over(|_| true, |_| REMOVED_TASKS - 1), 2);
+        assert_eq!(list.over(|_| true, |_| REMOVED_TASKS), 1);
     }
 }

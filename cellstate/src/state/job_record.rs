@@ -11,7 +11,6 @@ use omega_core::{
 };
 use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;
-use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
 /// A job of the cell.
@@ -67,7 +66,7 @@ pub struct GroupRecord {
 pub const TASK_BYTES: u64 = size_of::<TaskRecord>() as u64;
 
 /// A task as stored in the cell.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct TaskRecord {
     /// State of the task.
     pub state: TaskState,
@@ -79,15 +78,6 @@ pub struct TaskRecord {
     pub failures: u16,
     /// The cell's time at which the task was placed; 0 while it is not placed.
     pub placed_ms: u64,
-}
-
-/// The placement time is not hashed: no outcome depends on it, and snapshots from before it was recorded keep their
-/// hashes. The reference model compares it.
-impl Hash for TaskRecord {
-    fn hash<H: Hasher>(&self, state: &mut H) {
-        let TaskRecord { state: task, devices, group, failures, placed_ms: _ } = self;
-        (task, devices, group, failures).hash(state);
-    }
 }
 
 impl TaskRecord {

@@ -3,7 +3,6 @@
 pub mod admission;
 pub mod allocation_overrides;
 pub mod attributes;
-pub mod changes;
 pub mod cores;
 pub mod demand_profiles;
 pub mod devices;
@@ -15,7 +14,6 @@ pub mod machines;
 pub mod map;
 pub mod missed_deadline;
 pub mod recent_groups;
-pub mod recent_rows;
 pub mod registered;
 pub mod reply_cache;
 pub mod sparse;

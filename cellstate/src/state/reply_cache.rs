@@ -187,6 +187,8 @@ thread_local! {
     static BYTES: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
 }
 
+/// Appends all fields except the id. The lengths of the lists come first, so different transactions have different
+/// bytes.
 fn put_all(txn: &Transaction, bytes: &mut Vec<u8>) {
     let head = [
         txn.base.0,
@@ -194,30 +196,22 @@ fn put_all(txn: &Transaction, bytes: &mut Vec<u8>) {
         u64::from(txn.check == ConflictCheck::SequenceNumber),
         txn.releases.len() as u64,
         txn.evictions.len() as u64,
+        txn.claims.len() as u64,
+        txn.resizes.len() as u64,
     ];
     put(bytes, &head);
     for TaskId { job, index } in txn.releases.iter().chain(&txn.evictions) {
         put(bytes, &[job.0, u64::from(*index)]);
     }
-    for Claim { task, machine, seen, devices, take: _ } in &txn.claims {
+    for Claim { task, machine, seen, devices, take } in &txn.claims {
         let packed = u64::from(machine.slot) << 32 | u64::from(machine.incarnation);
         let small = u64::from(task.index) << 32 | u64::from(devices.0);
-        put(bytes, &[task.job.0, small, packed, seen.0]);
-    }
-    put_later(txn, bytes);
-}
-
-/// Appends the fields that later versions of the format added, if they are set. A transaction without these fields
-/// keeps its digest. The appended part begins with a job number that no job has, so it differs from any claim.
-fn put_later(txn: &Transaction, bytes: &mut Vec<u8>) {
-    for (claim, index) in txn.claims.iter().zip(0..) {
-        if claim.take == Take::WithOptional {
-            put(bytes, &[u64::MAX, index]);
-        }
+        let take = u64::from(*take == Take::WithOptional);
+        put(bytes, &[task.job.0, small, packed, seen.0, take]);
     }
     for Resize { task, to } in &txn.resizes {
         let amounts = to.as_slice();
-        put(bytes, &[u64::MAX, task.job.0, u64::from(task.index), amounts.len() as u64]);
+        put(bytes, &[task.job.0, u64::from(task.index), amounts.len() as u64]);
         put(bytes, amounts);
     }
 }

@@ -7,10 +7,11 @@
 //! 2. The tree has no cycle and at most [`TENANT_DEPTH_MAX`] levels.
 //! 3. A tenant records the version of its last change, so that deltas include it.
 
+use crate::commands::bounds::at_most;
 use crate::policy::TenantTree;
 use crate::state::allocation_overrides::Values;
 use crate::state::map::FastMap;
-use omega_core::limits::TENANT_DEPTH_MAX;
+use omega_core::limits::{TENANT_DEPTH_MAX, TENANTS_MAX};
 use omega_core::{Amounts, Job, KindId, Reason, Rejection, TenantConfig, Text, Version};
 use smallvec::{SmallVec, smallvec};
 use std::sync::Arc;
@@ -110,7 +111,25 @@ impl Tenants {
         }
     }
 
-    /// The number of a tenant. A tenant that was never named gets a new number.
+    /// Checks that the cell may have these tenants, of which some may be new.
+    pub fn check_count<'a>(
+        &self,
+        names: impl IntoIterator<Item = &'a Text>,
+    ) -> Result<(), Rejection> {
+        let mut new: SmallVec<[&Text; 2]> = SmallVec::new();
+        for name in names {
+            if self.id(name).is_none() && !new.contains(&name) {
+                new.push(name);
+            }
+        }
+        match new.len() {
+            0 => Ok(()),
+            new => at_most("tenants", self.list.len() + new, TENANTS_MAX),
+        }
+    }
+
+    /// The number of a tenant. A tenant that was never named gets a new number. The caller has checked the number of
+    /// tenants with [`Tenants::check_count`].
     pub fn intern(&mut self, name: &Text) -> u32 {
         if let Some(id) = self.by_name.get(name) {
             return *id;

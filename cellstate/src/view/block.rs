@@ -59,7 +59,7 @@ impl<'a> Block<'a> {
     #[must_use]
     pub fn left_share(&self, kind: KindId, request: i64) -> Option<LeftShare<'a>> {
         let inverse = match self.view.kinds.get(kind) {
-            Some(_) => self.view.kept.inverses(kind, self.first_row())?,
+            Some(_) => self.view.plugin_data.inverses(kind, self.first_row())?,
             None => &[0.0; BLOCK],
         };
         Some(LeftShare { free: self.free(kind), request, inverse })
@@ -163,4 +163,30 @@ pub(super) fn filter_bits(word: u64, mut test: impl FnMut(usize) -> bool) -> u64
         kept |= u64::from(test(lane)) << lane;
     }
     kept
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Cell, CellHandle, SharedCell};
+    use omega_core::{Amounts, Command, Kinds, Machine, ResourceKind, Unit};
+
+    /// The column of a missing kind would be that of the next block's first kind.
+    #[test]
+    fn machines_have_nothing_of_a_kind_that_the_cell_lacks() {
+        let cpu = ResourceKind { name: "cpu".into(), unit: Unit::Milli, compressible: true };
+        let cell = SharedCell::new(Cell::new(Kinds::new(vec![cpu]).unwrap()));
+        for i in 0..=BLOCK as u64 {
+            let machine = Machine::new(format!("m{i}"), Amounts::new([1000 + i]));
+            cell.apply(Command::RegisterMachine(machine)).unwrap();
+        }
+        let (id, number) = cell.register("s".into()).unwrap();
+        let mut view = View::new(id, number);
+        view.sync(&cell).unwrap();
+        for (row, cpu) in [(0, 1000), (BLOCK, 1000 + BLOCK as i64)] {
+            assert_eq!(view.free(row, KindId::CPU), cpu);
+            assert_eq!(view.free(row, KindId::MEMORY), 0);
+            assert_eq!(view.block(row / BLOCK).free(KindId::MEMORY), &[0; BLOCK]);
+        }
+    }
 }

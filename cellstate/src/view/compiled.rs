@@ -155,6 +155,9 @@ impl Groups {
 
 impl View {
     /// Compiles a group of a job. Repeated calls cost a lookup. The group is kept until [`View::forget_job`] is called.
+    ///
+    /// # Panics
+    /// The job has no group with this index.
     pub fn compile(&mut self, id: JobId, job: &Arc<Job>, index: usize) -> GroupRef {
         self.indexes.keep_compiled(id);
         let source = Source { id, job, index, take: Take::Request };

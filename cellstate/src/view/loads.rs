@@ -126,12 +126,6 @@ impl View {
         self.session.now_ms()
     }
 
-    /// The age of the last report of the machine in a row, by the cell's time.
-    #[must_use]
-    pub fn load_age_ms(&self, row: usize) -> Option<u64> {
-        self.load(row).map(|report| report.age_ms(self.now_ms()))
-    }
-
     /// The age of the oldest report of all machines. It scans all machines, so it is meant for metrics.
     #[must_use]
     pub fn oldest_load_ms(&self) -> Option<u64> {

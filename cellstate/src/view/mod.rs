@@ -8,7 +8,7 @@
 //!   claim ─▶ open claims ──take_transaction──▶ in flight ──settle──▶ gone
 //!                │  ▲                              │                  │ rejected: added back
 //!                ▼  │                              │                  │ accepted: now part of the
-//!             held claims                          │                  │        cell, see below
+//!           deferred claims                        │                  │        cell, see below
 //!                └────── subtracted all along ─────┘
 //! ```
 //!
@@ -33,11 +33,11 @@ pub(super) mod departures;
 mod images;
 mod indexes;
 mod job_places;
-mod kept;
 mod loads;
 mod locality_level;
 mod own;
 mod placements;
+mod plugin_data;
 mod quotas;
 mod rows;
 mod rules;
@@ -53,10 +53,11 @@ pub use counted::{TaskCounts, TaskSet};
 pub use departures::Departure;
 pub use images::ImageHolder;
 pub use job_places::JobPlaces;
-pub use kept::{Level, MachineSet};
 pub use loads::{BlockLoad, NEVER};
 pub use locality_level::LocalityLevel;
+pub use own::claims::OwnClaim;
 pub use placements::PlacedTask;
+pub use plugin_data::{Level, MachineSet};
 pub use rules::{Draws, SoftSpreadCounts};
 pub use tenants::QuotaLack;
 
@@ -71,14 +72,14 @@ use change_counts::RowState;
 use compiled::Groups;
 use images::Images;
 use indexes::Indexes;
-use kept::{Described, Kept};
 use loads::Loads;
 use omega_core::{
     Commit, KindId, Kinds, Machine, MachineId, Reason, SchedulerId, SequenceNumber, Transaction,
     Version,
 };
-use own::own_claims::OwnClaims;
-use own::own_evictions::OwnEvictions;
+use own::claim_list::OwnClaims;
+use own::eviction_list::OwnEvictions;
+use plugin_data::{Described, PluginData};
 use rows::Rows;
 use session::Session;
 use smallvec::SmallVec;
@@ -111,7 +112,7 @@ pub struct View {
     tenants: TenantIndex,
     /// The view's copy of each policy's state, including own claims.
     policies: Mirrors,
-    kept: Kept,
+    plugin_data: PluginData,
     loads: Loads,
     images: Images,
     indexes: Indexes,
@@ -139,7 +140,7 @@ impl View {
             kinds,
             tenants: TenantIndex::default(),
             policies: Mirrors::default(),
-            kept: Kept::default(),
+            plugin_data: PluginData::default(),
             loads: Loads::default(),
             images: Images::default(),
             indexes: Indexes::default(),
@@ -198,7 +199,23 @@ impl View {
         let (since, interest) = (self.session.version(), self.session.interest());
         let CommitsAndSync { commits, synced } =
             cell.commit_and_sync(txns, since, interest, &mut delta);
-        SubmitResult { commits, fetched: synced.map(|()| delta) }
+        let fetched = match synced {
+            Ok(()) => Ok(delta),
+            Err(error) => {
+                // The next sync needs the state that the last delta led to.
+                self.delta = delta.nothing_since();
+                Err(error)
+            }
+        };
+        SubmitResult { commits, fetched }
+    }
+
+    /// Drops changes that were fetched with commits. The next sync fetches them again.
+    pub fn drop_fetched(&mut self, fetched: Delta) {
+        if fetched.to == self.session.version() {
+            // The next sync needs the state that the last delta led to.
+            self.delta = fetched.nothing_since();
+        }
     }
 
     /// Applies changes that were fetched with commits. [`View::delta`] then has them.
@@ -255,9 +272,9 @@ impl View {
     /// Applies the cell's policy.
     fn set_policy(&mut self, delta: &Delta) {
         self.evictions.set_policy(delta);
-        let View { kept, rows, machine_index, kinds, .. } = self;
+        let View { plugin_data, rows, machine_index, kinds, .. } = self;
         let described = Described { rows: rows.len(), machines: &machine_index.machines, kinds };
-        kept.set_policy(delta, described);
+        plugin_data.set_policy(delta, described);
     }
 
     fn apply_policies(&mut self, delta: &Delta) {
@@ -320,7 +337,7 @@ impl View {
         self.machine_index = MachineIndex::default();
         self.policies.reset();
         self.images = Images::default();
-        self.kept.reset(&mut self.machine_index, kinds);
+        self.plugin_data.reset(&mut self.machine_index, kinds);
         self.loads.clear();
         // The old machine sets were dropped with `machine_index`, so the groups are compiled without releasing those
         // sets.
@@ -329,7 +346,7 @@ impl View {
 
     fn grow(&mut self, rows: usize) {
         if self.rows.grow(rows) {
-            self.kept.grow(rows);
+            self.plugin_data.grow(rows);
             self.loads.grow(rows);
         }
     }
@@ -342,7 +359,7 @@ impl View {
             // The row has another machine now. Its load report comes with the row's amounts.
             self.loads.remove(delta.slot);
         }
-        self.kept.set_machine(row, machine, &self.kinds);
+        self.plugin_data.set_machine(row, machine, &self.kinds);
         self.loads.set_machine(row, machine);
         let old = self.machine_index.machines.get(row).and_then(Option::as_deref);
         self.images.set_machine(delta.slot, old, machine);
@@ -419,6 +436,9 @@ impl View {
     }
 
     /// The id of the machine in a row.
+    ///
+    /// # Panics
+    /// The view has no such row.
     #[must_use]
     pub fn machine_id(&self, row: usize) -> MachineId {
         self.rows.machine_id(row)
@@ -437,10 +457,17 @@ impl View {
         self.machine_index.machines.iter().position(named).map(|row| self.machine_id(row))
     }
 
-    /// The free amount of a kind in a row, after subtracting own claims.
+    /// The free amount of a kind in a row, after subtracting own claims; zero if the cell does not have the kind.
+    ///
+    /// # Panics
+    /// The view has no such row.
     #[must_use]
     pub fn free(&self, row: usize, kind: KindId) -> i64 {
-        self.rows.columns().get(row, kind.index())
+        let columns = self.rows.columns();
+        if kind.index() >= columns.kinds() {
+            return 0;
+        }
+        columns.get(row, kind.index())
     }
 
     /// A row's sequence number.
@@ -493,7 +520,7 @@ impl View {
     // --- Deciding ---------------------------------------------------------------------------------
 
     /// Checks in the view's data whether a task of this group may run on the machine in a row. Returns the devices and
-    /// cores that the task would get.
+    /// cores that the task would get. Tenants' limits are not checked, but [`View::claim`] checks them.
     ///
     /// # Errors
     /// The reason against the placement.

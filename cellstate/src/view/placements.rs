@@ -248,7 +248,7 @@ impl View {
     /// Whether a placed task's allocation differs from its group's request. If so, a move to another machine reduces
     /// the allocation to the request.
     #[must_use]
-    pub fn has_own_allocation(&self, task: TaskId) -> bool {
+    pub fn has_allocation_override(&self, task: TaskId) -> bool {
         self.indexes.placements().is_some_and(|placements| placements.overrides.contains_key(&task))
     }
 
@@ -327,19 +327,19 @@ impl View {
 
     /// Takes a placed task off a row if `sign` is 1, or puts it back if it is -1.
     pub(super) fn count_placed(&mut self, row: usize, task: PlacedTask, sign: i64) {
-        let allocation = self.own_allocation(task.id).cloned();
+        let allocation = self.allocation_override(task.id).cloned();
         self.count_allocation(row, PlacedAllocation { task, allocation }, sign);
     }
 
     /// The allocation of a placed task, if it differs from its group's request.
-    pub(super) fn own_allocation(&self, task: TaskId) -> Option<&Values> {
+    pub(super) fn allocation_override(&self, task: TaskId) -> Option<&Values> {
         match self.indexes.placements() {
             Some(placements) if !placements.overrides.is_empty() => placements.overrides.get(&task),
             _ => None,
         }
     }
 
-    /// Removes a placed task from a row if `sign` is 1, or puts it back if it is -1. An allocation in `holding`
+    /// Removes a placed task from a row if `sign` is 1, or puts it back if it is -1. If `placed.allocation` is set, it
     /// replaces the group's request.
     pub(super) fn count_allocation(&mut self, row: usize, placed: PlacedAllocation, sign: i64) {
         let PlacedAllocation { task, allocation } = placed;
@@ -390,7 +390,7 @@ impl View {
     /// Whether removing a lifted task breaks the runtime affinity of another task in the domains of the row's machine.
     /// The cell would then reject the release or eviction of the lifted task (see
     /// [`TaskRule::RuntimeAffinity`](omega_core::TaskRule::RuntimeAffinity)).
-    pub fn leaves_alone(&mut self, row: usize, task: PlacedTask) -> bool {
+    pub fn breaks_runtime_affinity(&mut self, row: usize, task: PlacedTask) -> bool {
         if !self.any_runtime_affinity() {
             return false;
         }
@@ -399,7 +399,7 @@ impl View {
         let Some(rules) = &self.need(group).rules else { return false };
         self.machine_index
             .rules
-            .alone_without(rules, row, &self.machine_index.sets)
+            .unmet_without(rules, row, &self.machine_index.sets)
             .next()
             .is_some()
     }

@@ -43,8 +43,8 @@ impl View {
     pub fn keeps_runtime_affinity(&self, need: &Need, (from, to): (usize, usize)) -> bool {
         let Some(rules) = &need.rules else { return true };
         let (rule_index, sets) = (&self.machine_index.rules, &self.machine_index.sets);
-        let mut alone = rule_index.alone_without(rules, from, sets);
-        alone.all(|alone| alone.missing == 1 && rule_index.is_counted((rules, to), alone, sets))
+        let mut unmet = rule_index.unmet_without(rules, from, sets);
+        unmet.all(|unmet| unmet.missing == 1 && rule_index.is_counted((rules, to), unmet, sets))
     }
 
     /// The counts of a soft spread; `None` if no delta has brought the spread's tracker yet.

@@ -13,7 +13,7 @@ impl View {
     /// be throttled. The view must keep placements.
     #[must_use]
     pub fn surplus(&self, task: &PlacedTask) -> Option<Amounts> {
-        let allocation = self.own_allocation(task.id)?;
+        let allocation = self.allocation_override(task.id)?;
         let left = self.throttled(task)?;
         let more =
             allocation.iter().zip(&left).map(|(allocation, left)| (allocation - left) as u64);
@@ -23,7 +23,7 @@ impl View {
     /// The allocation of a task after it is throttled: for each kind, its allocated amount or its group's request,
     /// whichever is less. `None` if the task cannot be throttled.
     pub(super) fn throttled(&self, task: &PlacedTask) -> Option<Values> {
-        let allocation = self.own_allocation(task.id)?;
+        let allocation = self.allocation_override(task.id)?;
         let group = self.job_of(task.id)?.groups.get(usize::from(task.group))?;
         if group.optional.as_ref().is_some_and(|optional| optional.devices.is_some()) {
             return None;
@@ -40,7 +40,7 @@ impl View {
 
     /// The rows of machines with tasks whose allocation differs from their group's request, in ascending order.
     #[must_use]
-    pub fn rows_with_own_allocations(&self) -> Vec<usize> {
+    pub fn rows_with_allocation_overrides(&self) -> Vec<usize> {
         let Some(placements) = self.indexes.placements() else { return Vec::new() };
         let mut rows: Vec<usize> = placements.rows_with_overrides().collect();
         rows.sort_unstable();
@@ -62,7 +62,7 @@ impl View {
 
     /// Takes the surplus of a task off a row if `sign` is 1, or puts it back if it is -1.
     pub(super) fn count_surplus(&mut self, row: usize, task: PlacedTask, sign: i64) {
-        let Some(allocation) = self.own_allocation(task.id).cloned() else { return };
+        let Some(allocation) = self.allocation_override(task.id).cloned() else { return };
         let Some(left) = self.throttled(&task) else { return };
         let request = self.job_of(task.id).and_then(|job| {
             let request = &job.groups.get(usize::from(task.group))?.request;

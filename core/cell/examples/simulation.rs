@@ -18,7 +18,12 @@ impl Running {
     /// Ends the tasks whose run time has passed.
     fn end(&mut self, cell: &SharedCell, second: u64) -> Result<(), Box<dyn Error>> {
         for (task, machine) in self.0.remove(&second).unwrap_or_default() {
-            cell.apply(Command::ReportTask { task, machine, report: TaskReport::Finished })?;
+            cell.apply(Command::ReportTask {
+                task,
+                machine,
+                placed_ms: 0,
+                report: TaskReport::Finished,
+            })?;
         }
         Ok(())
     }

@@ -30,7 +30,7 @@ mod plan;
 mod plans;
 mod timeline;
 
-pub(crate) use plan::{GroupLack, Lack};
+pub(crate) use plan::{MissingInGroup, MissingTasks};
 pub use plans::BackfillFigures;
 pub(crate) use plans::Plans;
 

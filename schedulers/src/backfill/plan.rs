@@ -11,7 +11,7 @@ use super::NAME;
 use super::timeline::{Hold, Part, Timeline, expected_ms, room_now};
 use crate::framework::evaluator::Evaluator;
 use crate::framework::plugin::tasks;
-use crate::framework::plugin::{Judged, Tasks, lanes};
+use crate::framework::plugin::{CellChecks, Tasks, lanes};
 use omega_cellstate::{BLOCK, Departure, GroupRef, View};
 use omega_core::MachineId;
 use smallvec::SmallVec;
@@ -20,9 +20,9 @@ use std::collections::{BTreeMap, BinaryHeap};
 
 /// Missing resources of a job.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Lack {
+pub(crate) struct MissingTasks {
     /// Groups with pending tasks, in the order of the job.
-    pub(crate) groups: SmallVec<[GroupLack; 2]>,
+    pub(crate) groups: SmallVec<[MissingInGroup; 2]>,
     /// Number of tasks that must be placed together: all, or the number missing from a gang's
     /// minimum.
     pub(crate) tasks: u32,
@@ -32,7 +32,7 @@ pub(crate) struct Lack {
 
 /// Pending tasks of one group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct GroupLack {
+pub(crate) struct MissingInGroup {
     /// The group, compiled.
     pub(crate) group: GroupRef,
     /// Position of the group in its job.
@@ -60,7 +60,7 @@ pub(super) struct Plan {
 impl Plan {
     /// Returns the plan reduced to the tasks that the job lacks now. Returns `None` if the job lacks more tasks than
     /// the plan covers, lacks none, or has another run time.
-    pub(super) fn fit_to(mut self, before: &Lack, now: &Lack) -> Option<Plan> {
+    pub(super) fn fit_to(mut self, before: &MissingTasks, now: &MissingTasks) -> Option<Plan> {
         if before == now {
             return Some(self);
         }
@@ -92,7 +92,7 @@ pub(super) struct When {
 pub(super) struct Search<'a> {
     pub(super) view: &'a View,
     pub(super) evaluator: &'a Evaluator,
-    pub(super) lack: &'a Lack,
+    pub(super) missing: &'a MissingTasks,
     /// Resources kept for other jobs.
     pub(super) holds: Holds<'a>,
 }
@@ -106,13 +106,13 @@ fn allowed(evaluator: &Evaluator, tasks: &Tasks<'_>, block: usize) -> u64 {
         if among == 0 {
             return 0;
         }
-        let judges = filter.judges();
-        if judges.overlaps(Judged::RESERVATIONS) && !judges.overlaps(Judged::ROOM) {
+        let covers = filter.covers();
+        if covers.overlaps(CellChecks::RESERVATIONS) && !covers.overlaps(CellChecks::ROOM) {
             // A reservation is checked for the time of the plan instead of now.
             return among;
         }
         let allowed = filter.filter(tasks, block, among);
-        if judges.overlaps(Judged::ROOM) {
+        if covers.overlaps(CellChecks::ROOM) {
             allowed | filter.curable(tasks, block, among & !allowed)
         } else {
             allowed
@@ -174,7 +174,7 @@ impl<'a> Search<'a> {
     /// The plan with the earliest start; `None` if there is none within the limit.
     pub(super) fn earliest(&self, when: When) -> Option<Plan> {
         // A place has one bit for each group.
-        if self.lack.tasks == 0 || self.lack.groups.len() > u64::BITS as usize {
+        if self.missing.tasks == 0 || self.missing.groups.len() > u64::BITS as usize {
             return None;
         }
         let parts = self.parts();
@@ -233,7 +233,7 @@ impl<'a> Search<'a> {
 
     fn fits_beside(&self, slot: &Slot, holds: &[&Hold], parts: &[Part]) -> bool {
         let row = slot.machine.row();
-        let group = self.lack.groups.iter().position(|group| group.index == slot.group);
+        let group = self.missing.groups.iter().position(|group| group.index == slot.group);
         let Some(group) = group else { return false };
         let is_there = row < self.view.rows()
             && self.view.machine(row).is_some()
@@ -241,7 +241,7 @@ impl<'a> Search<'a> {
         if !is_there || parts[group] != slot.hold.part {
             return false;
         }
-        let tasks = tasks(self.view, self.lack.groups[group].group);
+        let tasks = tasks(self.view, self.missing.groups[group].group);
         let span = (slot.hold.from_ms, slot.hold.until_ms);
         let timeline = Timeline::of(self.view, row, holds.iter().copied());
         allowed(self.evaluator, &tasks, row / BLOCK) >> (row % BLOCK) & 1 == 1
@@ -251,11 +251,11 @@ impl<'a> Search<'a> {
 
     /// Returns the resources that one task of each group needs.
     fn parts(&self) -> SmallVec<[Part; 2]> {
-        let part = |lack: &GroupLack| {
-            let need = self.view.need(lack.group);
+        let part = |missing: &MissingInGroup| {
+            let need = self.view.need(missing.group);
             Part { amounts: need.request.clone(), devices: need.devices }
         };
-        self.lack.groups.iter().map(part).collect()
+        self.missing.groups.iter().map(part).collect()
     }
 
     /// Resources kept for other jobs on the machine in a row.
@@ -264,14 +264,14 @@ impl<'a> Search<'a> {
     }
 
     fn is_reserved(&self, row: usize, group: usize, at_ms: u64) -> bool {
-        let (job, _) = self.view.job(self.lack.groups[group].group);
+        let (job, _) = self.view.job(self.missing.groups[group].group);
         self.view.is_reserved_at(row, job, at_ms)
     }
 
     /// The machines on which some of the tasks may run.
     fn places(&self) -> Vec<Place> {
         let groups: SmallVec<[Tasks<'_>; 2]> =
-            self.lack.groups.iter().map(|lack| tasks(self.view, lack.group)).collect();
+            self.missing.groups.iter().map(|missing| tasks(self.view, missing.group)).collect();
         let mut places = Vec::new();
         for block in 0..self.view.blocks() {
             let words: SmallVec<[u64; 2]> =
@@ -300,12 +300,12 @@ impl<'a> Search<'a> {
     fn room(&self, place: &Place, at_ms: u64, parts: &[Part]) -> SmallVec<[u32; 2]> {
         // On a machine without plans, room never shrinks, so only the start has to be checked.
         let until_ms = if self.holds.contains_key(&place.row) {
-            at_ms.saturating_add(self.lack.run_ms)
+            at_ms.saturating_add(self.missing.run_ms)
         } else {
             at_ms.saturating_add(1)
         };
         let of_group = |(group, part): (usize, &Part)| {
-            let most = self.lack.groups[group].tasks;
+            let most = self.missing.groups[group].tasks;
             if place.groups >> group & 1 == 0 {
                 return 0;
             }
@@ -328,7 +328,7 @@ impl<'a> Search<'a> {
     /// Computes the free resources of a machine over time.
     fn look_ahead(&self, place: &mut Place) {
         let timeline = Timeline::of(self.view, place.row, self.on(place.row));
-        let run_ms = self.holds.contains_key(&place.row).then_some(self.lack.run_ms);
+        let run_ms = self.holds.contains_key(&place.row).then_some(self.missing.run_ms);
         place.moments = Moments::new(timeline.times().collect(), run_ms);
         place.timeline = Some(timeline);
     }
@@ -373,23 +373,23 @@ impl<'a> Search<'a> {
     }
 
     fn may_suffice(&self, sums: &[u64]) -> bool {
-        let groups = sums.iter().zip(&self.lack.groups);
-        let room: u64 = groups.map(|(sum, lack)| (*sum).min(u64::from(lack.tasks))).sum();
-        room >= u64::from(self.lack.tasks)
+        let groups = sums.iter().zip(&self.missing.groups);
+        let room: u64 = groups.map(|(sum, missing)| (*sum).min(u64::from(missing.tasks))).sum();
+        room >= u64::from(self.missing.tasks)
     }
 
     /// Returns slots for all missing tasks, with a start at `at_ms`, group by group; `None` if the machines have too
     /// little room.
     fn assign(&self, at_ms: u64, places: &[Place], parts: &[Part]) -> Option<Vec<Slot>> {
-        let until_ms = at_ms.saturating_add(self.lack.run_ms);
+        let until_ms = at_ms.saturating_add(self.missing.run_ms);
         let mut order: Vec<&Place> =
             places.iter().filter(|place| place.room.iter().any(|room| *room > 0)).collect();
         order.sort_by_key(|place| (Reverse(place.since_ms), place.row));
-        let mut left = self.lack.tasks;
+        let mut left = self.missing.tasks;
         let mut slots: Vec<Slot> = Vec::new();
         for (group, part) in parts.iter().enumerate() {
-            let lack = self.lack.groups[group];
-            let mut wanted = lack.tasks.min(left);
+            let missing = self.missing.groups[group];
+            let mut wanted = missing.tasks.min(left);
             for place in &order {
                 if wanted == 0 {
                     break;
@@ -410,7 +410,7 @@ impl<'a> Search<'a> {
                 if tasks > 0 {
                     let hold = Hold { from_ms: at_ms, until_ms, tasks, part: part.clone() };
                     let machine = self.view.machine_id(place.row);
-                    slots.push(Slot { machine, group: lack.index, hold });
+                    slots.push(Slot { machine, group: missing.index, hold });
                     (wanted, left) = (wanted - tasks, left - tasks);
                 }
             }

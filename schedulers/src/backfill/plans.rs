@@ -2,7 +2,7 @@
 //!
 //! Invariant: no two plans need the same room, provided that tasks end as their jobs estimate.
 
-use super::plan::{Holds, Lack, Plan, Search, When};
+use super::plan::{Holds, MissingTasks, Plan, Search, When};
 use super::timeline::Hold;
 use crate::framework::evaluator::Evaluator;
 use crate::framework::points::{Order, Queued};
@@ -61,7 +61,7 @@ struct Planned {
     id: JobId,
     /// `None` if all tasks are in a transaction, or if no start time can be computed.
     plan: Option<Plan>,
-    lack: Lack,
+    missing: MissingTasks,
     /// Cell time of the last search for this plan, or for an earlier start of the plan.
     looked_ms: u64,
     /// Change stamps of the rows of the plan's machines, as of the last check.
@@ -303,7 +303,7 @@ impl Plans {
     /// Updates the plans of the first jobs, in order, given the missing tasks of each.
     pub(crate) fn renew(
         &mut self,
-        head: Vec<(JobId, Lack)>,
+        head: Vec<(JobId, MissingTasks)>,
         (view, evaluator): (&View, &Evaluator),
     ) -> Renewed {
         self.turn = None;
@@ -314,7 +314,7 @@ impl Plans {
         let mut renewed = Renewed::default();
         let mut changed = std::mem::take(&mut self.passed);
         let mut later: BTreeSet<JobId> = head.iter().map(|(id, _)| *id).collect();
-        for (id, lack) in head {
+        for (id, missing) in head {
             later.remove(&id);
             let known = before.iter().position(|planned| planned.id == id);
             let old = known.map(|at| before.remove(at));
@@ -322,7 +322,7 @@ impl Plans {
             let after = before.iter().filter(stays).filter_map(|one| one.plan.as_ref());
             let after: Vec<&Plan> = after.collect();
             let old_plan = old.as_ref().and_then(|old| old.plan.clone());
-            let wanted = Wanted { id, old, lack };
+            let wanted = Wanted { id, old, missing };
             let others = Others { after: &after, changed };
             let (mut next, made) = self.next_plan(wanted, others, (view, evaluator));
             next.stamps = next.plan.as_ref().map_or_else(Vec::new, |plan| stamps(plan, view));
@@ -348,11 +348,11 @@ impl Plans {
     /// the last check are examined. Returns the jobs whose plans begin now; `None` if plans may have to change.
     fn confirm(
         &mut self,
-        head: &[(JobId, Lack)],
+        head: &[(JobId, MissingTasks)],
         (view, evaluator): (&View, &Evaluator),
     ) -> Option<Vec<JobId>> {
-        let is_same = |(planned, (id, lack)): (&Planned, &(JobId, Lack))| {
-            planned.id == *id && planned.lack == *lack
+        let is_same = |(planned, (id, missing)): (&Planned, &(JobId, MissingTasks))| {
+            planned.id == *id && planned.missing == *missing
         };
         let is_known = self.checked_ms == view.now_ms() && self.planned.len() == head.len();
         if self.passed || !is_known || !self.planned.iter().zip(head).all(is_same) {
@@ -375,7 +375,7 @@ impl Plans {
             let before = |row| self.kept_on(Bound::First(position), row).map(|(_, hold)| hold);
             let holds = rows.iter().map(|row| (*row, before(*row).collect())).collect();
             let fits = {
-                let search = Search { view, evaluator, lack: &planned.lack, holds };
+                let search = Search { view, evaluator, missing: &planned.missing, holds };
                 search
                     .still_fit(plan.slots.iter().filter(|slot| rows.contains(&slot.machine.row())))
             };
@@ -410,7 +410,7 @@ impl Plans {
     /// date.
     fn next_plan(
         &self,
-        Wanted { id, old, lack }: Wanted,
+        Wanted { id, old, missing }: Wanted,
         others: Others<'_>,
         (view, evaluator): (&View, &Evaluator),
     ) -> (Planned, bool) {
@@ -419,26 +419,26 @@ impl Plans {
         let from_ms = self.earliest_ms(id, view);
         let search = |others: &[&Plan], before_ms| {
             let holds = holds_of(others);
-            let search = Search { view, evaluator, lack: &lack, holds };
+            let search = Search { view, evaluator, missing: &missing, holds };
             let before_ms = now_ms.saturating_add(self.window_ms).min(before_ms);
             search.earliest(When { from_ms, before_ms })
         };
         let Some(old) = old else {
             let plan = search(&before, u64::MAX);
             let made = plan.is_some();
-            return (Planned { id, plan, lack, looked_ms: now_ms, stamps: Vec::new() }, made);
+            return (Planned { id, plan, missing, looked_ms: now_ms, stamps: Vec::new() }, made);
         };
         let time_passed = now_ms > old.looked_ms;
         let is_due = now_ms.saturating_sub(old.looked_ms) >= self.interval_ms;
-        let nobody_knew = old.plan.is_none() && old.lack == lack;
-        let is_same = !time_passed && !others.changed && old.lack == lack;
-        let kept = old.plan.clone().and_then(|plan| plan.fit_to(&old.lack, &lack));
+        let nobody_knew = old.plan.is_none() && old.missing == missing;
+        let is_same = !time_passed && !others.changed && old.missing == missing;
+        let kept = old.plan.clone().and_then(|plan| plan.fit_to(&old.missing, &missing));
         let kept = kept.filter(|plan| plan.start_ms >= from_ms).filter(|plan| {
             if is_same && old.changed_rows(plan, view).is_empty() {
                 return true;
             }
             let holds = holds_of(&before);
-            let search = Search { view, evaluator, lack: &lack, holds };
+            let search = Search { view, evaluator, missing: &missing, holds };
             search.still_fit(&plan.slots)
         });
         let made = match &kept {
@@ -449,14 +449,14 @@ impl Plans {
             }
             Some(_) => None,
             None if nobody_knew && !time_passed => None,
-            None if old.lack == lack && !is_due => None,
+            None if old.missing == missing && !is_due => None,
             None => Some(search(&before, u64::MAX)),
         };
         let looked_ms = if made.is_some() { now_ms } else { old.looked_ms };
         let made = made.flatten();
         let is_made = made.is_some();
         let plan = made.or(kept);
-        (Planned { id, plan, lack, looked_ms, stamps: Vec::new() }, is_made)
+        (Planned { id, plan, missing, looked_ms, stamps: Vec::new() }, is_made)
     }
 }
 
@@ -465,7 +465,7 @@ struct Wanted {
     id: JobId,
     /// Present plan of the job, if the job was already among the first ones.
     old: Option<Planned>,
-    lack: Lack,
+    missing: MissingTasks,
 }
 
 /// The plans of other jobs.

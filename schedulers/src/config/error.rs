@@ -2,13 +2,10 @@
 
 use super::file::Base;
 use super::registry::Point;
+use crate::framework::plugin::WEIGHT_SUM_MAX;
 use omega_core::misread::in_plain_words;
 use std::fmt;
 use std::ops::Range;
-
-/// The largest sum of the weights of a profile's scores. Up to this sum, the weighted sum of scores fits into 32 bits,
-/// as each score is at most [`crate::SCORE_MAX`].
-pub(super) const WEIGHT_SUM_MAX: i32 = i32::MAX / crate::SCORE_MAX;
 
 /// Error in a profile file, displayed as one line: `LINE:COLUMN: FIELD: what is wrong`. Print the file's name and a
 /// colon before the line.

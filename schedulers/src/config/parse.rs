@@ -3,11 +3,12 @@
 //! The parser keeps the document next to the typed tables, because each plugin reads its own arguments from the
 //! document. So the arguments keep their positions in the file, and need no common type.
 
-use super::error::{ConfigError, Fault, Source, WEIGHT_SUM_MAX};
+use super::error::{ConfigError, Fault, Source};
 use super::field_path::field_path;
 use super::file::{Base, FileTable, PluginTable, ProfileTable, ScoreTable};
 use super::registry::{Plugin, Point, Presence, Registry};
 use super::spec::{Entry, ProfileSpec};
+use crate::framework::plugin::WEIGHT_SUM_MAX;
 use serde::Deserialize;
 use std::ops::Range;
 use std::sync::Arc;

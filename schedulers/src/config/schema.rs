@@ -3,9 +3,9 @@
 //! The schema is generated from the parser's types and the registry, so it agrees with the parser. The parser alone
 //! checks the rules that a schema cannot express: duplicate names, a base's plugins, a cell's resource kinds.
 
-use super::error::WEIGHT_SUM_MAX;
 use super::file::FileTable;
 use super::registry::{Plugin, Point, Presence, Registry};
+use crate::framework::plugin::WEIGHT_SUM_MAX;
 use schemars::SchemaGenerator;
 use schemars::generate::SchemaSettings;
 use serde_json::{Map, Value, json};

@@ -1,7 +1,7 @@
 //! Evaluation of machines: the filters and scores of a profile, and those of them that apply to a decision.
 
 use crate::framework::meter::{Meter, Work};
-use crate::framework::plugin::{Filter, Reads, Score, Tasks};
+use crate::framework::plugin::{Filter, Reads, Score, Tasks, debug_assert_score, lanes};
 use crate::framework::relative::{RelativeScore, Stance};
 use omega_cellstate::{BLOCK, Block, View};
 use pulp::Arch;
@@ -82,7 +82,10 @@ impl Evaluator {
         for (score, weight) in self.relative_scores() {
             match score.applies(tasks) {
                 Stance::Silent => {}
-                Stance::Same(score) => active.same += weight * score,
+                Stance::Same(same) => {
+                    debug_assert_score(score.name(), same);
+                    active.same += weight * same;
+                }
                 Stance::Ranks => active.relative.push((score, weight)),
             }
         }
@@ -128,6 +131,13 @@ pub(crate) struct Asked {
     filters: u128,
     scores: u128,
     same: i32,
+}
+
+/// Checks the scores of a block's feasible machines in debug builds.
+fn debug_assert_column(name: &str, column: &[i32; BLOCK], feasible: u64) {
+    if cfg!(debug_assertions) {
+        lanes(feasible).for_each(|lane| debug_assert_score(name, column[lane]));
+    }
 }
 
 /// The bit of a position. All positions from 127 on share the last bit.
@@ -204,11 +214,13 @@ impl<'a> Active<'a> {
     ) {
         let Some(((first, first_weight), others)) = self.scores.split_first() else { return };
         self.timed(Work::Score, first.name(), || first.score(tasks, block, feasible, total));
+        debug_assert_column(first.name(), total, feasible);
         let mut first_weight = *first_weight;
         for (score, weight) in others {
             let mut column = [0i32; BLOCK];
             let column_of = || score.score(tasks, block, feasible, &mut column);
             self.timed(Work::Score, score.name(), column_of);
+            debug_assert_column(score.name(), &column, feasible);
             let weights = (std::mem::replace(&mut first_weight, 1), *weight);
             Arch::new().dispatch(Add { total, column: &column, weights });
         }

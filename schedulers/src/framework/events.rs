@@ -13,7 +13,7 @@ use std::ops::{BitOr, BitOrAssign};
 pub struct Events(u32);
 
 impl Events {
-    /// No event: the job is retried only after the long delay in [`Patience`](crate::queue::Patience).
+    /// No event: the job is retried only after the long delay in [`Backoff`](crate::queue::Backoff).
     pub const NONE: Events = Events(0);
     /// A machine was added.
     pub const MACHINE_ADDED: Events = Events(1);

@@ -8,12 +8,20 @@
 pub use crate::framework::reads::Reads;
 
 use crate::framework::events::Events;
-use omega_cellstate::{BLOCK, Block, GroupRef, LocalityLevel, Need, PlacedTask, View};
+use omega_cellstate::{BLOCK, Block, GroupRef, LocalityLevel, Need, OwnClaim, PlacedTask, View};
 use omega_core::{Job, JobId, KindId, Machine, MachineId, TaskGroup};
 use std::ops::BitOr;
 
 /// Highest score that a plugin gives to a machine. The lowest is 0.
 pub const SCORE_MAX: i32 = 10_000;
+
+/// Largest sum of the weights of a profile's scores. Up to this sum, the weighted sum of scores fits into 32 bits.
+pub const WEIGHT_SUM_MAX: i32 = i32::MAX / SCORE_MAX;
+
+/// Checks in debug builds that a score is within its range. In other builds, such a score falsifies sums.
+pub(crate) fn debug_assert_score(name: &str, score: i32) {
+    debug_assert!((0..=SCORE_MAX).contains(&score), "{name}: a score of {score}");
+}
 
 /// The tasks that a decision is about. All are of one group, so they are identical.
 #[derive(Clone, Copy, Debug)]
@@ -44,60 +52,60 @@ pub fn tasks(view: &View, group: GroupRef) -> Tasks<'_> {
 
 /// Parts of the check that the cell runs on each claim.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub struct Judged(u16);
+pub struct CellChecks(u16);
 
-impl Judged {
+impl CellChecks {
     /// The empty set.
-    pub const NOTHING: Judged = Judged(0);
+    pub const NOTHING: CellChecks = CellChecks(0);
     /// The machine's status: draining or not.
-    pub const STATUS: Judged = Judged(1);
+    pub const STATUS: CellChecks = CellChecks(1);
     /// The machines that a task requires.
-    pub const AFFINITY: Judged = Judged(2);
+    pub const AFFINITY: CellChecks = CellChecks(2);
     /// The machine's taints that the task does not tolerate.
-    pub const TAINTS: Judged = Judged(4);
+    pub const TAINTS: CellChecks = CellChecks(4);
     /// Free resources and devices of the machine.
-    pub const ROOM: Judged = Judged(8);
+    pub const ROOM: CellChecks = CellChecks(8);
     /// The machine that a task names.
-    pub const NAME: Judged = Judged(16);
+    pub const NAME: CellChecks = CellChecks(16);
     /// Ports that the task uses on the machine.
-    pub const PORTS: Judged = Judged(32);
+    pub const PORTS: CellChecks = CellChecks(32);
     /// Required spread of tasks over domains.
-    pub const SPREAD: Judged = Judged(64);
+    pub const SPREAD: CellChecks = CellChecks(64);
     /// Required affinity and anti-affinity to tasks.
-    pub const NEIGHBOURS: Judged = Judged(128);
+    pub const NEIGHBOURS: CellChecks = CellChecks(128);
     /// The maximum number of tasks in a domain.
-    pub const LIMITS: Judged = Judged(256);
+    pub const LIMITS: CellChecks = CellChecks(256);
     /// The reservations of machines for other tenants.
-    pub const RESERVATIONS: Judged = Judged(512);
+    pub const RESERVATIONS: CellChecks = CellChecks(512);
     /// Claims on cluster resources.
-    pub const CELL: Judged = Judged(1024);
+    pub const CELL: CellChecks = CellChecks(1024);
     /// Batch share of the machine at this time of day.
-    pub const PEAKS: Judged = Judged(2048);
+    pub const PEAKS: CellChecks = CellChecks(2048);
     /// The limits of tenants.
-    pub const QUOTA: Judged = Judged(4096);
+    pub const QUOTA: CellChecks = CellChecks(4096);
     /// The maximum number of a tenant's tasks on one machine.
-    pub const TASKS_PER_MACHINE: Judged = Judged(8192);
+    pub const TASKS_PER_MACHINE: CellChecks = CellChecks(8192);
     /// All rules about other tasks: ports, spreads, neighbours and limits.
-    pub const RULES: Judged = Judged(32 | 64 | 128 | 256);
+    pub const RULES: CellChecks = CellChecks(32 | 64 | 128 | 256);
 
     /// Whether the set includes all of `other`.
     #[must_use]
-    pub fn includes(self, other: Judged) -> bool {
+    pub fn includes(self, other: CellChecks) -> bool {
         self.0 & other.0 == other.0
     }
 
     /// Whether the set includes any of `other`.
     #[must_use]
-    pub fn overlaps(self, other: Judged) -> bool {
+    pub fn overlaps(self, other: CellChecks) -> bool {
         self.0 & other.0 != 0
     }
 }
 
-impl BitOr for Judged {
-    type Output = Judged;
+impl BitOr for CellChecks {
+    type Output = CellChecks;
 
-    fn bitor(self, other: Judged) -> Judged {
-        Judged(self.0 | other.0)
+    fn bitor(self, other: CellChecks) -> CellChecks {
+        CellChecks(self.0 | other.0)
     }
 }
 
@@ -157,8 +165,8 @@ pub trait Filter: Send + Sync {
 
     /// Part of the cell's check that the filter covers. A profile adds the cell's own filters for the rest. The default
     /// is none.
-    fn judges(&self) -> Judged {
-        Judged::NOTHING
+    fn covers(&self) -> CellChecks {
+        CellChecks::NOTHING
     }
 
     /// Enables the columns of the view that the filter reads (see [`crate::Profile::prepare`]).
@@ -213,7 +221,7 @@ pub trait Score: Send + Sync {
     fn keep(&self, _view: &mut View) {}
 
     /// Writes the score of each machine in `among`, from 0 to [`SCORE_MAX`]; other entries are
-    /// ignored.
+    /// ignored. A score outside this range falsifies the sum of the scores; debug builds panic.
     fn score(&self, tasks: &Tasks<'_>, block: Block<'_>, among: u64, scores: &mut [i32; BLOCK]);
 }
 
@@ -253,11 +261,17 @@ impl<'a> MachineRef<'a> {
         Some(report.used.get(kind))
     }
 
-    /// The tasks that run on the machine, the most important first. Empty if the scheduler's view keeps no placements
-    /// ([`View::with_placements`]). If the profile has preemption, the view keeps them.
+    /// The tasks on the machine as of the last sync, the most important first. Empty unless the profile has preemption
+    /// or [placements](crate::Profile::with_placements). [`MachineRef::claims`] returns the scheduler's later claims.
     #[must_use]
     pub fn tasks(&self) -> &'a [PlacedTask] {
         self.block.view().tasks_on(self.block.first_row() + self.lane)
+    }
+
+    /// The scheduler's own claims on the machine that [`MachineRef::tasks`] does not include yet. A filter that counts
+    /// tasks counts both. Visits all claims of the scheduler that are not committed or not synced yet.
+    pub fn claims(&self) -> impl Iterator<Item = OwnClaim<'a>> {
+        self.block.view().claims_on(self.block.first_row() + self.lane)
     }
 }
 

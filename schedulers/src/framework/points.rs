@@ -57,7 +57,7 @@ pub struct Claimed<'a> {
 }
 
 /// A rejection, with the events after which the job may be tried again. With [`Events::TIME`] the job is retried after
-/// its backoff; with [`Events::NONE`] only at the unconditional retry of [`Patience`](crate::queue::Patience).
+/// its backoff; with [`Events::NONE`] only at the unconditional retry of [`Backoff`](crate::queue::Backoff).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Refused(pub Events);
 
@@ -81,8 +81,12 @@ pub trait Admit: Send + Sync {
 /// higher precedence goes first.
 ///
 /// Called several times for each job that is added to the queue or removed. The result must be a total order that
-/// depends on the two jobs alone, because queued jobs are not sorted again. If the result is `Equal`, the older job
-/// goes first.
+/// depends on the two jobs alone, because queued jobs are not sorted again: if it changes while a job is queued, no job
+/// is lost, but jobs have their turns in any order, and each removal may visit the whole queue. If the result is
+/// `Equal`, the older job goes first.
+///
+/// For ageing, compare values that do not change, such as the id, which is lower for older jobs, minus a bonus for the
+/// precedence. For shares of tenants, use [`Order::between_tenants`].
 pub trait Order: Send + Sync {
     /// A short name in snake case.
     fn name(&self) -> &'static str;

@@ -6,7 +6,7 @@ use crate::framework::chain::Chain;
 use crate::framework::disruption::DisruptionBudget;
 use crate::framework::evaluator::Evaluator;
 use crate::framework::meter::Meter;
-use crate::framework::plugin::{Filter, Judged, Score};
+use crate::framework::plugin::{CellChecks, Filter, Score, WEIGHT_SUM_MAX};
 use crate::framework::points::{Admit, Order, Permit, PostBind, PostFilter, PreBind, Reserve};
 use crate::framework::relative::RelativeScore;
 use crate::plugins::{
@@ -38,6 +38,8 @@ pub struct Profile {
     pub(crate) delay: Option<Delay>,
     /// Backfill plans for jobs that find no room.
     pub(crate) backfill: Option<Backfill>,
+    /// Whether the view keeps placements even if no plugin needs them to make room.
+    placements: bool,
 }
 
 impl std::fmt::Debug for Profile {
@@ -49,10 +51,10 @@ impl std::fmt::Debug for Profile {
     }
 }
 
-/// Returns the cell's own filters, the cheapest first. If `judged` covers some rules about other tasks, each family of
-/// these rules has its own filter, so that the caller can leave out the covered ones; otherwise one filter checks all
+/// Returns the cell's own filters, the cheapest first. If `covered` includes some rules about other tasks, each family
+/// of these rules has its own filter, so that the caller can leave out the covered ones; otherwise one filter checks all
 /// of the rules.
-fn own_filters(judged: Judged) -> Vec<Box<dyn Filter>> {
+fn own_filters(covered: CellChecks) -> Vec<Box<dyn Filter>> {
     let mut own: Vec<Box<dyn Filter>> = vec![
         Box::new(CellWide),
         Box::new(WithinQuota),
@@ -65,7 +67,7 @@ fn own_filters(judged: Judged) -> Vec<Box<dyn Filter>> {
         Box::new(TasksPerMachine),
         Box::new(ResourcesFit),
     ];
-    if judged.overlaps(Judged::RULES) {
+    if covered.overlaps(CellChecks::RULES) {
         own.push(Box::new(NodePorts));
         own.push(Box::new(PodTopologySpread));
         own.push(Box::new(InterPodAffinity::default()));
@@ -88,10 +90,10 @@ impl Profile {
     /// check that the given filters do not cover.
     #[must_use]
     pub fn of_filters(mut filters: Vec<Box<dyn Filter>>) -> Profile {
-        let judged = filters.iter().map(|filter| filter.judges());
-        let judged = judged.fold(Judged::NOTHING, |all, part| all | part);
-        let missing = own_filters(judged).into_iter();
-        filters.extend(missing.filter(|filter| !judged.includes(filter.judges())));
+        let covered = filters.iter().map(|filter| filter.covers());
+        let covered = covered.fold(CellChecks::NOTHING, |all, part| all | part);
+        let missing = own_filters(covered).into_iter();
+        filters.extend(missing.filter(|filter| !covered.includes(filter.covers())));
         Profile {
             evaluator: Evaluator::new(filters),
             chain: Chain::default(),
@@ -99,6 +101,7 @@ impl Profile {
             volumes: Volumes::default(),
             delay: None,
             backfill: None,
+            placements: false,
         }
     }
 
@@ -167,17 +170,36 @@ impl Profile {
     }
 
     /// Returns `self` with one more score, which is multiplied by `weight`.
+    ///
+    /// # Panics
+    /// If the sum of the profile's weights would exceed [`WEIGHT_SUM_MAX`].
     #[must_use]
     pub fn with_score(mut self, score: impl Score + 'static, weight: i32) -> Profile {
+        self.check_weight(score.name(), weight);
         self.evaluator.scores.push((Box::new(score), weight));
         self
     }
 
     /// Returns `self` with one more relative score, weighted like other scores.
+    ///
+    /// # Panics
+    /// If the sum of the profile's weights would exceed [`WEIGHT_SUM_MAX`].
     #[must_use]
     pub fn with_relative(mut self, score: impl RelativeScore + 'static, weight: i32) -> Profile {
+        self.check_weight(score.name(), weight);
         self.evaluator.relative.push((Box::new(score), weight));
         self
+    }
+
+    /// Panics if another score of this weight could overflow the sum of the weighted scores.
+    fn check_weight(&self, name: &str, weight: i32) {
+        let weights = self.evaluator.weights().map(|(_, weight)| weight).chain([weight]);
+        let sum: u64 = weights.map(|weight| u64::from(weight.unsigned_abs())).sum();
+        assert!(
+            sum <= u64::from(WEIGHT_SUM_MAX.unsigned_abs()),
+            "the weight {weight} of {name} makes the sum of the profile's weights {sum}; \
+             the maximum is {WEIGHT_SUM_MAX}"
+        );
     }
 
     /// Returns `self` without the scores of this name, relative or not.
@@ -198,6 +220,19 @@ impl Profile {
         }
         self.evaluator.filters = Profile::of_filters(self.evaluator.filters).evaluator.filters;
         self
+    }
+
+    /// Returns `self` with placements in the scheduler's view, for plugins that read the tasks on machines
+    /// ([`MachineRef::tasks`](crate::MachineRef::tasks)). The scheduler then receives the jobs of all schedulers.
+    #[must_use]
+    pub fn with_placements(mut self) -> Profile {
+        self.placements = true;
+        self
+    }
+
+    /// Whether the scheduler's view keeps placements.
+    pub(crate) fn keeps_placements(&self) -> bool {
+        self.placements || !self.chain.post_filter.is_empty()
     }
 
     /// Returns `self` with a meter of its filters and scores.
@@ -310,5 +345,29 @@ impl Profile {
     pub fn with_post_bind(mut self, plugin: impl PostBind + 'static) -> Profile {
         self.chain.post_bind.push(Box::new(plugin));
         self
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::plugins::Balanced;
+
+    #[test]
+    fn weights_up_to_the_maximum_are_accepted() {
+        let left = WEIGHT_SUM_MAX - 3;
+        let full =
+            Profile::first_fit().with_score(Balanced, -left).with_relative(TaintToleration, 3);
+        let full = full.without_score("balanced").with_score(Balanced, left);
+        assert_eq!(full.evaluator().weights().count(), 2);
+    }
+
+    #[test]
+    #[should_panic(
+        expected = "the weight 2 of taint_toleration makes the sum of the profile's weights"
+    )]
+    fn a_sum_of_weights_that_could_overflow_is_rejected() {
+        let full = Profile::first_fit().with_score(Balanced, WEIGHT_SUM_MAX - 1);
+        drop(full.with_relative(TaintToleration, 2));
     }
 }

@@ -62,7 +62,7 @@ pub trait Ranking {
     fn raw(&self, block: Block<'_>, among: u64, raw: &mut [i64; BLOCK]);
 
     /// Turns the raw values of all feasible machines, in their order, into scores from 0 to
-    /// [`crate::SCORE_MAX`].
+    /// [`crate::SCORE_MAX`]. Debug builds panic if a score is outside this range.
     fn normalize(&self, raw: &[i64], scores: &mut [i32]);
 }
 

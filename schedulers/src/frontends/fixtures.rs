@@ -1,10 +1,10 @@
 //! Fixtures for the tests of both frontends: cells, a competing scheduler, and a cell whose answer to a commit gets
 //! lost.
 
-use omega_cellstate::{Cell, CellHandle, Delta, HandleError, Interest, SharedCell, View};
+use omega_cellstate::{Cell, CellHandle, CommitHook, HandleError, SharedCell, View};
 use omega_core::{
-    Amounts, Command, Commit, Job, JobId, Kinds, Labels, Machine, MachineId, Outcome, SchedulerId,
-    TaskGroup, TaskId, TaskReport, TaskState, Text, Transaction, Version,
+    Amounts, Command, Job, JobId, Kinds, Labels, Machine, MachineId, Outcome, TaskGroup, TaskId,
+    TaskReport, TaskState, Transaction,
 };
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -64,63 +64,26 @@ pub(crate) fn place(cell: &SharedCell, slot: u32, request: [u64; 2]) -> Option<T
 pub(crate) fn report(cell: &SharedCell, task: TaskId, report: TaskReport) {
     let machine = cell.read(|cell| cell.task(task)).and_then(TaskState::machine);
     let machine = machine.expect("the task has a machine");
-    cell.apply(Command::ReportTask { task, machine, report }).unwrap();
+    cell.apply(Command::ReportTask { task, machine, placed_ms: 0, report }).unwrap();
 }
 
 /// A cell whose answer to the next commit gets lost.
-pub(crate) struct Lossy {
-    pub(crate) cell: SharedCell,
-    loses: AtomicBool,
-}
-
-impl Lossy {
-    pub(crate) fn new(cell: &SharedCell) -> Lossy {
-        Lossy { cell: cell.clone(), loses: AtomicBool::new(true) }
-    }
-}
-
-impl CellHandle for Lossy {
-    fn register(&self, name: Text) -> Result<(SchedulerId, u64), HandleError> {
-        self.cell.register(name)
-    }
-
-    fn sync(&self, since: Version, of: &Interest, delta: &mut Delta) -> Result<(), HandleError> {
-        self.cell.sync(since, of, delta)
-    }
-
-    fn commit(&self, txn: &Transaction) -> Result<Commit, HandleError> {
-        let answer = self.cell.commit(txn);
-        if self.loses.swap(false, Ordering::Relaxed) { Err(HandleError::Unknown) } else { answer }
-    }
+pub(crate) fn lossy(cell: &SharedCell) -> impl CellHandle + '_ {
+    let loses = AtomicBool::new(true);
+    CommitHook::new(cell, move |cell: &SharedCell, txns: &[&Transaction]| {
+        let answers = cell.commit_all(txns);
+        let lost = loses.swap(false, Ordering::Relaxed);
+        if lost { txns.iter().map(|_| Err(HandleError::Unknown)).collect() } else { answers }
+    })
 }
 
 /// A cell in which another scheduler commits just before the next commit.
-pub(crate) struct Rival {
-    cell: SharedCell,
-    slot: u32,
-    request: [u64; 2],
-    waits: AtomicBool,
-}
-
-impl Rival {
-    pub(crate) fn new(cell: &SharedCell, slot: u32, request: [u64; 2]) -> Rival {
-        Rival { cell: cell.clone(), slot, request, waits: AtomicBool::new(true) }
-    }
-}
-
-impl CellHandle for Rival {
-    fn register(&self, name: Text) -> Result<(SchedulerId, u64), HandleError> {
-        self.cell.register(name)
-    }
-
-    fn sync(&self, since: Version, of: &Interest, delta: &mut Delta) -> Result<(), HandleError> {
-        self.cell.sync(since, of, delta)
-    }
-
-    fn commit(&self, txn: &Transaction) -> Result<Commit, HandleError> {
-        if self.waits.swap(false, Ordering::Relaxed) {
-            place(&self.cell, self.slot, self.request).expect("there is room");
+pub(crate) fn rival(cell: &SharedCell, slot: u32, request: [u64; 2]) -> impl CellHandle + '_ {
+    let waits = AtomicBool::new(true);
+    CommitHook::new(cell, move |cell: &SharedCell, txns: &[&Transaction]| {
+        if waits.swap(false, Ordering::Relaxed) {
+            place(cell, slot, request).expect("there is room");
         }
-        self.cell.commit(txn)
-    }
+        cell.commit_all(txns)
+    })
 }

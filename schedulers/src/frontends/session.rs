@@ -14,7 +14,7 @@ use std::collections::BTreeSet;
 #[derive(Debug)]
 pub(crate) enum Reply {
     /// The cell checked the transaction.
-    Judged(Commit),
+    Checked(Commit),
     /// The transaction was not checked and changed nothing, or it was checked and the next sync brings its results.
     Dropped(HandleError),
 }
@@ -136,7 +136,7 @@ impl Session {
                     };
                     self.task_index.note(claim.task, mark);
                 }
-                (txn, Reply::Judged(commit))
+                (txn, Reply::Checked(commit))
             }
             Err(error) => {
                 self.view.abandon(&txn);

@@ -52,27 +52,27 @@ impl Default for Settings {
 
 /// Counters of one step.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Kept {
+pub struct StepCounts {
     /// Tasks that were shrunk to their request.
     pub throttled: u64,
     /// Tasks that were released.
     pub released: u64,
     /// Tasks that got their optional resources back.
-    pub grown: u64,
+    pub restored: u64,
     /// Changes that the cell rejected.
-    pub refused: u64,
+    pub rejected: u64,
     /// Machines on which batch tasks still exceed their share, because more changes are needed or budgets forbid them.
-    pub over: u64,
+    pub machines_over_share: u64,
 }
 
-impl Kept {
-    /// Adds the counters of a later step. `over` is replaced by the later value.
-    pub fn add(&mut self, later: Kept) {
+impl StepCounts {
+    /// Adds the counters of a later step. `machines_over_share` is replaced by the later value.
+    pub fn add(&mut self, later: StepCounts) {
         self.throttled += later.throttled;
         self.released += later.released;
-        self.grown += later.grown;
-        self.refused += later.refused;
-        self.over = later.over;
+        self.restored += later.restored;
+        self.rejected += later.rejected;
+        self.machines_over_share = later.machines_over_share;
     }
 }
 
@@ -126,23 +126,24 @@ impl PeakController {
     /// # Errors
     /// If the cell cannot be reached, or the outcome of the transaction is unknown. The next step
     /// syncs and finds the outcome.
-    pub fn step(&mut self, cell: &(impl CellHandle + ?Sized)) -> Result<Kept, HandleError> {
+    pub fn step(&mut self, cell: &(impl CellHandle + ?Sized)) -> Result<StepCounts, HandleError> {
         self.view.sync(cell)?;
         if self.view.delta().full {
             // A full delta may come from a restored cell with a lower version.
             self.answered = Version(0);
         }
         if self.is_behind() {
-            return Ok(Kept::default());
+            return Ok(StepCounts::default());
         }
         let now_ms = self.view.now_ms();
         self.resting.retain(|_, until| *until > now_ms);
         let budgets = self.settings.disruptions.iter().map(|budget| budget.now(&self.view));
         let rests = |task: TaskId| self.resting.contains_key(&task);
         let plan = plan(&self.view, budgets.collect(), (self.settings.changes_max, &rests));
-        let mut kept = Kept { over: plan.over as u64, ..Kept::default() };
+        let machines_over_share = plan.over as u64;
+        let mut counts = StepCounts { machines_over_share, ..StepCounts::default() };
         if plan.is_empty() {
-            return Ok(kept);
+            return Ok(counts);
         }
         let mut txn = self.view.take_transaction();
         let throttles = plan.throttles.len();
@@ -157,24 +158,24 @@ impl PeakController {
         };
         self.view.settle(&txn, &commit);
         self.answered = commit.version;
-        let mut count = |task: TaskId, item: Item, of: fn(&mut Kept) -> &mut u64| {
+        let mut count = |task: TaskId, item: Item, of: fn(&mut StepCounts) -> &mut u64| {
             if commit.conflict_of(item).is_none() {
-                *of(&mut kept) += 1;
+                *of(&mut counts) += 1;
             } else {
-                kept.refused += 1;
+                counts.rejected += 1;
                 self.resting.insert(task, now_ms.saturating_add(REST_MS));
             }
         };
         for (task, i) in txn.releases.iter().zip(0..) {
-            count(*task, Item::Release(i), |kept| &mut kept.released);
+            count(*task, Item::Release(i), |counts| &mut counts.released);
         }
         for (resize, i) in txn.resizes.iter().zip(0..) {
             if (i as usize) < throttles {
-                count(resize.task, Item::Resize(i), |kept| &mut kept.throttled)
+                count(resize.task, Item::Resize(i), |counts| &mut counts.throttled)
             } else {
-                count(resize.task, Item::Resize(i), |kept| &mut kept.grown)
+                count(resize.task, Item::Resize(i), |counts| &mut counts.restored)
             }
         }
-        Ok(kept)
+        Ok(counts)
     }
 }

@@ -14,7 +14,7 @@ use crate::framework::plugin::{News, ROWS_MAX};
 use crate::framework::plugin::{Reads, Tasks};
 use crate::framework::profile::Profile;
 use crate::placing::class::{Class, ClassRef};
-use crate::placing::refusals::Refusers;
+use crate::placing::refusals::RejectingPlugins;
 use omega_cellstate::{GroupRef, View};
 
 /// Maximum number of classes in the cache. If the cache is full, the oldest class is dropped.
@@ -24,7 +24,7 @@ const CLASSES_MAX: usize = 64;
 #[derive(Debug)]
 struct Failed {
     class: Class,
-    by: Refusers,
+    by: RejectingPlugins,
     /// Whether the rejecting plugins in `by` were found by a search of all machines.
     exact: bool,
     /// The cell's time at the search, if a filter reads the time; otherwise 0.
@@ -49,7 +49,7 @@ impl Failures {
     /// Records that no machine accepts a task of a group.
     pub(crate) fn note(&mut self, view: &View, profile: &Profile, group: GroupRef) {
         let tasks = tasks(view, group);
-        let by = Refusers::suspects(profile, &tasks);
+        let by = RejectingPlugins::suspects(profile, &tasks);
         if !is_local(profile, &tasks) || by.events().meets(Events::ROOM_TAKEN) {
             return;
         }
@@ -83,16 +83,16 @@ impl Failures {
     }
 
     /// Plugins that reject the tasks of a group, if its class is in the cache.
-    pub(crate) fn refusers(
+    pub(crate) fn rejecting_plugins(
         &mut self,
         view: &View,
         profile: &Profile,
         group: GroupRef,
-    ) -> Option<Refusers> {
+    ) -> Option<RejectingPlugins> {
         let index = self.position(view, group)?;
         let failed = &mut self.known[index];
         if !failed.exact {
-            failed.by = Refusers::of(view, profile, group);
+            failed.by = RejectingPlugins::of(view, profile, group);
             failed.exact = true;
         }
         Some(failed.by)

@@ -3,7 +3,6 @@
 pub mod appraise;
 pub(crate) mod best_of;
 pub(crate) mod class;
-pub(crate) mod crowding;
 pub(crate) mod failures;
 pub(crate) mod outsized;
 pub mod place;

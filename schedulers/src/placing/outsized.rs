@@ -6,14 +6,14 @@
 use crate::framework::evaluator::Evaluator;
 use crate::framework::events::Events;
 use crate::framework::plugin::{Reads, Tasks, lanes, tasks};
-use crate::placing::refusals::Refusers;
+use crate::placing::refusals::RejectingPlugins;
 use omega_cellstate::{Block, CoresLeft, GroupRef, Need, View};
 use omega_core::limits::DEVICE_MILLI;
 use omega_core::{DeviceRequest, KindId, Machine};
 
 /// Returns the rejection of tasks that empty machines could not hold.
-pub(crate) fn refusers() -> Refusers {
-    Refusers::waiting_for(Events::MACHINE_ADDED | Events::MACHINE_CHANGED)
+pub(crate) fn rejecting_plugins() -> RejectingPlugins {
+    RejectingPlugins::waiting_for(Events::MACHINE_ADDED | Events::MACHINE_CHANGED)
 }
 
 /// Number of tasks of a group, up to `wanted`, that the machines would hold without other tasks. An upper bound: rules

@@ -61,11 +61,7 @@ impl Placer {
             return tasks.iter().take_while(placed).count();
         }
         search(view, request, rng, &mut self.candidates);
-        if self.candidates.is_ranked() {
-            self.place_ranked(view, request, tasks)
-        } else {
-            self.place_batch(view, request, tasks)
-        }
+        self.place_batch(view, request, tasks)
     }
 
     /// Whether there is room for a task. To find out, the task is placed on the view and removed again.
@@ -104,7 +100,7 @@ impl Placer {
         let Some(best) = best else { return false };
         let machine = view.machine_id(best.row as usize);
         let claimed = view.claim_in_quota(task, machine, request.group);
-        debug_assert!(claimed.is_ok(), "the filters allowed what the judge refuses: {claimed:?}");
+        debug_assert!(claimed.is_ok(), "the filters allowed what the check rejects: {claimed:?}");
         claimed.is_ok()
     }
 
@@ -122,43 +118,32 @@ impl Placer {
         self.heap_of_best(count);
     }
 
+    /// Claims the best machine for one task after another, and scores the machine again after each claim.
     fn place_batch(&mut self, view: &mut View, request: Request<'_>, ids: &[TaskId]) -> usize {
-        std::mem::swap(&mut self.best, &mut self.candidates.found);
-        self.heap_of_best(ids.len());
-        let active = request.evaluator.active(&tasks(view, request.group));
-        let mut placed = 0;
-        while placed < ids.len() {
-            let Some(mut best) = self.heap.peek_mut() else { break };
-            let row = best.row as usize;
-            let claimed = view.claim_in_quota(ids[placed], view.machine_id(row), request.group);
-            debug_assert!(claimed.is_ok(), "the filters allowed what the judge refuses");
-            placed += usize::from(claimed.is_ok());
-            match score_again(view, &active, request.group, row) {
-                Some(score) if claimed.is_ok() => best.score = score,
-                _ => drop(PeekMut::pop(best)),
-            }
+        let is_ranked = self.candidates.is_ranked();
+        if is_ranked {
+            self.heap_of_found(ids.len());
+        } else {
+            std::mem::swap(&mut self.best, &mut self.candidates.found);
+            self.heap_of_best(ids.len());
         }
-        placed
-    }
-
-    /// Places tasks of a request whose relative scores depend only on descriptions of machines.
-    fn place_ranked(&mut self, view: &mut View, request: Request<'_>, ids: &[TaskId]) -> usize {
-        self.heap_of_found(ids.len());
         let active = request.evaluator.active(&tasks(view, request.group));
         let mut placed = 0;
         while placed < ids.len() {
             let Some(mut best) = self.heap.peek_mut() else { break };
             let row = best.row as usize;
             let claimed = view.claim_in_quota(ids[placed], view.machine_id(row), request.group);
-            debug_assert!(claimed.is_ok(), "the filters allowed what the judge refuses");
+            debug_assert!(claimed.is_ok(), "the filters allowed what the check rejects");
             placed += usize::from(claimed.is_ok());
             let score = score_again(view, &active, request.group, row);
             match score.filter(|_| claimed.is_ok()) {
-                Some(score) => best.score = self.candidates.score_again(&best, score),
+                Some(score) if is_ranked => best.score = self.candidates.score_again(&best, score),
+                Some(score) => best.score = score,
                 None => {
                     let full = PeekMut::pop(best);
                     let of = (&tasks(view, request.group), &active);
-                    if self.candidates.leave_out(&full, of) && placed < ids.len() {
+                    // Without the full machine, the relative scores of other machines may be different.
+                    if is_ranked && self.candidates.leave_out(&full, of) && placed < ids.len() {
                         self.heap_of_found(ids.len() - placed);
                     }
                 }

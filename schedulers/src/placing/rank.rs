@@ -5,7 +5,7 @@
 
 use crate::framework::evaluator::Active;
 use crate::framework::meter::Work;
-use crate::framework::plugin::{Tasks, lanes};
+use crate::framework::plugin::{Tasks, debug_assert_score, lanes};
 use crate::framework::relative::{Feasible, Ranking};
 use omega_cellstate::BLOCK;
 
@@ -47,8 +47,9 @@ impl Standings {
             if !ranked {
                 continue;
             }
-            for (total, score) in total.iter_mut().zip(&*scores) {
-                *total += weight * score;
+            for (total, given) in total.iter_mut().zip(&*scores) {
+                debug_assert_score(score.name(), *given);
+                *total += weight * given;
             }
         }
     }

@@ -45,7 +45,7 @@ pub fn first_refusals(
 
 /// Plugins that rejected a job, and the events after which they may accept it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Refusers {
+pub struct RejectingPlugins {
     /// Filters of the profile, one bit each by position. Filters beyond the 64th are in `others`.
     filters: u64,
     /// Events that wake the job if `may_help` returns true for one of these filters.
@@ -58,17 +58,17 @@ pub struct Refusers {
     until: Option<Nanos>,
 }
 
-impl Refusers {
+impl RejectingPlugins {
     /// Creates a rejection that lasts until one of these events.
     #[must_use]
-    pub fn waiting_for(events: Events) -> Refusers {
-        Refusers { others: events, ..Refusers::default() }
+    pub fn waiting_for(events: Events) -> RejectingPlugins {
+        RejectingPlugins { others: events, ..RejectingPlugins::default() }
     }
 
     /// Creates a rejection that lasts at most until this time.
     #[must_use]
-    pub fn until(at: Nanos) -> Refusers {
-        Refusers { until: Some(at), ..Refusers::default() }
+    pub fn until(at: Nanos) -> RejectingPlugins {
+        RejectingPlugins { until: Some(at), ..RejectingPlugins::default() }
     }
 
     /// Returns the time at which the job is retried even without an event; `None` if the rejection sets no time.
@@ -85,8 +85,8 @@ impl Refusers {
 
     /// The plugins and events of both rejections.
     #[must_use]
-    pub fn and(self, other: Refusers) -> Refusers {
-        Refusers {
+    pub fn and(self, other: RejectingPlugins) -> RejectingPlugins {
+        RejectingPlugins {
             filters: self.filters | other.filters,
             filter_events: self.filter_events | other.filter_events,
             maker_events: self.maker_events | other.maker_events,
@@ -97,14 +97,14 @@ impl Refusers {
 
     /// Returns `self` with the events after which the post filters may make room for these tasks.
     #[must_use]
-    pub fn with_makers(self, profile: &Profile, tasks: &Tasks<'_>) -> Refusers {
+    pub fn with_makers(self, profile: &Profile, tasks: &Tasks<'_>) -> RejectingPlugins {
         if profile.chain.post_filter.is_empty() {
             return self;
         }
-        let all = Refusers::all_that_apply(profile, tasks).events();
+        let all = RejectingPlugins::all_that_apply(profile, tasks).events();
         let makers = profile.chain.post_filter.iter().map(|plugin| plugin.wakes_on(tasks, all));
         let maker_events = makers.fold(self.maker_events, |all, events| all | events);
-        Refusers { maker_events, ..self }
+        RejectingPlugins { maker_events, ..self }
     }
 
     fn add(&mut self, index: usize, filter: &dyn Filter) {
@@ -122,12 +122,12 @@ impl Refusers {
     }
 
     /// The first filter that rejects these tasks on all machines ([`Filter::refuses_all`]), if there is one.
-    fn of_the_cell(profile: &Profile, tasks: &Tasks<'_>) -> Option<Refusers> {
+    fn of_the_cell(profile: &Profile, tasks: &Tasks<'_>) -> Option<RejectingPlugins> {
         let mut filters = profile.evaluator.filters().enumerate();
         let (index, filter) = filters.find(|(_, f)| f.refuses_all() && f.applies(tasks))?;
-        let mut refusers = Refusers::default();
-        refusers.add(index, filter);
-        Some(refusers)
+        let mut rejecting_plugins = RejectingPlugins::default();
+        rejecting_plugins.add(index, filter);
+        Some(rejecting_plugins)
     }
 
     /// Whether one of the filters rejects all machines.
@@ -141,45 +141,45 @@ impl Refusers {
 
     /// All filters that may reject these tasks, found without a search.
     #[must_use]
-    pub fn suspects(profile: &Profile, tasks: &Tasks<'_>) -> Refusers {
-        Refusers::of_the_cell(profile, tasks)
-            .unwrap_or_else(|| Refusers::all_that_apply(profile, tasks))
+    pub fn suspects(profile: &Profile, tasks: &Tasks<'_>) -> RejectingPlugins {
+        RejectingPlugins::of_the_cell(profile, tasks)
+            .unwrap_or_else(|| RejectingPlugins::all_that_apply(profile, tasks))
     }
 
-    fn all_that_apply(profile: &Profile, tasks: &Tasks<'_>) -> Refusers {
-        let mut refusers = Refusers::waiting_for(Events::MACHINE_ADDED);
+    fn all_that_apply(profile: &Profile, tasks: &Tasks<'_>) -> RejectingPlugins {
+        let mut rejecting_plugins = RejectingPlugins::waiting_for(Events::MACHINE_ADDED);
         for (index, filter) in profile.evaluator.filters().enumerate() {
             if filter.applies(tasks) {
-                refusers.add(index, filter);
+                rejecting_plugins.add(index, filter);
             }
         }
-        refusers
+        rejecting_plugins
     }
 
     /// The filters that were first to reject some machine, after a search without a result.
     #[must_use]
-    pub fn of(view: &View, profile: &Profile, group: GroupRef) -> Refusers {
+    pub fn of(view: &View, profile: &Profile, group: GroupRef) -> RejectingPlugins {
         let tasks = tasks(view, group);
-        if let Some(refusers) = Refusers::of_the_cell(profile, &tasks) {
-            return refusers;
+        if let Some(rejecting_plugins) = RejectingPlugins::of_the_cell(profile, &tasks) {
+            return rejecting_plugins;
         }
-        let mut refusers = Refusers::waiting_for(Events::MACHINE_ADDED);
+        let mut rejecting_plugins = RejectingPlugins::waiting_for(Events::MACHINE_ADDED);
         for sixty_four in 0..view.blocks().div_ceil(BLOCK) {
             let there = view.blocks() - sixty_four * BLOCK;
             let there = if there < BLOCK { (1 << there) - 1 } else { u64::MAX };
             let allowed = there & view.blocks_allowed(sixty_four, tasks.need);
             if allowed != there {
-                refusers.others |= Events::of(Reads::DESCRIPTION);
+                rejecting_plugins.others |= Events::of(Reads::DESCRIPTION);
             }
             if !view.blocks_may_fit(sixty_four, tasks.need.least()) {
-                refusers.others |= Events::of(Reads::AMOUNTS);
+                rejecting_plugins.others |= Events::of(Reads::AMOUNTS);
                 continue;
             }
             for lane in lanes(allowed) {
-                refusers.add_block(profile, &tasks, sixty_four * BLOCK + lane);
+                rejecting_plugins.add_block(profile, &tasks, sixty_four * BLOCK + lane);
             }
         }
-        refusers
+        rejecting_plugins
     }
 
     fn add_block(&mut self, profile: &Profile, tasks: &Tasks<'_>, block: usize) {
@@ -219,7 +219,7 @@ impl Refusers {
     }
 }
 
-impl Refusers {
+impl RejectingPlugins {
     /// Whether a `PostFilter` plugin may make room after news that it depends on.
     fn makers_may_help(self, profile: &Profile, tasks: &Tasks<'_>, news: &News<'_>) -> bool {
         let mut events = news.events.and(self.maker_events);

@@ -17,7 +17,7 @@ use crate::framework::plugin::{Reads, Tasks};
 use crate::placing::best_of::best_of;
 use crate::placing::class::{Class, ClassRef};
 use crate::placing::search::{
-    Candidate, Candidates, Keep, Limits, PARALLEL_BLOCKS, Request, Scan, keep_best, limits,
+    Bounds, Candidate, Candidates, Keep, Limits, PARALLEL_BLOCKS, Request, Scan, keep_best, limits,
 };
 use omega_cellstate::{BLOCK, View};
 use omega_core::{JobId, JobKind, TaskGroup};
@@ -164,7 +164,7 @@ impl Walk<'_, '_> {
             let stamp = self.view.block_stamp(index);
             let block = match known[index].filter(|known| known.stamp == stamp) {
                 Some(known) => known,
-                None => *known[index].insert(self.look(index, stamp, limits.indexed)),
+                None => *known[index].insert(self.look(index, stamp, limits.bounds)),
             };
             if block.feasible == 0 {
                 continue;
@@ -188,9 +188,9 @@ impl Walk<'_, '_> {
         }
     }
 
-    fn look(&self, index: usize, stamp: u64, indexed: bool) -> Known {
+    fn look(&self, index: usize, stamp: u64, bounds: Bounds) -> Known {
         let none = Known { stamp, ..Known::default() };
-        if indexed && !self.view.block_may_fit(index, self.scan.tasks.need.least()) {
+        if bounds == Bounds::Used && !self.view.block_may_fit(index, self.scan.tasks.need.least()) {
             return none;
         }
         let block = self.view.block(index);

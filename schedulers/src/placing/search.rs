@@ -251,12 +251,12 @@ fn search_for(
     let active = request.evaluator.active(&tasks);
     // Relative scores need all feasible machines.
     let keep = if active.relative().is_empty() { keep } else { Keep::All };
-    let Limits { enough, indexed } = limits(request, &active, view);
+    let Limits { enough, bounds } = limits(request, &active, view);
     let scan = Scan { tasks: &tasks, active: &active, start, keep };
     if enough == usize::MAX && view.blocks() > PARALLEL_BLOCKS {
         scan_parallel(&scan, into);
     } else {
-        scan.until(enough, indexed, into);
+        scan.until(enough, bounds, into);
     }
     if !active.relative().is_empty() {
         let Candidates { found, words, standings, .. } = into;
@@ -268,9 +268,16 @@ fn search_for(
     tighten(view, into);
 }
 
+/// Use of the bounds of blocks, which show that no machine of a block has room.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Bounds {
+    Used,
+    Ignored,
+}
+
 pub(crate) struct Limits {
     pub(crate) enough: usize,
-    pub(crate) indexed: bool,
+    pub(crate) bounds: Bounds,
 }
 
 pub(crate) fn limits(request: Request<'_>, active: &Active<'_>, view: &View) -> Limits {
@@ -278,19 +285,21 @@ pub(crate) fn limits(request: Request<'_>, active: &Active<'_>, view: &View) -> 
     let rows = view.rows();
     match request.search {
         Search::Percentage(_) if !active.any_score() => {
-            Limits { enough: at_least(1), indexed: true }
+            Limits { enough: at_least(1), bounds: Bounds::Used }
         }
         Search::Percentage(percent) => {
             let enough = enough_of(view.machine_count(), percent);
-            Limits { enough: enough.map_or(usize::MAX, at_least), indexed: true }
+            Limits { enough: enough.map_or(usize::MAX, at_least), bounds: Bounds::Used }
         }
-        Search::Full => Limits { enough: usize::MAX, indexed: true },
-        Search::Sampled { feasible } => Limits { enough: at_least(feasible), indexed: false },
-        Search::Indexed { feasible } => Limits { enough: at_least(feasible), indexed: true },
+        Search::Full => Limits { enough: usize::MAX, bounds: Bounds::Used },
+        Search::Sampled { feasible } => {
+            Limits { enough: at_least(feasible), bounds: Bounds::Ignored }
+        }
+        Search::Indexed { feasible } => Limits { enough: at_least(feasible), bounds: Bounds::Used },
         Search::Adaptive if rows <= ADAPTIVE_FULL_ROWS => {
-            Limits { enough: usize::MAX, indexed: true }
+            Limits { enough: usize::MAX, bounds: Bounds::Used }
         }
-        Search::Adaptive => Limits { enough: at_least(ADAPTIVE_FEASIBLE), indexed: true },
+        Search::Adaptive => Limits { enough: at_least(ADAPTIVE_FEASIBLE), bounds: Bounds::Used },
     }
 }
 
@@ -316,17 +325,17 @@ pub(crate) struct Scan<'a, 'p> {
 
 impl Scan<'_, '_> {
     /// Visits each block at most once, from the block `start` with wrap-around, until there are enough candidates.
-    fn until(&self, enough: usize, indexed: bool, into: &mut Candidates) {
+    fn until(&self, enough: usize, bounds: Bounds, into: &mut Candidates) {
         let blocks = self.tasks.view.blocks();
-        self.range(self.start..blocks, enough, indexed, into);
-        self.range(0..self.start, enough, indexed, into);
+        self.range(self.start..blocks, enough, bounds, into);
+        self.range(0..self.start, enough, bounds, into);
     }
 
     fn range(
         &self,
         blocks: std::ops::Range<usize>,
         enough: usize,
-        indexed: bool,
+        bounds: Bounds,
         into: &mut Candidates,
     ) {
         for group in blocks.start / BLOCK..blocks.end.div_ceil(BLOCK) {
@@ -337,7 +346,7 @@ impl Scan<'_, '_> {
             if into.met >= enough {
                 return;
             }
-            self.group(group, part, (enough, indexed), into);
+            self.group(group, part, (enough, bounds), into);
         }
     }
 
@@ -346,17 +355,17 @@ impl Scan<'_, '_> {
         &self,
         group: usize,
         part: u64,
-        (enough, indexed): (usize, bool),
+        (enough, bounds): (usize, Bounds),
         into: &mut Candidates,
     ) {
         let Tasks { view, need, .. } = self.tasks;
         let allowed = part & view.blocks_allowed(group, need);
-        if allowed == 0 || indexed && !view.blocks_may_fit(group, need.least()) {
+        if allowed == 0 || bounds == Bounds::Used && !view.blocks_may_fit(group, need.least()) {
             return;
         }
         for lane in lanes(allowed) {
             let block = group * BLOCK + lane;
-            if !indexed || view.block_may_fit(block, need.least()) {
+            if bounds == Bounds::Ignored || view.block_may_fit(block, need.least()) {
                 self.block(block, into);
                 if into.met >= enough {
                     return;
@@ -422,7 +431,7 @@ fn scan_parallel(scan: &Scan<'_, '_>, into: &mut Candidates) {
     let ranges: Vec<_> = after.chain(before).collect();
     let walk = |range: std::ops::Range<usize>| {
         let mut found = Candidates::default();
-        scan.range(range, usize::MAX, true, &mut found);
+        scan.range(range, usize::MAX, Bounds::Used, &mut found);
         found
     };
     let parts: Vec<Candidates> = ranges.into_par_iter().map(walk).collect();
@@ -437,7 +446,7 @@ fn scan_parallel(scan: &Scan<'_, '_>, into: &mut Candidates) {
 /// Scans all machines with one thread, in a build without rayon.
 #[cfg(not(feature = "parallel"))]
 fn scan_parallel(scan: &Scan<'_, '_>, into: &mut Candidates) {
-    scan.until(usize::MAX, false, into);
+    scan.until(usize::MAX, Bounds::Used, into);
 }
 
 /// Tightens the bounds of blocks in which the search found no room, although the bounds allowed some.

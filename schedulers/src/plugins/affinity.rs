@@ -1,6 +1,6 @@
 //! Required and preferred machines of a task.
 
-use crate::framework::plugin::{Filter, Judged, Reads, SCORE_MAX, Score, Tasks, lanes};
+use crate::framework::plugin::{CellChecks, Filter, Reads, SCORE_MAX, Score, Tasks, lanes};
 use omega_cellstate::{BLOCK, Block};
 
 /// Filter: the machine matches the required affinity, and is the machine that the task names, if the task names one.
@@ -29,8 +29,8 @@ impl Filter for MachineAffinity {
         0
     }
 
-    fn judges(&self) -> Judged {
-        Judged::AFFINITY
+    fn covers(&self) -> CellChecks {
+        CellChecks::AFFINITY
     }
 }
 

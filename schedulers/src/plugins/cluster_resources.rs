@@ -1,7 +1,7 @@
 //! Cluster resources as a filter: see [`TaskGroup::cluster_request`](omega_core::TaskGroup::cluster_request).
 
 use crate::framework::events::Events;
-use crate::framework::plugin::{Filter, Judged, Reads, Tasks};
+use crate::framework::plugin::{CellChecks, Filter, Reads, Tasks};
 use omega_cellstate::Block;
 use omega_core::KindId;
 
@@ -43,8 +43,8 @@ impl Filter for CellWide {
         0
     }
 
-    fn judges(&self) -> Judged {
-        Judged::CELL
+    fn covers(&self) -> CellChecks {
+        CellChecks::CELL
     }
 }
 

@@ -1,7 +1,7 @@
 //! Peak hours, in which batch tasks are limited: see [`PeakCalendar`](omega_core::PeakCalendar).
 
 use crate::framework::events::Events;
-use crate::framework::plugin::{Filter, Judged, Reads, Tasks};
+use crate::framework::plugin::{CellChecks, Filter, Reads, Tasks};
 use omega_cellstate::Block;
 use omega_core::DAY_MS;
 
@@ -35,8 +35,8 @@ impl Filter for PeakHours {
         why_held_back(tasks, row)
     }
 
-    fn judges(&self) -> Judged {
-        Judged::PEAKS
+    fn covers(&self) -> CellChecks {
+        CellChecks::PEAKS
     }
 }
 

@@ -2,7 +2,7 @@
 
 use crate::framework::events::Events;
 use crate::framework::plugin::News;
-use crate::framework::plugin::{Filter, Judged, Reads, Tasks, lanes};
+use crate::framework::plugin::{CellChecks, Filter, Reads, Tasks, lanes};
 use omega_cellstate::Block;
 
 /// Filter: the claim is within the limits of the task's tenant and the tenant's ancestors.
@@ -55,7 +55,7 @@ impl Filter for WithinQuota {
         lanes(refused).filter(|lane| frees(*lane)).fold(0, |word, lane| word | 1 << lane)
     }
 
-    fn judges(&self) -> Judged {
-        Judged::QUOTA
+    fn covers(&self) -> CellChecks {
+        CellChecks::QUOTA
     }
 }

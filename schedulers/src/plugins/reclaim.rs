@@ -154,7 +154,7 @@ fn victims(
     let mut fits = false;
     for task in candidates {
         view.lift(row, task);
-        if view.leaves_alone(row, task) {
+        if view.breaks_runtime_affinity(row, task) {
             // The cell would reject this eviction.
             view.put_back(row, task);
             continue;
@@ -177,9 +177,9 @@ fn victims(
     }
     gone.retain(|task| !kept.contains(&task.id));
     if fits {
-        let alone = gone.iter().any(|task| view.leaves_alone(row, *task));
+        let breaks = gone.iter().any(|task| view.breaks_runtime_affinity(row, *task));
         gone.iter().for_each(|task| view.put_back(row, *task));
-        fits = !alone;
+        fits = !breaks;
     }
     Some((fits && !gone.is_empty()).then_some(gone))
 }

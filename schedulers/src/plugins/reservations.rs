@@ -1,7 +1,7 @@
 //! Machines that are kept for other tenants: see [`Reservation`](omega_core::Reservation).
 
 use crate::framework::events::Events;
-use crate::framework::plugin::{Filter, Judged, Reads, Tasks};
+use crate::framework::plugin::{CellChecks, Filter, Reads, Tasks};
 use omega_cellstate::Block;
 
 /// Filter: no reservation for other tenants covers the machine while the tasks would run.
@@ -42,8 +42,8 @@ impl Filter for Reservations {
         why_reserved(tasks, row)
     }
 
-    fn judges(&self) -> Judged {
-        Judged::RESERVATIONS
+    fn covers(&self) -> CellChecks {
+        CellChecks::RESERVATIONS
     }
 }
 

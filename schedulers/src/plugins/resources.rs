@@ -1,6 +1,6 @@
 //! Filters for room, and scores of free resources.
 
-use crate::framework::plugin::{Filter, Judged, Reads, SCORE_MAX, Score, Tasks, lanes};
+use crate::framework::plugin::{CellChecks, Filter, Reads, SCORE_MAX, Score, Tasks, lanes};
 use omega_cellstate::{BLOCK, Block, CoresLeft, FEW, LeftShare, Need, View};
 use omega_core::KindId;
 use omega_core::limits::{DEVICE_MILLI, DEVICES_MAX};
@@ -28,8 +28,8 @@ impl Filter for Schedulable {
         0
     }
 
-    fn judges(&self) -> Judged {
-        Judged::STATUS
+    fn covers(&self) -> CellChecks {
+        CellChecks::STATUS
     }
 }
 
@@ -55,8 +55,8 @@ impl Filter for ResourcesFit {
         could_fit(tasks, block, (refused, &[]))
     }
 
-    fn judges(&self) -> Judged {
-        Judged::ROOM
+    fn covers(&self) -> CellChecks {
+        CellChecks::ROOM
     }
 }
 

@@ -1,7 +1,7 @@
 //! Rules about other tasks: anti-affinity, affinity, spread, limits, ports.
 
 use crate::framework::events::Events;
-use crate::framework::plugin::{Filter, Judged, Reads, SCORE_MAX, Score, Tasks, lanes};
+use crate::framework::plugin::{CellChecks, Filter, Reads, SCORE_MAX, Score, Tasks, lanes};
 use omega_cellstate::{BLOCK, Block, RuleFamily};
 use omega_core::Reason;
 
@@ -41,8 +41,8 @@ impl Filter for TaskRules {
         near & !lacking[0] & !lacking[1]
     }
 
-    fn judges(&self) -> Judged {
-        Judged::RULES
+    fn covers(&self) -> CellChecks {
+        CellChecks::RULES
     }
 }
 
@@ -72,8 +72,8 @@ impl Filter for TaskLimits {
         refused & !lacks_place(tasks, block, RuleFamily::Limits, refused)
     }
 
-    fn judges(&self) -> Judged {
-        Judged::LIMITS
+    fn covers(&self) -> CellChecks {
+        CellChecks::LIMITS
     }
 }
 

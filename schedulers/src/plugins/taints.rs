@@ -1,6 +1,6 @@
 //! Taints: a filter, and a score of `PreferNoSchedule` taints.
 
-use crate::framework::plugin::{Filter, Judged, Reads, SCORE_MAX, Score, Tasks};
+use crate::framework::plugin::{CellChecks, Filter, Reads, SCORE_MAX, Score, Tasks};
 use omega_cellstate::{BLOCK, Block};
 
 /// Filter: the task tolerates all taints of the machine except `PreferNoSchedule` ones.
@@ -28,8 +28,8 @@ impl Filter for Taints {
         0
     }
 
-    fn judges(&self) -> Judged {
-        Judged::TAINTS
+    fn covers(&self) -> CellChecks {
+        CellChecks::TAINTS
     }
 }
 

@@ -2,7 +2,7 @@
 //! [`TenantConfig::tasks_per_machine_max`](omega_core::TenantConfig::tasks_per_machine_max).
 
 use crate::framework::events::Events;
-use crate::framework::plugin::{Filter, Judged, Reads, Tasks};
+use crate::framework::plugin::{CellChecks, Filter, Reads, Tasks};
 use omega_cellstate::Block;
 
 /// Filter: the machine has fewer tasks of the tenant than the maximum.
@@ -31,7 +31,7 @@ impl Filter for TasksPerMachine {
         among & !block.with_all_of_its_tenant(tasks.job, among)
     }
 
-    fn judges(&self) -> Judged {
-        Judged::TASKS_PER_MACHINE
+    fn covers(&self) -> CellChecks {
+        CellChecks::TASKS_PER_MACHINE
     }
 }

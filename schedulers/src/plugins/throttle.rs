@@ -32,14 +32,14 @@ impl PostFilter for Throttle {
     }
 
     fn may_help(&self, tasks: &Tasks<'_>, _: &News<'_>) -> bool {
-        has_lower(tasks.view, tasks.job) && !tasks.view.rows_with_own_allocations().is_empty()
+        has_lower(tasks.view, tasks.job) && !tasks.view.rows_with_allocation_overrides().is_empty()
     }
 
     fn make_room(&mut self, view: &mut View, lack: &Lack<'_>) -> Option<MadeRoom> {
         if !has_lower(view, lack.job) {
             return None;
         }
-        let mut rows = view.rows_with_own_allocations();
+        let mut rows = view.rows_with_allocation_overrides();
         let start = self.start.draw(view, rows.len());
         rows.rotate_left(start);
         let Lack { evaluator, group, .. } = *lack;

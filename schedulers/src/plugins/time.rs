@@ -82,7 +82,7 @@ impl Order for ShortestFirst {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::queue::turns::Turns;
+    use crate::queue::active::ActiveQueue;
     use omega_core::{Amounts, JobId, Precedence, TaskGroup};
     use proptest::prelude::*;
     use std::sync::Arc;
@@ -101,7 +101,7 @@ mod tests {
 
     /// Order in which jobs have their turns, if they arrive in the given order.
     fn turns(order: impl Order + 'static, jobs: &[Times]) -> Vec<u64> {
-        let mut turns = Turns::new(Some(Arc::new(order)));
+        let mut turns = ActiveQueue::new(Some(Arc::new(order)));
         let jobs: Vec<_> = (0..).map(JobId).zip(jobs.iter().map(|times| job(*times))).collect();
         jobs.iter().for_each(|(id, job)| turns.insert(job, *id));
         let mut taken = Vec::new();

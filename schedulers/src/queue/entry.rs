@@ -2,7 +2,7 @@
 
 use super::Nanos;
 use crate::framework::events::Events;
-use crate::placing::refusals::Refusers;
+use crate::placing::refusals::RejectingPlugins;
 use omega_core::{Job, TaskId};
 use smallvec::SmallVec;
 use std::sync::Arc;
@@ -35,7 +35,7 @@ pub(super) struct TaskNote {
 
 /// State of a job in the queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Turn {
+pub(super) enum JobState {
     /// Nothing to try: no task is pending, or all pending tasks wait for a permit.
     None,
     Active,
@@ -49,17 +49,17 @@ pub(super) enum Turn {
     Sleeping(Nanos, Events),
 }
 
-impl Turn {
+impl JobState {
     /// Whether a job in this state was rejected and waits for a change.
     #[inline]
     pub(super) fn is_of_refused(self) -> bool {
-        matches!(self, Turn::Cooling(..) | Turn::Sleeping(..))
+        matches!(self, JobState::Cooling(..) | JobState::Sleeping(..))
     }
 }
 
 /// Numbers of tasks and jobs, which are kept because the queue may be long.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Totals {
+pub(super) struct QueueCounts {
     pub(super) pending: usize,
     pub(super) held: usize,
     /// Number of tasks to try of rejected jobs.
@@ -85,7 +85,7 @@ pub(super) struct Entry {
     pub(super) waiting: u32,
     /// Number of tasks that wait for a permit.
     pub(super) held: u32,
-    pub(super) turn: Turn,
+    pub(super) state: JobState,
     pub(super) failures: u32,
     /// Number of gang timeouts.
     pub(super) releases: u8,
@@ -93,13 +93,13 @@ pub(super) struct Entry {
 
 /// Rejection of a job that is in backoff or sleeps.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Refused {
-    pub(super) by: Refusers,
+pub(super) struct RejectionRecord {
+    pub(super) by: RejectingPlugins,
     /// Whether the rejecting plugin is an Admit plugin.
     pub(super) gated: bool,
 }
 
-impl Refused {
+impl RejectionRecord {
     /// Whether the job is retried at a certain time, even without an event.
     pub(super) fn is_timed(&self) -> bool {
         self.by.at_latest().is_some()
@@ -123,7 +123,7 @@ impl Entry {
             tasks,
             pending,
             held: 0,
-            turn: Turn::None,
+            state: JobState::None,
             failures: 0,
             releases: 0,
         }
@@ -148,16 +148,16 @@ impl Entry {
     /// Number of tasks to try, if the job is rejected.
     #[inline]
     fn refused_tasks(&self) -> usize {
-        if self.turn.is_of_refused() { (self.waiting - self.held) as usize } else { 0 }
+        if self.state.is_of_refused() { (self.waiting - self.held) as usize } else { 0 }
     }
 
-    /// Sets the turn, and updates the counts. Returns the turn before.
+    /// Sets the job's state, and updates the counts. Returns the state before.
     #[inline]
-    pub(super) fn set_turn(&mut self, turn: Turn, totals: &mut Totals) -> Turn {
-        totals.refused -= self.refused_tasks();
-        let before = std::mem::replace(&mut self.turn, turn);
-        totals.changes += 1;
-        totals.refused += self.refused_tasks();
+    pub(super) fn set_state(&mut self, state: JobState, counts: &mut QueueCounts) -> JobState {
+        counts.refused -= self.refused_tasks();
+        let before = std::mem::replace(&mut self.state, state);
+        counts.changes += 1;
+        counts.refused += self.refused_tasks();
         before
     }
 
@@ -169,21 +169,21 @@ impl Entry {
 
     /// Sets the mark of a task, and updates the counts.
     #[inline]
-    pub(super) fn mark(&mut self, index: usize, mark: TaskMark, totals: &mut Totals) {
+    pub(super) fn mark(&mut self, index: usize, mark: TaskMark, counts: &mut QueueCounts) {
         let before = std::mem::replace(&mut self.tasks[index].mark, mark);
         let was = (before.is_pending(), before == TaskMark::Held);
         let is = (mark.is_pending(), mark == TaskMark::Held);
-        totals.refused -= self.refused_tasks();
-        totals.jobs -= usize::from(self.waiting > 0);
-        totals.changes += 1;
+        counts.refused -= self.refused_tasks();
+        counts.jobs -= usize::from(self.waiting > 0);
+        counts.changes += 1;
         for (count, total, was, is) in [
-            (&mut self.waiting, &mut totals.pending, was.0, is.0),
-            (&mut self.held, &mut totals.held, was.1, is.1),
+            (&mut self.waiting, &mut counts.pending, was.0, is.0),
+            (&mut self.held, &mut counts.held, was.1, is.1),
         ] {
             *count = *count + u32::from(is) - u32::from(was);
             *total = *total + usize::from(is) - usize::from(was);
         }
-        totals.jobs += usize::from(self.waiting > 0);
-        totals.refused += self.refused_tasks();
+        counts.jobs += usize::from(self.waiting > 0);
+        counts.refused += self.refused_tasks();
     }
 }

@@ -1,14 +1,14 @@
 //! Numbers and lists of a queue's jobs and tasks.
 
 use crate::queue::Queue;
-use crate::queue::entry::Turn;
+use crate::queue::entry::JobState;
 use omega_core::JobId;
 
 impl Queue {
     /// Number of tasks that are pending.
     #[must_use]
     pub fn pending_tasks(&self) -> usize {
-        self.totals.pending
+        self.counts.pending
     }
 
     /// Number of jobs that may be tried now.
@@ -20,39 +20,41 @@ impl Queue {
     /// Number of tasks whose claims wait for a permit.
     #[must_use]
     pub fn held_tasks(&self) -> usize {
-        self.totals.held
+        self.counts.held
     }
 
     /// Whether all pending tasks belong to rejected jobs.
     #[must_use]
     pub fn only_unplaceable(&self) -> bool {
-        self.active.is_empty() && self.waiting.is_empty() && self.totals.held == 0
+        self.active.is_empty() && self.waiting.is_empty() && self.counts.held == 0
     }
 
     /// Number of pending tasks of rejected jobs, except tasks that wait for a permit.
     #[must_use]
     pub fn unplaceable_tasks(&self) -> usize {
-        self.totals.refused
+        self.counts.refused
     }
 
     /// Whether every rejected job was tried after the last event that may help this job. If not, some job will be tried
     /// after its backoff, even if nothing changes.
     #[must_use]
     pub fn is_settled(&self) -> bool {
-        let tried = |id| match self.jobs[id].turn {
-            Turn::Cooling(_, news) => !self.is_woken(self.refusers(*id), news),
+        let tried = |id| match self.jobs[id].state {
+            JobState::Cooling(_, news) => !self.is_woken(self.rejecting_plugins(*id), news),
             _ => true,
         };
         self.only_unplaceable()
-            && self.totals.timed == 0
+            && self.counts.timed == 0
             && self.cooling.iter().all(|(_, id)| tried(id))
     }
 
     /// Whether some rejected job will be tried after its backoff, because an event after its rejection may help it.
     #[must_use]
     pub fn owes_retry(&self) -> bool {
-        let is_owed = |id| match self.jobs[id].turn {
-            Turn::Cooling(_, news) => self.event_log.any_since(self.refusers(*id).events(), news),
+        let is_owed = |id| match self.jobs[id].state {
+            JobState::Cooling(_, news) => {
+                self.event_log.any_since(self.rejecting_plugins(*id).events(), news)
+            }
             _ => false,
         };
         self.cooling.iter().any(|(_, id)| is_owed(id))
@@ -62,13 +64,13 @@ impl Queue {
     /// figures stay.
     #[must_use]
     pub fn changes(&self) -> u64 {
-        self.totals.changes
+        self.counts.changes
     }
 
     /// Number of jobs with pending tasks.
     #[must_use]
     pub fn waiting_jobs(&self) -> usize {
-        self.totals.jobs
+        self.counts.jobs
     }
 
     /// Jobs that an Admit plugin rejects, ascending by id.

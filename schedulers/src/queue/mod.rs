@@ -16,31 +16,31 @@
 //! Tasks may also be *held*: their claims on the view wait for a permit. A job whose pending tasks
 //! are all held has no turn.
 
+pub(crate) mod active;
+mod backoff;
 pub mod dominant;
 mod entry;
 mod figures;
-mod patience;
 pub(crate) mod place_in_order;
 pub(crate) mod shares;
-pub(crate) mod sleepers;
-pub(crate) mod turns;
+pub(crate) mod unschedulable;
 
 pub use crate::framework::nanos::Nanos;
 
 use crate::framework::events::{EventLog, Events};
 use crate::framework::points::Order;
-use crate::placing::refusals::Refusers;
+use crate::placing::refusals::RejectingPlugins;
+use crate::queue::active::ActiveQueue;
 use crate::queue::shares::Shares;
-use crate::queue::sleepers::Sleepers;
-use crate::queue::turns::Turns;
-use entry::{Entry, Refused, TaskMark, TaskNote, Totals, Turn};
+use crate::queue::unschedulable::UnschedulableQueue;
+use entry::{Entry, JobState, QueueCounts, RejectionRecord, TaskMark, TaskNote};
 use foldhash::fast::FixedState;
 use omega_cellstate::TaskDelta;
 use omega_core::{Job, JobId, TaskId, TaskState};
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
-pub use patience::Patience;
+pub use backoff::Backoff;
 
 /// Result of a job's turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,7 +52,7 @@ pub enum Verdict {
     /// Some tasks found no machine, or a plugin rejected them.
     Refused {
         /// Rejecting plugins, whose events wake the job.
-        by: Refusers,
+        by: RejectingPlugins,
         /// Value of [`Queue::news`] when the decision was made.
         news: u64,
     },
@@ -63,43 +63,43 @@ pub enum Verdict {
 pub struct Queue {
     jobs: HashMap<JobId, Entry, FixedState>,
     /// Rejections of jobs that are in backoff or asleep.
-    refused: HashMap<JobId, Refused, FixedState>,
+    refused: HashMap<JobId, RejectionRecord, FixedState>,
     order: Option<Arc<dyn Order>>,
-    patience: Patience,
-    active: Turns,
+    backoff: Backoff,
+    active: ActiveQueue,
     waiting: BTreeSet<(Nanos, JobId)>,
     cooling: BTreeSet<(Nanos, JobId)>,
-    sleeping: Sleepers,
+    sleeping: UnschedulableQueue,
     event_log: EventLog,
-    totals: Totals,
+    counts: QueueCounts,
 }
 
 /// Returns `at`, or the time of the rejection's unconditional retry if that is earlier.
-fn bounded(by: Refusers, at: Nanos) -> Nanos {
+fn bounded(by: RejectingPlugins, at: Nanos) -> Nanos {
     by.at_latest().map_or(at, |latest| latest.min(at))
 }
 
 impl Default for Queue {
     fn default() -> Queue {
-        Queue::new(Patience::default(), None)
+        Queue::new(Backoff::default(), None)
     }
 }
 
 impl Queue {
     /// Creates an empty queue, ordered by a plugin, or by precedence and age if there is none.
     #[must_use]
-    pub fn new(patience: Patience, order: Option<Arc<dyn Order>>) -> Queue {
+    pub fn new(backoff: Backoff, order: Option<Arc<dyn Order>>) -> Queue {
         Queue {
             jobs: HashMap::default(),
             refused: HashMap::default(),
-            active: Turns::new(order.clone()),
+            active: ActiveQueue::new(order.clone()),
             order,
-            patience,
+            backoff,
             waiting: BTreeSet::new(),
             cooling: BTreeSet::new(),
-            sleeping: Sleepers::default(),
+            sleeping: UnschedulableQueue::default(),
             event_log: EventLog::default(),
-            totals: Totals::default(),
+            counts: QueueCounts::default(),
         }
     }
 
@@ -108,20 +108,21 @@ impl Queue {
         self.active.shares()
     }
 
-    /// Clears the queue, before a full delta.
+    /// Clears the queue, before a full delta. The events since earlier values of [`Queue::news`] include all events.
     pub fn clear(&mut self) {
-        let changes = self.totals.changes;
-        *self = Queue::new(self.patience, self.order.take());
-        self.totals.changes = changes + 1;
+        let (changes, mut event_log) = (self.counts.changes, std::mem::take(&mut self.event_log));
+        event_log.note(Events::ALL);
+        *self = Queue { event_log, ..Queue::new(self.backoff, self.order.take()) };
+        self.counts.changes = changes + 1;
     }
 
     /// Adds a job with all tasks pending, or updates the description of a known job.
     pub fn add_job(&mut self, id: JobId, job: Arc<Job>) {
         if let Some(entry) = self.jobs.get_mut(&id) {
             // The job's position among the active jobs may depend on the old description, so the job is removed first.
-            let before = entry.turn;
-            if before == Turn::Active {
-                self.set_turn(id, Turn::None);
+            let before = entry.state;
+            if before == JobState::Active {
+                self.set_state(id, JobState::None);
             }
             if let Some(entry) = self.jobs.get_mut(&id) {
                 entry.job = job;
@@ -131,8 +132,8 @@ impl Queue {
             return;
         }
         let entry = Entry::new(job);
-        self.totals.pending += entry.waiting as usize;
-        self.totals.jobs += usize::from(entry.waiting > 0);
+        self.counts.pending += entry.waiting as usize;
+        self.counts.jobs += usize::from(entry.waiting > 0);
         self.jobs.insert(id, entry);
         self.wake(id);
     }
@@ -141,18 +142,18 @@ impl Queue {
     /// conflict.
     pub fn wake(&mut self, id: JobId) {
         let Some(entry) = self.jobs.get(&id).filter(|entry| entry.may_be_tried()) else { return };
-        if entry.turn == Turn::None || entry.turn.is_of_refused() {
-            self.set_turn(id, Turn::Active);
+        if entry.state == JobState::None || entry.state.is_of_refused() {
+            self.set_state(id, JobState::Active);
         }
     }
 
     /// Drops a job that has ended.
     pub fn remove_job(&mut self, id: JobId) {
-        self.set_turn(id, Turn::None);
+        self.set_state(id, JobState::None);
         if let Some(entry) = self.jobs.remove(&id) {
-            self.totals.pending -= entry.waiting as usize;
-            self.totals.held -= entry.held as usize;
-            self.totals.jobs -= usize::from(entry.waiting > 0);
+            self.counts.pending -= entry.waiting as usize;
+            self.counts.held -= entry.held as usize;
+            self.counts.jobs -= usize::from(entry.waiting > 0);
         }
     }
 
@@ -182,7 +183,7 @@ impl Queue {
             }
             return false;
         }
-        entry.mark(index, mark, &mut self.totals);
+        entry.mark(index, mark, &mut self.counts);
         let may_hold = entry.job.gang_timeout_ms.is_some();
         match (before, mark) {
             (_, TaskMark::Waiting) => {
@@ -204,18 +205,18 @@ impl Queue {
         let Some(entry) = self.jobs.get_mut(&id).filter(|entry| entry.may_be_tried()) else {
             return;
         };
-        if entry.turn != Turn::Deciding {
-            let wait = self.patience.after_release(entry.releases.into());
+        if entry.state != JobState::Deciding {
+            let wait = self.backoff.after_release(entry.releases.into());
             entry.releases = entry.releases.saturating_add(1);
-            self.set_turn(id, Turn::Waiting(now.saturating_add(wait)));
+            self.set_state(id, JobState::Waiting(now.saturating_add(wait)));
         }
     }
 
     /// Ends a job's turn if it has nothing to try.
     fn rest(&mut self, id: JobId) {
         let Some(entry) = self.jobs.get(&id) else { return };
-        if !entry.may_be_tried() && entry.turn != Turn::Deciding {
-            self.set_turn(id, Turn::None);
+        if !entry.may_be_tried() && entry.state != JobState::Deciding {
+            self.set_state(id, JobState::None);
         }
     }
 
@@ -223,21 +224,21 @@ impl Queue {
     pub fn next(&mut self, now: Nanos) -> Option<JobId> {
         while let Some((_, id)) = self.waiting.first().filter(|(until, _)| *until <= now) {
             let id = *id;
-            self.set_turn(id, Turn::Active);
+            self.set_state(id, JobState::Active);
         }
         while let Some((until, id)) = self.cooling.first().copied().filter(|c| c.0 <= now) {
-            let by = self.refusers(id);
-            let turn = match self.jobs[&id].turn {
-                Turn::Cooling(_, news) if !self.is_woken(by, news) => {
-                    let until = bounded(by, until.saturating_add(self.patience.sleep_max));
-                    Turn::Sleeping(until, by.events())
+            let by = self.rejecting_plugins(id);
+            let state = match self.jobs[&id].state {
+                JobState::Cooling(_, news) if !self.is_woken(by, news) => {
+                    let until = bounded(by, until.saturating_add(self.backoff.sleep_max));
+                    JobState::Sleeping(until, by.events())
                 }
-                _ => Turn::Active,
+                _ => JobState::Active,
             };
-            self.set_turn(id, turn);
+            self.set_state(id, state);
         }
         while let Some(id) = self.sleeping.due(now) {
-            self.set_turn(id, Turn::Active);
+            self.set_state(id, JobState::Active);
         }
         self.active.first()
     }
@@ -251,13 +252,13 @@ impl Queue {
     }
 
     /// Plugins that rejected a job that is in backoff or asleep.
-    fn refusers(&self, id: JobId) -> Refusers {
+    fn rejecting_plugins(&self, id: JobId) -> RejectingPlugins {
         self.refused.get(&id).copied().unwrap_or_default().by
     }
 
     /// Whether jobs with this rejection are to be retried: an event that may help them was recorded after the `note`
     /// call with number `news`, or the rejection ends with time.
-    fn is_woken(&self, by: Refusers, news: u64) -> bool {
+    fn is_woken(&self, by: RejectingPlugins, news: u64) -> bool {
         let events = by.events();
         events.meets(Events::TIME) || self.event_log.any_since(events, news)
     }
@@ -273,24 +274,24 @@ impl Queue {
     /// caller then wakes each job ([`Queue::wake`]) or lets it sleep on ([`Queue::sleep_on`]). Jobs in backoff are
     /// tried after their backoff.
     #[must_use]
-    pub fn record_events(&mut self, events: Events) -> Vec<(JobId, Refusers)> {
+    pub fn record_events(&mut self, events: Events) -> Vec<(JobId, RejectingPlugins)> {
         if events.is_empty() {
             return Vec::new();
         }
         self.event_log.note(events);
-        self.totals.changes += 1;
+        self.counts.changes += 1;
         let listening = self.sleeping.listening(events).into_iter();
-        listening.map(|id| (id, self.refusers(id))).collect()
+        listening.map(|id| (id, self.rejecting_plugins(id))).collect()
     }
 
     /// Records that recent events do not help a sleeping job. The job gets a backoff, so that it is not checked more
     /// often than it would be retried.
     pub fn sleep_on(&mut self, id: JobId, now: Nanos) {
         let Some(entry) = self.jobs.get(&id) else { return };
-        if matches!(entry.turn, Turn::Sleeping(..)) {
-            let until = now.saturating_add(self.patience.backoff(entry.failures));
-            let until = bounded(self.refusers(id), until);
-            self.set_turn(id, Turn::Cooling(until, self.event_log.now()));
+        if matches!(entry.state, JobState::Sleeping(..)) {
+            let until = now.saturating_add(self.backoff.after_failures(entry.failures));
+            let until = bounded(self.rejecting_plugins(id), until);
+            self.set_state(id, JobState::Cooling(until, self.event_log.now()));
         }
     }
 
@@ -299,17 +300,20 @@ impl Queue {
         if !self.jobs.contains_key(&id) {
             return;
         }
-        self.note_refusal(id, Refused { by: Refusers::waiting_for(until), gated: true });
+        self.note_refusal(
+            id,
+            RejectionRecord { by: RejectingPlugins::waiting_for(until), gated: true },
+        );
         let Some(entry) = self.jobs.get_mut(&id) else { return };
         // The rejection cost no search, so there is a backoff only if the job would otherwise be retried by time alone.
-        let turn = if until.meets(Events::TIME) {
+        let state = if until.meets(Events::TIME) {
             entry.failures += 1;
-            let wait = self.patience.backoff(entry.failures - 1);
-            Turn::Cooling(now.saturating_add(wait), self.event_log.now())
+            let wait = self.backoff.after_failures(entry.failures - 1);
+            JobState::Cooling(now.saturating_add(wait), self.event_log.now())
         } else {
-            Turn::Sleeping(now.saturating_add(self.patience.sleep_max), until)
+            JobState::Sleeping(now.saturating_add(self.backoff.sleep_max), until)
         };
-        self.set_turn(id, turn);
+        self.set_state(id, state);
     }
 
     /// The job with this id.
@@ -341,7 +345,7 @@ impl Queue {
         for task in tasks.rev() {
             let Some(entry) = self.jobs.get_mut(&task.job) else { continue };
             if matches!(entry.mark_of(task), Some(TaskMark::Taken | TaskMark::Held)) {
-                entry.mark(task.index as usize, TaskMark::Waiting, &mut self.totals);
+                entry.mark(task.index as usize, TaskMark::Waiting, &mut self.counts);
                 entry.list(task.index);
             }
         }
@@ -353,32 +357,25 @@ impl Queue {
         if !entry.mark_of(task).is_some_and(TaskMark::is_pending) {
             return false;
         }
-        entry.mark(task.index as usize, TaskMark::Held, &mut self.totals);
+        entry.mark(task.index as usize, TaskMark::Held, &mut self.counts);
         self.rest(task.job);
         true
-    }
-
-    /// Whether a task waits for a permit.
-    #[must_use]
-    pub fn is_held(&self, task: TaskId) -> bool {
-        let entry = self.jobs.get(&task.job);
-        entry.is_some_and(|entry| entry.mark_of(task) == Some(TaskMark::Held))
     }
 
     /// Moves a task from its permit wait into a transaction.
     pub fn resume(&mut self, task: TaskId) {
         let Some(entry) = self.jobs.get_mut(&task.job) else { return };
         if entry.mark_of(task) == Some(TaskMark::Held) {
-            entry.mark(task.index as usize, TaskMark::Taken, &mut self.totals);
+            entry.mark(task.index as usize, TaskMark::Taken, &mut self.counts);
         }
     }
 
     /// Records that a task that waited for a permit was rejected. Its job goes into backoff unless it has a turn.
-    pub fn refuse(&mut self, id: JobId, by: Refusers, now: Nanos) {
+    pub fn refuse(&mut self, id: JobId, by: RejectingPlugins, now: Nanos) {
         let Some(entry) = self.jobs.get_mut(&id) else { return };
-        if entry.turn == Turn::None || entry.turn.is_of_refused() {
+        if entry.state == JobState::None || entry.state.is_of_refused() {
             // The job also wakes on the events for which its other rejected tasks wait.
-            let by = by.and(self.refusers(id));
+            let by = by.and(self.rejecting_plugins(id));
             self.end(id, Verdict::Refused { by, news: self.event_log.now() }, now);
         }
     }
@@ -441,7 +438,7 @@ impl Queue {
 
     /// Records that a job's tasks go into a transaction. The job has no turn until [`Queue::end`].
     pub fn begin(&mut self, id: JobId) {
-        self.set_turn(id, Turn::Deciding);
+        self.set_state(id, JobState::Deciding);
     }
 
     /// Ends a job's turn once the cell has answered its part of the transaction. Returns whether the job has pending
@@ -449,28 +446,28 @@ impl Queue {
     pub fn end(&mut self, id: JobId, verdict: Verdict, now: Nanos) -> bool {
         let Some(entry) = self.jobs.get_mut(&id) else { return false };
         let again = match verdict {
-            _ if !entry.may_be_tried() => Turn::None,
-            Verdict::More => Turn::Active,
+            _ if !entry.may_be_tried() => JobState::None,
+            Verdict::More => JobState::Active,
             Verdict::Conflict => {
                 entry.failures += 1;
                 // After the first conflict the job is tried again at once, because single conflicts are normal with
                 // optimistic concurrency.
                 match entry.failures {
-                    1 => Turn::Active,
-                    n => Turn::Waiting(now.saturating_add(self.patience.backoff(n - 2))),
+                    1 => JobState::Active,
+                    n => JobState::Waiting(now.saturating_add(self.backoff.after_failures(n - 2))),
                 }
             }
             Verdict::Refused { by, news } => {
                 entry.failures += 1;
-                let wait = self.patience.backoff(entry.failures - 1);
-                Turn::Cooling(bounded(by, now.saturating_add(wait)), news)
+                let wait = self.backoff.after_failures(entry.failures - 1);
+                JobState::Cooling(bounded(by, now.saturating_add(wait)), news)
             }
         };
         let pending = entry.waiting > 0;
-        if let (Verdict::Refused { by, .. }, Turn::Cooling(..)) = (verdict, again) {
-            self.note_refusal(id, Refused { by, gated: false });
+        if let (Verdict::Refused { by, .. }, JobState::Cooling(..)) = (verdict, again) {
+            self.note_refusal(id, RejectionRecord { by, gated: false });
         }
-        self.set_turn(id, again);
+        self.set_state(id, again);
         pending
     }
 
@@ -485,7 +482,7 @@ impl Queue {
     pub fn placed(&mut self, task: TaskId) {
         let Some(entry) = self.jobs.get_mut(&task.job) else { return };
         if entry.mark_of(task).is_some_and(TaskMark::is_pending) {
-            entry.mark(task.index as usize, TaskMark::Placed, &mut self.totals);
+            entry.mark(task.index as usize, TaskMark::Placed, &mut self.counts);
             entry.failures = 0;
         }
     }
@@ -496,31 +493,31 @@ impl Queue {
         self.jobs.get(&id).map_or(0, |entry| entry.failures)
     }
 
-    fn note_refusal(&mut self, id: JobId, refused: Refused) {
-        self.totals.timed += usize::from(refused.is_timed());
+    fn note_refusal(&mut self, id: JobId, refused: RejectionRecord) {
+        self.counts.timed += usize::from(refused.is_timed());
         let before = self.refused.insert(id, refused);
-        self.totals.timed -= usize::from(before.is_some_and(|before| before.is_timed()));
+        self.counts.timed -= usize::from(before.is_some_and(|before| before.is_timed()));
     }
 
-    fn set_turn(&mut self, id: JobId, turn: Turn) {
-        if !self.refused.is_empty() && !turn.is_of_refused() {
+    fn set_state(&mut self, id: JobId, state: JobState) {
+        if !self.refused.is_empty() && !state.is_of_refused() {
             let before = self.refused.remove(&id);
-            self.totals.timed -= usize::from(before.is_some_and(|before| before.is_timed()));
+            self.counts.timed -= usize::from(before.is_some_and(|before| before.is_timed()));
         }
         let Some(entry) = self.jobs.get_mut(&id) else { return };
-        match entry.set_turn(turn, &mut self.totals) {
-            Turn::None | Turn::Deciding => {}
-            Turn::Active => self.active.remove(&entry.job, id),
-            Turn::Waiting(until) => drop(self.waiting.remove(&(until, id))),
-            Turn::Cooling(until, _) => drop(self.cooling.remove(&(until, id))),
-            Turn::Sleeping(until, events) => self.sleeping.remove(id, events, until),
+        match entry.set_state(state, &mut self.counts) {
+            JobState::None | JobState::Deciding => {}
+            JobState::Active => self.active.remove(&entry.job, id),
+            JobState::Waiting(until) => drop(self.waiting.remove(&(until, id))),
+            JobState::Cooling(until, _) => drop(self.cooling.remove(&(until, id))),
+            JobState::Sleeping(until, events) => self.sleeping.remove(id, events, until),
         }
-        match turn {
-            Turn::None | Turn::Deciding => {}
-            Turn::Active => self.active.insert(&entry.job, id),
-            Turn::Waiting(until) => drop(self.waiting.insert((until, id))),
-            Turn::Cooling(until, _) => drop(self.cooling.insert((until, id))),
-            Turn::Sleeping(until, events) => self.sleeping.insert(id, events, until),
+        match state {
+            JobState::None | JobState::Deciding => {}
+            JobState::Active => self.active.insert(&entry.job, id),
+            JobState::Waiting(until) => drop(self.waiting.insert((until, id))),
+            JobState::Cooling(until, _) => drop(self.cooling.insert((until, id))),
+            JobState::Sleeping(until, events) => self.sleeping.insert(id, events, until),
         }
     }
 }

@@ -3,6 +3,7 @@
 use crate::framework::points::{Order, Queued};
 use omega_core::{Job, JobId, Text};
 use std::cmp::Ordering;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// A job with its position in the order.
@@ -25,6 +26,21 @@ impl Place {
     fn queued(&self) -> Queued<'_> {
         Queued { id: self.id, job: &self.job }
     }
+}
+
+/// Removes a job from a list, even if the plugin's order of the queued jobs has changed since the job was added. Returns
+/// whether the job was there.
+pub(crate) fn remove_place(places: &mut BTreeSet<Place>, place: &Place) -> bool {
+    // Mostly, the job is removed because it has the next turn.
+    if places.first().is_some_and(|first| first.id == place.id) {
+        return places.pop_first().is_some();
+    }
+    if places.remove(place) {
+        return true;
+    }
+    let before = places.len();
+    places.retain(|other| other.id != place.id);
+    places.len() < before
 }
 
 impl Ord for Place {

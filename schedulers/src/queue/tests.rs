@@ -1,7 +1,10 @@
 //! Tests of the queue, turn by turn.
 
 use super::*;
+use crate::framework::points::Queued;
 use omega_core::{Amounts, Precedence, TaskGroup};
+use std::cmp::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 fn job(precedence: i32, count: u32) -> Arc<Job> {
     let mut job = Job::batch(format!("p{precedence}"), TaskGroup::new(count, Amounts::zero()));
@@ -29,8 +32,11 @@ fn higher_precedence_goes_first_and_then_the_older() {
 
 const MIN: Nanos = 1_000_000;
 
+/// Longer than any backoff, and shorter than the sleep of a job without an event.
+const LONG: Nanos = 100_000 * MIN;
+
 fn refused(queue: &Queue, events: Events) -> Verdict {
-    Verdict::Refused { by: Refusers::waiting_for(events), news: queue.news() }
+    Verdict::Refused { by: RejectingPlugins::waiting_for(events), news: queue.news() }
 }
 
 /// Records events, and wakes the jobs that depend on them.
@@ -38,6 +44,22 @@ fn wake_after(queue: &mut Queue, events: Events) {
     for (id, _) in queue.record_events(events) {
         queue.wake(id);
     }
+}
+
+#[test]
+fn a_decision_before_a_full_delta_does_not_miss_later_events() {
+    let mut queue = Queue::default();
+    wake_after(&mut queue, Events::ROOM_FREED);
+    let before = refused(&queue, Events::ROOM_FREED);
+    queue.clear();
+    queue.add_job(JobId(0), job(0, 2));
+    queue.begin(JobId(0));
+    queue.end(JobId(0), before, 0);
+    assert_eq!(queue.next(MIN), Some(JobId(0)), "it does not sleep");
+    // Without an event after the decision, the job would sleep.
+    queue.begin(JobId(0));
+    queue.end(JobId(0), refused(&queue, Events::ROOM_FREED), MIN);
+    assert_eq!(queue.next(LONG), None);
 }
 
 #[test]
@@ -73,8 +95,8 @@ fn an_event_between_decision_and_verdict_is_not_lost() {
 
 #[test]
 fn a_sleeper_is_tried_after_a_long_while_in_any_case() {
-    let patience = Patience { sleep_max: 5 * MIN, ..Patience::default() };
-    let mut queue = Queue::new(patience, None);
+    let backoff = Backoff { sleep_max: 5 * MIN, ..Backoff::default() };
+    let mut queue = Queue::new(backoff, None);
     queue.add_job(JobId(0), job(0, 1));
     queue.end(JobId(0), refused(&queue, Events::NONE), 0);
     assert_eq!((queue.next(MIN), queue.next(6 * MIN - 1)), (None, None));
@@ -82,7 +104,7 @@ fn a_sleeper_is_tried_after_a_long_while_in_any_case() {
 }
 
 #[test]
-fn a_gate_opens_at_once_and_time_with_patience() {
+fn a_gate_opens_at_once_and_time_with_backoff() {
     let mut queue = Queue::default();
     (0..2).for_each(|id| queue.add_job(JobId(id), job(0, 1)));
     queue.gate(JobId(0), Events::EXTERNAL, 0);
@@ -108,7 +130,7 @@ fn a_job_whose_tasks_are_all_held_has_no_turn() {
     queue.resume(task(0));
     queue.placed(task(0));
     queue.put_back([task(1)].into_iter());
-    queue.refuse(JobId(0), Refusers::waiting_for(Events::EXTERNAL), 0);
+    queue.refuse(JobId(0), RejectingPlugins::waiting_for(Events::EXTERNAL), 0);
     assert_eq!((queue.held_tasks(), queue.pending_tasks()), (0, 1));
     assert_eq!(queue.unplaceable(), [(JobId(0), 1)]);
     wake_after(&mut queue, Events::EXTERNAL);
@@ -156,4 +178,43 @@ fn tasks_that_were_placed_or_ended_are_not_taken() {
     assert_eq!((queue.pending_tasks(), queue.next(0)), (0, None));
     queue.set_task(&change(task(0), TaskState::Pending));
     assert_eq!(queue.next(0), Some(JobId(0)), "an evicted task is pending again");
+}
+
+/// An order of a table that changes while jobs are queued: by the number of calls.
+struct Flips {
+    between_tenants: bool,
+    calls: AtomicU64,
+}
+
+impl Order for Flips {
+    fn name(&self) -> &'static str {
+        "flips"
+    }
+
+    fn compare(&self, a: Queued<'_>, b: Queued<'_>) -> Ordering {
+        let salt = self.calls.fetch_add(1, Relaxed) / 7;
+        let value = |queued: Queued<'_>| (queued.id.0 ^ salt).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        value(a).cmp(&value(b))
+    }
+
+    fn between_tenants(&self) -> bool {
+        self.between_tenants
+    }
+}
+
+#[test]
+fn an_order_that_changes_loses_no_job_and_repeats_none() {
+    for between_tenants in [false, true] {
+        let order = Arc::new(Flips { between_tenants, calls: AtomicU64::new(0) });
+        let mut queue = Queue::new(Backoff::default(), Some(order));
+        (0..100).for_each(|id| queue.add_job(JobId(id), job(0, 1)));
+        (0..100).step_by(3).for_each(|id| queue.remove_job(JobId(id)));
+        let mut order = Vec::new();
+        while let Some(id) = queue.next(0) {
+            queue.begin(id);
+            order.push(id.0);
+        }
+        order.sort_unstable();
+        assert_eq!(order, (0..100).filter(|id| id % 3 != 0).collect::<Vec<_>>());
+    }
 }

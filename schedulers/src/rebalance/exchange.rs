@@ -156,8 +156,8 @@ fn room_makers(
     search.view.lift(row, task);
     let group = search.group(known);
     let is_short = |at: &usize| {
-        let judged = search.view.check_fit(*at, group);
-        *at != row && matches!(judged, Err(Reason::NoRoom(_) | Reason::NoDevices | Reason::NoCores))
+        let fit = search.view.check_fit(*at, group);
+        *at != row && matches!(fit, Err(Reason::NoRoom(_) | Reason::NoDevices | Reason::NoCores))
     };
     let short: Vec<usize> = (0..search.view.rows()).filter(is_short).collect();
     search.view.put_back(row, task);

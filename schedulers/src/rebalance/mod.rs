@@ -3,7 +3,7 @@
 //! ```text
 //!            sync                      plan                           carry out
 //!   cell ───────────▶ view ──▶ what does it cost? ──▶ waves of steps ──────────▶ cell
-//!                              which move gains?       release + claim,          judges each,
+//!                              which move gains?       release + claim,          checks each,
 //!                              until nothing does,     all or nothing            or says why not
 //!                              or a bound is reached
 //! ```

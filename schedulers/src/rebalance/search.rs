@@ -185,7 +185,7 @@ impl<'a> Search<'a> {
     pub(super) fn unmoved(&self, row: usize) -> SmallVec<[PlacedTask; 32]> {
         let tasks = self.view.tasks_on(row).iter();
         let stays = |task: &&PlacedTask| {
-            self.moved.contains(&task.id) || self.view.has_own_allocation(task.id)
+            self.moved.contains(&task.id) || self.view.has_allocation_override(task.id)
         };
         tasks.filter(|task| !stays(task)).copied().collect()
     }
@@ -313,13 +313,13 @@ impl<'a> Search<'a> {
         rows.iter().for_each(|row| self.account.go(self.view, *row));
         moves.iter().for_each(|m| self.view.lift(m.from, m.task));
         let claimed = moves.iter().take_while(|m| self.claim(m)).count();
-        let alone = moves.iter().any(|m| self.view.leaves_alone(m.from, m.task));
+        let breaks = moves.iter().any(|m| self.view.breaks_runtime_affinity(m.from, m.task));
         self.swing(moves, 1);
         rows.iter().for_each(|row| self.account.come(self.view, *row));
         let jobs = self.count_moves(moves, 1);
         let gain = before.total(&self.settings.objectives) - self.account.total();
         let shifts = shifts(moves);
-        if claimed == moves.len() && !alone && gain > 0 && self.keep.allows(&shifts) {
+        if claimed == moves.len() && !breaks && gain > 0 && self.keep.allows(&shifts) {
             self.keep.count(&shifts);
             self.lifted.extend(moves.iter().map(|m| (m.from, m.task)));
             let why = self.reason(&before);

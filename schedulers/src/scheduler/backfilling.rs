@@ -1,7 +1,7 @@
 //! Plans for the first jobs that find no room: see [`crate::backfill`].
 
 use super::{Decided, Scheduler};
-use crate::backfill::{Backfill, GroupLack, Lack};
+use crate::backfill::{Backfill, MissingInGroup, MissingTasks};
 use crate::framework::events::Events;
 use crate::queue::Nanos;
 use omega_core::{Commit, Job, JobId, Transaction};
@@ -93,7 +93,7 @@ impl Scheduler {
 
     fn renew_plans(&mut self, backfill: &Backfill, now: Nanos) {
         let head = backfill.plans().head(backfill.depth());
-        let head = head.into_iter().map(|(id, job)| (id, self.lack(id, &job))).collect();
+        let head = head.into_iter().map(|(id, job)| (id, self.missing_tasks(id, &job))).collect();
         let renewed =
             backfill.change(|plans| plans.renew(head, (&self.view, &self.profile.evaluator)));
         renewed.due.into_iter().for_each(|id| self.queue.wake(id));
@@ -104,17 +104,17 @@ impl Scheduler {
 
     /// Returns the tasks of a job that lack machines. Tasks in a transaction do not count, nor do tasks that the
     /// tenant's limits or the cluster resources exclude. If too few tasks of a gang are left, the gang lacks nothing.
-    fn lack(&mut self, id: JobId, job: &Arc<Job>) -> Lack {
+    fn missing_tasks(&mut self, id: JobId, job: &Arc<Job>) -> MissingTasks {
         let waiting = self.queue.waiting_tasks(id);
         let all: u32 = waiting.iter().map(|(_, tasks)| tasks).sum();
         let group = |(index, tasks): (usize, u32)| {
             let group = self.view.compile(id, job, index);
-            GroupLack { group, index, tasks }
+            MissingInGroup { group, index, tasks }
         };
-        let groups: SmallVec<[GroupLack; 2]> = waiting.into_iter().map(group).collect();
-        let may = |lack: &GroupLack| {
-            let room = self.view.cell_room(lack.group).min(lack.tasks as usize);
-            self.view.quota_room(lack.group, room) as u64
+        let groups: SmallVec<[MissingInGroup; 2]> = waiting.into_iter().map(group).collect();
+        let may = |missing: &MissingInGroup| {
+            let room = self.view.cell_room(missing.group).min(missing.tasks as usize);
+            self.view.quota_room(missing.group, room) as u64
         };
         let may: u64 = groups.iter().map(may).sum();
         let may = u32::try_from(may).unwrap_or(u32::MAX);
@@ -123,7 +123,7 @@ impl Scheduler {
             Some(needed) => needed,
             None => all.min(may),
         };
-        Lack { groups, tasks, run_ms: job.runtime_estimate_ms.unwrap_or(u64::MAX) }
+        MissingTasks { groups, tasks, run_ms: job.runtime_estimate_ms.unwrap_or(u64::MAX) }
     }
 
     /// Counts the tasks that were placed while other jobs had plans.

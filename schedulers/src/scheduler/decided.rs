@@ -1,6 +1,6 @@
 //! Parts of jobs in the transaction that is being decided. The jobs' turns end with the answer to the transaction.
 
-use crate::placing::refusals::Refusers;
+use crate::placing::refusals::RejectingPlugins;
 use crate::queue::Verdict;
 use omega_core::JobId;
 use smallvec::SmallVec;
@@ -18,9 +18,9 @@ pub(super) struct Decided {
     /// Number of tasks that wait for a permit.
     pub(super) held: usize,
     /// Whether a plugin rejected claims after the decision.
-    pub(super) turned_away: bool,
+    pub(super) rejected_later: bool,
     /// Plugins that rejected the tasks without a machine.
-    pub(super) by: Refusers,
+    pub(super) by: RejectingPlugins,
     /// Value of `Queue::news` before the decision.
     pub(super) news: u64,
 }
@@ -33,15 +33,15 @@ impl Decided {
             placed: 0,
             short: false,
             held: 0,
-            turned_away: false,
-            by: Refusers::default(),
+            rejected_later: false,
+            by: RejectingPlugins::default(),
             news,
         }
     }
 
     /// Returns the result of the turn, provided that the cell accepts all claims.
     pub(super) fn verdict(&self) -> Verdict {
-        if self.turned_away || self.short {
+        if self.rejected_later || self.short {
             Verdict::Refused { by: self.by, news: self.news }
         } else {
             Verdict::More
@@ -52,7 +52,7 @@ impl Decided {
         self.asked += more.asked;
         self.placed += more.placed;
         self.short |= more.short;
-        self.turned_away |= more.turned_away;
+        self.rejected_later |= more.rejected_later;
         self.by = self.by.and(more.by);
     }
 }
@@ -61,7 +61,7 @@ impl Decided {
 ///
 /// Empty between transactions; its memory is reused.
 #[derive(Debug, Default)]
-pub(super) struct Turns {
+pub(super) struct Decisions {
     /// Parts of jobs. A small transaction has one part, which needs no allocation.
     decided: SmallVec<[Decided; 1]>,
     /// Jobs that lacked room because of claims in open or unanswered transactions.
@@ -70,7 +70,7 @@ pub(super) struct Turns {
     resumed: bool,
 }
 
-impl Turns {
+impl Decisions {
     /// Adds a job's part.
     pub(super) fn add(&mut self, decided: Decided) {
         // A job has one turn in a transaction, and may also have claims that waited for a permit.

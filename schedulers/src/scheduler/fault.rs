@@ -5,10 +5,16 @@
 
 use super::Decided;
 use crate::framework::events::Events;
-use crate::placing::refusals::Refusers;
+use crate::placing::refusals::RejectingPlugins;
 use crate::queue::Verdict;
 use omega_core::{JobId, Reason};
 use smallvec::SmallVec;
+
+/// Whether a rejection depends on the machine. If so, the cell might accept the claim on another machine.
+pub(super) fn depends_on_machine(reason: Reason) -> bool {
+    use Reason::{CellExhausted, GangIncomplete, QuotaExceeded};
+    !matches!(reason, QuotaExceeded(_) | CellExhausted(_) | GangIncomplete)
+}
 
 /// A job with rejected claims.
 #[derive(Clone, Copy, Debug)]
@@ -37,7 +43,7 @@ impl Fault {
     /// less.
     pub(super) fn verdict(self, part: &Decided) -> Verdict {
         if self.quota && self.only_quota {
-            let by = part.by.and(Refusers::waiting_for(Events::QUOTA_CHANGED));
+            let by = part.by.and(RejectingPlugins::waiting_for(Events::QUOTA_CHANGED));
             Verdict::Refused { by, news: part.news }
         } else {
             Verdict::Conflict

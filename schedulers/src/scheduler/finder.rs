@@ -1,12 +1,12 @@
 //! A scheduler's search for machines, which uses results of earlier searches and recent conflicts.
 
+use super::conflict_backoff::ConflictBackoff;
 use super::settings::{Placement, Settings};
 use crate::framework::events::Events;
 use crate::framework::profile::Profile;
-use crate::placing::crowding::Crowding;
 use crate::placing::failures::Failures;
 use crate::placing::place::Placer;
-use crate::placing::refusals::Refusers;
+use crate::placing::refusals::RejectingPlugins;
 use omega_cellstate::{GroupRef, View};
 use omega_core::TaskId;
 use rand::SeedableRng;
@@ -22,7 +22,7 @@ pub(super) struct Finder {
     /// Task groups that found no machine. Empty if the settings disable the unschedulable cache.
     failures: Failures,
     remembers: bool,
-    crowding: Crowding,
+    conflict_backoff: ConflictBackoff,
 }
 
 impl Finder {
@@ -34,7 +34,7 @@ impl Finder {
             placement: settings.placement,
             failures: Failures::default(),
             remembers: settings.failures,
-            crowding: Crowding::default(),
+            conflict_backoff: ConflictBackoff::default(),
         }
     }
 
@@ -42,7 +42,7 @@ impl Finder {
     pub(super) fn reset(&mut self) {
         self.placer = Placer::default();
         self.failures = Failures::default();
-        self.crowding = Crowding::default();
+        self.conflict_backoff = ConflictBackoff::default();
     }
 
     /// Claims machines in the view for tasks of a group, as far as there is room, in the order of the list. Returns
@@ -111,14 +111,19 @@ impl Finder {
     /// Returns the placement settings, with more candidates while many claims conflict.
     fn placement(&self) -> Placement {
         let near_best = self.placement.near_best.max(1);
-        let near_best = near_best.saturating_mul(1 << self.crowding.level());
+        let near_best = near_best.saturating_mul(1 << self.conflict_backoff.level());
         Placement { near_best, ..self.placement }
     }
 
     /// Plugins that reject the tasks of a group that has no machine.
-    pub(super) fn refusers(&mut self, view: &View, profile: &Profile, group: GroupRef) -> Refusers {
-        let known = self.failures.refusers(view, profile, group);
-        known.unwrap_or_else(|| Refusers::of(view, profile, group))
+    pub(super) fn rejecting_plugins(
+        &mut self,
+        view: &View,
+        profile: &Profile,
+        group: GroupRef,
+    ) -> RejectingPlugins {
+        let known = self.failures.rejecting_plugins(view, profile, group);
+        known.unwrap_or_else(|| RejectingPlugins::of(view, profile, group))
     }
 
     /// Whether events affect cached results.
@@ -138,11 +143,11 @@ impl Finder {
 
     /// Counts the claims of a transaction, and those that were rejected because of their machine.
     pub(super) fn note_conflicts(&mut self, claims: usize, conflicts: usize) {
-        self.crowding.note(claims, conflicts);
+        self.conflict_backoff.note(claims, conflicts);
     }
 
     /// Returns the level of conflict backoff.
-    pub(super) fn crowding(&self) -> u32 {
-        self.crowding.level()
+    pub(super) fn conflict_backoff_level(&self) -> u32 {
+        self.conflict_backoff.level()
     }
 }

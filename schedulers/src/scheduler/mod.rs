@@ -9,24 +9,25 @@
 //!                                                           cell          │ no room: queue
 //! ```
 //!
-//! `scheduler/flight.rs` submits transactions, several at once where useful. `scheduler/passage.rs` calls plugins
+//! `scheduler/submit.rs` submits transactions, several at once where useful. `scheduler/binding_cycle.rs` calls plugins
 //! between the decision and the commit. `scheduler/sync.rs` applies the changes of a sync.
 //!
 //! One step is one round. A scheduler reads no clock and has no random source: the caller passes the time to each step,
 //! and the seed in the settings. The caller (a thread, a simulator) can measure the scheduler through an [`Observer`].
 
 mod backfilling;
-mod course;
+mod binding_cycle;
+mod conflict_backoff;
 mod decided;
 mod fault;
 mod finder;
-mod flight;
 mod observer;
 mod optional;
-mod passage;
 mod recovery;
+mod round_state;
 mod rounds;
 mod settings;
+mod submit;
 mod sync;
 mod waits;
 
@@ -36,19 +37,18 @@ use crate::framework::plugin::tasks;
 use crate::framework::points::{Lack, MadeRoom, Queued, Refused};
 use crate::framework::profile::Profile;
 use crate::framework::waiting::Waiting;
-use crate::placing::crowding::is_of_a_place;
 use crate::placing::outsized;
-use crate::placing::refusals::Refusers;
+use crate::placing::refusals::RejectingPlugins;
 use crate::queue::{Nanos, Queue, Verdict};
-use course::Course;
-use decided::{Decided, Turns};
-use fault::Fault;
+use binding_cycle::Permits;
+use decided::{Decided, Decisions};
+use fault::{Fault, depends_on_machine};
 use finder::Finder;
 use omega_cellstate::{CellHandle, GroupRef, HandleError, View};
 use omega_core::limits::TRANSACTION_ITEMS_MAX;
 use omega_core::{Commit, Job, JobId, Reason, TaskId, Transaction, TransactionId};
-use passage::Permits;
 use recovery::{SetAside, first_view};
+use round_state::RoundState;
 use smallvec::SmallVec;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
@@ -80,9 +80,9 @@ pub struct Scheduler {
     settings: Settings,
     queue: Queue,
     finder: Finder,
-    course: Course,
+    round_state: RoundState,
     /// The decisions for jobs with tasks in the open transaction.
-    turns: Turns,
+    decisions: Decisions,
     /// Jobs that wait for machines that they prefer.
     waits: Waits,
     permits: Permits,
@@ -109,11 +109,11 @@ impl Scheduler {
         profile.chain.reserve.iter_mut().for_each(|plugin| plugin.start(&settings, &waiting));
         Ok(Scheduler {
             view,
-            queue: Queue::new(settings.patience, profile.chain.order.clone()),
+            queue: Queue::new(settings.backoff, profile.chain.order.clone()),
             finder: Finder::new(&settings),
             settings,
-            course: Course::default(),
-            turns: Turns::default(),
+            round_state: RoundState::default(),
+            decisions: Decisions::default(),
             waits: Waits::default(),
             permits: Permits::new(waiting, &profile.chain),
             set_aside: SetAside::default(),
@@ -138,7 +138,7 @@ impl Scheduler {
     /// The first transaction with an unknown outcome, if any. The next step first resends it.
     #[must_use]
     pub fn unanswered(&self) -> Option<TransactionId> {
-        self.course.unknown().map(|flight| flight.txn.id)
+        self.round_state.unknown().map(|one| one.txn.id)
     }
 
     /// Returns a handle to the tasks that wait for a permit. Any thread may use it.
@@ -149,8 +149,8 @@ impl Scheduler {
 
     /// Level of conflict backoff. Each level doubles the number of candidate machines.
     #[must_use]
-    pub fn crowding(&self) -> u32 {
-        self.finder.crowding()
+    pub fn conflict_backoff_level(&self) -> u32 {
+        self.finder.conflict_backoff_level()
     }
 
     /// Settings of the scheduler.
@@ -240,7 +240,7 @@ impl Scheduler {
     fn decide_in_turn(&mut self, now: Nanos, observer: &mut impl Observer) {
         let limit = self.settings.claims_max.clamp(1, TRANSACTION_ITEMS_MAX);
         loop {
-            self.let_go(now, observer);
+            self.release_permitted(now, observer);
             let open = self.open_items();
             let next = if open < limit { self.queue.next(now) } else { None };
             let Some(id) = next else { return };
@@ -269,11 +269,11 @@ impl Scheduler {
             let mut decided = self.decide_job(Queued { id, job: &job }, room, now);
             observer.decided(id, decided.asked, decided.placed);
             if decided.placed > 0 && self.profile.chain.guards() {
-                self.pass(&mut decided, (&job, first), now, observer);
+                self.bind(&mut decided, (&job, first), now, observer);
             }
             match decided.placed {
                 0 => self.missed_out(&decided, now),
-                _ => self.turns.add(decided),
+                _ => self.decisions.add(decided),
             }
             self.end_turn(&decided, &job, now);
         }
@@ -305,14 +305,15 @@ impl Scheduler {
     fn missed_out(&mut self, decided: &Decided, now: Nanos) {
         let verdict = match decided.verdict() {
             // No task was tried, so it is unknown which events may help, and the job waits for any event.
-            Verdict::More if decided.held == 0 => {
-                Verdict::Refused { by: Refusers::waiting_for(Events::ALL), news: decided.news }
-            }
+            Verdict::More if decided.held == 0 => Verdict::Refused {
+                by: RejectingPlugins::waiting_for(Events::ALL),
+                news: decided.news,
+            },
             verdict => verdict,
         };
         self.queue.end(decided.job, verdict, now);
-        if (self.view.open_claims() > 0 || self.course.is_flying()) && decided.short {
-            self.turns.miss(decided.job);
+        if (self.view.open_claims() > 0 || self.round_state.has_in_flight()) && decided.short {
+            self.decisions.miss(decided.job);
         }
     }
 
@@ -321,7 +322,7 @@ impl Scheduler {
         let mut decided = Decided::new(id, self.queue.news());
         if self.queue.failures(id) > 0 && self.is_outsized(queued) {
             decided.asked = self.queue.waiting_count(id) as usize;
-            (decided.short, decided.by) = (true, outsized::refusers());
+            (decided.short, decided.by) = (true, outsized::rejecting_plugins());
             return decided;
         }
         let mut tasks = std::mem::take(&mut self.tasks);
@@ -335,9 +336,9 @@ impl Scheduler {
             let group = self.view.compile(id, job, index);
             let placed = self.place(queued, group, &tasks, now);
             if placed < tasks.len() || job.is_placed_at_once() && job.groups.len() > 1 {
-                decided.by = decided.by.and(self.refusers(queued, group));
+                decided.by = decided.by.and(self.rejecting_plugins(queued, group));
                 if let Some(until) = self.waits_until(id, group, now) {
-                    decided.by = decided.by.and(Refusers::until(until));
+                    decided.by = decided.by.and(RejectingPlugins::until(until));
                 }
             }
             self.queue.put_back(tasks[placed..].iter().copied());
@@ -449,17 +450,21 @@ impl Scheduler {
     /// Returns the plugins that reject a job's tasks without a machine. At the job's first failure, these are all
     /// plugins that might reject the tasks. After further failures, a second search finds the exact plugins, because it
     /// then is worth its cost.
-    fn refusers(&mut self, Queued { id, job }: Queued<'_>, group: GroupRef) -> Refusers {
+    fn rejecting_plugins(
+        &mut self,
+        Queued { id, job }: Queued<'_>,
+        group: GroupRef,
+    ) -> RejectingPlugins {
         let is_again = self.queue.failures(id) > 0;
         if is_again && outsized::held_at_most(&self.view, &self.profile.evaluator, group, 1) == 0 {
-            return outsized::refusers();
+            return outsized::rejecting_plugins();
         }
         // In a gang of several groups, a different choice for one group may help another group.
         let entangled = job.is_placed_at_once() && job.groups.len() > 1;
         let filters = if entangled || !is_again {
-            Refusers::suspects(&self.profile, &tasks(&self.view, group))
+            RejectingPlugins::suspects(&self.profile, &tasks(&self.view, group))
         } else {
-            self.finder.refusers(&self.view, &self.profile, group)
+            self.finder.rejecting_plugins(&self.view, &self.profile, group)
         };
         filters.with_makers(&self.profile, &tasks(&self.view, group))
     }
@@ -470,7 +475,7 @@ impl Scheduler {
         self.count_backfilled(txn, commit);
         self.follow(txn, |index| commit.conflict_of_claim(index).is_none());
         let mut faults: SmallVec<[Fault; 8]> = SmallVec::new();
-        let (mut crowded, mut conflicts) = (0, 0);
+        let (mut of_machines, mut conflicts) = (0, 0);
         for (index, claim) in txn.claims.iter().enumerate() {
             let conflict = commit.conflict_of_claim(index);
             conflicts += usize::from(conflict.is_some());
@@ -482,7 +487,7 @@ impl Scheduler {
                 // tried again together, and conflict again.
                 Some(Reason::OthersConflict) => {}
                 Some(reason) => {
-                    crowded += usize::from(is_of_a_place(reason));
+                    of_machines += usize::from(depends_on_machine(reason));
                     Fault::note(&mut faults, claim.task.job, reason);
                 }
             }
@@ -496,15 +501,16 @@ impl Scheduler {
         }
         // Evictions may free more room than was needed. A sync causes no event for that room, because the victims were
         // already removed from the view.
-        let missed_events = conflicts > 0 && (self.turns.is_resumed() || self.course.is_late());
+        let missed_events =
+            conflicts > 0 && (self.decisions.is_resumed() || self.round_state.is_late());
         if missed_events || !txn.evictions.is_empty() || !txn.resizes.is_empty() {
             self.wake_after_undo(txn.claims.iter().map(|claim| claim.machine.slot), now);
         }
         if conflicts > 0 {
-            self.course.note_returned();
+            self.round_state.note_returned();
         }
-        self.end_turns(now, self.course.has_returned().then_some(&faults));
-        self.finder.note_conflicts(txn.claims.len(), crowded);
+        self.end_turns(now, self.round_state.has_returned().then_some(&faults));
+        self.finder.note_conflicts(txn.claims.len(), of_machines);
         Step { placed: txn.claims.len() - conflicts, conflicts, ..Step::default() }
     }
 
@@ -512,7 +518,7 @@ impl Scheduler {
     /// is free again on the view. Jobs that lacked this room are retried at once, before the jobs with a backoff can
     /// claim it again.
     fn end_turns(&mut self, now: Nanos, refused: Option<&[Fault]>) {
-        let mut turns = std::mem::take(&mut self.turns);
+        let mut turns = std::mem::take(&mut self.decisions);
         let (decided, missed) = turns.parts();
         if refused.is_some() {
             missed.iter().for_each(|job| self.queue.wake(*job));
@@ -535,6 +541,6 @@ impl Scheduler {
             }
         }
         turns.clear();
-        self.turns = turns;
+        self.decisions = turns;
     }
 }

@@ -4,7 +4,7 @@
 //! View and queue are rebuilt, because the panic may have corrupted them. Transactions with an unknown outcome are
 //! dropped, because the first sync shows their results.
 
-use super::course::Course;
+use super::round_state::RoundState;
 use super::{Scheduler, Settings};
 use crate::delay::Waits;
 use crate::framework::profile::Profile;
@@ -54,7 +54,7 @@ impl SetAside {
 pub(super) fn first_view(view: View, profile: &Profile, settings: &Settings) -> View {
     let interest = Interest::JobsOf(settings.takes.clone(), settings.share);
     let mut view = view.with_interest(interest);
-    if !profile.chain.post_filter.is_empty() {
+    if profile.keeps_placements() {
         view = view.with_placements();
     }
     if let Some(backfill) = &profile.backfill {
@@ -78,11 +78,11 @@ impl Scheduler {
         }
         self.set_aside.add(job);
         self.view = first_view(self.view.begin_again(), &self.profile, &self.settings);
-        self.queue = Queue::new(self.settings.patience, self.profile.chain.order.clone());
+        self.queue = Queue::new(self.settings.backoff, self.profile.chain.order.clone());
         self.finder.reset();
         self.waits = Waits::default();
-        self.course = Course::default();
-        self.turns.clear();
+        self.round_state = RoundState::default();
+        self.decisions.clear();
         self.tasks.clear();
         self.stale.clear();
         Some(job)

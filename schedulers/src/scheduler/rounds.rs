@@ -1,6 +1,6 @@
 //! Rounds of a scheduler: complete rounds, rounds in two halves, and rounds that place nothing.
 
-use super::course::Pace;
+use super::round_state::Pace;
 use super::{Observer, Scheduler, Step, Unobserved};
 use crate::queue::Nanos;
 use omega_cellstate::{CellHandle, HandleError, Wake};
@@ -17,8 +17,8 @@ impl Scheduler {
         !self.permits.is_shared() && cell.watch(self.view.interest(), wake)
     }
 
-    /// Syncs the view and the queue, and places nothing, so that diagnoses refer to the cell's present
-    /// state.
+    /// Syncs the view and the queue, and places nothing, so that diagnoses refer to the cell's present state. While the
+    /// outcome of a transaction is unknown, does nothing, like [`Scheduler::refresh`].
     ///
     /// # Errors
     /// If the cell cannot be reached.
@@ -27,6 +27,9 @@ impl Scheduler {
         cell: &(impl CellHandle + ?Sized),
         now: Nanos,
     ) -> Result<(), HandleError> {
+        if self.round_state.unknown().is_some() {
+            return Ok(());
+        }
         self.sync(cell, now, &mut Unobserved)
     }
 
@@ -65,7 +68,7 @@ impl Scheduler {
         if self.reads_each_change() {
             return self.step(cell, now, observer);
         }
-        if self.course.claims_left() > 0 {
+        if self.round_state.claims_left() > 0 {
             let step = self.act_on(Pace::GoesOn, cell, now, observer)?;
             if !step.idle {
                 return Ok(step);
@@ -78,11 +81,11 @@ impl Scheduler {
     /// Maximum number of transactions to submit together. In rounds without a pause, small transactions together have
     /// about as many claims as are left until the next sync.
     pub(super) fn together(&self, pace: Pace) -> usize {
-        let claims = self.course.claims_left();
+        let claims = self.round_state.claims_left();
         let small = claims.div_ceil(self.settings.claims_max.max(1)).min(SMALL_TOGETHER);
         match pace {
-            Pace::GoesOn => small.max(self.in_flight()),
-            Pace::Steps => self.in_flight(),
+            Pace::GoesOn => small.max(self.in_flight_max()),
+            Pace::Steps => self.in_flight_max(),
         }
     }
 
@@ -108,7 +111,7 @@ impl Scheduler {
         now: Nanos,
         observer: &mut impl Observer,
     ) -> Result<(), HandleError> {
-        if self.course.unknown().is_some() {
+        if self.round_state.unknown().is_some() {
             return Ok(());
         }
         self.sync(cell, now, observer)?;
@@ -142,9 +145,9 @@ impl Scheduler {
         now: Nanos,
         observer: &mut impl Observer,
     ) -> Result<Step, HandleError> {
-        match self.course.take_unknown() {
-            Some(flight) => self.ask_again(flight, cell, now, observer),
-            None => self.fly(cell, pace, now, observer),
+        match self.round_state.take_unknown() {
+            Some(one) => self.resend(one, cell, now, observer),
+            None => self.decide_and_submit(cell, pace, now, observer),
         }
     }
 }

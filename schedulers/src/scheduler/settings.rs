@@ -1,7 +1,7 @@
 //! Settings of a scheduler.
 
 use crate::placing::search::{Home, Search};
-use crate::queue::{Nanos, Patience};
+use crate::queue::{Backoff, Nanos};
 use omega_cellstate::Share;
 use omega_core::{ConflictCheck, Granularity, Text};
 
@@ -55,7 +55,7 @@ pub struct Settings {
     /// Changes that count as conflicts.
     pub check: ConflictCheck,
     /// Delays of jobs whose tasks could not be placed.
-    pub patience: Patience,
+    pub backoff: Backoff,
     /// Seed of the scheduler's random choices.
     pub seed: u64,
 }
@@ -79,15 +79,19 @@ impl Settings {
             hold: 0,
             granularity: Granularity::Incremental,
             check: ConflictCheck::ResourceFit,
-            patience: Patience::default(),
+            backoff: Backoff::default(),
             seed: 0,
         }
     }
 
     /// Settings of worker `index` of `of` workers, which divide the jobs of this name. Each worker starts its searches
     /// in its own part of the cell, so that their claims seldom conflict.
+    ///
+    /// # Panics
+    /// If `index` is not below `of`: such a worker would get no jobs.
     #[must_use]
     pub fn worker(name: &str, index: u32, of: u32) -> Settings {
+        assert!(index < of, "worker {index} of {of}: workers are numbered from 0");
         let placement = Placement { home: Home { index, of }, reuse: true, ..Placement::default() };
         Settings {
             name: format!("{name}-{index}").into(),
@@ -111,5 +115,16 @@ impl Settings {
     pub fn with_seed(mut self, seed: u64) -> Settings {
         self.seed = self.seed.wrapping_add(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15));
         self
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    #[should_panic(expected = "worker 2 of 2: workers are numbered from 0")]
+    fn a_worker_without_a_share_is_rejected() {
+        let _ = Settings::worker("s", 2, 2);
     }
 }

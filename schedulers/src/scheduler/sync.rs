@@ -4,7 +4,7 @@ use super::{Observer, Scheduler};
 use crate::framework::events::Events;
 use crate::framework::plugin::News;
 use crate::framework::plugin::tasks;
-use crate::placing::refusals::Refusers;
+use crate::placing::refusals::RejectingPlugins;
 use crate::queue::Nanos;
 use omega_cellstate::{CellHandle, ChangeCounts, Delta, HandleError, TaskDelta};
 use omega_core::{Job, JobId};
@@ -39,8 +39,8 @@ impl Scheduler {
     /// Brings the queue, the plugins and the plans up to date with the view. `before` is the view's change counts before the
     /// sync.
     fn synced(&mut self, before: ChangeCounts, now: Nanos, observer: &mut impl Observer) {
-        self.course.synced(self.view.rows());
-        if self.view.delta().full && self.course.is_holding() {
+        self.round_state.synced(self.view.rows());
+        if self.view.delta().full && self.round_state.is_holding() {
             self.drop_held();
         }
         self.update_queue(now);
@@ -60,7 +60,7 @@ impl Scheduler {
         let stale = std::mem::take(&mut self.stale);
         for job in stale {
             // The compiled data of a job is needed as long as a claim of the job waits for a permit or for an answer.
-            if self.permits.includes(job) || self.turns.includes(job) {
+            if self.permits.includes(job) || self.decisions.includes(job) {
                 self.stale.push(job);
             } else {
                 self.view.forget_job(job);
@@ -134,7 +134,7 @@ impl Scheduler {
     }
 
     /// Whether news may help a job, according to the plugins that rejected it.
-    fn may_help(&mut self, id: JobId, by: Refusers, news: &News<'_>) -> bool {
+    fn may_help(&mut self, id: JobId, by: RejectingPlugins, news: &News<'_>) -> bool {
         let Some(job) = self.queue.job(id).cloned() else { return false };
         (0..job.groups.len()).any(|index| {
             let group = self.view.compile(id, &job, index);

@@ -22,18 +22,18 @@
 //! The volumes of a Kubernetes cluster are bound by the cluster's controllers. [`Volumes::mirror`] returns a list that
 //! follows the reports of these controllers.
 //!
-//! In reading order: `objects`, `free`, `mirrored`, `catalog`, `judge`, `uses`, `mirror`, this file.
+//! In reading order: `objects`, `free`, `mirrored`, `catalog`, `check`, `uses`, `mirror`, this file.
 
 mod catalog;
+mod check;
 mod free;
-mod judge;
 mod mirror;
 mod mirrored;
 mod objects;
 mod uses;
 
 pub use catalog::VolumeError;
-pub use judge::{Aspect, VolumeObstacle, VolumeReason};
+pub use check::{Aspect, VolumeObstacle, VolumeReason};
 pub use mirror::{Attached, Measured, SelectedClaim};
 pub use mirrored::Space;
 pub use objects::{
@@ -146,7 +146,7 @@ impl Volumes {
     pub fn obstacle(&self, claims: &[Text], machine: &Machine) -> Option<VolumeObstacle> {
         let catalog = self.catalog.read();
         let use_of = catalog.resolve(claims, None);
-        Aspect::ALL.into_iter().find_map(|aspect| use_of.judge(aspect, machine).err())
+        Aspect::ALL.into_iter().find_map(|aspect| use_of.check(aspect, machine).err())
     }
 
     /// First obstacle of one aspect that keeps a task with these claims off a machine, if there is one.
@@ -157,7 +157,7 @@ impl Volumes {
         aspect: Aspect,
         machine: &Machine,
     ) -> Option<VolumeObstacle> {
-        self.catalog.read().resolve(claims, None).judge(aspect, machine).err()
+        self.catalog.read().resolve(claims, None).check(aspect, machine).err()
     }
 
     /// An obstacle that keeps a task with these claims off every machine, if there is one.
@@ -176,7 +176,7 @@ impl Volumes {
         let catalog = self.catalog.read();
         let use_of = catalog.resolve(claims, None);
         let allowed = |lane: &usize| {
-            machine(*lane).is_some_and(|machine| use_of.judge(aspect, machine).is_ok())
+            machine(*lane).is_some_and(|machine| use_of.check(aspect, machine).is_ok())
         };
         crate::framework::plugin::lanes(among)
             .filter(allowed)

@@ -9,7 +9,7 @@
 //! a delta may still report the task as pending. So `left` ends only a use that `runs` has begun.
 
 use super::catalog::{Catalog, Held, Stage, Use};
-use super::judge::{Choice, VolumeObstacle};
+use super::check::{Choice, VolumeObstacle};
 use super::objects::{Provisioning, Volume};
 use super::{Aspect, Reach};
 use omega_core::{Labels, Machine, TaskId, Text};
@@ -43,7 +43,7 @@ impl Catalog {
         machine: &Machine,
     ) -> Result<Vec<(Text, Choice)>, VolumeObstacle> {
         let resolved = self.resolve(claims, Some(task));
-        Aspect::ALL.into_iter().try_for_each(|aspect| resolved.judge(aspect, machine))?;
+        Aspect::ALL.into_iter().try_for_each(|aspect| resolved.check(aspect, machine))?;
         let choices = resolved.choices(machine)?.into_iter();
         Ok(choices.map(|(claim, choice)| (claim.clone(), choice)).collect())
     }

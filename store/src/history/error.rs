@@ -26,7 +26,7 @@ pub enum HistoryError {
     Snapshot(#[from] LoadError),
     /// The membership in the snapshot cannot be read, so another program wrote the file. Inspect another replica.
     #[error("{}: the snapshot has no list of replicas: use the directory of another replica", .0.display())]
-    Agreed(PathBuf),
+    ReplicaMeta(PathBuf),
     /// A snapshot is missing. Inspect another replica.
     #[error(
         "{}: the log begins after entry {base}, but the snapshot with the entries up to {base} is \

@@ -3,7 +3,8 @@
 use super::{History, HistoryError};
 use crate::codec;
 use crate::log::{Entry, EntryKind, LogIndex, Position};
-use crate::replica::{Agreed, Fingerprint};
+use crate::replica::Fingerprint;
+use crate::snapshot::ReplicaMeta;
 use omega_cellstate::Cell;
 use omega_core::{Command, Version};
 
@@ -127,9 +128,10 @@ impl History {
             return Ok(Replay::new(Cell::new(kinds), Position::default(), 0));
         };
         let (meta, cell) = self.snapshots.restore(position)?;
-        let agreed = Agreed::from_bytes(&meta.membership);
-        let agreed = agreed.ok_or_else(|| HistoryError::Agreed(self.snapshots.path(position)))?;
-        Ok(Replay::new(cell, position, agreed.fingerprint))
+        let replica_meta = ReplicaMeta::from_bytes(&meta.replica_meta);
+        let replica_meta =
+            replica_meta.ok_or_else(|| HistoryError::ReplicaMeta(self.snapshots.path(position)))?;
+        Ok(Replay::new(cell, position, replica_meta.fingerprint))
     }
 
     /// Returns the index of the last entry to replay. This is the index of `base` if the log does not contain that

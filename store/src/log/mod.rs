@@ -296,7 +296,7 @@ pub trait LogEngine: fmt::Debug + Send {
     /// Returns a promise that the replica may have made before its start, if the log does not satisfy it. Either a loss
     /// of power tore the end of the log, or the end was damaged later. The log alone does not show which. Returns
     /// `None` once the log satisfies the promise.
-    fn doubt(&self) -> Option<Promise> {
+    fn unmet_promise(&self) -> Option<Promise> {
         None
     }
 
@@ -304,7 +304,7 @@ pub trait LogEngine: fmt::Debug + Send {
     ///
     /// # Errors
     /// The disk fails.
-    fn forgive(&mut self) -> Result<(), WriteError> {
+    fn accept_torn_tail(&mut self) -> Result<(), WriteError> {
         Ok(())
     }
 

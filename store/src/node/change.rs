@@ -23,6 +23,7 @@ impl Node {
             return Err(ChangeError::NotLeader);
         }
         self.membership.check(change)?;
+        self.membership.check_ids(change)?;
         self.check_quorum_after(change)?;
         if raft.has_pending_conf() {
             return Err(ChangeError::Pending);
@@ -42,7 +43,11 @@ impl Node {
         for step in &change.steps {
             let MemberStep::Promote(id) = step else { continue };
             let matched = raft.prs().get(id.0).map_or(0, |progress| progress.matched);
-            if matched < raft.raft_log.committed.saturating_sub(BEHIND_MAX) || !answers(id) {
+            if !answers(id) {
+                let address = self.membership.addresses.get(id).cloned();
+                return Err(ChangeError::NoAnswer { id: *id, address });
+            }
+            if matched < raft.raft_log.committed.saturating_sub(BEHIND_MAX) {
                 return Err(ChangeError::Behind(*id));
             }
         }

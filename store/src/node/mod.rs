@@ -19,13 +19,14 @@
 //! raft-rs draws election timeouts from the system's randomness, so after each step the timeout is replaced by a seeded
 //! one. raft-rs also panics on impossible messages, so each message is checked before (`check.rs`).
 //!
-//! In reading order: `message`, `convert`, `check`, `window`, this file, `votes`, `change`.
+//! In reading order: `message`, `convert`, `check`, `window`, this file, `read`, `snapshots`, `votes`, `change`.
 
 mod change;
 mod check;
 mod convert;
 mod message;
 mod read;
+mod snapshots;
 mod votes;
 mod window;
 
@@ -36,7 +37,7 @@ pub use read::ReadId;
 use crate::log::{Batch, Entry, HardState, LogIndex, Position, ReplicaId, Term};
 use crate::membership::Membership;
 use raft::eraftpb;
-use raft::{ProgressState, RawNode, Ready, SnapshotStatus, StateRole};
+use raft::{RawNode, Ready, StateRole};
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64;
 use std::collections::VecDeque;
@@ -88,7 +89,7 @@ pub struct Start {
     /// The entries after the base.
     pub entries: Vec<Entry>,
     /// Position up to which the replica may have acknowledged entries that it lost (see `votes.rs`).
-    pub doubt: Option<Position>,
+    pub suspected_loss: Option<Position>,
 }
 
 /// Role and leader, from the point of view of one replica.
@@ -153,14 +154,14 @@ pub struct Node {
     /// Number of the last requested write.
     written: u64,
     hard_state_written: HardState,
-    /// The snapshot that another replica offered last.
-    offered: Option<SnapshotOffer>,
+    /// The offered snapshot that raft-rs has accepted, until it is installed.
+    accepted: Option<SnapshotOffer>,
     /// An accepted snapshot: the number of the write that makes it durable, and its index. Until that write is durable,
     /// raft-rs considers the entries before the snapshot unapplied. It would fail to read them if this replica started
     /// an election.
     installing: Option<(u64, LogIndex)>,
     /// Position up to which the replica may have acknowledged entries that it lost.
-    doubt: Option<Position>,
+    suspected_loss: Option<Position>,
     votes: Votes,
     outbox: Vec<Message>,
 }
@@ -188,7 +189,7 @@ impl Node {
     /// A node that continues from persistent state.
     #[must_use]
     pub fn new(start: Start, settings: Settings) -> Node {
-        let Start { id, base, membership, mut hard_state, entries, doubt } = start;
+        let Start { id, base, membership, mut hard_state, entries, suspected_loss } = start;
         // Compacted entries and the entries in a received snapshot are always committed.
         hard_state.commit = hard_state.commit.max(base.index);
         hard_state.term = hard_state.term.max(base.term);
@@ -220,9 +221,9 @@ impl Node {
             held: VecDeque::new(),
             written: 0,
             hard_state_written: hard_state,
-            offered: None,
+            accepted: None,
             installing: None,
-            doubt,
+            suspected_loss,
             votes: Votes::default(),
             outbox: Vec::new(),
         };
@@ -352,11 +353,11 @@ impl Node {
         if self.is_held_vote(message) {
             return Ok(());
         }
-        if message.kind == MessageKind::Snapshot {
-            self.offered.clone_from(&message.snapshot);
-        }
         // The only possible error is that the message is a reply of a removed replica.
         let _ = self.raw.step(raft);
+        if let Some(offer) = message.snapshot.as_ref().filter(|offer| self.is_accepted(offer)) {
+            self.accepted = Some(offer.clone());
+        }
         self.settle();
         Ok(())
     }
@@ -395,46 +396,12 @@ impl Node {
         self.settle();
     }
 
-    /// Offers a durable snapshot to replicas that are too far behind.
-    pub fn snapshot_taken(&mut self, position: Position, membership: Membership) {
-        self.raw.mut_store().offer(position, membership);
-    }
-
-    /// Whether, since the last call, another replica has needed a newer snapshot than the offered one.
-    #[must_use]
-    pub fn snapshot_wanted(&self) -> bool {
-        self.raw.store().take_wanted()
-    }
-
     /// Drops the oldest entries in memory until at most `keep_bytes` bytes remain. Entries after `index`, or after the
     /// newest snapshot, are never dropped. Returns the position before the remaining entries.
     pub fn compact(&mut self, index: LogIndex, keep_bytes: u64) -> Position {
         let window = self.raw.mut_store();
         let taken = window.offered().map_or(LogIndex(0), |position| position.index);
         window.compact(index.min(taken), keep_bytes)
-    }
-
-    /// Returns the replicas that need a snapshot if this replica is the leader; otherwise none.
-    #[must_use]
-    pub fn needs_snapshot(&self) -> Vec<ReplicaId> {
-        let raft = &self.raw.raft;
-        let needy = raft.prs().iter().filter(|(_, one)| one.state == ProgressState::Snapshot);
-        let needy = needy.filter(|_| raft.state == StateRole::Leader);
-        let mut needy: Vec<_> = needy.map(|(id, _)| ReplicaId(*id)).collect();
-        needy.sort_unstable();
-        needy
-    }
-
-    /// Reports whether a sent snapshot has arrived. If not, it must be sent again.
-    pub fn snapshot_sent(&mut self, to: ReplicaId, arrived: bool) {
-        let status = if arrived { SnapshotStatus::Finish } else { SnapshotStatus::Failure };
-        self.raw.report_snapshot(to.0, status);
-        self.settle();
-    }
-
-    /// Reports that another replica cannot be reached now.
-    pub fn unreachable(&mut self, id: ReplicaId) {
-        self.raw.report_unreachable(id.0);
     }
 
     /// Reports that all writes up to this number are durable.
@@ -504,7 +471,7 @@ impl Node {
         };
         let batch = inject_into(batch);
         self.raw.mut_store().append(entries);
-        self.settle_doubt();
+        self.settle_suspected_loss();
         if omega_cellstate::injected!(VoteSentEarly)
             || omega_cellstate::injected!(AppendedSentEarly)
         {
@@ -534,13 +501,13 @@ impl Node {
         if metadata.index == 0 {
             return None;
         }
-        let offer = self.offered.take().expect("raft accepts only what it was offered");
+        let offer = self.accepted.take().expect("raft-rs accepts only offered snapshots");
         let position = offer.position;
-        assert_eq!(position.index.0, metadata.index, "raft accepts the last offer");
+        assert_eq!(position.index.0, metadata.index, "it is the accepted snapshot");
         self.membership.clone_from(&offer.membership);
         self.raw.mut_store().restart(position);
         // Entries up to the snapshot's end are not missing: the snapshot includes them, or entries that replaced them.
-        self.doubt.take_if(|doubt| doubt.index <= position.index);
+        self.suspected_loss.take_if(|loss| loss.index <= position.index);
         self.raw.mut_store().offer(position, offer.membership.clone());
         effects.install = Some(offer);
         Some(position)
@@ -559,7 +526,7 @@ impl Node {
     fn outgoing(&self, messages: Vec<eraftpb::Message>) -> Vec<Message> {
         let convert = |message: eraftpb::Message| {
             let offer = self.raw.store().offer_of(&message);
-            Message::from_raft(message, offer).map(|message| self.with_doubt(message))
+            Message::from_raft(message, offer).map(|message| self.with_suspected_loss(message))
         };
         messages.into_iter().filter_map(convert).collect()
     }

@@ -1,16 +1,16 @@
 //! Votes of replicas that may have acknowledged more entries than they have.
 //!
 //! After a loss of power, the end of a log may be damaged in a way that does not show whether the end was ever synced
-//! (`log/segment/promise.rs`). Such a replica is in *doubt*: it may have acknowledged entries up to a position, and
+//! (`log/segment/promise.rs`). Such a replica *suspects a loss*: it may have acknowledged entries up to a position, and
 //! lost them. A vote based on its log could elect a leader without these entries. So
 //!
 //! - its vote contains that position, and a candidate whose log ends before the position does not count the vote;
-//! - a candidate in doubt counts no votes, because its own vote is in doubt, too;
+//! - a candidate that suspects a loss counts no votes, because its own vote is in question, too;
 //! - as an exception, if every voter has voted for a candidate, all votes are counted. A committed entry is on the
 //!   disks of a majority, and fewer disks than a majority are damaged. So at least one voter still has the entry, and
 //!   would not have voted for a candidate without this entry. Thus a loss of power everywhere does not stop a cell.
 //!
-//! The doubt ends once the log reaches the position: every leader has all committed entries, so a follower that has
+//! The suspicion ends once the log reaches the position: every leader has all committed entries, so a follower that has
 //! caught up with a leader has them, too.
 
 use super::{Message, MessageKind, Node};
@@ -32,14 +32,14 @@ pub(super) struct Votes {
 impl Node {
     /// Position up to which this replica may have acknowledged entries that it lost.
     #[must_use]
-    pub fn doubt(&self) -> Option<Position> {
-        self.doubt
+    pub fn suspected_loss(&self) -> Option<Position> {
+        self.suspected_loss
     }
 
-    /// Adds the position of the doubt to a vote.
-    pub(super) fn with_doubt(&self, mut message: Message) -> Message {
+    /// Adds the position of the suspected loss to a vote.
+    pub(super) fn with_suspected_loss(&self, mut message: Message) -> Message {
         if is_vote(&message) {
-            message.at = self.doubt.unwrap_or_default();
+            message.at = self.suspected_loss.unwrap_or_default();
         }
         message
     }
@@ -63,7 +63,7 @@ impl Node {
             }
             return false;
         }
-        let counts = self.doubt.is_none() && self.end().covers(message.at);
+        let counts = self.suspected_loss.is_none() && self.end().covers(message.at);
         if !counts {
             self.votes.held.push(message.clone());
         }
@@ -78,13 +78,13 @@ impl Node {
 
     /// Whether this replica could elect itself with its own vote, although it may have lost acknowledged entries.
     pub(super) fn cannot_lead_alone(&self) -> bool {
-        self.doubt.is_some() && self.is_alone()
+        self.suspected_loss.is_some() && self.is_alone()
     }
 
-    /// Ends the doubt if the log reaches its position.
-    pub(super) fn settle_doubt(&mut self) {
+    /// Ends the suspicion if the log reaches the position.
+    pub(super) fn settle_suspected_loss(&mut self) {
         let end = self.end();
-        self.doubt.take_if(|doubt| end.covers(*doubt));
+        self.suspected_loss.take_if(|loss| end.covers(*loss));
     }
 
     /// Position of the log's end.

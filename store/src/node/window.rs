@@ -47,9 +47,12 @@ impl Window {
         }
     }
 
-    /// Offers a durable snapshot to replicas that are too far behind.
+    /// Offers a durable snapshot to replicas that are too far behind, unless a newer one is offered already. A snapshot
+    /// that this replica took may become durable after it has installed a newer one.
     pub(super) fn offer(&mut self, position: Position, membership: Membership) {
-        self.offer = Some((position, membership));
+        if self.offer.as_ref().is_none_or(|(offered, _)| offered.index <= position.index) {
+            self.offer = Some((position, membership));
+        }
     }
 
     /// Returns the snapshot that a message of raft-rs offers; `None` if the message does not offer the newest snapshot.

@@ -121,6 +121,8 @@ impl Replica {
             };
             if let Err(stop) = done {
                 drop(state);
+                // Entries before this one may have been applied.
+                applied.notify();
                 return self.stop(stop);
             }
             state.position = entry.position;

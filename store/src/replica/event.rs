@@ -1,8 +1,8 @@
 //! Events for a replica's thread.
 
-use super::files::FileDone;
 use super::pending_replies::ReplySender;
 use super::request::{PeerMessage, Request};
+use super::snapshot_worker::SnapshotResult;
 use crate::log::{ReplicaId, WriteError};
 
 /// An event for a replica's thread.
@@ -11,8 +11,8 @@ pub(super) enum Event {
     Message(ReplicaId, PeerMessage),
     /// Requests that were sent together, in order.
     Request(Vec<(Request, ReplySender)>),
-    Written(Written),
-    File(FileDone),
+    LogResult(LogResult),
+    File(SnapshotResult),
     End,
 }
 
@@ -26,7 +26,7 @@ impl Event {
 
 /// Result of jobs of the log's thread.
 #[derive(Debug)]
-pub(super) struct Written {
+pub(super) struct LogResult {
     /// Number of the last write that became durable, if any.
     pub(super) safe: Result<Option<u64>, WriteError>,
     /// Whether the disk is full. Waiting writes are tried again periodically.

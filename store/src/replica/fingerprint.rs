@@ -52,6 +52,11 @@ impl Fingerprint {
         self.open.write_u64(version.0);
         match outcome {
             Ok(Outcome::Commit(commit)) => commit.conflicts.hash(&mut self.open),
+            Ok(Outcome::Machine(id)) => id.hash(&mut self.open),
+            Ok(Outcome::Job(id)) => id.hash(&mut self.open),
+            Ok(Outcome::Scheduler { id, next_transaction }) => {
+                (id, next_transaction).hash(&mut self.open);
+            }
             Ok(_) => self.open.write_u8(1),
             Err(_) => self.open.write_u8(2),
         }

@@ -61,7 +61,7 @@ pub struct ReplicatedCell {
     applied: Arc<Applied>,
     /// Number of each scheduler's last transaction with an unknown outcome. That transaction and earlier ones are sent
     /// as retries.
-    doubts: Arc<Mutex<BTreeMap<SchedulerId, u64>>>,
+    unknown_up_to: Arc<Mutex<BTreeMap<SchedulerId, u64>>>,
 }
 
 impl ReplicatedCell {
@@ -71,7 +71,7 @@ impl ReplicatedCell {
         ReplicatedCell {
             mailbox: replica.mailbox().clone(),
             applied: replica.applied().clone(),
-            doubts: Arc::default(),
+            unknown_up_to: Arc::default(),
         }
     }
 
@@ -108,7 +108,7 @@ impl ReplicatedCell {
     /// # Errors
     /// The command was rejected, or its outcome is unknown.
     pub fn apply(&self, command: Command) -> Result<Outcome, RequestError> {
-        let reply = self.retry_until_done(Request::Command(command), Doubt::Report)?;
+        let reply = self.retry_until_done(Request::Command(command), OnUnknown::Report)?;
         let Reply::Outcome(outcome) = reply else { return Err(RequestError::Unknown) };
         let outcome = outcome?;
         self.catch_up_with(&outcome);
@@ -121,7 +121,7 @@ impl ReplicatedCell {
     /// # Errors
     /// No leader replies.
     pub fn catch_up_with_all(&self) -> Result<Version, RequestError> {
-        match self.retry_until_done(Request::Read, Doubt::Retry)? {
+        match self.retry_until_done(Request::Read, OnUnknown::Retry)? {
             Reply::Fresh(version) => Ok(version),
             _ => Err(RequestError::Unknown),
         }
@@ -132,7 +132,7 @@ impl ReplicatedCell {
     /// # Errors
     /// The change is not possible, or its outcome is unknown.
     pub fn change_membership(&self, change: &MembershipChange) -> Result<Membership, RequestError> {
-        match self.retry_until_done(Request::Change(change.clone()), Doubt::Report)? {
+        match self.retry_until_done(Request::Change(change.clone()), OnUnknown::Report)? {
             Reply::Changed(changed) => Ok(changed?),
             _ => Err(RequestError::Unknown),
         }
@@ -143,7 +143,7 @@ impl ReplicatedCell {
     /// # Errors
     /// The target is not a voter, or no leader replies.
     pub fn transfer(&self, to: ReplicaId) -> Result<(), RequestError> {
-        match self.retry_until_done(Request::Transfer(to), Doubt::Retry)? {
+        match self.retry_until_done(Request::Transfer(to), OnUnknown::Retry)? {
             Reply::Changed(Err(error)) => Err(error.into()),
             _ => Ok(()),
         }
@@ -172,9 +172,9 @@ impl ReplicatedCell {
     fn retry_until_done(
         &self,
         mut request: Request,
-        in_doubt: Doubt,
+        on_unknown: OnUnknown,
     ) -> Result<Reply, RequestError> {
-        let mut doubt = false;
+        let mut is_unknown = false;
         let mut last = RetryReason::Leaderless;
         for _ in 0..TRIES {
             match self.request(request.clone()) {
@@ -183,17 +183,19 @@ impl ReplicatedCell {
                     break;
                 }
                 Reply::Retry(again) => last = again,
-                Reply::Unknown if in_doubt == Doubt::Report => return Err(RequestError::Unknown),
-                Reply::Unknown => doubt = true,
+                Reply::Unknown if on_unknown == OnUnknown::Report => {
+                    return Err(RequestError::Unknown);
+                }
+                Reply::Unknown => is_unknown = true,
                 reply => return Ok(reply),
             }
             request = match request {
-                Request::Command(command) if doubt => Request::Retry(command),
+                Request::Command(command) if is_unknown => Request::Retry(command),
                 request => request,
             };
             std::thread::sleep(PAUSE);
         }
-        Err(if doubt { RequestError::Unknown } else { RequestError::Unavailable(last) })
+        Err(if is_unknown { RequestError::Unknown } else { RequestError::Unavailable(last) })
     }
 
     /// Waits until this replica has applied a change whose outcome is known. If the replica is isolated, the wait ends
@@ -224,7 +226,7 @@ const CATCH_UP: Duration = Duration::from_secs(1);
 
 /// Reaction to an unknown outcome.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Doubt {
+enum OnUnknown {
     /// The request is sent again, because executing it twice is harmless.
     Retry,
     /// The unknown outcome is reported to the caller.
@@ -234,7 +236,7 @@ enum Doubt {
 impl CellHandle for ReplicatedCell {
     fn register(&self, name: Text) -> Result<(SchedulerId, u64), HandleError> {
         let command = Command::RegisterScheduler { name };
-        match self.retry_until_done(Request::Command(command), Doubt::Retry) {
+        match self.retry_until_done(Request::Command(command), OnUnknown::Retry) {
             Ok(Reply::Outcome(Ok(Outcome::Scheduler { id, next_transaction }))) => {
                 Ok((id, next_transaction))
             }
@@ -254,14 +256,15 @@ impl CellHandle for ReplicatedCell {
     }
 
     fn commit(&self, txn: &Transaction) -> Result<Commit, HandleError> {
-        match self.retry_until_done(self.request_for(txn), Doubt::Retry) {
+        match self.retry_until_done(self.request_for(txn), OnUnknown::Retry) {
             Ok(Reply::Outcome(outcome)) => self.committed(outcome),
-            Err(RequestError::Unavailable(RetryReason::Full | RetryReason::NoSnapshot)) => {
-                Err(HandleError::Full)
-            }
-            Err(RequestError::Unavailable(_)) => Err(HandleError::Unavailable),
+            // If an earlier attempt had an unknown outcome, the call may have had an effect.
+            Err(RequestError::Unavailable(reason)) if !self.is_retry(txn) => Err(match reason {
+                RetryReason::Full | RetryReason::NoSnapshot => HandleError::Full,
+                _ => HandleError::Unavailable,
+            }),
             _ => {
-                self.note_doubt(txn);
+                self.note_unknown(txn);
                 Err(HandleError::Unknown)
             }
         }
@@ -269,14 +272,32 @@ impl CellHandle for ReplicatedCell {
 
     fn commit_all(&self, txns: &[&Transaction]) -> Vec<Result<Commit, HandleError>> {
         let replies = self.request_all(txns.iter().map(|txn| self.request_for(txn)).collect());
-        let done = |(txn, reply): (&&Transaction, Reply)| match reply {
-            Reply::Outcome(outcome) => self.committed(outcome),
-            // Nothing was done, so the transaction is sent as a new request.
-            Reply::Retry(_) => self.commit(txn),
-            _ => {
-                self.note_doubt(txn);
-                self.commit(txn)
+        let mut failed: Option<HandleError> = None;
+        let done = |(txn, reply): (&&Transaction, Reply)| {
+            match reply {
+                Reply::Outcome(outcome) => return self.committed(outcome),
+                // Nothing was done, so the transaction is sent as a new request.
+                Reply::Retry(_) => {}
+                _ => self.note_unknown(txn),
             }
+            // After one transaction has failed at all attempts, the others are not sent again, because the caller
+            // would wait for each.
+            if let Some(error) = &failed {
+                return Err(match error {
+                    _ if self.is_retry(txn) => HandleError::Unknown,
+                    // This transaction was not applied, because its reply said so.
+                    HandleError::Unknown => HandleError::Unavailable,
+                    error => error.clone(),
+                });
+            }
+            let result = self.commit(txn);
+            let is_outage = |error: &HandleError| {
+                matches!(error, HandleError::Unavailable | HandleError::Full | HandleError::Unknown)
+            };
+            if let Some(error) = result.as_ref().err().filter(|error| is_outage(error)) {
+                failed = Some(error.clone());
+            }
+            result
         };
         txns.iter().zip(replies).map(done).collect()
     }
@@ -287,18 +308,18 @@ impl ReplicatedCell {
     /// The request for a commit, as a first attempt or a retry.
     fn request_for(&self, txn: &Transaction) -> Request {
         let command = Command::Commit(txn.clone());
-        if self.is_in_doubt(txn) { Request::Retry(command) } else { Request::Command(command) }
+        if self.is_retry(txn) { Request::Retry(command) } else { Request::Command(command) }
     }
 
     /// Whether this transaction, or a later one of its scheduler, was sent before with an unknown outcome.
-    fn is_in_doubt(&self, txn: &Transaction) -> bool {
+    fn is_retry(&self, txn: &Transaction) -> bool {
         let TransactionId { scheduler, number } = txn.id;
-        self.doubts.lock().get(&scheduler).is_some_and(|highest| number <= *highest)
+        self.unknown_up_to.lock().get(&scheduler).is_some_and(|highest| number <= *highest)
     }
 
-    fn note_doubt(&self, txn: &Transaction) {
-        let mut doubts = self.doubts.lock();
-        let highest = doubts.entry(txn.id.scheduler).or_default();
+    fn note_unknown(&self, txn: &Transaction) {
+        let mut unknown_up_to = self.unknown_up_to.lock();
+        let highest = unknown_up_to.entry(txn.id.scheduler).or_default();
         *highest = txn.id.number.max(*highest);
     }
 

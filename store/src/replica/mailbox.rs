@@ -18,6 +18,8 @@ pub(super) struct Mailbox {
 #[derive(Debug)]
 struct Inbox {
     events: Vec<Event>,
+    /// Number of these events that are messages of other replicas.
+    messages: usize,
     wake_for: WakeFor,
     /// Whether an event in the list cannot wait.
     urgent: bool,
@@ -40,6 +42,7 @@ impl Mailbox {
     pub(super) fn new() -> Mailbox {
         let inbox = Inbox {
             events: Vec::new(),
+            messages: 0,
             wake_for: WakeFor::Everything,
             urgent: false,
             closed: false,
@@ -54,6 +57,7 @@ impl Mailbox {
             return Err(Closed);
         }
         let urgent = !event.can_wait();
+        inbox.messages += usize::from(matches!(event, Event::Message(..)));
         inbox.events.push(event);
         inbox.urgent |= urgent;
         let wakes = inbox.should_wake();
@@ -64,9 +68,9 @@ impl Mailbox {
         Ok(())
     }
 
-    /// Number of events that wait.
-    pub(super) fn waiting(&self) -> usize {
-        self.inbox.lock().events.len()
+    /// Number of messages of other replicas that wait. Clients' requests cannot displace these messages.
+    pub(super) fn messages(&self) -> usize {
+        self.inbox.lock().messages
     }
 
     /// Waits for an event that `wake_for` selects, but at most until a deadline. Then takes all events that have
@@ -75,7 +79,7 @@ impl Mailbox {
         let mut inbox = self.inbox.lock();
         inbox.wake_for = wake_for;
         while !inbox.should_wake() && !self.woken.wait_until(&mut inbox, deadline).timed_out() {}
-        inbox.urgent = false;
+        (inbox.urgent, inbox.messages) = (false, 0);
         std::mem::swap(&mut inbox.events, events);
     }
 
@@ -110,7 +114,28 @@ mod tests {
     }
 
     #[test]
-    fn requests_wait_for_what_is_urgent() {
+    fn urgent_events_wake_a_waiting_thread() {
+        let mailbox = Mailbox::new();
+        // Without a wake-up, the thread would wait until the runner of the tests ends it.
+        let late = Instant::now() + std::time::Duration::from_secs(3600);
+        let taken = |wake_for| {
+            let mut events = Vec::new();
+            mailbox.take(wake_for, late, &mut events);
+            events.len()
+        };
+        std::thread::scope(|scope| {
+            let urgent = scope.spawn(|| taken(WakeFor::Urgent));
+            mailbox.send(patient()).unwrap();
+            mailbox.send(Event::End).unwrap();
+            assert_eq!(urgent.join().unwrap(), 2);
+            let any = scope.spawn(|| taken(WakeFor::Everything));
+            mailbox.send(patient()).unwrap();
+            assert_eq!(any.join().unwrap(), 1);
+        });
+    }
+
+    #[test]
+    fn requests_wait_for_urgent_events() {
         let mailbox = Mailbox::new();
         let mut events = Vec::new();
         let now = Instant::now();

@@ -23,17 +23,18 @@
 //! (`tests/it/cell/model`) tries every order of events. It also omits each rule in turn, and must then find a
 //! violation.
 //!
-//! In reading order: `settings`, `request`, `requests`, `fingerprint`, this file, `reads`, `bound`, `worker`,
-//! `pending_replies`, `event`, `mailbox`, `stalled`, `writer`, `durations`, `stages`, `status`, `threads`, `handle`,
-//! `many`.
+//! In reading order: `settings`, `request`, `requests`, `fingerprint`, this file, `applied`, `reads`, `bound`,
+//! `snapshots`, `snapshot_worker`, `log_writer`, `start`, `start_error`, `stop`, `pending_replies`, `event`, `mailbox`,
+//! `stalled`, `log_thread`, `durations`, `stages`, `status`, `threads`, `handle`, `many`.
 
 mod applied;
 mod bound;
 mod durations;
 mod event;
-mod files;
 mod fingerprint;
 mod handle;
+mod log_thread;
+mod log_writer;
 mod mailbox;
 mod many;
 mod pending_replies;
@@ -41,6 +42,7 @@ mod reads;
 mod request;
 mod requests;
 mod settings;
+mod snapshot_worker;
 mod snapshots;
 mod stages;
 mod stalled;
@@ -49,22 +51,20 @@ mod start_error;
 mod status;
 mod stop;
 mod threads;
-mod worker;
-mod writer;
 
 pub use applied::{Applied, State};
 pub use durations::{Durations, Histogram};
-pub use files::{Agreed, FileDone, FileJob, FileWorker};
 pub use handle::{ReplicatedCell, RequestError};
+pub use log_writer::LogWriter;
 pub use request::{PeerMessage, Reply, Request, RequestId, RetryReason};
 pub use settings::{Settings, TornTail};
+pub use snapshot_worker::{SnapshotJob, SnapshotResult, SnapshotWorker};
 pub use stages::{Followed, Stage, Stages};
 pub use start::{FIRST, Started, bootstrap, bootstrap_with, restore, start};
 pub use start_error::StartError;
 pub use status::Status;
 pub use stop::{Remedy, Stop};
 pub use threads::{Network, Running, Transport};
-pub use worker::LogWorker;
 
 use crate::failpoint::failpoint;
 use crate::log::{LogIndex, Position, ReplicaId, Term};
@@ -89,7 +89,7 @@ pub struct Output {
     /// Position up to which the log is to be compacted, after these writes.
     pub compact: Option<Position>,
     /// Snapshot jobs, in order.
-    pub files: Vec<FileJob>,
+    pub files: Vec<SnapshotJob>,
     /// Replies to requests of this process.
     pub replies: Vec<(RequestId, Reply)>,
 }
@@ -374,7 +374,7 @@ impl Replica {
             }
             _ => {
                 self.requests.push(sender, request, self.ticks);
-                self.watch.queued();
+                self.watch.queued(self.requests.waiting());
             }
         }
     }

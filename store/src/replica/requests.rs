@@ -25,6 +25,10 @@ impl Sender {
     }
 }
 
+/// Number of items of transactions after which no further transaction is checked while the state stays locked: some
+/// milliseconds of work. Rejected transactions add no bytes to an entry, so bytes do not limit this work.
+const ITEMS_PER_LOCK: usize = 16_384;
+
 /// Number of the last starts of a replica that are remembered in a term. A message of an earlier start would have been
 /// under way during all these starts.
 const STARTS_MAX: usize = 32;
@@ -194,13 +198,17 @@ impl Requests {
             // No caller waits for the reply.
             commands.push((Sender::Here(self.next_id()), command));
         }
-        while data.len() < BATCH_BYTES {
+        let mut checked = 0;
+        while data.len() < BATCH_BYTES && checked < ITEMS_PER_LOCK {
             let is_command =
                 |request: &Request| matches!(request, Request::Command(_) | Request::Retry(_));
             let next = self.waiting.pop_front_if(|(_, request, _)| is_command(request));
             let Some((sender, request, _)) = next else { break };
             let (command, reply) = match request {
                 Request::Command(command) => {
+                    if let Command::Commit(txn) = &command {
+                        checked += txn.items();
+                    }
                     let reply = pre_check(cell, &command);
                     (command, reply)
                 }
@@ -316,7 +324,7 @@ fn too_large(error: &EncodeError) -> Rejection {
 mod tests {
     use super::*;
     use crate::log::LogIndex;
-    use omega_core::{JobId, Kinds};
+    use omega_core::{JobId, Kinds, SchedulerId, TaskId, Transaction, TransactionId, Version};
 
     #[test]
     fn requests_are_given_up_while_the_time_passes() {
@@ -342,6 +350,27 @@ mod tests {
         requests.push_time(400);
         assert_eq!((requests.waiting(), requests.drop_waiting()), (0, Vec::new()));
         assert!(requests.gather(&mut cell, head, &mut Vec::new()).is_none(), "nothing waits");
+    }
+
+    #[test]
+    fn rejected_transactions_are_checked_in_several_turns() {
+        let mut requests = Requests::new(0);
+        for number in 0..10 {
+            let id = requests.next_id();
+            let transaction = TransactionId { scheduler: SchedulerId(9), number };
+            let mut transaction = Transaction::new(transaction, Version(0), Vec::new());
+            transaction.releases = (0..5000).map(|index| TaskId { job: JobId(1), index }).collect();
+            requests.push(Sender::Here(id), Request::Command(Command::Commit(transaction)), 1);
+        }
+        let head = Head { applied: LogIndex(0), fingerprint: 0 };
+        let mut cell = Cell::new(Kinds::standard());
+        let mut turns = Vec::new();
+        while requests.waiting() > 0 {
+            let mut replies = Vec::new();
+            assert!(requests.gather(&mut cell, head, &mut replies).is_none(), "all are rejected");
+            turns.push(replies.len());
+        }
+        assert_eq!(turns, [4, 4, 2]);
     }
 
     #[test]

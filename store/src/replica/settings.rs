@@ -9,10 +9,10 @@ pub enum TornTail {
     /// Assume that the missing entries were acknowledged: vote only for candidates that have them, and do not start as
     /// the only voter.
     #[default]
-    Doubt,
+    Refuse,
     /// Continue without the missing entries, because an operator has decided that they were not acknowledged, or that
     /// they may be lost.
-    Forgive,
+    Accept,
 }
 
 /// Settings of a replica.
@@ -59,7 +59,7 @@ impl Default for Settings {
             // This is the shortest election timeout. One slow disk does not cause such a delay, because the other
             // replicas compensate for it.
             slow: Duration::from_millis(500),
-            torn_tail: TornTail::Doubt,
+            torn_tail: TornTail::Refuse,
             history_bytes: 0,
         }
     }

@@ -12,15 +12,15 @@
 //! The Raft node gets a received snapshot only when its state is loaded, so that installing it is one step.
 
 use super::Replica;
-use super::files::{Agreed, FileDone, FileJob};
 use super::request::PeerMessage;
+use super::snapshot_worker::{SnapshotJob, SnapshotResult};
 use crate::failpoint::failpoint;
 use crate::log::{LogIndex, Position, ReplicaId, Term};
 use crate::membership::Membership;
 use crate::node::{Message, MessageError, SnapshotOffer};
-use crate::snapshot::{Offer, Piece};
+use crate::snapshot::{Offer, Piece, ReplicaMeta};
 use omega_cellstate::Cell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Ticks after which a missing piece is requested again.
 const PIECE_TICKS: u64 = 4;
@@ -37,16 +37,18 @@ const PIECES_A_TICK: usize = 64;
 pub(super) struct Transfers {
     /// Bytes of entries that were applied since the last snapshot began.
     pub(super) since_last: u64,
-    /// Position and agreed state of the snapshot that is being captured.
-    capturing: Option<(Position, Agreed)>,
+    /// Position and metadata of the snapshot that is being captured.
+    capturing: Option<(Position, ReplicaMeta)>,
     saving: bool,
     /// The tick at which saving a snapshot failed; `None` again when the next one begins.
     pub(super) failed_at: Option<u64>,
     receiving: Option<Receiving>,
     /// A restored state that was not passed to the Raft node yet.
-    loaded: Option<(Position, Agreed, Box<Cell>)>,
+    loaded: Option<(Position, ReplicaMeta, Box<Cell>)>,
     /// Tick of the last request of each replica that needs a snapshot.
     requested: BTreeMap<ReplicaId, u64>,
+    /// Replicas for which the snapshot thread has a job.
+    sending: BTreeSet<ReplicaId>,
 }
 
 #[derive(Debug)]
@@ -86,7 +88,7 @@ impl Replica {
         }
         failpoint!("snapshot-capture");
         let membership = self.node.membership().clone();
-        let agreed = Agreed { membership, fingerprint: self.fingerprint.value() };
+        let replica_meta = ReplicaMeta { membership, fingerprint: self.fingerprint.value() };
         let mut position = state.position;
         if omega_cellstate::injected!(SnapshotIndexHigh) {
             position.index = position.index.next();
@@ -94,7 +96,7 @@ impl Replica {
         if omega_cellstate::injected!(SnapshotIndexLow) {
             position.index = LogIndex(position.index.0 - 1);
         }
-        transfers.capturing = Some((position, agreed));
+        transfers.capturing = Some((position, replica_meta));
         transfers.since_last = 0;
         transfers.failed_at = None;
         state.cell.begin_capture();
@@ -106,46 +108,55 @@ impl Replica {
         }
         let Some(captured) = self.applied.lock().cell.capture_more(pieces) else { return };
         failpoint!("snapshot-captured");
-        if let Some((position, mut agreed)) = self.transfers.capturing.take() {
+        if let Some((position, mut replica_meta)) = self.transfers.capturing.take() {
             if omega_cellstate::injected!(CompactedEarly) {
-                self.saved(position, agreed.membership.clone(), true);
+                self.saved(position, replica_meta.membership.clone(), true);
             }
             if omega_cellstate::injected!(FingerprintLate) {
-                agreed.fingerprint = self.fingerprint.value();
+                replica_meta.fingerprint = self.fingerprint.value();
             }
             if omega_cellstate::injected!(MembershipLate) {
-                agreed.membership = self.node.membership().clone();
+                replica_meta.membership = self.node.membership().clone();
             }
             self.transfers.saving = true;
             let captured = Box::new(captured);
-            self.output.files.push(FileJob::Save { position, agreed, captured });
+            self.output.files.push(SnapshotJob::Save { position, replica_meta, captured });
         }
     }
 
     /// Handles the result of a snapshot job.
-    pub fn file_done(&mut self, done: FileDone) {
+    pub fn file_done(&mut self, done: SnapshotResult) {
         match done {
-            FileDone::Saved(position, membership, safe) => self.saved(position, membership, safe),
-            FileDone::Offered(to, offer) => {
+            SnapshotResult::Saved(position, membership, safe) => {
+                self.saved(position, membership, safe)
+            }
+            SnapshotResult::Offered(to, offer) => {
+                self.transfers.sending.remove(&to);
                 self.output.messages.push((to, PeerMessage::SnapshotOffer { offer }));
             }
-            FileDone::Read(to, position, piece) => {
+            SnapshotResult::Read(to, position, piece) => {
+                self.transfers.sending.remove(&to);
                 self.output.messages.push((to, PeerMessage::SnapshotPiece { position, piece }));
             }
-            FileDone::Gone(to, position) => {
+            SnapshotResult::Gone(to, position) => {
+                self.transfers.sending.remove(&to);
                 self.output.messages.push((to, PeerMessage::SnapshotGone { position }));
                 self.transfers.requested.remove(&to);
-                self.node.snapshot_sent(to, false);
+                self.node.snapshot_failed(to);
             }
-            FileDone::Wanted(position, piece) => self.want(position, piece),
-            FileDone::Received(position, agreed, cell) => {
-                self.transfers.loaded = Some((position, agreed, cell));
+            SnapshotResult::Wanted(position, piece) => self.want(position, piece),
+            // The accepted snapshot is installed first. The leader offers the other one again.
+            SnapshotResult::Received(position, ..) if self.node.has_accepted_snapshot() => {
+                self.transfers.receiving.take_if(|one| one.position == position);
+            }
+            SnapshotResult::Received(position, replica_meta, cell) => {
+                self.transfers.loaded = Some((position, replica_meta, cell));
                 let done = self.transfers.receiving.take_if(|one| one.position == position);
                 if let Some(done) = done {
                     self.handle_loaded(&done.message);
                 }
             }
-            FileDone::Failed(position) => {
+            SnapshotResult::Failed(position) => {
                 self.transfers.receiving.take_if(|one| one.position == position);
             }
         }
@@ -213,7 +224,8 @@ impl Replica {
         }
     }
 
-    /// Handles another replica's request for a snapshot of this replica.
+    /// Handles another replica's request for a snapshot of this replica. Requests are repeated, so one that arrives
+    /// before the previous one is answered is dropped.
     pub(super) fn handle_snapshot_request(
         &mut self,
         to: ReplicaId,
@@ -221,9 +233,12 @@ impl Replica {
         piece: Option<u64>,
     ) {
         self.transfers.requested.insert(to, self.ticks);
+        if !self.transfers.sending.insert(to) {
+            return;
+        }
         self.output.files.push(match piece {
-            None => FileJob::Offer { to, position },
-            Some(piece) => FileJob::Send { to, position, piece },
+            None => SnapshotJob::Offer { to, position },
+            Some(piece) => SnapshotJob::Send { to, position, piece },
         });
     }
 
@@ -233,7 +248,7 @@ impl Replica {
         let expected = receiving.filter(|one| one.from == from && one.position == offer.position);
         let Some(one) = expected.filter(|one| one.offer.is_none()) else { return };
         one.offer = Some(offer);
-        self.output.files.push(FileJob::Receive(offer));
+        self.output.files.push(SnapshotJob::Receive(offer));
     }
 
     /// Handles a piece of a snapshot.
@@ -249,7 +264,7 @@ impl Replica {
         });
         let Some(one) = expected else { return };
         one.wanted = None;
-        self.output.files.push(FileJob::Accept(position, piece));
+        self.output.files.push(SnapshotJob::Accept(position, piece));
     }
 
     /// Handles the reply that a requested snapshot no longer exists. The leader will offer another one.
@@ -286,17 +301,20 @@ impl Replica {
             let requested = *self.transfers.requested.entry(id).or_insert(ticks);
             if ticks >= requested + SILENT_TICKS {
                 self.transfers.requested.remove(&id);
-                self.node.snapshot_sent(id, false);
+                self.node.snapshot_failed(id);
             }
         }
     }
 
     /// Replaces this replica's state by the state of a snapshot.
     pub(super) fn install(&mut self, offer: &SnapshotOffer) {
-        let (position, agreed, cell) =
+        let (position, replica_meta, cell) =
             self.transfers.loaded.take().expect("a snapshot is passed to raft when it is loaded");
         assert_eq!(position, offer.position, "raft accepts the snapshot that was passed to it");
-        assert_eq!(agreed.membership, offer.membership, "the offer and the file are of one leader");
+        assert_eq!(
+            replica_meta.membership, offer.membership,
+            "the offer and the file are of one leader"
+        );
         failpoint!("snapshot-install");
         let mut state = self.applied.lock();
         let mut cell = cell;
@@ -307,7 +325,7 @@ impl Replica {
         drop(state);
         self.transfers.capturing = None;
         self.transfers.since_last = 0;
-        self.fingerprint = super::Fingerprint::new(position.index, agreed.fingerprint);
+        self.fingerprint = super::Fingerprint::new(position.index, replica_meta.fingerprint);
         // The snapshot does not show whether it includes this replica's proposals, so their outcomes are unknown.
         let last = Position { index: position.index, term: Term(u64::MAX) };
         for sender in self.requests.resolve(last).overwritten {

@@ -1,7 +1,7 @@
 //! The stages of a commit, with the time that a leader's entries spend in each.
 //!
 //! ```text
-//!   sent ───queue──▶ gathered ──judge──▶ proposed ─────replicate─────▶ committed ──apply──▶ answered
+//!   sent ───queue──▶ gathered ─pre-check─▶ proposed ─────replicate─────▶ committed ──apply──▶ answered
 //!                                            └──log──▶ durable on this disk
 //! ```
 //!
@@ -43,7 +43,7 @@ impl Stage {
     pub fn name(self) -> &'static str {
         match self {
             Stage::Queue => "queue",
-            Stage::PreCheck => "judge",
+            Stage::PreCheck => "pre_check",
             Stage::Log => "log",
             Stage::Replicate => "replicate",
             Stage::Apply => "apply",
@@ -163,10 +163,12 @@ impl Watch {
         Watch(Some(Watched { stages, slow, waiting, gathering, proposed, applying }))
     }
 
-    /// Records that a request waits.
-    pub(super) fn queued(&mut self) {
-        if let Some(watched) = &mut self.0 {
-            watched.waiting.get_or_insert_with(Instant::now);
+    /// Records that a request waits, with the number of requests that now wait. If no other waits, earlier ones were
+    /// handled without an entry, or were dropped, so their time does not count.
+    pub(super) fn queued(&mut self, waiting: usize) {
+        let Some(watched) = &mut self.0 else { return };
+        if waiting <= 1 || watched.waiting.is_none() {
+            watched.waiting = Some(Instant::now());
         }
     }
 
@@ -285,7 +287,7 @@ impl Proposed {
                     commands = self.commands,
                     all_us = us(all),
                     queue_us = us(self.queue),
-                    judge_us = us(self.pre_check),
+                    pre_check_us = us(self.pre_check),
                     replicate_us = us(replicate),
                     apply_us = us(apply),
                     $what
@@ -340,11 +342,26 @@ mod tests {
     }
 
     #[test]
+    fn requests_that_need_no_entry_are_not_measured() {
+        let mut watch = Watch::new(Arc::default(), Duration::MAX);
+        let mut queued = |waiting| {
+            let before = Instant::now();
+            while Instant::now() == before {}
+            watch.queued(waiting);
+            watch.0.as_ref().and_then(|watched| watched.waiting).expect("a request waits")
+        };
+        // A transfer is handled at once. Then a transaction waits, and then another one.
+        let (transfer, first, second) = (queued(1), queued(1), queued(2));
+        assert!(transfer < first);
+        assert_eq!(first, second, "the oldest counts");
+    }
+
+    #[test]
     fn only_what_was_proposed_here_is_watched() {
         let stages = Arc::new(Stages::default());
         let mut watch = Watch::new(stages.clone(), Duration::MAX);
         let at = |index, term| Position { index: LogIndex(index), term: Term(term) };
-        watch.queued();
+        watch.queued(1);
         for index in [5, 6] {
             watch.gathering();
             watch.gathered(index == 5);

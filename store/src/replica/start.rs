@@ -9,9 +9,9 @@
 //! The empty cell at entry 1 is an ordinary snapshot, so there is only one way to start. A replica without any entry
 //! cannot take part in a cell that has not added it.
 
-use super::files::{self, Agreed, FileWorker};
+use super::snapshot_worker::{self, SnapshotWorker};
 use super::start_error::StartError;
-use super::{LogWorker, Replica, Settings, TornTail};
+use super::{LogWriter, Replica, Settings, TornTail};
 use crate::codec::{self, CodecError};
 use crate::directory::Directory;
 use crate::log::{
@@ -19,7 +19,7 @@ use crate::log::{
 };
 use crate::membership::{Membership, MembershipChange};
 use crate::node::{self, Node};
-use crate::snapshot::{Meta, Snapshots};
+use crate::snapshot::{Meta, ReplicaMeta, Snapshots};
 use omega_cellstate::Cell;
 use std::path::Path;
 use std::sync::Arc;
@@ -33,9 +33,9 @@ pub struct Started {
     /// The started replica.
     pub replica: Replica,
     /// Writer of the log.
-    pub log: LogWorker,
+    pub log: LogWriter,
     /// Worker for snapshot files.
-    pub files: FileWorker,
+    pub files: SnapshotWorker,
     /// Directory of the replica, locked while this value exists.
     pub directory: Directory,
 }
@@ -82,9 +82,9 @@ fn bootstrap_at(
     fingerprint: u64,
 ) -> Result<(), StartError> {
     let snapshots = snapshots_of(directory)?;
-    let agreed = Agreed { membership: membership.clone(), fingerprint };
+    let replica_meta = ReplicaMeta { membership: membership.clone(), fingerprint };
     let of = directory.identity().origin.cell;
-    let meta = Meta { cell: of, position: FIRST, membership: agreed.to_bytes() };
+    let meta = Meta { cell: of, position: FIRST, replica_meta: replica_meta.to_bytes() };
     snapshots.save(&meta, &cell.snapshot_state())?;
     Ok(())
 }
@@ -96,41 +96,46 @@ fn bootstrap_at(
 pub fn start(directory: Directory, settings: Settings) -> Result<Started, StartError> {
     let snapshots = snapshots_of(&directory)?;
     let mut log = directory.open_log()?;
-    let (base, agreed, cell) = match snapshots.newest()? {
+    let (base, replica_meta, cell) = match snapshots.newest()? {
         Some(found) => {
             let position = found.meta.position;
-            let (agreed, cell) = files::restore(&snapshots, position)?;
-            (position, agreed, cell)
+            let (replica_meta, cell) = snapshot_worker::restore(&snapshots, position)?;
+            (position, replica_meta, cell)
         }
         None => {
-            let agreed = Agreed { membership: Membership::default(), fingerprint: 0 };
-            (Position::default(), agreed, Cell::new(directory.identity().origin.kinds.clone()))
+            let replica_meta = ReplicaMeta { membership: Membership::default(), fingerprint: 0 };
+            (
+                Position::default(),
+                replica_meta,
+                Cell::new(directory.identity().origin.kinds.clone()),
+            )
         }
     };
     let entries = entries_after(&mut *log, base, &directory)?;
-    if log.doubt().is_some() && settings.torn_tail == TornTail::Forgive {
-        log.forgive()?;
+    if log.unmet_promise().is_some() && settings.torn_tail == TornTail::Accept {
+        log.accept_torn_tail()?;
     }
-    let doubt = log.doubt();
+    let promise = log.unmet_promise();
     let known = log.hard_state();
     let mut node = node::Start {
         id: directory.identity().replica,
         base,
-        membership: agreed.membership,
-        hard_state: doubt.map_or(known, |doubt| known.joined(doubt.hard_state)),
+        membership: replica_meta.membership,
+        hard_state: promise.map_or(known, |promise| known.joined(promise.hard_state)),
         entries,
-        doubt: doubt.map(|doubt| doubt.last),
+        suspected_loss: promise.map(|promise| promise.last),
     };
-    if doubt.is_some() {
-        node.doubt = begin_in_doubt(&mut *log, &node, settings.node, directory.path())?;
+    if promise.is_some() {
+        node.suspected_loss =
+            begin_with_suspected_loss(&mut *log, &node, settings.node, directory.path())?;
     }
     let mut cell = cell;
     cell.keep_history(settings.history_bytes);
-    let start = super::Start { node, cell, fingerprint: agreed.fingerprint };
+    let start = super::Start { node, cell, fingerprint: replica_meta.fingerprint };
     Ok(Started {
         replica: Replica::new(start, settings),
-        log: LogWorker::new(log),
-        files: FileWorker::new(snapshots),
+        log: LogWriter::new(log),
+        files: SnapshotWorker::new(snapshots),
         directory,
     })
 }
@@ -141,7 +146,7 @@ pub fn start(directory: Directory, settings: Settings) -> Result<Started, StartE
 /// # Errors
 /// The replica seems to be the only voter, so no other voter can have the missing entries. It is also an error if only
 /// a term and a vote are missing, because the lost commit index may have covered a change that added another voter.
-fn begin_in_doubt(
+fn begin_with_suspected_loss(
     log: &mut dyn LogEngine,
     node: &node::Start,
     settings: node::Settings,
@@ -149,20 +154,20 @@ fn begin_in_doubt(
 ) -> Result<Option<Position>, StartError> {
     let last = log.bounds().last.index;
     if becomes_alone(node, settings) {
-        let promised = node.doubt.map_or(last, |doubt| doubt.index);
+        let promised = node.suspected_loss.map_or(last, |promise| promise.index);
         return Err(StartError::TornTail { path: path.to_owned(), promised, last });
     }
     log.append(&Batch { entries: Vec::new(), hard_state: Some(node.hard_state) })?;
     log.sync()?;
-    let doubt = log.doubt().map(|doubt| doubt.last);
-    if let Some(Position { index, term }) = doubt {
+    let promise = log.unmet_promise().map(|promise| promise.last);
+    if let Some(Position { index, term }) = promise {
         tracing::warn!(
             path = %path.display(), %last, promised = %index, term = term.0,
             "the log may have lost its end: this replica votes only for candidates that have all \
              entries that it may have acknowledged"
         );
     }
-    Ok(doubt)
+    Ok(promise)
 }
 
 /// Whether a replica is the only voter once it has applied all entries that are known to be committed. The membership

@@ -27,7 +27,7 @@ pub enum StartError {
     Save(#[from] SaveError),
     /// The membership in the snapshot cannot be read, so another program wrote the file.
     #[error("{}: the snapshot has no list of replicas: remove this replica and add a new one", path.display())]
-    Agreed {
+    ReplicaMeta {
         /// Path of the file.
         path: PathBuf,
     },
@@ -56,7 +56,7 @@ pub enum StartError {
         snapshot: LogIndex,
     },
     /// The last write was torn by a loss of power, or damaged later, and there is no other voter that could tell which.
-    /// To continue without the write, set [`TornTail::Forgive`](super::TornTail::Forgive).
+    /// To continue without the write, set [`TornTail::Accept`](super::TornTail::Accept).
     #[error(
         "{}: the log ends at entry {last}, but entries up to {promised} may have been \
          acknowledged: either a loss of power interrupted their write, or they were written and \

@@ -10,18 +10,18 @@
 //! ```
 //!
 //! The replica's thread takes all events that have collected before it works, so that requests that arrive while it is
-//! busy share an entry. It writes the log itself while the disk is fast (`writer.rs`). If the disk is slow, the log's
+//! busy share an entry. It writes the log itself while the disk is fast (`log_thread.rs`). If the disk is slow, the log's
 //! thread writes. It takes all writes that have collected, so that writes that arrive during a sync share the next
 //! sync.
 
-use super::event::{Event, Written};
-use super::files::{FileDone, FileJob, FileWorker};
+use super::event::{Event, LogResult};
+use super::log_thread::{Log, LogHandle, LogJob, LogThread, Waits};
 use super::mailbox::{Mailbox, WakeFor};
 use super::pending_replies::ReplySender;
 use super::request::{PeerMessage, RequestId};
+use super::snapshot_worker::{SnapshotJob, SnapshotResult, SnapshotWorker};
 use super::start::Started;
 use super::status::Status;
-use super::writer::{Log, ToLog, ToWriter, Waits, Writer};
 use super::{Applied, Replica, Stages, State, Stop};
 use crate::directory::Directory;
 use crate::log::ReplicaId;
@@ -70,14 +70,14 @@ impl Running {
         let stages = Arc::new(Stages::default());
         replica.watch(stages.clone());
         let id = replica.node().id();
-        let log = Log { worker: log, status: status.clone(), stages: stages.clone() };
+        let log = Log { writer: log, status: status.clone(), stages: stages.clone() };
         let log = Arc::new(Mutex::new(log));
-        let writer = Writer { log: log.clone(), inbox: log_inbox, mailbox: mailbox.clone() };
+        let writer = LogThread { log: log.clone(), inbox: log_inbox, mailbox: mailbox.clone() };
         let keeper = SnapshotThread { files, inbox: file_inbox, mailbox: mailbox.clone() };
         let driver = Driver {
             replica,
             mailbox: mailbox.clone(),
-            to_writer: ToWriter::new(log, to_log),
+            log_handle: LogHandle::new(log, to_log),
             to_files,
             transport,
             tick,
@@ -120,6 +120,12 @@ impl Running {
         self.status.lock().clone()
     }
 
+    /// Returns a function that tells whether the replica has stopped. It does not keep the replica running.
+    pub fn has_stopped(&self) -> impl Fn() -> bool + Send + use<> {
+        let status = self.status.clone();
+        move || status.lock().stopped.is_some()
+    }
+
     /// Durations of the replica's entries in each stage.
     #[must_use]
     pub fn stages(&self) -> &Stages {
@@ -151,7 +157,7 @@ impl Drop for Running {
 }
 
 fn deliver(mailbox: &Mailbox, from: ReplicaId, message: PeerMessage) {
-    if mailbox.waiting() < MESSAGES_MAX {
+    if mailbox.messages() < MESSAGES_MAX {
         // The only possible error is that the replica has ended.
         let _ = mailbox.send(Event::Message(from, message));
     }
@@ -161,8 +167,8 @@ fn deliver(mailbox: &Mailbox, from: ReplicaId, message: PeerMessage) {
 struct Driver {
     replica: Replica,
     mailbox: Arc<Mailbox>,
-    to_writer: ToWriter,
-    to_files: Sender<FileJob>,
+    log_handle: LogHandle,
+    to_files: Sender<SnapshotJob>,
     transport: Arc<dyn Transport>,
     tick: Duration,
     waiting: BTreeMap<RequestId, ReplySender>,
@@ -218,12 +224,12 @@ impl Driver {
                     self.waiting.insert(id, sender);
                 }
             }
-            Event::Written(written) => {
-                self.to_writer.completed(&written);
+            Event::LogResult(written) => {
+                self.log_handle.completed(&written);
                 self.written(written);
             }
             Event::File(done) => {
-                let saved = matches!(done, FileDone::Saved(_, _, true));
+                let saved = matches!(done, SnapshotResult::Saved(_, _, true));
                 self.status.lock().snapshots += u64::from(saved);
                 self.replica.file_done(done);
             }
@@ -233,7 +239,7 @@ impl Driver {
     }
 
     /// Handles the result of writes.
-    fn written(&mut self, written: Written) {
+    fn written(&mut self, written: LogResult) {
         match written.safe {
             Ok(number) => {
                 self.replica.log_full(written.full);
@@ -251,7 +257,7 @@ impl Driver {
             wrote = true;
         }
         // The next write is prepared now, because the requests that waited for this write have been answered.
-        let failed = if wrote { self.to_writer.prepare() } else { None };
+        let failed = if wrote { self.log_handle.prepare() } else { None };
         if let Some(failed) = failed {
             self.written(failed);
             self.follow_once();
@@ -259,7 +265,7 @@ impl Driver {
     }
 
     /// Does pending work once. Returns the result of writes that were completed at once.
-    fn follow_once(&mut self) -> Option<Written> {
+    fn follow_once(&mut self) -> Option<LogResult> {
         let output = self.replica.proceed();
         for job in output.files {
             // The only possible error is that the thread has panicked, which `join` reports.
@@ -287,8 +293,8 @@ impl Driver {
         drop(status);
         let alone = self.replica.node().is_alone();
         let waits = if alone { Waits::Always } else { Waits::WhileQuick };
-        let job = ToLog { writes: output.writes, compact: output.compact };
-        if job == ToLog::default() { None } else { self.to_writer.write(job, waits) }
+        let job = LogJob { writes: output.writes, compact: output.compact };
+        if job == LogJob::default() { None } else { self.log_handle.write(job, waits) }
     }
 }
 
@@ -300,8 +306,8 @@ impl Drop for Driver {
 
 /// The thread for snapshots.
 struct SnapshotThread {
-    files: FileWorker,
-    inbox: Receiver<FileJob>,
+    files: SnapshotWorker,
+    inbox: Receiver<SnapshotJob>,
     mailbox: Arc<Mailbox>,
 }
 

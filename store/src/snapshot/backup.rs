@@ -1,6 +1,6 @@
 //! A backup: a snapshot that belongs to no replica, and from which a new cell can be bootstrapped.
 //!
-//! It has the format of a snapshot, but its membership is empty, because a restore bootstraps a new cell without any
+//! It has the format of a snapshot, but no metadata of a replica, because a restore bootstraps a new cell without any
 //! replica of the old one. So no replica starts from a backup that is put among its snapshots. The reply cache is part
 //! of the state, so earlier results stay valid.
 
@@ -39,7 +39,7 @@ pub fn write_backup(
     state: &SnapshotState,
     mut put: impl FnMut(u64, &[u8]) -> io::Result<()>,
 ) -> Result<u64, SaveError> {
-    let meta = Meta { cell: from, position: FIRST, membership: Bytes::new() };
+    let meta = Meta { cell: from, position: FIRST, replica_meta: Bytes::new() };
     whole::write(&meta, state, &mut put).map_err(|error| match error {
         WriteError::TooLarge(bytes) => SaveError::TooLarge { bytes },
         WriteError::Full => io_error(io::ErrorKind::StorageFull.into()),

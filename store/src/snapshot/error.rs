@@ -1,7 +1,7 @@
 //! Errors of snapshots, with one enum per operation.
 
 use super::header::{FIXED, TRAILER};
-use super::{FORMAT, MEMBERSHIP_BYTES_MAX, PART_BYTES_MAX};
+use super::{FORMAT, PART_BYTES_MAX, REPLICA_META_BYTES_MAX};
 use crate::CellId;
 use crate::codec::CodecError;
 use crate::log::Position;
@@ -18,7 +18,7 @@ pub enum SaveError {
     Full(PathBuf),
     /// The membership is too large. Give the replicas shorter addresses.
     #[error(
-        "the list of replicas has {0} bytes: at most {MEMBERSHIP_BYTES_MAX} are allowed, so give \
+        "the list of replicas has {0} bytes: at most {REPLICA_META_BYTES_MAX} are allowed, so give \
          the replicas shorter addresses"
     )]
     Membership(usize),

@@ -102,8 +102,8 @@ impl Snapshots {
         if meta.cell != self.cell {
             return Err(SaveError::OtherCell { found: meta.cell, wanted: self.cell });
         }
-        if meta.membership.len() > super::MEMBERSHIP_BYTES_MAX {
-            return Err(SaveError::Membership(meta.membership.len()));
+        if meta.replica_meta.len() > super::REPLICA_META_BYTES_MAX {
+            return Err(SaveError::Membership(meta.replica_meta.len()));
         }
         let partial = self.folder.join(format!("{}{PARTIAL}", name(meta.position)));
         let written = self.write(&partial, meta, state);

@@ -1,6 +1,6 @@
 //! Header of a snapshot: its cell and position, its length, and its counts.
 
-use super::{FORMAT, MEMBERSHIP_BYTES_MAX, Meta};
+use super::{FORMAT, Meta, REPLICA_META_BYTES_MAX};
 use crate::CellId;
 use crate::log::{LogIndex, Position, Term};
 use bytes::Bytes;
@@ -10,7 +10,7 @@ use omega_cellstate::SnapshotState;
 /// First bytes of a snapshot.
 const MAGIC: [u8; 8] = *b"OMEGASNP";
 
-/// Bytes before the membership.
+/// Bytes before the metadata of the replica.
 pub(super) const FIXED: usize = 124;
 
 /// Offset of the checksum in the fixed part.
@@ -89,7 +89,7 @@ pub(super) enum HeaderError {
 impl Header {
     /// Length of the header in bytes.
     pub(super) fn bytes(&self) -> u64 {
-        (FIXED + self.meta.membership.len()) as u64
+        (FIXED + self.meta.replica_meta.len()) as u64
     }
 
     /// Number of bytes of all chunks together, including their frames.
@@ -114,19 +114,19 @@ impl Header {
 
     /// Encodes the header.
     pub(super) fn write(&self) -> Vec<u8> {
-        let Meta { cell, position, membership } = &self.meta;
-        let mut out = Vec::with_capacity(FIXED + membership.len());
+        let Meta { cell, position, replica_meta } = &self.meta;
+        let mut out = Vec::with_capacity(FIXED + replica_meta.len());
         out.extend(MAGIC);
         out.extend(self.format.to_le_bytes());
-        out.extend((membership.len() as u32).to_le_bytes());
+        out.extend((replica_meta.len() as u32).to_le_bytes());
         out.extend(cell.0.to_le_bytes());
         let words = [position.index.0, position.term.0, self.state_hash, self.length];
         for word in words.into_iter().chain(self.counts.words()) {
             out.extend(word.to_le_bytes());
         }
-        let crc = checksum(&out, membership);
+        let crc = checksum(&out, replica_meta);
         out.extend(crc.to_le_bytes());
-        out.extend(&**membership);
+        out.extend(&**replica_meta);
         out
     }
 
@@ -139,19 +139,19 @@ impl Header {
         if format != FORMAT {
             return Err(HeaderError::Format(format));
         }
-        let membership = u32::from_le_bytes(part(fixed, 12)?) as usize;
-        if membership > MEMBERSHIP_BYTES_MAX {
+        let replica_meta = u32::from_le_bytes(part(fixed, 12)?) as usize;
+        if replica_meta > REPLICA_META_BYTES_MAX {
             return Err(HeaderError::Corrupt);
         }
-        Ok(FIXED + membership)
+        Ok(FIXED + replica_meta)
     }
 
     /// Decodes a header, which must have exactly these bytes.
     pub(super) fn read(bytes: &[u8]) -> Result<Header, HeaderError> {
         let count = Header::bytes_of(bytes)?;
         let fixed = bytes.get(..CRC).ok_or(HeaderError::Short(count as u64))?;
-        let membership = bytes.get(FIXED..count).ok_or(HeaderError::Short(count as u64))?;
-        if checksum(fixed, membership).to_le_bytes() != part(bytes, CRC)? {
+        let replica_meta = bytes.get(FIXED..count).ok_or(HeaderError::Short(count as u64))?;
+        if checksum(fixed, replica_meta).to_le_bytes() != part(bytes, CRC)? {
             return Err(HeaderError::Corrupt);
         }
         let word = |i: usize| part(bytes, 32 + 8 * i).map(u64::from_le_bytes);
@@ -164,7 +164,7 @@ impl Header {
             meta: Meta {
                 cell: CellId(u128::from_le_bytes(part(bytes, 16)?)),
                 position: Position { index: LogIndex(word(0)?), term: Term(word(1)?) },
-                membership: Bytes::copy_from_slice(membership),
+                replica_meta: Bytes::copy_from_slice(replica_meta),
             },
             state_hash: word(2)?,
             length: word(3)?,
@@ -185,10 +185,10 @@ fn part<const N: usize>(bytes: &[u8], at: usize) -> Result<[u8; N], HeaderError>
     slice.copied().ok_or(HeaderError::Short(FIXED as u64))
 }
 
-fn checksum(fixed: &[u8], membership: &[u8]) -> u32 {
+fn checksum(fixed: &[u8], replica_meta: &[u8]) -> u32 {
     let mut hasher = Hasher::new();
     hasher.update(fixed);
-    hasher.update(membership);
+    hasher.update(replica_meta);
     hasher.finalize()
 }
 

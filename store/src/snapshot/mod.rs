@@ -10,9 +10,9 @@
 //!         │ magic │ format │  m   │ cell id │ index │ term │ state hash │ length │
 //!         └───────┴────────┴──────┴─────────┴───────┴──────┴────────────┴────────┘
 //!            7 × 8        4      m
-//!         ┌────────┬───────┬────────────┐   length: of the whole file
-//!         │ counts │ crc32 │ membership │   counts: rows, loads, vacant rows, jobs, ended jobs,
-//!         └────────┴───────┴────────────┘           tenants, schedulers
+//!         ┌────────┬───────┬──────────────┐   length: of the whole file
+//!         │ counts │ crc32 │ replica meta │   counts: rows, loads, vacant rows, jobs, ended jobs,
+//!         └────────┴───────┴──────────────┘           tenants, schedulers
 //!
 //!  chunk      4        4      1 MiB; the last one less
 //!         ┌────────┬───────┬─────────┐      crc32: of the cell id, the position and the chunk's
@@ -41,6 +41,7 @@ mod folder;
 mod header;
 mod parts;
 mod read;
+mod replica_meta;
 mod transfer;
 mod whole;
 mod write;
@@ -48,6 +49,7 @@ mod write;
 pub use backup::{BackupContent, piece_checksum, read_backup, write_backup};
 pub use error::{LoadError, ReceiveError, SaveError, SnapshotDamage};
 pub use folder::{SnapshotInfo, Snapshots};
+pub use replica_meta::{REPLICA_META_BYTES_MAX, ReplicaMeta};
 pub use transfer::{Accepted, Incoming, Offer, Outgoing, Piece};
 
 use crate::CellId;
@@ -57,9 +59,6 @@ use omega_core::limits::COMMAND_BYTES_MAX;
 
 /// The format that this program writes.
 pub const FORMAT: u32 = 1;
-
-/// Maximum bytes of a membership, enough for more replicas than a cell may have.
-pub const MEMBERSHIP_BYTES_MAX: usize = 64 << 10;
 
 /// Maximum bytes of a part of the file. A command has far less, even with the data that the cell adds.
 const PART_BYTES_MAX: usize = 2 * COMMAND_BYTES_MAX;
@@ -74,6 +73,6 @@ pub struct Meta {
     pub cell: CellId,
     /// Position of the last included entry.
     pub position: Position,
-    /// Membership at that position, encoded by the caller.
-    pub membership: Bytes,
+    /// Metadata of the replica at that position, encoded by the caller.
+    pub replica_meta: Bytes,
 }

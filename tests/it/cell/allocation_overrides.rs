@@ -210,7 +210,7 @@ fn views_that_join_deltas_know_what_is_held_last() {
     assert_eq!(held, [1000, 3000]);
     assert_eq!(view.free(0, KindId::CPU), 4000);
     assert_eq!(
-        (view.has_own_allocation(task(job, 0)), view.has_own_allocation(task(job, 1))),
+        (view.has_allocation_override(task(job, 0)), view.has_allocation_override(task(job, 1))),
         (false, true)
     );
     // If the task was removed, the room that becomes free would be its allocation.

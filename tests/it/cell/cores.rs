@@ -253,7 +253,8 @@ fn schedulers_that_race_for_cores_are_judged_one_by_one() {
                 assert!(has.meet(asked), "{has:?} for {asked:?}");
                 ran += 1;
                 let report = TaskReport::Finished;
-                cell.apply(Command::ReportTask { task: id, machine, report }).unwrap();
+                cell.apply(Command::ReportTask { task: id, machine, placed_ms: 0, report })
+                    .unwrap();
             }
             cell.apply(Command::KillJob { job }).unwrap();
             cell.read(|cell| cell.audit_no_overcommit()).unwrap();

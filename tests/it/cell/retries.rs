@@ -25,7 +25,7 @@ fn alone() -> Replica {
         membership: Membership::initial([ReplicaId(1)]),
         hard_state: HardState { term: Term(1), vote: None, commit: FIRST.index },
         entries: Vec::new(),
-        doubt: None,
+        suspected_loss: None,
     };
     let mut replica = Replica::new(Start { node, cell, fingerprint: 0 }, Settings::default());
     let output = replica.proceed();
@@ -105,7 +105,7 @@ fn a_retry_after_an_early_rejection_is_decided_by_the_log_and_then_kept() {
     let task = TaskId { job, index: 0 };
     let machine = replica.applied().lock().cell.machines().next().unwrap().id;
     let report = TaskReport::Finished;
-    replica.request(Request::Command(Command::ReportTask { task, machine, report }));
+    replica.request(Request::Command(Command::ReportTask { task, machine, placed_ms: 0, report }));
     let output = replica.proceed();
     persist(&mut replica, &output);
     drop(replica.proceed());
@@ -138,7 +138,7 @@ fn a_retry_after_a_recorded_rejection_gets_the_record() {
     let report = TaskReport::Finished;
     let task = TaskId { job: replica.applied().lock().cell.jobs().next().unwrap().0, index: 0 };
     let machine = replica.applied().lock().cell.machines().next().unwrap().id;
-    replica.request(Request::Command(Command::ReportTask { task, machine, report }));
+    replica.request(Request::Command(Command::ReportTask { task, machine, placed_ms: 0, report }));
     let output = replica.proceed();
     persist(&mut replica, &output);
     drop(replica.proceed());

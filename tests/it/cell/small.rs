@@ -83,7 +83,7 @@ pub(crate) fn placed(cell: &SharedCell, job: JobId) -> usize {
 pub(crate) fn report(cell: &SharedCell, task: TaskId, report: TaskReport) {
     let state: TaskState = cell.read(|cell| cell.task(task)).unwrap();
     let machine = state.machine().expect("what is reported on runs");
-    cell.apply(Command::ReportTask { task, machine, report }).unwrap();
+    cell.apply(Command::ReportTask { task, machine, placed_ms: 0, report }).unwrap();
 }
 
 pub(crate) fn task(job: JobId, index: u32) -> TaskId {

@@ -1,13 +1,15 @@
 //! Edge cases that scripts cannot express: hashes, bounds, and extreme numbers.
 
 use omega_cellstate::{Cell, SharedCell, View};
-use omega_core::limits::{LEASE_MS_MIN, NUMBERS_AHEAD_MAX, TRANSACTION_ITEMS_MAX};
+use omega_core::limits::{
+    LEASE_MS_MIN, NUMBERS_AHEAD_MAX, REMOVED_JOBS_MAX, TENANTS_MAX, TRANSACTION_ITEMS_MAX,
+};
 use omega_core::{
     Amounts, Claim, Command, Commit, HolderId, Image, Job, JobId, KindId, Kinds, LabelSelector,
-    Labels, Machine, MachineId, MachineSelector, Near, Outcome, Port, Preferred, Rejection,
+    Labels, Machine, MachineId, MachineSelector, Near, Outcome, Policy, Port, Preferred, Rejection,
     Requirement, SchedulerId, Taint, TaintEffect, TaskGroup, TaskId, TaskReport, TaskRule,
-    TaskSelector, Tenants, Text, Toleration, TolerationOperator, TopologyLevel, Transaction,
-    TransactionError, TransactionId, Version,
+    TaskSelector, TaskState, TenantConfig, Tenants, Text, Toleration, TolerationOperator,
+    TopologyLevel, Transaction, TransactionError, TransactionId, Version,
 };
 use omega_tests::reference::Reference;
 
@@ -244,7 +246,119 @@ fn a_task_may_fail_more_often_than_a_small_counter_holds() {
     for number in 0..70_000 {
         assert!(commit(&mut cell, &transaction(number, &[(task(0, 0), home)])).is_complete());
         let report = TaskReport::Failed;
-        cell.apply(Command::ReportTask { task: task(0, 0), machine: home, report }).unwrap();
+        cell.apply(Command::ReportTask { task: task(0, 0), machine: home, placed_ms: 0, report })
+            .unwrap();
+    }
+}
+
+/// A report may arrive when the next run of the task is already placed on the machine.
+#[test]
+fn a_report_about_an_earlier_run_is_rejected() {
+    let mut group = TaskGroup::new(1, Amounts::new([1]));
+    group.restarts = 9;
+    let mut cell = cell([machine("a", 4), Command::SubmitJob(Job::batch("a", group))]);
+    let (task, home) = (task(0, 0), MachineId::first(0));
+    let failed = |placed_ms| {
+        let report = TaskReport::Failed;
+        Command::ReportTask { task, machine: home, placed_ms, report }
+    };
+    for (number, now_ms) in [(0, 0), (1, 7), (2, 8), (3, 9)] {
+        cell.apply(Command::Expire { now_ms }).unwrap();
+        assert!(commit(&mut cell, &transaction(number, &[(task, home)])).is_complete());
+        let version = cell.version();
+        let rejected = Err(Rejection::TaskNotThere(task, home));
+        // The time of the first run is unknown to the cell, and that of the last run to the agent.
+        if (7..9).contains(&now_ms) {
+            assert_eq!(cell.apply(failed(now_ms - 1)), rejected);
+            assert_eq!(cell.apply(failed(now_ms + 1)), rejected);
+        }
+        assert_eq!(cell.version(), version);
+        cell.apply(failed(if now_ms == 9 { 0 } else { now_ms })).unwrap();
+        assert_eq!(cell.task(task), Some(TaskState::Pending));
+        assert_eq!(cell.apply(failed(now_ms)), rejected, "the same report again");
+    }
+}
+
+#[test]
+fn a_cell_has_a_bounded_number_of_tenants() {
+    let tenant = |number: usize| Text::from(format!("t{number}"));
+    let quota = |number| {
+        let limit = Some(Amounts::new([1]));
+        Command::SetQuota { tenant: tenant(number), limit }
+    };
+    let parent = |of, number| {
+        let tenant_config = TenantConfig { parent: Some(tenant(number)), ..Default::default() };
+        Command::SetTenant { tenant: tenant(of), tenant_config }
+    };
+    let mut cell = cell((1..TENANTS_MAX).map(quota));
+    let mut job = Job::batch("a", TaskGroup::new(1, Amounts::new([1])));
+    job.tenant = tenant(TENANTS_MAX);
+    let new = |number| Command::SetAdmission { tenant: tenant(number), limit: None };
+    let refused = cell.apply(parent(TENANTS_MAX, TENANTS_MAX + 1));
+    let (given, max) = (TENANTS_MAX as u64 + 1, TENANTS_MAX as u64);
+    let too_many = Err(Rejection::TooMany { what: "tenants".into(), given, max });
+    assert_eq!(refused, too_many, "two new tenants");
+    cell.apply(quota(0)).unwrap();
+    for command in [
+        Command::SubmitJob(job.clone()),
+        quota(TENANTS_MAX),
+        new(TENANTS_MAX),
+        parent(TENANTS_MAX, 1),
+        parent(1, TENANTS_MAX),
+    ] {
+        assert_eq!(cell.apply(command.clone()), too_many, "{command:?}");
+    }
+    job.tenant = tenant(7);
+    for command in [Command::SubmitJob(job), quota(7), new(7), parent(7, 8)] {
+        cell.apply(command).unwrap();
+    }
+}
+
+#[test]
+fn one_command_removes_a_bounded_number_of_ended_jobs() {
+    let job = |id| Job::batch(format!("j{id}"), TaskGroup::new(1, Amounts::new([1])));
+    let jobs = REMOVED_JOBS_MAX as u64 + 10;
+    let mut cell = cell((0..jobs).map(|id| Command::SubmitJob(job(id))));
+    let ttl = |ttl_after_finished_ms| {
+        Command::SetPolicy(Policy { ttl_after_finished_ms, ..Policy::default() })
+    };
+    cell.apply(ttl(1000)).unwrap();
+    for job in (0..jobs).map(JobId) {
+        cell.apply(Command::KillJob { job }).unwrap();
+    }
+    cell.apply(Command::Expire { now_ms: 1 }).unwrap();
+    assert_eq!((cell.jobs().count() as u64, cell.waits_for_time()), (jobs, false));
+    // The operator shortens the TTL.
+    cell.apply(ttl(0)).unwrap();
+    for (left, waits) in [(10, true), (0, false)] {
+        assert!(cell.waits_for_time() && cell.job(JobId(jobs - 1)).is_some());
+        cell.apply(Command::Expire { now_ms: 1 }).unwrap();
+        assert_eq!((cell.jobs().count(), cell.waits_for_time()), (left, waits));
+    }
+}
+
+#[test]
+fn a_group_that_shrinks_ends_pending_then_placed_then_running_tasks() {
+    let job = Job::batch("a", TaskGroup::new(5, Amounts::new([1])));
+    let mut cell = cell([machine("a", 4), Command::SubmitJob(job)]);
+    let home = MachineId::first(0);
+    let claims: Vec<_> = (1..5).map(|index| (task(0, index), home)).collect();
+    assert!(commit(&mut cell, &transaction(0, &claims)).is_complete());
+    for index in [2, 4] {
+        let report = TaskReport::Started;
+        cell.apply(Command::ReportTask {
+            task: task(0, index),
+            machine: home,
+            placed_ms: 0,
+            report,
+        })
+        .unwrap();
+    }
+    for (count, ended) in (0..5).rev().zip([0, 3, 1, 4, 2]) {
+        let group = "main".into();
+        cell.apply(Command::ResizeGroup { job: JobId(0), group, count }).unwrap();
+        assert_eq!(cell.task(task(0, ended)), Some(TaskState::Killed), "{count} tasks remain");
+        assert_eq!(cell.task_counts(JobId(0)).unwrap().alive(), count);
     }
 }
 

@@ -119,7 +119,13 @@ impl World {
         let mut cell = self.cell.read(Cell::clone);
         for task in tasks {
             let machine = cell.task(task).and_then(TaskState::machine).unwrap();
-            cell.apply(Command::ReportTask { task, machine, report: TaskReport::Lost }).unwrap();
+            cell.apply(Command::ReportTask {
+                task,
+                machine,
+                placed_ms: 0,
+                report: TaskReport::Lost,
+            })
+            .unwrap();
         }
         let mut view = View::new(PROBE, 0);
         view.sync(&SharedCell::new(cell)).unwrap();
@@ -165,7 +171,6 @@ pub(crate) fn assert_equal_views(world: &World, view: &mut View) {
         assert_eq!(view.cores(row), fresh.cores(row), "{context}");
         assert_eq!(view.demand_profiles_on(row), fresh.demand_profiles_on(row), "{context}");
         assert_eq!(view.load(row), fresh.load(row), "{context}");
-        assert_eq!(view.load_age_ms(row), fresh.load_age_ms(row), "{context}");
         for kind in 0..view.kinds().count() as u8 {
             let kind = KindId(kind);
             assert_eq!(view.free(row, kind), fresh.free(row, kind), "{context} {kind:?}");

@@ -130,7 +130,7 @@ impl World {
         let state = self.cell.read(|cell| cell.task(task));
         let Some(machine) = state.and_then(TaskState::machine) else { return };
         let report = *self.dice.pick(&[TaskReport::Finished, TaskReport::Lost]);
-        self.cell.apply(Command::ReportTask { task, machine, report }).unwrap();
+        self.cell.apply(Command::ReportTask { task, machine, placed_ms: 0, report }).unwrap();
     }
 
     fn change_machine(&mut self) {

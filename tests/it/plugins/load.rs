@@ -23,7 +23,7 @@ fn naive_use(view: &View, row: usize, kind: KindId) -> i128 {
     let claimable = i128::from(block.capacity(kind).unwrap()[row % BLOCK]);
     let claimed = (claimable - i128::from(view.free(row, kind))).max(0);
     let Some(report) = view.load(row) else { return claimed };
-    let age = view.load_age_ms(row).unwrap();
+    let age = report.age_ms(view.now_ms());
     let mut weight = 0.5f64.powf((age % 60_000 * 16 / 60_000) as f64 / 16.0) * 1024.0;
     weight = weight.round();
     for _ in 0..age / 60_000 {

@@ -321,7 +321,7 @@ fn a_filter_that_the_base_has_is_replaced_and_the_cell_is_still_obeyed() {
     kinds.push(ResourceKind { name, unit: Unit::Count, compressible: false });
     let ignoring = names(&bound(&Kinds::new(kinds).unwrap()));
     assert_eq!(ignoring[..usual.len()], usual);
-    assert_eq!(ignoring[usual.len()..], ["resources_fit"], "what it ignores the cell judges");
+    assert_eq!(ignoring[usual.len()..], ["resources_fit"], "what it ignores the cell checks");
 }
 
 #[test]

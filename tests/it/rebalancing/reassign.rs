@@ -3,6 +3,7 @@
 
 use omega_reassign::{Budget, Problem, Settings, State, Watch, contest, search};
 use omega_tests::roadef::{Model, random_model, read_assignment};
+use omega_workload::public_data;
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64;
 use std::io::Read;
@@ -117,16 +118,7 @@ fn searches_of_random_instances_obey_the_rules() {
 
 /// Folder with the instances of the contest; `None` if it is missing.
 fn folder() -> Option<PathBuf> {
-    let base = std::env::var_os("OMEGA_DATA").map_or_else(
-        || Path::new(env!("CARGO_MANIFEST_DIR")).join("../../shared/data"),
-        PathBuf::from,
-    );
-    let folder = base.join("roadef2012");
-    if folder.is_dir() {
-        return Some(folder);
-    }
-    println!("skipped: {} not found", folder.display());
-    None
+    public_data("roadef2012")
 }
 
 fn unpacked(file: &Path) -> String {

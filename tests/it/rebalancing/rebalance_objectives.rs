@@ -119,7 +119,7 @@ fn rule(dice: &mut Dice) -> Rule {
     let limit = match dice.below(3) {
         0 => Limit::Domains(1 + dice.below(4) as u32),
         1 => Limit::Needs(job(dice)),
-        _ => Limit::Beside { other: job(dice), count: dice.below(3) as u32 },
+        _ => Limit::MaxColocated { other: job(dice), count: dice.below(3) as u32 },
     };
     Rule { job: job(dice), level: dice.pick(&levels).clone(), limit }
 }

@@ -295,7 +295,9 @@ fn naive_broken(cell: &Cell, rules: &[Rule]) -> BTreeMap<(usize, Text), usize> {
                 Limit::Needs(other) if domain.is_empty() || of(jobs, other) == 0 => {
                     of(jobs, &rule.job)
                 }
-                Limit::Beside { other, count } if !domain.is_empty() && of(jobs, other) > 0 => {
+                Limit::MaxColocated { other, count }
+                    if !domain.is_empty() && of(jobs, other) > 0 =>
+                {
                     of(jobs, &rule.job).saturating_sub(*count as usize)
                 }
                 _ => 0,

@@ -33,7 +33,7 @@ fn alone(cell: Cell, entries: Vec<Entry>, fingerprint: u64) -> Replica {
         membership: Membership::initial([ReplicaId(1)]),
         hard_state: HardState { term, vote: None, commit },
         entries,
-        doubt: None,
+        suspected_loss: None,
     };
     Replica::new(Start { node, cell, fingerprint }, Settings::default())
 }

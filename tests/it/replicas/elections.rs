@@ -23,7 +23,7 @@ fn start(id: u64, last: u64, doubt: Option<u64>, membership: &Membership) -> Nod
         membership: membership.clone(),
         hard_state: HardState { term: Term(2), vote: None, commit: FIRST.index },
         entries: (2..=last).map(entry).collect(),
-        doubt: doubt.map(at),
+        suspected_loss: doubt.map(at),
     };
     Node::new(start, node::Settings::default())
 }
@@ -90,7 +90,7 @@ fn a_replica_in_doubt_elects_nobody_without_what_it_may_have_acknowledged() {
     one.campaign();
     settle(&mut [&mut one, &mut two]);
     assert!(leads(&one), "2 may vote for whoever has entry 7");
-    assert_eq!((two.entry(LogIndex(7)).unwrap().position, two.doubt()), (at(7), None));
+    assert_eq!((two.entry(LogIndex(7)).unwrap().position, two.suspected_loss()), (at(7), None));
     settle(&mut [&mut one, &mut two, &mut three_]);
     two.campaign();
     settle(&mut [&mut two, &mut three_]);
@@ -109,7 +109,10 @@ fn all_votes_together_count_in_spite_of_doubts() {
         let [one, two, three] = &mut nodes;
         settle(&mut [one, two, three]);
         assert!(leads(&nodes[candidate]), "candidate {candidate}");
-        assert!(nodes.iter().all(|node| node.doubt().is_none()), "its first entry goes further");
+        assert!(
+            nodes.iter().all(|node| node.suspected_loss().is_none()),
+            "its first entry goes further"
+        );
     }
 }
 
@@ -171,11 +174,19 @@ fn tick(leader: &mut Node, others: &mut [&mut Node]) {
 fn a_learner_is_promoted_when_it_has_caught_up_and_answers() {
     let promote = MembershipChange::one(MemberStep::Promote(ReplicaId(4)));
     let behind = Err(ChangeError::Behind(ReplicaId(4)));
+    let silent = Err(ChangeError::NoAnswer { id: ReplicaId(4), address: None });
     let [mut one, mut two, mut three, mut four] = with_learner(200);
-    assert_eq!(one.propose_change(&promote), behind, "it has nothing yet");
+    assert_eq!(one.propose_change(&promote), silent, "it was never reached");
+    for _ in 0..3 * node::Settings::default().election_ticks {
+        one.tick();
+        settle_but(&mut [&mut one, &mut two, &mut three, &mut four], |message| {
+            message.to == ReplicaId(4) && message.kind != MessageKind::Heartbeat
+        });
+    }
+    assert_eq!(one.propose_change(&promote), behind, "it answers, but has nothing yet");
     tick(&mut one, &mut [&mut two, &mut three, &mut four]);
     tick(&mut one, &mut [&mut two, &mut three]);
-    assert_eq!(one.propose_change(&promote), behind, "it is silent");
+    assert_eq!(one.propose_change(&promote), silent, "it is silent now");
     tick(&mut one, &mut [&mut two, &mut three, &mut four]);
     assert!(one.propose_change(&promote).is_ok());
     settle(&mut [&mut one, &mut two, &mut three, &mut four]);

@@ -19,6 +19,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::net::TcpListener;
 use tokio::runtime::Runtime;
+use tokio::time::Instant;
 
 const IDS: [ReplicaId; 3] = [ReplicaId(1), ReplicaId(2), ReplicaId(3)];
 
@@ -53,8 +54,8 @@ impl Transport for Port {
     }
 }
 
-/// Bootstraps and runs three replicas.
-fn run_three(folder: &Path, behind: &Behind) -> Vec<Arc<Running>> {
+/// Bootstraps and runs the first replicas of a cell with three.
+fn run(count: usize, folder: &Path, behind: &Behind) -> Vec<Arc<Running>> {
     let network = Network::default();
     let founders = Membership::initial(IDS);
     let run = |id: ReplicaId| {
@@ -73,7 +74,7 @@ fn run_three(folder: &Path, behind: &Behind) -> Vec<Arc<Running>> {
         network.connect(id, &running);
         Arc::new(running)
     };
-    IDS.into_iter().map(run).collect()
+    IDS.into_iter().take(count).map(run).collect()
 }
 
 /// Serves a replica to clients, while the runtime lives.
@@ -96,7 +97,7 @@ fn job(name: &str) -> Job {
 fn a_job_that_is_sent_again_through_a_follower_is_found_there() {
     let folder = tempfile::tempdir().unwrap();
     let behind = Behind::default();
-    let running = run_three(folder.path(), &behind);
+    let running = run(IDS.len(), folder.path(), &behind);
     let cells: Vec<_> = running.iter().map(|one| ReplicatedCell::new(one)).collect();
     let runtime = Runtime::new().unwrap();
     let leads = |one: &Arc<Running>| one.status().leadership.is_leader;
@@ -128,4 +129,14 @@ fn a_job_that_is_sent_again_through_a_follower_is_found_there() {
         }
     });
     assert_eq!((answered.id, answered.ended), (id.0, false));
+}
+
+/// Nothing was sent, so the caller need not check whether something was done.
+#[test]
+fn a_read_that_gets_no_answer_in_time_does_not_have_an_unknown_outcome() {
+    let folder = tempfile::tempdir().unwrap();
+    let alone = run(1, folder.path(), &Behind::default());
+    let host = Host::replica(alone[0].clone());
+    let refused = Runtime::new().unwrap().block_on(host.refresh(Instant::now()));
+    assert_eq!(refused.map_err(|error| error.code), Err(ErrorCode::NoLeader));
 }

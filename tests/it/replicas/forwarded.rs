@@ -33,7 +33,7 @@ fn follower() -> node::Start {
         membership: Membership::initial([1, 2, 3].map(ReplicaId)),
         hard_state: HardState { term: Term(2), vote: None, commit: FIRST.index },
         entries: Vec::new(),
-        doubt: None,
+        suspected_loss: None,
     }
 }
 

@@ -60,11 +60,20 @@ fn operation(asked: &ClientCall) -> Option<Operation> {
         txn.base = Version(0);
         items = txn.items();
     }
+    // The search has other times, so a report does not name the run of its task.
+    let names_run = match &mut command {
+        Command::ReportTask { placed_ms, .. } | Command::ReportEnd { placed_ms, .. } => {
+            std::mem::take(placed_ms) > 0
+        }
+        _ => false,
+    };
     let answered = match &asked.fate {
         Fate::NotDone | Fate::Answered(Err(Rejection::Transaction(_))) => return None,
         Fate::Unknown => None,
         Fate::Answered(outcome) => match plain(outcome) {
             Plain::Conflicts(conflicts) if conflicts.len() == items => return None,
+            // Perhaps it was about an earlier run.
+            Plain::Rejected(Rejection::TaskNotThere(..)) if names_run => return None,
             plain => Some((asked.completed, plain)),
         },
     };

@@ -2,6 +2,7 @@
 //!
 //! - `wire.rs`, `messages.rs`: encoding of messages between replicas, and of the API.
 //! - `elections.rs`: elections, and membership changes that a leader rejects.
+//! - `offered_snapshots.rs`: delayed offers of snapshots.
 //! - `diverged.rs`: replicas whose outcomes differ.
 //! - `replicated.rs`, `remote.rs`: a replicated cell, and one behind a socket, as a scheduler sees them.
 //! - `misled.rs`: clients of a replica that breaks streams, skips deltas or replies out of order.
@@ -24,6 +25,7 @@ pub(crate) mod injected_bugs;
 pub(crate) mod linearizable;
 pub(crate) mod messages;
 pub(crate) mod misled;
+pub(crate) mod offered_snapshots;
 pub(crate) mod remote;
 pub(crate) mod replicated;
 pub(crate) mod watches;

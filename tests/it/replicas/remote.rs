@@ -7,9 +7,10 @@ use omega_core::{
     Amounts, Claim, Command, Job, JobId, Kinds, Machine, MachineId, Outcome, SchedulerId,
     SequenceNumber, TaskGroup, TaskId, Transaction, TransactionError, TransactionId, Version,
 };
-use omega_schedulers::Profile;
 use omega_schedulers::mesos::{self, Framework, Launch, Offer, Refuse};
+use omega_schedulers::plugins::DefaultPreemption;
 use omega_schedulers::yarn::{self, Ask, Heartbeat, Place};
+use omega_schedulers::{Profile, Scheduler, Settings, Unobserved};
 use omega_service::{Extras, Host, ListenerConfig, ReplicaIdentity, serve_clients};
 use omega_store::CellId;
 use omega_store::log::ReplicaId;
@@ -201,6 +202,64 @@ fn offers_and_asks_work_over_a_socket() {
     served.cell.read(Cell::audit_no_overcommit).unwrap();
     let running = served.cell.read(|cell| cell.machine(MachineId::first(0)).unwrap().tasks.len());
     assert_eq!(running, 4);
+}
+
+/// A server accepts only 32 streams on one connection.
+#[test]
+fn a_handle_has_room_for_many_readers() {
+    let served = Served::start();
+    served.cell.apply(machine("a")).unwrap();
+    let remote = served.remote();
+    let (id, number) = remote.register("s".into()).unwrap();
+    let mut views: Vec<View> = (0..65).map(|_| View::new(id, number)).collect();
+    views.iter_mut().for_each(|view| view.sync(&remote).unwrap());
+    assert!(views.iter().all(|view| view.machine_by_name("a").is_some()));
+}
+
+/// An async program may use and drop a handle in its tasks.
+#[test]
+fn a_handle_works_in_a_task() {
+    let served = Served::start();
+    served.cell.apply(machine("a")).unwrap();
+    Runtime::new().unwrap().block_on(async {
+        let remote = served.remote();
+        let (id, number) = remote.register("s".into()).unwrap();
+        let mut view = View::new(id, number);
+        view.sync(&remote).unwrap();
+        assert!(view.machine_by_name("a").is_some());
+    });
+}
+
+/// Each must get every change. If they shared a stream, each would take changes from the other.
+#[test]
+fn schedulers_with_one_interest_share_a_handle() {
+    let served = Served::start();
+    let remote = served.remote();
+    let scheduler = |name: &str| {
+        // With preemption, a scheduler receives all jobs.
+        let profile = Profile::batch().with_post_filter(DefaultPreemption::default());
+        Scheduler::new(&remote, profile, Settings::new(name)).unwrap()
+    };
+    let names = ["one", "two"];
+    let mut both = names.map(scheduler);
+    let (mut placed, mut now) = (0, 0);
+    let mut step = |scheduler: &mut Scheduler| {
+        now += 1_000_000;
+        scheduler.step(&remote, now, &mut Unobserved).unwrap().placed
+    };
+    for round in 0..40 {
+        served.apply(machine(&format!("m{round}")));
+        let group = TaskGroup::new(2, Amounts::new([1000]));
+        let mut job = Job::batch(format!("j{round}"), group);
+        job.scheduler = names[round % 2].into();
+        served.apply(Command::SubmitJob(job));
+        placed += both.iter_mut().map(&mut step).sum::<usize>();
+    }
+    while placed < 80 {
+        placed += both.iter_mut().map(&mut step).sum::<usize>();
+        std::thread::yield_now();
+    }
+    served.cell.read(Cell::audit_no_overcommit).unwrap();
 }
 
 #[test]

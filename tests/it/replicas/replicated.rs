@@ -195,7 +195,7 @@ fn a_lost_replica_is_replaced_under_a_new_id() {
     loop {
         match change(&cell, MemberStep::Promote(new)) {
             Ok(()) | Err(ChangeError::Votes(_)) => break,
-            Err(ChangeError::Behind(_)) => std::thread::yield_now(),
+            Err(ChangeError::Behind(_) | ChangeError::NoAnswer { .. }) => std::thread::yield_now(),
             Err(error) => panic!("{error}"),
         }
     }

@@ -111,7 +111,7 @@ fn a_watch_tells_of_every_task() {
         (0..).zip([TaskReport::Started, TaskReport::Finished, TaskReport::Failed])
     {
         let task = TaskId { job: large, index };
-        apply(Command::ReportTask { task, machine: MachineId::first(0), report });
+        apply(Command::ReportTask { task, machine: MachineId::first(0), placed_ms: 0, report });
     }
     compare("reports");
     apply(Command::ResizeGroup { job: large, group: "main".into(), count: 2600 });

@@ -486,7 +486,7 @@ fn schedulers_with_plans_race_and_all_jobs_are_placed() {
             });
             for (task, machine) in running {
                 let report = TaskReport::Finished;
-                cell.apply(Command::ReportTask { task, machine, report }).unwrap();
+                cell.apply(Command::ReportTask { task, machine, placed_ms: 0, report }).unwrap();
             }
             std::thread::yield_now();
         }

@@ -3,7 +3,7 @@
 use crate::cell::small::{
     LONG, add_machine, amounts, assert_settled, cell, job, placed, report, run, step, submit, task,
 };
-use omega_cellstate::{BLOCK, Block, CellHandle, SharedCell, TaskSet};
+use omega_cellstate::{BLOCK, Block, CellHandle, CommitHook, SharedCell, TaskSet};
 use omega_core::{
     Amounts, Commit, Job, JobId, KindId, LabelSelector, Labels, Machine, Precedence, Preemption,
     Requirement, TaskReport, Transaction,
@@ -301,7 +301,12 @@ fn what_is_refused_evicts_nobody() {
     let mut scheduler = evicting(&cell);
     run(&mut scheduler, &cell, 0);
     let high = submit(&cell, important("high", 1, 2));
-    let racing = Racing { cell: &cell };
+    // Another scheduler takes a core just before the first commit.
+    let racing = CommitHook::new(&cell, |cell: &SharedCell, txns: &[&Transaction]| {
+        submit(cell, Job { scheduler: "other".into(), ..important("other", 1, 1) });
+        run(&mut crate::cell::small::scheduler(cell, "other"), cell, 0);
+        cell.commit_all(txns)
+    });
     step(&mut scheduler, &racing, 0);
     assert_eq!((placed(&cell, high), placed(&cell, low)), (0, 3));
     let cpu = |scheduler: &Scheduler| scheduler.view().free(0, KindId::CPU);
@@ -309,35 +314,6 @@ fn what_is_refused_evicts_nobody() {
     assert_eq!((placed(&cell, high), placed(&cell, low)), (1, 1));
     assert_eq!(cpu(&scheduler), 0);
     assert_settled(&mut scheduler, &cell, 2 * LONG);
-}
-
-/// Cell in which another scheduler takes a core just before the first commit.
-struct Racing<'a> {
-    cell: &'a SharedCell,
-}
-
-impl CellHandle for Racing<'_> {
-    fn register(
-        &self,
-        name: omega_core::Text,
-    ) -> Result<(omega_core::SchedulerId, u64), omega_cellstate::HandleError> {
-        self.cell.register(name)
-    }
-
-    fn sync(
-        &self,
-        since: omega_core::Version,
-        interest: &omega_cellstate::Interest,
-        delta: &mut omega_cellstate::Delta,
-    ) -> Result<(), omega_cellstate::HandleError> {
-        self.cell.sync(since, interest, delta)
-    }
-
-    fn commit(&self, txn: &Transaction) -> Result<Commit, omega_cellstate::HandleError> {
-        submit(self.cell, Job { scheduler: "other".into(), ..important("other", 1, 1) });
-        run(&mut crate::cell::small::scheduler(self.cell, "other"), self.cell, 0);
-        self.cell.commit(txn)
-    }
 }
 
 #[test]

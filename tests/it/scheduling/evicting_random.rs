@@ -4,12 +4,10 @@
 use crate::cell::histories::seeds;
 use crate::cell::small::{LONG, assert_settled, cell_that_remembers, run};
 use crate::scheduling::wakes::History;
-use omega_cellstate::{
-    Cell, CellHandle, Delta, HandleError, Interest, PlacedTask, SharedCell, TaskSet, View,
-};
+use omega_cellstate::{Cell, CellHandle, CommitHook, PlacedTask, SharedCell, TaskSet, View};
 use omega_core::{
-    Command, Commit, JobId, Labels, Preemption, Requirement, SchedulerId, TaskId, TaskReport,
-    TaskState, Text, Transaction, Version,
+    Command, JobId, Labels, Preemption, Requirement, SchedulerId, TaskId, TaskReport, TaskState,
+    Transaction,
 };
 use omega_schedulers::disruption::{DisruptionBudget, Keep, Share};
 use omega_schedulers::plugins::{CandidateMachines, DefaultPreemption};
@@ -21,7 +19,7 @@ use omega_schedulers::{
 use omega_tests::random::Dice;
 use std::collections::BTreeMap;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 /// Number of successful plans. The next counter is the number of these plans that violated a budget.
 static MADE: AtomicUsize = AtomicUsize::new(0);
@@ -100,31 +98,6 @@ impl PostFilter for Checked {
     }
 }
 
-/// A cell in which another scheduler sometimes commits first.
-struct Race<'a> {
-    cell: &'a SharedCell,
-    other: Mutex<(Scheduler, Dice)>,
-    now: u64,
-}
-
-impl CellHandle for Race<'_> {
-    fn register(&self, name: Text) -> Result<(SchedulerId, u64), HandleError> {
-        self.cell.register(name)
-    }
-
-    fn sync(&self, since: Version, of: &Interest, delta: &mut Delta) -> Result<(), HandleError> {
-        self.cell.sync(since, of, delta)
-    }
-
-    fn commit(&self, txn: &Transaction) -> Result<Commit, HandleError> {
-        let (other, dice) = &mut *self.other.lock().unwrap();
-        if dice.chance(60) {
-            other.step(self.cell, self.now, &mut Unobserved).unwrap();
-        }
-        self.cell.commit(txn)
-    }
-}
-
 fn budgets(dice: &mut Dice) -> Vec<DisruptionBudget> {
     let budget = |app: &str, keep| {
         let requirements = vec![Requirement::equals("app", app)];
@@ -160,7 +133,13 @@ fn rows_after_eviction(cell: &SharedCell, view: &mut View, id: (JobId, usize)) -
         let mut copy = cell.read(Cell::clone);
         for task in lower {
             let machine = copy.task(task).and_then(TaskState::machine).unwrap();
-            copy.apply(Command::ReportTask { task, machine, report: TaskReport::Lost }).unwrap();
+            copy.apply(Command::ReportTask {
+                task,
+                machine,
+                placed_ms: 0,
+                report: TaskReport::Lost,
+            })
+            .unwrap();
         }
         let mut without = View::new(SchedulerId(0), 0);
         without.sync(&SharedCell::new(copy)).unwrap();
@@ -220,17 +199,28 @@ fn in_the_end_nobody_waits_whom_an_eviction_would_help() {
         let second = scheduler(&cell, (seed, 1), "default", 2);
         let mut third = scheduler(&cell, (seed, 0), "other", 1);
         let other = Mutex::new((second, Dice::new(seed)));
-        let mut race = Race { cell: &cell, other, now: 0 };
+        let now = AtomicU64::new(0);
+        let commit = |cell: &SharedCell, txn: &Transaction| {
+            // Another scheduler sometimes commits first.
+            let (other, dice) = &mut *other.lock().unwrap();
+            if dice.chance(60) {
+                other.step(cell, now.load(Ordering::Relaxed), &mut Unobserved).unwrap();
+            }
+            cell.commit(txn)
+        };
+        let race = CommitHook::new(&cell, |cell: &SharedCell, txns: &[&Transaction]| {
+            txns.iter().map(|txn| commit(cell, txn)).collect()
+        });
         for round in 0..40 {
             history.step();
-            race.now = round * 700_000;
+            now.store(round * 700_000, Ordering::Relaxed);
             for scheduler in [&mut first, &mut third] {
                 if dice.chance(50) {
-                    scheduler.step(&race, race.now, &mut Unobserved).unwrap();
+                    scheduler.step(&race, round * 700_000, &mut Unobserved).unwrap();
                 }
             }
         }
-        let (second, _) = race.other.into_inner().unwrap();
+        let (second, _) = other.into_inner().unwrap();
         let mut schedulers = [first, second, third];
         // Evicted tasks may in turn evict less important ones.
         for round in 1..12 {

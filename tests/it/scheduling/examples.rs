@@ -11,6 +11,10 @@ mod rebalance;
 #[path = "../../../schedulers/examples/three_clients.rs"]
 mod three_clients;
 
+use omega_cellstate::{Cell, SharedCell};
+use omega_core::limits::TRANSACTION_ITEMS_MAX;
+use omega_core::{Amounts, Command, Job, Kinds, Machine, TaskGroup};
+
 #[test]
 fn a_custom_score_decides_where_tasks_go() {
     let report = "db/0 is on best\ndb/1 is on best\ndb/2 is on good\n";
@@ -20,6 +24,26 @@ fn a_custom_score_decides_where_tasks_go() {
 #[test]
 fn a_custom_scheduler_needs_a_view_and_a_handle() {
     assert_eq!(custom_scheduler::run().unwrap(), "a: 5 tasks\nb: 2 tasks\nc: 0 tasks\n");
+}
+
+/// A tenant's limit, an incomplete gang, and more tasks than a transaction may contain do not stop the scheduler.
+#[test]
+fn a_custom_scheduler_respects_limits() {
+    let cell = SharedCell::new(Cell::new(Kinds::standard()));
+    let apply = |command| cell.apply(command).unwrap();
+    apply(Command::RegisterMachine(Machine::new("m", Amounts::new([2000]))));
+    apply(Command::SetQuota { tenant: "t".into(), limit: Some(Amounts::new([1000, 1 << 40])) });
+    let job = |name, tasks| Job::batch(name, TaskGroup::new(tasks, Amounts::new([1000])));
+    apply(Command::SubmitJob(Job { tenant: "t".into(), ..job("limited", 3) }));
+    apply(Command::SubmitJob(Job { gang_min: Some(2), ..job("gang", 2) }));
+    apply(Command::SubmitJob(job("small", 1)));
+    let mut scheduler = custom_scheduler::ByName::new(&cell).unwrap();
+    assert_eq!(scheduler.round(&cell), Ok(2), "one of the tenant, and the small one");
+    let many = TRANSACTION_ITEMS_MAX as u32 + 1;
+    apply(Command::RegisterMachine(Machine::new("n", Amounts::new([1 << 30]))));
+    apply(Command::SubmitJob(job("many", many)));
+    assert_eq!(scheduler.round(&cell), Ok(TRANSACTION_ITEMS_MAX));
+    assert_eq!(scheduler.round(&cell), Ok(3), "the rest, which the gang has preceded");
 }
 
 #[test]

@@ -10,7 +10,7 @@ use omega_core::{
     SchedulerId, TaskId, Text, Transaction, Version,
 };
 use omega_schedulers::disruption::{DisruptionBudget, Keep, Share};
-use omega_schedulers::peaks::{Kept, PeakController, Settings as KeeperSettings};
+use omega_schedulers::peaks::{PeakController, Settings as KeeperSettings, StepCounts};
 use omega_schedulers::{Profile, Scheduler, Settings, Unobserved};
 use omega_tests::random::Dice;
 use std::collections::BTreeSet;
@@ -20,8 +20,8 @@ fn keeper(cell: &SharedCell) -> PeakController {
     PeakController::new(cell, KeeperSettings::new()).unwrap()
 }
 
-fn kept(throttled: u64, released: u64, grown: u64) -> Kept {
-    Kept { throttled, released, grown, ..Kept::default() }
+fn counts(throttled: u64, released: u64, restored: u64) -> StepCounts {
+    StepCounts { throttled, released, restored, ..StepCounts::default() }
 }
 
 #[test]
@@ -43,22 +43,22 @@ fn tasks_give_up_what_they_took_then_the_youngest_of_the_least_important_go() {
     run(&mut scheduler, &cell, 3 * LONG);
     assert_eq!((cores(&cell, old), batch(&cell, 0)), (vec![Some(3), Some(3)], 9));
     let mut keeper = keeper(&cell);
-    assert_eq!(keeper.step(&cell).unwrap(), Kept::default(), "it is night");
+    assert_eq!(keeper.step(&cell).unwrap(), StepCounts::default(), "it is night");
     hour(&cell, 8);
     // Six cores must become free. Four of them are optional resources of two tasks; for the rest, the newest tasks are
     // evicted, except the important one.
-    assert_eq!(keeper.step(&cell).unwrap(), kept(2, 2, 0));
+    assert_eq!(keeper.step(&cell).unwrap(), counts(2, 2, 0));
     assert_eq!(cores(&cell, old), [Some(1), Some(1)]);
     assert_eq!([old, young, dear, web].map(|job| placed(&cell, job)), [2, 0, 1, 1]);
     assert_eq!((batch(&cell, 0), cell.read(Cell::machines_over_peak)), (3, 0));
-    assert_eq!(keeper.step(&cell).unwrap(), Kept::default(), "there is nothing left to do");
+    assert_eq!(keeper.step(&cell).unwrap(), StepCounts::default(), "there is nothing left to do");
     hour(&cell, 20);
     run(&mut scheduler, &cell, 4 * LONG);
     assert_eq!(placed(&cell, young), 2);
     // Five cores are free, which is enough for the optional resources of both tasks.
-    assert_eq!(keeper.step(&cell).unwrap(), kept(0, 0, 2));
+    assert_eq!(keeper.step(&cell).unwrap(), counts(0, 0, 2));
     assert_eq!(cores(&cell, old), [Some(3), Some(3)]);
-    assert_eq!(keeper.step(&cell).unwrap(), Kept::default());
+    assert_eq!(keeper.step(&cell).unwrap(), StepCounts::default());
     cell.read(|cell| cell.audit()).unwrap();
 }
 
@@ -80,12 +80,12 @@ fn budgets_are_kept_and_changes_come_by_and_by() {
     hour(&cell, 8);
     let mut steps = Vec::new();
     loop {
-        let kept = keeper.step(&cell).unwrap();
-        if kept.released == 0 {
-            assert_eq!(kept.over, 1, "the budget keeps five");
+        let counts = keeper.step(&cell).unwrap();
+        if counts.released == 0 {
+            assert_eq!(counts.machines_over_share, 1, "the budget keeps five");
             break;
         }
-        steps.push(kept.released);
+        steps.push(counts.released);
     }
     assert_eq!((steps.iter().sum::<u64>(), placed(&cell, id)), (11, 5));
     assert!(steps.iter().all(|released| *released <= 4), "{steps:?}");
@@ -246,8 +246,8 @@ fn plans_are_those_of_the_naive_reference() {
             let tasks = jobs.into_iter().flat_map(|id| cell.tasks(id).map(|t| t.0));
             tasks.map(|id| (id, cell.task_allocation(id))).collect()
         });
-        let kept = keeper.step(&cell).unwrap();
-        assert_eq!((kept.refused, kept.over), (0, 0), "seed {seed}");
+        let counts = keeper.step(&cell).unwrap();
+        assert_eq!((counts.rejected, counts.machines_over_share), (0, 0), "seed {seed}");
         let (mut throttled, mut released) = (BTreeSet::new(), BTreeSet::new());
         cell.read(|cell| {
             for (id, held) in &before {
@@ -262,7 +262,7 @@ fn plans_are_those_of_the_naive_reference() {
         assert_eq!(cell.read(Cell::machines_over_peak), 0, "seed {seed}");
         throttles += throttled.len();
         releases += released.len();
-        assert_eq!(keeper.step(&cell).unwrap(), Kept::default(), "seed {seed}");
+        assert_eq!(keeper.step(&cell).unwrap(), StepCounts::default(), "seed {seed}");
         cell.read(|cell| cell.audit()).unwrap();
     }
     assert!(throttles > 100 && releases > 100, "{throttles} {releases}");
@@ -337,16 +337,16 @@ fn a_task_whose_change_is_refused_is_left_alone_for_a_while() {
     run(&mut scheduler(&cell, "default"), &cell, LONG);
     hour(&cell, 9);
     let mut keeper = keeper(&cell);
-    assert_eq!(keeper.step(&cell).unwrap(), Kept::default(), "3 of 4");
+    assert_eq!(keeper.step(&cell).unwrap(), StepCounts::default(), "3 of 4");
     busy_by_day(&cell, 20);
-    assert_eq!(keeper.step(&cell).unwrap(), kept(1, 0, 0));
+    assert_eq!(keeper.step(&cell).unwrap(), counts(1, 0, 0));
     cell.apply(Command::SetQuota { tenant, limit: Some(Amounts::new([2000])) }).unwrap();
     hour(&cell, 20);
-    assert_eq!(keeper.step(&cell).unwrap(), Kept { refused: 1, ..Kept::default() });
-    assert_eq!(keeper.step(&cell).unwrap(), Kept::default());
+    assert_eq!(keeper.step(&cell).unwrap(), StepCounts { rejected: 1, ..StepCounts::default() });
+    assert_eq!(keeper.step(&cell).unwrap(), StepCounts::default());
     cell.apply(Command::SetQuota { tenant: "default".into(), limit: None }).unwrap();
     cell.apply(Command::Expire { now_ms: 20 * crate::scheduling::peaks::HOUR + 60_000 }).unwrap();
-    assert_eq!(keeper.step(&cell).unwrap(), kept(0, 0, 1));
+    assert_eq!(keeper.step(&cell).unwrap(), counts(0, 0, 1));
     let id = task(night, 0);
     assert_eq!(cell.read(|cell| cell.task_allocation(id)).unwrap().get(KindId::CPU), 3000);
 }
@@ -390,14 +390,14 @@ fn nothing_is_done_twice_while_the_view_is_behind() {
     hour(&cell, 9);
     let far = Far { cell: &cell, is_silent: AtomicBool::new(false) };
     let mut keeper = PeakController::new(&far, KeeperSettings::new()).unwrap();
-    assert_eq!(keeper.step(&far).unwrap(), kept(1, 0, 0), "4 of 8 are allowed, not 6");
+    assert_eq!(keeper.step(&far).unwrap(), counts(1, 0, 0), "4 of 8 are allowed, not 6");
     far.is_silent.store(true, Ordering::Relaxed);
     assert!(keeper.is_behind());
     for _ in 0..3 {
-        assert_eq!(keeper.step(&far).unwrap(), Kept::default());
+        assert_eq!(keeper.step(&far).unwrap(), StepCounts::default());
     }
     far.is_silent.store(false, Ordering::Relaxed);
-    assert_eq!(keeper.step(&far).unwrap(), Kept::default());
+    assert_eq!(keeper.step(&far).unwrap(), StepCounts::default());
     assert!(!keeper.is_behind());
     assert_eq!(cores(&cell, night).iter().flatten().sum::<u64>(), 4);
 }

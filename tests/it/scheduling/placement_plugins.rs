@@ -3,11 +3,11 @@
 
 use crate::scheduling::placement::{check_counts, claimed, how, rng};
 use crate::scheduling::placement_world::World;
-use omega_cellstate::{BLOCK, Block};
-use omega_core::KindId;
+use omega_cellstate::{BLOCK, Block, Cell, SharedCell};
+use omega_core::{Amounts, Command, Job, JobId, KindId, Kinds, Machine, TaskGroup, TaskReport};
 use omega_schedulers::{
     Filter, MachineFilter, MachineRef, MachineScore, PerMachine, Placer, Profile, Reads, SCORE_MAX,
-    Score, Search, Tasks, explain,
+    Scheduler, Score, Search, Settings, Tasks, Unobserved, explain,
 };
 use proptest::prelude::*;
 
@@ -127,5 +127,60 @@ proptest! {
         seed in any::<u64>(), machines in 1usize..200, count in 1u32..40,
     ) {
         check_forms(seed, machines, count);
+    }
+}
+
+/// A filter that allows two tasks of a job on each machine.
+struct TwoOfEachJob;
+
+impl MachineFilter for TwoOfEachJob {
+    fn name(&self) -> &'static str {
+        "two_of_each_job"
+    }
+
+    fn allows(&self, tasks: &Tasks<'_>, machine: MachineRef<'_>) -> bool {
+        let placed = machine.tasks().iter().filter(|task| task.id.job == tasks.id).count();
+        placed + machine.claims().filter(|claim| claim.id.job == tasks.id).count() < 2
+    }
+}
+
+/// Tasks are counted whether they were placed before, in this step, or in an earlier transaction of this step.
+#[test]
+fn a_filter_may_count_the_tasks_on_a_machine() {
+    for claims_max in [1, 2, 3, 100] {
+        let cell = SharedCell::new(Cell::new(Kinds::standard()));
+        for name in ["a", "b", "c"] {
+            let machine = Machine::new(name, Amounts::new([64_000, 64 << 30]));
+            cell.apply(Command::RegisterMachine(machine)).unwrap();
+        }
+        for name in ["one", "two"] {
+            let job = Job::batch(name, TaskGroup::new(10, Amounts::new([100])));
+            cell.apply(Command::SubmitJob(job)).unwrap();
+        }
+        let profile = Profile::batch().with_placements().with_filter(PerMachine(TwoOfEachJob));
+        let settings = Settings { claims_max, commits_in_flight: 2, ..Settings::new("default") };
+        let mut scheduler = Scheduler::new(&cell, profile, settings).unwrap();
+        let mut steps = 0;
+        let mut place = || {
+            let ten = 0..10;
+            let placed = ten.map(|_| {
+                steps += 1;
+                scheduler.step(&cell, steps * 10_000_000_000, &mut Unobserved).unwrap().placed
+            });
+            placed.sum::<usize>()
+        };
+        assert_eq!(place(), 2 * 3 * 2);
+        let on = cell.read(|cell| {
+            let tasks = cell.machines().map(|machine| (machine.id, machine.tasks.to_vec()));
+            tasks.collect::<Vec<_>>()
+        });
+        let of = |job: u64, tasks: &[omega_core::TaskId]| {
+            tasks.iter().filter(|task| task.job == JobId(job)).count()
+        };
+        assert!(on.iter().all(|(_, tasks)| of(0, tasks) == 2 && of(1, tasks) == 2));
+        let (machine, task) = (on[0].0, on[0].1[0]);
+        let report = TaskReport::Finished;
+        cell.apply(Command::ReportTask { task, machine, placed_ms: 0, report }).unwrap();
+        assert_eq!(place(), 1, "on the machine of the task that ended");
     }
 }

@@ -1,7 +1,9 @@
 //! The pool: each scheduler runs on its own thread, over connections that break.
 
 use crate::cell::small::{add_machine, amounts, assert_settled, job, placed, submit};
-use omega_cellstate::{Cell, CellHandle, Delta, HandleError, Interest, SharedCell, View, Wake};
+use omega_cellstate::{
+    Cell, CellHandle, CommitHook, Delta, HandleError, Interest, SharedCell, View, Wake,
+};
 use omega_core::{
     Commit, Job, JobId, Kinds, Machine, SchedulerId, Text, Transaction, TransactionError, Version,
 };
@@ -183,31 +185,18 @@ fn a_worker_whose_cell_wakes_it_does_not_look_all_the_time() {
     cell.wake.lock().unwrap().take().unwrap()();
 }
 
-/// A cell that rejects every transaction as outdated.
-struct Refusing(SharedCell);
-
-impl CellHandle for Refusing {
-    fn register(&self, name: Text) -> Result<(SchedulerId, u64), HandleError> {
-        self.0.register(name)
-    }
-
-    fn sync(&self, since: Version, of: &Interest, delta: &mut Delta) -> Result<(), HandleError> {
-        self.0.sync(since, of, delta)
-    }
-
-    fn commit(&self, txn: &Transaction) -> Result<Commit, HandleError> {
-        Err(TransactionError::AnswerExpired(txn.id).into())
-    }
-}
-
 #[test]
 fn a_worker_that_is_refused_ends_with_the_error_and_loses_nothing() {
-    let cell = Refusing(large_cell());
-    submit(&cell.0, job("j", 5, 1));
+    let cell = large_cell();
+    let outdated = |txn: &&Transaction| Err(TransactionError::AnswerExpired(txn.id).into());
+    let refusing = CommitHook::new(&cell, |_: &SharedCell, txns: &[&Transaction]| {
+        txns.iter().map(outdated).collect()
+    });
+    submit(&cell, job("j", 5, 1));
     let clock = Ticks::default();
     let mut ended = std::thread::scope(|scope| {
-        let schedulers = workers(&cell, 2).into_iter().map(|s| (s, Unobserved)).collect();
-        let pool = Pool::start(scope, &cell, &clock, schedulers);
+        let schedulers = workers(&refusing, 2).into_iter().map(|s| (s, Unobserved)).collect();
+        let pool = Pool::start(scope, &refusing, &clock, schedulers);
         while pool.running() > 1 {
             std::thread::yield_now();
         }
@@ -222,8 +211,8 @@ fn a_worker_that_is_refused_ends_with_the_error_and_loses_nothing() {
         Some(HandleError::Refused(TransactionError::AnswerExpired(_)))
     ));
     assert_eq!(ended[0].scheduler.queue().pending_tasks(), 5);
-    assert_settled(&mut ended[0].scheduler, &cell.0, u64::MAX / 2);
-    assert_eq!(placed(&cell.0, JobId(0)), 5);
+    assert_settled(&mut ended[0].scheduler, &cell, u64::MAX / 2);
+    assert_eq!(placed(&cell, JobId(0)), 5);
 }
 
 /// A post filter that makes no room, and panics for one of the jobs.

@@ -103,6 +103,24 @@ fn an_unknown_outcome_is_asked_for_with_the_same_transaction() {
 }
 
 #[test]
+fn a_look_with_an_unknown_outcome_keeps_the_view_of_the_decision() {
+    // The cell remembers so few changes that the next delta is full.
+    let cell = cell_that_remembers(1, &[8]);
+    submit(&cell, job("job", 5, 1));
+    let mut scheduler = scheduler(&cell, "default");
+    decided(&mut scheduler, &cell);
+    let version = scheduler.view().version();
+    (0..3).for_each(|number| _ = submit(&cell, job(&format!("later-{number}"), 1, 1)));
+    scheduler.look(&cell, 0).unwrap();
+    assert_eq!(scheduler.view().version(), version);
+    assert_eq!(try_step(&mut scheduler, &cell), Ok(5));
+    scheduler.look(&cell, 0).unwrap();
+    assert!(scheduler.view().version() > version);
+    assert_eq!(run(&mut scheduler, &cell, 0), 3);
+    assert_settled(&mut scheduler, &cell, 0);
+}
+
+#[test]
 fn a_cell_that_is_away_loses_nothing() {
     let cell = cell(&[8]);
     let id = submit(&cell, job("job", 5, 1));
@@ -146,7 +164,7 @@ fn a_scheduler_whose_claims_conflict_chooses_more_widely() {
     let (mut slow, mut fast) = (scheduler(&cell, "slow"), scheduler(&cell, "fast"));
     submit(&cell, own_job("slow", 100, 2));
     for round in 0..12 {
-        assert_eq!(slow.crowding(), round / 10, "after {round} rounds");
+        assert_eq!(slow.conflict_backoff_level(), round / 10, "after {round} rounds");
         let name = format!("fast{round}");
         let mut job = own_job("fast", 100, 2);
         job.name = name.into();
@@ -231,7 +249,12 @@ impl Turmoil {
                 let Some((task, state)) = self.some_task() else { return };
                 let Some(machine) = state.machine() else { return };
                 let reports = [TaskReport::Finished, TaskReport::Lost, TaskReport::Failed];
-                Command::ReportTask { task, machine, report: *self.dice.pick(&reports) }
+                Command::ReportTask {
+                    task,
+                    machine,
+                    placed_ms: 0,
+                    report: *self.dice.pick(&reports),
+                }
             }
         };
         drop(self.cell.apply(command));

@@ -417,7 +417,7 @@ fn end_some(cell: &SharedCell, tenant: &str, dice: &mut Dice) {
     if let Some((task, machine)) = running {
         let report = TaskReport::Finished;
         // The task may have been evicted in the meantime; its report is then rejected.
-        drop(cell.apply(Command::ReportTask { task, machine, report }));
+        drop(cell.apply(Command::ReportTask { task, machine, placed_ms: 0, report }));
     }
 }
 

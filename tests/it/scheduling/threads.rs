@@ -113,7 +113,8 @@ impl Scheduler {
     fn finish(&mut self, task: TaskId) {
         let state = self.cell.read(|cell| cell.task(task)).unwrap();
         let machine = state.machine().expect("what was acknowledged is placed");
-        let report = Command::ReportTask { task, machine, report: TaskReport::Finished };
+        let report =
+            Command::ReportTask { task, machine, placed_ms: 0, report: TaskReport::Finished };
         assert!(matches!(self.cell.apply(report.clone()), Ok(Outcome::Done(_))));
         assert!(matches!(self.cell.apply(report), Err(Rejection::TaskNotThere(..))));
         self.counts.finished += 1;

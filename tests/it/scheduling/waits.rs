@@ -4,10 +4,9 @@
 use crate::cell::small::{
     add_machine, amounts, cell, job, placed, report, rows, step, submit, task,
 };
-use omega_cellstate::{CellHandle, Delta, HandleError, Interest, SharedCell};
+use omega_cellstate::{CellHandle, CommitHook, SharedCell};
 use omega_core::{
-    Command, Commit, Job, JobId, Labels, Machine, MachineSelector, Preferred, SchedulerId,
-    TaskReport, Text, Transaction, Version,
+    Command, Job, JobId, Labels, Machine, MachineSelector, Preferred, TaskReport, Transaction,
 };
 use omega_schedulers::{
     Delay, Nanos, Observer, Profile, Scheduler, Search, Settings, Step, WaitFigures,
@@ -236,27 +235,6 @@ fn nobody_waits_longer_than_it_should() {
 
 // --- Delayed transactions ------------------------------------------------------------------------
 
-/// A cell that counts commits.
-struct Counting {
-    cell: SharedCell,
-    commits: AtomicUsize,
-}
-
-impl CellHandle for Counting {
-    fn register(&self, name: Text) -> Result<(SchedulerId, u64), HandleError> {
-        self.cell.register(name)
-    }
-
-    fn sync(&self, since: Version, of: &Interest, into: &mut Delta) -> Result<(), HandleError> {
-        self.cell.sync(since, of, into)
-    }
-
-    fn commit(&self, txn: &Transaction) -> Result<Commit, HandleError> {
-        self.commits.fetch_add(1, Ordering::Relaxed);
-        self.cell.commit(txn)
-    }
-}
-
 fn holding(cell: &impl CellHandle, hold: Nanos, claims_max: usize) -> Scheduler {
     let settings = Settings { hold, claims_max, ..Settings::new("default") };
     Scheduler::new(cell, Profile::batch(), settings).unwrap()
@@ -264,20 +242,24 @@ fn holding(cell: &impl CellHandle, hold: Nanos, claims_max: usize) -> Scheduler 
 
 #[test]
 fn jobs_that_come_soon_share_a_transaction() {
-    let counting = Counting { cell: cell(&[8, 8]), commits: AtomicUsize::new(0) };
+    let (cell, commits) = (cell(&[8, 8]), AtomicUsize::new(0));
+    let counting = CommitHook::new(&cell, |cell: &SharedCell, txns: &[&Transaction]| {
+        commits.fetch_add(txns.len(), Ordering::Relaxed);
+        cell.commit_all(txns)
+    });
     let mut scheduler = holding(&counting, 5 * MS, 4);
-    let commits = || counting.commits.load(Ordering::Relaxed);
-    let a = submit(&counting.cell, job("a", 1, 1));
+    let commits = || commits.load(Ordering::Relaxed);
+    let a = submit(&cell, job("a", 1, 1));
     let first = step(&mut scheduler, &counting, MS);
     assert_eq!((first.holds, first.until, commits()), (true, Some(6 * MS), 0));
-    let b = submit(&counting.cell, job("b", 1, 1));
+    let b = submit(&cell, job("b", 1, 1));
     assert_eq!(step(&mut scheduler, &counting, 3 * MS).until, Some(6 * MS), "from the first on");
     assert_eq!(step(&mut scheduler, &counting, 6 * MS).placed, 2);
     assert_eq!(commits(), 1);
     // A full transaction is sent at once.
-    submit(&counting.cell, job("c", 4, 1));
+    submit(&cell, job("c", 4, 1));
     assert_eq!(step(&mut scheduler, &counting, 7 * MS).placed, 4);
-    assert_eq!((placed(&counting.cell, a), placed(&counting.cell, b), commits()), (1, 1, 2));
+    assert_eq!((placed(&cell, a), placed(&cell, b), commits()), (1, 1, 2));
     assert!(!step(&mut scheduler, &counting, 8 * MS).holds);
 }
 

@@ -12,7 +12,7 @@ use omega_core::{
     TaskReport, TaskState,
 };
 use omega_schedulers::{
-    Events, MachineFilter, MachineRef, Nanos, Observer, Patience, PerMachine, Profile, Scheduler,
+    Backoff, Events, MachineFilter, MachineRef, Nanos, Observer, PerMachine, Profile, Scheduler,
     Search, Settings, Tasks,
 };
 use omega_tests::random::Dice;
@@ -136,7 +136,7 @@ impl History {
                 }
                 let (task, machine) = *self.dice.pick(&placed);
                 let report = *self.dice.pick(&[TaskReport::Finished, TaskReport::Lost]);
-                Command::ReportTask { task, machine, report }
+                Command::ReportTask { task, machine, placed_ms: 0, report }
             }
         };
         self.apply(command);
@@ -175,7 +175,7 @@ fn scheduler(cell: &SharedCell, seed: u64, name: &str) -> Scheduler {
     let settings = Settings {
         takes: "default".into(),
         // The backoff is shorter than a step.
-        patience: Patience { backoff_min: 1, backoff_max: 1, ..Patience::default() },
+        backoff: Backoff { backoff_min: 1, backoff_max: 1, ..Backoff::default() },
         ..Settings::new(name)
     };
     Scheduler::new(cell, profile, settings.with_search(Search::Full)).unwrap()
@@ -232,7 +232,13 @@ fn freed_room_does_not_wake_jobs_that_empty_machines_could_not_hold() {
     let end = |index| {
         let task = TaskId { job: fits, index };
         let machine = cell.read(|cell| cell.task(task)).and_then(TaskState::machine).unwrap();
-        cell.apply(Command::ReportTask { task, machine, report: TaskReport::Finished }).unwrap();
+        cell.apply(Command::ReportTask {
+            task,
+            machine,
+            placed_ms: 0,
+            report: TaskReport::Finished,
+        })
+        .unwrap();
     };
     // The size of a job is examined at its second attempt.
     end(0);

@@ -203,7 +203,7 @@ fn every_command() -> Vec<(&'static str, Command)> {
     let id = MachineId { slot: 70_000, incarnation: 3 };
     let task = |index| TaskId { job: JobId(5_000_000_000), index };
     let adopt = Command::AdoptTask { task: task(6), machine: id };
-    let report = |report| Command::ReportTask { task: task(1), machine: id, report };
+    let report = |report| Command::ReportTask { task: task(1), machine: id, placed_ms: 0, report };
     let claim = |index, devices| Claim {
         devices: DeviceSet(devices),
         take: if index > 0 { Take::WithOptional } else { Take::Request },
@@ -309,9 +309,10 @@ fn about_ends() -> [(&'static str, Command); 10] {
     let machine = MachineId { slot: 70_000, incarnation: 3 };
     let end = |reason| {
         let (report, end) = (TaskReport::Failed, RunEnd { reason, restarts: 300 });
-        Command::ReportEnd { task, machine, report, end }
+        Command::ReportEnd { task, machine, placed_ms: 0, report, end }
     };
-    let restarted = Command::ReportTask { task, machine, report: TaskReport::Restarted };
+    let restarted =
+        Command::ReportTask { task, machine, placed_ms: 0, report: TaskReport::Restarted };
     let used = TaskUse { task, cpu_us: 3_600_000_000, memory_byte_seconds: 1 << 50 };
     [
         ("report use", Command::ReportUse { machine, used: vec![used; 2] }),

@@ -42,7 +42,7 @@ fn node() -> Node {
     let hard_state = omega_store::log::HardState::default();
     let id = ReplicaId(1);
     Node::new(
-        Start { id, base: SNAPSHOT, membership, hard_state, entries: vec![], doubt: None },
+        Start { id, base: SNAPSHOT, membership, hard_state, entries: vec![], suspected_loss: None },
         Settings::default(),
     )
 }
@@ -90,7 +90,7 @@ fn a_follower_reads_by_asking_its_leader() {
         membership: Membership::initial([1, 2, 3].map(ReplicaId)),
         hard_state: omega_store::log::HardState::default(),
         entries: vec![],
-        doubt: None,
+        suspected_loss: None,
     };
     assert_eq!(Node::new(start, Settings::default()).check(asked[0]), Ok(()));
 }

@@ -152,7 +152,7 @@ fn assert_known_to_be_missing(case: &Case, disk: &SimulatedDisk, what: &str) {
     for _ in 0..2 {
         let log = open(disk).unwrap();
         let held = Promise { last: log.bounds().last, hard_state: log.hard_state() };
-        let known = log.doubt().map_or(held, |doubt| held.joined(doubt));
+        let known = log.unmet_promise().map_or(held, |doubt| held.joined(doubt));
         assert!(known.last.covers(promised.last()), "{what}: {known:?} of {promised:?}");
         assert!(known.hard_state.term >= promised.hard_state.term, "{what}: {known:?}");
     }
@@ -190,30 +190,38 @@ fn a_torn_end_is_in_doubt_until_the_log_goes_as_far() {
     let disk = damaged();
     let mut log = open(&disk).unwrap();
     assert_eq!(log.bounds().last, entry(2, 2).position);
-    let doubt = log.doubt().unwrap();
+    let doubt = log.unmet_promise().unwrap();
     assert_eq!((doubt.last, doubt.hard_state.term), (missing.last, Term(3)));
     log.append(&batch(Vec::new(), 3)).unwrap();
     log.sync().unwrap();
     drop(log);
     let mut log = open(&disk).unwrap();
-    assert_eq!(log.doubt().unwrap().last, missing.last, "it is remembered beside new records");
+    assert_eq!(
+        log.unmet_promise().unwrap().last,
+        missing.last,
+        "it is remembered beside new records"
+    );
     log.append(&batch(vec![entry(3, 4)], 4)).unwrap();
-    assert_eq!(log.doubt(), None, "a later leader's entry");
+    assert_eq!(log.unmet_promise(), None, "a later leader's entry");
     log.sync().unwrap();
     drop(log);
-    assert_eq!(open(&disk).unwrap().doubt(), None);
+    assert_eq!(open(&disk).unwrap().unmet_promise(), None);
 
     let disk = damaged();
     let mut log = open(&disk).unwrap();
-    log.forgive().unwrap();
-    assert_eq!(log.doubt(), None);
+    log.accept_torn_tail().unwrap();
+    assert_eq!(log.unmet_promise(), None);
     drop(log);
-    assert_eq!(open(&disk).unwrap().doubt(), None);
+    assert_eq!(open(&disk).unwrap().unmet_promise(), None);
 
     let disk = damaged();
     let mut log = open(&disk).unwrap();
     log.restart(entry(5, 2).position, hard_state(3)).unwrap();
-    assert_eq!(log.doubt(), None, "a snapshot that holds what is missing, or what replaced it");
+    assert_eq!(
+        log.unmet_promise(),
+        None,
+        "a snapshot that holds what is missing, or what replaced it"
+    );
 }
 
 #[test]

@@ -35,6 +35,7 @@ struct MoodyDisk {
     sync_ms: Arc<AtomicU64>,
     full: Arc<AtomicBool>,
     hangs: Arc<AtomicBool>,
+    breaks: Arc<AtomicBool>,
 }
 
 impl MoodyDisk {
@@ -114,6 +115,9 @@ impl DiskFile for MoodyFile {
         std::thread::sleep(Duration::from_millis(self.disk.sync_ms.load(Ordering::Relaxed)));
         while self.disk.hangs.load(Ordering::Relaxed) {
             std::thread::sleep(Duration::from_millis(1));
+        }
+        if self.disk.breaks.load(Ordering::Relaxed) {
+            return Err(io::Error::other("the disk is broken"));
         }
         self.inner.sync()
     }
@@ -298,6 +302,19 @@ fn a_read_at_a_replica_that_is_behind_because_of_its_full_disk_is_refused() {
     assert!(refused.is_temporary() && refused.retry_after.is_some());
     replicas.disks[behind].full.store(false, Ordering::Relaxed);
     while refresh().is_err() {}
+}
+
+/// The server's streams then end, so that their callers go to another replica.
+#[test]
+fn the_versions_of_a_replica_end_when_it_stops() {
+    let replicas = start_replicas(1);
+    submit(&replicas.cells[0], numbered(0));
+    let mut versions = Host::replica(replicas.running[0].clone()).versions();
+    replicas.disks[0].breaks.store(true, Ordering::Relaxed);
+    replicas.cells[0].begin(vec![Request::Command(job(1))], drop);
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    runtime.block_on(async { while versions.changed().await.is_ok() {} });
+    assert!(replicas.running[0].status().stopped.is_some());
 }
 
 #[test]

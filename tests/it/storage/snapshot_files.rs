@@ -96,7 +96,7 @@ fn every_flipped_bit_is_noticed() {
 fn chunks_that_are_swapped_lost_or_repeated_are_noticed() {
     let folder = Folder::with(&large_snapshot_state());
     let bytes = folder.bytes(7);
-    let start = FIXED + meta(7).membership.len();
+    let start = FIXED + meta(7).replica_meta.len();
     let chunk = |number: usize| start + number * (CHUNK + 8)..start + (number + 1) * (CHUNK + 8);
     let mut swapped = bytes.clone();
     swapped[chunk(0)].copy_from_slice(&bytes[chunk(1)]);
@@ -224,7 +224,7 @@ fn what_is_no_snapshot_of_this_cell_is_refused() {
     let error = folder.snapshots.newest().unwrap_err();
     assert!(matches!(error, LoadError::OtherPosition { .. }), "{error}");
     assert!(matches!(folder.snapshots.load(at(1)), Err(LoadError::Missing(_))));
-    let large = Meta { membership: vec![0; 1 << 20].into(), ..meta(9) };
+    let large = Meta { replica_meta: vec![0; 1 << 20].into(), ..meta(9) };
     let error = folder.snapshots.save(&large, &rich_snapshot_state()).unwrap_err();
     assert!(matches!(error, SaveError::Membership(_)), "{error}");
 }

@@ -23,7 +23,7 @@ pub(crate) fn at(index: u64) -> Position {
 }
 
 pub(crate) fn meta(index: u64) -> Meta {
-    Meta { cell: CELL, position: at(index), membership: (&b"one two three"[..]).into() }
+    Meta { cell: CELL, position: at(index), replica_meta: (&b"one two three"[..]).into() }
 }
 
 /// A temporary folder with snapshots.

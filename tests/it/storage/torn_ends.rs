@@ -121,12 +121,12 @@ fn the_last_voter_left_refuses_to_lose_its_end() {
         let (known, last) = (Known::Changes, Last::Entry);
         let disk = Case { founders, changes: changes.to_vec(), known, last }.disk();
         for again in ["at first", "and again"] {
-            let error = started(&disk, TornTail::Doubt).unwrap_err();
+            let error = started(&disk, TornTail::Refuse).unwrap_err();
             let StartError::TornTail { promised, last, .. } = error else { panic!("{error}") };
             assert_eq!([promised.0, last.0], expected, "founded by {founders:?}, {again}");
         }
-        assert!(leads_alone(started(&disk, TornTail::Forgive).unwrap()), "{founders:?}");
-        assert!(leads_alone(started(&disk, TornTail::Doubt).unwrap()), "it is told once");
+        assert!(leads_alone(started(&disk, TornTail::Accept).unwrap()), "{founders:?}");
+        assert!(leads_alone(started(&disk, TornTail::Refuse).unwrap()), "it is told once");
     }
 }
 
@@ -144,8 +144,8 @@ fn a_replica_that_others_can_help_starts_in_doubt() {
     ];
     for (what, founders, changes, known) in cases {
         let disk = Case { founders, changes, known, last: Last::Entry }.disk();
-        let replica = started(&disk, TornTail::Doubt).unwrap();
-        assert!(replica.replica.node().doubt().is_some(), "{what}");
+        let replica = started(&disk, TornTail::Refuse).unwrap();
+        assert!(replica.replica.node().suspected_loss().is_some(), "{what}");
         assert!(!leads_alone(replica), "{what}");
     }
 }
@@ -156,7 +156,7 @@ fn a_replica_that_others_can_help_starts_in_doubt() {
 fn the_last_voter_refuses_to_lose_its_term() {
     let (known, last) = (Known::Changes, Last::Term);
     let disk = Case { founders: &[1], changes: Vec::new(), known, last }.disk();
-    let error = started(&disk, TornTail::Doubt).unwrap_err();
+    let error = started(&disk, TornTail::Refuse).unwrap_err();
     assert!(matches!(error, StartError::TornTail { .. }), "{error}");
-    assert!(leads_alone(started(&disk, TornTail::Forgive).unwrap()));
+    assert!(leads_alone(started(&disk, TornTail::Accept).unwrap()));
 }

@@ -166,7 +166,7 @@ impl World {
                     replica.node().last(),
                     leadership.term,
                     leadership.leader,
-                    replica.node().doubt(),
+                    replica.node().suspected_loss(),
                     replica.node().membership(),
                 )
             });

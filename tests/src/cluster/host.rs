@@ -10,7 +10,9 @@ use omega_store::log::segment::SegmentOptions;
 use omega_store::log::{LogIndex, ReplicaId};
 use omega_store::membership::Membership;
 use omega_store::node;
-use omega_store::replica::{FileJob, Settings, StartError, Started, TornTail, bootstrap, start};
+use omega_store::replica::{
+    Settings, SnapshotJob, StartError, Started, TornTail, bootstrap, start,
+};
 use omega_store::{CellId, Origin};
 use std::collections::VecDeque;
 use std::path::Path;
@@ -84,7 +86,7 @@ pub struct Host {
     /// Time at which the thread of the log becomes free.
     pub log_free_at: Micros,
     /// Pending work of the replica's snapshot thread.
-    pub file_jobs: VecDeque<FileJob>,
+    pub file_jobs: VecDeque<SnapshotJob>,
     /// Size of the segments of its log.
     pub segments: SegmentOptions,
     /// Index up to which the replica's applied entries were compared.
@@ -106,7 +108,7 @@ impl Host {
             rotten: false,
             bit_rot: false,
             failing: false,
-            torn_tail: TornTail::Doubt,
+            torn_tail: TornTail::Refuse,
             gone: false,
             kept_down: false,
             log_scheduled: false,
@@ -161,7 +163,8 @@ impl Host {
     #[must_use]
     pub fn is_torn(&self) -> bool {
         let runs = self.running.as_ref();
-        !self.rotten && runs.is_some_and(|running| running.replica.node().doubt().is_some())
+        !self.rotten
+            && runs.is_some_and(|running| running.replica.node().suspected_loss().is_some())
     }
 
     /// Whether the host has power and its replica is not paused.

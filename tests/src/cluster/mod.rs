@@ -50,8 +50,8 @@ use omega_store::log::{ReplicaId, WriteError};
 use omega_store::membership::Membership;
 use omega_store::node;
 use omega_store::replica::{
-    FileDone, Output, PeerMessage, Reply, RequestId, RetryReason, Settings, StartError, Started,
-    Stop, TornTail,
+    Output, PeerMessage, Reply, RequestId, RetryReason, Settings, SnapshotResult, StartError,
+    Started, Stop, TornTail,
 };
 use operator::Operator;
 use plan::{Micros, Plan};
@@ -83,7 +83,7 @@ enum Event {
     LogWork(usize, u64),
     Safe(usize, u64, Option<u64>, bool),
     FileWork(usize, u64),
-    FileDone(usize, u64, Box<FileDone>),
+    SnapshotResult(usize, u64, Box<SnapshotResult>),
     Client(usize),
     Deadline(usize, RequestId),
     Restart(usize),
@@ -282,7 +282,7 @@ impl World {
                 }
             }
             Event::FileWork(host, life) => self.file_work(host, life),
-            Event::FileDone(host, life, done) => {
+            Event::SnapshotResult(host, life, done) => {
                 if self.lives(host, life) {
                     self.with(host, |running| running.replica.file_done(*done))?;
                 }
@@ -307,7 +307,7 @@ impl World {
         let lost = self.is_one_lost();
         let one = &mut self.hosts[host];
         if lost && !one.rotten {
-            one.torn_tail = TornTail::Forgive;
+            one.torn_tail = TornTail::Accept;
         }
         match one.start(self.settings) {
             Ok(()) => {
@@ -333,7 +333,7 @@ impl World {
             Err(Refused::Start(StartError::TornTail { .. })) => {
                 // The simulation never damages the disk of a cell with a single replica, so an invalid log there can
                 // only have a torn end.
-                one.torn_tail = TornTail::Forgive;
+                one.torn_tail = TornTail::Accept;
                 *self.report.faults.entry("torn tail forgiven").or_default() += 1;
                 self.start(host)
             }
@@ -503,7 +503,7 @@ impl World {
         }
         let more = !one.file_jobs.is_empty();
         let delay = 50 + self.dice.below(self.disk_max() as usize) as Micros;
-        self.after(delay, Event::FileDone(host, life, Box::new(done)));
+        self.after(delay, Event::SnapshotResult(host, life, Box::new(done)));
         if more {
             self.after(delay, Event::FileWork(host, life));
         }

@@ -100,7 +100,7 @@ impl Promises {
         };
         let term = node.leadership().term;
         // A replica in doubt has recorded up to which index it may lack entries.
-        let last = node.doubt().map_or(node.last(), |doubt| doubt.index.max(node.last()));
+        let last = node.suspected_loss().map_or(node.last(), |doubt| doubt.index.max(node.last()));
         if term < promised.term {
             return Err(format!("{id} was in term {} and starts in {term}", promised.term));
         }

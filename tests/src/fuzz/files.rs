@@ -130,7 +130,7 @@ impl Files {
             commands.into_iter().for_each(|command| drop(cell.apply(command)));
             cell.snapshot_state()
         };
-        let meta = Meta { cell: CELL, position: AT, membership: (&b"\x01"[..]).into() };
+        let meta = Meta { cell: CELL, position: AT, replica_meta: (&b"\x01"[..]).into() };
         let saved = |seed| {
             folder.save(&meta, &image(seed)).expect("there is room");
             disk.bytes(&folder.path(AT)).expect("it was saved")

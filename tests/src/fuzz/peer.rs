@@ -9,7 +9,7 @@ use omega_store::log::{Entry, EntryKind, LogIndex, Position, ReplicaId, Term};
 use omega_store::membership::{MemberStep, Membership, MembershipChange};
 use omega_store::node::{Message, MessageKind, SnapshotOffer};
 use omega_store::replica::{
-    FileDone, PeerMessage, Reply, Request, RequestId, RetryReason, Settings, Started, start,
+    PeerMessage, Reply, Request, RequestId, RetryReason, Settings, SnapshotResult, Started, start,
 };
 use omega_store::snapshot::{Offer, Piece};
 use omega_store::wire;
@@ -148,7 +148,7 @@ fn settle(started: &mut Started) {
             started.replica.persisted(number);
         }
         for job in output.files {
-            let done: FileDone = started.files.work(job);
+            let done: SnapshotResult = started.files.work(job);
             started.replica.file_done(done);
         }
         if idle {

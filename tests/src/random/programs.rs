@@ -71,11 +71,12 @@ impl Generator {
     pub(super) fn report(
         &mut self,
         (task, machine): (TaskId, MachineId),
+        placed_ms: u64,
         report: TaskReport,
     ) -> Command {
         let dice = &mut self.ends;
         if !dice.chance(30) {
-            return Command::ReportTask { task, machine, report };
+            return Command::ReportTask { task, machine, placed_ms, report };
         }
         let report = if dice.chance(20) { TaskReport::Restarted } else { report };
         let reason = match dice.below(4) {
@@ -85,7 +86,7 @@ impl Generator {
             _ => EndReason::ExitCode(dice.below(256) as i32),
         };
         let end = RunEnd { reason, restarts: dice.below(3) as u32 };
-        Command::ReportEnd { task, machine, report, end }
+        Command::ReportEnd { task, machine, placed_ms, report, end }
     }
 
     /// Creates a history in which agents report the use of tasks.

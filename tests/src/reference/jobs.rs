@@ -1,7 +1,7 @@
 //! Commands about jobs and tasks.
 
 use super::{Reference, ReferenceJob, ReferenceTask, validate};
-use omega_core::limits::TASKS_PER_JOB_MAX;
+use omega_core::limits::{REMOVED_JOBS_MAX, REMOVED_TASKS, TASKS_PER_JOB_MAX};
 use omega_core::{
     DeviceSet, Job, JobId, MachineId, NodeCores, Outcome, Rejection, TaskId, TaskReport, TaskState,
     Text,
@@ -59,6 +59,7 @@ impl Reference {
         if self.jobs.values().any(|known| known.spec.name == job.name) {
             return Err(Rejection::NameTaken(job.name));
         }
+        self.check_tenants([&job.tenant])?;
         let asks = job.groups.iter().map(|group| (&**group, u64::from(group.count)));
         self.admit(&job.tenant, asks)?;
         let id = JobId(self.next_job);
@@ -117,12 +118,12 @@ impl Reference {
         job.tasks.extend((old..count).map(|_| ReferenceTask::pending(group)));
         let mut left = BTreeSet::new();
         for _ in 0..old.saturating_sub(count).min(has) {
-            let alive = || {
-                let tasks = job.tasks.iter().enumerate();
-                tasks.filter(|(_, task)| task.group == group && !task.state.ended())
-            };
-            let pending = alive().rfind(|(_, task)| task.state == TaskState::Pending);
-            let Some((victim, _)) = pending.or_else(|| alive().next_back()) else { break };
+            let tasks = job.tasks.iter().enumerate();
+            let alive = tasks.filter(|(_, task)| task.group == group && !task.state.ended());
+            let runs = |task: &ReferenceTask| matches!(task.state, TaskState::Running(_));
+            let is_pending = |task: &ReferenceTask| task.state == TaskState::Pending;
+            let last = alive.max_by_key(|(index, task)| (is_pending(task), !runs(task), *index));
+            let Some((victim, _)) = last else { break };
             left.extend(job.tasks[victim].leave(TaskState::Killed));
         }
         if job.target().task_count() == 0 {
@@ -157,12 +158,15 @@ impl Reference {
 
     pub(super) fn report_task(
         &mut self,
-        id: TaskId,
-        machine: MachineId,
+        (id, machine): (TaskId, MachineId),
+        placed_ms: u64,
         report: TaskReport,
     ) -> Result<Outcome, Rejection> {
         let Some((job, task)) = self.task(id) else { return Err(Rejection::UnknownTask(id)) };
         if task.state.machine() != Some(machine) {
+            return Err(Rejection::TaskNotThere(id, machine));
+        }
+        if placed_ms > 0 && task.placed_ms > 0 && task.placed_ms != placed_ms {
             return Err(Rejection::TaskNotThere(id, machine));
         }
         let restarts = u64::from(job.spec.groups[task.group].restarts);
@@ -237,8 +241,13 @@ impl Reference {
         let over = self.forget_reservations();
         let (now, keep) = (u128::from(self.now_ms), u128::from(self.policy.ttl_after_finished_ms));
         let long_over = |at: Option<u64>| at.is_some_and(|at| u128::from(at) + keep <= now);
-        let forgotten: Vec<JobId> =
-            self.over.iter().filter(|(_, at)| long_over(*at)).map(|(id, _)| *id).collect();
+        let mut forgotten: Vec<JobId> = Vec::new();
+        for (id, _) in self.over.iter().filter(|(_, at)| long_over(*at)) {
+            let tasks: usize = forgotten.iter().map(|id| self.jobs[id].tasks.len()).sum();
+            if forgotten.len() < REMOVED_JOBS_MAX && tasks < REMOVED_TASKS {
+                forgotten.push(*id);
+            }
+        }
         self.over.retain(|(id, _)| !forgotten.contains(id));
         self.jobs.retain(|id, _| !forgotten.contains(id));
         if forgotten.is_empty() && !released && !refilled && !over && !other_peaks {

@@ -225,12 +225,12 @@ impl Reference {
             Command::AddTaint { id, taint } => self.set_taint(id, &taint.key.clone(), Some(taint)),
             Command::RemoveTaint { id, key } => self.set_taint(id, &key, None),
             Command::EndUpdate { job, version, result } => self.end_update(job, version, result),
-            Command::ReportTask { task, machine, report } => {
-                self.report_task(task, machine, report)
+            Command::ReportTask { task, machine, placed_ms, report } => {
+                self.report_task((task, machine), placed_ms, report)
             }
             // The end of a program is only for the history of events, which is not part of the state.
-            Command::ReportEnd { task, machine, report, end: _ } => {
-                self.report_task(task, machine, report)
+            Command::ReportEnd { task, machine, placed_ms, report, end: _ } => {
+                self.report_task((task, machine), placed_ms, report)
             }
             // Use is only kept in the log.
             Command::ReportUse { machine, used: _ } => self.ignore_use(machine),
@@ -264,6 +264,7 @@ impl Reference {
         if let Some(limit) = &limit {
             validate::quota(&tenant, limit, &self.kinds)?;
         }
+        self.check_tenants([&tenant])?;
         self.tenants.insert(tenant.clone());
         match limit {
             Some(limit) => self.quotas.insert(tenant, limit),

@@ -39,7 +39,8 @@ impl Reference {
         let all: Vec<u16> = range.map_or(Vec::new(), |range| (range.first..=range.last).collect());
         let mut ports = Vec::new();
         for _ in &group.any_ports {
-            let start = (id.job.0 * 127 + u64::from(id.index)) as usize;
+            let before = u64::from(id.index) * group.any_ports.len() as u64;
+            let start = (id.job.0 * 127 + before) as usize;
             let candidates = (0..all.len()).map(|at| all[(start + at) % all.len()]);
             let free = candidates.into_iter().find(|port| !taken.contains(port));
             let port = free.ok_or(Reason::NoPorts)?;

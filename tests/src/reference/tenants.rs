@@ -3,11 +3,12 @@
 use super::cluster_resources::charged;
 use super::fit::Member;
 use super::{Reference, ReferenceJob, ReferenceTask, validate};
-use omega_core::limits::{TENANT_DEPTH_MAX, TENANT_WEIGHT_MAX};
+use omega_core::limits::{TENANT_DEPTH_MAX, TENANT_WEIGHT_MAX, TENANTS_MAX};
 use omega_core::{
     Amounts, Claim, JobId, KindId, Outcome, Reason, Rejection, TaskGroup, TaskId, TenantConfig,
     Text,
 };
+use std::collections::BTreeSet;
 
 impl Reference {
     /// Configures a tenant.
@@ -25,6 +26,7 @@ impl Reference {
         if tenant_config.tasks_per_machine_max == Some(0) {
             return Err(Rejection::BadTenant(tenant));
         }
+        self.check_tenants([&tenant].into_iter().chain(&tenant_config.parent))?;
         let mut after = self.tenant_configs.clone();
         after.insert(tenant.clone(), tenant_config.clone());
         let above =
@@ -41,6 +43,16 @@ impl Reference {
         self.tenants.extend(tenant_config.parent);
         self.tenant_configs = after;
         Ok(self.done())
+    }
+
+    /// Checks the number of tenants for a command that names these.
+    pub(super) fn check_tenants<'a>(
+        &self,
+        names: impl IntoIterator<Item = &'a Text>,
+    ) -> Result<(), Rejection> {
+        let names = names.into_iter().filter(|name| !self.tenants.contains(*name));
+        let new = names.collect::<BTreeSet<&Text>>().len();
+        if new == 0 { Ok(()) } else { validate::at_most(self.tenants.len() + new, TENANTS_MAX) }
     }
 
     /// Configuration of a tenant.
@@ -66,6 +78,7 @@ impl Reference {
     ) -> Result<Outcome, Rejection> {
         validate::name(&tenant)?;
         limit.iter().try_for_each(|limit| validate::quota(&tenant, limit, &self.kinds))?;
+        self.check_tenants([&tenant])?;
         self.tenants.insert(tenant.clone());
         match limit {
             Some(limit) => self.admissions.insert(tenant, limit),

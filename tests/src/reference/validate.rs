@@ -161,7 +161,8 @@ fn composed(job: &Job, kinds: &Kinds, form: Form) -> Result<(), Rejection> {
     if job.groups.is_empty() {
         return Err(bad_job());
     }
-    at_most(job.groups.len(), GROUPS_PER_JOB_MAX)?;
+    let versions = if form == Form::Submitted { 1 } else { 2 };
+    at_most(job.groups.len(), versions * GROUPS_PER_JOB_MAX)?;
     if job.task_count() == 0 && form == Form::Submitted {
         return Err(bad_job());
     }
@@ -250,6 +251,14 @@ fn per_machine(job: &Job, group: &TaskGroup) -> Result<(), Rejection> {
     if group.per_machine && !is_possible { Err(bad_job()) } else { Ok(()) }
 }
 
+/// The number of rules as which a rule counts.
+fn terms(rule: &TaskRule) -> usize {
+    match rule {
+        TaskRule::Affinity(terms) => terms.len(),
+        _ => 1,
+    }
+}
+
 fn task_group(of: &Job, group: &TaskGroup, kinds: &Kinds) -> Result<(), Rejection> {
     let job = &of.name;
     name(&group.name)?;
@@ -257,7 +266,7 @@ fn task_group(of: &Job, group: &TaskGroup, kinds: &Kinds) -> Result<(), Rejectio
     amounts(job, &group.cluster_request, kinds)?;
     labels(&group.labels)?;
     let rules = &group.rules;
-    at_most(rules.tasks.len(), RULES_PER_GROUP_MAX)?;
+    at_most(rules.tasks.iter().map(terms).sum(), RULES_PER_GROUP_MAX)?;
     at_most(rules.ports.len(), RULES_PER_GROUP_MAX)?;
     at_most(group.any_ports.len(), RULES_PER_GROUP_MAX)?;
     at_most(rules.tolerations.len(), RULES_PER_GROUP_MAX)?;

@@ -170,7 +170,7 @@ impl World {
             "restarted" => TaskReport::Restarted,
             other => panic!("no report: {other}"),
         };
-        Command::ReportTask { task, machine, report }
+        Command::ReportTask { task, machine, placed_ms: 0, report }
     }
 
     fn machine(&self, name: &str) -> MachineId {

@@ -6,7 +6,8 @@
 //! and are checked in `rules/`; this module compares only numbers.
 //!
 //! The search for free ports begins at a position that depends on the task, so that the ports of an ended task are
-//! rarely given to another task at once.
+//! rarely given to another task at once. The positions of a job's tasks are apart by the number of their ports, so a
+//! search does not pass the ports of the tasks before.
 //!
 //! The cell begins to count ports with the first job for which it chooses ports. Until then, this policy costs nothing,
 //! neither in the cell nor in deltas and views.
@@ -16,6 +17,7 @@
 
 mod in_cell;
 mod need;
+mod port_set;
 mod row;
 mod task_ports;
 mod view;
@@ -45,7 +47,7 @@ pub struct Ports {
     rows: FastMap<u32, RowPorts>,
 }
 
-static NO_PORTS: RowPorts = RowPorts { fixed: Vec::new(), chosen: Vec::new(), unknown: 0 };
+static NO_PORTS: RowPorts = RowPorts::EMPTY;
 
 impl Ports {
     fn on(&self, row: usize) -> &RowPorts {
@@ -77,7 +79,7 @@ impl Ports {
     /// Writes the ports in a row, if there are any.
     fn write_taken(&self, slot: u32, columns: &mut PortColumns) {
         if let Some(RowPorts { fixed, chosen, .. }) = self.rows.get(&slot) {
-            let taken = TakenPorts { fixed: fixed.clone(), chosen: chosen.clone() };
+            let taken = TakenPorts { fixed: fixed.clone(), chosen: chosen.iter().collect() };
             columns.taken.push((slot, taken));
         }
     }
@@ -91,7 +93,8 @@ impl Ports {
         machine_index: &MachineIndex,
     ) -> Vec<u16> {
         let Some(need) = &need.ports else { return Vec::new() };
-        let position = task.job.0.wrapping_mul(JOB_STRIDE).wrapping_add(task.index.into());
+        let before = u64::from(task.index) * need.any as u64;
+        let position = task.job.0.wrapping_mul(JOB_STRIDE).wrapping_add(before);
         self.on(row).choose(range_of(machine_index, row), need, position)
     }
 
@@ -100,7 +103,7 @@ impl Ports {
     pub fn can_have(&self, row: usize, need: &Need, ports: &[u16]) -> bool {
         let here = self.on(row);
         let is_new = |(at, port): (usize, &u16)| {
-            *port > 0 && here.chosen.binary_search(port).is_err() && !ports[..at].contains(port)
+            *port > 0 && !here.chosen.contains(*port) && !ports[..at].contains(port)
         };
         ports.len() == need.any_ports() && ports.iter().enumerate().all(is_new)
     }
@@ -205,8 +208,7 @@ impl Mirror<PortColumns> for Ports {
             changed.filter_map(|slot| Some((*slot, self.rows.remove(slot)?))).collect()
         };
         for (slot, TakenPorts { fixed, chosen }) in taken {
-            let row = RowPorts { fixed: fixed.clone(), chosen: chosen.clone(), unknown: 0 };
-            self.rows.insert(*slot, row);
+            self.rows.insert(*slot, RowPorts::of(fixed, chosen));
         }
         // Rows with fewer ports count as freed: a task that requested only ports frees no amounts, but makes room for
         // another task with ports.

@@ -3,7 +3,6 @@
 use super::Quotas;
 use crate::audit_error::AuditError;
 use crate::cell::{Cell, Change};
-use crate::commands::texts;
 use crate::commands::validate;
 use crate::policy::CellPolicy;
 use crate::state::tenants::Tenants;
@@ -18,10 +17,8 @@ impl Cell {
         tenant: &Text,
         limit: Option<Amounts>,
     ) -> Result<Outcome, Rejection> {
-        texts::name("tenant", tenant)?;
-        if let Some(limit) = &limit {
-            validate::quota(tenant, limit, &self.kinds)?;
-        }
+        validate::tenant_limit(tenant, limit.as_ref(), &self.kinds)?;
+        self.tenants.check_count([tenant])?;
         let version = self.begin();
         self.tenants.set_limit(tenant, limit);
         self.policies.quotas.any = has_limits(&self.tenants);

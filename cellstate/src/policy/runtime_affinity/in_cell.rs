@@ -4,7 +4,7 @@ use super::RuntimeAffinity;
 use crate::cell::Cell;
 use crate::commit::{Review, Scope, Step};
 use crate::policy::CellPolicy;
-use crate::rules::{Alone, GroupRules};
+use crate::rules::{GroupRules, Unmet};
 use omega_core::transaction::Item;
 use omega_core::{Conflict, Reason, TaskId};
 
@@ -68,17 +68,17 @@ impl Cell {
     /// The items to reject: for each domain that lacks tasks, the last items that removed a missing task.
     fn needed(&self, left: &[Left<'_>]) -> Vec<Item> {
         let (rule_index, sets) = (&self.machine_index.rules, &self.machine_index.sets);
-        let mut alone: Vec<Alone> = left
+        let mut unmet: Vec<Unmet> = left
             .iter()
-            .flat_map(|left| rule_index.alone_without(left.rules, left.row, sets))
+            .flat_map(|left| rule_index.unmet_without(left.rules, left.row, sets))
             .collect();
-        alone.sort_unstable_by_key(|alone| (alone.tracker, alone.domain));
-        alone.dedup();
-        let of_domain = |alone: Alone| {
+        unmet.sort_unstable_by_key(|unmet| (unmet.tracker, unmet.domain));
+        unmet.dedup();
+        let of_domain = |unmet: Unmet| {
             let counted =
-                move |left: &&Left<'_>| rule_index.is_counted((left.rules, left.row), alone, sets);
-            left.iter().rev().filter(counted).take(alone.missing as usize).map(|left| left.item)
+                move |left: &&Left<'_>| rule_index.is_counted((left.rules, left.row), unmet, sets);
+            left.iter().rev().filter(counted).take(unmet.missing as usize).map(|left| left.item)
         };
-        alone.into_iter().flat_map(of_domain).collect()
+        unmet.into_iter().flat_map(of_domain).collect()
     }
 }

@@ -6,7 +6,7 @@
 use crate::fit::Grant;
 use crate::view::counting::{GroupOnRow, OnRow};
 use crate::view::departures::Claimed;
-use crate::view::own::own_claims::{Accepted, Open};
+use crate::view::own::claim_list::{Accepted, Open};
 use crate::view::{GroupRef, View};
 use omega_core::{
     Claim, Commit, ConflictCheck, Granularity, Job, MachineId, Reason, TaskId, Transaction, Version,
@@ -19,6 +19,17 @@ pub(in crate::view) struct Wish {
     pub(in crate::view) task: TaskId,
     pub(in crate::view) machine: MachineId,
     pub(in crate::view) group: GroupRef,
+}
+
+/// A claim of a view that the cell's placements do not include yet.
+#[derive(Clone, Copy, Debug)]
+pub struct OwnClaim<'a> {
+    /// Id of the task.
+    pub id: TaskId,
+    /// The task's job.
+    pub job: &'a Arc<Job>,
+    /// Position of the task's group in the job.
+    pub group: usize,
 }
 
 impl View {
@@ -70,6 +81,24 @@ impl View {
         self.claims.push(open);
     }
 
+    /// The view's own claims on the machine in a row that [`View::tasks_on`] does not include yet: open, deferred, in
+    /// flight, and accepted since the last sync. Visits all own claims.
+    pub fn claims_on(&self, row: usize) -> impl Iterator<Item = OwnClaim<'_>> {
+        let is_here = move |machine: MachineId| machine.row() == row && self.rows.has(machine);
+        let unanswered = self.claims.unanswered().filter(move |open| is_here(open.claim.machine));
+        let unanswered = unanswered.map(|open| {
+            let compiled = self.groups.get(open.group);
+            OwnClaim { id: open.claim.task, job: &compiled.job, group: compiled.index }
+        });
+        let accepted = self.claims.accepted().iter();
+        let accepted = accepted.filter(move |accepted| is_here(accepted.machine));
+        unanswered.chain(accepted.map(|accepted| OwnClaim {
+            id: accepted.task,
+            job: &accepted.job,
+            group: accepted.group,
+        }))
+    }
+
     /// The number of claims that the next [`View::take_transaction`] will contain.
     #[must_use]
     pub fn open_claims(&self) -> usize {
@@ -98,7 +127,7 @@ impl View {
         true
     }
 
-    /// Holds the open claim of a task. The claim stays subtracted through every sync, but no transaction contains it
+    /// Defers the open claim of a task. The claim stays subtracted through every sync, but no transaction contains it
     /// until [`View::resume_claim`] is called. Returns whether the task had an open claim.
     pub fn defer_claim(&mut self, task: TaskId) -> bool {
         self.claims.defer(task)
@@ -109,7 +138,7 @@ impl View {
         self.claims.resume(task)
     }
 
-    /// The number of held claims.
+    /// The number of deferred claims.
     #[must_use]
     pub fn deferred_claims(&self) -> usize {
         self.claims.deferred()
@@ -141,23 +170,23 @@ impl View {
     pub fn settle(&mut self, txn: &Transaction, commit: &Commit) {
         let already_seen = commit.version <= self.session.version();
         let gives_back = |index| already_seen || commit.conflict_of_claim(index).is_some();
-        self.end_flight(txn, commit.version, gives_back);
+        self.end_claims(txn, commit.version, gives_back);
         self.end_evictions(txn, Some(commit));
     }
 
     /// Drops all claims of a transaction that was not committed.
     pub fn abandon(&mut self, txn: &Transaction) {
-        self.end_flight(txn, self.session.version(), |_| true);
+        self.end_claims(txn, self.session.version(), |_| true);
         self.end_evictions(txn, None);
     }
 
-    fn end_flight(
+    fn end_claims(
         &mut self,
         txn: &Transaction,
         version: Version,
         gives_back: impl Fn(usize) -> bool,
     ) {
-        let Some(claims) = self.claims.land(txn.id.number) else { return };
+        let Some(claims) = self.claims.end_in_flight(txn.id.number) else { return };
         for (index, open) in claims.iter().enumerate() {
             if gives_back(index) {
                 self.count(open, 1);

@@ -8,7 +8,7 @@
 
 use crate::state::allocation_overrides::amounts_of;
 use crate::view::own::claims::Wish;
-use crate::view::own::own_evictions::{Eviction, Gives, Victim};
+use crate::view::own::eviction_list::{Eviction, Gives, Victim};
 use crate::view::{GroupRef, PlacedTask, View};
 use omega_core::{Commit, MachineId, Precedence, Reason, Resize, TaskId, Transaction, Version};
 
@@ -102,7 +102,7 @@ impl View {
         self.evictions.removed()
     }
 
-    /// The number of evictions and resizes that wait for [`View::take_transaction`], including those of held claims.
+    /// The number of evictions and resizes that wait for [`View::take_transaction`], including those of deferred claims.
     #[must_use]
     pub fn open_evictions(&self) -> usize {
         self.evictions.open()

@@ -1,6 +1,6 @@
 //! The view's own changes: claims and evictions that no delta includes yet.
 
+pub(super) mod claim_list;
 pub(super) mod claims;
+pub(super) mod eviction_list;
 pub(super) mod evictions;
-pub(super) mod own_claims;
-pub(super) mod own_evictions;

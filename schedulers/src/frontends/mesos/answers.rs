@@ -185,7 +185,7 @@ impl Frontend {
             let group = view.compile(task.job, &entry.job, group);
             if let Err(reason) = view.claim(*task, *machine, group) {
                 view.drop_claims(done);
-                return Err(AcceptError::Judged { task: *task, reason });
+                return Err(AcceptError::Rejected { task: *task, reason });
             }
         }
         Ok(())

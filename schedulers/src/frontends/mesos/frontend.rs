@@ -131,7 +131,7 @@ impl Frontend {
         for (index, claim) in txn.claims.iter().enumerate() {
             let (task, machine) = (claim.task, claim.machine);
             let why = match &reply {
-                Reply::Judged(commit) => commit.conflict_of_claim(index).map(NotLaunched::Refused),
+                Reply::Checked(commit) => commit.conflict_of_claim(index).map(NotLaunched::Refused),
                 Reply::Dropped(error) => Some(NotLaunched::Unsent(error.clone())),
             };
             let happened = match why {
@@ -152,7 +152,7 @@ impl Frontend {
             }
         }
         match reply {
-            Reply::Judged(_) => Ok(()),
+            Reply::Checked(_) => Ok(()),
             Reply::Dropped(error) => Err(error),
         }
     }

@@ -296,7 +296,7 @@ pub enum AcceptError {
         "task {task} cannot run on the machine chosen for it ({reason:?}): launch it on another \
          machine"
     )]
-    Judged {
+    Rejected {
         /// Id of the task.
         task: TaskId,
         /// Reason given by the cell's checks.

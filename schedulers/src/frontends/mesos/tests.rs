@@ -1,7 +1,7 @@
 //! Tests of single cases of offers. `reference.rs` compares random histories with a naive reference.
 
 use super::*;
-use crate::frontends::fixtures::{Lossy, cell, machine, place, report, submit, submit_job, task};
+use crate::frontends::fixtures::{cell, lossy, machine, place, report, submit, submit_job, task};
 use crate::queue::Nanos;
 use crate::queue::dominant::{Share, Weight};
 use omega_cellstate::{HandleError, SharedCell};
@@ -235,7 +235,7 @@ fn a_wrong_answer_changes_nothing_and_says_what_to_do() {
         needed: 3000,
         offered: 2000,
     };
-    let judged = AcceptError::Judged { task: task(picky, 0), reason: Reason::AffinityUnmet };
+    let rejected = AcceptError::Rejected { task: task(picky, 0), reason: Reason::AffinityUnmet };
     let not_offered = AcceptError::NotOffered { task: task(job, 0), machine: machine(1) };
     let nobody = FrameworkId(7);
     let cases: [(FrameworkId, &[OfferId], &[Launch], AcceptError); 10] = [
@@ -248,7 +248,7 @@ fn a_wrong_answer_changes_nothing_and_says_what_to_do() {
         (a, &[mine], &[at(job, 0, 0), at(job, 0, 0)], AcceptError::TaskTwice(task(job, 0))),
         (a, &[mine], &[at(job, 0, 0), at(job, 0, 1)], not_offered),
         (a, &[mine], &[at(job, 0, 0), at(job, 1, 0), at(job, 2, 0)], too_much),
-        (a, &[mine], &[at(job, 0, 0), at(picky, 0, 0)], judged),
+        (a, &[mine], &[at(job, 0, 0), at(picky, 0, 0)], rejected),
     ];
     let before: Vec<Offer> = front.offers().cloned().collect();
     for (framework, offers, launches, expected) in cases {
@@ -270,7 +270,7 @@ fn a_wrong_answer_changes_nothing_and_says_what_to_do() {
 fn an_answer_that_was_lost_is_asked_for_again() {
     let shared = cell(&[[2000, 20]]);
     let job = submit(&shared, "a", 2, [1000, 10]);
-    let lossy = Lossy::new(&shared);
+    let lossy = lossy(&shared);
     let mut front = front(&shared);
     let framework = join(&mut front, "a");
     front.step(&lossy, 0).unwrap();

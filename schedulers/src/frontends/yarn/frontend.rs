@@ -241,7 +241,7 @@ impl Frontend {
         debug_assert!(tasks.eq(txn.claims.iter().map(|claim| claim.task)), "the same order");
         for (index, given) in given.into_iter().enumerate() {
             let is_taken = match &reply {
-                Reply::Judged(commit) => {
+                Reply::Checked(commit) => {
                     let conflict = commit.conflict_of_claim(index);
                     self.counters.conflicts += u64::from(conflict.is_some());
                     conflict.is_none()
@@ -252,7 +252,7 @@ impl Frontend {
             if is_taken { self.allocated(given, now) } else { self.refused(&given) }
         }
         match reply {
-            Reply::Judged(_) => Ok(allocated),
+            Reply::Checked(_) => Ok(allocated),
             Reply::Dropped(error) => Err(error),
         }
     }

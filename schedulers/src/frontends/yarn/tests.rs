@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::framework::profile::Profile;
-use crate::frontends::fixtures::{Lossy, Rival, cell, machine, place, report, submit, task};
+use crate::frontends::fixtures::{cell, lossy, machine, place, report, rival, submit, task};
 use crate::queue::Nanos;
 use crate::queue::dominant::Weight;
 use omega_cellstate::{HandleError, SharedCell};
@@ -275,7 +275,7 @@ fn a_claim_that_others_were_quicker_than_is_asked_for_again() {
     let mut front = front(&shared);
     join(&shared, &mut front, job);
     front.heartbeat(job, anywhere(1), 0).unwrap();
-    let rival = Rival::new(&shared, 0, [1000, 10]);
+    let rival = rival(&shared, 0, [1000, 10]);
     assert_eq!(front.step(&rival, 1).unwrap(), 0);
     assert_eq!(front.counters().conflicts, 1);
     assert_eq!(front.step(&rival, 2).unwrap(), 1);
@@ -286,7 +286,7 @@ fn a_claim_that_others_were_quicker_than_is_asked_for_again() {
 fn an_answer_that_was_lost_is_asked_for_again() {
     let shared = cell(&[[4000, 40]]);
     let job = submit(&shared, "a", 4, [1000, 10]);
-    let lossy = Lossy::new(&shared);
+    let lossy = lossy(&shared);
     let mut front = front(&shared);
     join(&shared, &mut front, job);
     front.heartbeat(job, anywhere(2), 0).unwrap();

@@ -1,6 +1,6 @@
 //! Placement near some tasks and far from others. (Kubernetes' InterPodAffinity.)
 
-use crate::framework::plugin::{Filter, Judged, Reads, Tasks};
+use crate::framework::plugin::{CellChecks, Filter, Reads, Tasks};
 use crate::framework::relative::{Feasible, Ranking, RelativeScore, Stance};
 use crate::plugins::kube::normalize::POINT;
 use omega_cellstate::{BLOCK, Block, Draws, RuleFamily};
@@ -55,8 +55,8 @@ impl Filter for InterPodAffinity {
         block.affinity_met(tasks.need, refused)
     }
 
-    fn judges(&self) -> Judged {
-        Judged::NEIGHBOURS
+    fn covers(&self) -> CellChecks {
+        CellChecks::NEIGHBOURS
     }
 }
 

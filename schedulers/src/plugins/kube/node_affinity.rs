@@ -1,6 +1,6 @@
 //! Required and preferred machines of a task. (Kubernetes' NodeAffinity.)
 
-use crate::framework::plugin::{Filter, Judged, Reads, Tasks, lanes};
+use crate::framework::plugin::{CellChecks, Filter, Reads, Tasks, lanes};
 use crate::framework::relative::{Feasible, Ranking, RelativeScore, Stance};
 use crate::plugins::affinity::MachineAffinity;
 use crate::plugins::kube::normalize::more_is_better;
@@ -67,8 +67,8 @@ impl Filter for NodeAffinity {
         0
     }
 
-    fn judges(&self) -> Judged {
-        Judged::AFFINITY
+    fn covers(&self) -> CellChecks {
+        CellChecks::AFFINITY
     }
 
     fn keep(&self, view: &mut View) {

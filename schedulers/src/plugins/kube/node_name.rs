@@ -1,6 +1,6 @@
 //! Tasks that name their machine. (Kubernetes' NodeName.)
 
-use crate::framework::plugin::{Filter, Judged, Reads, Tasks};
+use crate::framework::plugin::{CellChecks, Filter, Reads, Tasks};
 use omega_cellstate::Block;
 
 /// Filter: the task names no machine, or names this one.
@@ -28,7 +28,7 @@ impl Filter for NodeName {
         0
     }
 
-    fn judges(&self) -> Judged {
-        Judged::NAME
+    fn covers(&self) -> CellChecks {
+        CellChecks::NAME
     }
 }

@@ -1,7 +1,7 @@
 //! Ports of machines: those that tasks request (Kubernetes' NodePorts), and those that the cell chooses.
 
 use crate::framework::events::Events;
-use crate::framework::plugin::{Filter, Judged, Reads, Tasks};
+use crate::framework::plugin::{CellChecks, Filter, Reads, Tasks};
 use omega_cellstate::{Block, RuleFamily};
 
 /// Filter: no task on the machine has one of the task's ports, and the machine's port range has enough free ports if
@@ -35,7 +35,7 @@ impl Filter for NodePorts {
         block.any_ports_fit(tasks.need, among)
     }
 
-    fn judges(&self) -> Judged {
-        Judged::PORTS
+    fn covers(&self) -> CellChecks {
+        CellChecks::PORTS
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! The scores in `../resources.rs` work in fractions; the score here computes the same integers as Kubernetes.
 
-use crate::framework::plugin::{Filter, Judged, Reads, Score, Tasks, lanes};
+use crate::framework::plugin::{CellChecks, Filter, Reads, Score, Tasks, lanes};
 use crate::plugins::kube::normalize::POINT;
 use crate::plugins::resources::{ResourcesFit, could_fit, pieces_fit};
 use crate::plugins::usage::{Amount, Resource, Usage, percent};
@@ -164,8 +164,8 @@ impl Filter for NodeResourcesFit {
         could_fit(tasks, block, (refused, &self.ignored))
     }
 
-    fn judges(&self) -> Judged {
-        if self.ignored.is_empty() { Judged::ROOM } else { Judged::NOTHING }
+    fn covers(&self) -> CellChecks {
+        if self.ignored.is_empty() { CellChecks::ROOM } else { CellChecks::NOTHING }
     }
 }
 

@@ -1,6 +1,6 @@
 //! Machines that accept no tasks. (Kubernetes' NodeUnschedulable.)
 
-use crate::framework::plugin::{Filter, Judged, Reads, Tasks};
+use crate::framework::plugin::{CellChecks, Filter, Reads, Tasks};
 use omega_cellstate::{Block, MachineSet, View};
 use omega_core::{Taint, TaintEffect};
 
@@ -54,8 +54,8 @@ impl Filter for NodeUnschedulable {
         0
     }
 
-    fn judges(&self) -> Judged {
-        Judged::STATUS
+    fn covers(&self) -> CellChecks {
+        CellChecks::STATUS
     }
 
     fn keep(&self, view: &mut View) {

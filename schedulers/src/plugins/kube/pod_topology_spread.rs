@@ -3,7 +3,7 @@
 //! A hard spread is a filter, with the same counts as the cell's check. A soft spread is a score: fewer selected tasks
 //! in a machine's domain are better. The weight of one task grows with the logarithm of the number of domains.
 
-use crate::framework::plugin::{Filter, Judged, Reads, Tasks, lanes};
+use crate::framework::plugin::{CellChecks, Filter, Reads, Tasks, lanes};
 use crate::framework::relative::{Feasible, Ranking, RelativeScore, Stance};
 use crate::plugins::kube::normalize::{POINT, hundredths};
 use crate::plugins::rules::lacks_place;
@@ -35,8 +35,8 @@ impl Filter for PodTopologySpread {
         refused & !lacks_place(tasks, block, RuleFamily::Spread, refused)
     }
 
-    fn judges(&self) -> Judged {
-        Judged::SPREAD
+    fn covers(&self) -> CellChecks {
+        CellChecks::SPREAD
     }
 }
 

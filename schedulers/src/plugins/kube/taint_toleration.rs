@@ -1,6 +1,6 @@
 //! Taints and tolerations. (Kubernetes' TaintToleration.)
 
-use crate::framework::plugin::{Filter, Judged, Reads, SCORE_MAX, Tasks, lanes};
+use crate::framework::plugin::{CellChecks, Filter, Reads, SCORE_MAX, Tasks, lanes};
 use crate::framework::relative::{Feasible, Ranking, RelativeScore, Stance};
 use crate::plugins::kube::normalize::less_is_better;
 use crate::plugins::taints::Taints;
@@ -33,8 +33,8 @@ impl Filter for TaintToleration {
         0
     }
 
-    fn judges(&self) -> Judged {
-        Judged::TAINTS
+    fn covers(&self) -> CellChecks {
+        CellChecks::TAINTS
     }
 }
 

@@ -23,7 +23,7 @@
 
 use crate::framework::points::Order;
 use crate::queue::dominant::{Share, Sums, Totals, Weight};
-use crate::queue::place_in_order::Place;
+use crate::queue::place_in_order::{Place, remove_place};
 use foldhash::fast::FixedState;
 use omega_cellstate::{TenantDelta, TenantTerms, View};
 use omega_core::{Amounts, Job, JobId, KindId, Text};
@@ -170,11 +170,8 @@ impl Shares {
     pub(crate) fn remove(&mut self, job: &Arc<Job>, id: JobId) {
         let Some(&tenant) = self.by_name.get(&job.tenant) else { return };
         let node = if self.has_tenants { tenant } else { TOP };
-        let jobs = &mut self.nodes[node].jobs;
-        // Mostly, the job is removed because it has the next turn.
-        if jobs.first().is_some_and(|first| first.id == id) {
-            jobs.pop_first();
-        } else if !jobs.remove(&Place::new(&self.order, job, id)) {
+        let place = Place::new(&self.order, job, id);
+        if !remove_place(&mut self.nodes[node].jobs, &place) {
             return;
         }
         self.jobs -= 1;

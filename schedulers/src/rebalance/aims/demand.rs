@@ -134,7 +134,7 @@ impl Swings {
                 let Some(job) = view.job_of(task.id) else { continue };
                 swings.know(task.id.job, &job.name, demand);
                 let group = job.groups.get(usize::from(task.group));
-                if let Some(group) = group.filter(|_| !view.has_own_allocation(task.id)) {
+                if let Some(group) = group.filter(|_| !view.has_allocation_override(task.id)) {
                     let amount = |kind: usize| group.request.get(KindId(kind as u8)) as i64;
                     let request: Vec<i64> = (0..kinds).map(amount).collect();
                     swings.count(row, Change { job: task.id.job, request: &request, sign: 1 });

@@ -33,7 +33,7 @@ pub enum Limit {
     /// In each domain with a task of the job, at least one task of the job of this name runs.
     Needs(Text),
     /// In each domain with a task of another job, at most `count` tasks of the job run.
-    Beside {
+    MaxColocated {
         /// Name of the other job.
         other: Text,
         /// Number of tasks.
@@ -59,7 +59,7 @@ struct Compiled {
 enum OfJobs {
     Domains(u32),
     Needs(u32),
-    Beside { other: u32, count: u32 },
+    MaxColocated { other: u32, count: u32 },
 }
 
 /// Move of a task of a job between two rows.
@@ -95,7 +95,7 @@ impl Keep {
         for rule in rules {
             let others = match &rule.limit {
                 Limit::Domains(_) => None,
-                Limit::Needs(other) | Limit::Beside { other, .. } => Some(other),
+                Limit::Needs(other) | Limit::MaxColocated { other, .. } => Some(other),
             };
             for name in std::iter::once(&rule.job).chain(others) {
                 let next = names.len() as u32;
@@ -130,8 +130,8 @@ impl Keep {
         let (limit, other) = match &rule.limit {
             Limit::Domains(least) => (OfJobs::Domains(*least), job),
             Limit::Needs(other) => (OfJobs::Needs(number(other)), number(other)),
-            Limit::Beside { other, count } => {
-                (OfJobs::Beside { other: number(other), count: *count }, number(other))
+            Limit::MaxColocated { other, count } => {
+                (OfJobs::MaxColocated { other: number(other), count: *count }, number(other))
             }
         };
         let at = self.rules.len() as u32;
@@ -219,8 +219,8 @@ impl Keep {
             OfJobs::Needs(_) if domain == NOWHERE => count(job),
             OfJobs::Needs(other) if count(other) == 0 => count(job),
             OfJobs::Needs(_) => 0,
-            OfJobs::Beside { .. } if domain == NOWHERE => 0,
-            OfJobs::Beside { other, count: most } => match count(other) {
+            OfJobs::MaxColocated { .. } if domain == NOWHERE => 0,
+            OfJobs::MaxColocated { other, count: most } => match count(other) {
                 0 => 0,
                 _ => count(job).saturating_sub(most),
             },

@@ -28,12 +28,12 @@
 //! reason is that after a failed sync of an earlier process, the operating system may consider pages clean that never
 //! reached the disk.
 //!
-//! *Doubt*: the very last records may be damaged while nothing behind them proves that they were synced. This happens
+//! *Unmet promises*: the very last records may be damaged while nothing behind them proves that they were synced. This happens
 //! if the power failed before the marker was written, or if one fault damaged both. Then it is unknown whether the
 //! records were torn, or damaged later. So every sync also writes a second copy of its promise, into the block of the
-//! header (`promise.rs`). [`LogEngine::doubt`] returns the promise that the log does not satisfy. The replica's votes
-//! contain the position of this promise, so that no candidate with a shorter log counts these votes. The copy is kept
-//! until the log again reaches that promise.
+//! header (`promise.rs`). [`LogEngine::unmet_promise`] returns the promise that the log does not satisfy. The replica's
+//! votes contain the position of this promise, so that no candidate with a shorter log counts these votes. The copy is
+//! kept until the log again reaches that promise.
 //!
 //! Damaged headers, missing segments, and shortened files are always detected.
 //!
@@ -130,7 +130,7 @@ pub struct SegmentLog {
     trust: Trust,
     torn: Option<(PathBuf, u64)>,
     /// The promise that the replica may have made and that the log does not satisfy.
-    doubt: Option<Promise>,
+    unmet_promise: Option<Promise>,
     /// Number of promises written so far.
     promises: u64,
     written: u64,
@@ -212,7 +212,7 @@ impl SegmentLog {
             hard_state: HardState::default(),
             trust: Trust::Sound,
             torn: None,
-            doubt: None,
+            unmet_promise: None,
             promises: 0,
             written: header.length,
             buffer: Vec::new(),
@@ -490,7 +490,7 @@ impl LogEngine for SegmentLog {
             offset += length;
         }
         self.hard_state = batch.hard_state.unwrap_or(self.hard_state);
-        self.settle_doubt();
+        self.settle_unmet_promise();
         // Frees the memory of an unusually large batch.
         self.buffer.clear();
         self.buffer.shrink_to(BUFFER);
@@ -548,10 +548,12 @@ impl LogEngine for SegmentLog {
         self.hard_state = hard_state;
         self.first_segment = first_segment;
         // Entries up to the snapshot's end are not missing: the snapshot includes them, or entries that replaced them.
-        if let Some(doubt) = self.doubt.as_mut().filter(|doubt| doubt.last.index <= base.index) {
-            doubt.last = base;
+        if let Some(promise) =
+            self.unmet_promise.as_mut().filter(|promise| promise.last.index <= base.index)
+        {
+            promise.last = base;
         }
-        self.settle_doubt();
+        self.settle_unmet_promise();
         self.sync()
     }
 
@@ -563,13 +565,13 @@ impl LogEngine for SegmentLog {
         }
     }
 
-    fn doubt(&self) -> Option<Promise> {
-        self.doubt
+    fn unmet_promise(&self) -> Option<Promise> {
+        self.unmet_promise
     }
 
-    fn forgive(&mut self) -> Result<(), WriteError> {
+    fn accept_torn_tail(&mut self) -> Result<(), WriteError> {
         self.check_trust()?;
-        self.doubt = None;
+        self.unmet_promise = None;
         self.write_promise()?;
         self.on_current(|file| file.sync())
     }

@@ -160,7 +160,7 @@ pub(super) fn open(
     let tail = Tail { last, end: end.offset as u64, torn };
     let mut log = opening.finish(replay, tail, options, &sequences)?;
     log.promises = slot.sequence;
-    log.doubt = Some(slot.promise).filter(|promise| !promise.is_kept_by(log.held()));
+    log.unmet_promise = Some(slot.promise).filter(|promise| !promise.is_kept_by(log.held()));
     Ok(log)
 }
 
@@ -418,7 +418,7 @@ impl Opening {
             hard_state: replay.hard_state,
             trust: Trust::Sound,
             torn,
-            doubt: None,
+            unmet_promise: None,
             promises: 0,
             written: 0,
             buffer: Vec::new(),

@@ -83,16 +83,16 @@ impl SegmentLog {
         Promise { last: self.index.last(), hard_state: self.hard_state }
     }
 
-    /// Ends the doubt once the log reaches the promise.
-    pub(super) fn settle_doubt(&mut self) {
+    /// Forgets the unmet promise once the log reaches it.
+    pub(super) fn settle_unmet_promise(&mut self) {
         let held = self.held();
-        self.doubt.take_if(|doubt| doubt.is_kept_by(held));
+        self.unmet_promise.take_if(|promise| promise.is_kept_by(held));
     }
 
     /// Writes the second copy of the promise that the next sync makes.
     pub(super) fn write_promise(&mut self) -> Result<(), WriteError> {
         let held = self.held();
-        let promise = self.doubt.map_or(held, |doubt| held.joined(doubt));
+        let promise = self.unmet_promise.map_or(held, |promise| held.joined(promise));
         let slot = PromiseSlot { sequence: self.promises + 1, promise };
         let bytes = slot.encode(self.current().salt);
         self.on_current(|file| file.write_at(slot.place(), &bytes))?;

@@ -16,6 +16,7 @@ use super::standing::{cpu, resident_mib};
 use flood::{Caller, Counts, closed, open, prepare};
 use omega_client::proto;
 use omega_client::proto::cell_service_client::CellServiceClient;
+use omega_client::{ApiError, ErrorCode};
 use server::{AgentProcess, MACHINES, Server, channel, pin};
 use std::fmt;
 use std::path::Path;
@@ -78,8 +79,10 @@ impl fmt::Display for Done {
 pub struct Seen {
     /// Median and 99th percentile of the operator's response times, in milliseconds.
     pub operator_ms: (f64, f64),
-    /// Number of the operator's calls that failed.
+    /// Number of the operator's calls that failed before their deadlines.
     pub operator_failed: usize,
+    /// Number of the operator's calls that were not answered by their deadlines.
+    pub operator_late: usize,
     /// Maximum memory of the server, in mebibytes.
     pub resident_mib: f64,
 }
@@ -115,10 +118,12 @@ impl fmt::Display for Told {
             writeln!(f, "{name}: {done}: {goodput:.2} of the peak, {per_core:.2} per core-second")?;
         }
         for (name, seen) in [("at the peak", before), ("overloaded", under)] {
-            let Seen { operator_ms: (half, most), operator_failed, resident_mib } = seen;
+            let Seen { operator_ms: (half, most), operator_failed, operator_late, resident_mib } =
+                seen;
             writeln!(
                 f,
-                "{name}: operator p50 {half:.1} ms, p99 {most:.1} ms, {operator_failed} failed; memory at \
+                "{name}: operator p50 {half:.1} ms, p99 {most:.1} ms, {operator_failed} failed, \
+                 {operator_late} late; memory at \
                  most {resident_mib:.0} MiB"
             )?;
         }
@@ -158,7 +163,7 @@ pub fn measure(program: &Path, place: &Path, span: Duration) -> Result<Told, Str
     told.recovery = ended.elapsed();
     let channel =
         measured.entered(|| channel(dir.path(), measured.server.listen, "operator-ann"))?;
-    let cell = measured.runtime.block_on(describe(&channel))?;
+    let cell = measured.runtime.block_on(describe(&channel)).map_err(|error| error.to_string())?;
     // The additional machine is the one that the schedulers use.
     told.machines_lost = (MACHINES + 1).saturating_sub(cell.machines);
     Ok(told)
@@ -256,6 +261,7 @@ async fn watch(channel: Channel, process: u32, ended: &AtomicBool) -> Seen {
         let began = Instant::now();
         match describe(&channel).await {
             Ok(_) => took_ms.push(began.elapsed().as_secs_f64() * 1000.0),
+            Err(error) if error.code == ErrorCode::Late => seen.operator_late += 1,
             Err(_) => seen.operator_failed += 1,
         }
         seen.resident_mib = seen.resident_mib.max(resident_mib(process).unwrap_or(0.0));
@@ -267,8 +273,8 @@ async fn watch(channel: Channel, process: u32, ended: &AtomicBool) -> Seen {
     seen
 }
 
-async fn describe(channel: &Channel) -> Result<proto::DescribeCellResponse, String> {
+async fn describe(channel: &Channel) -> Result<proto::DescribeCellResponse, ApiError> {
     let mut client = CellServiceClient::new(channel.clone());
     let told = client.describe_cell(proto::DescribeCellRequest {}).await;
-    told.map(tonic::Response::into_inner).map_err(|error| error.to_string())
+    Ok(told?.into_inner())
 }

@@ -15,7 +15,7 @@ use crate::framework::events::Events;
 use crate::framework::points::{Claimed, PERMIT_WAIT_MAX, Permission, Refused};
 use crate::framework::profile::Profile;
 use crate::framework::waiting::{Answer, Waiting, WaitingTask};
-use crate::placing::refusals::Refusers;
+use crate::placing::refusals::RejectingPlugins;
 use crate::queue::Nanos;
 use omega_cellstate::View;
 use omega_core::limits::TRANSACTION_ITEMS_MAX;
@@ -32,7 +32,7 @@ const CELL: &str = "cell";
 
 /// A claim between decision and commit.
 #[derive(Clone, Copy, Debug)]
-struct Bound {
+struct PendingClaim {
     task: TaskId,
     machine: MachineId,
     /// The position of the task's group in its job.
@@ -41,7 +41,7 @@ struct Bound {
     then: Refused,
 }
 
-impl Bound {
+impl PendingClaim {
     fn claimed<'a>(&self, view: &'a View, job: &'a Arc<Job>) -> Claimed<'a> {
         let group = &job.groups[self.group];
         Claimed { view, task: self.task, machine: self.machine, job, group }
@@ -56,10 +56,10 @@ impl Bound {
 
 /// Claims of one decision that wait for permits.
 #[derive(Debug)]
-struct Part {
+struct WaitingClaims {
     job: JobId,
     spec: Arc<Job>,
-    claims: Vec<Bound>,
+    claims: Vec<PendingClaim>,
 }
 
 /// The claims that wait for permits.
@@ -68,7 +68,7 @@ pub(super) struct Permits {
     waiting: Waiting,
     /// Whether another handle to the waiting tasks may exist.
     shared: bool,
-    parts: Vec<Part>,
+    parts: Vec<WaitingClaims>,
 }
 
 impl Permits {
@@ -107,31 +107,31 @@ impl Permits {
 }
 
 /// A rejection, and the name of the plugin that rejected.
-type No = (Refused, &'static str);
+type Rejection = (Refused, &'static str);
 
 /// The claims of one decision, sorted by the plugins' answers.
 #[derive(Default)]
-struct Way {
-    on: Vec<Bound>,
-    held: Vec<(Bound, WaitingTask)>,
-    refused: Vec<(Bound, No)>,
+struct Sorted {
+    accepted: Vec<PendingClaim>,
+    held: Vec<(PendingClaim, WaitingTask)>,
+    refused: Vec<(PendingClaim, Rejection)>,
 }
 
-impl Way {
+impl Sorted {
     /// Rejects the remaining claims. The gang is retried after the events that the first rejection names. If no claim
     /// was rejected before, the gang is too small because it lost other tasks; then the gang is retried after its
     /// backoff.
     fn refuse_rest(&mut self) {
         let first = self.refused.first().map(|(_, (refusal, _))| *refusal);
-        let no = (first.unwrap_or(Refused(Events::TIME)), GANG);
+        let rejection = (first.unwrap_or(Refused(Events::TIME)), GANG);
         let held = self.held.drain(..).map(|(claim, _)| claim);
-        self.refused.extend(self.on.drain(..).chain(held).map(|claim| (claim, no)));
+        self.refused.extend(self.accepted.drain(..).chain(held).map(|claim| (claim, rejection)));
     }
 
     /// Events after which the job of rejected claims is retried.
-    fn refusers(&self) -> Refusers {
+    fn rejecting_plugins(&self) -> RejectingPlugins {
         let events = self.refused.iter().map(|(_, (Refused(events), _))| *events);
-        Refusers::waiting_for(events.fold(Events::NONE, |all, events| all | events))
+        RejectingPlugins::waiting_for(events.fold(Events::NONE, |all, events| all | events))
     }
 }
 
@@ -139,82 +139,82 @@ impl Scheduler {
     /// Calls the plugins for the claims of a job that are in no transaction yet: the open claims of the view from
     /// position `first` on.
     #[inline(never)]
-    pub(super) fn pass(
+    pub(super) fn bind(
         &mut self,
         decided: &mut Decided,
         (spec, first): (&Arc<Job>, usize),
         now: Nanos,
         observer: &mut impl Observer,
     ) {
-        let bound = |index| {
+        let pending = |index| {
             let (task, machine, group) = self.view.open_claim(index)?;
             let (_, group) = self.view.job(group);
-            Some(Bound { task, machine, group, then: Refused(Events::NONE) })
+            Some(PendingClaim { task, machine, group, then: Refused(Events::NONE) })
         };
-        let on = (first..self.view.open_claims()).filter_map(bound).collect();
-        let mut way = Way { on, ..Way::default() };
-        self.stage(&mut way, spec, Scheduler::reserve);
-        self.permits(&mut way, spec, now);
-        self.stage(&mut way, spec, Scheduler::pre_bind);
-        decided.placed = way.on.len();
-        decided.held = way.held.len();
-        decided.turned_away = !way.refused.is_empty();
-        decided.by = decided.by.and(way.refusers());
-        self.give_back(spec, &way.refused, observer);
-        self.hold(decided.job, spec, way.held);
+        let accepted = (first..self.view.open_claims()).filter_map(pending).collect();
+        let mut sorted = Sorted { accepted, ..Sorted::default() };
+        self.stage(&mut sorted, spec, Scheduler::reserve);
+        self.permits(&mut sorted, spec, now);
+        self.stage(&mut sorted, spec, Scheduler::pre_bind);
+        decided.placed = sorted.accepted.len();
+        decided.held = sorted.held.len();
+        decided.rejected_later = !sorted.refused.is_empty();
+        decided.by = decided.by.and(sorted.rejecting_plugins());
+        self.give_back(spec, &sorted.refused, observer);
+        self.hold(decided.job, spec, sorted.held);
     }
 
     /// Calls the plugins of one extension point for each remaining claim. If this makes a gang too small, the whole
     /// gang is rejected.
     fn stage(
         &mut self,
-        way: &mut Way,
+        sorted: &mut Sorted,
         spec: &Arc<Job>,
-        ask: fn(&mut Scheduler, &Arc<Job>, &Bound) -> Result<(), No>,
+        ask: fn(&mut Scheduler, &Arc<Job>, &PendingClaim) -> Result<(), Rejection>,
     ) {
-        for claim in std::mem::take(&mut way.on) {
+        for claim in std::mem::take(&mut sorted.accepted) {
             match ask(self, spec, &claim) {
-                Ok(()) => way.on.push(claim),
-                Err(no) => way.refused.push((claim, no)),
+                Ok(()) => sorted.accepted.push(claim),
+                Err(rejection) => sorted.refused.push((claim, rejection)),
             }
         }
-        self.refuse_small_gang(way, spec);
+        self.refuse_small_gang(sorted, spec);
     }
 
-    fn refuse_small_gang(&self, way: &mut Way, spec: &Job) {
-        let left = way.on.len() + way.held.len();
-        let some = way.on.first().or(way.held.first().map(|(claim, _)| claim));
+    fn refuse_small_gang(&self, sorted: &mut Sorted, spec: &Job) {
+        let left = sorted.accepted.len() + sorted.held.len();
+        let some = sorted.accepted.first().or(sorted.held.first().map(|(claim, _)| claim));
         let Some(job) = some.map(|claim| claim.task.job) else { return };
         if spec.is_placed_at_once() && !self.queue.gang_suffices(job, left) {
-            way.refuse_rest();
+            sorted.refuse_rest();
         }
     }
 
-    fn reserve(&mut self, spec: &Arc<Job>, claim: &Bound) -> Result<(), No> {
+    fn reserve(&mut self, spec: &Arc<Job>, claim: &PendingClaim) -> Result<(), Rejection> {
         let claimed = claim.claimed(&self.view, spec);
         let mut plugins = self.profile.chain.reserve.iter_mut();
         plugins.try_for_each(|plugin| plugin.reserve(&claimed).map_err(|no| (no, plugin.name())))
     }
 
-    fn pre_bind(&mut self, spec: &Arc<Job>, claim: &Bound) -> Result<(), No> {
+    fn pre_bind(&mut self, spec: &Arc<Job>, claim: &PendingClaim) -> Result<(), Rejection> {
         let claimed = claim.claimed(&self.view, spec);
         let mut plugins = self.profile.chain.pre_bind.iter_mut();
         plugins.try_for_each(|plugin| plugin.pre_bind(&claimed).map_err(|no| (no, plugin.name())))
     }
 
     /// Calls the permit plugins. A gang waits as a whole.
-    fn permits(&mut self, way: &mut Way, spec: &Arc<Job>, now: Nanos) {
-        for claim in std::mem::take(&mut way.on) {
+    fn permits(&mut self, sorted: &mut Sorted, spec: &Arc<Job>, now: Nanos) {
+        for claim in std::mem::take(&mut sorted.accepted) {
             match self.permit(spec, &claim, now) {
-                Ok((_, waits)) if waits.plugins.is_empty() => way.on.push(claim),
-                Ok((then, waits)) => way.held.push((Bound { then, ..claim }, waits)),
-                Err(no) => way.refused.push((claim, no)),
+                Ok((_, waits)) if waits.plugins.is_empty() => sorted.accepted.push(claim),
+                Ok((then, waits)) => sorted.held.push((PendingClaim { then, ..claim }, waits)),
+                Err(rejection) => sorted.refused.push((claim, rejection)),
             }
         }
-        self.refuse_small_gang(way, spec);
-        if spec.is_placed_at_once() && !way.held.is_empty() {
-            let others = way.on.drain(..).map(|claim| (claim, claim.waits()));
-            way.held.extend(others);
+        self.refuse_small_gang(sorted, spec);
+        if spec.is_placed_at_once() && !sorted.held.is_empty() {
+            let others = sorted.accepted.drain(..).map(|claim| (claim, claim.waits()));
+            sorted.held.extend(others);
         }
     }
 
@@ -223,9 +223,9 @@ impl Scheduler {
     fn permit(
         &mut self,
         spec: &Arc<Job>,
-        claim: &Bound,
+        claim: &PendingClaim,
         now: Nanos,
-    ) -> Result<(Refused, WaitingTask), No> {
+    ) -> Result<(Refused, WaitingTask), Rejection> {
         let claimed = claim.claimed(&self.view, spec);
         let mut waits = claim.waits();
         let mut events = Events::NONE;
@@ -245,7 +245,7 @@ impl Scheduler {
     }
 
     /// Sets claims aside until they are permitted.
-    fn hold(&mut self, job: JobId, spec: &Arc<Job>, held: Vec<(Bound, WaitingTask)>) {
+    fn hold(&mut self, job: JobId, spec: &Arc<Job>, held: Vec<(PendingClaim, WaitingTask)>) {
         if held.is_empty() {
             return;
         }
@@ -258,14 +258,14 @@ impl Scheduler {
             claims.push(claim);
         }
         claims.reverse();
-        self.permits.parts.push(Part { job, spec: spec.clone(), claims });
+        self.permits.parts.push(WaitingClaims { job, spec: spec.clone(), claims });
     }
 
     /// Undoes rejected claims, whether or not they waited for permits, and removes them from the view.
     fn give_back(
         &mut self,
         spec: &Arc<Job>,
-        refused: &[(Bound, No)],
+        refused: &[(PendingClaim, Rejection)],
         observer: &mut impl Observer,
     ) {
         if !refused.is_empty() {
@@ -283,66 +283,71 @@ impl Scheduler {
     // --- Waiting claims ------------------------------------------------------------------------
 
     /// Continues with the allowed claims, and undoes those that were rejected or timed out.
-    pub(super) fn let_go(&mut self, now: Nanos, observer: &mut impl Observer) {
+    pub(super) fn release_permitted(&mut self, now: Nanos, observer: &mut impl Observer) {
         if self.permits.any_answer(now) {
-            self.let_go_all(now, observer);
+            self.release_all_permitted(now, observer);
         }
     }
 
     #[cold]
-    fn let_go_all(&mut self, now: Nanos, observer: &mut impl Observer) {
+    fn release_all_permitted(&mut self, now: Nanos, observer: &mut impl Observer) {
         for part in std::mem::take(&mut self.permits.parts) {
-            let rest = self.let_go_of(part, now, observer);
+            let rest = self.release_permitted_of(part, now, observer);
             self.permits.parts.extend(rest);
         }
     }
 
-    fn let_go_of(&mut self, part: Part, now: Nanos, observer: &mut impl Observer) -> Option<Part> {
-        let Part { job, spec, claims } = part;
-        let mut way = Way::default();
+    fn release_permitted_of(
+        &mut self,
+        part: WaitingClaims,
+        now: Nanos,
+        observer: &mut impl Observer,
+    ) -> Option<WaitingClaims> {
+        let WaitingClaims { job, spec, claims } = part;
+        let mut sorted = Sorted::default();
         for claim in claims {
             match self.permits.waiting.answer(claim.task, now) {
-                Answer::Waits => way.held.push((claim, claim.waits())),
-                Answer::Allowed => way.on.push(claim),
-                Answer::Refused(by) => way.refused.push((claim, (claim.then, by))),
+                Answer::Waits => sorted.held.push((claim, claim.waits())),
+                Answer::Allowed => sorted.accepted.push(claim),
+                Answer::Refused(by) => sorted.refused.push((claim, (claim.then, by))),
             }
         }
-        self.refuse_small_gang(&mut way, &spec);
-        let gang_waits = spec.is_placed_at_once() && !way.held.is_empty();
-        let too_many = self.open_items() + way.on.len() > TRANSACTION_ITEMS_MAX;
+        self.refuse_small_gang(&mut sorted, &spec);
+        let gang_waits = spec.is_placed_at_once() && !sorted.held.is_empty();
+        let too_many = self.open_items() + sorted.accepted.len() > TRANSACTION_ITEMS_MAX;
         if too_many {
             self.permits.waiting.look_again();
         }
-        let mut rest: Vec<Bound> = way.held.drain(..).map(|(claim, _)| claim).collect();
+        let mut rest: Vec<PendingClaim> = sorted.held.drain(..).map(|(claim, _)| claim).collect();
         if gang_waits || too_many {
-            rest.append(&mut way.on);
+            rest.append(&mut sorted.accepted);
         }
-        for claim in &way.on {
+        for claim in &sorted.accepted {
             self.permits.waiting.remove(claim.task);
             self.view.resume_claim(claim.task);
             self.queue.resume(claim.task);
         }
-        self.stage(&mut way, &spec, Scheduler::pre_bind);
-        if !way.on.is_empty() {
-            let resumed = way.on.len();
+        self.stage(&mut sorted, &spec, Scheduler::pre_bind);
+        if !sorted.accepted.is_empty() {
+            let resumed = sorted.accepted.len();
             self.queue.begin(job);
             let decided = Decided::new(job, self.queue.news());
-            self.turns.resume(Decided { asked: resumed, placed: resumed, ..decided });
+            self.decisions.resume(Decided { asked: resumed, placed: resumed, ..decided });
         }
-        if !way.refused.is_empty() {
-            self.give_back(&spec, &way.refused, observer);
-            self.refuse_held(job, &way, now);
+        if !sorted.refused.is_empty() {
+            self.give_back(&spec, &sorted.refused, observer);
+            self.refuse_held(job, &sorted, now);
         }
-        (!rest.is_empty()).then_some(Part { job, spec, claims: rest })
+        (!rest.is_empty()).then_some(WaitingClaims { job, spec, claims: rest })
     }
 
     /// Records that waiting claims of a job were undone, and retries the job later.
-    fn refuse_held(&mut self, job: JobId, way: &Way, now: Nanos) {
-        self.wake_after_undo(way.refused.iter().map(|(claim, _)| claim.machine.slot), now);
-        let by = way.refusers();
-        match self.turns.of(job) {
+    fn refuse_held(&mut self, job: JobId, sorted: &Sorted, now: Nanos) {
+        self.wake_after_undo(sorted.refused.iter().map(|(claim, _)| claim.machine.slot), now);
+        let by = sorted.rejecting_plugins();
+        match self.decisions.of(job) {
             Some(part) => {
-                part.turned_away = true;
+                part.rejected_later = true;
                 part.by = part.by.and(by);
             }
             None => self.queue.refuse(job, by, now),
@@ -399,8 +404,8 @@ impl Scheduler {
             let Some(spec) = self.queue.job(claim.task.job) else { continue };
             let Some(group) = self.queue.group_of(claim.task) else { continue };
             let then = Refused(Events::NONE);
-            let bound = Bound { task: claim.task, machine: claim.machine, group, then };
-            let claimed = bound.claimed(&self.view, spec);
+            let pending = PendingClaim { task: claim.task, machine: claim.machine, group, then };
+            let claimed = pending.claimed(&self.view, spec);
             if taken(index) {
                 let plugins = self.profile.chain.post_bind.iter_mut();
                 plugins.for_each(|plugin| plugin.post_bind(&claimed));

@@ -144,7 +144,7 @@ impl OwnEvictions {
         self.list.extract_if(.., |one| one.of == of && one.phase == Phase::Open).collect()
     }
 
-    /// Moves the evictions for open claims into the transaction with this number. Evictions for held claims stay.
+    /// Moves the evictions for open claims into the transaction with this number. Evictions for deferred claims stay.
     pub(in crate::view) fn submit(
         &mut self,
         number: u64,

@@ -16,8 +16,10 @@
 //!
 //! The log is bounded. A reader that needs older changes takes a snapshot instead.
 
-use crate::state::recent_rows::{RecentRows, RowsPart};
+mod recent_rows;
+
 use omega_core::{SequenceNumber, Version};
+use recent_rows::{RecentRows, RowsPart};
 use std::collections::vec_deque::{self, VecDeque};
 
 /// Bounded lists of changes, in the order of versions.

@@ -63,12 +63,12 @@ impl OwnClaims {
         &self.open
     }
 
-    /// The number of held claims.
+    /// The number of deferred claims.
     pub(in crate::view) fn deferred(&self) -> usize {
         self.deferred.len()
     }
 
-    /// Whether the claim of a task is held.
+    /// Whether the claim of a task is deferred.
     pub(in crate::view) fn is_deferred(&self, task: TaskId) -> bool {
         self.deferred.contains_key(&task)
     }
@@ -94,7 +94,7 @@ impl OwnClaims {
         Some(self.open.remove(index))
     }
 
-    /// Holds the open claim of a task. Returns whether the task had an open claim.
+    /// Defers the open claim of a task. Returns whether the task had an open claim.
     pub(in crate::view) fn defer(&mut self, task: TaskId) -> bool {
         let open = self.take_open(task);
         self.deferred.extend(open.map(|open| (task, open)));
@@ -119,9 +119,9 @@ impl OwnClaims {
 
     /// Removes the claims of a transaction whose result has arrived. The caller passes the list to
     /// [`OwnClaims::recycle`] afterwards.
-    pub(in crate::view) fn land(&mut self, number: u64) -> Option<Vec<Open>> {
-        let flight = self.in_flight.iter().position(|flight| flight.number == number)?;
-        Some(self.in_flight.swap_remove(flight).claims)
+    pub(in crate::view) fn end_in_flight(&mut self, number: u64) -> Option<Vec<Open>> {
+        let index = self.in_flight.iter().position(|one| one.number == number)?;
+        Some(self.in_flight.swap_remove(index).claims)
     }
 
     /// Takes the memory of a list for reuse.
@@ -142,14 +142,14 @@ impl OwnClaims {
 
     /// The claims without a result.
     pub(in crate::view) fn unanswered(&self) -> impl Iterator<Item = &Open> {
-        let flying = self.in_flight.iter().flat_map(|flight| &flight.claims);
-        flying.chain(&self.open).chain(self.deferred.values())
+        let in_flight = self.in_flight.iter().flat_map(|one| &one.claims);
+        in_flight.chain(&self.open).chain(self.deferred.values())
     }
 
     /// The claims without a result, mutable because their devices and cores are chosen again.
     pub(in crate::view) fn unanswered_mut(&mut self) -> impl Iterator<Item = &mut Open> {
-        let flying = self.in_flight.iter_mut().flat_map(|flight| &mut flight.claims);
-        flying.chain(&mut self.open).chain(self.deferred.values_mut())
+        let in_flight = self.in_flight.iter_mut().flat_map(|one| &mut one.claims);
+        in_flight.chain(&mut self.open).chain(self.deferred.values_mut())
     }
 
     /// The accepted claims that the rows do not include yet.

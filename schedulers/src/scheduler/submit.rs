@@ -16,7 +16,7 @@
 //! If plugins make room, reserve, permit or prepare, there is only one in-flight transaction, because a rejection would
 //! invalidate the plugins' results for later transactions.
 
-use super::course::{Flight, Late, Pace};
+use super::round_state::{InFlight, Late, Pace};
 use super::{Observer, Scheduler, Step};
 use crate::queue::Nanos;
 use omega_cellstate::{CellHandle, HandleError, SubmitResult};
@@ -25,27 +25,27 @@ use omega_core::{Commit, Transaction};
 use smallvec::{SmallVec, smallvec};
 
 /// In-flight transactions of a step. Usually there is one, which needs no allocation.
-type Flights = SmallVec<[Flight; 1]>;
+type AllInFlight = SmallVec<[InFlight; 1]>;
 
 /// Results of transactions. Usually there is one, which needs no allocation.
 type Answers = SmallVec<[Result<Commit, HandleError>; 1]>;
 
 /// Submits the transactions, and waits for the answers.
-fn submit(cell: &(impl CellHandle + ?Sized), flights: &Flights) -> Answers {
-    match flights.as_slice() {
+fn submit(cell: &(impl CellHandle + ?Sized), transactions: &AllInFlight) -> Answers {
+    match transactions.as_slice() {
         [only] => smallvec![cell.commit(&only.txn)],
         several => cell.commit_all(&txns(several)).into(),
     }
 }
 
-fn txns(flights: &[Flight]) -> SmallVec<[&Transaction; 16]> {
-    flights.iter().map(|flight| &flight.txn).collect()
+fn txns(transactions: &[InFlight]) -> SmallVec<[&Transaction; 16]> {
+    transactions.iter().map(|one| &one.txn).collect()
 }
 
 impl Scheduler {
     /// Maximum number of in-flight transactions of a step. The number is 1 if a rejection would invalidate plugins'
     /// results for later transactions.
-    pub(super) fn in_flight(&self) -> usize {
+    pub(super) fn in_flight_max(&self) -> usize {
         let chain = &self.profile.chain;
         let alone = chain.guards() || !chain.post_filter.is_empty();
         if alone { 1 } else { self.settings.commits_in_flight.max(1) }
@@ -53,7 +53,7 @@ impl Scheduler {
 
     /// Decides and submits transactions, and settles their answers. In rounds without a pause, it also syncs if the
     /// claims until the next sync are used up.
-    pub(super) fn fly(
+    pub(super) fn decide_and_submit(
         &mut self,
         cell: &(impl CellHandle + ?Sized),
         pace: Pace,
@@ -61,24 +61,24 @@ impl Scheduler {
         observer: &mut impl Observer,
     ) -> Result<Step, HandleError> {
         let most = self.together(pace);
-        let mut flights = Flights::new();
-        while flights.len() < most {
-            self.course.decides_after(flights.len());
+        let mut transactions = AllInFlight::new();
+        while transactions.len() < most {
+            self.round_state.decides_after(transactions.len());
             self.decide(now, observer);
             if self.view.open_claims() == 0 {
                 break;
             }
-            if flights.is_empty()
+            if transactions.is_empty()
                 && let Some(until) = self.hold_back(now)
             {
-                self.course.decides_after(0);
+                self.round_state.decides_after(0);
                 return Ok(Step { idle: true, until: Some(until), holds: true, ..Step::default() });
             }
-            flights.push(self.take_off());
+            transactions.push(self.build_transaction());
         }
-        self.course.decides_after(0);
-        if flights.is_empty() {
-            self.course.must_sync();
+        self.round_state.decides_after(0);
+        if transactions.is_empty() {
+            self.round_state.must_sync();
             let idle = self.queue.active_jobs() == 0;
             if idle {
                 observer.idle(self.view.version(), &self.queue);
@@ -86,12 +86,12 @@ impl Scheduler {
             let until = if idle { self.queue.next_turn() } else { None };
             return Ok(Step { idle, until, ..Step::default() });
         }
-        let claims = flights.iter().map(|flight| flight.txn.claims.len()).sum();
-        if pace == Pace::GoesOn && self.course.claims_left() <= claims {
-            return self.submit_and_sync(cell, flights, now, observer);
+        let claims = transactions.iter().map(|one| one.txn.claims.len()).sum();
+        if pace == Pace::GoesOn && self.round_state.claims_left() <= claims {
+            return self.submit_and_sync(cell, transactions, now, observer);
         }
-        let answers = submit(cell, &flights);
-        self.land(flights.into_iter().zip(answers), now, observer)
+        let answers = submit(cell, &transactions);
+        self.settle_all(transactions.into_iter().zip(answers), now, observer)
     }
 
     /// Submits the transactions, settles their answers, and then applies the changes that were fetched with them. If an
@@ -99,15 +99,23 @@ impl Scheduler {
     fn submit_and_sync(
         &mut self,
         cell: &(impl CellHandle + ?Sized),
-        flights: Flights,
+        transactions: AllInFlight,
         now: Nanos,
         observer: &mut impl Observer,
     ) -> Result<Step, HandleError> {
-        let SubmitResult { commits, fetched } = self.view.submit_and_fetch(cell, &txns(&flights));
-        let step = self.land(flights.into_iter().zip(commits), now, observer)?;
+        let SubmitResult { commits, fetched } =
+            self.view.submit_and_fetch(cell, &txns(&transactions));
+        let settled = self.settle_all(transactions.into_iter().zip(commits), now, observer);
+        let step = match settled {
+            Ok(step) => step,
+            Err(error) => {
+                fetched.into_iter().for_each(|fetched| self.view.drop_fetched(fetched));
+                return Err(error);
+            }
+        };
         match fetched {
             Ok(fetched) => self.apply_fetched(fetched, now, observer),
-            Err(_) => self.course.must_sync(),
+            Err(_) => self.round_state.must_sync(),
         }
         Ok(step)
     }
@@ -125,37 +133,37 @@ impl Scheduler {
         {
             return None;
         }
-        self.course.hold(now, self.settings.hold)
+        self.round_state.hold(now, self.settings.hold)
     }
 
     /// Drops the transaction that is held back. Its jobs get their turns again, because the queue is rebuilt.
     pub(super) fn drop_held(&mut self) {
         self.view.drop_claims(self.view.open_claims());
-        self.turns.clear();
-        self.course.end_hold();
+        self.decisions.clear();
+        self.round_state.end_hold();
     }
 
     /// Turns the open claims into a transaction.
-    fn take_off(&mut self) -> Flight {
-        self.course.end_hold();
+    fn build_transaction(&mut self) -> InFlight {
+        self.round_state.end_hold();
         let mut txn = self.view.take_transaction();
         txn.granularity = self.settings.granularity;
         txn.check = self.settings.check;
-        Flight { txn, turns: std::mem::take(&mut self.turns) }
+        InFlight { txn, decisions: std::mem::take(&mut self.decisions) }
     }
 
     /// Processes the answers in the order in which the transactions were submitted.
-    fn land(
+    fn settle_all(
         &mut self,
-        flights: impl Iterator<Item = (Flight, Result<Commit, HandleError>)>,
+        transactions: impl Iterator<Item = (InFlight, Result<Commit, HandleError>)>,
         now: Nanos,
         observer: &mut impl Observer,
     ) -> Result<Step, HandleError> {
-        self.course.begin_answers(Late::No);
+        self.round_state.begin_answers(Late::No);
         let mut all = Step::default();
         let mut failed = None;
-        for (flight, answer) in flights {
-            match self.answered(flight, answer, now, observer) {
+        for (one, answer) in transactions {
+            match self.answered(one, answer, now, observer) {
                 Ok(step) => {
                     all.placed += step.placed;
                     all.conflicts += step.conflicts;
@@ -163,50 +171,50 @@ impl Scheduler {
                 Err(error) => _ = failed.get_or_insert(error),
             }
         }
-        if self.course.has_returned() || failed.is_some() {
-            self.course.must_sync();
+        if self.round_state.has_returned() || failed.is_some() {
+            self.round_state.must_sync();
         } else {
-            self.course.claimed(all.placed);
+            self.round_state.claimed(all.placed);
         }
         failed.map_or(Ok(all), Err)
     }
 
     /// Resends a transaction with an unknown outcome.
-    pub(super) fn ask_again(
+    pub(super) fn resend(
         &mut self,
-        flight: Flight,
+        one: InFlight,
         cell: &(impl CellHandle + ?Sized),
         now: Nanos,
         observer: &mut impl Observer,
     ) -> Result<Step, HandleError> {
-        let answer = cell.commit(&flight.txn);
+        let answer = cell.commit(&one.txn);
         if matches!(
             answer,
             Err(HandleError::Unavailable | HandleError::Full | HandleError::Unknown)
         ) {
             // If the retry did not reach the cell, the outcome of the first attempt is still unknown.
-            self.course.return_unknown(flight);
+            self.round_state.return_unknown(one);
             return answer.map(|_| Step::default());
         }
-        self.course.begin_answers(Late::Yes);
-        let step = self.answered(flight, answer, now, observer);
-        self.course.end_answers();
+        self.round_state.begin_answers(Late::Yes);
+        let step = self.answered(one, answer, now, observer);
+        self.round_state.end_answers();
         step
     }
 
     fn answered(
         &mut self,
-        flight: Flight,
+        one: InFlight,
         answer: Result<Commit, HandleError>,
         now: Nanos,
         observer: &mut impl Observer,
     ) -> Result<Step, HandleError> {
         if answer == Err(HandleError::Unknown) {
-            self.course.add_unknown(flight);
+            self.round_state.add_unknown(one);
             return Err(HandleError::Unknown);
         }
-        let Flight { txn, turns } = flight;
-        self.turns = turns;
+        let InFlight { txn, decisions } = one;
+        self.decisions = decisions;
         match answer {
             Ok(commit) => {
                 observer.committed(&txn, &commit);
@@ -218,7 +226,7 @@ impl Scheduler {
                 self.finder.forget_failures();
                 self.follow(&txn, |_| false);
                 self.queue.put_back(txn.claims.iter().map(|claim| claim.task));
-                self.course.note_returned();
+                self.round_state.note_returned();
                 self.end_turns(now, Some(&[]));
                 Err(error)
             }

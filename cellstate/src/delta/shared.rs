@@ -20,8 +20,9 @@
 //! Invariant: each shared delta begins at the version at which the one before it ends.
 
 use crate::cell::Cell;
-use crate::delta::{Delta, Wanted};
-use crate::state::changes::Counts;
+use crate::delta::Delta;
+use crate::delta::build::Wanted;
+use crate::delta::log::Counts;
 use crate::state::job_record::OwnerId;
 use omega_core::{JobId, Version};
 use std::ops::Range;

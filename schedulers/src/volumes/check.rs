@@ -177,7 +177,7 @@ impl<'a> Resolved<'a> {
     }
 
     /// Checks one aspect of the claims on a machine.
-    pub(super) fn judge(&self, aspect: Aspect, machine: &Machine) -> Result<(), VolumeObstacle> {
+    pub(super) fn check(&self, aspect: Aspect, machine: &Machine) -> Result<(), VolumeObstacle> {
         match aspect {
             Aspect::Binding => self.choices(machine).map(drop),
             Aspect::Zone => self.reaches(machine),

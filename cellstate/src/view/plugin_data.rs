@@ -36,7 +36,7 @@ impl From<MachineSet> for SetKey {
 
 /// The data kept for plugins. See the module documentation.
 #[derive(Debug, Default)]
-pub(super) struct Kept {
+pub(super) struct PluginData {
     /// For each kind, the reciprocals of the capacities by row, if some plugin reads them.
     inverses: Vec<Option<Vec<f32>>>,
     /// For each kind, the claimable amounts by row, if some plugin reads them.
@@ -88,7 +88,7 @@ impl<'a> Described<'a> {
     }
 }
 
-impl Kept {
+impl PluginData {
     /// Grows the columns to `rows` rows.
     pub(super) fn grow(&mut self, rows: usize) {
         let rows = rows.next_multiple_of(BLOCK);
@@ -211,39 +211,39 @@ impl View {
     /// nothing if the cell does not have the kind.
     pub fn keep_inverse(&mut self, kind: KindId) {
         if kind.index() < self.kinds.count() {
-            let View { kept, rows, machine_index, kinds, .. } = self;
+            let View { plugin_data, rows, machine_index, kinds, .. } = self;
             let described =
                 Described { rows: rows.len(), machines: &machine_index.machines, kinds };
-            kept.keep_inverse(kind, described);
+            plugin_data.keep_inverse(kind, described);
         }
     }
 
     /// Makes the view keep a column of a kind's capacities, for exact scores. The column has only zeros if the cell
     /// does not have the kind.
     pub fn keep_capacity(&mut self, kind: KindId) {
-        let View { kept, rows, machine_index, kinds, .. } = self;
+        let View { plugin_data, rows, machine_index, kinds, .. } = self;
         let described = Described { rows: rows.len(), machines: &machine_index.machines, kinds };
-        kept.keep_capacity(kind, described);
+        plugin_data.keep_capacity(kind, described);
     }
 
     /// The mean claimable amount of a kind, over the machines that have any of it; `None` if no machine has any, or
     /// unless [`View::keep_capacity`] was called.
     #[must_use]
     pub fn mean_capacity(&self, kind: KindId) -> Option<u64> {
-        let all = self.kept.capacities.get(kind.index())?.as_ref()?;
+        let all = self.plugin_data.capacities.get(kind.index())?.as_ref()?;
         let mean = all.sum.checked_div(u128::from(all.machines))?;
         Some(u64::try_from(mean).expect("a mean of 64-bit amounts has 64 bits"))
     }
 
     /// Makes the view keep a set of machines for the rest of the view's lifetime.
     pub fn keep_set(&mut self, set: &MachineSet) {
-        self.kept.keep_set(set, &mut self.machine_index);
+        self.plugin_data.keep_set(set, &mut self.machine_index);
     }
 
     /// A kept set; `None` unless [`View::keep_set`] was called for it.
     #[must_use]
     pub fn kept_set(&self, set: &MachineSet) -> Option<SetId> {
-        self.kept.set(set)
+        self.plugin_data.set(set)
     }
 
     /// Whether a set contains no machine.
@@ -254,7 +254,7 @@ impl View {
 
     /// Makes the view keep each machine's value of a label for the rest of the view's lifetime.
     pub fn keep_level(&mut self, key: &Text) {
-        self.kept.keep_level(key, &mut self.machine_index);
+        self.plugin_data.keep_level(key, &mut self.machine_index);
     }
 
     /// Each machine's value of a label; `None` unless [`View::keep_level`] was called.
@@ -282,7 +282,7 @@ impl<'a> Block<'a> {
     /// called.
     #[must_use]
     pub fn capacity(&self, kind: KindId) -> Option<&'a [i64; BLOCK]> {
-        let all = self.view().kept.capacities.get(kind.index())?.as_ref()?;
+        let all = self.view().plugin_data.capacities.get(kind.index())?.as_ref()?;
         all.column[self.first_row()..].first_chunk()
     }
 }

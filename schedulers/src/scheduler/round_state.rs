@@ -1,6 +1,6 @@
 //! State of a scheduler's rounds: transactions with unknown outcomes, and values that one round passes to the next.
 
-use super::decided::Turns;
+use super::decided::Decisions;
 use crate::queue::Nanos;
 use omega_core::Transaction;
 use std::collections::VecDeque;
@@ -29,18 +29,18 @@ pub(super) enum Pace {
 
 /// A transaction, and the parts of jobs in it.
 #[derive(Debug)]
-pub(super) struct Flight {
+pub(super) struct InFlight {
     pub(super) txn: Transaction,
-    pub(super) turns: Turns,
+    pub(super) decisions: Decisions,
 }
 
-/// The course; see the head of the file.
+/// State of a scheduler's rounds; see the head of the file.
 #[derive(Debug, Default)]
-pub(super) struct Course {
+pub(super) struct RoundState {
     /// Transactions with unknown outcomes, in the order in which they are resent.
-    unknown: VecDeque<Flight>,
+    unknown: VecDeque<InFlight>,
     /// Number of transactions of this step that wait for their answers.
-    flying: usize,
+    in_flight: usize,
     /// Whether claims of this step were rejected. Later decisions of the step could not use the room that these
     /// rejections freed.
     returned: bool,
@@ -52,35 +52,35 @@ pub(super) struct Course {
     held_until: Option<Nanos>,
 }
 
-impl Course {
+impl RoundState {
     /// The first transaction with unknown outcome.
-    pub(super) fn unknown(&self) -> Option<&Flight> {
+    pub(super) fn unknown(&self) -> Option<&InFlight> {
         self.unknown.front()
     }
 
     /// Removes the first transaction with unknown outcome, to be resent.
-    pub(super) fn take_unknown(&mut self) -> Option<Flight> {
+    pub(super) fn take_unknown(&mut self) -> Option<InFlight> {
         self.unknown.pop_front()
     }
 
     /// Adds a transaction whose outcome is unknown.
-    pub(super) fn add_unknown(&mut self, flight: Flight) {
-        self.unknown.push_back(flight);
+    pub(super) fn add_unknown(&mut self, one: InFlight) {
+        self.unknown.push_back(one);
     }
 
     /// Puts back a transaction whose outcome is still unknown after it was resent.
-    pub(super) fn return_unknown(&mut self, flight: Flight) {
-        self.unknown.push_front(flight);
+    pub(super) fn return_unknown(&mut self, one: InFlight) {
+        self.unknown.push_front(one);
     }
 
-    /// Records that the next transaction is decided while `flying` earlier ones wait for their answers.
-    pub(super) fn decides_after(&mut self, flying: usize) {
-        self.flying = flying;
+    /// Records that the next transaction is decided while `in_flight` earlier ones wait for their answers.
+    pub(super) fn decides_after(&mut self, in_flight: usize) {
+        self.in_flight = in_flight;
     }
 
     /// Whether transactions of this step wait for their answers.
-    pub(super) fn is_flying(&self) -> bool {
-        self.flying > 0
+    pub(super) fn has_in_flight(&self) -> bool {
+        self.in_flight > 0
     }
 
     /// Begins to settle the answers of this step's transactions, or of one that was resent.

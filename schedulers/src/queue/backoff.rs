@@ -4,7 +4,7 @@ use super::Nanos;
 
 /// Delays of jobs whose tasks could not be placed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Patience {
+pub struct Backoff {
     /// Wait after the first failure. It doubles with each further failure.
     pub backoff_min: Nanos,
     /// Maximum backoff.
@@ -13,18 +13,18 @@ pub struct Patience {
     pub sleep_max: Nanos,
 }
 
-impl Default for Patience {
+impl Default for Backoff {
     /// By default, the backoff is from a millisecond (about a thousand decisions) to a second, and a job sleeps at most
     /// five minutes, as in kube-scheduler.
-    fn default() -> Patience {
+    fn default() -> Backoff {
         const SECOND: Nanos = 1_000_000_000;
-        Patience { backoff_min: SECOND / 1000, backoff_max: SECOND, sleep_max: 300 * SECOND }
+        Backoff { backoff_min: SECOND / 1000, backoff_max: SECOND, sleep_max: 300 * SECOND }
     }
 }
 
-impl Patience {
+impl Backoff {
     /// Backoff after a number of failures.
-    pub(super) fn backoff(self, failures: u32) -> Nanos {
+    pub(super) fn after_failures(self, failures: u32) -> Nanos {
         self.backoff_min.saturating_mul(1 << failures.min(20)).min(self.backoff_max)
     }
 

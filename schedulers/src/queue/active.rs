@@ -5,7 +5,7 @@
 //! inserted at its place by age. For the order of a plugin, a tree is used.
 
 use crate::framework::points::Order;
-use crate::queue::place_in_order::Place;
+use crate::queue::place_in_order::{Place, remove_place};
 use crate::queue::shares::Shares;
 use omega_core::{Job, JobId, Precedence};
 use std::cmp::Reverse;
@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 /// Jobs in the order of their turns.
 #[derive(Debug)]
-pub(crate) enum Turns {
+pub(crate) enum ActiveQueue {
     /// By precedence, then by age.
     Lines(Lines),
     /// Jobs in the order of a plugin, then by age.
@@ -24,21 +24,21 @@ pub(crate) enum Turns {
     Fair(Shares),
 }
 
-impl Turns {
+impl ActiveQueue {
     /// An empty queue, with the order of a plugin or the default order.
-    pub(crate) fn new(order: Option<Arc<dyn Order>>) -> Turns {
+    pub(crate) fn new(order: Option<Arc<dyn Order>>) -> ActiveQueue {
         match order {
-            None => Turns::Lines(Lines::default()),
-            Some(order) if order.between_tenants() => Turns::Fair(Shares::new(order)),
-            Some(order) => Turns::Tree(Tree { order, places: BTreeSet::new() }),
+            None => ActiveQueue::Lines(Lines::default()),
+            Some(order) if order.between_tenants() => ActiveQueue::Fair(Shares::new(order)),
+            Some(order) => ActiveQueue::Tree(Tree { order, places: BTreeSet::new() }),
         }
     }
 
     /// Shares of tenants, if the order uses them.
     pub(crate) fn shares(&mut self) -> Option<&mut Shares> {
         match self {
-            Turns::Lines(_) | Turns::Tree(_) => None,
-            Turns::Fair(shares) => Some(shares),
+            ActiveQueue::Lines(_) | ActiveQueue::Tree(_) => None,
+            ActiveQueue::Fair(shares) => Some(shares),
         }
     }
 
@@ -46,9 +46,9 @@ impl Turns {
     #[inline]
     pub(crate) fn len(&self) -> usize {
         match self {
-            Turns::Lines(lines) => lines.jobs,
-            Turns::Tree(tree) => tree.places.len(),
-            Turns::Fair(shares) => shares.len(),
+            ActiveQueue::Lines(lines) => lines.jobs,
+            ActiveQueue::Tree(tree) => tree.places.len(),
+            ActiveQueue::Fair(shares) => shares.len(),
         }
     }
 
@@ -62,9 +62,9 @@ impl Turns {
     #[inline]
     pub(crate) fn first(&self) -> Option<JobId> {
         match self {
-            Turns::Lines(lines) => lines.first(),
-            Turns::Tree(tree) => tree.places.first().map(|place| place.id),
-            Turns::Fair(shares) => shares.first(),
+            ActiveQueue::Lines(lines) => lines.first(),
+            ActiveQueue::Tree(tree) => tree.places.first().map(|place| place.id),
+            ActiveQueue::Fair(shares) => shares.first(),
         }
     }
 
@@ -72,9 +72,9 @@ impl Turns {
     #[inline]
     pub(crate) fn insert(&mut self, job: &Arc<Job>, id: JobId) {
         match self {
-            Turns::Lines(lines) => lines.insert(job.precedence, id),
-            Turns::Tree(tree) => drop(tree.places.insert(Place::new(&tree.order, job, id))),
-            Turns::Fair(shares) => shares.insert(job, id),
+            ActiveQueue::Lines(lines) => lines.insert(job.precedence, id),
+            ActiveQueue::Tree(tree) => drop(tree.places.insert(Place::new(&tree.order, job, id))),
+            ActiveQueue::Fair(shares) => shares.insert(job, id),
         }
     }
 
@@ -82,9 +82,11 @@ impl Turns {
     #[inline]
     pub(crate) fn remove(&mut self, job: &Arc<Job>, id: JobId) {
         match self {
-            Turns::Lines(lines) => lines.remove(job.precedence, id),
-            Turns::Tree(tree) => drop(tree.places.remove(&Place::new(&tree.order, job, id))),
-            Turns::Fair(shares) => shares.remove(job, id),
+            ActiveQueue::Lines(lines) => lines.remove(job.precedence, id),
+            ActiveQueue::Tree(tree) => {
+                remove_place(&mut tree.places, &Place::new(&tree.order, job, id));
+            }
+            ActiveQueue::Fair(shares) => shares.remove(job, id),
         }
     }
 }
@@ -177,13 +179,13 @@ mod tests {
         fn precedence_goes_before_age_and_age_before_arrival(
             steps in prop::collection::vec((any::<bool>(), 0u64..20), 0..200)
         ) {
-            let (mut lines, mut tree) = (Turns::new(None), Turns::new(Some(Arc::new(Usual))));
+            let (mut lines, mut tree) = (ActiveQueue::new(None), ActiveQueue::new(Some(Arc::new(Usual))));
             let mut naive: Vec<(Reverse<i32>, u64)> = Vec::new();
             for (comes, id) in steps {
                 let precedence = (id % 3) as i32;
                 let known = naive.iter().position(|entry| entry.1 == id);
-                for turns in [&mut lines, &mut tree] {
-                    if comes { turns.insert(&job(precedence), JobId(id)) } else { turns.remove(&job(precedence), JobId(id)) }
+                for queue in [&mut lines, &mut tree] {
+                    if comes { queue.insert(&job(precedence), JobId(id)) } else { queue.remove(&job(precedence), JobId(id)) }
                 }
                 match known {
                     None if comes => naive.push((Reverse(precedence), id)),
@@ -192,10 +194,10 @@ mod tests {
                 }
                 naive.sort_unstable();
                 let first = naive.first().map(|entry| JobId(entry.1));
-                for turns in [&lines, &tree] {
-                    prop_assert_eq!(turns.first(), first);
-                    prop_assert_eq!(turns.len(), naive.len());
-                    prop_assert_eq!(turns.is_empty(), naive.is_empty());
+                for queue in [&lines, &tree] {
+                    prop_assert_eq!(queue.first(), first);
+                    prop_assert_eq!(queue.len(), naive.len());
+                    prop_assert_eq!(queue.is_empty(), naive.is_empty());
                 }
             }
         }

@@ -15,7 +15,7 @@ use std::collections::VecDeque;
 
 /// The log writer. See the module documentation.
 #[derive(Debug)]
-pub struct LogWorker {
+pub struct LogWriter {
     engine: Box<dyn LogEngine>,
     waiting: VecDeque<Job>,
     full: bool,
@@ -27,11 +27,11 @@ enum Job {
     Compact(Position),
 }
 
-impl LogWorker {
-    /// A worker for a log.
+impl LogWriter {
+    /// Creates the writer of a log.
     #[must_use]
-    pub fn new(engine: Box<dyn LogEngine>) -> LogWorker {
-        LogWorker { engine, waiting: VecDeque::new(), full: false }
+    pub fn new(engine: Box<dyn LogEngine>) -> LogWriter {
+        LogWriter { engine, waiting: VecDeque::new(), full: false }
     }
 
     /// The log that is written.
@@ -50,7 +50,7 @@ impl LogWorker {
         self.waiting.push_back(Job::Compact(base));
     }
 
-    /// Whether the disk is full. Waiting writes are tried again with the next [`LogWorker::work`].
+    /// Whether the disk is full. Waiting writes are tried again with the next [`LogWriter::work`].
     #[must_use]
     pub fn is_full(&self) -> bool {
         self.full
@@ -95,7 +95,7 @@ impl LogWorker {
     /// Prepares later writes. Called when waiting requests have been answered.
     ///
     /// # Errors
-    /// The disk fails (see [`LogWorker::work`]).
+    /// The disk fails (see [`LogWriter::work`]).
     pub fn prepare(&mut self) -> Result<(), WriteError> {
         if self.full { Ok(()) } else { self.engine.prepare() }
     }

@@ -12,12 +12,12 @@ use std::collections::{BTreeMap, BTreeSet};
 ///
 /// Invariant: each job is in one set of `by_events`, and once in `by_time`. No set is empty.
 #[derive(Debug, Default)]
-pub(crate) struct Sleepers {
+pub(crate) struct UnschedulableQueue {
     by_events: BTreeMap<Events, BTreeSet<JobId>>,
     by_time: BTreeSet<(Nanos, JobId)>,
 }
 
-impl Sleepers {
+impl UnschedulableQueue {
     /// Adds a job that wakes on one of these events, or at the latest at this time.
     pub(crate) fn insert(&mut self, id: JobId, events: Events, until: Nanos) {
         self.by_events.entry(events).or_default().insert(id);
@@ -69,18 +69,18 @@ mod tests {
 
     #[test]
     fn an_event_finds_those_that_listen_to_it() {
-        let mut sleepers = Sleepers::default();
+        let mut unschedulable = UnschedulableQueue::default();
         let both = Events::TIME | Events::EXTERNAL;
         for (id, events, until) in [(1, Events::TIME, 9), (2, both, 5), (3, Events::NONE, 7)] {
-            sleepers.insert(JobId(id), events, until);
+            unschedulable.insert(JobId(id), events, until);
         }
-        assert_eq!(sleepers.listening(Events::EXTERNAL), [JobId(2)]);
-        assert_eq!(sleepers.listening(Events::TIME), [JobId(1), JobId(2)]);
-        assert_eq!((sleepers.due(4), sleepers.due(5)), (None, Some(JobId(2))));
-        sleepers.remove(JobId(2), both, 5);
-        sleepers.remove(JobId(3), Events::NONE, 7);
-        assert_eq!(sleepers.ids().collect::<Vec<_>>(), [JobId(1)]);
-        assert_eq!(sleepers.listening(Events::ALL), [JobId(1)]);
-        assert_eq!(sleepers.by_events.len(), 1, "no set is empty");
+        assert_eq!(unschedulable.listening(Events::EXTERNAL), [JobId(2)]);
+        assert_eq!(unschedulable.listening(Events::TIME), [JobId(1), JobId(2)]);
+        assert_eq!((unschedulable.due(4), unschedulable.due(5)), (None, Some(JobId(2))));
+        unschedulable.remove(JobId(2), both, 5);
+        unschedulable.remove(JobId(3), Events::NONE, 7);
+        assert_eq!(unschedulable.ids().collect::<Vec<_>>(), [JobId(1)]);
+        assert_eq!(unschedulable.listening(Events::ALL), [JobId(1)]);
+        assert_eq!(unschedulable.by_events.len(), 1, "no set is empty");
     }
 }
